@@ -1,0 +1,106 @@
+# Everything here needs only make and Python >= 3.11. `make help` lists the targets.
+
+# The first interpreter that runs, is new enough and can make environments. A name on
+# the PATH is not enough: version managers leave names behind that run nothing.
+NEW_ENOUGH = import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
+	if $$name -c '$(NEW_ENOUGH)' >/dev/null 2>&1; then command -v $$name; break; fi; done)
+
+WORKERS ?= 2
+PYTEST_ARGS ?=
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+LOCK_ARGS ?=
+
+PIP = -m pip --disable-pip-version-check --quiet
+INSTALL_LOCKED = $(PIP) install --require-hashes -r
+# No index is asked: the build backend is in every lock file.
+INSTALL_SELF = $(PIP) install --no-deps --no-build-isolation --no-index --editable .
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types floors unit bench lock format clean env
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/.demo  ## run examples/demo.py
+	.venv/bin/python examples/demo.py $(DEMO_ARGS)
+
+test: lint types floors unit  ## every check: lint, types, floors, then the tests with coverage
+
+env: .venv/.test  ## make .venv with everything the checks need, and run nothing
+
+lint: .venv/.test  ## ruff: rules and format
+	.venv/bin/python -m ruff check .
+	.venv/bin/python -m ruff format --check .
+
+types: .venv/.test  ## mypy
+	.venv/bin/python -m mypy
+
+floors: .venv/.test  ## import-linter: imports go down only
+	.venv/bin/python -c 'from importlinter.cli import lint_imports_command as run; run()'
+
+unit: .venv/.test  ## pytest; e.g. make unit PYTEST_ARGS="-m 'not slow' -k gaussian"
+	.venv/bin/python -m pytest -n $(WORKERS) --cov --cov-report=term $(PYTEST_ARGS)
+
+format: .venv/.test  ## fix what ruff can fix, then format
+	.venv/bin/python -m ruff check --fix-only .
+	.venv/bin/python -m ruff format .
+
+bench: .venv-bench/.bench  ## run benchmarks/run.py in its own environment
+	.venv-bench/bin/python benchmarks/run.py $(BENCH_ARGS)
+
+clean:  ## remove environments, caches and build output
+	rm -rf .venv .venv-bench .venv-lock build dist htmlcov .coverage .coverage.*
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# ------------------------------------------------------------------- environments
+# A stamp says which lock file an environment holds. The test lock contains the demo
+# lock pin by pin, so one .venv serves both, and `make test` extends what `make demo` made.
+
+define make_env
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "tightbudget needs Python 3.11 or newer, with the venv module, and found none."; \
+		echo "Install one, or name it: make PYTHON=/path/to/python3 $(MAKECMDGOALS)"; exit 1; fi
+	@if [ ! -x $(1)/bin/python ]; then \
+		"$(PYTHON)" -c '$(NEW_ENOUGH)' || { echo "$(PYTHON) is not a Python >= 3.11 with venv"; exit 1; }; \
+		echo "making $(1) with $(PYTHON)"; "$(PYTHON)" -m venv $(1); fi
+endef
+
+.venv/.demo: requirements/demo.txt pyproject.toml
+	$(call make_env,.venv)
+	.venv/bin/python $(INSTALL_LOCKED) requirements/demo.txt
+	.venv/bin/python $(INSTALL_SELF)
+	@touch $@
+
+.venv/.test: requirements/test.txt requirements/demo.txt pyproject.toml
+	$(call make_env,.venv)
+	.venv/bin/python $(INSTALL_LOCKED) requirements/test.txt
+	.venv/bin/python $(INSTALL_SELF)
+	@touch .venv/.demo $@
+
+.venv-bench/.bench: requirements/bench.txt pyproject.toml
+	$(call make_env,.venv-bench)
+	.venv-bench/bin/python $(INSTALL_LOCKED) requirements/bench.txt
+	.venv-bench/bin/python $(INSTALL_SELF)
+	@touch $@
+
+# -------------------------------------------------------------------------- locks
+# Resolve for the oldest Python we support: make lock PYTHON=python3.11. Pins stay where
+# they are unless asked: make lock LOCK_ARGS=--upgrade.
+
+COMPILE = CUSTOM_COMPILE_COMMAND="make lock" .venv-lock/bin/python -m piptools compile --quiet \
+	--generate-hashes --allow-unsafe --strip-extras --no-emit-options \
+	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host $(LOCK_ARGS)
+
+lock: .venv-lock/.lock  ## resolve requirements/*.txt again from pyproject.toml and requirements/*.in
+	$(COMPILE) --extra plot --output-file requirements/test.txt pyproject.toml requirements/test.in
+	$(COMPILE) --extra plot --constraint requirements/test.txt \
+		--output-file requirements/demo.txt pyproject.toml requirements/build.in
+	$(COMPILE) --output-file requirements/bench.txt pyproject.toml requirements/bench.in
+
+.venv-lock/.lock:
+	$(call make_env,.venv-lock)
+	.venv-lock/bin/python $(PIP) install pip-tools==7.6.2
+	@touch $@
