@@ -1,0 +1,226 @@
+"""The rules of the house that no off-the-shelf tool checks.
+
+Each rule is a small function from one parsed module to the lines that break it, so that
+the rule itself can be shown a module that breaks it: a guard that cannot turn red guards
+nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "tightbudget"
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+Rule = Callable[[ast.Module], Iterator[int]]
+
+
+# ---------------------------------------------------------------------------- rules
+
+
+def imported(node: ast.AST) -> list[str]:
+    """Full dotted names that an import statement brings in."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return []
+
+
+def dotted(node: ast.AST) -> str:
+    """`np.random.normal` for the attribute chain of that name, and '' for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (head := dotted(node.value)):
+        return f"{head}.{node.attr}"
+    return ""
+
+
+def draws_randomness(module: ast.Module) -> Iterator[int]:
+    sources = ("random", "secrets", "numpy.random", "os.urandom")
+    for node in ast.walk(module):
+        for name in imported(node):
+            if any(name == source or name.startswith(f"{source}.") for source in sources):
+                yield node.lineno  # type: ignore[attr-defined]
+        if dotted(node) in {"np.random", "numpy.random", "os.urandom"}:
+            yield node.lineno  # type: ignore[attr-defined]
+        # scipy.stats hides its draws behind a method.
+        if isinstance(node, ast.Attribute) and node.attr == "rvs":
+            yield node.lineno
+
+
+def steps_between_floats(module: ast.Module) -> Iterator[int]:
+    for node in ast.walk(module):
+        if any(name.endswith(".nextafter") for name in imported(node)):
+            yield node.lineno  # type: ignore[attr-defined]
+        if isinstance(node, ast.Attribute) and node.attr == "nextafter":
+            yield node.lineno
+
+
+def prints(module: ast.Module) -> Iterator[int]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and dotted(node.func) == "print":
+            yield node.lineno
+
+
+def enters_by_the_front_door(module: ast.Module) -> Iterator[int]:
+    """A room that imports the package itself has every floor above it underneath."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import) and any(a.name == "tightbudget" for a in node.names):
+            yield node.lineno
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == "tightbudget":
+            rooms = {path.stem for path in PACKAGE.iterdir()}
+            if any(alias.name not in rooms for alias in node.names):
+                yield node.lineno
+
+
+# Each rule, where it does not apply (a file, or a room with a trailing slash), and why.
+RULES: dict[str, tuple[Rule, tuple[str, ...], str]] = {
+    "randomness": (
+        draws_randomness,
+        ("release/noise.py",),
+        "only release/noise.py draws randomness: take a noise source as an argument",
+    ),
+    "nextafter": (
+        steps_between_floats,
+        ("numerics/rounding.py",),
+        "the step from one float to the next is made in numerics/rounding.py: use add_up, ...",
+    ),
+    "print": (
+        prints,
+        ("cli/", "__main__.py"),
+        "only cli talks to a terminal: return a value, or raise",
+    ),
+    "front-door": (
+        enters_by_the_front_door,
+        ("cli/", "web/", "adapters/", "__main__.py"),
+        "rooms import rooms (tightbudget.numerics), not the package that gathers them",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_module_keeps_the_rule(name: str) -> None:
+    rule, exempt, reason = RULES[name]
+    broken = [
+        f"src/tightbudget/{path}:{line}"
+        for path in MODULES
+        if not path.startswith(exempt)
+        for line in sorted(set(rule(ast.parse((PACKAGE / path).read_text(encoding="utf-8")))))
+    ]
+    assert not broken, f"{reason}\n" + "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("randomness", "import random"),
+        ("randomness", "from random import gauss"),
+        ("randomness", "import secrets"),
+        ("randomness", "import numpy.random"),
+        ("randomness", "from numpy import random"),
+        ("randomness", "from numpy.random import default_rng"),
+        ("randomness", "import numpy as np\nnp.random.default_rng(0)"),
+        ("randomness", "import os\nos.urandom(8)"),
+        ("randomness", "from scipy.stats import norm\nnorm.rvs(size=3)"),
+        ("nextafter", "from math import nextafter"),
+        ("nextafter", "import numpy as np\nnp.nextafter(1.0, 2.0)"),
+        ("print", "print('hello')"),
+        ("front-door", "import tightbudget"),
+        ("front-door", "from tightbudget import Bounds"),
+    ],
+)
+def test_the_rule_sees_a_module_that_breaks_it(name: str, code: str) -> None:
+    assert list(RULES[name][0](ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("randomness", "from tightbudget.pairs import randomized_response"),
+        ("nextafter", "'''Rounds with nextafter, elsewhere.'''"),
+        ("print", "def fingerprint(): ...\nfingerprint()"),
+        ("front-door", "from tightbudget.numerics import Bounds"),
+    ],
+)
+def test_the_rule_lets_an_innocent_module_pass(name: str, code: str) -> None:
+    assert not list(RULES[name][0](ast.parse(code)))
+
+
+# ----------------------------------------------------------------------- public names
+
+
+def documented(name: str, value: object) -> bool:
+    """A docstring of its own: not inherited, and not the one a dataclass writes itself."""
+    if not (inspect.isclass(value) or inspect.isroutine(value) or inspect.ismodule(value)):
+        return True  # a constant or a type alias: its comment stands beside it
+    doc = (vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__) or ""
+    return bool(doc.strip()) and not doc.startswith(f"{name}(")
+
+
+def test_every_public_name_exists_and_has_a_docstring() -> None:
+    import tightbudget
+
+    assert len(set(tightbudget.__all__)) == len(tightbudget.__all__)
+    silent = [
+        name for name in tightbudget.__all__ if not documented(name, getattr(tightbudget, name))
+    ]
+    assert not silent, f"public names without a docstring: {silent}"
+
+
+def test_importing_the_package_leaves_the_heavy_neighbours_alone() -> None:
+    """Plots, terminals and other people's accountants load when they are used."""
+    code = "import sys, tightbudget; print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
+    heavy = {"matplotlib", "typer", "rich", "sqlalchemy", "dp_accounting", "opacus", "sklearn"}
+    assert "tightbudget" in loaded
+    assert not heavy & set(loaded)
+
+
+# ------------------------------------------------------------------------------ files
+
+LEFT_BY_TOOLS = {"build", "dist", "out", "htmlcov", "__pycache__"}
+MACHINE_PATH = re.compile(r"(?<![\w.~}])/(?:work|root|home)/")
+
+
+def files_of_the_house(folder: Path = ROOT) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            hidden = path.name.startswith(".") and path.name != ".ci"
+            if not hidden and path.name not in LEFT_BY_TOOLS:
+                yield from files_of_the_house(path)
+        elif not path.name.startswith(".coverage"):
+            yield path
+
+
+def test_no_file_names_a_place_on_somebodys_machine() -> None:
+    found = []
+    for path in files_of_the_house():
+        if path == Path(__file__).resolve():
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(text.splitlines(), start=1):
+            if MACHINE_PATH.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}")
+    assert not found, "paths of one machine, which no other has:\n" + "\n".join(found)
+
+
+def test_the_search_for_machine_paths_finds_one_and_spares_addresses() -> None:
+    assert MACHINE_PATH.search('open("/work/data.csv")')
+    assert MACHINE_PATH.search("cd /home/ada/tightbudget")
+    assert not MACHINE_PATH.search("https://example.org/work/paper.pdf")
+    assert not MACHINE_PATH.search("papers/work/figure_1.py")
