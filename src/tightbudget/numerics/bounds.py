@@ -1,0 +1,117 @@
+"""Two certified ends, or an estimate that is not certified: two types, never mixed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+from tightbudget.errors import ParameterError
+from tightbudget.numerics.rounding import add_down, add_up, mul_down, mul_up, sub_down, sub_up
+
+__all__ = ["Bounds", "Estimate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A real number that is proved to lie in [lower, upper].
+
+    Guarantee: the exact value is >= ``lower`` and <= ``upper``; rounding is included.
+    ``upper`` may be inf. Arithmetic (+, -, * with a non-negative factor) rounds outwards.
+
+    >>> print(Bounds(1.23451, 1.23462))
+    [1.2345, 1.2347]
+    """
+
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        if not self.lower <= self.upper:
+            raise ParameterError(
+                f"lower must be <= upper, got lower={self.lower!r}, upper={self.upper!r}"
+            )
+
+    @property
+    def width(self) -> float:
+        """upper - lower, rounded up (0 when both ends are the same, also at inf)."""
+        return 0.0 if self.lower == self.upper else sub_up(self.upper, self.lower)
+
+    @property
+    def relative_gap(self) -> float:
+        """(upper - lower) / upper, the quantity that ``rtol`` limits; 0 when the ends meet."""
+        if self.lower == self.upper:
+            return 0.0
+        return self.width / self.upper if math.isfinite(self.upper) else math.inf
+
+    def __contains__(self, value: float) -> bool:
+        return self.lower <= value <= self.upper
+
+    def __add__(self, other: Bounds | float) -> Bounds:
+        other = _as_bounds(other)
+        return Bounds(add_down(self.lower, other.lower), add_up(self.upper, other.upper))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Bounds | float) -> Bounds:
+        other = _as_bounds(other)
+        return Bounds(sub_down(self.lower, other.upper), sub_up(self.upper, other.lower))
+
+    def __mul__(self, factor: float) -> Bounds:
+        if not 0 <= factor < math.inf:
+            raise ParameterError(f"factor must be a finite number >= 0, got {factor!r}")
+        return Bounds(mul_down(self.lower, factor), mul_up(self.upper, factor))
+
+    __rmul__ = __mul__
+
+    def overlaps(self, other: Bounds) -> bool:
+        """Whether the two intervals have a number in common."""
+        return self.lower <= other.upper and other.lower <= self.upper
+
+    def to_dict(self) -> dict[str, float]:
+        """``{"lower": ..., "upper": ...}``."""
+        return {"lower": self.lower, "upper": self.upper}
+
+    def __str__(self) -> str:
+        if self.lower == self.upper:
+            return f"[{self.lower!r}, {self.upper!r}]"
+        return f"[{_rounded(self.lower, self, up=False)}, {_rounded(self.upper, self, up=True)}]"
+
+
+def _as_bounds(x: Bounds | float) -> Bounds:
+    return x if isinstance(x, Bounds) else Bounds(float(x), float(x))
+
+
+def _rounded(x: float, bounds: Bounds, *, up: bool) -> str:
+    """x with as many digits as the gap supports, rounded away from the interval."""
+    if not math.isfinite(x) or x == 0:
+        return repr(x)
+    width = bounds.upper - bounds.lower
+    magnitude = max(abs(bounds.lower), abs(bounds.upper))
+    if not math.isfinite(width):
+        digits = 6
+    else:
+        digits = min(17, max(2, math.ceil(math.log10(magnitude / width)) + 1)) if width else 17
+    exact = Decimal(x)
+    quantum = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    rounded = exact.quantize(quantum, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    if -5 < exact.adjusted() < 16:
+        return format(rounded, "f") if exact.adjusted() < digits else str(float(rounded))
+    mantissa, _, exponent = f"{rounded:e}".partition("e")
+    return f"{mantissa}e{int(exponent):+03d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number that is *not* certified: it cannot be charged to a budget.
+
+    Attributes:
+        value: the number.
+        method: where it comes from.
+    """
+
+    value: float
+    method: str
+
+    def __str__(self) -> str:
+        return f"about {self.value:.6g} ({self.method}, not certified)"

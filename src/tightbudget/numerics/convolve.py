@@ -1,0 +1,42 @@
+"""Convolution of non-negative arrays, with a bound on what rounding did to it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import fft
+
+from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, norm_up, sum_up
+
+__all__ = ["FFT_CONSTANT", "convolve"]
+
+# One transform of length N has a 2-norm error of at most FFT_CONSTANT u log2(N), relative
+# (Higham, Accuracy and Stability, 2nd ed., Theorem 24.2: about 7 for radix 2 with good
+# twiddle factors; what is measured against exact arithmetic is below 1).
+FFT_CONSTANT = 8.0
+
+_DIRECT = 24  # up to this length the direct sum is faster than a transform
+
+
+def convolve(a: FloatArray, b: FloatArray) -> tuple[FloatArray, float]:
+    """The full linear convolution of a, b >= 0, and a bound on the 2-norm of its error.
+
+    Guarantee: |result - a * b|_2 <= error; the result is >= 0 and nothing wraps around.
+    """
+    n = a.size + b.size - 1
+    if min(a.size, b.size) <= _DIRECT:
+        direct = np.convolve(a, b)
+        return direct, norm_up(direct) * (min(a.size, b.size) + 4) * UNIT
+    size = fft.next_fast_len(n, real=True)
+    fa = fft.rfft(a, size)
+    fb = fa if b is a else fft.rfft(b, size)
+    product = fft.irfft(fa * fb, size)[:n]
+    # exact entries are >= 0: clipping moves each entry towards them
+    result = np.maximum(product, 0.0)
+    # |FFT(a) error|_2 |FFT(b)|_max + the same for b + the inverse transform's own
+    eta = FFT_CONSTANT * UNIT * (math.log2(size) + 1.0)
+    spread = add_up(
+        sum_up(a) * norm_up(b), sum_up(b) * norm_up(a), norm_up(np.abs(product)) * (1.0 + 2.0 * eta)
+    )
+    return result, eta * spread * 1.01

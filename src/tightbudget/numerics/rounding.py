@@ -1,0 +1,147 @@
+"""Directed rounding: the only home of ``nextafter``.
+
+The direction is in the name. Scalars move by one representable number after each
+operation; arrays of non-negative numbers move by a stated count of units in the
+last place. ``UNIT`` is the unit roundoff 2^-53.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+UNIT = 2.0**-53
+TINY = 1e-300  # masses below this are treated as "somewhere in [0, TINY]"
+
+__all__ = [
+    "TINY",
+    "UNIT",
+    "FloatArray",
+    "add_down",
+    "add_up",
+    "div_down",
+    "div_up",
+    "exp_down",
+    "exp_up",
+    "expm1_up",
+    "mul_down",
+    "mul_up",
+    "next_down",
+    "next_up",
+    "norm_up",
+    "scale_down",
+    "scale_up",
+    "sub_down",
+    "sub_up",
+    "sum_down",
+    "sum_up",
+]
+
+
+def next_up(x: float) -> float:
+    """The smallest double above x (an infinite x stays)."""
+    return x if math.isinf(x) else math.nextafter(x, math.inf)
+
+
+def next_down(x: float) -> float:
+    """The largest double below x (an infinite x stays)."""
+    return x if math.isinf(x) else math.nextafter(x, -math.inf)
+
+
+def add_up(*terms: float) -> float:
+    """A double >= the exact sum of the terms."""
+    return next_up(math.fsum(terms))
+
+
+def add_down(*terms: float) -> float:
+    """A double <= the exact sum of the terms."""
+    return next_down(math.fsum(terms))
+
+
+def sub_up(x: float, y: float) -> float:
+    """A double >= x - y."""
+    return next_up(x - y)
+
+
+def sub_down(x: float, y: float) -> float:
+    """A double <= x - y."""
+    return next_down(x - y)
+
+
+def mul_up(x: float, y: float) -> float:
+    """A double >= x * y."""
+    return next_up(x * y)
+
+
+def mul_down(x: float, y: float) -> float:
+    """A double <= x * y."""
+    return next_down(x * y)
+
+
+def div_up(x: float, y: float) -> float:
+    """A double >= x / y."""
+    return next_up(x / y)
+
+
+def div_down(x: float, y: float) -> float:
+    """A double <= x / y."""
+    return next_down(x / y)
+
+
+def exp_up(x: float) -> float:
+    """A double >= e^x (libm's exp is within one unit in the last place; two are granted)."""
+    if x > 709.0:
+        return math.inf
+    return max(TINY, math.exp(x) * (1.0 + 8 * UNIT))
+
+
+def exp_down(x: float) -> float:
+    """A double <= e^x, and >= 0."""
+    if x < -690.0:
+        return 0.0
+    return math.exp(min(x, 709.0)) * (1.0 - 8 * UNIT)
+
+
+def expm1_up(x: float) -> float:
+    """A double >= e^x - 1."""
+    if x > 709.0:
+        return math.inf
+    return next_up(next_up(next_up(math.expm1(x))))
+
+
+def scale_up(x: FloatArray, ulps: float) -> FloatArray:
+    """x >= 0 raised by ``ulps`` units of 2^-52 (relative); zeros stay zero."""
+    return np.asarray(x * (1.0 + (ulps + 2.0) * 2 * UNIT))
+
+
+def scale_down(x: FloatArray, ulps: float) -> FloatArray:
+    """x >= 0 lowered by ``ulps`` units of 2^-52 (relative), never below zero."""
+    return np.asarray(x * max(0.0, 1.0 - (ulps + 2.0) * 2 * UNIT))
+
+
+def _summation_margin(n: int) -> float:
+    # any order of adding n non-negative doubles is within (n - 1) u / (1 - (n - 1) u), relative
+    return 1.0 + 2.0 * n * UNIT + 4 * UNIT
+
+
+def sum_up(x: FloatArray) -> float:
+    """A double >= the exact sum of non-negative x."""
+    return float(np.sum(x)) * _summation_margin(x.size)
+
+
+def sum_down(x: FloatArray) -> float:
+    """A double <= the exact sum of non-negative x."""
+    return float(np.sum(x)) / _summation_margin(x.size)
+
+
+def norm_up(x: FloatArray) -> float:
+    """A double >= the 2-norm of x."""
+    peak = float(np.max(np.abs(x), initial=0.0))
+    if peak == 0.0:
+        return 0.0
+    y = x / peak  # squares neither overflow nor vanish where they matter
+    return peak * math.sqrt(float(np.dot(y, y))) * _summation_margin(x.size + 8)

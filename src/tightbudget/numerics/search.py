@@ -1,0 +1,63 @@
+"""Searching for the point where a monotone answer changes, ending on known sides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tightbudget.numerics.rounding import next_up
+
+__all__ = ["Change", "last_true"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """``test(last_true)`` was seen to hold (or is 0), ``test(first_false)`` was seen not to."""
+
+    last_true: float
+    first_false: float
+
+
+def last_true(
+    test: Callable[[float], bool], guess: float, top: float, tolerance: float = 1e-13
+) -> Change:
+    """Where a test that holds below some x >= 0 and fails above it changes.
+
+    Args:
+        test: the test; it fails at ``top`` (when top is finite).
+        guess: where to begin.
+        top: the search never goes above; inf if there is no such limit.
+        tolerance: how close the two ends come, relative.
+
+    Guarantee: both ends were evaluated, but for last_true = 0, first_false = top or inf.
+    """
+    if not test(0.0):
+        return Change(0.0, 0.0)
+    low, high = 0.0, math.inf
+    x = min(max(guess, 1e-300), top if math.isfinite(top) else 1e300)
+    step = max(1e-9 * x, 1e-300)
+    # gallop away from the guess until it is bracketed
+    while math.isinf(high) or low == 0.0:
+        if x < top and test(x):
+            low = x
+            if math.isfinite(high):
+                break
+            x = min(x + step, top)
+            if x > 1e300:
+                return Change(low, math.inf)
+        else:
+            high = min(x, top)
+            if low > 0.0 or x <= 1e-290:
+                break
+            x = x - step if x - step > 0 else x / 1e6
+        step *= 8.0
+    while high - low > tolerance * high:
+        x = 0.5 * (low + high)
+        if not low < x < high:
+            break
+        if test(x):
+            low = x
+        else:
+            high = x
+    return Change(low, high if high > low else next_up(low))

@@ -1,0 +1,157 @@
+"""Refusals by name and value; a NaN fails every test by itself.
+
+Each function takes exactly one keyword, ``name=value``, and returns the value as a
+plain Python number: ``sigma = positive(sigma=sigma)``.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tightbudget.errors import ParameterError
+from tightbudget.numerics.rounding import FloatArray
+
+__all__ = [
+    "count",
+    "finite",
+    "masses",
+    "non_negative",
+    "number",
+    "one_of",
+    "open_probability",
+    "positive",
+    "positive_count",
+    "probability",
+    "refuse",
+]
+
+
+def refuse(name: str, must: str, value: object) -> ParameterError:
+    """The refusal, to be raised by the caller: ``name must <must>, got <value>``."""
+    shown = repr(value)
+    if len(shown) > 80:
+        shown = shown[:77] + "..."
+    return ParameterError(f"{name} must {must}, got {shown}")
+
+
+def _named(given: dict[str, Any]) -> tuple[str, Any]:
+    ((name, value),) = given.items()
+    return name, value
+
+
+def _real(name: str, value: Any, must: str) -> float:
+    # bool is an int in Python, and a string can be turned into a float: neither is a number here
+    if isinstance(value, (bool, np.bool_, str, bytes)) or value is None:
+        raise refuse(name, must, value)
+    if isinstance(value, (complex, np.complexfloating)):
+        raise refuse(name, must, value)
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise refuse(name, must, value) from None
+
+
+def _checked(given: dict[str, Any], must: str, test: Callable[[float], bool]) -> float:
+    name, value = _named(given)
+    x = _real(name, value, must)
+    if not test(x):
+        raise refuse(name, must, value)
+    return x
+
+
+def number(**given: Any) -> float:
+    """A real number or +-inf, but not NaN."""
+    return _checked(given, "be a number", lambda x: not math.isnan(x))
+
+
+def finite(**given: Any) -> float:
+    """A finite real number."""
+    return _checked(given, "be a finite number", math.isfinite)
+
+
+def positive(**given: Any) -> float:
+    """A finite number > 0."""
+    return _checked(given, "be a finite number > 0", lambda x: 0 < x < math.inf)
+
+
+def non_negative(**given: Any) -> float:
+    """A finite number >= 0."""
+    return _checked(given, "be a finite number >= 0", lambda x: 0 <= x < math.inf)
+
+
+def probability(**given: Any) -> float:
+    """A number in [0, 1]."""
+    return _checked(given, "be in [0, 1]", lambda x: 0 <= x <= 1)
+
+
+def open_probability(**given: Any) -> float:
+    """A number in (0, 1)."""
+    return _checked(given, "be in (0, 1)", lambda x: 0 < x < 1)
+
+
+def _integer(name: str, value: Any, must: str) -> int:
+    if isinstance(value, (bool, np.bool_)):
+        raise refuse(name, must, value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise refuse(name, must, value) from None
+
+
+def count(**given: Any) -> int:
+    """An integer >= 0 (floats are refused, also whole ones)."""
+    name, value = _named(given)
+    must = "be an integer >= 0"
+    n = _integer(name, value, must)
+    if n < 0:
+        raise refuse(name, must, value)
+    return n
+
+
+def positive_count(**given: Any) -> int:
+    """An integer >= 1 (floats are refused, also whole ones)."""
+    name, value = _named(given)
+    must = "be an integer >= 1"
+    n = _integer(name, value, must)
+    if n < 1:
+        raise refuse(name, must, value)
+    return n
+
+
+def one_of(options: tuple[Any, ...], **given: Any) -> Any:
+    """One of the options."""
+    name, value = _named(given)
+    if value not in options:
+        raise refuse(name, "be one of " + ", ".join(map(str, options)), value)
+    return value
+
+
+def masses(*, normalised: bool = True, **given: Any) -> FloatArray:
+    """A non-empty one-dimensional array of finite numbers >= 0, not all zero.
+
+    With ``normalised`` it must also sum to 1 within 1e-9.
+    """
+    name, value = _named(given)
+    must = "be a non-empty one-dimensional array of finite numbers >= 0"
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise refuse(name, must, value) from None
+    if array.ndim != 1 or array.size == 0:
+        raise refuse(name, must, value)
+    bad = ~((array >= 0) & np.isfinite(array))
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise refuse(f"{name}[{i}]", "be a finite number >= 0", float(array[i]))
+    total = math.fsum(array)
+    if total == 0:
+        raise refuse(f"sum({name})", "be > 0", total)
+    if normalised and not abs(total - 1) <= 1e-9:
+        raise refuse(f"sum({name})", "be 1 (within 1e-9)", total)
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,328 @@
+"""The main path: plan -> bucket -> convolve -> profile.
+
+A composition is a list of (mechanism, number of runs). For one direction:
+
+1. *plan*: a tilt from the saddle point of a rough sketch, a grid step for each mechanism
+   from the variance that the wanted gap allows (note: a bucket of width h adds about
+   h^2/6 to the variance of the upper end and takes h^2/12 from the lower one's);
+2. *bucket*: one step of each mechanism becomes an upper and a lower measure;
+3. *convolve*: powers by right-to-left binary exponentiation, each measure trimmed and,
+   when long, coarsened; then different mechanisms, smallest variance first;
+4. *profile*: bounds on delta(eps) near the tilt.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar
+
+import numpy as np
+
+from tightbudget.errors import PrecisionError
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import UNIT, mul_down, mul_up
+from tightbudget.pairs.pair import Direction, Mechanism, Pair, Sketch
+from tightbudget.pld.grid import Grid
+from tightbudget.pld.measures import LowerMeasure, Tilt, UpperMeasure, discretise
+from tightbudget.pld.profile import Profile
+from tightbudget.pld.tilt import Picture, Saddle, tilted_moments
+
+__all__ = ["MAX_LENGTH", "Demand", "Steps", "profile"]
+
+MAX_LENGTH = 2**21  # entries of one array; beyond it PrecisionError names the gap reached
+_SHORT = 1024  # an array of this length is not worth coarsening
+
+Parts = tuple[tuple[Mechanism, int], ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One mechanism's pair, how often it runs, and what is known of it beforehand."""
+
+    pair: Pair
+    runs: int
+    sketch: Sketch
+    lattice: float | None  # the spacing, if all losses are on one lattice
+
+    @staticmethod
+    def of(mechanism: Mechanism, runs: int, direction: Direction) -> Step:
+        pair = mechanism.pair(direction)
+        sketch = pair.sketch().sorted()
+        return Step(pair, runs, sketch, _lattice(pair))
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A composition in one direction."""
+
+    steps: tuple[Step, ...]
+    infinity: Bounds  # P(some loss is +inf), of the pairs themselves
+    max_loss: Bounds  # the largest finite total loss; ends may be inf
+
+    @staticmethod
+    def of(parts: Parts, direction: Direction) -> Steps:
+        """The pairs of all mechanisms, each with its number of runs."""
+        steps = tuple(Step.of(mechanism, runs, direction) for mechanism, runs in parts)
+        ends = [step.pair.p_only() for step in steps]
+        infinity = Bounds(
+            _any(
+                [(float(end.lower[0]), step.runs) for end, step in zip(ends, steps, strict=True)],
+                up=False,
+            ),
+            _any(
+                [(float(end.upper[0]), step.runs) for end, step in zip(ends, steps, strict=True)],
+                up=True,
+            ),
+        )
+        max_loss = sum(
+            (_times(step.pair.max_loss(), step.runs) for step in steps), start=Bounds(0.0, 0.0)
+        )
+        return Steps(tuple(s for s in steps if s.sketch.losses.size), infinity, max_loss)
+
+    @property
+    def picture(self) -> Picture:
+        """What the tilt is chosen from."""
+        return Picture(tuple((step.sketch, step.runs) for step in self.steps))
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one profile is to be good for. Affects width and cost, never truth.
+
+    Attributes:
+        saddle: where on the curve.
+        variance: how much the upper end's variance may exceed the lower one's, nats^2.
+        slip: the relative share of delta that cutting may cost.
+    """
+
+    saddle: Saddle
+    variance: float
+    slip: float
+
+
+def profile(steps: Steps, demand: Demand) -> Profile:
+    """Certified bounds on delta(eps), tight where the demand says.
+
+    Guarantee: see :class:`Profile`.
+
+    Raises:
+        PrecisionError: an array would be longer than MAX_LENGTH.
+    """
+    plan = _plan(steps, demand)
+    uppers: list[UpperMeasure] = []
+    lowers: list[LowerMeasure] = []
+    lost: list[tuple[float, int]] = []
+    for layout in plan.layouts:
+        upper, lower, beyond = discretise(layout.step.pair, layout.grid, layout.n, layout.tilt)
+        lost.append((beyond, layout.step.runs))
+        uppers.append(_power(upper, layout.step.runs, plan))
+        lowers.append(_power(lower, layout.step.runs, plan))
+    return Profile.of(
+        _merge(uppers, plan),
+        _merge(lowers, plan),
+        infinity=Bounds(
+            steps.infinity.lower, max(steps.infinity.lower, _any(
+                [*lost, (steps.infinity.upper, 1)], up=True))
+        ),
+        max_loss=steps.max_loss.upper,
+        truly_infinite=steps.infinity.upper,
+    )
+
+
+@dataclass(frozen=True)
+class _Layout:
+    step: Step
+    grid: Grid
+    n: int
+    tilt: Tilt
+
+
+@dataclass(frozen=True)
+class _Plan:
+    layouts: tuple[_Layout, ...]
+    coarsening: float  # variance that one doubling of a step may cost
+    tolerance: float  # 2-norm that one cut may remove, for a measure used once
+
+
+def _plan(steps: Steps, demand: Demand) -> _Plan:
+    theta = demand.saddle.theta
+    total_runs = sum(step.runs for step in steps.steps)
+    spans = [_span(step, demand, total_runs) for step in steps.steps]
+    # half the variance is for the first buckets, k h^2 / 4 each; lengths are least when
+    # h ~ (range / k)^(1/3)
+    weights = [(max(b - a, 1e-300) / s.runs) ** (1 / 3) for (a, b), s in zip(spans, steps.steps, strict=True)]
+    allowed = demand.variance / 2
+    unit = math.sqrt(
+        4 * allowed / sum(s.runs * w * w for s, w in zip(steps.steps, weights, strict=True))
+    )
+    wanted = [unit * w for w in weights]
+    base = _base_step(steps.steps, wanted)
+    layouts = []
+    for step, (low, high), h in zip(steps.steps, spans, wanted, strict=True):
+        # all steps are base * 2^-j, so that grids meet when the finer one is coarsened
+        if step.lattice is not None and _fits(step.lattice, base) and step.lattice <= base * 64:
+            h = max(h, step.lattice)
+        h = base * 2.0 ** math.floor(math.log2(h / base) + 1e-9)
+        layouts.append(_layout(step, low, high, h, theta))
+    doublings = max(1, math.ceil(math.log2(total_runs + 1) / 2) + 2) * len(layouts)
+    return _Plan(
+        tuple(layouts),
+        coarsening=demand.variance / 2 / doublings,
+        tolerance=1e-4 * demand.slip * math.exp(-demand.saddle.slack),
+    )
+
+
+def _base_step(steps: tuple[Step, ...], wanted: list[float]) -> float:
+    """A grid step that all others are power-of-two fractions or multiples of."""
+    lattices = [(step.lattice, h) for step, h in zip(steps, wanted, strict=True) if step.lattice]
+    if lattices and len(steps) == 1:
+        return float(lattices[0][0] or 0.0)
+    if lattices:
+        spacing, h = lattices[0]
+        assert spacing is not None
+        return spacing / max(1, math.ceil(spacing / max(h, 1e-300)))
+    # few digits: then i * h is exact for every index that occurs
+    mantissa, exponent = math.frexp(min(wanted))
+    return math.ldexp(math.floor(mantissa * 2**20), exponent - 20)
+
+
+def _fits(spacing: float, base: float) -> bool:
+    ratio = spacing / base
+    return abs(ratio - round(ratio)) < 1e-9 * ratio and round(ratio) >= 1
+
+
+def _layout(step: Step, low: float, high: float, h: float, theta: float) -> _Layout:
+    origin = step.pair.grid_origin()
+    if origin is None or not math.isfinite(origin):
+        origin = low
+    below = math.floor((low - origin) / h)
+    # a hair lower, so that what is meant to lie on an edge is not above it by rounding
+    start = Fraction(origin) + below * Fraction(h)
+    start -= Fraction(32 * UNIT * (abs(origin) + abs(low)))
+    n = math.ceil((high - float(start)) / h) + 2
+    if not n <= MAX_LENGTH:
+        raise PrecisionError(f"one step would need {n:.3g} buckets of width {h:.3g}")
+    _, mean, _ = tilted_moments(step.sketch, theta)
+    return _Layout(step, Grid(start, h), n, Tilt(theta, Fraction(mean)))
+
+
+def _span(step: Step, demand: Demand, total_runs: int) -> tuple[float, float]:
+    """The losses worth keeping: what lies outside costs a share of the slip."""
+    x, log_p = step.sketch.losses, step.sketch.log_masses
+    theta = demand.saddle.theta
+    log_m, mean, _ = tilted_moments(step.sketch, theta)
+    budget = math.log(demand.slip / total_runs)
+    # left: mass lifted to x, as a share of the tilted measure
+    lifted = np.logaddexp.accumulate(log_p) + theta * x - log_m
+    low = int(np.searchsorted(np.maximum.accumulate(lifted), budget))
+    # right: mass that becomes infinite, as a share of delta
+    tail = np.logaddexp.accumulate(log_p[::-1])[::-1]
+    over = tail - demand.saddle.log_delta
+    high = x.size - int(np.searchsorted(over[::-1], budget))
+    low, high = max(0, low - 1), min(x.size - 1, high + 1)
+    left, right = float(x[low]), float(x[high])
+    top = step.pair.max_loss()[1]
+    if high == x.size - 1 and math.isfinite(top):
+        right = max(right, top)
+    return min(left, mean), max(right, mean)
+
+
+Measure = TypeVar("Measure", UpperMeasure, LowerMeasure)
+
+
+def _power(measure: Measure, runs: int, plan: _Plan) -> Measure:
+    """The runs-fold composition: binary exponentiation from the lowest bit up.
+
+    The result so far holds fewer runs than the next square, so bringing it to the
+    square's grid is always the cheap direction.
+    """
+    square, result = measure, None
+    while True:
+        if runs & 1:
+            if result is None:
+                result = square
+            else:
+                result = _coarsened_to(result, square.grid.step) * square
+                result = result.trimmed(plan.tolerance)
+        runs >>= 1
+        if not runs:
+            assert result is not None
+            return result
+        square = _tidied(square * square, runs, plan)
+
+
+def _tidied(measure: Measure, uses: int, plan: _Plan) -> Measure:
+    """Trimmed, and coarsened while that is worth it; ``uses`` times it will be used."""
+    measure = measure.trimmed(plan.tolerance / uses)
+    # doubling h adds h^2/2 to the upper variance and takes h^2/4 from the lower
+    while len(measure) > _SHORT and 0.75 * measure.grid.step**2 * uses <= plan.coarsening:
+        measure = measure.coarsened()
+    if len(measure) > MAX_LENGTH:
+        raise PrecisionError(f"a measure would need {len(measure)} buckets")
+    return measure
+
+
+def _coarsened_to(measure: Measure, step: float) -> Measure:
+    while measure.grid.step < step:
+        measure = measure.coarsened()
+    return measure
+
+
+def _merge(measures: list[Measure], plan: _Plan) -> Measure:
+    """All together, finest grids first (they have the smallest variance)."""
+    heap = [(m.grid.step, len(m), i, m) for i, m in enumerate(measures)]
+    heapq.heapify(heap)
+    number = len(heap)
+    while len(heap) > 1:
+        a, b = heapq.heappop(heap)[3], heapq.heappop(heap)[3]
+        step = max(a.grid.step, b.grid.step)
+        both = _tidied(_coarsened_to(a, step) * _coarsened_to(b, step), 1, plan)
+        number += 1
+        heapq.heappush(heap, (both.grid.step, len(both), number, both))
+    return heap[0][3]
+
+
+def _lattice(pair: Pair) -> float | None:
+    """The spacing of the losses if they are atoms on one lattice of at most 2^16 points."""
+    atoms = pair.atoms()
+    if not len(atoms) or pair.cells(np.zeros(1), np.zeros(1)) is not None:
+        return None
+    losses = np.unique(atoms.loss_upper)
+    if losses.size == 1:
+        return max(abs(float(losses[0])), 1.0)
+    gaps = np.diff(losses)
+    spread = float(losses[-1] - losses[0])
+    gaps = gaps[gaps > 1e-11 * spread]
+    spacing = float(np.min(gaps))
+    if spread / spacing > 2**16:
+        return None
+    index = (losses - losses[0]) / spacing
+    spacing = spread / float(np.rint(index[-1]))
+    index = (losses - losses[0]) / spacing
+    return spacing if float(np.max(np.abs(index - np.rint(index)))) < 1e-7 else None
+
+
+def _times(ends: tuple[float, float], runs: int) -> Bounds:
+    lower, upper = ends
+    return Bounds(
+        lower if math.isinf(lower) else mul_down(lower, runs),
+        upper if math.isinf(upper) else mul_up(upper, runs),
+    )
+
+
+def _any(chances: list[tuple[float, int]], *, up: bool) -> float:
+    """1 - prod (1 - p)^k: that at least one of independent events happens."""
+    if any(p >= 1.0 for p, k in chances if k):
+        return 1.0
+    log_none = math.fsum(k * math.log1p(-p) for p, k in chances)
+    chance = -math.expm1(log_none)
+    if chance == 0.0:
+        return 0.0 if all(p == 0 for p, _ in chances) else (1e-300 if up else 0.0)
+    margin = 64 * UNIT + len(chances) * 2 * UNIT
+    return min(1.0, chance * (1 + margin) + 1e-300) if up else max(0.0, chance * (1 - margin))
+
+

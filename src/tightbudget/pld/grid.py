@@ -1,0 +1,68 @@
+"""Loss axis and index: points ``offset + i step``, with an exact rational offset."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightbudget.errors import GridError
+from tightbudget.numerics.rounding import UNIT, FloatArray
+
+__all__ = ["Grid"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Points x_i = offset + i * step (nats), i = 0, 1, ...; step is an exact double > 0."""
+
+    offset: Fraction
+    step: float
+
+    def __add__(self, other: Grid) -> Grid:
+        """The grid of sums; mixing different steps is refused."""
+        if self.step != other.step:
+            raise GridError(f"grids differ: step {self.step!r} and {other.step!r}")
+        return Grid(self.offset + other.offset, self.step)
+
+    def shifted(self, first: int) -> Grid:
+        """The grid that begins at point ``first``."""
+        if first == 0:
+            return self
+        return dataclasses.replace(self, offset=self.offset + first * Fraction(self.step))
+
+    def doubled(self) -> Grid:
+        """Every second point."""
+        return dataclasses.replace(self, step=2.0 * self.step)
+
+    def losses(
+        self, n: int, origin: Fraction = Fraction(0)
+    ) -> tuple[FloatArray, FloatArray]:
+        """The first n points minus ``origin``, as doubles, and how far each may be off."""
+        start = float(self.offset - origin)
+        rise = np.arange(n) * self.step
+        x = start + rise
+        return x, 4 * UNIT * (abs(start) + np.abs(rise))
+
+    def locate(self, losses: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
+        """The first point that is surely >= each loss, and a lower end of the distance."""
+        position, fuzz = self._position(losses)
+        index = np.ceil(position + fuzz)
+        return index.astype(np.intp), (index - position - fuzz) * self.step
+
+    def nearest(self, losses: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
+        """The nearest point to each loss, and an upper end of (point - loss)."""
+        position, fuzz = self._position(losses)
+        index = np.rint(position)
+        return index.astype(np.intp), (index - position + fuzz) * self.step
+
+    def _position(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
+        start = float(self.offset)
+        # the quotient is the exact one within ``fuzz``
+        position = (losses - start) / self.step
+        fuzz = 4 * UNIT * ((np.abs(losses) + abs(start)) / self.step + np.abs(position) + 1.0)
+        bound = 2.0**52
+        return np.clip(position, -bound, bound), np.minimum(fuzz, bound)

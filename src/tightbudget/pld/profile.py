@@ -1,0 +1,174 @@
+"""From a pair of measures to bounds on delta(eps) and eps(delta)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, exp_down, exp_up, mul_up
+from tightbudget.numerics.search import last_true
+from tightbudget.pld.measures import LowerMeasure, UpperMeasure
+
+__all__ = ["Profile"]
+
+_LN2 = math.log(2.0)
+
+
+def _suffix_sums(x: FloatArray) -> FloatArray:
+    return np.cumsum(x[::-1])[::-1]
+
+
+class _Weights:
+    """Points of a tilted array relative to its peak, and e^(-theta (x - peak))."""
+
+    def __init__(self, measure: UpperMeasure | LowerMeasure, values: FloatArray) -> None:
+        peak = int(np.argmax(values))
+        self.centre = measure.grid.shifted(peak).offset
+        self.d, slack = measure.grid.losses(values.size, origin=self.centre)
+        theta = measure.tilt.theta
+        with np.errstate(over="ignore"):
+            self.decay = np.exp(-theta * self.d)
+            self.loss = np.exp(-self.d)
+        # relative error of decay * loss: the exponents' rounding, where they do not overflow
+        reach = np.minimum(np.abs(self.d), 710.0 / (theta + 1.0))
+        span = float(np.max(reach))
+        self.margin = (theta + 1.0) * (float(np.max(slack)) + 4 * UNIT * span) + (
+            4.0 * values.size + 64.0
+        ) * UNIT
+        # e^(-theta (centre - anchor)): the tilt at the peak
+        self.tilt_at_peak = -theta * float(self.centre - measure.tilt.anchor)
+        self.theta = theta
+
+    def log_factor(self, exponent: int) -> tuple[float, float]:
+        """ln(2^exponent e^(-theta (centre - anchor))) and how far it may be off."""
+        value = exponent * _LN2 + self.tilt_at_peak
+        return value, 8 * UNIT * (abs(exponent * _LN2) + abs(self.tilt_at_peak) + 1.0)
+
+
+class _Upper:
+    """delta(eps) <= F (S0 - e^eps S1 + |error|_2 |weights|_2), sums over x_i > eps."""
+
+    def __init__(self, measure: UpperMeasure) -> None:
+        at = _Weights(measure, measure.values)
+        with np.errstate(invalid="ignore", over="ignore"):
+            kept = np.where(measure.values > 0, measure.values * at.decay, 0.0)
+            self.mass = _suffix_sums(kept)
+            self.discounted = _suffix_sums(kept * at.loss)
+        self.at = at
+        self.log_factor, self.log_fuzz = at.log_factor(measure.exponent)
+        # 2-norm of w(y) = e^(-theta y) (1 - e^-y) over any grid of step h on y > 0:
+        # sum of squares <= (1/h) * integral + maximum, both in closed form
+        theta, h = at.theta, measure.grid.step
+        integral = 1.0 / (2.0 * theta * (2.0 * theta + 1.0) * (theta + 1.0))
+        peak = math.exp(theta * math.log(theta) - (1.0 + theta) * math.log1p(theta))
+        norm = math.sqrt(integral / h + peak * peak) * (1 + 1e-12)
+        self.error = mul_up(measure.error, norm)
+
+    def __call__(self, epsilon: float) -> float:
+        at = self.at
+        e = float(Fraction(epsilon) - at.centre)
+        i = int(np.searchsorted(at.d, e, side="right"))
+        total = 0.0
+        if i < at.d.size:
+            most = float(self.mass[i]) * (1.0 + at.margin)
+            with np.errstate(over="ignore"):
+                least = float(self.discounted[i]) * (1.0 - at.margin) * exp_down(e)
+            total = most - least
+        total = add_up(max(0.0, total), mul_up(self.error, exp_up(-at.theta * e)))
+        if not total < math.inf:
+            return math.inf
+        factor = exp_up(self.log_factor + self.log_fuzz + 8 * UNIT * at.theta * abs(e))
+        return mul_up(factor, total)
+
+
+class _Lower:
+    """delta(eps) >= F (A - e^eps B - errors), sums over the last indices, the best choice."""
+
+    def __init__(self, measure: LowerMeasure) -> None:
+        at = _Weights(measure, measure.p)
+        with np.errstate(invalid="ignore", over="ignore"):
+            p = np.where(measure.p > 0, measure.p * at.decay, 0.0)
+            q = np.where(measure.q > 0, measure.q * at.decay * at.loss, 0.0)
+            a, b = _suffix_sums(p), _suffix_sums(q)
+            w = np.sqrt(_suffix_sums(at.decay**2))
+            v = np.sqrt(_suffix_sums((at.decay * at.loss) ** 2))
+            self.a = a * (1 - at.margin) - measure.p_error * w * (1 + at.margin)
+            self.b = b * (1 + at.margin) + measure.q_error * v * (1 + at.margin)
+        self.at = at
+        self.scale = (measure.q_exponent - measure.p_exponent) * _LN2
+        self.log_factor, self.log_fuzz = at.log_factor(measure.p_exponent)
+
+    def __call__(self, epsilon: float) -> float:
+        e = float(Fraction(epsilon) - self.at.centre)
+        shift = e + self.scale
+        shift += 8 * UNIT * (abs(e) + abs(self.scale))
+        if not shift < 700.0:
+            return 0.0
+        with np.errstate(invalid="ignore", over="ignore"):
+            total = self.a - self.b * exp_up(shift)
+        best = float(np.max(total, initial=0.0, where=np.isfinite(total)))
+        return exp_down(self.log_factor - self.log_fuzz) * best * (1 - 8 * UNIT)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Certified delta(eps) of one composition in one direction, good near one tilt.
+
+    Guarantee: ``delta(eps)`` holds the exact delta_{P||Q}(eps) of the composition.
+
+    Attributes:
+        infinity: bounds of the probability that some step's loss is +inf; its upper end
+            includes the mass that the discretisation counts as infinite.
+        max_loss: upper end of the largest finite total loss (inf if unbounded).
+    """
+
+    upper: Callable[[float], float]
+    lower: Callable[[float], float]
+    infinity: Bounds
+    max_loss: float
+    truly_infinite: float
+
+    @staticmethod
+    def of(
+        upper: UpperMeasure,
+        lower: LowerMeasure,
+        infinity: Bounds,
+        max_loss: float,
+        truly_infinite: float,
+    ) -> Profile:
+        """The profile of a composition's two measures."""
+        return Profile(_Upper(upper), _Lower(lower), infinity, max_loss, truly_infinite)
+
+    def upper_delta(self, epsilon: float) -> float:
+        """An upper end of delta(eps)."""
+        if epsilon >= self.max_loss:  # no finite loss exceeds eps
+            return self.truly_infinite
+        return min(1.0, add_up(self.infinity.upper, self.upper(epsilon)))
+
+    def lower_delta(self, epsilon: float) -> float:
+        """A lower end of delta(eps)."""
+        finite = self.lower(epsilon) if epsilon < self.max_loss else 0.0
+        proved = (self.infinity.lower + finite) * (1 - 4 * UNIT)
+        if epsilon < 0.0:  # delta(eps) >= 1 - e^eps always
+            return max(proved, -math.expm1(epsilon) * (1 - 8 * UNIT))
+        return max(proved, 0.0)
+
+    def delta(self, epsilon: float) -> Bounds:
+        """Bounds of delta(eps), for any finite eps (also negative)."""
+        upper = self.upper_delta(epsilon)
+        return Bounds(min(self.lower_delta(epsilon), upper), upper)
+
+    def epsilon(self, delta: float, guess: float, tolerance: float) -> Bounds:
+        """Bounds of inf{eps >= 0: delta(eps) <= delta}; the upper end may be inf.
+
+        Each end is proved by one evaluation of delta(eps) there, and searched for to a
+        relative tolerance.
+        """
+        low = last_true(lambda e: self.lower_delta(e) > delta, guess, self.max_loss, tolerance)
+        high = last_true(lambda e: self.upper_delta(e) > delta, guess, self.max_loss, tolerance)
+        return Bounds(low.last_true, max(low.last_true, high.first_false))
