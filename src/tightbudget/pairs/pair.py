@@ -1,0 +1,307 @@
+"""What a mechanism is to an accountant: two distributions that must be told apart.
+
+A :class:`Mechanism` offers, for each :class:`Direction`, a :class:`Pair` (P, Q) that
+dominates it. A pair answers one question: how much P-mass and Q-mass has its privacy
+loss L = ln P/Q (nats) in a given cell? Composition, bounds, Renyi divergences and
+trade-off curves follow from that alone.
+
+A pair has three parts: *atoms* (outputs with one loss each), a *continuous* part, and
+the outputs that only one of the two distributions can produce.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tightbudget.errors import ParameterError, RelationError
+from tightbudget.numerics.enclosure import Enclosure, exact
+from tightbudget.numerics.rounding import FloatArray
+
+__all__ = [
+    "Atoms",
+    "Cells",
+    "Composable",
+    "Direction",
+    "Mechanism",
+    "Neighbouring",
+    "Pair",
+    "Sketch",
+    "no_atoms",
+    "zero",
+]
+
+
+class Direction(enum.Enum):
+    """Which of the two neighbours plays P.
+
+    REMOVE: P is the mechanism with the record, Q without (for a mechanism given as two
+    distributions: the first against the second). ADD: the other way round.
+    """
+
+    REMOVE = "remove"
+    ADD = "add"
+
+
+class Neighbouring(enum.Enum):
+    """The relation between data sets under which a guarantee holds."""
+
+    ADD_OR_REMOVE = "add-or-remove"
+    REPLACE_ONE = "replace-one"
+    ZERO_OUT = "zero-out"
+
+
+def zero() -> Enclosure:
+    """The mass of nothing: exactly 0."""
+    return exact(np.zeros(1))
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """Outputs with a known finite loss each.
+
+    Guarantee: the k-th output has P-mass in ``p``, Q-mass in ``q`` and a loss between
+    ``loss_lower`` and ``loss_upper`` (nats). ``q`` may have lost its relative precision
+    (underflow); the loss never has.
+    """
+
+    p: Enclosure
+    q: Enclosure
+    loss_lower: FloatArray
+    loss_upper: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+    def join(self, other: Atoms) -> Atoms:
+        """Both lists."""
+        if not len(self):
+            return other
+        if not len(other):
+            return self
+        join = np.concatenate
+        return Atoms(
+            Enclosure(join([self.p.lower, other.p.lower]), join([self.p.upper, other.p.upper])),
+            Enclosure(join([self.q.lower, other.q.lower]), join([self.q.upper, other.q.upper])),
+            join([self.loss_lower, other.loss_lower]),
+            join([self.loss_upper, other.loss_upper]),
+        )
+
+
+def no_atoms() -> Atoms:
+    """The empty list of atoms."""
+    nothing = np.zeros(0)
+    return Atoms(Enclosure(nothing, nothing), Enclosure(nothing, nothing), nothing, nothing)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The continuous part, cut at n ascending loss edges x[0..n-1] into n + 1 cells.
+
+    Cell 0 is (-inf, x[0]], cell i is (x[i-1], x[i]], cell n is (x[n-1], +inf); the
+    reference r of a cell is its right edge, for cell n the left one.
+
+    Guarantee, cell by cell: ``p`` holds the P-mass, ``q`` the Q-mass times e^r, and
+    ``w`` their quotient q e^r / p (which may be known far better than either mass).
+    """
+
+    p: Enclosure  # (n + 1,)
+    q: Enclosure  # (n + 1,)
+    w: Enclosure  # (n + 1,)
+
+    @staticmethod
+    def of(p: Enclosure, q: Enclosure, w: Enclosure, edges: FloatArray, slack: FloatArray) -> Cells:
+        """Cells with w narrowed to what the edges imply: 1 <= w <= e^(length of the cell)."""
+        length = np.concatenate([[np.inf], np.diff(edges) + slack[1:] + slack[:-1], [0.0]])
+        with np.errstate(over="ignore"):
+            most = np.exp(np.minimum(length, 709.0)) * (1.0 + 1e-15)
+        most[0] = np.inf
+        floor = np.ones(edges.size + 1)
+        floor[:-1] -= np.minimum(1.0, slack * 1.01)
+        floor[-1] = 0.0
+        most[1:] += most[1:] * np.expm1(np.minimum(slack * 1.01, 700.0))
+        return Cells(p, q, w.clipped(floor, most))
+
+
+    def merged(self, i: int, edges: FloatArray, slack: FloatArray, n: int) -> Cells:
+        """Cells i and i + 1 in one, for the edges without the one between them.
+
+        ``edges`` and ``slack`` are those that remain (n of them); the two cells must be at an
+        end of the list, where one reference serves: q of a cell without mass is 0 in any unit.
+        """
+        join = [slice(i, i + 2)]
+        p, q = self.p[join[0]], self.q[join[0]]
+        total_p = exact(0.0) + p[0] + p[1]
+        # the reference of the merged cell is edges[-1] at the right end, edges[0] at the left
+        total_q = Enclosure(np.zeros(1), np.array([np.inf if total_p.upper[0] else 0.0]))
+        free = Enclosure(np.zeros(1), np.array([np.inf]))
+
+        def put(part: Enclosure, one: Enclosure) -> Enclosure:
+            return Enclosure(
+                np.concatenate([part.lower[:i], one.lower, part.lower[i + 2 :]]),
+                np.concatenate([part.upper[:i], one.upper, part.upper[i + 2 :]]),
+            )
+
+        return Cells.of(put(self.p, total_p), put(self.q, total_q), put(self.w, free), edges, slack)
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """A rough, uncertified picture of the finite losses under P, for planning only.
+
+    Planning affects the width of a bound, never its truth.
+    """
+
+    losses: FloatArray  # (n,), nats
+    log_masses: FloatArray  # (n,), natural log of the P-mass around each; may be -inf
+
+    def sorted(self) -> Sketch:
+        """Ascending in the loss, without the points of no mass."""
+        order = np.argsort(self.losses, kind="stable")
+        order = order[np.isfinite(self.log_masses[order])]
+        return Sketch(self.losses[order], self.log_masses[order])
+
+
+class Pair:
+    """Two distributions (P, Q). Subclasses override what they have.
+
+    Guarantee: every method's enclosures hold the exact masses of a pair that dominates
+    the mechanism in this direction.
+    """
+
+    def atoms(self) -> Atoms:
+        """The outputs with one loss each."""
+        return no_atoms()
+
+    def cells(self, edges: FloatArray, slack: FloatArray) -> Cells | None:
+        """The masses of the continuous part, or None if there is none.
+
+        Args:
+            edges: (n,) ascending, finite, nats.
+            slack: (n,) how far each exact edge may lie from the double given.
+        """
+        return None
+
+    def p_only(self) -> Enclosure:
+        """The P-mass of outputs that Q cannot produce: L = +inf."""
+        return zero()
+
+    def q_only(self) -> Enclosure:
+        """The Q-mass of outputs that P cannot produce: L = -inf."""
+        return zero()
+
+    def max_loss(self) -> tuple[float, float]:
+        """(lower, upper) ends of the largest finite loss; (inf, inf) if there is none."""
+        raise NotImplementedError
+
+    def sketch(self) -> Sketch:
+        """A rough picture of the finite losses."""
+        raise NotImplementedError
+
+    def grid_origin(self) -> float | None:
+        """A loss that should fall on a grid edge (the bulk of the mass), if there is one."""
+        return None
+
+    def log_tail_moment(self, x: float, s: float) -> float:
+        """An upper bound of ln E_P[e^(s L); x < L < inf] for s > 0 (inf if none is known).
+
+        ``x`` may be -inf. Bounded losses have the generic answer; others override this.
+        """
+        top = self.max_loss()[1]
+        return s * top * (1 + 1e-15) if np.isfinite(top) else np.inf
+
+
+class Composable:
+    """What ``*``, ``+`` and ``compose`` accept: mechanisms, and compositions of them.
+
+    The value that a user composes lives two floors up (``accounting.composition``); it
+    registers itself here, so that imports still only go down.
+    """
+
+    _composition: ClassVar[Callable[[tuple[tuple[Mechanism, int], ...]], Any]]
+
+    def parts(self) -> Iterator[tuple[Mechanism, int]]:
+        """The mechanisms with their numbers of runs."""
+        raise NotImplementedError
+
+    def __mul__(self, times: int) -> Any:
+        # count() lives with the composition, which refuses bad numbers by name
+        return Composable._composition(tuple(self.parts())) * times
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Composable) -> Any:
+        if not isinstance(other, Composable):
+            return NotImplemented
+        return Composable._composition((*self.parts(), *other.parts()))
+
+
+@dataclass(frozen=True)
+class Mechanism(Composable):
+    """A randomised mechanism, described by the pair of distributions that is worst for it.
+
+    Frozen, compared and hashed by content. ``relation`` is the neighbouring relation that
+    its sensitivity (or pair) was stated for; None means that the caller's sensitivity
+    carries it, and composes with everything. (kw-only in every subclass.)
+    """
+
+    relation: Neighbouring | None = dataclasses.field(default=None, kw_only=True)
+
+    kind: ClassVar[str] = ""  # the name in JSON, plan files and on the command line
+    symmetric: ClassVar[bool] = True  # both directions have the same delta
+
+    def __post_init__(self) -> None:
+        if self.relation is not None and not isinstance(self.relation, Neighbouring):
+            raise ParameterError(f"relation must be a Neighbouring or None, got {self.relation!r}")
+
+    def _set(self, **values: object) -> None:
+        # how a frozen value stores its validated parameters
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def pair(self, direction: Direction) -> Pair:
+        """The dominating pair for this direction."""
+        raise NotImplementedError
+
+    def is_symmetric(self) -> bool:
+        """Whether delta(eps) is the same in both directions."""
+        return self.symmetric
+
+    def parts(self) -> Iterator[tuple[Mechanism, int]]:
+        yield self, 1
+
+    def under(self, relation: Neighbouring) -> Mechanism:
+        """The same mechanism, declared for a neighbouring relation.
+
+        Raises:
+            RelationError: it was already declared for another one.
+        """
+        if self.relation not in (None, relation):
+            raise RelationError(
+                f"{self!r} was declared for {self.relation} and cannot be declared for {relation}"
+            )
+        return dataclasses.replace(self, relation=relation)
+
+    def subsampled(self, rate: float) -> Mechanism:
+        """This mechanism on a Poisson sample: each record is in it with probability ``rate``.
+
+        Holds for ``Neighbouring.ADD_OR_REMOVE``; see :class:`tightbudget.Subsampled`.
+        """
+        from tightbudget.pairs.subsampled import Subsampled
+
+        return Subsampled(self, rate)
+
+    def parameters(self) -> dict[str, Any]:
+        """The constructor's arguments as plain JSON values (without relation and defaults)."""
+        given: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name == "relation" or not field.init or value == field.default:
+                continue
+            given[field.name] = value
+        return given
