@@ -1,26 +1,43 @@
-"""Normal tails with an error margin that is measured, not assumed.
+"""Masses of the normal distribution with an error margin that is measured, not assumed.
 
-Everything is built on ``erfcx`` (scaled complementary error function) and ``exp``;
-their largest errors against 300-bit ball arithmetic are in ``tests/numerics``.
+Everything is built on ``erf``, ``erfcx`` (scaled complementary error function), ``exp`` and
+``expm1``; their largest errors against 300-bit ball arithmetic are in ``tests/numerics``.
 scipy's ``ndtr`` itself is up to 1,900 units in the last place off near x = -33.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special as sp
 
-from tightbudget.numerics.enclosure import Enclosure, exact, stack
+from tightbudget.numerics.enclosure import Enclosure, exact, stack, where
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray
 
-__all__ = ["ERFCX_ULPS", "half_square_exp", "normal_cells"]
+__all__ = [
+    "ERFCX_ULPS",
+    "ERF_ULPS",
+    "HALF_SQUARE_ULPS",
+    "half_square_exp",
+    "normal_cells",
+    "short_normal_cells",
+]
 
-ERFCX_ULPS = 16.0  # granted to scipy's erfcx on [0, inf); measured: below 4
-_SQRT_HALF = float(np.sqrt(0.5))
+# granted, in units of 2^-52 relative; tests/numerics measures less than a third of each
+ERFCX_ULPS = 16.0  # scipy's erfcx on [0, inf)
+ERF_ULPS = 16.0  # scipy's erf on [0, inf)
+HALF_SQUARE_ULPS = 16.0  # half_square_exp
+
+_SQRT_HALF = math.sqrt(0.5)
+_DENSITY_AT_0 = 1.0 / math.sqrt(2.0 * math.pi)
+_NODES, _WEIGHTS = (np.asarray(part) for part in np.polynomial.legendre.leggauss(10))
+_NODES, _WEIGHTS = (1.0 + _NODES) / 2.0, _WEIGHTS / 2.0  # on [0, 1]
 
 
 def half_square_exp(z: FloatArray) -> FloatArray:
-    """e^(-z^2/2) within 8 units in the last place (0 below the range of doubles).
+    """e^(-z^2/2) within HALF_SQUARE_ULPS (0 below the range of doubles).
 
     z = t + r with t a multiple of 1/16, so t^2/2 is exact and r small:
     e^(-z^2/2) = e^(-t^2/2) e^(-r (z + t)/2).
@@ -34,8 +51,8 @@ def normal_cells(
     z: FloatArray,
     slack: FloatArray,
     decay: FloatArray,
-    left: FloatArray,
-    right: FloatArray,
+    left: Enclosure,
+    right: Enclosure,
     whole: Enclosure,
 ) -> Enclosure:
     """Weighted masses of a standard normal variable N between ascending points.
@@ -45,7 +62,9 @@ def normal_cells(
 
     Args:
         z: (n,) ascending points.
-        slack: (n,) how far each exact point may lie from ``z``.
+        slack: (n,) how far each exact point may lie from ``z``, raised by what the
+            uncertainty of ``decay`` adds: |d ln t| <= slack (|z| + slack + 1) must hold for
+            t(z) = w(z) P(N > |z|).
         decay: (n,) w(z) e^(-z^2/2) for some positive function w.
         left: (n,) W[i + 1] / w(z[i]), for the cell that begins at the point.
         right: (n,) W[i] / w(z[i]), for the cell that ends at the point.
@@ -54,33 +73,83 @@ def normal_cells(
     Returns:
         (n + 1) masses.
 
-    Guarantee: the enclosures hold the exact masses if decay and the weights are within 32
-    units in the last place of their definition.
+    Guarantee: the enclosures hold the exact masses if decay is within HALF_SQUARE_ULPS of its
+    definition. Short cells lose relative precision (see ``short_normal_cells``).
     """
     a = np.abs(z)
-    # t(z) = P(N > |z|) w(z): the smaller one of the two tails
-    # |d ln P(N > a) / da| <= a + 1; a / sqrt(2) is rounded, hence 2 u a (a + 1)
-    margin = (ERFCX_ULPS + 64.0) * 2 * UNIT + (a + 1.0) * (slack + 4 * UNIT * a)
+    # the smaller one of the two tails; the rounding of a / sqrt(2) moves erfcx by 2^-52 at
+    # most, because |d ln erfcx(x) / d ln x| < 1
+    margin = (ERFCX_ULPS + HALF_SQUARE_ULPS + 8.0) * 2 * UNIT + slack * (a + slack + 1.0)
     margin = np.expm1(np.minimum(margin, 700.0))
     t = 0.5 * sp.erfcx(a * _SQRT_HALF) * decay
     tail = Enclosure(_no_dust(t * np.maximum(0.0, 1.0 - margin)), t * (1.0 + margin) + TINY)
-    # b(z) = P(0 < N < |z|), for the one cell around 0; slope below 0.4
+    # P(0 < N < |z|), for the one cell around 0; its slope is below 0.4
     b = 0.5 * sp.erf(a * _SQRT_HALF)
-    body = Enclosure(
-        np.maximum(0.0, b * (1.0 - 32 * UNIT) - slack), b * (1.0 + 32 * UNIT) + slack + TINY
-    )
+    reach = (ERF_ULPS + 4.0) * 2 * UNIT * b + slack
+    body = Enclosure(_no_dust(np.maximum(0.0, b - reach)), b + reach + TINY)
     begins = np.concatenate([[-1.0], np.where(z >= 0, 1.0, -1.0)])  # sign of each cell's left end
     ends = np.concatenate([np.where(z >= 0, 1.0, -1.0), [1.0]])  # and of its right end
     nothing = exact(np.zeros(1))
-    from_left = stack(nothing, tail * exact(left))
-    from_right = stack(tail * exact(right), nothing)
+    from_left = stack(nothing, tail * left)
+    from_right = stack(tail * right, nothing)
     rising = from_right - from_left  # both ends negative: a difference of left tails
     falling = from_left - from_right  # both ends positive: a difference of right tails
     half = exact(np.full(1, 0.5))
     around = (stack(half, body) + stack(body, half)) * whole
-    lower = np.where(begins > 0, falling.lower, np.where(ends < 0, rising.lower, around.lower))
-    upper = np.where(begins > 0, falling.upper, np.where(ends < 0, rising.upper, around.upper))
-    return Enclosure(lower, upper)
+    return where(begins > 0, falling, where(ends < 0, rising, around))
+
+
+def short_normal_cells(
+    right: FloatArray,
+    right_slack: FloatArray,
+    length: FloatArray,
+    length_slack: FloatArray,
+    m: float,
+) -> tuple[NDArray[np.bool_], Enclosure, Enclosure]:
+    """Masses and tilted means of short cells of a standard normal variable N.
+
+    Args:
+        right: (n,) the right ends r of the cells.
+        right_slack: (n,) how far each exact right end may lie from ``right``.
+        length: (n,) their lengths d > 0.
+        length_slack: (n,) how far each exact length may lie from ``length``.
+        m: the tilt, > 0; exact up to four units in the last place.
+
+    Returns:
+        which cells are short enough; P(r - d < N <= r); E[e^(m (r - N)) | r - d < N <= r].
+
+    Guarantee: for the cells that are short enough, the enclosures hold the exact values. No
+    difference of tails is taken, so both keep their relative precision, however short the cell.
+    """
+    # With N = r - d t the density is phi(r) d g(t), g(t) = e^(d t (r - d t / 2)), t in [0, 1],
+    # and both integrals have |exponent| <= 1 there. Gauss-Legendre with 10 nodes is off by at
+    # most 64/15 M / (16^20 (1 - 16^-2)), M the largest modulus on the ellipse with semiaxes
+    # 8.03 and 7.97 half-lengths, where the exponent is below 8: less than 2^-60 relative.
+    # Source: Trefethen, Is Gauss quadrature better than Clenshaw-Curtis?, 2008, Theorem 4.5.
+    short = (np.abs(right) + m + 1.0) * length <= 1.0
+    short &= (length > 0) & (length_slack <= 0.01 * length) & (right_slack <= 0.01)
+    r, d = np.where(short, right, 0.0), np.where(short, length, 1e-3)
+    off = np.where(short, length_slack, 0.0) / d + 8 * UNIT  # of the length, relative
+    slack = np.where(short, right_slack, 0.0)
+    total, excess = np.zeros_like(r), np.zeros_like(r)
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        g = weight * np.exp(node * d * (r - node * d / 2))
+        total += g
+        excess += g * np.expm1(m * d * node)
+    # d moves the exponent by |exponent| off at most, r by d slack; then nodes, weights, sums
+    margin = 1.01 * ((np.abs(r) + d) * d * off + d * slack) + 64 * UNIT
+    density = _DENSITY_AT_0 * half_square_exp(r)
+    p = density * d * total
+    p_margin = np.expm1(margin + (np.abs(r) + slack) * slack + off + 2 * UNIT * HALF_SQUARE_ULPS)
+    mass = Enclosure(_no_dust(p * (1.0 - p_margin)), p * (1.0 + p_margin) + TINY)
+    # both sums move by the margin; expm1 has a condition number below 2 on [0, 1]
+    w = excess / total
+    w_margin = w * (2.1 * margin + 2.1 * off)
+    mean = Enclosure(
+        np.maximum(1.0, (1.0 + w - w_margin) * (1 - 4 * UNIT)),
+        (1.0 + w + w_margin) * (1 + 4 * UNIT),
+    )
+    return short, mass, mean
 
 
 def _no_dust(lower: FloatArray) -> FloatArray:

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 from scipy import special as sp
 
-from tightbudget.numerics.enclosure import exp_enclosure
+from tightbudget.numerics.enclosure import exact, exp_enclosure, where
 from tightbudget.numerics.rounding import UNIT, FloatArray
-from tightbudget.numerics.special import half_square_exp, normal_cells
+from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
 from tightbudget.numerics.validate import positive
-from tightbudget.pairs.pair import Cells, Direction, Mechanism, Pair, Sketch
+from tightbudget.pairs.pair import Cells, Direction, Mechanism, Pair, Sketch, carried
 
 __all__ = ["Gaussian"]
 
@@ -30,7 +30,8 @@ class Gaussian(Mechanism):
         sensitivity: how far the query can move (2-norm), > 0, in the noise's unit.
 
     Raises:
-        ParameterError: a parameter is not a finite number > 0.
+        ParameterError: a parameter is not a finite number > 0, or their quotient is not in
+            [1e-100, 1e12].
     """
 
     sigma: float
@@ -40,9 +41,9 @@ class Gaussian(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set(sigma=positive(sigma=self.sigma), sensitivity=positive(sensitivity=self.sensitivity))
-        # also the quotient must be a number the arithmetic can carry
-        positive(**{"sensitivity / sigma": self.sensitivity / self.sigma})
+        sigma, sensitivity = positive(sigma=self.sigma), positive(sensitivity=self.sensitivity)
+        carried(**{"sensitivity / sigma": sensitivity / sigma})
+        self._set(sigma=sigma, sensitivity=sensitivity)
 
     def pair(self, direction: Direction) -> Pair:
         return GaussianPair(self.sensitivity / self.sigma)
@@ -56,24 +57,34 @@ class GaussianPair(Pair):
 
     def cells(self, edges: FloatArray, slack: FloatArray) -> Cells:
         m = self.m
+        # where N(0, 1) must lie under P and under Q
         zp, zq = edges / m - m / 2, edges / m + m / 2
         # rounding of m, of the quotient and of the sum, beside the edge's own slack
         dz = slack / m + 4 * UNIT * (np.abs(edges / m) + m / 2)
-        plain = np.ones(edges.size)
+        plain = exact(np.ones(edges.size))
         reference = np.append(edges, edges[-1])
-        p = normal_cells(
-            zp, dz, half_square_exp(zp), plain, plain, exp_enclosure(np.zeros(edges.size + 1))
-        )
+        p = normal_cells(zp, dz, half_square_exp(zp), plain, plain, exact(np.ones(edges.size + 1)))
         # e^x e^(-zq^2/2) = e^(-zp^2/2), and the reference of a cell is its right edge
+        gaps = np.diff(reference)
         q = normal_cells(
             zq,
             dz * (1 + (np.abs(zp) + 1) / (np.abs(zq) + 1)),
             half_square_exp(zp),
-            np.exp(np.minimum(np.diff(reference), 700.0)),
+            exp_enclosure(gaps, UNIT * gaps),
             plain,
             exp_enclosure(reference),
         )
-        return Cells.of(p, q, q / p, edges, slack)
+        w = q / p
+        # short cells: q e^r / p = E_P[e^(r - L)], and r - L = m (z_r - z)
+        ends = np.append(slack, 0.0)
+        d = np.concatenate([[np.inf], gaps[:-1], [np.inf]]) / m
+        d_slack = np.concatenate([[0.0], (slack[1:] + slack[:-1]) / m, [0.0]])
+        short, p_short, w_short = short_normal_cells(
+            np.append(zp, 0.0), np.append(dz, 0.0), d, d_slack, m
+        )
+        p = where(short, p_short, p)
+        w = where(short, w_short * exp_enclosure(0.0 * ends, ends), w)
+        return Cells.of(p, where(short, p * w, q), w, edges, slack)
 
     def max_loss(self) -> tuple[float, float]:
         return np.inf, np.inf

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
-from tightbudget.numerics.rounding import UNIT, FloatArray
+from tightbudget.numerics.rounding import TINY, UNIT, FloatArray
 from tightbudget.numerics.validate import positive
-from tightbudget.pairs.pair import Atoms, Cells, Direction, Mechanism, Pair, Sketch
+from tightbudget.pairs.pair import Atoms, Cells, Direction, Mechanism, Pair, Sketch, carried
 
 __all__ = ["Laplace"]
 
@@ -27,7 +27,8 @@ class Laplace(Mechanism):
         sensitivity: how far the query can move (1-norm), > 0, in the noise's unit.
 
     Raises:
-        ParameterError: a parameter is not a finite number > 0.
+        ParameterError: a parameter is not a finite number > 0, or their quotient is not in
+            [1e-100, 1e12].
     """
 
     scale: float
@@ -37,8 +38,9 @@ class Laplace(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set(scale=positive(scale=self.scale), sensitivity=positive(sensitivity=self.sensitivity))
-        positive(**{"sensitivity / scale": self.sensitivity / self.scale})
+        scale, sensitivity = positive(scale=self.scale), positive(sensitivity=self.sensitivity)
+        carried(**{"sensitivity / scale": sensitivity / scale})
+        self._set(scale=scale, sensitivity=sensitivity)
 
     def pair(self, direction: Direction) -> Pair:
         return LaplacePair(self.sensitivity / self.scale)
@@ -66,30 +68,35 @@ class LaplacePair(Pair):
 
     def cells(self, edges: FloatArray, slack: FloatArray) -> Cells:
         m = self.m
-        slack = slack + 2 * UNIT * m
-        left = np.concatenate([[-np.inf], edges])
-        right = np.concatenate([edges, [np.inf]])
-        left_slack, right_slack = np.append(0.0, slack), np.append(slack, 0.0)
+        # m itself is a rounded quotient, and end + slack rounds by at most u m after clipping
+        reach = slack + 4 * UNIT * m
+        left, right = np.append(-np.inf, edges), np.append(edges, np.inf)
+        left_reach, right_reach = np.append(0.0, reach), np.append(reach, 0.0)
         p = Enclosure(
-            self._mass(left + left_slack, right - right_slack, -1),
-            self._mass(left - left_slack, right + right_slack, +1),
+            self._mass(left + left_reach, right - right_reach).lower,
+            self._mass(left - left_reach, right + right_reach).upper,
         )
         # Q e^r / P = e^((right - left) / 2 + r - right) exactly, for the part inside [-m, m]
         left, right = np.clip(left, -m, m), np.clip(right, -m, m)
-        reference = np.append(edges, edges[-1])
-        exponent = np.minimum((right - left) / 2 + (reference - right), 700.0)
-        w = exp_enclosure(exponent, left_slack + 2 * right_slack)
-        q = p * w
-        return Cells.of(p, q, w, edges, slack)
+        beyond = np.append(edges, edges[-1]) - right
+        w = exp_enclosure(
+            (right - left) / 2 + beyond,
+            left_reach + 2 * right_reach + 4 * UNIT * (m + np.abs(beyond)),
+        )
+        return Cells.of(p, p * w, w, edges, slack)
 
-    def _mass(self, left: FloatArray, right: FloatArray, sign: int) -> FloatArray:
+    def _mass(self, left: FloatArray, right: FloatArray) -> Enclosure:
         """The P-mass of [left, right], e^(-(m - right)/2) (1 - e^(-(right - left)/2)) / 2."""
         m = self.m
         left, right = np.clip(left, -m, m), np.clip(right, -m, m)
         d = np.maximum(right - left, 0.0)
         mass = np.exp((right - m) / 2) * -np.expm1(-d / 2) / 2
-        # right - m and right - left are rounded by at most u |right - m| and u (2 m)
-        return np.asarray(mass * (1 + sign * (16 + 2 * m) * 2 * UNIT))
+        # right - m is rounded by at most 2 u m and m by u m; exp, expm1 and products: 16 ulps
+        margin = float(np.expm1((16 + 2 * m) * 2 * UNIT))
+        return Enclosure(
+            np.where(mass > TINY, mass * max(0.0, 1 - margin), 0.0),
+            np.where(d > 0, mass * (1 + margin) + TINY, 0.0),
+        )
 
     def max_loss(self) -> tuple[float, float]:
         return self.m * (1 - 4 * UNIT), self.m * (1 + 4 * UNIT)

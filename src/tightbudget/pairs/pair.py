@@ -20,8 +20,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tightbudget.errors import ParameterError, RelationError
-from tightbudget.numerics.enclosure import Enclosure, exact
-from tightbudget.numerics.rounding import FloatArray
+from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
+from tightbudget.numerics.rounding import UNIT, FloatArray
+from tightbudget.numerics.validate import refuse
 
 __all__ = [
     "Atoms",
@@ -32,6 +33,7 @@ __all__ = [
     "Neighbouring",
     "Pair",
     "Sketch",
+    "carried",
     "no_atoms",
     "zero",
 ]
@@ -54,6 +56,13 @@ class Neighbouring(enum.Enum):
     ADD_OR_REMOVE = "add-or-remove"
     REPLACE_ONE = "replace-one"
     ZERO_OUT = "zero-out"
+
+
+def carried(**given: float) -> None:
+    """Refuses a quotient whose square double precision could not carry."""
+    ((name, value),) = given.items()
+    if not 1e-100 <= value <= 1e12:
+        raise refuse(name, "be in [1e-100, 1e12]", value)
 
 
 def zero() -> Enclosure:
@@ -104,10 +113,14 @@ class Cells:
     """The continuous part, cut at n ascending loss edges x[0..n-1] into n + 1 cells.
 
     Cell 0 is (-inf, x[0]], cell i is (x[i-1], x[i]], cell n is (x[n-1], +inf); the
-    reference r of a cell is its right edge, for cell n the left one.
+    reference r of a cell is its right edge, for cell n the left one, as the double given.
 
     Guarantee, cell by cell: ``p`` holds the P-mass, ``q`` the Q-mass times e^r, and
     ``w`` their quotient q e^r / p (which may be known far better than either mass).
+
+    Where a whole lump of mass sits within rounding of an edge, it may be counted in the cell
+    above the edge, never below: all of a cell's losses are at most its right edge, and at
+    least its left edge up to that rounding, which ``w`` accounts for.
     """
 
     p: Enclosure  # (n + 1,)
@@ -116,38 +129,22 @@ class Cells:
 
     @staticmethod
     def of(p: Enclosure, q: Enclosure, w: Enclosure, edges: FloatArray, slack: FloatArray) -> Cells:
-        """Cells with w narrowed to what the edges imply: 1 <= w <= e^(length of the cell)."""
-        length = np.concatenate([[np.inf], np.diff(edges) + slack[1:] + slack[:-1], [0.0]])
-        with np.errstate(over="ignore"):
-            most = np.exp(np.minimum(length, 709.0)) * (1.0 + 1e-15)
-        most[0] = np.inf
-        floor = np.ones(edges.size + 1)
-        floor[:-1] -= np.minimum(1.0, slack * 1.01)
-        floor[-1] = 0.0
-        most[1:] += most[1:] * np.expm1(np.minimum(slack * 1.01, 700.0))
-        return Cells(p, q, w.clipped(floor, most))
+        """Cells with w narrowed to what the edges imply: 1 <= w <= e^(length of the cell).
 
-
-    def merged(self, i: int, edges: FloatArray, slack: FloatArray, n: int) -> Cells:
-        """Cells i and i + 1 in one, for the edges without the one between them.
-
-        ``edges`` and ``slack`` are those that remain (n of them); the two cells must be at an
-        end of the list, where one reference serves: q of a cell without mass is 0 in any unit.
+        ``slack`` is how far each exact edge may lie from the double, in total.
         """
-        join = [slice(i, i + 2)]
-        p, q = self.p[join[0]], self.q[join[0]]
-        total_p = exact(0.0) + p[0] + p[1]
-        # the reference of the merged cell is edges[-1] at the right end, edges[0] at the left
-        total_q = Enclosure(np.zeros(1), np.array([np.inf if total_p.upper[0] else 0.0]))
-        free = Enclosure(np.zeros(1), np.array([np.inf]))
-
-        def put(part: Enclosure, one: Enclosure) -> Enclosure:
-            return Enclosure(
-                np.concatenate([part.lower[:i], one.lower, part.lower[i + 2 :]]),
-                np.concatenate([part.upper[:i], one.upper, part.upper[i + 2 :]]),
-            )
-
-        return Cells.of(put(self.p, total_p), put(self.q, total_q), put(self.w, free), edges, slack)
+        lengths = np.diff(edges)
+        most = exp_enclosure(lengths, slack[:-1] + UNIT * np.abs(lengths)).upper
+        floor = exp_enclosure(np.zeros(edges.size), slack).lower
+        floor[slack == 0.0] = 1.0
+        return Cells(
+            p,
+            q,
+            w.clipped(
+                np.append(floor, 0.0),
+                np.concatenate([[np.inf], most, exp_enclosure(0.0, slack[-1]).upper]),
+            ),
+        )
 
 
 @dataclass(frozen=True)
@@ -182,8 +179,9 @@ class Pair:
         """The masses of the continuous part, or None if there is none.
 
         Args:
-            edges: (n,) ascending, finite, nats.
-            slack: (n,) how far each exact edge may lie from the double given.
+            edges: (n,) ascending, finite, nats; n >= 1.
+            slack: (n,) how far each exact edge may lie from the double given; the masses are
+                those of the cells between the exact edges, wherever these are.
         """
         return None
 
@@ -213,7 +211,7 @@ class Pair:
         ``x`` may be -inf. Bounded losses have the generic answer; others override this.
         """
         top = self.max_loss()[1]
-        return s * top * (1 + 1e-15) if np.isfinite(top) else np.inf
+        return s * top + 4 * UNIT * abs(s * top) if np.isfinite(top) else top
 
 
 class Composable:

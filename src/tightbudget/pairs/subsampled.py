@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tightbudget.errors import ParameterError, RelationError
-from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
+from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
 from tightbudget.numerics.rounding import UNIT, FloatArray
-from tightbudget.numerics.validate import probability
+from tightbudget.numerics.validate import probability, refuse
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.pair import (
     Atoms,
@@ -42,7 +41,7 @@ class Subsampled(Mechanism):
         rate: the sampling rate q in [0, 1].
 
     Raises:
-        ParameterError: ``rate`` is not in [0, 1] or ``base`` is not a mechanism.
+        ParameterError: ``rate`` is not 0 or in [1e-100, 1], or ``base`` is not a mechanism.
         RelationError: ``base`` was declared for another relation.
     """
 
@@ -57,7 +56,10 @@ class Subsampled(Mechanism):
         super().__post_init__()
         if not isinstance(self.base, Mechanism):
             raise ParameterError(f"base must be a mechanism, got {self.base!r}")
-        self._set(rate=probability(rate=self.rate))
+        rate = probability(rate=self.rate)
+        if 0 < rate < 1e-100:
+            raise refuse("rate", "be 0 or in [1e-100, 1]", self.rate)
+        self._set(rate=rate)
         for relation in (self.relation, self.base.relation):
             if relation not in (None, Neighbouring.ADD_OR_REMOVE):
                 raise RelationError(
@@ -85,50 +87,23 @@ class _SubsampledPair(Pair):
     base: Pair
     q: float
 
-    def _mapped_atoms(self, p: Enclosure, q: Enclosure, sign: float) -> Atoms:
-        atoms = self.base.atoms()
-        # L' = sign * log1p(q expm1(sign L)), increasing in L
-        at = _mixed_log(self.q, sign)
-        return Atoms(
-            p,
-            q,
-            loss_lower=_lower(at(atoms.loss_lower)),
-            loss_upper=_upper(at(atoms.loss_upper)),
+    @property
+    def keep(self) -> Enclosure:
+        """1 - q, which rounds."""
+        return Enclosure(
+            np.array([(1 - self.q) * (1 - 2 * UNIT)]), np.array([(1 - self.q) * (1 + 2 * UNIT)])
         )
 
-
-def _mixed_log(q: float, sign: float) -> Callable[[FloatArray], FloatArray]:
-    # ln(1 - q + q e^l); beyond e^700 it is l + ln q
-    def at(losses: FloatArray) -> FloatArray:
-        l = sign * losses
-        small = np.log1p(q * np.expm1(np.minimum(l, 700.0)))
-        return np.asarray(sign * np.where(l > 700.0, l + math.log(q) if q else 0.0, small))
-
-    return at
-
-
-# expm1, the product and log1p are each within 2 units in the last place, and
-# t -> log1p(t) has condition number <= 1/(1 - q) for t > -q; granted: 32 units
-# relative, plus the absolute rounding of 1 - q where the loss is near ln(1 - q)
-def _lower(x: FloatArray) -> FloatArray:
-    return np.asarray(x - 32 * UNIT * np.abs(x))
-
-
-def _upper(x: FloatArray) -> FloatArray:
-    return np.asarray(x + 32 * UNIT * np.abs(x))
-
-
-def _mapped_edges(
-    x: FloatArray, slack: FloatArray, q: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """y = ln((e^x - (1 - q)) / q), its slack, and which edges lie above ln(1 - q)."""
-    v = np.expm1(np.minimum(x, 700.0)) / q
-    dv = 4 * UNIT * np.abs(v) + 1.01 * slack * (np.abs(v) + 1.0 / q)
-    inside = np.asarray(1.0 + v > 4 * dv)
-    safe = np.where(inside, v, 0.0)
-    y = np.where(x > 600.0, x - math.log(q), np.log1p(safe))
-    dy = np.where(x > 600.0, slack, 1.5 * dv / (1.0 + safe)) + 8 * UNIT * (np.abs(y) + np.abs(x))
-    return y, dy, inside
+    def _base_cells(self, y: FloatArray, dy: FloatArray) -> tuple[Cells, FloatArray] | None:
+        """The base's cells and their references, also for no edge at all: then one cell."""
+        if y.size:
+            cells = self.base.cells(y, dy)
+            return None if cells is None else (cells, np.append(y, y[-1]))
+        cells = self.base.cells(np.zeros(1), np.zeros(1))
+        if cells is None:
+            return None
+        p, q = cells.p[0] + cells.p[1], cells.q[0] + cells.q[1]
+        return Cells(p, q, q / p), np.zeros(1)
 
 
 @dataclass(frozen=True)
@@ -136,38 +111,39 @@ class RemovePair(_SubsampledPair):
     """((1 - q) Q + q P, Q) for the base (P, Q): L' = ln(1 - q + q e^L) >= ln(1 - q)."""
 
     def atoms(self) -> Atoms:
-        q, base = self.q, self.base.atoms()
-        mixed = base.q * exact(1 - q) * _ONE_MINUS + base.p.scaled(q)
-        atoms = self._mapped_atoms(mixed, base.q, +1.0)
+        base = self.base.atoms()
+        mixed = base.q * self.keep + base.p.scaled(self.q)
+        atoms = Atoms(
+            mixed,
+            base.q,
+            loss_lower=_mixed_log(self.q, base.loss_lower)[0],
+            loss_upper=_mixed_log(self.q, base.loss_upper)[1],
+        )
         lost = self.base.q_only()  # outputs that only Q has: L' = ln(1 - q)
         if lost.upper[0] > 0:
-            floor = np.array([math.log1p(-q)])
-            mass = lost * exact(1 - q) * _ONE_MINUS
-            atoms = atoms.join(Atoms(mass, lost, _lower(floor), _upper(floor)))
+            floor = _mixed_log(self.q, np.array([-np.inf]))
+            atoms = atoms.join(Atoms(lost * self.keep, lost, *floor))
         return atoms
 
     def cells(self, edges: FloatArray, slack: FloatArray) -> Cells | None:
         q = self.q
-        y, dy, inside = _mapped_edges(edges, slack, q)
-        if not inside[-1]:  # every edge is below every loss: look one nat further, then merge
-            more = self.cells(np.append(edges, abs(edges[-1]) + 1.0), np.append(slack, 0.0))
-            return more and more.merged(edges.size, edges, slack, edges.size)
-        first = int(np.argmax(inside))
-        base = self.base.cells(y[first:], dy[first:])
-        if base is None:
+        y, dy = _unmixed_log(q, edges, slack)
+        # nothing lies below ln(1 - q); an edge that may be there ends an empty cell
+        outside = np.flatnonzero(np.isinf(y))
+        first = int(outside[-1]) + 1 if outside.size else 0
+        based = self._base_cells(y[first:], dy[first:])
+        if based is None:
             return None
-        base_reference = np.append(y[first:], y[-1])
-        reference = np.append(edges[first:], edges[-1])
-        mix = exact(np.full(len(base.p), 1 - q)) * _ONE_MINUS
-        p = base.q * exp_enclosure(-base_reference) * mix + base.p.scaled(q)
+        base, base_reference = based
+        reference = np.append(edges, edges[-1])[first:]
+        p = base.q * exp_enclosure(-base_reference) * self.keep + base.p.scaled(q)
         # w' = e^r' Q / ((1 - q) Q + q P) with P / Q = e^r / w
-        odds = (exp_enclosure(base_reference - reference) / base.w).scaled(q)
-        w = exact(np.ones(len(p))) / (mix * exp_enclosure(-reference) + odds)
-        qs = base.q * exp_enclosure(reference - base_reference)
-        pad = exact(np.zeros(first))
-        return Cells.of(
-            _after(pad, p), _after(pad, qs), _after(exact(np.ones(first)), w), edges, slack
-        )
+        odds = _exp_difference(base_reference, reference).scaled(q) / base.w
+        w = exact(1.0) / (self.keep * exp_enclosure(-reference) + odds)
+        qs = base.q * _exp_difference(reference, base_reference)
+        nothing = exact(np.zeros(first))
+        ones = exact(np.ones(first))
+        return Cells(stack(nothing, p), stack(nothing, qs), stack(ones, w))
 
     def p_only(self) -> Enclosure:
         return self.base.p_only().scaled(self.q)
@@ -176,27 +152,25 @@ class RemovePair(_SubsampledPair):
         return zero()
 
     def max_loss(self) -> tuple[float, float]:
-        lower, upper = self.base.max_loss()
-        at = _mixed_log(self.q, +1.0)
-        if math.isinf(upper):
-            return lower, upper
-        ends = np.array([lower, upper])
-        return float(_lower(at(ends))[0]), float(_upper(at(ends))[1])
+        lower, upper = _mixed_log(self.q, np.array(self.base.max_loss()))
+        return float(lower[0]), float(upper[1])
 
-    def grid_origin(self) -> float | None:
+    def grid_origin(self) -> float:
         return math.log1p(-self.q)
 
     def sketch(self) -> Sketch:
         base, q = self.base.sketch(), self.q
         log_q_mass = base.log_masses - base.losses
-        log_p = np.logaddexp(math.log1p(-q) + log_q_mass, _log(q) + base.log_masses)
-        return _with_atoms(Sketch(_mixed_log(q, +1.0)(base.losses), log_p), self)
+        log_p = np.logaddexp(math.log1p(-q) + log_q_mass, math.log(q) + base.log_masses)
+        sketch = Sketch(_mixed_log(q, base.losses)[1], log_p)
+        return _with(sketch, math.log1p(-q), self.base.q_only().upper[0] * (1 - q))
 
     def log_tail_moment(self, x: float, s: float) -> float:
         if math.isfinite(self.max_loss()[1]):
             return super().log_tail_moment(x, s)
-        # for L >= 0: P' <= P and L' <= L; x' >= 0 means L >= x
-        return self.base.log_tail_moment(x, s) if x >= 0 else math.inf
+        # L' > x >= 0 means L > x, and there L' <= L and P' <= P; losses in (x, 0] add 1 at most
+        tail = self.base.log_tail_moment(max(x, 0.0), s)
+        return tail if x >= 0 else float(np.logaddexp(0.0, tail)) * (1 + 1e-12)
 
 
 @dataclass(frozen=True)
@@ -204,37 +178,43 @@ class AddPair(_SubsampledPair):
     """(P, (1 - q) P + q Q) for the base (P, Q): L' = -ln(1 - q + q e^-L) <= -ln(1 - q)."""
 
     def atoms(self) -> Atoms:
-        q, base = self.q, self.base.atoms()
-        mixed = base.p * exact(1 - q) * _ONE_MINUS + base.q.scaled(q)
-        atoms = self._mapped_atoms(base.p, mixed, -1.0)
+        base = self.base.atoms()
+        mixed = base.p * self.keep + base.q.scaled(self.q)
+        atoms = Atoms(
+            base.p,
+            mixed,
+            loss_lower=-_mixed_log(self.q, -base.loss_lower)[1],
+            loss_upper=-_mixed_log(self.q, -base.loss_upper)[0],
+        )
         lost = self.base.p_only()  # outputs that only P has: L' = -ln(1 - q)
         if lost.upper[0] > 0:
-            top = np.array([-math.log1p(-q)])
-            mass = lost * exact(1 - q) * _ONE_MINUS
-            atoms = atoms.join(Atoms(lost, mass, _lower(top), _upper(top)))
+            floor, ceiling = _mixed_log(self.q, np.array([-np.inf]))
+            atoms = atoms.join(Atoms(lost, lost * self.keep, -ceiling, -floor))
         return atoms
 
     def cells(self, edges: FloatArray, slack: FloatArray) -> Cells | None:
         q = self.q
-        minus_y, dy, inside = _mapped_edges(-edges, slack, q)
-        y = -minus_y
-        n = int(np.sum(inside))  # the edges below -ln(1 - q) come first
-        if n == 0:  # every edge is above every loss: look one nat further, then merge
-            more = self.cells(np.append(-abs(edges[0]) - 1.0, edges), np.append(0.0, slack))
-            return more and more.merged(0, edges, slack, 0)
-        base = self.base.cells(y[:n], dy[:n])
-        if base is None:
+        minus_y, dy = _unmixed_log(q, -edges, slack)
+        # nothing lies above -ln(1 - q); what may be below or above an edge counts as above it
+        outside = np.flatnonzero(np.isinf(minus_y))
+        n = int(outside[0]) if outside.size else edges.size
+        beyond = n + int(np.sum(edges[n:] - slack[n:] <= _mixed_log_end(q)))
+        based = self._base_cells(-minus_y[:n], dy[:n])
+        if based is None:
             return None
-        base_reference = np.append(y[:n], y[n - 1])
-        reference = np.append(edges[:n], edges[min(n, edges.size - 1)])
-        mix = exact(np.full(n + 1, 1 - q)) * _ONE_MINUS
+        base, base_reference = based
+        # the last cell of the base holds everything up to the largest loss
+        reference = np.append(edges[:n], edges[min(beyond, edges.size - 1)])
         # w' = e^r' ((1 - q) P + q Q) / P with Q / P = w e^-r
-        odds = (base.w * exp_enclosure(reference - base_reference)).scaled(q)
-        w = mix * exp_enclosure(reference) + odds
-        qs = base.p * w
-        pad = exact(np.zeros(edges.size - n))
-        ones = exact(np.ones(edges.size - n))
-        return Cells.of(_after(base.p, pad), _after(qs, pad), _after(w, ones), edges, slack)
+        odds = (base.w * _exp_difference(reference, base_reference)).scaled(q)
+        w = self.keep * exp_enclosure(reference) + odds
+        between, after = beyond - n, edges.size - beyond
+
+        def spread(part: Enclosure, filler: float) -> Enclosure:
+            gap, rest = exact(np.full(between, filler)), exact(np.full(after, filler))
+            return stack(part[:n], gap, part[n:], rest)
+
+        return Cells(spread(base.p, 0.0), spread(base.p * w, 0.0), spread(w, 1.0))
 
     def p_only(self) -> Enclosure:
         return zero()
@@ -243,43 +223,79 @@ class AddPair(_SubsampledPair):
         return self.base.q_only().scaled(self.q)
 
     def max_loss(self) -> tuple[float, float]:
-        q = self.q
-        ends = np.array(self.base.max_loss())
-        if self.base.p_only().upper[0] > 0:
-            ends[:] = math.inf
-        top = -math.log1p(-q)
-        with np.errstate(over="ignore"):
-            mapped = np.where(np.isinf(ends), top, _mixed_log(q, -1.0)(np.minimum(ends, 1e300)))
-        return float(_lower(mapped)[0]), float(_upper(mapped)[1])
+        lower, upper = self.base.max_loss()
+        only = self.base.p_only()  # outputs with the largest loss of all
+        ends = np.array(
+            [np.inf if only.lower[0] > 0 else lower, np.inf if only.upper[0] > 0 else upper]
+        )
+        low, high = _mixed_log(self.q, -ends)
+        return float(-high[0]), float(-low[1])
 
-    def grid_origin(self) -> float | None:
+    def grid_origin(self) -> float:
         return -math.log1p(-self.q)
 
     def sketch(self) -> Sketch:
         base, q = self.base.sketch(), self.q
-        return _with_atoms(Sketch(_mixed_log(q, -1.0)(base.losses), base.log_masses), self)
+        sketch = Sketch(-_mixed_log(q, -base.losses)[0], base.log_masses)
+        return _with(sketch, -math.log1p(-q), self.base.p_only().upper[0])
 
 
-_ONE_MINUS = Enclosure(np.array([1 - 2 * UNIT]), np.array([1 + 2 * UNIT]))  # rounding of 1 - q
+def _mixed_log(q: float, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Both ends of ln(1 - q + q e^l), for 0 < q < 1 and a loss l in [-inf, inf]."""
+    t = q * np.expm1(np.minimum(loss, 300.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # log1p(t) loses digits where 1 + t does; there 1 - q + q e^l is a sum without cancellation
+        y = np.where(
+            t > -0.5,
+            np.log1p(np.maximum(t, -0.5)),
+            np.log((1 - q) + q * np.exp(np.minimum(loss, 0.0))),
+        )
+        far = np.logaddexp(math.log1p(-q), math.log(q) + loss)
+    y = np.where(loss > 300.0, far, y)
+    # expm1, the product and log1p are each within 2 ulps, and log1p has a condition number
+    # below 2 for t > -1/2; far out the sum math.log(q) + l rounds
+    margin = 32 * UNIT * np.abs(y)
+    finite = np.where((loss > 300.0) & (loss < np.inf), loss - math.log(q), 0.0)
+    margin = np.where(loss == np.inf, 0.0, margin + 4 * UNIT * finite)
+    return y - margin, y + margin
 
 
-def _log(x: float) -> float:
-    return math.log(x) if x > 0 else -math.inf
+def _mixed_log_end(q: float) -> float:
+    """An upper end of -ln(1 - q)."""
+    return float(-_mixed_log(q, np.array([-np.inf]))[0][0])
 
 
-def _after(first: Enclosure, second: Enclosure) -> Enclosure:
-    return Enclosure(
-        np.concatenate([first.lower, second.lower]), np.concatenate([first.upper, second.upper])
-    )
+def _unmixed_log(q: float, x: FloatArray, slack: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """y = ln((e^x - (1 - q)) / q) and its slack; y = -inf where that may not exist."""
+    floor = math.log1p(-q)
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+        v = np.expm1(np.minimum(x, 300.0)) / q
+        dv = 4 * UNIT * np.abs(v) + 1.01 * slack * (np.abs(v) + 1.0 / q)
+        # where 1 + v loses digits: e^x - (1 - q) = (1 - q) (e^(x - ln(1 - q)) - 1)
+        reach = slack + 4 * UNIT * (np.abs(x) + abs(floor))
+        scale = (1 - q) / q
+        g = scale * np.expm1(np.minimum(x, 1.0) - floor)
+        dg = 8 * UNIT * np.abs(g) + 1.01 * reach * (np.abs(g) + scale)
+        low = v < -0.5
+        inside = np.where(low, g > 4 * dg, 1 + v > 4 * dv) & (slack <= 0.01)
+        g = np.where(low, g, 1.0)
+        y = np.where(low, np.log(np.where(inside, g, 1.0)), np.log1p(np.maximum(v, -0.5)))
+        # -ln(1 - t) < 1.5 t for t <= 1/4
+        dy = 1.5 * np.where(low, dg / g, dv / (1.0 + np.maximum(v, -0.5)))
+        dy = np.where(x > 300.0, 1.5 * slack, dy)
+        y = np.where(x > 300.0, x - math.log(q), y)
+        dy += 8 * UNIT * (np.abs(y) + np.abs(x))
+    return np.where(inside, y, -np.inf), dy
 
 
-def _with_atoms(sketch: Sketch, pair: _SubsampledPair) -> Sketch:
+def _exp_difference(x: FloatArray, y: FloatArray) -> Enclosure:
+    """e^(x - y)."""
+    d = x - y
+    return exp_enclosure(d, UNIT * np.abs(d))
+
+
+def _with(sketch: Sketch, loss: float, mass: float) -> Sketch:
     # the base's sketch has its own atoms; only the outputs that one side lacks are new
-    base = pair.base
-    lost = base.q_only() if isinstance(pair, RemovePair) else base.p_only()
-    if lost.upper[0] == 0:
+    if mass == 0:
         return sketch
-    sign = 1.0 if isinstance(pair, RemovePair) else -1.0
-    at = sign * math.log1p(-pair.q)
-    mass = lost.upper[0] * ((1 - pair.q) if isinstance(pair, RemovePair) else 1.0)
-    return Sketch(np.append(sketch.losses, at), np.append(sketch.log_masses, math.log(mass)))
+    return Sketch(np.append(sketch.losses, loss), np.append(sketch.log_masses, math.log(mass)))
