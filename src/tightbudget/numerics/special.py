@@ -83,9 +83,10 @@ def normal_cells(
     margin = np.expm1(np.minimum(margin, 700.0))
     t = 0.5 * sp.erfcx(a * _SQRT_HALF) * decay
     tail = Enclosure(_no_dust(t * np.maximum(0.0, 1.0 - margin)), t * (1.0 + margin) + TINY)
-    # P(0 < N < |z|), for the one cell around 0; its slope is below 0.4
+    # P(0 < N < |z|), for the one cell around 0; its slope is the density
     b = 0.5 * sp.erf(a * _SQRT_HALF)
-    reach = (ERF_ULPS + 4.0) * 2 * UNIT * b + slack
+    slope = 1.01 * _DENSITY_AT_0 * half_square_exp(np.maximum(0.0, a - slack))
+    reach = (ERF_ULPS + 4.0) * 2 * UNIT * b + slack * slope
     body = Enclosure(_no_dust(np.maximum(0.0, b - reach)), b + reach + TINY)
     begins = np.concatenate([[-1.0], np.where(z >= 0, 1.0, -1.0)])  # sign of each cell's left end
     ends = np.concatenate([np.where(z >= 0, 1.0, -1.0), [1.0]])  # and of its right end
@@ -131,11 +132,12 @@ def short_normal_cells(
     r, d = np.where(short, right, 0.0), np.where(short, length, 1e-3)
     off = np.where(short, length_slack, 0.0) / d + 8 * UNIT  # of the length, relative
     slack = np.where(short, right_slack, 0.0)
+    tilt = np.where(short, m * d, 0.0)
     total, excess = np.zeros_like(r), np.zeros_like(r)
     for node, weight in zip(_NODES, _WEIGHTS, strict=True):
         g = weight * np.exp(node * d * (r - node * d / 2))
         total += g
-        excess += g * np.expm1(m * d * node)
+        excess += g * np.expm1(tilt * node)
     # d moves the exponent by |exponent| off at most, r by d slack; then nodes, weights, sums
     margin = 1.01 * ((np.abs(r) + d) * d * off + d * slack) + 64 * UNIT
     density = _DENSITY_AT_0 * half_square_exp(r)

@@ -90,8 +90,12 @@ class GaussianPair(Pair):
         return np.inf, np.inf
 
     def sketch(self) -> Sketch:
+        # where P is, and where Q is; between them when both are far apart there is nothing
         z = np.linspace(-38.5, 38.5, 771)
-        return Sketch(self.m * z + self.m**2 / 2, -z * z / 2 + np.log(0.1 / np.sqrt(2 * np.pi)))
+        z = np.union1d(z, z - self.m)
+        width = np.gradient(z)
+        log_masses = -z * z / 2 + np.log(width / np.sqrt(2 * np.pi))
+        return Sketch(self.m * z + self.m**2 / 2, log_masses)
 
     def log_tail_moment(self, x: float, s: float) -> float:
         # completing the square: e^(s L) turns N(m^2/2, m^2) into N(m^2/2 + s m^2, m^2)

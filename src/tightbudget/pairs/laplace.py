@@ -106,9 +106,12 @@ class LaplacePair(Pair):
 
     def sketch(self) -> Sketch:
         m = self.m
-        losses = np.linspace(-m, m, 401)
-        log_masses = (losses - m) / 2 + np.log(np.diff(losses)[0] / 4)
+        near = np.linspace(0.0, min(2 * m, 100.0), 401)  # beyond e^(-50 / 2) there is nothing
+        ends = np.union1d(near - m, m - near)
+        left, right = ends[:-1], ends[1:]
+        with np.errstate(divide="ignore"):
+            log_masses = (right - m) / 2 + np.log(-np.expm1((left - right) / 2) / 2)
         return Sketch(
-            np.concatenate([[-m], losses, [m]]),
+            np.concatenate([[-m], (left + right) / 2, [m]]),
             np.concatenate([[-m - np.log(2)], log_masses, [-np.log(2)]]),
         )

@@ -136,7 +136,7 @@ class RemovePair(_SubsampledPair):
             return None
         base, base_reference = based
         reference = np.append(edges, edges[-1])[first:]
-        p = base.q * exp_enclosure(-base_reference) * self.keep + base.p.scaled(q)
+        p = (base.q * exp_enclosure(-base_reference)).clipped(0, 1) * self.keep + base.p.scaled(q)
         # w' = e^r' Q / ((1 - q) Q + q P) with P / Q = e^r / w
         odds = _exp_difference(base_reference, reference).scaled(q) / base.w
         w = exact(1.0) / (self.keep * exp_enclosure(-reference) + odds)
@@ -206,15 +206,19 @@ class AddPair(_SubsampledPair):
         # the last cell of the base holds everything up to the largest loss
         reference = np.append(edges[:n], edges[min(beyond, edges.size - 1)])
         # w' = e^r' ((1 - q) P + q Q) / P with Q / P = w e^-r
-        odds = (base.w * _exp_difference(reference, base_reference)).scaled(q)
-        w = self.keep * exp_enclosure(reference) + odds
+        stay, shift = (
+            self.keep * exp_enclosure(reference),
+            _exp_difference(reference, base_reference),
+        )
+        w = stay + (base.w * shift).scaled(q)
+        qs = base.p * stay + (base.q * shift).scaled(q)
         between, after = beyond - n, edges.size - beyond
 
         def spread(part: Enclosure, filler: float) -> Enclosure:
             gap, rest = exact(np.full(between, filler)), exact(np.full(after, filler))
             return stack(part[:n], gap, part[n:], rest)
 
-        return Cells(spread(base.p, 0.0), spread(base.p * w, 0.0), spread(w, 1.0))
+        return Cells(spread(base.p, 0.0), spread(qs, 0.0), spread(w, 1.0))
 
     def p_only(self) -> Enclosure:
         return zero()
