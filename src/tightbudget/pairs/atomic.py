@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 
 from tightbudget.numerics.enclosure import Enclosure
-from tightbudget.numerics.rounding import UNIT, add_up, sum_down, sum_up
+from tightbudget.numerics.rounding import (
+    TINY,
+    UNIT,
+    FloatArray,
+    next_down,
+    next_up,
+    scale_down,
+    scale_up,
+)
 from tightbudget.pairs.pair import Atoms, Pair, Sketch, zero
 
-__all__ = ["AtomicPair"]
+__all__ = ["AtomicPair", "at_most", "log_fraction", "log_quotient", "total"]
+
+_SKETCH = 4096  # points that are enough to plan with
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,37 +40,73 @@ class AtomicPair(Pair):
 
     @staticmethod
     def from_masses(
-        p: Enclosure, q: Enclosure, *, rest_p: float = 0.0, rest_q: float = 0.0
+        p: Enclosure,
+        q: Enclosure,
+        *,
+        p_total: Enclosure | None = None,
+        q_total: Enclosure | None = None,
+        rest_p: float = 0.0,
+        rest_q: float = 0.0,
     ) -> AtomicPair:
         """Output by output, P-mass p[i] against Q-mass q[i].
 
-        Outputs with p = 0 or q = 0 exactly (both ends) belong to the other side alone.
-        ``rest_p`` and ``rest_q`` bound masses of outputs that are not listed.
+        Outputs with p = 0 or q = 0 exactly (both ends) belong to the other side alone. If
+        one of the two may be 0 and may be positive, nothing is known about the loss: the
+        output moves to [0, its mass] of both sides.
+
+        Args:
+            p, q: (n,) masses, or weights if totals are given.
+            p_total, q_total: (1,) what p and q are to be divided by (1 if not given).
+            rest_p, rest_q: upper bounds of the masses of outputs that are not listed.
 
         Guarantee: losses enclose ln(p/q) for all masses inside the enclosures.
         """
         both = (p.upper > 0) & (q.upper > 0)
-        solo_p = (p.upper > 0) & (q.upper == 0)
-        solo_q = (p.upper == 0) & (q.upper > 0)
-        inner_p, inner_q = p[both], q[both]
-        with np.errstate(divide="ignore"):
-            # a difference of logarithms survives quotients that a double cannot hold
-            low = np.log(inner_p.lower) - np.log(inner_q.upper)
-            high = np.log(inner_p.upper) - np.log(inner_q.lower)
-            scale = np.abs(np.log(inner_p.upper)) + np.abs(np.log(inner_q.upper))
-            near = np.asarray(inner_p.upper / inner_q.lower)
-            quotient = np.isfinite(near) & (near > 0.5) & (near < 2.0)
-            # near loss 0 the logarithm of the quotient keeps relative precision
-            low = np.where(
-                quotient, np.log(inner_p.lower / inner_q.upper) - 4 * UNIT, low - 4 * UNIT * scale
-            )
-            high = np.where(quotient, np.log(near) + 4 * UNIT, high + 4 * UNIT * scale)
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
-            raise ArithmeticError("masses of an atomic pair vanish in double precision")
+        known = (p.lower > 0) & (q.lower > 0)
+        low, high = log_quotient(p[known], q[known])
+        if p_total is not None and q_total is not None:
+            shift_low, shift_high = log_quotient(q_total, p_total)
+            # the sum of the two logarithms rounds once more
+            low = low + shift_low - UNIT * np.abs(low + shift_low)
+            high = high + shift_high + UNIT * np.abs(high + shift_high)
+        if p_total is not None:
+            p = p / p_total
+        if q_total is not None:
+            q = q / q_total
+        dark = both & ~known
+        solo_p, solo_q = p[~both & (p.upper > 0)], q[~both & (q.upper > 0)]
         return AtomicPair(
-            Atoms(inner_p, inner_q, low, high),
-            only_p=_total(p[solo_p], rest_p),
-            only_q=_total(q[solo_q], rest_q),
+            Atoms(p[known], q[known], low, high),
+            only_p=total(solo_p) + at_most(rest_p) + at_most(float(total(p[dark]).upper[0])),
+            only_q=total(solo_q) + at_most(rest_q) + at_most(float(total(q[dark]).upper[0])),
+        )
+
+    @staticmethod
+    def from_fractions(p: Sequence[Fraction], q: Sequence[Fraction]) -> AtomicPair:
+        """Output by output, with exact rational masses.
+
+        Guarantee: masses and losses are enclosed to a few units in the last place.
+        """
+        both = [(a, b) for a, b in zip(p, q, strict=True) if a and b]
+        losses = np.array([log_fraction(a / b) for a, b in both]).reshape(-1, 2)
+        return AtomicPair(
+            Atoms(
+                _enclose([a for a, _ in both]),
+                _enclose([b for _, b in both]),
+                losses[:, 0],
+                losses[:, 1],
+            ),
+            only_p=_enclose([sum((a for a, b in zip(p, q, strict=True) if not b), Fraction(0))]),
+            only_q=_enclose([sum((b for a, b in zip(p, q, strict=True) if not a), Fraction(0))]),
+        )
+
+    def reversed(self) -> AtomicPair:
+        """Q against P: the other direction."""
+        atoms = self.given
+        return AtomicPair(
+            Atoms(atoms.q, atoms.p, -atoms.loss_upper, -atoms.loss_lower),
+            only_p=self.only_q,
+            only_q=self.only_p,
         )
 
     def atoms(self) -> Atoms:
@@ -78,15 +127,94 @@ class AtomicPair(Pair):
         return lower, float(np.max(self.given.loss_upper))
 
     def grid_origin(self) -> float | None:
-        return float(np.max(self.given.loss_upper)) if len(self.given) else None
+        if not len(self.given):
+            return None
+        heaviest = self.given.p.upper == np.max(self.given.p.upper)
+        return float(np.max(self.given.loss_upper[heaviest]))
 
     def sketch(self) -> Sketch:
+        losses, masses = self.given.loss_upper, self.given.p.upper
+        if losses.size > _SKETCH:  # neighbours in the loss, summed
+            order = np.argsort(losses, kind="stable")
+            starts = np.linspace(0, losses.size, _SKETCH, endpoint=False).astype(np.intp)
+            losses = losses[order[np.append(starts[1:], losses.size) - 1]]
+            masses = np.add.reduceat(masses[order], starts)
         with np.errstate(divide="ignore"):
-            return Sketch(self.given.loss_upper, np.log(self.given.p.upper))
+            return Sketch(losses, np.log(masses))
 
 
-def _total(masses: Enclosure, rest: float) -> Enclosure:
-    upper = sum_up(masses.upper)
-    if rest > 0:
-        upper = add_up(upper, rest)
-    return Enclosure(np.array([sum_down(masses.lower)]), np.array([upper]))
+def at_most(mass: float) -> Enclosure:
+    """[0, mass]."""
+    return Enclosure(np.zeros(1), np.array([mass]))
+
+
+def log_quotient(p: Enclosure, q: Enclosure) -> tuple[FloatArray, FloatArray]:
+    """(lower, upper) ends of ln(p/q), nats, for positive p and q.
+
+    Guarantee: ln of every quotient inside the enclosures lies between the ends; for exact p
+    and q the ends are about ten units in the last place apart, also around loss 0.
+    """
+    low, low_margin = _log_of_quotient(p.lower, q.upper)
+    high, high_margin = _log_of_quotient(p.upper, q.lower)
+    return low - low_margin, high + high_margin
+
+
+def _log_of_quotient(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    with np.errstate(all="ignore"):
+        quotient = x / y
+        # within a factor of 2 the difference is exact, and log1p's condition number is < 1.5
+        near = np.asarray(np.log1p((x - y) / y))
+        log_x, log_y = np.log(x), np.log(y)
+        # a difference of logarithms survives quotients that a double cannot hold
+        fits = (quotient > TINY) & (quotient < 1 / TINY)
+        far = np.where(fits, np.log(quotient), log_x - log_y)
+        value = np.where((quotient > 0.5) & (quotient < 2.0), near, far)
+        # numpy's log and log1p are within 4 units in the last place
+        margin = 20 * UNIT * np.abs(value)
+        margin = margin + np.where(fits, 0.0, 10 * UNIT * (np.abs(log_x) + np.abs(log_y)))
+    return np.asarray(value), np.asarray(margin)
+
+
+def log_fraction(r: Fraction) -> tuple[float, float]:
+    """(lower, upper) ends of ln r for a rational r > 0, some units in the last place apart."""
+    if r < 1:
+        low, high = log_fraction(1 / r)
+        return -high, -low
+    try:
+        value = math.log1p(float(r - 1))  # correctly rounded before, condition number <= 1
+        margin = 4 * UNIT * value
+    except OverflowError:
+        a, b = math.log(r.numerator), math.log(r.denominator)
+        value, margin = a - b, 8 * UNIT * (a + b)
+    if value == 0:
+        return 0.0, 0.0 if r == 1 else TINY
+    return next_down(value - margin), next_up(value + margin)
+
+
+def total(x: Enclosure) -> Enclosure:
+    """The sum, as one entry; relative error of order log2(n) units in the last place."""
+    # each of the halvings below adds at most two roundings to a term
+    roundings = 2 * max(1, len(x)).bit_length()
+    return Enclosure(scale_down(_halved(x.lower), roundings), scale_up(_halved(x.upper), roundings))
+
+
+def _halved(x: FloatArray) -> FloatArray:
+    if not x.size:
+        return np.zeros(1)
+    while x.size > 1:
+        half = x.size // 2
+        shorter = x[:half] + x[half : 2 * half]
+        if x.size % 2:
+            shorter[0] += x[-1]
+        x = shorter
+    return x
+
+
+def _enclose(values: list[Fraction]) -> Enclosure:
+    near = np.array([float(value) for value in values])
+    rounded = np.array(
+        [Fraction(a) != value for a, value in zip(near.tolist(), values, strict=True)]
+    )
+    lower = np.where(rounded, scale_down(near, 1), near)
+    upper = np.where(rounded, np.maximum(scale_up(near, 1), TINY), near)
+    return Enclosure(np.where(rounded & (near < TINY), 0.0, lower), upper)
