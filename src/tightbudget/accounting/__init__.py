@@ -1,0 +1,1 @@
+"""What has been spent, what would be, how much noise is enough?"""

@@ -29,7 +29,7 @@ from tightbudget.pairs.pair import Direction, Mechanism, Pair, Sketch
 from tightbudget.pld.grid import Grid
 from tightbudget.pld.measures import LowerMeasure, Tilt, UpperMeasure, discretise
 from tightbudget.pld.profile import Profile
-from tightbudget.pld.tilt import Picture, Saddle, tilted_moments
+from tightbudget.pld.tilt import Picture, Saddle, tilted_moments, without_tail
 
 __all__ = ["MAX_LENGTH", "Demand", "Steps", "profile"]
 
@@ -154,7 +154,10 @@ def _plan(steps: Steps, demand: Demand) -> _Plan:
     spans = [_span(step, demand, total_runs) for step in steps.steps]
     # half the variance is for the first buckets, k h^2 / 4 each; lengths are least when
     # h ~ (range / k)^(1/3)
-    weights = [(max(b - a, 1e-300) / s.runs) ** (1 / 3) for (a, b), s in zip(spans, steps.steps, strict=True)]
+    weights = [
+        (max(high - low, 1e-300) / step.runs) ** (1 / 3)
+        for (low, high, _), step in zip(spans, steps.steps, strict=True)
+    ]
     allowed = demand.variance / 2
     unit = math.sqrt(
         4 * allowed / sum(s.runs * w * w for s, w in zip(steps.steps, weights, strict=True))
@@ -162,17 +165,18 @@ def _plan(steps: Steps, demand: Demand) -> _Plan:
     wanted = [unit * w for w in weights]
     base = _base_step(steps.steps, wanted)
     layouts = []
-    for step, (low, high), h in zip(steps.steps, spans, wanted, strict=True):
+    for step, (low, high, mean), h in zip(steps.steps, spans, wanted, strict=True):
         # all steps are base * 2^-j, so that grids meet when the finer one is coarsened
         if step.lattice is not None and _fits(step.lattice, base) and step.lattice <= base * 64:
             h = max(h, step.lattice)
         h = base * 2.0 ** math.floor(math.log2(h / base) + 1e-9)
-        layouts.append(_layout(step, low, high, h, theta))
+        tilt = Tilt(theta, Fraction(mean))
+        layouts.append(_layout(step, low, high, h, tilt))
     doublings = max(1, math.ceil(math.log2(total_runs + 1) / 2) + 2) * len(layouts)
     return _Plan(
         tuple(layouts),
         coarsening=demand.variance / 2 / doublings,
-        tolerance=1e-4 * demand.slip * math.exp(-demand.saddle.slack),
+        tolerance=1e-6 * demand.slip * math.exp(-demand.saddle.slack),
     )
 
 
@@ -195,7 +199,7 @@ def _fits(spacing: float, base: float) -> bool:
     return abs(ratio - round(ratio)) < 1e-9 * ratio and round(ratio) >= 1
 
 
-def _layout(step: Step, low: float, high: float, h: float, theta: float) -> _Layout:
+def _layout(step: Step, low: float, high: float, h: float, tilt: Tilt) -> _Layout:
     origin = step.pair.grid_origin()
     if origin is None or not math.isfinite(origin):
         origin = low
@@ -206,29 +210,25 @@ def _layout(step: Step, low: float, high: float, h: float, theta: float) -> _Lay
     n = math.ceil((high - float(start)) / h) + 2
     if not n <= MAX_LENGTH:
         raise PrecisionError(f"one step would need {n:.3g} buckets of width {h:.3g}")
-    _, mean, _ = tilted_moments(step.sketch, theta)
-    return _Layout(step, Grid(start, h), n, Tilt(theta, Fraction(mean)))
+    return _Layout(step, Grid(start, h), n, tilt)
 
 
-def _span(step: Step, demand: Demand, total_runs: int) -> tuple[float, float]:
-    """The losses worth keeping: what lies outside costs a share of the slip."""
-    x, log_p = step.sketch.losses, step.sketch.log_masses
+def _span(step: Step, demand: Demand, total_runs: int) -> tuple[float, float, float]:
+    """The losses worth keeping, and their tilted mean: what lies outside costs slip."""
     theta = demand.saddle.theta
-    log_m, mean, _ = tilted_moments(step.sketch, theta)
     budget = math.log(demand.slip / total_runs)
-    # left: mass lifted to x, as a share of the tilted measure
-    lifted = np.logaddexp.accumulate(log_p) + theta * x - log_m
-    low = int(np.searchsorted(np.maximum.accumulate(lifted), budget))
     # right: mass that becomes infinite, as a share of delta
-    tail = np.logaddexp.accumulate(log_p[::-1])[::-1]
-    over = tail - demand.saddle.log_delta
-    high = x.size - int(np.searchsorted(over[::-1], budget))
-    low, high = max(0, low - 1), min(x.size - 1, high + 1)
-    left, right = float(x[low]), float(x[high])
+    sketch = without_tail(step.sketch, budget + demand.saddle.log_delta)
+    x = sketch.losses
+    log_m, mean, _ = tilted_moments(sketch, theta)
+    # left: mass lifted to x, as a share of the tilted measure
+    lifted = np.logaddexp.accumulate(sketch.log_masses) + theta * x - log_m
+    low = max(0, int(np.searchsorted(np.maximum.accumulate(lifted), budget)) - 1)
+    right = float(step.sketch.losses[min(x.size, step.sketch.losses.size - 1)])
     top = step.pair.max_loss()[1]
-    if high == x.size - 1 and math.isfinite(top):
+    if x.size >= step.sketch.losses.size - 1 and math.isfinite(top):
         right = max(right, top)
-    return min(left, mean), max(right, mean)
+    return min(float(x[low]), mean), max(right, mean), mean
 
 
 Measure = TypeVar("Measure", UpperMeasure, LowerMeasure)

@@ -7,6 +7,7 @@ needs the full precision.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,28 +29,34 @@ class _Question:
     """One number asked of one direction: how to place, how to read, how wide it may be."""
 
     steps: Steps
-    saddle: Saddle
-    read: Callable[[Profile, float], Bounds]  # (profile, rtol)
-    allowed: Callable[[float], float]  # gap wanted -> variance allowed
+    place: Callable[[float, Bounds], Saddle]  # (slip, what is known) -> tilt
+    read: Callable[[Profile, Saddle, float], Bounds]  # (profile, tilt, rtol) -> the answer
+    where: Callable[[Bounds], float]  # the eps at which delta was read for this answer
+    allowed: Callable[[Saddle, float], float]  # (tilt, gap wanted) -> variance allowed
 
     def answer(self, rtol: float, known: Bounds) -> Bounds:
         """Bounds with relative gap <= rtol, or PrecisionError with the gap reached."""
-        variance = 0.7 * self.allowed(rtol)
-        slip = 1e-2 * min(1.0, rtol * max(1.0, self.saddle.theta * max(self.saddle.epsilon, 0.0)))
+        slip, share = 1e-2 * min(1.0, rtol), 0.7
         best = known
         for _ in range(_PASSES):
+            saddle = self.place(slip, best)
+            variance = share * self.allowed(saddle, rtol)
             try:
-                got = self.read(profile(self.steps, Demand(self.saddle, variance, slip)), rtol)
+                seen = profile(self.steps, Demand(saddle, variance, slip))
             except PrecisionError as error:
                 raise _missed(rtol, best, str(error)) from error
+            got = self.read(seen, saddle, rtol)
             best = Bounds(max(best.lower, got.lower), max(best.lower, min(best.upper, got.upper)))
             gap = best.relative_gap
             if gap <= rtol or best.upper <= _FLOOR:
                 return best
-            # the gap is proportional to the variance; a factor below it for safety
-            shrink = min(0.5, 0.6 * rtol / gap) if math.isfinite(gap) else 0.1
-            variance *= max(shrink, 1e-4)
-            slip *= 0.1
+            # one part of the gap is proportional to the variance, the other to the slip
+            wasted = seen.waste(self.where(got)) if math.isfinite(got.upper) else 1.0
+            by_buckets, by_cuts = gap * (1.0 - wasted), gap * wasted
+            if by_buckets > 0.5 * rtol:
+                share *= max(1e-4, 0.5 * rtol / by_buckets)
+            if by_cuts > 0.2 * rtol:
+                slip *= max(1e-8, 0.05 * rtol / by_cuts) if math.isfinite(by_cuts) else 1e-4
         raise _missed(rtol, best, f"{_PASSES} refinements did not suffice")
 
 
@@ -122,31 +129,49 @@ def _epsilon_question(steps: Steps, delta: float) -> _Question | Bounds:
         sure = steps.infinity.upper <= delta
         return Bounds(proved, max(0.0, steps.max_loss.upper) if sure else math.inf)
     left = delta - steps.infinity.upper
-    saddle = steps.picture.for_delta(left)
+
+    def place(slip: float, known: Bounds) -> Saddle:
+        return steps.picture.without_tail(math.log(slip * left)).for_delta(left, _ease(slip))
+
     return _Question(
         steps,
-        saddle,
-        lambda p, rtol: p.epsilon(delta, max(saddle.epsilon, 1e-3 * saddle.spread), 1e-3 * rtol),
-        lambda rtol: _epsilon_variance(saddle, rtol),
+        place,
+        lambda p, saddle, rtol: p.epsilon(delta, _scale(saddle), 1e-3 * rtol),
+        lambda bounds: bounds.upper,
+        # d eps = (theta + 1) / 2 * d variance
+        lambda saddle, rtol: 2.0 * rtol * _scale(saddle) / (saddle.theta + 1.0),
     )
 
 
-def _epsilon_variance(saddle: Saddle, rtol: float) -> float:
-    # d eps = (theta + 1) / 2 * d variance
-    epsilon = max(saddle.epsilon, 1e-3 * saddle.spread)
-    return 2.0 * rtol * epsilon / (saddle.theta + 1.0)
+def _ease(slip: float) -> float:
+    # how many nats the tilt may be off: digits that a small slip needs are not spent here
+    return min(6.0, max(0.0, math.log(slip * 1e9)))
+
+
+def _scale(saddle: Saddle) -> float:
+    # a guess of eps that is positive also where the approximation says zero
+    return max(saddle.epsilon, 1e-3 * saddle.spread)
 
 
 def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
     if not steps.steps or epsilon >= steps.max_loss.upper:
-        certain = max(0.0, -math.expm1(epsilon)) if not math.isinf(epsilon) else 0.0
+        certain = max(0.0, -math.expm1(epsilon)) if epsilon < 0 else 0.0
         lower = min(1.0, max(steps.infinity.lower, certain * (1 - 1e-15)))
         return Bounds(lower, min(1.0, max(steps.infinity.upper, certain * (1 + 1e-15))))
-    saddle = steps.picture.for_epsilon(epsilon)
+
+    def place(slip: float, known: Bounds) -> Saddle:
+        whole = steps.picture
+        log_delta = whole.for_epsilon(epsilon).log_delta
+        if known.upper <= 1.0:
+            log_delta = math.log(max(known.lower, 1e-3 * known.upper, _FLOOR))
+        saddle = whole.without_tail(math.log(slip) + log_delta).for_epsilon(epsilon, _ease(slip))
+        return dataclasses.replace(saddle, log_delta=min(log_delta, saddle.log_delta))
+
     return _Question(
         steps,
-        saddle,
-        lambda p, rtol: p.delta(epsilon),
+        place,
+        lambda p, saddle, rtol: p.delta(epsilon),
+        lambda bounds: epsilon,
         # d ln delta = theta (theta + 1) / 2 * d variance
-        lambda rtol: 2.0 * rtol / (saddle.theta * (saddle.theta + 1.0)),
+        lambda saddle, rtol: 2.0 * rtol / (saddle.theta * (saddle.theta + 1.0)),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -85,6 +84,11 @@ class _Upper:
         factor = exp_up(self.log_factor + self.log_fuzz + 8 * UNIT * at.theta * abs(e))
         return mul_up(factor, total)
 
+    def waste(self, epsilon: float) -> float:
+        """What cutting and rounding contribute to the answer, about."""
+        e = float(Fraction(epsilon) - self.at.centre)
+        return self.error * exp_up(self.log_factor - self.at.theta * e)
+
 
 class _Lower:
     """delta(eps) >= F (A - e^eps B - errors), sums over the last indices, the best choice."""
@@ -97,22 +101,33 @@ class _Lower:
             a, b = _suffix_sums(p), _suffix_sums(q)
             w = np.sqrt(_suffix_sums(at.decay**2))
             v = np.sqrt(_suffix_sums((at.decay * at.loss) ** 2))
-            self.a = a * (1 - at.margin) - measure.p_error * w * (1 + at.margin)
-            self.b = b * (1 + at.margin) + measure.q_error * v * (1 + at.margin)
+            self.p_waste = measure.p_error * w * (1 + at.margin)
+            self.q_waste = measure.q_error * v * (1 + at.margin)
+            self.a = a * (1 - at.margin) - self.p_waste
+            self.b = b * (1 + at.margin) + self.q_waste
         self.at = at
         self.scale = (measure.q_exponent - measure.p_exponent) * _LN2
         self.log_factor, self.log_fuzz = at.log_factor(measure.p_exponent)
 
     def __call__(self, epsilon: float) -> float:
-        e = float(Fraction(epsilon) - self.at.centre)
-        shift = e + self.scale
-        shift += 8 * UNIT * (abs(e) + abs(self.scale))
-        if not shift < 700.0:
-            return 0.0
-        with np.errstate(invalid="ignore", over="ignore"):
-            total = self.a - self.b * exp_up(shift)
+        total, _ = self._totals(epsilon)
         best = float(np.max(total, initial=0.0, where=np.isfinite(total)))
         return exp_down(self.log_factor - self.log_fuzz) * best * (1 - 8 * UNIT)
+
+    def waste(self, epsilon: float) -> float:
+        """What cutting and rounding take from the answer, about."""
+        total, discount = self._totals(epsilon)
+        best = int(np.argmax(np.where(np.isfinite(total), total, -np.inf)))
+        wasted = float(self.p_waste[best] + discount * self.q_waste[best])
+        return exp_up(self.log_factor) * wasted
+
+    def _totals(self, epsilon: float) -> tuple[FloatArray, float]:
+        """A - e^eps B - errors for every choice of the first index kept."""
+        e = float(Fraction(epsilon) - self.at.centre)
+        shift = e + self.scale + 8 * UNIT * (abs(e) + abs(self.scale))
+        discount = exp_up(shift)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return self.a - self.b * discount, discount
 
 
 @dataclass(frozen=True)
@@ -127,8 +142,8 @@ class Profile:
         max_loss: upper end of the largest finite total loss (inf if unbounded).
     """
 
-    upper: Callable[[float], float]
-    lower: Callable[[float], float]
+    upper: _Upper
+    lower: _Lower
     infinity: Bounds
     max_loss: float
     truly_infinite: float
@@ -162,6 +177,14 @@ class Profile:
         """Bounds of delta(eps), for any finite eps (also negative)."""
         upper = self.upper_delta(epsilon)
         return Bounds(min(self.lower_delta(epsilon), upper), upper)
+
+    def waste(self, epsilon: float) -> float:
+        """The share of delta(eps)'s gap that finer cutting, not finer buckets, would close."""
+        bounds = self.delta(epsilon)
+        gap = bounds.upper - bounds.lower
+        wasted = self.upper.waste(epsilon) + self.lower.waste(epsilon)
+        wasted += self.infinity.upper - self.truly_infinite
+        return min(1.0, wasted / gap) if gap > 0 else 0.0
 
     def epsilon(self, delta: float, guess: float, tolerance: float) -> Bounds:
         """Bounds of inf{eps >= 0: delta(eps) <= delta}; the upper end may be inf.

@@ -18,7 +18,7 @@ from scipy import optimize
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.pairs.pair import Sketch
 
-__all__ = ["Picture", "Saddle"]
+__all__ = ["Picture", "Saddle", "tilted_moments", "without_tail"]
 
 _RANGE = (1e-9, 1e9)
 
@@ -40,6 +40,14 @@ class Picture:
 
     sketches: tuple[tuple[Sketch, int], ...]
 
+    def without_tail(self, log_mass: float) -> Picture:
+        """Without the largest losses that together have P-mass e^log_mass in all runs.
+
+        A rare large loss that may count as infinite must not pull at the tilt.
+        """
+        share = log_mass - math.log(sum(k for _, k in self.sketches))
+        return Picture(tuple((without_tail(sketch, share), k) for sketch, k in self.sketches))
+
     def cumulants(self, theta: float) -> tuple[float, float, float]:
         """K, K' and K'' of the whole composition at theta."""
         k0 = k1 = k2 = 0.0
@@ -48,8 +56,8 @@ class Picture:
             k0, k1, k2 = k0 + k * one, k1 + k * mean, k2 + k * variance
         return k0, k1, k2
 
-    def for_epsilon(self, epsilon: float) -> Saddle:
-        """The tilt for delta(epsilon)."""
+    def for_epsilon(self, epsilon: float, ease: float = 0.0) -> Saddle:
+        """The tilt for delta(epsilon), or one that is up to ``ease`` nats worse."""
 
         def slope(theta: float) -> float:
             return self.cumulants(theta)[1] + math.log(theta / (1.0 + theta)) - epsilon
@@ -57,10 +65,10 @@ class Picture:
         theta = _root(slope)
         k0, _, k2 = self.cumulants(theta)
         chernoff = k0 + _log_g(theta) - theta * epsilon
-        return self._eased(theta, epsilon, chernoff - _log_loss(theta, k2), chernoff)
+        return self._eased(theta, epsilon, chernoff - _log_loss(theta, k2), chernoff, ease)
 
-    def for_delta(self, delta: float) -> Saddle:
-        """The tilt for eps(delta): that of the best Renyi bound."""
+    def for_delta(self, delta: float, ease: float = 0.0) -> Saddle:
+        """The tilt of the best Renyi bound on eps(delta), or one up to ``ease`` nats worse."""
         log_delta = max(math.log(delta), -800.0)
 
         def slope(theta: float) -> float:
@@ -72,9 +80,11 @@ class Picture:
         k0, _, k2 = self.cumulants(theta)
         bound = (k0 + _log_g(theta) - log_delta) / theta
         epsilon = bound - _log_loss(theta, k2) / theta
-        return self._eased(theta, epsilon, log_delta, k0 + _log_g(theta) - theta * bound)
+        return self._eased(theta, epsilon, log_delta, k0 + _log_g(theta) - theta * bound, ease)
 
-    def _eased(self, best: float, epsilon: float, log_delta: float, chernoff: float) -> Saddle:
+    def _eased(
+        self, best: float, epsilon: float, log_delta: float, chernoff: float, ease: float
+    ) -> Saddle:
         """A somewhat smaller tilt where that makes the tilted losses much narrower.
 
         A rare large loss can dominate the best tilt and stretch every array; the FFT has
@@ -85,7 +95,7 @@ class Picture:
         for theta in best * 2.0 ** (-np.arange(9) / 8.0):
             k0, _, k2 = self.cumulants(float(theta))
             slack = max(0.0, k0 + _log_g(float(theta)) - float(theta) * edge - chernoff)
-            if slack > 12.0:
+            if found is not None and slack > ease:
                 break
             saddle = Saddle(float(theta), epsilon, log_delta, math.sqrt(k2), slack)
             price = math.log(saddle.spread + 1e-300) + 0.15 * slack
@@ -119,6 +129,13 @@ def _root(slope: Callable[[float], float]) -> float:
         u, step = v, 1.5 * step
     root = optimize.brentq(lambda w: slope(math.exp(w)), min(u, v), max(u, v), xtol=1e-2)
     return math.exp(float(root))
+
+
+def without_tail(sketch: Sketch, log_mass: float) -> Sketch:
+    """The sketch without the largest losses, of P-mass e^log_mass or less together."""
+    tail = np.logaddexp.accumulate(sketch.log_masses[::-1])
+    keep = max(1, sketch.losses.size - int(np.searchsorted(tail, log_mass)))
+    return Sketch(sketch.losses[:keep], sketch.log_masses[:keep])
 
 
 def tilted_moments(sketch: Sketch, theta: float) -> tuple[float, float, float]:

@@ -1,0 +1,46 @@
+"""Tight privacy bounds: what a composition of private mechanisms costs, certified.
+
+The public names, grouped by the room that answers their question.
+"""
+
+# what do floating-point numbers promise?
+# what is spent, what would be, how much noise is enough?
+from tightbudget.accounting.calibrate import Calibration, calibrate
+from tightbudget.accounting.composition import Composition, compose
+from tightbudget.accounting.curve import Curve
+
+# refusals
+from tightbudget.errors import (
+    CalibrationError,
+    FileError,
+    GridError,
+    ParameterError,
+    PrecisionError,
+    RelationError,
+    TightBudgetError,
+)
+from tightbudget.numerics.bounds import Bounds, Estimate
+
+# which two distributions must an observer tell apart?
+from tightbudget.pairs import *  # noqa: F403
+from tightbudget.pairs import __all__ as _pairs
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bounds",
+    "Calibration",
+    "CalibrationError",
+    "Composition",
+    "Curve",
+    "Estimate",
+    "FileError",
+    "GridError",
+    "ParameterError",
+    "PrecisionError",
+    "RelationError",
+    "TightBudgetError",
+    "calibrate",
+    "compose",
+    *_pairs,
+]

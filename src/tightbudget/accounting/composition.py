@@ -1,0 +1,244 @@
+"""The value a user holds: mechanisms with their numbers of runs, and what they cost."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tightbudget.accounting.curve import Curve
+from tightbudget.accounting.describe import from_description, to_description
+from tightbudget.errors import FileError, ParameterError, RelationError
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import FloatArray
+from tightbudget.numerics.validate import (
+    count,
+    finite,
+    non_negative,
+    positive,
+    probability,
+    refuse,
+)
+from tightbudget.pairs.pair import Composable, Direction, Mechanism, Neighbouring
+from tightbudget.pld.compose import Steps
+from tightbudget.pld.precision import delta_bounds, epsilon_bounds
+from tightbudget.pld.renyi import renyi_bounds
+from tightbudget.pld.tradeoff import tradeoff_bounds
+
+__all__ = ["Composition", "compose"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Composition(Composable):
+    """Independent runs of mechanisms, also adaptively chosen ones of these pairs.
+
+    Immutable. Built with ``*``, ``+`` and :func:`compose`; equal mechanisms are counted, so
+    ``(m * 2 + m) == m * 3``. All answers are for the worse of the two directions, and one
+    direction holds for all steps. ``rtol`` limits (upper - lower) / upper.
+
+    Attributes:
+        steps: the mechanisms with their numbers of runs, in order of first appearance.
+
+    Raises:
+        RelationError: mechanisms were declared for different neighbouring relations.
+    """
+
+    steps: tuple[tuple[Mechanism, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        counted: dict[Mechanism, int] = {}
+        for mechanism, runs in self.steps:
+            if not isinstance(mechanism, Mechanism):
+                raise refuse("mechanism", "be a tightbudget mechanism", mechanism)
+            counted[mechanism] = counted.get(mechanism, 0) + count(times=runs)
+        kept = tuple((m, k) for m, k in counted.items() if k)
+        object.__setattr__(self, "steps", kept)
+        declared = [m.relation for m, _ in kept if m.relation is not None]
+        for other in declared[1:]:
+            if other is not declared[0]:
+                raise RelationError(
+                    f"mechanisms declared for {declared[0]} and for {other} do not compose"
+                )
+
+    def parts(self) -> Iterator[tuple[Mechanism, int]]:
+        return iter(self.steps)
+
+    def __mul__(self, times: int) -> Composition:
+        k = count(times=times)
+        return Composition(tuple((m, k * runs) for m, runs in self.steps))
+
+    __rmul__ = __mul__
+
+    @property
+    def runs(self) -> int:
+        """How many mechanisms run in all."""
+        return sum(k for _, k in self.steps)
+
+    @property
+    def relation(self) -> Neighbouring | None:
+        """The neighbouring relation that some step was declared for, or None."""
+        return next((m.relation for m, _ in self.steps if m.relation is not None), None)
+
+    @functools.cached_property
+    def _directions(self) -> tuple[Steps, ...]:
+        # one direction does where delta(eps) is the same in both
+        both = not all(m.is_symmetric() for m, _ in self.steps)
+        wanted = tuple(Direction) if both else (Direction.REMOVE,)
+        return tuple(Steps.of(self.steps, direction) for direction in wanted)
+
+    def epsilon(self, delta: float, rtol: float = 1e-4) -> Bounds:
+        """The exact eps*(delta) = inf{eps >= 0: delta(eps) <= delta}, between two ends.
+
+        Guarantee: lower <= eps* <= upper, rounding included, and (upper - lower) <= rtol *
+        upper. ``upper`` is inf exactly if delta is not proved to reach the mass of outputs
+        that tell the neighbours apart for certain.
+
+        Args:
+            delta: in [0, 1].
+            rtol: wanted relative gap, in (0, 1).
+
+        Raises:
+            PrecisionError: the gap cannot be reached; says which one was.
+        """
+        return epsilon_bounds(self._directions, probability(delta=delta), _rtol(rtol))
+
+    def delta(self, epsilon: float, rtol: float = 1e-4) -> Bounds:
+        """The exact delta(eps) of the composition, between two ends.
+
+        Guarantee: lower <= delta(eps) <= upper, rounding included, and (upper - lower) <=
+        rtol * upper, unless upper is below 1e-290.
+
+        Args:
+            epsilon: >= 0, nats; inf is allowed.
+            rtol: wanted relative gap, in (0, 1).
+
+        Raises:
+            PrecisionError: the gap cannot be reached; says which one was.
+        """
+        rtol = _rtol(rtol)
+        if epsilon == math.inf:
+            ends = [steps.infinity for steps in self._directions]
+            return Bounds(max(e.lower for e in ends), max(e.upper for e in ends))
+        return delta_bounds(self._directions, non_negative(epsilon=epsilon), rtol)
+
+    def total_variation(self, rtol: float = 1e-4) -> Bounds:
+        """delta(0): the best advantage of an attacker who must tell the neighbours apart."""
+        return self.delta(0.0, rtol)
+
+    def curve(
+        self,
+        epsilons: Sequence[float] | FloatArray | None = None,
+        deltas: Sequence[float] | FloatArray | None = None,
+        rtol: float = 1e-4,
+    ) -> Curve:
+        """delta at many eps, or eps at many delta: give exactly one of the two lists.
+
+        Guarantee: each point has the guarantee of :meth:`delta` or :meth:`epsilon`.
+        """
+        if (epsilons is None) == (deltas is None):
+            raise ParameterError("give exactly one of epsilons and deltas")
+        if epsilons is not None:
+            eps = [non_negative(**{f"epsilons[{i}]": e}) for i, e in enumerate(epsilons)]
+            return Curve.of_deltas(eps, [self.delta(e, rtol) for e in eps])
+        assert deltas is not None
+        given = [probability(**{f"deltas[{i}]": d}) for i, d in enumerate(deltas)]
+        return Curve.of_epsilons(given, [self.epsilon(d, rtol) for d in given])
+
+    def tradeoff(
+        self, false_positive_rates: Sequence[float] | FloatArray, rtol: float = 1e-4
+    ) -> tuple[Bounds, ...]:
+        """f-DP: the least false-negative rate of any test with these false-positive rates.
+
+        Guarantee: the exact trade-off function (the smaller of the two directions') lies
+        inside; ``rtol`` limits the absolute gap. Source: Dong, Roth, Su 2022.
+        """
+        rates = [
+            probability(**{f"false_positive_rates[{i}]": a})
+            for i, a in enumerate(false_positive_rates)
+        ]
+        return tuple(tradeoff_bounds(self._directions, a, _rtol(rtol)) for a in rates)
+
+    def renyi(self, order: float, rtol: float = 1e-4) -> Bounds:
+        """The Renyi divergence of the given order (nats), the larger of both directions.
+
+        Guarantee: the exact divergence lies inside; it adds up over the steps. ``upper`` is
+        inf if some output tells the neighbours apart for certain, or if no bound of a tail
+        is known. Source: Mironov 2017.
+
+        Args:
+            order: > 1; inf gives the largest loss.
+            rtol: wanted relative gap, in (0, 1).
+        """
+        if order != math.inf:
+            order = finite(order=order)
+            if not order > 1:
+                raise refuse("order", "be > 1", order)
+        return renyi_bounds(self._directions, order, _rtol(rtol))
+
+    def to_json(self) -> str:
+        """A versioned JSON text from which :meth:`from_json` builds the same value."""
+        steps = [{**to_description(m), "times": k} for m, k in self.steps]
+        return json.dumps({"tightbudget": _VERSION, "steps": steps}, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> Composition:
+        """The composition that :meth:`to_json` wrote.
+
+        Raises:
+            FileError: not JSON, another version, or not a composition.
+            ParameterError: a parameter is refused.
+        """
+        try:
+            content = json.loads(text)
+        except (TypeError, ValueError) as error:
+            raise FileError(f"not JSON: {error}") from error
+        if not isinstance(content, dict) or content.get("tightbudget") != _VERSION:
+            raise FileError(f'no composition: expected {{"tightbudget": {_VERSION}, "steps": []}}')
+        return from_steps(content.get("steps"))
+
+    def __str__(self) -> str:
+        return " + ".join(f"{m} * {k}" for m, k in self.steps) or "nothing"
+
+
+def from_steps(steps: Any) -> Composition:
+    """A composition from a list of descriptions with ``times`` (JSON, TOML)."""
+    if not isinstance(steps, list):
+        raise FileError(f"steps must be a list, got {steps!r}")
+    parts = []
+    for i, step in enumerate(steps):
+        if not isinstance(step, dict):
+            raise FileError(f"steps[{i}] must be a table, got {step!r}")
+        table = dict(step)
+        times = count(**{f"steps[{i}].times": table.pop("times", 1)})
+        parts.append((from_description(table, where=f"steps[{i}]"), times))
+    return Composition(tuple(parts))
+
+
+def compose(mechanisms: Iterable[Composable]) -> Composition:
+    """Everything in the list together: ``compose([a, b, a]) == a * 2 + b``.
+
+    Raises:
+        ParameterError: an entry is not a mechanism or composition.
+        RelationError: entries were declared for different neighbouring relations.
+    """
+    steps: list[tuple[Mechanism, int]] = []
+    for i, entry in enumerate(mechanisms):
+        if not isinstance(entry, Composable):
+            raise refuse(f"mechanisms[{i}]", "be a mechanism or a composition", entry)
+        steps.extend(entry.parts())
+    return Composition(tuple(steps))
+
+
+def _rtol(value: float) -> float:
+    rtol = positive(rtol=value)
+    if not rtol < 1:
+        raise refuse("rtol", "be in (0, 1)", value)
+    return rtol
+
+
+Composable._composition = Composition
