@@ -1,5 +1,6 @@
 """Which two distributions must an observer tell apart? One mechanism, one file."""
 
+from tightbudget.pairs.additive import Additive
 from tightbudget.pairs.curve import FromCurve
 from tightbudget.pairs.gaussian import Gaussian
 from tightbudget.pairs.histogram import Histogram
@@ -9,10 +10,12 @@ from tightbudget.pairs.pair import Direction, Mechanism, Neighbouring
 from tightbudget.pairs.randomized_response import RandomizedResponse
 from tightbudget.pairs.staircase import Staircase
 from tightbudget.pairs.subsampled import Subsampled
+from tightbudget.pairs.truncated import TruncatedGaussian, TruncatedLaplace
 from tightbudget.pairs.worst_case import WorstCase
 
 __all__ = [
     "MECHANISMS",
+    "Additive",
     "ClippedNoise",
     "Direction",
     "DiscreteGaussian",
@@ -26,6 +29,8 @@ __all__ = [
     "RandomizedResponse",
     "Staircase",
     "Subsampled",
+    "TruncatedGaussian",
+    "TruncatedLaplace",
     "WorstCase",
 ]
 
