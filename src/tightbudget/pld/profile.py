@@ -55,7 +55,8 @@ class _Upper:
     def __init__(self, measure: UpperMeasure) -> None:
         at = _Weights(measure, measure.values)
         with np.errstate(invalid="ignore", over="ignore"):
-            kept = np.where(measure.values > 0, measure.values * at.decay, 0.0)
+            # what is not a number stays one, and ends as inf below
+            kept = np.where(measure.values == 0, 0.0, measure.values * at.decay)
             self.mass = _suffix_sums(kept)
             self.discounted = _suffix_sums(kept * at.loss)
         self.at = at
@@ -77,7 +78,10 @@ class _Upper:
             most = float(self.mass[i]) * (1.0 + at.margin)
             with np.errstate(over="ignore"):
                 least = float(self.discounted[i]) * (1.0 - at.margin) * exp_down(e)
-            total = most - least
+            # a discount that overflowed is not granted
+            total = most - least if least < math.inf else most
+            if math.isnan(total):
+                return math.inf
         total = add_up(max(0.0, total), mul_up(self.error, exp_up(-at.theta * e)))
         if not total < math.inf:
             return math.inf
