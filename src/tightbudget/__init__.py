@@ -8,10 +8,12 @@ The public names, grouped by the room that answers their question.
 from tightbudget.accounting.calibrate import Calibration, calibrate
 from tightbudget.accounting.composition import Composition, compose
 from tightbudget.accounting.curve import Curve
+from tightbudget.accounting.plan_file import read_plan, write_plan
 
 # refusals
 from tightbudget.errors import (
     CalibrationError,
+    ExtraError,
     FileError,
     GridError,
     ParameterError,
@@ -34,6 +36,7 @@ __all__ = [
     "Composition",
     "Curve",
     "Estimate",
+    "ExtraError",
     "FileError",
     "GridError",
     "ParameterError",
@@ -42,5 +45,7 @@ __all__ = [
     "TightBudgetError",
     "calibrate",
     "compose",
+    "read_plan",
+    "write_plan",
     *_pairs,
 ]

@@ -6,13 +6,15 @@ TightBudgetError
 ├── GridError (ValueError)          measures on different grids were mixed
 ├── PrecisionError (ArithmeticError)  the wanted gap was not reached; says which gap was
 ├── CalibrationError (ArithmeticError)  no parameter in reach meets the target
-└── FileError (ValueError)          a file cannot be read or does not say what it must
+├── FileError (ValueError)          a file cannot be read or does not say what it must
+└── ExtraError (ImportError)        an optional dependency is missing; names the extra
 """
 
 from __future__ import annotations
 
 __all__ = [
     "CalibrationError",
+    "ExtraError",
     "FileError",
     "GridError",
     "ParameterError",
@@ -57,3 +59,7 @@ class CalibrationError(TightBudgetError, ArithmeticError):
 
 class FileError(TightBudgetError, ValueError):
     """A file cannot be read, or its content is not what it must be."""
+
+
+class ExtraError(TightBudgetError, ImportError):
+    """An optional dependency is not installed; the message names the extra that has it."""

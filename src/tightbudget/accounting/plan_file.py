@@ -1,0 +1,92 @@
+"""TOML plans: which mechanisms run how often, in a file that a person can write and review.
+
+``tightbudget = 1`` is the version of the format, and may be left out. Then, for each step, a
+table ``[[steps]]`` with ``mechanism``, a key of :data:`tightbudget.MECHANISMS`, its
+parameters, and optionally ``rate`` (Poisson subsampling), ``relation`` and ``times`` (1).
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from tightbudget.accounting.composition import Composition, from_steps
+from tightbudget.accounting.describe import to_description
+from tightbudget.accounting.text_file import read_text, write_text
+from tightbudget.errors import FileError, TightBudgetError
+
+__all__ = ["plan_text", "read_plan", "write_plan"]
+
+_VERSION = 1
+
+
+def read_plan(path: str | Path) -> Composition:
+    """The composition that a TOML plan file lists.
+
+    Guarantee: every table and key of the file is in the composition; what is not understood
+    is refused, never skipped.
+
+    Args:
+        path: the file; gzipped if its name ends in .gz.
+
+    Raises:
+        FileError: the file cannot be read, is not TOML, or is not a plan; names the path, the
+            step and the reason.
+    """
+    text = read_text(path)
+    try:
+        content = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path}: not TOML: {error}") from error
+    version = content.pop("tightbudget", _VERSION)
+    if isinstance(version, bool) or version != _VERSION:
+        raise FileError(f"{path}: tightbudget (the version) must be {_VERSION}, got {version!r}")
+    steps = content.pop("steps", None)
+    if steps is None:
+        raise FileError(f"{path}: a plan needs [[steps]], and there are none")
+    if content:
+        unknown = ", ".join(map(repr, content))
+        raise FileError(f"{path}: a plan has tightbudget and [[steps]] only, got {unknown}")
+    try:
+        return from_steps(steps)
+    except TightBudgetError as error:
+        raise FileError(f"{path}: {error}") from error
+
+
+def write_plan(composition: Composition, path: str | Path) -> None:
+    """Writes a plan file from which :func:`read_plan` builds the same composition.
+
+    Args:
+        composition: what to write.
+        path: where to; gzipped if the name ends in .gz. A file that is there is replaced.
+
+    Raises:
+        FileError: it cannot be written there.
+    """
+    write_text(path, plan_text(composition))
+
+
+def plan_text(composition: Composition) -> str:
+    """The text of a plan file."""
+    lines = [f"tightbudget = {_VERSION}"]
+    if not composition.steps:
+        lines.append("steps = []")
+    for mechanism, times in composition.steps:
+        table = {**to_description(mechanism), "times": times}
+        lines += ["", "[[steps]]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(entry)}" for key, entry in value.items()) + " }"
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):
+        # JSON's strings are TOML's, but for the one control character that JSON lets pass
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value)  # an int or a float: repr gives every digit, and TOML reads it

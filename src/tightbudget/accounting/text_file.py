@@ -1,0 +1,51 @@
+"""Text in and out of files, gzipped where the name ends in .gz; refusals name the file."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+from tightbudget.errors import FileError
+
+__all__ = ["read_text", "write_text"]
+
+
+def read_text(path: str | Path) -> str:
+    """The file's content.
+
+    Raises:
+        FileError: missing, a directory, not readable, broken gzip, or not UTF-8.
+    """
+    path = Path(path)
+    try:
+        raw = path.read_bytes()
+        return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{path}: not UTF-8 text (byte {error.start})") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise FileError(f"{path}: not a whole gzip file: {error}") from error
+    except OSError as error:
+        raise FileError(f"{path}: {_reason(error)}") from error
+    except ValueError as error:  # a name that no file can have
+        raise FileError(f"{str(path)!r}: {error}") from error
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Writes the content; the same text gives the same bytes, also gzipped.
+
+    Raises:
+        FileError: it cannot be written there.
+    """
+    path = Path(path)
+    raw = text.encode()
+    try:
+        path.write_bytes(gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)
+    except OSError as error:
+        raise FileError(f"{path}: {_reason(error)}") from error
+    except ValueError as error:
+        raise FileError(f"{str(path)!r}: {error}") from error
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
