@@ -133,14 +133,16 @@ class AtomicPair(Pair):
         return float(np.max(self.given.loss_upper[heaviest]))
 
     def sketch(self) -> Sketch:
-        losses, masses = self.given.loss_upper, self.given.p.upper
+        losses = self.given.loss_upper
+        with np.errstate(divide="ignore"):
+            # P = e^L Q says how small a P-mass is that a double cannot hold
+            log_masses = np.minimum(np.log(self.given.p.upper), np.log(self.given.q.upper) + losses)
         if losses.size > _SKETCH:  # neighbours in the loss, summed
             order = np.argsort(losses, kind="stable")
             starts = np.linspace(0, losses.size, _SKETCH, endpoint=False).astype(np.intp)
             losses = losses[order[np.append(starts[1:], losses.size) - 1]]
-            masses = np.add.reduceat(masses[order], starts)
-        with np.errstate(divide="ignore"):
-            return Sketch(losses, np.log(masses))
+            log_masses = np.logaddexp.reduceat(log_masses[order], starts)
+        return Sketch(losses, log_masses)
 
 
 def at_most(mass: float) -> Enclosure:
@@ -211,10 +213,10 @@ def _halved(x: FloatArray) -> FloatArray:
 
 
 def _enclose(values: list[Fraction]) -> Enclosure:
-    near = np.array([float(value) for value in values])
-    rounded = np.array(
-        [Fraction(a) != value for a, value in zip(near.tolist(), values, strict=True)]
-    )
-    lower = np.where(rounded, scale_down(near, 1), near)
-    upper = np.where(rounded, np.maximum(scale_up(near, 1), TINY), near)
-    return Enclosure(np.where(rounded & (near < TINY), 0.0, lower), upper)
+    lower, upper = [], []
+    for value in values:
+        near = float(value)  # correctly rounded
+        exactly = Fraction(near) == value
+        lower.append(near if exactly else next_down(near) if near > TINY else 0.0)
+        upper.append(near if exactly else max(next_up(near), TINY))
+    return Enclosure(np.array(lower), np.array(upper))
