@@ -1,0 +1,98 @@
+"""The one list of mechanisms: every law is checked on every case, in both directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tightbudget.pairs import (
+    Additive,
+    ClippedNoise,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    FromCurve,
+    Gaussian,
+    Histogram,
+    Laplace,
+    Mechanism,
+    RandomizedResponse,
+    Staircase,
+    TruncatedGaussian,
+    TruncatedLaplace,
+    WorstCase,
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    mechanism: Mechanism
+
+
+CASES: list[Case] = [
+    Case("gaussian-1", Gaussian(1.0)),
+    Case("gaussian-wide", Gaussian(100.0)),
+    Case("gaussian-very-wide", Gaussian(5000.0)),
+    Case("gaussian-narrow", Gaussian(0.3)),
+    Case("gaussian-very-narrow", Gaussian(0.02)),
+    Case("gaussian-sensitive", Gaussian(4.0, sensitivity=3.0)),
+    Case("laplace-1", Laplace(1.0)),
+    Case("laplace-wide", Laplace(200.0)),
+    Case("laplace-narrow", Laplace(0.01)),
+    Case("laplace-sensitive", Laplace(2.0, sensitivity=5.0)),
+    Case("truncated-gaussian-1", TruncatedGaussian(1.0, bound=3.0)),
+    Case("truncated-gaussian-wide", TruncatedGaussian(282.8427, bound=2500.0)),
+    Case("truncated-gaussian-short", TruncatedGaussian(1.0, bound=0.6)),
+    Case("truncated-gaussian-far", TruncatedGaussian(0.1, bound=3.0)),
+    Case("truncated-laplace-1", TruncatedLaplace(1.0, bound=3.0)),
+    Case("truncated-laplace-wide", TruncatedLaplace(200.0, bound=2500.0)),
+    Case("truncated-laplace-short", TruncatedLaplace(1.0, bound=0.6)),
+    Case("truncated-laplace-even", TruncatedLaplace(1.0, bound=1.0)),
+    Case("additive-logistic", Additive("logistic", kwds={"scale": 3.0})),
+    Case("additive-normal", Additive("norm", kwds={"scale": 2.0})),
+    Case("additive-laplace", Additive("laplace", kwds={"scale": 2.0})),
+    Case("additive-gumbel", Additive("gumbel_r", kwds={"scale": 4.0})),
+    Case("additive-exponential", Additive("expon", kwds={"scale": 4.0})),
+    Case("additive-gamma", Additive("gamma", args=(2.0,), kwds={"scale": 4.0})),
+    Case("discrete-gaussian-1", DiscreteGaussian(1.0)),
+    Case("discrete-gaussian-wide", DiscreteGaussian(40.0, sensitivity=3)),
+    Case("discrete-laplace-1", DiscreteLaplace(1.0)),
+    Case("discrete-laplace-wide", DiscreteLaplace(10.0, sensitivity=7)),
+    Case("clipped-laplace", ClippedNoise(20.0, 4.0, shift=2)),
+    Case("clipped-laplace-both", ClippedNoise(20.0, 4.0, reading="clipped")),
+    Case("clipped-gaussian", ClippedNoise(30.0, 5.0, noise="gaussian")),
+    Case("clipped-gaussian-both", ClippedNoise(3.0, 5.0, noise="gaussian", reading="clipped")),
+    Case("staircase-1", Staircase(1.0)),
+    Case("staircase-even", Staircase(0.5, gamma=0.5)),
+    Case("response-0.75", RandomizedResponse(0.75)),
+    Case("response-0.3-of-5", RandomizedResponse(0.3, categories=5)),
+    Case("response-0.999", RandomizedResponse(0.999)),
+    Case("worst-case-pure", WorstCase(0.5)),
+    Case("worst-case", WorstCase(0.3, 1e-3)),
+    Case("worst-case-no-epsilon", WorstCase(0.0, 0.1)),
+    Case("histogram", Histogram((3.0, 2.0, 1.0), (1.0, 2.0, 3.0))),
+    Case("histogram-empty-bins", Histogram((0.0, 5.0, 3.0, 0.0, 2.0), (1.0, 5.0, 4.0, 0.0, 0.0))),
+    Case("curve", FromCurve((0.0, 0.5, 1.0), (0.3, 0.1, 0.01))),
+    Case("curve-one-way", FromCurve((-0.5, 0.5, 1.0), (0.5, 0.1, 0.0), both_ways=False)),
+    Case("sampled-gaussian-1e-4", Gaussian(1.0).subsampled(1e-4)),
+    Case("sampled-gaussian-0.01", Gaussian(1.0).subsampled(0.01)),
+    Case("sampled-gaussian-0.25", Gaussian(1.0).subsampled(0.25)),
+    Case("sampled-gaussian-0.999", Gaussian(1.0).subsampled(0.999)),
+    Case("sampled-gaussian-always", Gaussian(1.0).subsampled(1.0)),
+    Case("sampled-gaussian-never", Gaussian(1.0).subsampled(0.0)),
+    Case("sampled-gaussian-narrow", Gaussian(0.3).subsampled(0.01)),
+    Case("sampled-gaussian-0.8", Gaussian(0.8).subsampled(1e-4)),
+    Case("sampled-gaussian-4", Gaussian(4.0).subsampled(0.25)),
+    Case("sampled-gaussian-100", Gaussian(100.0).subsampled(0.01)),
+    Case("sampled-gaussian-very-narrow", Gaussian(0.02).subsampled(0.01)),
+    Case("sampled-laplace", Laplace(2.0).subsampled(0.1)),
+    Case("sampled-laplace-narrow", Laplace(0.05).subsampled(0.01)),
+    Case("sampled-truncated", TruncatedGaussian(1.0, bound=3.0).subsampled(0.1)),
+    Case("sampled-truncated-laplace", TruncatedLaplace(1.0, bound=0.6).subsampled(0.2)),
+    Case("sampled-additive", Additive("logistic").subsampled(0.2)),
+    Case("sampled-discrete-laplace", DiscreteLaplace(2.0).subsampled(0.1)),
+    Case("sampled-response", RandomizedResponse(0.9).subsampled(0.01)),
+    Case("sampled-worst-case", WorstCase(1.0, 1e-3).subsampled(0.05)),
+    Case("sampled-histogram", Histogram((0.0, 5.0, 3.0), (1.0, 5.0, 0.0)).subsampled(0.3)),
+    Case("sampled-twice", Gaussian(1.0).subsampled(0.5).subsampled(0.1)),
+    Case("sampled-twice-laplace", Laplace(0.5).subsampled(0.3).subsampled(0.3)),
+]

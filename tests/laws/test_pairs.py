@@ -1,0 +1,257 @@
+"""Laws that every pair keeps, asked of the pair itself: no engine is involved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from tests.cases import CASES
+
+from tightbudget.numerics.enclosure import Enclosure
+from tightbudget.pairs import Direction, Mechanism
+from tightbudget.pairs.pair import Cells, Pair
+
+ASKED = [(case, direction) for case in CASES for direction in Direction]
+CONTINUOUS = [
+    (case, direction)
+    for case, direction in ASKED
+    if case.mechanism.pair(direction).cells(np.zeros(1), np.zeros(1)) is not None
+]
+# pairs whose cells are those of *every* choice of exact edges within the slack; an additive
+# pair chooses where in there it cuts
+EVERY_EDGE = [asked for asked in CONTINUOUS if "Additive" not in repr(asked[0].mechanism)]
+
+
+def ask(cases):
+    return pytest.mark.parametrize(
+        ("mechanism", "direction"),
+        [
+            pytest.param(case.mechanism, direction, id=f"{case.name}-{direction.value}")
+            for case, direction in cases
+        ],
+    )
+
+
+def grid(pair: Pair, n: int = 400) -> np.ndarray:
+    """Edges around all the mass of P and Q that doubles can hold."""
+    sketch = pair.sketch().sorted()
+    losses = sketch.losses[sketch.log_masses - np.minimum(sketch.losses, 0) > -600]
+    span = losses.max() - losses.min() + 1e-3
+    edges = np.linspace(losses.min() - 0.1 * span, losses.max() + 0.1 * span, n)
+    return np.clip(edges, -650.0, 650.0) if np.abs(edges).max() > 650 else edges
+
+
+def cells_of(pair: Pair, edges: np.ndarray, slack: float = 0.0) -> Cells | None:
+    edges = np.unique(edges)
+    return pair.cells(edges, np.full(edges.size, slack))
+
+
+def total(*parts: Enclosure | None) -> tuple[float, float]:
+    lower = sum(float(np.sum(part.lower)) for part in parts if part is not None)
+    upper = sum(float(np.sum(part.upper)) for part in parts if part is not None)
+    return lower * (1 - 1e-13), upper * (1 + 1e-13)
+
+
+def consistent(lower: np.ndarray, upper: np.ndarray, other: Enclosure) -> np.ndarray:
+    """Whether [lower, upper] and the other enclosure have a number in common."""
+    return (lower <= other.upper * (1 + 1e-13)) & (other.lower * (1 - 1e-13) <= upper)
+
+
+@ask(ASKED)
+def test_masses_are_enclosed_and_sum_to_1_under_p(mechanism: Mechanism, direction: Direction):
+    pair = mechanism.pair(direction)
+    atoms = pair.atoms()
+    for edges in (np.zeros(1), grid(pair, 3), grid(pair)):
+        cells = cells_of(pair, edges)
+        for part in [atoms.p, atoms.q, pair.p_only(), pair.q_only()] + (
+            [cells.p, cells.q, cells.w] if cells else []
+        ):
+            assert np.all(part.lower >= 0)
+            assert np.all(part.lower <= part.upper)
+            assert np.all(np.isfinite(part.lower))
+        if cells:
+            assert len(cells.p) == len(cells.q) == len(cells.w) == np.unique(edges).size + 1
+        lower, upper = total(atoms.p, cells.p if cells else None, pair.p_only())
+        assert lower <= 1 <= upper
+        assert upper - lower < 1e-6
+
+
+@ask(ASKED)
+def test_masses_sum_to_1_under_q(mechanism: Mechanism, direction: Direction):
+    pair = mechanism.pair(direction)
+    atoms, edges = pair.atoms(), np.unique(grid(pair))
+    cells = cells_of(pair, edges)
+    parts = [atoms.q, pair.q_only()]
+    if cells:
+        reference = np.append(edges, edges[-1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            q = Enclosure(cells.q.lower * np.exp(-reference), cells.q.upper * np.exp(-reference))
+        parts.append(q)
+    lower, upper = total(*parts)
+    assert lower <= 1 <= upper
+    largest = np.max(-pair.sketch().losses)
+    if largest < 300:  # otherwise q e^r leaves the range of doubles
+        assert upper - lower < 1e-6
+
+
+@ask(CONTINUOUS)
+def test_the_ratio_of_a_cell_fits_its_masses_and_its_edges(
+    mechanism: Mechanism, direction: Direction
+):
+    pair = mechanism.pair(direction)
+    edges = np.unique(grid(pair))
+    cells = cells_of(pair, edges)
+    assert cells is not None
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = cells.w.lower * cells.p.lower, cells.w.upper * cells.p.upper
+    solid = (cells.p.lower > 0) & np.isfinite(product[1])
+    assert np.all(consistent(product[0], product[1], cells.q)[solid])
+    solid = cells.p.lower > 1e-250
+    # 1 <= w <= e^length, up to what is granted to scipy for additive noise
+    assert np.all(cells.w.upper[:-1][solid[:-1]] >= 1)
+    length = np.append(np.diff(edges), 0.0)
+    assert np.all(cells.w.lower[1:][solid[1:]] <= np.exp(length[solid[1:]]) * (1 + 1e-15))
+    assert np.all(cells.w.lower[:-1][solid[:-1]] >= 1 - 1e-6)
+
+
+@ask(ASKED)
+def test_the_loss_of_an_atom_fits_its_masses(mechanism: Mechanism, direction: Direction):
+    atoms = mechanism.pair(direction).atoms()
+    assert np.all(atoms.loss_lower <= atoms.loss_upper)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.log(atoms.p.lower) - np.log(atoms.q.upper)
+        high = np.log(atoms.p.upper) - np.log(atoms.q.lower)
+    assert not np.any(low > atoms.loss_upper + 1e-12 * (1 + np.abs(low)))
+    assert not np.any(high < atoms.loss_lower - 1e-12 * (1 + np.abs(high)))
+
+
+@dataclass(frozen=True)
+class Delta:
+    lower: float
+    upper: float
+
+
+def delta(pair: Pair, epsilon: float) -> Delta:
+    """delta_{P||Q}(epsilon) from cells with an edge at epsilon: no cell is cut by it."""
+    edges = np.unique(np.append(grid(pair, 50), epsilon))
+    cells, atoms = cells_of(pair, edges), pair.atoms()
+    lower, upper = total(pair.p_only())
+    if cells:
+        above = np.arange(edges.size + 1) > np.searchsorted(edges, epsilon)
+        # sum of P - e^eps Q over the cells above the edge
+        with np.errstate(over="ignore", invalid="ignore"):
+            scale = np.exp(epsilon - np.append(edges, edges[-1]))
+            gain = cells.p.lower - cells.q.upper * scale, cells.p.upper - cells.q.lower * scale
+        lower += float(np.sum(np.nan_to_num(gain[0][above], nan=0.0, neginf=0.0)))
+        upper += float(np.sum(np.maximum(0.0, gain[1][above])))
+    e = np.exp(epsilon)
+    lower += float(np.sum(np.maximum(0.0, atoms.p.lower - e * atoms.q.upper)))
+    upper += float(np.sum(np.maximum(0.0, atoms.p.upper - e * atoms.q.lower)))
+    return Delta(lower - 1e-12, upper + 1e-12)
+
+
+@pytest.mark.parametrize("mechanism", [pytest.param(c.mechanism, id=c.name) for c in CASES])
+def test_the_two_directions_agree(mechanism: Mechanism):
+    there, back = mechanism.pair(Direction.REMOVE), mechanism.pair(Direction.ADD)
+    one_point = getattr(mechanism, "kind", "") == "curve" and mechanism.is_symmetric()
+    for epsilon in (-2.0, -0.3, -1e-3, 0.0, 1e-3, 0.3, 2.0):
+        if one_point:  # each direction is the whole bound
+            continue
+        forward, other = delta(there, -epsilon), delta(back, epsilon)
+        e = np.exp(epsilon)
+        lower, upper = 1 - e + e * forward.lower, 1 - e + e * forward.upper
+        assert lower <= other.upper
+        assert other.lower <= upper
+        assert upper - lower < 1e-6
+        if mechanism.is_symmetric():
+            same = delta(there, epsilon)
+            assert same.lower <= other.upper
+            assert other.lower <= same.upper
+
+
+@ask(CONTINUOUS)
+def test_finer_edges_refine_the_masses(mechanism: Mechanism, direction: Direction):
+    pair = mechanism.pair(direction)
+    fine = np.unique(grid(pair, 121))
+    coarse = fine[::3]
+    fine = fine[: 3 * (coarse.size - 1) + 1]
+    parts, whole = cells_of(pair, fine), cells_of(pair, coarse)
+    assert parts is not None
+    assert whole is not None
+    inner = slice(1, -1)
+    for name in ("p", "q"):
+        part, sum_ = getattr(parts, name)[inner], getattr(whole, name)[inner]
+        if name == "q":  # in the unit of the coarse cell's right edge
+            unit = np.exp(np.repeat(coarse[1:], 3) - fine[1:])
+            part = Enclosure(part.lower * unit, part.upper * unit)
+        lower = part.lower.reshape(-1, 3).sum(axis=1)
+        upper = part.upper.reshape(-1, 3).sum(axis=1)
+        good = consistent(lower, upper, sum_)
+        if name == "p" or np.max(np.abs(fine)) < 600:
+            assert np.all(good), name
+
+
+@ask(EVERY_EDGE)
+def test_slack_covers_edges_that_lie_elsewhere(mechanism: Mechanism, direction: Direction):
+    pair = mechanism.pair(direction)
+    edges = np.unique(grid(pair, 60))
+    slack = min(1e-5, 1e-3 * float(np.min(np.diff(edges))))
+    loose = pair.cells(edges, np.full(edges.size, slack))
+    assert loose is not None
+    for move in (-slack, slack):
+        moved = pair.cells(edges + move * (1 - 1e-6), np.zeros(edges.size))
+        assert moved is not None
+        # a lump of mass at the end of the losses goes with one edge or the other
+        end = pair.grid_origin()
+        near = np.abs(edges - (np.inf if end is None else end)) < 3 * slack
+        clear = ~(np.append(near, False) | np.append(False, near))
+        assert np.all((loose.p.lower <= moved.p.upper)[clear])
+        assert np.all((moved.p.lower <= loose.p.upper)[clear])
+        wide = clear & (moved.p.lower > 1e-250)
+        assert np.all((loose.p.lower <= moved.p.lower * (1 + 1e-11))[wide])
+        assert np.all((loose.p.upper >= moved.p.upper * (1 - 1e-11))[wide])
+
+
+@ask(ASKED)
+def test_the_largest_loss_is_largest(mechanism: Mechanism, direction: Direction):
+    pair = mechanism.pair(direction)
+    lower, upper = pair.max_loss()
+    assert lower <= upper
+    atoms = pair.atoms()
+    if len(atoms):
+        assert np.max(atoms.loss_lower) <= upper
+    if np.isfinite(upper):
+        cells = cells_of(pair, np.array([upper + 1e-9 * (1 + abs(upper))]))
+        assert cells is None or cells.p.lower[1] == 0
+        # and it is attained: some mass lies at, or close below, the lower end
+        cells = cells_of(pair, np.array([lower - 1e-2 * (1 + abs(lower))]))
+        near = bool(len(atoms)) and np.max(atoms.loss_upper) >= lower - 1e-12 * (1 + abs(lower))
+        assert near or (cells is not None and cells.p.upper[1] > 0)
+
+
+@ask(ASKED)
+def test_the_sketch_shows_all_the_mass(mechanism: Mechanism, direction: Direction):
+    pair = mechanism.pair(direction)
+    sketch = pair.sketch().sorted()
+    known = float(np.sum(np.exp(sketch.log_masses))) + float(pair.p_only().upper[0])
+    assert known == pytest.approx(1.0, rel=0.05)
+
+
+@ask(ASKED)
+def test_the_tail_moment_is_an_upper_bound(mechanism: Mechanism, direction: Direction):
+    pair = mechanism.pair(direction)
+    edges = np.unique(grid(pair))
+    cells, atoms = cells_of(pair, edges), pair.atoms()
+    for s in (0.1, 1.0, 7.0):
+        for i in (0, edges.size // 2, edges.size * 3 // 4):
+            x = float(edges[i])
+            # e^(s L) at the left edge of each cell above x: a lower bound of the moment
+            terms = [np.log(1e-320) * np.ones(1)]
+            with np.errstate(divide="ignore"):
+                if cells:
+                    terms.append(np.log(cells.p.lower[i + 1 :]) + s * edges[i:])
+                above = atoms.loss_lower > x
+                terms.append((np.log(atoms.p.lower) + s * atoms.loss_lower)[above])
+            least = float(np.logaddexp.reduce(np.concatenate(terms)))
+            assert pair.log_tail_moment(x, s) >= least - 1e-12 * (1 + abs(least)) or least < -700
