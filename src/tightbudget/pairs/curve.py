@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import UNIT, add_up, exp_up, expm1_up
@@ -56,8 +57,8 @@ class FromCurve(Mechanism):
             which no pair's is.
     """
 
-    epsilons: tuple[float, ...] = field(repr=False)
-    deltas: tuple[float, ...] = field(repr=False)
+    epsilons: ArrayLike = field(repr=False)  # kept as a tuple of floats
+    deltas: ArrayLike = field(repr=False)
     both_ways: bool = True
 
     kind: ClassVar[str] = "curve"
@@ -92,7 +93,8 @@ class FromCurve(Mechanism):
 
     def _points(self) -> list[Point]:
         points = [(Fraction(0), Fraction(1))]
-        for epsilon, delta in zip(self.epsilons, self.deltas, strict=True):
+        epsilons, deltas = _numbers(epsilons=self.epsilons), _numbers(deltas=self.deltas)
+        for epsilon, delta in zip(epsilons, deltas, strict=True):
             t = _exp_above(epsilon)
             point = t, max(Fraction(delta), 1 - t)
             points.append(point)

@@ -46,8 +46,8 @@ class Histogram(Mechanism):
         ParameterError: a parameter is out of its range.
     """
 
-    p: tuple[float, ...] = field(repr=False)
-    q: tuple[float, ...] = field(repr=False)
+    p: ArrayLike = field(repr=False)  # kept as a tuple of floats
+    q: ArrayLike = field(repr=False)
     smoothing: float = 0.0
     noise: str | tuple[str, float] | None = None
     bin_width: float = 1.0
@@ -120,9 +120,9 @@ class Histogram(Mechanism):
         )
         return pair if direction is Direction.REMOVE else pair.reversed()
 
-    def _weights(self, counts: tuple[float, ...]) -> tuple[Enclosure, Enclosure, float]:
+    def _weights(self, counts: ArrayLike) -> tuple[Enclosure, Enclosure, float]:
         """Weights after smoothing and noise, their total, and a bound of the mass beyond."""
-        weights = exact(np.array(counts))
+        weights = exact(np.array(counts, dtype=np.float64))
         if self.smoothing:
             weights = weights + exact(self.smoothing)
         whole = _sum(weights)
