@@ -140,8 +140,11 @@ def sum_down(x: FloatArray) -> float:
 
 def norm_up(x: FloatArray) -> float:
     """A double >= the 2-norm of x."""
+    square = float(np.sum(x * x))  # not np.dot: its threads cost more than the sum
+    if 1e-200 < square < 1e200:
+        return math.sqrt(square) * _summation_margin(x.size + 8)
     peak = float(np.max(np.abs(x), initial=0.0))
-    if peak == 0.0:
-        return 0.0
-    y = x / peak  # squares neither overflow nor vanish where they matter
-    return peak * math.sqrt(float(np.dot(y, y))) * _summation_margin(x.size + 8)
+    if peak == 0.0 or math.isinf(peak):
+        return peak
+    y = x / peak  # now squares neither overflow nor vanish where they matter
+    return peak * math.sqrt(float(np.sum(y * y))) * _summation_margin(x.size + 8)

@@ -168,9 +168,13 @@ class RemovePair(_SubsampledPair):
     def log_tail_moment(self, x: float, s: float) -> float:
         if math.isfinite(self.max_loss()[1]):
             return super().log_tail_moment(x, s)
-        # L' > x >= 0 means L > x, and there L' <= L and P' <= P; losses in (x, 0] add 1 at most
-        tail = self.base.log_tail_moment(max(x, 0.0), s)
-        return tail if x >= 0 else float(np.logaddexp(0.0, tail)) * (1 + 1e-12)
+        # L' > x means L > y; there e^L' <= c e^L and P' <= c P with c = q + (1 - q) e^-y
+        y, dy = _unmixed_log(self.q, np.array([x]), np.zeros(1))
+        below = float(y[0] - dy[0])
+        if not below > -600.0:
+            return math.inf
+        log_c = math.log(self.q + (1 - self.q) * math.exp(-below)) + 1e-12
+        return (s + 1.0) * log_c + self.base.log_tail_moment(below, s) + 1e-12
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,14 @@ import numpy as np
 
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import UNIT, mul_down, mul_up
+from tightbudget.numerics.rounding import UNIT, add_up, mul_down, mul_up
 from tightbudget.pairs.pair import Direction, Mechanism, Pair, Sketch
 from tightbudget.pld.grid import Grid
 from tightbudget.pld.measures import LowerMeasure, Tilt, UpperMeasure, discretise
 from tightbudget.pld.profile import Profile
 from tightbudget.pld.tilt import Picture, Saddle, tilted_moments, without_tail
 
-__all__ = ["MAX_LENGTH", "Demand", "Steps", "profile"]
+__all__ = ["MAX_LENGTH", "Demand", "Plan", "Step", "Steps", "edge_near", "make_plan", "profile"]
 
 MAX_LENGTH = 2**21  # entries of one array; beyond it PrecisionError names the gap reached
 _SHORT = 1024  # an array of this length is not worth coarsening
@@ -59,7 +59,8 @@ class Step:
 class Steps:
     """A composition in one direction."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[Step, ...]  # those that have finite losses
+    certain: tuple[tuple[float, int], ...]  # (P(loss = +inf), runs) of the others
     infinity: Bounds  # P(some loss is +inf), of the pairs themselves
     max_loss: Bounds  # the largest finite total loss; ends may be inf
 
@@ -67,21 +68,21 @@ class Steps:
     def of(parts: Parts, direction: Direction) -> Steps:
         """The pairs of all mechanisms, each with its number of runs."""
         steps = tuple(Step.of(mechanism, runs, direction) for mechanism, runs in parts)
-        ends = [step.pair.p_only() for step in steps]
+        chances = [(step.pair.p_only(), step.runs) for step in steps]
         infinity = Bounds(
-            _any(
-                [(float(end.lower[0]), step.runs) for end, step in zip(ends, steps, strict=True)],
-                up=False,
-            ),
-            _any(
-                [(float(end.upper[0]), step.runs) for end, step in zip(ends, steps, strict=True)],
-                up=True,
-            ),
+            _any([(float(p.lower[0]), k) for p, k in chances], up=False),
+            _any([(float(p.upper[0]), k) for p, k in chances], up=True),
         )
         max_loss = sum(
             (_times(step.pair.max_loss(), step.runs) for step in steps), start=Bounds(0.0, 0.0)
         )
-        return Steps(tuple(s for s in steps if s.sketch.losses.size), infinity, max_loss)
+        finite = tuple(step for step in steps if step.sketch.losses.size)
+        certain = tuple(
+            (float(step.pair.p_only().upper[0]), step.runs)
+            for step in steps
+            if not step.sketch.losses.size
+        )
+        return Steps(finite, certain, infinity, max_loss)
 
     @property
     def picture(self) -> Picture:
@@ -104,37 +105,10 @@ class Demand:
     slip: float
 
 
-def profile(steps: Steps, demand: Demand) -> Profile:
-    """Certified bounds on delta(eps), tight where the demand says.
-
-    Guarantee: see :class:`Profile`.
-
-    Raises:
-        PrecisionError: an array would be longer than MAX_LENGTH.
-    """
-    plan = _plan(steps, demand)
-    uppers: list[UpperMeasure] = []
-    lowers: list[LowerMeasure] = []
-    lost: list[tuple[float, int]] = []
-    for layout in plan.layouts:
-        upper, lower, beyond = discretise(layout.step.pair, layout.grid, layout.n, layout.tilt)
-        lost.append((beyond, layout.step.runs))
-        uppers.append(_power(upper, layout.step.runs, plan))
-        lowers.append(_power(lower, layout.step.runs, plan))
-    return Profile.of(
-        _merge(uppers, plan),
-        _merge(lowers, plan),
-        infinity=Bounds(
-            steps.infinity.lower, max(steps.infinity.lower, _any(
-                [*lost, (steps.infinity.upper, 1)], up=True))
-        ),
-        max_loss=steps.max_loss.upper,
-        truly_infinite=steps.infinity.upper,
-    )
-
-
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
+    """Where one step is bucketed."""
+
     step: Step
     grid: Grid
     n: int
@@ -142,27 +116,41 @@ class _Layout:
 
 
 @dataclass(frozen=True)
-class _Plan:
-    layouts: tuple[_Layout, ...]
-    coarsening: float  # variance that one doubling of a step may cost
-    tolerance: float  # 2-norm that one cut may remove, for a measure used once
+class Plan:
+    """Grids and tolerances that meet a demand.
+
+    Attributes:
+        coarsening: variance that one doubling of a step may cost, nats^2.
+        tolerance: 2-norm that one cut may remove, for a measure used once.
+        clamped: whether a limit on lengths made the grids coarser than demanded.
+    """
+
+    layouts: tuple[Layout, ...]
+    coarsening: float
+    tolerance: float
+    clamped: bool
 
 
-def _plan(steps: Steps, demand: Demand) -> _Plan:
+def make_plan(steps: Steps, demand: Demand, most: int = MAX_LENGTH) -> Plan:
+    """Grids for a demand, with at most ``most`` buckets for each step."""
     theta = demand.saddle.theta
     total_runs = sum(step.runs for step in steps.steps)
     spans = [_span(step, demand, total_runs) for step in steps.steps]
-    # half the variance is for the first buckets, k h^2 / 4 each; lengths are least when
+    # most of the variance is for the first buckets, k h^2 / 4 each; lengths are least when
     # h ~ (range / k)^(1/3)
     weights = [
         (max(high - low, 1e-300) / step.runs) ** (1 / 3)
         for (low, high, _), step in zip(spans, steps.steps, strict=True)
     ]
-    allowed = demand.variance / 2
+    allowed = 0.7 * demand.variance
     unit = math.sqrt(
         4 * allowed / sum(s.runs * w * w for s, w in zip(steps.steps, weights, strict=True))
     )
     wanted = [unit * w for w in weights]
+    excess = max((high - low) / h for (low, high, _), h in zip(spans, wanted, strict=True)) / most
+    clamped = excess > 1.0
+    if clamped:
+        wanted = [2.0 * excess * h for h in wanted]
     base = _base_step(steps.steps, wanted)
     layouts = []
     for step, (low, high, mean), h in zip(steps.steps, spans, wanted, strict=True):
@@ -172,11 +160,12 @@ def _plan(steps: Steps, demand: Demand) -> _Plan:
         h = base * 2.0 ** math.floor(math.log2(h / base) + 1e-9)
         tilt = Tilt(theta, Fraction(mean))
         layouts.append(_layout(step, low, high, h, tilt))
-    doublings = max(1, math.ceil(math.log2(total_runs + 1) / 2) + 2) * len(layouts)
-    return _Plan(
+    doublings = (math.ceil(math.log2(total_runs + 1) / 2) + 2) * len(layouts)
+    return Plan(
         tuple(layouts),
-        coarsening=demand.variance / 2 / doublings,
+        coarsening=0.3 * demand.variance / doublings,
         tolerance=1e-6 * demand.slip * math.exp(-demand.saddle.slack),
+        clamped=clamped,
     )
 
 
@@ -199,18 +188,22 @@ def _fits(spacing: float, base: float) -> bool:
     return abs(ratio - round(ratio)) < 1e-9 * ratio and round(ratio) >= 1
 
 
-def _layout(step: Step, low: float, high: float, h: float, tilt: Tilt) -> _Layout:
-    origin = step.pair.grid_origin()
-    if origin is None or not math.isfinite(origin):
-        origin = low
-    below = math.floor((low - origin) / h)
-    # a hair lower, so that what is meant to lie on an edge is not above it by rounding
-    start = Fraction(origin) + below * Fraction(h)
-    start -= Fraction(32 * UNIT * (abs(origin) + abs(low)))
+def _layout(step: Step, low: float, high: float, h: float, tilt: Tilt) -> Layout:
+    start = edge_near(step.pair, low, h)
     n = math.ceil((high - float(start)) / h) + 2
-    if not n <= MAX_LENGTH:
-        raise PrecisionError(f"one step would need {n:.3g} buckets of width {h:.3g}")
-    return _Layout(step, Grid(start, h), n, tilt)
+    return Layout(step, Grid(start, h), n, tilt)
+
+
+def edge_near(pair: Pair, low: float, h: float) -> Fraction:
+    """An edge at most h below ``low``, on the grid of step h through the pair's origin."""
+    origin = pair.grid_origin()
+    if origin is None or not math.isfinite(origin):
+        return Fraction(low)
+    start = Fraction(origin) + math.floor((low - origin) / h) * Fraction(h)
+    # what is meant to lie on the origin's edge must not end up in the cell beyond it by
+    # rounding: a hair above the largest loss, a hair below a smallest one
+    hair = Fraction(32 * UNIT * (abs(origin) + abs(low)))
+    return start + hair if origin >= pair.max_loss()[0] else start - hair
 
 
 def _span(step: Step, demand: Demand, total_runs: int) -> tuple[float, float, float]:
@@ -231,10 +224,37 @@ def _span(step: Step, demand: Demand, total_runs: int) -> tuple[float, float, fl
     return min(float(x[low]), mean), max(right, mean), mean
 
 
+def profile(steps: Steps, plan: Plan) -> Profile:
+    """Certified bounds on delta(eps), tight where the plan's demand says.
+
+    Guarantee: see :class:`Profile`.
+
+    Raises:
+        PrecisionError: an array would be longer than MAX_LENGTH.
+    """
+    uppers: list[UpperMeasure] = []
+    lowers: list[LowerMeasure] = []
+    lost = list(steps.certain)
+    for layout in plan.layouts:
+        step = layout.step
+        upper, lower, beyond = discretise(step.pair, layout.grid, layout.n, layout.tilt)
+        # outputs beyond the grid and outputs that only P has are disjoint
+        lost.append((add_up(beyond, float(step.pair.p_only().upper[0])), step.runs))
+        uppers.append(_power(upper, step.runs, plan))
+        lowers.append(_power(lower, step.runs, plan))
+    return Profile.of(
+        _merge(uppers, plan),
+        _merge(lowers, plan),
+        infinity=Bounds(steps.infinity.lower, max(steps.infinity.lower, _any(lost, up=True))),
+        max_loss=steps.max_loss.upper,
+        truly_infinite=steps.infinity.upper,
+    )
+
+
 Measure = TypeVar("Measure", UpperMeasure, LowerMeasure)
 
 
-def _power(measure: Measure, runs: int, plan: _Plan) -> Measure:
+def _power(measure: Measure, runs: int, plan: Plan) -> Measure:
     """The runs-fold composition: binary exponentiation from the lowest bit up.
 
     The result so far holds fewer runs than the next square, so bringing it to the
@@ -255,7 +275,7 @@ def _power(measure: Measure, runs: int, plan: _Plan) -> Measure:
         square = _tidied(square * square, runs, plan)
 
 
-def _tidied(measure: Measure, uses: int, plan: _Plan) -> Measure:
+def _tidied(measure: Measure, uses: int, plan: Plan) -> Measure:
     """Trimmed, and coarsened while that is worth it; ``uses`` times it will be used."""
     measure = measure.trimmed(plan.tolerance / uses)
     # doubling h adds h^2/2 to the upper variance and takes h^2/4 from the lower
@@ -272,7 +292,7 @@ def _coarsened_to(measure: Measure, step: float) -> Measure:
     return measure
 
 
-def _merge(measures: list[Measure], plan: _Plan) -> Measure:
+def _merge(measures: list[Measure], plan: Plan) -> Measure:
     """All together, finest grids first (they have the smallest variance)."""
     heap = [(m.grid.step, len(m), i, m) for i, m in enumerate(measures)]
     heapq.heapify(heap)

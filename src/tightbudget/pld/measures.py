@@ -247,13 +247,12 @@ class LowerMeasure:
 
 
 def _window(values: FloatArray, tolerance: float) -> tuple[int, int]:
-    """The slice outside which each end's 2-norm is about the tolerance."""
-    squares = values * values
-    limit = tolerance * tolerance
-    first = int(np.searchsorted(np.cumsum(squares), limit, side="right"))
-    last = values.size - int(np.searchsorted(np.cumsum(squares[::-1]), limit, side="right"))
+    """The slice outside which no entry exceeds tolerance / sqrt(n): 2-norm <= tolerance."""
     peak = int(np.argmax(values))  # at least this entry stays
-    return min(first, peak), max(last, peak + 1)
+    large = np.flatnonzero(values > tolerance / math.sqrt(values.size))
+    if not large.size:
+        return peak, peak + 1
+    return min(int(large[0]), peak), max(int(large[-1]), peak) + 1
 
 
 def discretise(
@@ -297,7 +296,7 @@ def discretise(
     if len(atoms):
         where, behind = grid.locate(atoms.loss_upper)  # loss <= x[where], by ``behind`` at most
         inside = np.clip(where, 0, n)
-        stay = _left_share(np.exp(np.maximum(behind, 0.0)) * (1 - 8 * UNIT), h)
+        stay = _left_share(np.exp(np.clip(behind, 0.0, 700.0)) * (1 - 8 * UNIT), h)
         stay = np.where((where > 0) & (where < n), stay, 0.0)
         mass = atoms.p.upper
         crowd += int(np.max(np.bincount(inside), initial=0))

@@ -14,14 +14,24 @@ from dataclasses import dataclass
 
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pld.compose import Demand, Profile, Steps, profile
+from tightbudget.pld.compose import MAX_LENGTH, Demand, Steps, make_plan, profile
+from tightbudget.pld.profile import Profile
 from tightbudget.pld.tilt import Saddle
 
 __all__ = ["delta_bounds", "epsilon_bounds"]
 
 _PASSES = 8
 _ROUGH = 0.02  # the gap at which two directions are compared first
+_FIRST_LENGTH = 2**17  # what the first guess may spend on one step
 _FLOOR = 1e-290  # a delta below this is reported as [0, upper]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known: bounds, and the share of the predicted variance that met the gap."""
+
+    bounds: Bounds = Bounds(0.0, math.inf)
+    share: float = 0.9
 
 
 @dataclass(frozen=True)
@@ -34,30 +44,45 @@ class _Question:
     where: Callable[[Bounds], float]  # the eps at which delta was read for this answer
     allowed: Callable[[Saddle, float], float]  # (tilt, gap wanted) -> variance allowed
 
-    def answer(self, rtol: float, known: Bounds) -> Bounds:
-        """Bounds with relative gap <= rtol, or PrecisionError with the gap reached."""
-        slip, share = 1e-2 * min(1.0, rtol), 0.7
-        best = known
+    def answer(self, rtol: float, known: Answer, floor: float = -math.inf) -> Answer:
+        """Bounds with relative gap <= rtol, or wholly below the floor.
+
+        Raises:
+            PrecisionError: with the gap that was reached.
+        """
+        best, share, slip = known.bounds, known.share, 1e-2 * rtol
+        most = _FIRST_LENGTH
         for _ in range(_PASSES):
             saddle = self.place(slip, best)
-            variance = share * self.allowed(saddle, rtol)
+            demand = Demand(saddle, share * self.allowed(saddle, rtol), slip)
             try:
-                seen = profile(self.steps, Demand(saddle, variance, slip))
+                plan = make_plan(self.steps, demand, most)
+                seen = profile(self.steps, plan)
             except PrecisionError as error:
                 raise _missed(rtol, best, str(error)) from error
             got = self.read(seen, saddle, rtol)
             best = Bounds(max(best.lower, got.lower), max(best.lower, min(best.upper, got.upper)))
-            gap = best.relative_gap
-            if gap <= rtol or best.upper <= _FLOOR:
-                return best
+            gap = got.relative_gap
+            if best.relative_gap <= rtol or best.upper <= max(_FLOOR, floor):
+                return Answer(best, share * _aim(rtol, gap))
             # one part of the gap is proportional to the variance, the other to the slip
             wasted = seen.waste(self.where(got)) if math.isfinite(got.upper) else 1.0
             by_buckets, by_cuts = gap * (1.0 - wasted), gap * wasted
-            if by_buckets > 0.5 * rtol:
-                share *= max(1e-4, 0.5 * rtol / by_buckets)
+            if plan.clamped:
+                if most == MAX_LENGTH:
+                    break
+                most = min(8 * most, MAX_LENGTH)
+            elif by_buckets > 0:
+                share *= _aim(max(0.2 * rtol, rtol - by_cuts), by_buckets)
             if by_cuts > 0.2 * rtol:
                 slip *= max(1e-8, 0.05 * rtol / by_cuts) if math.isfinite(by_cuts) else 1e-4
-        raise _missed(rtol, best, f"{_PASSES} refinements did not suffice")
+        why = f"arrays are limited to {MAX_LENGTH} buckets"
+        raise _missed(rtol, best, why if plan.clamped else f"{_PASSES} refinements did not do")
+
+
+def _aim(rtol: float, gap: float) -> float:
+    # the factor that turns this gap into a little less than rtol
+    return min(4.0, max(1e-4, 0.8 * rtol / gap)) if gap > 0 else 1.0
 
 
 def _missed(rtol: float, reached: Bounds, why: str) -> PrecisionError:
@@ -98,20 +123,15 @@ def _worse(
 ) -> Bounds:
     """The maximum over the directions; the milder one is refined no further than needed."""
     asked = [ask(steps) for steps in directions]
-    known: list[Bounds] = []
-    for question in asked:
-        if isinstance(question, Bounds):
-            known.append(question)
-        elif len(asked) == 1 or rtol >= _ROUGH:
-            known.append(question.answer(rtol, Bounds(0.0, math.inf)))
-        else:
-            known.append(question.answer(_ROUGH, Bounds(0.0, math.inf)))
-    for i, question in enumerate(asked):
-        floor = max(bounds.lower for bounds in known)
-        if isinstance(question, _Question) and known[i].upper > floor or known[i].lower == floor:
-            if isinstance(question, _Question) and known[i].relative_gap > rtol:
-                known[i] = question.answer(rtol, known[i])
-    return Bounds(max(b.lower for b in known), max(b.upper for b in known))
+    known = [Answer(a) if isinstance(a, Bounds) else Answer() for a in asked]
+    rough = rtol if len(asked) == 1 else max(rtol, _ROUGH)
+    for wanted in (rough, rtol):
+        for i, question in enumerate(asked):
+            floor = max(answer.bounds.lower for answer in known)
+            done = known[i].bounds.upper <= floor or known[i].bounds.relative_gap <= wanted
+            if isinstance(question, _Question) and not done:
+                known[i] = question.answer(wanted, known[i], floor)
+    return Bounds(max(a.bounds.lower for a in known), max(a.bounds.upper for a in known))
 
 
 def _epsilon_question(steps: Steps, delta: float) -> _Question | Bounds:
@@ -139,7 +159,7 @@ def _epsilon_question(steps: Steps, delta: float) -> _Question | Bounds:
         lambda p, saddle, rtol: p.epsilon(delta, _scale(saddle), 1e-3 * rtol),
         lambda bounds: bounds.upper,
         # d eps = (theta + 1) / 2 * d variance
-        lambda saddle, rtol: 2.0 * rtol * _scale(saddle) / (saddle.theta + 1.0),
+        lambda saddle, rtol: 2.0 * rtol * _scale(saddle) / (saddle.slope + 1.0),
     )
 
 
@@ -160,12 +180,15 @@ def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
         return Bounds(lower, min(1.0, max(steps.infinity.upper, certain * (1 + 1e-15))))
 
     def place(slip: float, known: Bounds) -> Saddle:
-        whole = steps.picture
-        log_delta = whole.for_epsilon(epsilon).log_delta
-        if known.upper <= 1.0:
-            log_delta = math.log(max(known.lower, 1e-3 * known.upper, _FLOOR))
-        saddle = whole.without_tail(math.log(slip) + log_delta).for_epsilon(epsilon, _ease(slip))
-        return dataclasses.replace(saddle, log_delta=min(log_delta, saddle.log_delta))
+        # what may count as infinite depends on delta, and the guess of delta on that
+        whole, guess = steps.picture, math.log(min(1.0, known.upper))
+        for _ in range(100):
+            cut = max(guess + math.log(slip), -700.0)
+            saddle = whole.without_tail(cut).for_epsilon(epsilon, _ease(slip))
+            if max(saddle.log_delta, cut) > guess - 0.5:
+                break
+            guess = max(saddle.log_delta, cut)
+        return dataclasses.replace(saddle, log_delta=min(guess, saddle.log_delta))
 
     return _Question(
         steps,
@@ -173,5 +196,5 @@ def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
         lambda p, saddle, rtol: p.delta(epsilon),
         lambda bounds: epsilon,
         # d ln delta = theta (theta + 1) / 2 * d variance
-        lambda saddle, rtol: 2.0 * rtol / (saddle.theta * (saddle.theta + 1.0)),
+        lambda saddle, rtol: 2.0 * rtol / (saddle.slope * (saddle.slope + 1.0)),
     )

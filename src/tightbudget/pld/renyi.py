@@ -9,7 +9,7 @@ import numpy as np
 
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import UNIT
-from tightbudget.pld.compose import Step, Steps
+from tightbudget.pld.compose import Step, Steps, edge_near
 from tightbudget.pld.grid import Grid
 from tightbudget.pld.measures import Tilt, discretise
 from tightbudget.pld.tilt import tilted_moments
@@ -45,8 +45,6 @@ def _of_step(step: Step, s: float, rtol: float) -> Bounds:
     weight = log_p + s * x - log_m
     kept = np.nonzero(weight > -60.0)[0]
     low, high = float(x[kept[0]]), float(x[kept[-1]])
-    origin = step.pair.grid_origin()
-    start = low if origin is None else origin
     best = Bounds(0.0, math.inf)
     h = 0.5 * math.sqrt(rtol * max(variance, 1e-300)) + 1e-300
     h = min(h, 0.5 / (s + 1.0), max(high - low, 1e-300))
@@ -56,9 +54,8 @@ def _of_step(step: Step, s: float, rtol: float) -> Bounds:
         n = math.ceil((high - low) / h) + 3
         if n > _MOST:
             break
-        offset = Fraction(start) + (math.floor((low - start) / h) - 1) * Fraction(h)
-        offset -= Fraction(32 * UNIT * (abs(start) + abs(low)))
-        best = _refined(best, _once(step, Grid(offset, h), n + 1, Tilt(s, Fraction(mean))))
+        grid = Grid(edge_near(step.pair, low - h, h), h)
+        best = _refined(best, _once(step, grid, n + 1, Tilt(s, Fraction(mean))))
         if best.relative_gap <= rtol:
             break
         h *= 0.5

@@ -32,6 +32,7 @@ class Saddle:
     log_delta: float  # about ln delta there
     spread: float  # standard deviation of the tilted total loss
     slack: float  # ln(Chernoff's bound at theta / the best one), >= 0
+    slope: float  # the best tilt, which is about -d ln delta / d eps
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Picture:
             slack = max(0.0, k0 + _log_g(float(theta)) - float(theta) * edge - chernoff)
             if found is not None and slack > ease:
                 break
-            saddle = Saddle(float(theta), epsilon, log_delta, math.sqrt(k2), slack)
+            saddle = Saddle(float(theta), epsilon, log_delta, math.sqrt(k2), slack, best)
             price = math.log(saddle.spread + 1e-300) + 0.15 * slack
             if found is None or price < found[0]:
                 found = price, saddle

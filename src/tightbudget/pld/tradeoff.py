@@ -7,12 +7,15 @@ is at most 1 - delta(e2) - e^e1 a.
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import math
 
+from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import UNIT, exp_down, exp_up
-from tightbudget.pld.compose import Demand, Profile, Steps, profile
+from tightbudget.pld.compose import Demand, Steps, make_plan, profile
+from tightbudget.pld.profile import Profile
 from tightbudget.pld.tilt import Saddle
 
 __all__ = ["tradeoff_bounds"]
@@ -47,19 +50,19 @@ def _of_direction(steps: Steps, alpha: float, atol: float) -> Bounds:
     variance_allowed = atol * spread
     for _ in range(5):
         demand = Demand(_wide(saddle, atol), variance_allowed, slip)
-        best = _search(profile(steps, demand), alpha, atol, centre, spread)
+        best = _search(profile(steps, make_plan(steps, demand)), alpha, atol, centre, spread)
         if best.upper - best.lower <= atol:
-            break
+            return best
         variance_allowed *= 0.2
         slip *= 0.1
-    return best
+    raise PrecisionError(
+        f"absolute gap {atol:g} was not reached: the bounds are {best}", best.lower, best.upper
+    )
 
 
 def _wide(saddle: Saddle, atol: float) -> Saddle:
     # an absolute gap is wanted: a gentle tilt serves a wide range of eps
-    return Saddle(
-        min(saddle.theta, 1.0), saddle.epsilon, math.log(atol), saddle.spread, saddle.slack
-    )
+    return dataclasses.replace(saddle, theta=min(saddle.theta, 1.0), log_delta=math.log(atol))
 
 
 def _search(seen: Profile, alpha: float, atol: float, centre: float, spread: float) -> Bounds:
