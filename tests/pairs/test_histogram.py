@@ -25,7 +25,9 @@ from tests.pairs.checks import (
 )
 
 from tightbudget.errors import ParameterError
+from tightbudget.numerics.enclosure import exact
 from tightbudget.pairs import Histogram
+from tightbudget.pairs.histogram import _convolved
 
 MEASURED = Path(__file__).resolve().parents[3] / "shared" / "data" / "coverup"
 
@@ -99,6 +101,17 @@ def test_uniform_noise_is_a_moving_sum(width, bin_width, scale):
         return out
 
     assert_is(histogram, spread(p), spread(q))
+
+
+def test_sums_over_the_noise_are_enclosed_before_anything_else_widens_them():
+    rng = np.random.default_rng(7)
+    x, y = rng.random(80), rng.random(40)
+    spread = _convolved(exact(x), exact(y))
+    truth = [Fraction(0)] * 119
+    for i, a in enumerate(x.tolist()):
+        for j, b in enumerate(y.tolist()):
+            truth[i + j] += Fraction(a) * Fraction(b)
+    assert_holds(spread.lower, spread.upper, truth, 1e-13)
 
 
 def test_gaussian_noise_reaches_every_bin():
