@@ -1,0 +1,85 @@
+"""The command line: the same questions as in Python, one file per group of commands."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from tightbudget import PrecisionError, TightBudgetError, __version__
+from tightbudget.cli.calibrate import calibrate
+from tightbudget.cli.curve import curve
+from tightbudget.cli.epsilon import delta, epsilon
+from tightbudget.cli.histogram import histogram
+from tightbudget.cli.source import with_source
+
+__all__ = ["app", "main"]
+
+# 2: refused; 3: refused because the gap was not reached; 130: interrupted
+_REFUSED, _TOO_WIDE, _INTERRUPTED = 2, 3, 130
+
+# the root of what typer raises about the command line itself; it is click's or typer's own,
+# with the version
+_UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+
+class _OneLineRefusals(TyperGroup):
+    """Every refusal is one line on stderr, ``error: ...``, and an exit code."""
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        try:
+            code = super().main(*args, **{**kwargs, "standalone_mode": False})
+        except PrecisionError as error:
+            _refuse(str(error), _TOO_WIDE)
+        except TightBudgetError as error:
+            _refuse(str(error), _REFUSED)
+        except _UsageError as error:
+            _refuse(error.format_message(), error.exit_code)
+        except typer.Abort:
+            sys.exit(_INTERRUPTED)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(message: str, code: int) -> NoReturn:
+    line = " ".join(message.split())
+    typer.echo(f"{typer.style('error:', fg='red', bold=True)} {line}", err=True)
+    sys.exit(code)
+
+
+app = typer.Typer(
+    name="tightbudget",
+    cls=_OneLineRefusals,
+    help="Differential-privacy accounting with two certified ends: what a composition of "
+    "private mechanisms costs, for sure, and how much of that is known.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tightbudget {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _start(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+for _command in (epsilon, delta, curve, calibrate):
+    app.command(_command.__name__)(with_source(_command))
+app.command()(histogram)
+
+
+def main() -> None:
+    """The console script."""
+    app(prog_name="tightbudget")

@@ -1,0 +1,114 @@
+"""``tightbudget calibrate``: how much noise is enough, how many runs are affordable."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, get_type_hints
+
+import typer
+
+import tightbudget
+from tightbudget import MECHANISMS, Composition, Mechanism, ParameterError
+from tightbudget.cli.output import AsJson, Stopwatch, print_json, print_rows, working
+from tightbudget.cli.source import Source, described, kind_of
+
+__all__ = ["calibrate"]
+
+
+def calibrate(
+    source: Source,
+    epsilon: Annotated[float, typer.Option(help="The target, at least 0, in nats.")],
+    delta: Annotated[float, typer.Option(help="The target, in (0, 1).")],
+    parameter: Annotated[
+        str | None,
+        typer.Option(
+            help="What to find: a parameter of the mechanism, rate or steps.",
+            show_default="the needed parameter that is not given",
+        ),
+    ] = None,
+    between: Annotated[
+        str | None,
+        typer.Option(help="Where to look: lowest:highest.", show_default="by doubling from 1"),
+    ] = None,
+    rtol: Annotated[float, typer.Option(help="How close to the best value.")] = 1e-5,
+    json: AsJson = False,
+) -> None:
+    """The parameter's best value whose certified upper bound meets (epsilon, delta).
+
+    The smallest where more of it costs less (noise), the largest where more costs more
+    (steps, rate).
+
+    For example: tightbudget calibrate gaussian --rate 0.01 --steps 10000 --epsilon 1 --delta 1e-6
+    """
+    watch = Stopwatch()
+    kind = kind_of(source.name)
+    if kind is None:
+        known = ", ".join(sorted(MECHANISMS))
+        raise ParameterError(f"MECHANISM must be one of {known} to calibrate, got {source.name!r}")
+    name = _sought(kind, source, parameter)
+    integer = name == "steps" or get_type_hints(MECHANISMS[kind]).get(name) is int
+
+    def function(value: float) -> Composition:
+        return source.with_value(name, value).composition()
+
+    with working(f"searching {name}"):
+        found = tightbudget.calibrate(
+            function,
+            epsilon=epsilon,
+            delta=delta,
+            between=_between(between) if between is not None else _range(name),
+            integer=integer,
+            rtol=rtol,
+        )
+    if json:
+        answer = {"value": found.value, "epsilon": found.epsilon.to_dict(), "delta": delta}
+        print_json({**answer, "seconds": watch.seconds})
+        return
+    print_rows(
+        {
+            name: repr(found.value),
+            "what": described(found.composition),
+            "epsilon": f"{found.epsilon}  (target {epsilon!r})",
+            "at delta": repr(delta),
+            "seconds": f"{watch.seconds:.2f}",
+        }
+    )
+
+
+def _sought(kind: str, source: Source, asked: str | None) -> str:
+    """The parameter's name; every other one that is needed was given."""
+    cls: type[Mechanism] = MECHANISMS[kind]
+    parameters = inspect.signature(cls).parameters
+    if asked is not None:
+        name = asked.replace("-", "_")
+        known = [*(n for n in parameters if n != "relation"), "rate", "steps"]
+        if name not in known:
+            options = ", ".join(dict.fromkeys(known))
+            raise ParameterError(f"parameter must be one of {options}, got {asked!r}")
+        if name in source.table:
+            given = source.table[name]
+            raise ParameterError(f"{name} must be left out to be calibrated, got {given!r}")
+        return name
+    missing = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is inspect.Parameter.empty and name not in source.table
+    ]
+    if not missing:
+        raise ParameterError(
+            f"parameter must be named, or left out of the mechanism: {kind} has all it needs"
+        )
+    # with more than one missing, the constructor refuses and names the rest
+    return missing[0]
+
+
+def _range(name: str) -> tuple[float, float] | None:
+    return (1e-9, 1.0) if name == "rate" else None
+
+
+def _between(text: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, text.split(":"))
+    except ValueError:
+        raise ParameterError(f"between must be like 0.1:10, got {text!r}") from None
+    return low, high

@@ -1,0 +1,125 @@
+"""``tightbudget curve``: many points, as a table, a picture, CSV or JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from tightbudget import Composition, Curve, ParameterError
+from tightbudget.accounting.plot import picture_path, save_plot
+from tightbudget.accounting.text_file import write_text
+from tightbudget.cli.output import (
+    AsJson,
+    Rtol,
+    Stopwatch,
+    print_json,
+    print_rows,
+    print_table,
+    tracked,
+)
+from tightbudget.cli.source import Source, described
+
+__all__ = ["curve"]
+
+_MOST_POINTS = 10_000
+# 1e-2, 3e-3, 1e-3, ..., 1e-12
+_DELTAS = [float(f"{m}e-{k}") for k in range(2, 13) for m in (1, 0.3)][:-1]
+
+
+def curve(
+    source: Source,
+    out: Annotated[
+        Path | None, typer.Option(help="Draw it, to a .png, .svg or .pdf (extra: plot).")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write it as CSV; .gz is gzipped.")] = None,
+    epsilons: Annotated[
+        str | None, typer.Option(help="delta at these: first:last:number, evenly, or a,b,c.")
+    ] = None,
+    deltas: Annotated[
+        str | None,
+        typer.Option(
+            help="epsilon at these: first:last:number, evenly on a log scale, or a,b,c.",
+            show_default="21 points from 1e-2 to 1e-12",
+        ),
+    ] = None,
+    rtol: Rtol = 1e-4,
+    json: AsJson = False,
+) -> None:
+    """Bounds of epsilon at many delta, or of delta at many epsilon.
+
+    For example: tightbudget curve plan.toml --out curve.png --csv curve.csv
+    """
+    watch = Stopwatch()
+    if epsilons is not None and deltas is not None:
+        raise ParameterError("give one of --epsilons and --deltas, got both")
+    # what can be refused is refused before the long work
+    if out is not None:
+        picture_path(out)
+    points = (
+        _points("epsilons", epsilons)
+        if epsilons is not None
+        else _DELTAS
+        if deltas is None
+        else _points("deltas", deltas)
+    )
+    composition = source.composition()
+    found = _curve(composition, "delta" if epsilons is None else "epsilon", points, rtol)
+    if csv is not None:
+        write_text(csv, _csv(found))
+    if out is not None:
+        save_plot({"": found}, out, title=described(composition))
+    if json:
+        print_json({**found.to_dict(), "seconds": watch.seconds})
+        return
+    if out is None and csv is None:
+        rows = ((f"{x:g}", str(found[i])) for i, x in enumerate(found.x.tolist()))
+        print_table((found.given, found.answered), rows)
+    wrote = "\n".join(str(path) for path in (csv, out) if path is not None)
+    print_rows(
+        {"what": described(composition)}
+        | ({"wrote": wrote} if wrote else {})
+        | {"points": str(len(found)), "seconds": f"{watch.seconds:.2f}"}
+    )
+
+
+def _curve(composition: Composition, given: str, points: list[float], rtol: float) -> Curve:
+    if given == "epsilon":
+        answers = [composition.delta(x, rtol) for x in tracked(points, "composing")]
+        return Curve.of_deltas(points, answers)
+    answers = [composition.epsilon(x, rtol) for x in tracked(points, "composing")]
+    return Curve.of_epsilons(points, answers)
+
+
+def _points(name: str, text: str) -> list[float]:
+    try:
+        if ":" not in text:
+            return [float(part) for part in text.split(",")]
+        first, last, number = text.split(":")
+        a, b, n = float(first), float(last), int(number)
+        if not 2 <= n <= _MOST_POINTS:
+            raise ValueError
+        if name == "epsilons":
+            inner = np.linspace(a, b, n)[1:-1]
+        elif min(a, b) > 0 and max(a, b) <= 1:
+            inner = np.geomspace(a, b, n)[1:-1]
+        else:
+            raise ValueError
+        if not np.isfinite(inner).all():
+            raise ValueError
+    except ValueError:
+        example = "0:5:11 or 0.5,1,2" if name == "epsilons" else "1e-2:1e-12:21 or 1e-5,1e-6"
+        raise ParameterError(f"{name} must be like {example}, got {text!r}") from None
+    # the points are the asker's: short ones are as good as any, and easier to quote
+    return [a, *(float(f"{x:.6g}") for x in inner), b]
+
+
+def _csv(curve: Curve) -> str:
+    lines = [f"{curve.given},{curve.answered}_lower,{curve.answered}_upper"]
+    for x, low, high in zip(
+        curve.x.tolist(), curve.lower.tolist(), curve.upper.tolist(), strict=True
+    ):
+        lines.append(f"{x!r},{low!r},{high!r}")
+    return "\n".join(lines) + "\n"

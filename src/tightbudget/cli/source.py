@@ -1,0 +1,208 @@
+"""What a command is asked about: a mechanism with its parameters, or a plan file.
+
+The options for parameters are generated from the mechanisms' own constructors, and their
+values mean what they mean in a plan file; so a new mechanism is on the command line by
+itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tightbudget import MECHANISMS, Composition, Neighbouring, ParameterError, compose, read_plan
+from tightbudget.accounting.describe import from_description, to_description
+from tightbudget.numerics.validate import count
+
+__all__ = ["Source", "described", "generated_options", "kind_of", "with_source"]
+
+# What every question has options for: a mechanism's parameter of such a name has "step-"
+# in front, in every command. relation and rate are options of all mechanisms alike.
+_TAKEN = {"epsilon", "epsilons", "delta", "deltas"}
+_COMMON = {"relation", "rate"}
+_PANEL, _PARAMETERS = "Runs", "Parameters of mechanisms (values as in a plan file)"
+_SHOWN = 5  # steps of a plan that are listed
+
+
+@dataclass(frozen=True)
+class Source:
+    """A mechanism or a plan file, as named on the command line, and what was given for it.
+
+    Attributes:
+        name: the first argument.
+        table: the parameters given, with rate and relation, as in a plan file.
+        steps: how many times it runs, an integer >= 0.
+    """
+
+    name: str
+    table: dict[str, Any] = field(default_factory=dict)
+    steps: int = 1
+
+    def composition(self) -> Composition:
+        """What the name and the options say.
+
+        Raises:
+            TightBudgetError: they do not say anything that can be composed.
+        """
+        kind = kind_of(self.name)
+        if kind is not None:
+            mechanism = from_description({"mechanism": kind, **self.table}, where=self.name)
+            return compose([mechanism]) * count(steps=self.steps)
+        if not _looks_like_a_file(self.name):
+            raise _unknown(self.name)
+        if self.table:
+            raise ParameterError(
+                f"{next(iter(self.table))} must be in the plan file itself, "
+                f"got the option beside {self.name}"
+            )
+        return read_plan(self.name) * count(steps=self.steps)
+
+    def with_value(self, name: str, value: float) -> Source:
+        """The same with another number for a parameter, for rate or for steps."""
+        if name == "steps":
+            return replace(self, steps=int(value))
+        return replace(self, table={**self.table, name: value})
+
+
+def kind_of(name: str) -> str | None:
+    """The mechanism of that name, written with - or _, or None."""
+    return next((kind for kind in MECHANISMS if _plain(kind) == _plain(name)), None)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def _looks_like_a_file(name: str) -> bool:
+    return name.endswith((".toml", ".gz")) or Path(name).parent != Path() or Path(name).exists()
+
+
+def _unknown(name: str) -> ParameterError:
+    close = difflib.get_close_matches(name, MECHANISMS, n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    known = ", ".join(sorted(MECHANISMS))
+    return ParameterError(f"MECHANISM must be a plan file or one of {known}, got {name!r}{hint}")
+
+
+def value_of(text: str) -> Any:
+    """A number, any other TOML value, or else the text itself."""
+    for read in (int, float, _toml):
+        try:
+            return read(text)
+        except (ValueError, RecursionError):
+            continue
+    return text
+
+
+def _toml(text: str) -> Any:
+    content = tomllib.loads(f"value = {text}")
+    if len(content) > 1:
+        raise ValueError("more than a value")
+    return content["value"]
+
+
+# ------------------------------------------------------------------ generated options
+
+
+def generated_options() -> dict[str, str]:
+    """From each parameter that some mechanism has to the help text for it."""
+    users: dict[str, dict[str, list[str]]] = {}
+    for kind, cls in MECHANISMS.items():
+        for name, parameter in inspect.signature(cls).parameters.items():
+            if name not in _COMMON:
+                needed = parameter.default is inspect.Parameter.empty
+                default = "needed" if needed else f"default {parameter.default!r}"
+                users.setdefault(name, {}).setdefault(default, []).append(kind)
+    return {
+        name: "; ".join(f"{', '.join(kinds)} ({default})" for default, kinds in groups.items())
+        for name, groups in users.items()
+    }
+
+
+def with_source(command: Callable[..., None]) -> Callable[..., None]:
+    """``command(source, ...)`` as a function whose signature has what makes the source.
+
+    typer reads options from a signature; the ``source`` in it is replaced by the argument
+    MECHANISM, the generated options, ``--rate``, ``--relation`` and ``--steps``.
+    """
+    own = dict(inspect.signature(command, eval_str=True).parameters)
+    del own["source"]
+    taken = _TAKEN | set(own)
+    options = {
+        f"step_{name}" if name in taken else name: (name, help)
+        for name, help in generated_options().items()
+    }
+
+    def run(
+        mechanism: str, steps: int, rate: str | None, relation: str | None, **rest: Any
+    ) -> None:
+        given = {"rate": rate, "relation": relation}
+        given |= {name: rest.pop(option) for option, (name, _) in options.items()}
+        # a relation is a word, whatever it looks like
+        table = {
+            k: value_of(v) if k != "relation" else v for k, v in given.items() if v is not None
+        }
+        command(source=Source(mechanism, table, steps), **rest)
+
+    text = str | None
+    rate = "Poisson subsampling: each record is in a run with this probability."
+    relation = "What neighbours are: " + ", ".join(r.value for r in Neighbouring) + "."
+    signature = [
+        _parameter("mechanism", str, typer.Argument(help="A mechanism's name, or a plan file.")),
+        *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.values()),
+        _parameter("steps", int, _option("steps", "How many times it runs.", _PANEL), 1),
+        _parameter("rate", text, _option("rate", rate, _PANEL), None),
+        _parameter("relation", text, _option("relation", relation, _PANEL), None),
+        *(
+            _parameter(o, text, _option(o, help, _PARAMETERS), None)
+            for o, (_, help) in options.items()
+        ),
+    ]
+    run.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in signature}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+def _option(name: str, help: str, panel: str) -> Any:
+    flag = "--" + name.replace("_", "-")
+    return typer.Option(flag, help=help, metavar="VALUE", rich_help_panel=panel)
+
+
+def _parameter(name: str, of: Any, info: Any, default: Any = inspect.Parameter.empty) -> Any:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[of, info]
+    )
+
+
+# -------------------------------------------------------------------------- in words
+
+
+def described(composition: Composition) -> str:
+    """The steps as lines for a person: ``gaussian sigma=1.0 rate=0.01, 1000 times``."""
+    lines = []
+    for mechanism, times in composition.steps[:_SHOWN]:
+        lines.append(f"{_words(to_description(mechanism))}, {times} time{'s' * (times != 1)}")
+    if len(composition.steps) > _SHOWN:
+        lines.append(f"and {len(composition.steps) - _SHOWN} more, {composition.runs} times in all")
+    return "\n".join(lines) or "nothing"
+
+
+def _words(table: dict[str, Any]) -> str:
+    kind, *rest = table.items()
+    return " ".join([str(kind[1]), *(f"{name}={_word(value)}" for name, value in rest)])
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, dict) and "mechanism" in value:
+        return f"({_words(value)})"
+    if isinstance(value, (tuple, list)) and len(value) > 4:
+        return f"({len(value)} values)"
+    return str(value)
