@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
 import platform
 import resource
@@ -29,6 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from report import HEADINGS, cells, markdown, summary
 from rich.console import Console
 from rich.table import Table
 from workloads import WORKLOADS, Workload
@@ -157,95 +157,16 @@ def _machine() -> dict[str, Any]:
 # ------------------------------------------------------------------------------ telling
 
 
-def _note(row: dict[str, Any]) -> str:
-    """What the neighbour's answer is worth, read off our certified ends."""
-    theirs, ours = row.get("theirs", {}), row["ours"]
-    if "failure" in theirs or "failure" in ours or "answer" not in theirs:
-        return str(theirs.get("failure", ours.get("failure", "")))
-    answer = theirs["answer"]
-    if row["calibrates"]:
-        return f"σ = {answer:.6g} (ours {ours['value']:.6g})"
-    lower, upper = ours["epsilon"]["lower"], ours["epsilon"]["upper"]
-    if answer < lower:
-        return f"{answer:.6g}, {(lower - answer) / lower:.1%} below the truth"
-    if math.isinf(answer):
-        return "inf"
-    if answer <= upper:
-        return f"{answer:.6g}, inside"
-    return f"{answer:.6g}, {(answer - upper) / upper:.2%} above"
-
-
-def _cells(row: dict[str, Any]) -> list[str]:
-    ours, theirs = row["ours"], row.get("theirs", {})
-    if "failure" in ours:
-        answer = ours["failure"]
-    else:
-        answer = f"[{ours['epsilon']['lower']:.6g}, {ours['epsilon']['upper']:.6g}]"
-    more = row["ratio"] is not None and "failure" in theirs
-    far = row.get("far_tail", {})
-    return [
-        row["title"],
-        f"{row['delta']:g}",
-        answer,
-        f"{ours['relative_gap']:.1e}" if "relative_gap" in ours else "",
-        f"{ours['seconds']:.3f}" if "seconds" in ours else "",
-        f"{row['peak_mb']:.0f}" if "peak_mb" in row else "",
-        f"{far['relative_gap']:.1e}" if "relative_gap" in far else far.get("failure", "")[:60],
-        f"{theirs['seconds']:.3f}" if "seconds" in theirs else "",
-        "" if row["ratio"] is None else f"{'> ' if more else ''}{row['ratio']:.1f}",
-        _note(row),
-    ]
-
-
-HEADINGS = [
-    "workload",
-    "δ",
-    "certified ε",
-    "gap",
-    "s",
-    "peak MB",
-    "gap at δ = 1e-50",
-    "dp-accounting: s",
-    "ratio",
-    "dp-accounting: ε",
-]
-
-
-def _summary(results: dict[str, Any]) -> str:
-    return (
-        f"smallest {results['smallest_ratio']:.1f}, median {results['median_ratio']:.1f}, "
-        f"geometric mean {results['geometric_mean_ratio']:.1f}"
-    )
-
-
-def markdown(results: dict[str, Any]) -> str:
-    """The table of a results.json, as Markdown."""
-    lines = [f"| {' | '.join(HEADINGS)} |", f"|{' --- |' * len(HEADINGS)}"]
-    lines += [f"| {' | '.join(_cells(row))} |" for row in results["rows"]]
-    machine, mean = results["machine"], results["geometric_mean_ratio"]
-    lines += [
-        "",
-        f"Medians of {results['runs']} calls in one process on one {machine['cpu']} with "
-        f"{machine['cores']} cores, Python {machine['python']}, NumPy {machine['numpy']}, "
-        f"SciPy {machine['scipy']}, {machine['date']}. Both certified ends at a relative gap of "
-        f"{RTOL:g}, against the one upper end of dp-accounting {results['dp_accounting']} at "
-        "its defaults. Peak memory is that of a whole fresh process, Python and NumPy included.",
-    ]
-    if mean is not None:
-        lines += ["", f"Ratios of the times: {_summary(results)}."]
-    return "\n".join(lines) + "\n"
-
-
 def _print(console: Console, results: dict[str, Any]) -> None:
     table = Table(box=None, header_style="bold")
     for i, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="left" if i in (0, 2, 9) else "right")
     for row in results["rows"]:
-        table.add_row(*_cells(row))
+        table.add_row(*cells(row))
     console.print(table)
     mean = results["geometric_mean_ratio"]
     if mean is not None:
-        console.print(f"ratios of the times: {_summary(results)}")
+        console.print(f"ratios of the times: {summary(results)}")
 
 
 # --------------------------------------------------------------------------------- main
@@ -298,6 +219,7 @@ def main() -> None:
         "machine": _machine(),
         "dp_accounting": None if options.no_peers else version("dp-accounting"),
         "runs": runs,
+        "rtol": RTOL,
         "geometric_mean_ratio": statistics.geometric_mean(ratios) if ratios else None,
         "smallest_ratio": min(ratios, default=None),
         "median_ratio": statistics.median(ratios) if ratios else None,

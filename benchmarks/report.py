@@ -1,0 +1,88 @@
+"""The results of ``make bench`` as a table: from results.json to text, and nothing else."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tightbudget import Bounds
+
+__all__ = ["HEADINGS", "cells", "markdown", "summary"]
+
+
+def _note(row: dict[str, Any]) -> str:
+    """What the neighbour's answer is worth, read off our certified ends."""
+    theirs, ours = row.get("theirs", {}), row["ours"]
+    if "failure" in theirs or "failure" in ours or "answer" not in theirs:
+        return str(theirs.get("failure", ours.get("failure", "")))
+    answer = theirs["answer"]
+    if row["calibrates"]:
+        return f"σ = {answer:.6g} (ours {ours['value']:.6g})"
+    lower, upper = ours["epsilon"]["lower"], ours["epsilon"]["upper"]
+    if answer < lower:
+        return f"{answer:.6g}, {(lower - answer) / lower:.1%} below the truth"
+    if math.isinf(answer):
+        return "inf: no answer"
+    if answer <= upper:
+        return f"{answer:.6g}, inside our ends"
+    return f"{answer:.6g}, {(answer - upper) / upper:.2%} above"
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    ours, theirs = row["ours"], row.get("theirs", {})
+    # printed ends are rounded outwards
+    answer = ours["failure"] if "failure" in ours else str(Bounds(**ours["epsilon"]))
+    more = row["ratio"] is not None and "failure" in theirs
+    far = row.get("far_tail", {})
+    return [
+        row["title"],
+        f"{row['delta']:g}",
+        answer,
+        f"{ours['relative_gap']:.1e}" if "relative_gap" in ours else "",
+        f"{ours['seconds']:.3f}" if "seconds" in ours else "",
+        f"{row['peak_mb']:.0f}" if "peak_mb" in row else "",
+        f"{far['relative_gap']:.1e}" if "relative_gap" in far else far.get("failure", "")[:60],
+        f"{theirs['seconds']:.3f}" if "seconds" in theirs else "",
+        "" if row["ratio"] is None else f"{'> ' if more else ''}{row['ratio']:.1f}",
+        _note(row),
+    ]
+
+
+HEADINGS = [
+    "workload",
+    "δ",
+    "certified ε",
+    "gap",
+    "s",
+    "peak MB",
+    "gap at δ = 1e-50",
+    "dp-accounting: s",
+    "ratio",
+    "dp-accounting: ε",
+]
+
+
+def summary(results: dict[str, Any]) -> str:
+    return (
+        f"smallest {results['smallest_ratio']:.1f}, median {results['median_ratio']:.1f}, "
+        f"geometric mean {results['geometric_mean_ratio']:.1f}"
+    )
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The table of a results.json, as Markdown."""
+    lines = [f"| {' | '.join(HEADINGS)} |", f"|{' --- |' * len(HEADINGS)}"]
+    lines += [f"| {' | '.join(cells(row))} |" for row in results["rows"]]
+    machine, mean = results["machine"], results["geometric_mean_ratio"]
+    lines += [
+        "",
+        f"Medians of {results['runs']} calls in one process on {machine['cpu']}, "
+        f"{machine['cores']} cores, Python {machine['python']}, NumPy {machine['numpy']}, "
+        f"SciPy {machine['scipy']}, {machine['date']}. Both certified ends at a relative gap of "
+        f"{results['rtol']:g}, against the one upper end of dp-accounting "
+        f"{results['dp_accounting']} at its defaults. Peak memory is that of a "
+        "whole fresh process, Python and NumPy included.",
+    ]
+    if mean is not None:
+        lines += ["", f"Ratios of the times: {summary(results)}."]
+    return "\n".join(lines) + "\n"
