@@ -8,6 +8,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from tightbudget.numerics.enclosure import Enclosure
+from tightbudget.pairs.pair import Cells, Pair
 
 
 def ball(x: float | Fraction | arb) -> arb:
@@ -35,3 +36,10 @@ def mass(left: arb | None, right: arb | None) -> arb:
         return above(arb(left))
     left, right = arb(left), arb(right)
     return above(-right) - above(-left) if right < 0 else above(left) - above(right)
+
+
+def cells_of(pair: Pair, edges: np.ndarray) -> Cells:
+    """The pair's cells between edges that are exactly these doubles."""
+    cells = pair.cells(edges, np.zeros(edges.size))
+    assert cells is not None
+    return cells

@@ -113,7 +113,7 @@ def test_short_cells_keep_every_digit(m, length):
     d = np.full(n, length)
     short, p, w = short_normal_cells(right, np.zeros(n), d, np.zeros(n), m)
     assert short.any() == (length * (1 + m) < 0.9)
-    for i in np.flatnonzero(short):
+    for i in np.flatnonzero(short).tolist():
         r, left = arb(right[i]), arb(right[i]) - arb(length)
         ctx.prec = 600
         exact_p = mass(left, r)
