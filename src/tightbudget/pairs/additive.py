@@ -148,12 +148,13 @@ class _Noise:
             raise refuse("sensitivity", must, shift)
         log_f = self.log_density(self.points)
         x, log_f = self.points[np.isfinite(log_f)], log_f[np.isfinite(log_f)]
-        gaps = np.diff(x)
-        slopes = np.diff(log_f) / gaps
-        # logpdf's error, and that of a point: a step of 2^-52 |x| along the slope
-        fuzz = 4 * accuracy * (1 + np.abs(log_f[1:])) / gaps
-        fuzz += 4 * UNIT * np.abs(x[1:]) * np.abs(slopes) / gaps
-        rise = np.diff(slopes) - fuzz[1:] - fuzz[:-1]
+        with np.errstate(all="ignore"):
+            gaps = np.diff(x)
+            slopes = np.diff(log_f) / gaps
+            # logpdf's error, and that of a point: a step of 2^-52 |x| along the slope
+            fuzz = 4 * accuracy * (1 + np.abs(log_f[1:])) / gaps
+            fuzz += 4 * UNIT * np.abs(x[1:]) * np.abs(slopes) / gaps
+            rise = np.nan_to_num(np.diff(slopes) - fuzz[1:] - fuzz[:-1], nan=0.0)
         if np.any(rise > 0):
             must = f"have a log-concave density (it has none near {x[1 + np.argmax(rise)]:.4g})"
             raise refuse("distribution", must, self.law.dist.name)
