@@ -211,6 +211,10 @@ def test_slack_covers_edges_that_lie_elsewhere(mechanism: Mechanism, direction: 
         wide = clear & (moved.p.lower > 1e-250)
         assert np.all((loose.p.lower <= moved.p.lower * (1 + 1e-11))[wide])
         assert np.all((loose.p.upper >= moved.p.upper * (1 - 1e-11))[wide])
+        # the ratio refers to the edge given, wherever the exact one is
+        back = np.exp(-move * (1 - 1e-6))
+        assert np.all((loose.w.lower <= moved.w.lower * back * (1 + 1e-11))[wide])
+        assert np.all((loose.w.upper >= moved.w.upper * back * (1 - 1e-11))[wide])
 
 
 @ask(ASKED)

@@ -114,6 +114,15 @@ def test_mirrored_noise_is_the_other_direction():
     assert Additive("logistic").is_symmetric()
 
 
+@pytest.mark.parametrize("accuracy", [1e-6, 1e-9])
+def test_what_is_granted_to_scipy_is_in_the_enclosures(accuracy):
+    cells = cells_of(Additive("norm", accuracy=accuracy).pair(REMOVE), np.array([0.5]))
+    for part in (cells.p, cells.q):
+        width = (part.upper - part.lower) / part.upper
+        assert np.all(width > 0.5 * accuracy)
+        assert np.all(width < 20 * accuracy)
+
+
 def test_a_distribution_far_from_0_only_gets_wider():
     # x - shift rounds there, and the enclosures say so
     edges = np.linspace(-1.0, 1.0, 9)

@@ -158,6 +158,18 @@ def test_edges_beyond_all_losses_leave_one_cell_with_everything(rate):
         assert contains(cells.q, full, arb(edge).exp())
 
 
+@pytest.mark.parametrize("rate", [1e-4, 0.01, 0.7])
+def test_a_lump_at_the_end_of_the_losses_is_counted_once_and_above_the_edge(rate):
+    # nearly all outputs of a precise query have the loss ln(1 - q), or -ln(1 - q)
+    end = -np.log1p(-rate)
+    for direction, at in ((REMOVE, -end), (ADD, end)):
+        edges = np.array([at - 1e-3, at, at + 1e-3])
+        cells = cells_of(Gaussian(0.02).subsampled(rate).pair(direction), edges)
+        assert cells.p.upper[0] + cells.p.upper[1] < 1e-20
+        assert cells.p.lower[2] > (1 - rate if direction is REMOVE else 1) - 1e-12
+        assert 1 < cells.w.lower[2] <= cells.w.upper[2] < np.exp(1e-3) * (1 + 1e-13)
+
+
 @pytest.mark.parametrize("rate", [1e-9, 0.01, 0.5, 0.999, 1 - 1e-9])
 def test_atoms_mix(rate):
     base = RandomizedResponse(0.75)
