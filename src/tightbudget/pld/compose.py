@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
@@ -47,12 +46,16 @@ class Step:
     runs: int
     sketch: Sketch
     lattice: float | None  # the spacing, if all losses are on one lattice
+    origin: float | None  # a loss that should be on an edge
 
     @staticmethod
     def of(mechanism: Mechanism, runs: int, direction: Direction) -> Step:
         pair = mechanism.pair(direction)
         sketch = pair.sketch().sorted()
-        return Step(pair, runs, sketch, _lattice(pair))
+        lattice = _lattice(pair)
+        # a lattice hangs on any of its atoms
+        origin = pair.grid_origin() if lattice is None else float(pair.atoms().loss_upper[0])
+        return Step(pair, runs, sketch, lattice, origin)
 
 
 @dataclass(frozen=True)
@@ -133,33 +136,26 @@ class Plan:
 
 def make_plan(steps: Steps, demand: Demand, most: int = MAX_LENGTH) -> Plan:
     """Grids for a demand, with at most ``most`` buckets for each step."""
-    theta = demand.saddle.theta
     total_runs = sum(step.runs for step in steps.steps)
-    spans = [_span(step, demand, total_runs) for step in steps.steps]
-    # most of the variance is for the first buckets, k h^2 / 4 each; lengths are least when
-    # h ~ (range / k)^(1/3)
-    weights = [
-        (max(high - low, 1e-300) / step.runs) ** (1 / 3)
-        for (low, high, _), step in zip(spans, steps.steps, strict=True)
-    ]
-    allowed = 0.7 * demand.variance
-    unit = math.sqrt(
-        4 * allowed / sum(s.runs * w * w for s, w in zip(steps.steps, weights, strict=True))
-    )
-    wanted = [unit * w for w in weights]
-    excess = max((high - low) / h for (low, high, _), h in zip(spans, wanted, strict=True)) / most
+    theta = demand.saddle.theta
+    spans = [_span(step, demand, theta, total_runs) for step in steps.steps]
+    wanted = _widths(steps.steps, spans, 0.7 * demand.variance)
+    excess = max(span.width / h for span, h in zip(spans, wanted, strict=True)) / most
     clamped = excess > 1.0
     if clamped:
         wanted = [2.0 * excess * h for h in wanted]
+    # a tilt that changes by e^40 from one edge to the next only overflows
+    if theta * max(wanted) > 40.0:
+        theta = 40.0 / max(wanted)
+        spans = [_span(step, demand, theta, total_runs) for step in steps.steps]
     base = _base_step(steps.steps, wanted)
     layouts = []
-    for step, (low, high, mean), h in zip(steps.steps, spans, wanted, strict=True):
+    for step, span, h in zip(steps.steps, spans, wanted, strict=True):
         # all steps are base * 2^-j, so that grids meet when the finer one is coarsened
         if step.lattice is not None and _fits(step.lattice, base) and step.lattice <= base * 64:
             h = max(h, step.lattice)
         h = base * 2.0 ** math.floor(math.log2(h / base) + 1e-9)
-        tilt = Tilt(theta, Fraction(mean))
-        layouts.append(_layout(step, low, high, h, tilt))
+        layouts.append(_layout(step, span, h, theta))
     doublings = (math.ceil(math.log2(total_runs + 1) / 2) + 2) * len(layouts)
     return Plan(
         tuple(layouts),
@@ -188,32 +184,46 @@ def _fits(spacing: float, base: float) -> bool:
     return abs(ratio - round(ratio)) < 1e-9 * ratio and round(ratio) >= 1
 
 
-def _layout(step: Step, low: float, high: float, h: float, tilt: Tilt) -> Layout:
-    start = edge_near(step.pair, low, h)
-    n = math.ceil((high - float(start)) / h) + 2
-    return Layout(step, Grid(start, h), n, tilt)
+def _layout(step: Step, span: _Span, h: float, theta: float) -> Layout:
+    start = edge_near(step, span.low, h)
+    n = math.ceil((span.high - float(start)) / h) + 2
+    if n > 4 * MAX_LENGTH:
+        raise PrecisionError(f"one step would need {n:.3g} buckets of width {h:.3g}")
+    return Layout(step, Grid(start, h), n, Tilt(theta, Fraction(span.mean)))
 
 
-def edge_near(pair: Pair, low: float, h: float) -> Fraction:
-    """An edge at most h below ``low``, on the grid of step h through the pair's origin."""
-    origin = pair.grid_origin()
+def edge_near(step: Step, low: float, h: float) -> Fraction:
+    """An edge at most h below ``low``, on the grid of width h through the step's origin."""
+    origin = step.origin
     if origin is None or not math.isfinite(origin):
         return Fraction(low)
     start = Fraction(origin) + math.floor((low - origin) / h) * Fraction(h)
     # what is meant to lie on the origin's edge must not end up in the cell beyond it by
-    # rounding: a hair above the largest loss, a hair below a smallest one
+    # rounding: a hair above atoms and largest losses, a hair below a smallest one
     hair = Fraction(32 * UNIT * (abs(origin) + abs(low)))
-    return start + hair if origin >= pair.max_loss()[0] else start - hair
+    above = step.lattice is not None or origin >= step.pair.max_loss()[0]
+    return start + hair if above else start - hair
 
 
-def _span(step: Step, demand: Demand, total_runs: int) -> tuple[float, float, float]:
-    """The losses worth keeping, and their tilted mean: what lies outside costs slip."""
-    theta = demand.saddle.theta
+@dataclass(frozen=True)
+class _Span:
+    low: float
+    high: float
+    mean: float  # of the tilted losses
+    spread: float  # their standard deviation
+
+    @property
+    def width(self) -> float:
+        return max(self.high - self.low, 1e-300)
+
+
+def _span(step: Step, demand: Demand, theta: float, total_runs: int) -> _Span:
+    """The losses worth keeping: what lies outside costs a share of the slip."""
     budget = math.log(demand.slip / total_runs)
     # right: mass that becomes infinite, as a share of delta
     sketch = without_tail(step.sketch, budget + demand.saddle.log_delta)
     x = sketch.losses
-    log_m, mean, _ = tilted_moments(sketch, theta)
+    log_m, mean, variance = tilted_moments(sketch, theta)
     # left: mass lifted to x, as a share of the tilted measure
     lifted = np.logaddexp.accumulate(sketch.log_masses) + theta * x - log_m
     low = max(0, int(np.searchsorted(np.maximum.accumulate(lifted), budget)) - 1)
@@ -221,7 +231,26 @@ def _span(step: Step, demand: Demand, total_runs: int) -> tuple[float, float, fl
     top = step.pair.max_loss()[1]
     if x.size >= step.sketch.losses.size - 1 and math.isfinite(top):
         right = max(right, top)
-    return min(float(x[low]), mean), max(right, mean), mean
+    return _Span(min(float(x[low]), mean), max(right, mean), mean, math.sqrt(variance))
+
+
+def _widths(steps: tuple[Step, ...], spans: list[_Span], variance: float) -> list[float]:
+    """Bucket widths for which the first buckets cost this variance, k h^2 / 4 each.
+
+    The arrays are shortest when h ~ (range / k)^(1/3). A bucket is never wider than what it
+    is to resolve, nor than a nat, where "second order" ends.
+    """
+    widest = max(span.width for span in spans)
+    weights = [
+        (max(span.width, 1e-6 * widest) / step.runs) ** (1 / 3)
+        for span, step in zip(spans, steps, strict=True)
+    ]
+    total = sum(step.runs * w * w for step, w in zip(steps, weights, strict=True))
+    unit = math.sqrt(4.0 * max(variance, 1e-290) / total)
+    return [
+        min(unit * w, 1.0, max(2.0 * span.spread, 1e-3 * span.width))
+        for span, w in zip(spans, weights, strict=True)
+    ]
 
 
 def profile(steps: Steps, plan: Plan) -> Profile:
@@ -230,8 +259,17 @@ def profile(steps: Steps, plan: Plan) -> Profile:
     Guarantee: see :class:`Profile`.
 
     Raises:
-        PrecisionError: an array would be longer than MAX_LENGTH.
+        PrecisionError: an array would be longer than MAX_LENGTH, or numbers overflow.
     """
+    try:
+        # what overflows ends as an infinite upper and a missing lower end
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _profile(steps, plan)
+    except OverflowError as error:
+        raise PrecisionError("a tilted mass is out of the range of doubles") from error
+
+
+def _profile(steps: Steps, plan: Plan) -> Profile:
     uppers: list[UpperMeasure] = []
     lowers: list[LowerMeasure] = []
     lost = list(steps.certain)
@@ -329,8 +367,8 @@ def _lattice(pair: Pair) -> float | None:
 def _times(ends: tuple[float, float], runs: int) -> Bounds:
     lower, upper = ends
     return Bounds(
-        lower if math.isinf(lower) else mul_down(lower, runs),
-        upper if math.isinf(upper) else mul_up(upper, runs),
+        mul_down(lower, runs) if lower and math.isfinite(lower) else lower,
+        mul_up(upper, runs) if upper and math.isfinite(upper) else upper,
     )
 
 

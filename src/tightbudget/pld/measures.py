@@ -22,7 +22,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tightbudget.errors import GridError
+from tightbudget.errors import GridError, PrecisionError
 from tightbudget.numerics.convolve import convolve
 from tightbudget.numerics.enclosure import exp_enclosure
 from tightbudget.numerics.rounding import (
@@ -306,17 +306,24 @@ def discretise(
         label, ahead = grid.nearest(atoms.loss_lower)
         kept = (label >= 0) & (label < n)
         label, mass, ahead = label[kept], atoms.p.lower[kept], ahead[kept]
+        # b e^x = a e^(x - loss); where that overflows the output is worth nothing here
+        kept = ahead < 700.0
+        label, mass, ahead = label[kept], mass[kept], ahead[kept]
         a += np.bincount(label, mass, n)
         b += np.bincount(label, mass * np.exp(ahead) * (1 + 16 * UNIT), n)
         crowd += int(np.max(np.bincount(label), initial=0))
     low, high = tilt.factors(grid, n)
     ulps = 8.0 + 2 * crowd
-    upper = UpperMeasure(
-        grid, tilt, scale_up(up[:n] * high, ulps), 0, 0.0, 1e-290
-    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        tilted = np.where(up[:n] > 0, up[:n] * high, 0.0)
+        tilted_a = np.where(a > 0, a * low, 0.0)
+        tilted_b = np.where(b > 0, b * high, 0.0)
+    if not all(math.isfinite(float(np.sum(t))) for t in (tilted, tilted_a, tilted_b)):
+        raise PrecisionError(f"a tilt of {tilt.theta:.3g} does not fit losses up to {x[-1]:.3g}")
+    upper = UpperMeasure(grid, tilt, scale_up(tilted, ulps), 0, 0.0, 1e-290)
     upper = dataclasses.replace(upper, mass=sum_up(upper.values) + 1e-280).normalised()
     lower = LowerMeasure(
-        grid, tilt, scale_down(a * low, ulps), scale_up(b * low, ulps), 0, 0, 1e-290, 1e-290
+        grid, tilt, scale_down(tilted_a, ulps), scale_up(tilted_b, ulps), 0, 0, 1e-290, 1e-290
     ).normalised()
     return upper, lower, float(scale_up(up[n:], ulps)[0])
 

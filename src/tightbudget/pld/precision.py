@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import add_up
 from tightbudget.pld.compose import MAX_LENGTH, Demand, Steps, make_plan, profile
 from tightbudget.pld.profile import Profile
 from tightbudget.pld.tilt import Saddle
@@ -48,7 +49,7 @@ class _Question:
         """Bounds with relative gap <= rtol, or wholly below the floor.
 
         Raises:
-            PrecisionError: with the gap that was reached.
+            PrecisionError: with the ends that were reached in this direction.
         """
         best, share, slip = known.bounds, known.share, 1e-2 * rtol
         most = _FIRST_LENGTH
@@ -59,7 +60,7 @@ class _Question:
                 plan = make_plan(self.steps, demand, most)
                 seen = profile(self.steps, plan)
             except PrecisionError as error:
-                raise _missed(rtol, best, str(error)) from error
+                raise PrecisionError(str(error), best.lower, best.upper) from error
             got = self.read(seen, saddle, rtol)
             best = Bounds(max(best.lower, got.lower), max(best.lower, min(best.upper, got.upper)))
             gap = got.relative_gap
@@ -77,7 +78,8 @@ class _Question:
             if by_cuts > 0.2 * rtol:
                 slip *= max(1e-8, 0.05 * rtol / by_cuts) if math.isfinite(by_cuts) else 1e-4
         why = f"arrays are limited to {MAX_LENGTH} buckets"
-        raise _missed(rtol, best, why if plan.clamped else f"{_PASSES} refinements did not do")
+        why = why if plan.clamped else f"{_PASSES} refinements did not do"
+        raise PrecisionError(why, best.lower, best.upper)
 
 
 def _aim(rtol: float, gap: float) -> float:
@@ -130,7 +132,15 @@ def _worse(
             floor = max(answer.bounds.lower for answer in known)
             done = known[i].bounds.upper <= floor or known[i].bounds.relative_gap <= wanted
             if isinstance(question, _Question) and not done:
-                known[i] = question.answer(wanted, known[i], floor)
+                try:
+                    known[i] = question.answer(wanted, known[i], floor)
+                except PrecisionError as error:
+                    known[i] = Answer(Bounds(error.lower, error.upper))
+                    raise _missed(rtol, _worst(known), str(error)) from error
+    return _worst(known)
+
+
+def _worst(known: list[Answer]) -> Bounds:
     return Bounds(max(a.bounds.lower for a in known), max(a.bounds.upper for a in known))
 
 
@@ -141,8 +151,8 @@ def _epsilon_question(steps: Steps, delta: float) -> _Question | Bounds:
         return Bounds(math.inf, math.inf)
     if not steps.steps:
         return Bounds(0.0, 0.0 if steps.infinity.upper <= delta else math.inf)
-    if steps.infinity.upper <= delta and steps.max_loss.upper <= 0.0:
-        return Bounds(0.0, 0.0)
+    if add_up(steps.infinity.upper, max(0.0, steps.max_loss.upper)) <= delta:
+        return Bounds(0.0, 0.0)  # delta(0) = P(infinite) + E[(1 - e^-L)_+] is at most this
     if delta <= steps.infinity.upper:
         # nothing is left for finite losses: the largest of them, if there is one
         proved = max(0.0, steps.max_loss.lower) if delta <= steps.infinity.lower else 0.0

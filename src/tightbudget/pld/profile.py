@@ -101,7 +101,7 @@ class _Lower:
         at = _Weights(measure, measure.p)
         with np.errstate(invalid="ignore", over="ignore"):
             p = np.where(measure.p > 0, measure.p * at.decay, 0.0)
-            q = np.where(measure.q > 0, measure.q * at.decay * at.loss, 0.0)
+            q = np.where(measure.q == 0, 0.0, measure.q * at.decay * at.loss)
             a, b = _suffix_sums(p), _suffix_sums(q)
             w = np.sqrt(_suffix_sums(at.decay**2))
             v = np.sqrt(_suffix_sums((at.decay * at.loss) ** 2))

@@ -34,7 +34,8 @@ def _of_direction(steps: Steps, order: float, rtol: float) -> Bounds:
     total = Bounds(0.0, 0.0)
     for step in steps.steps:
         total = total + step.runs * _of_step(step, order - 1.0, rtol)
-    return total if steps.infinity.upper == 0 else Bounds(total.lower, math.inf)
+    lower = max(0.0, total.lower)
+    return Bounds(lower, total.upper if steps.infinity.upper == 0 else math.inf)
 
 
 def _of_step(step: Step, s: float, rtol: float) -> Bounds:
@@ -54,7 +55,7 @@ def _of_step(step: Step, s: float, rtol: float) -> Bounds:
         n = math.ceil((high - low) / h) + 3
         if n > _MOST:
             break
-        grid = Grid(edge_near(step.pair, low - h, h), h)
+        grid = Grid(edge_near(step, low - h, h), h)
         best = _refined(best, _once(step, grid, n + 1, Tilt(s, Fraction(mean))))
         if best.relative_gap <= rtol:
             break
