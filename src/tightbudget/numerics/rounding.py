@@ -53,13 +53,13 @@ def next_down(x: float) -> float:
 
 
 def add_up(*terms: float) -> float:
-    """A double >= the exact sum of the terms."""
-    return next_up(math.fsum(terms))
+    """A double >= the exact sum of the terms (a sum of zeros is 0)."""
+    return next_up(math.fsum(terms)) if any(terms) else 0.0
 
 
 def add_down(*terms: float) -> float:
-    """A double <= the exact sum of the terms."""
-    return next_down(math.fsum(terms))
+    """A double <= the exact sum of the terms (a sum of zeros is 0)."""
+    return next_down(math.fsum(terms)) if any(terms) else 0.0
 
 
 def sub_up(x: float, y: float) -> float:
