@@ -33,6 +33,7 @@ from tightbudget.pld.tilt import Picture, Saddle, tilted_moments, without_tail
 __all__ = ["MAX_LENGTH", "Demand", "Plan", "Step", "Steps", "edge_near", "make_plan", "profile"]
 
 MAX_LENGTH = 2**21  # entries of one array; beyond it PrecisionError names the gap reached
+_LONG = 2**18
 _SHORT = 1024  # an array of this length is not worth coarsening
 
 Parts = tuple[tuple[Mechanism, int], ...]
@@ -50,6 +51,7 @@ class Step:
 
     @staticmethod
     def of(mechanism: Mechanism, runs: int, direction: Direction) -> Step:
+        """What the engine needs to know of one mechanism in one direction."""
         pair = mechanism.pair(direction)
         sketch = pair.sketch().sorted()
         lattice = _lattice(pair)
@@ -186,7 +188,7 @@ def _fits(spacing: float, base: float) -> bool:
 
 def _layout(step: Step, span: _Span, h: float, theta: float) -> Layout:
     start = edge_near(step, span.low, h)
-    n = math.ceil((span.high - float(start)) / h) + 2
+    n = max(0, math.ceil((span.high - float(start)) / h)) + 2
     if n > 4 * MAX_LENGTH:
         raise PrecisionError(f"one step would need {n:.3g} buckets of width {h:.3g}")
     return Layout(step, Grid(start, h), n, Tilt(theta, Fraction(span.mean)))
@@ -214,7 +216,8 @@ class _Span:
 
     @property
     def width(self) -> float:
-        return max(self.high - self.low, 1e-300)
+        # a single atom has no width: what rounding can tell apart there
+        return max(self.high - self.low, 1e-9 * (abs(self.low) + abs(self.high)), 1e-300)
 
 
 def _span(step: Step, demand: Demand, theta: float, total_runs: int) -> _Span:
@@ -316,8 +319,12 @@ def _power(measure: Measure, runs: int, plan: Plan) -> Measure:
 def _tidied(measure: Measure, uses: int, plan: Plan) -> Measure:
     """Trimmed, and coarsened while that is worth it; ``uses`` times it will be used."""
     measure = measure.trimmed(plan.tolerance / uses)
-    # doubling h adds h^2/2 to the upper variance and takes h^2/4 from the lower
-    while len(measure) > _SHORT and 0.75 * measure.grid.step**2 * uses <= plan.coarsening:
+    while len(measure) > _SHORT:
+        h = measure.grid.step
+        # doubling adds h^2/2 to the upper variance and takes h^2/4 from the lower; beyond a
+        # nat that is no longer so, and only an array that would be too long pays for it
+        if 0.75 * h * h * uses > plan.coarsening or (h > 0.5 and len(measure) < _LONG):
+            break
         measure = measure.coarsened()
     if len(measure) > MAX_LENGTH:
         raise PrecisionError(f"a measure would need {len(measure)} buckets")

@@ -16,6 +16,7 @@ from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import add_up
 from tightbudget.pld.compose import MAX_LENGTH, Demand, Steps, make_plan, profile
+from tightbudget.pld.enumerate import Outcomes
 from tightbudget.pld.profile import Profile
 from tightbudget.pld.tilt import Saddle
 
@@ -31,7 +32,7 @@ _FLOOR = 1e-290  # a delta below this is reported as [0, upper]
 class Answer:
     """What is known: bounds, and the share of the predicted variance that met the gap."""
 
-    bounds: Bounds = Bounds(0.0, math.inf)
+    bounds: Bounds
     share: float = 0.9
 
 
@@ -40,6 +41,7 @@ class _Question:
     """One number asked of one direction: how to place, how to read, how wide it may be."""
 
     steps: Steps
+    size: float  # about the answer, or something that grows with it
     place: Callable[[float, Bounds], Saddle]  # (slip, what is known) -> tilt
     read: Callable[[Profile, Saddle, float], Bounds]  # (profile, tilt, rtol) -> the answer
     where: Callable[[Bounds], float]  # the eps at which delta was read for this answer
@@ -62,7 +64,7 @@ class _Question:
             except PrecisionError as error:
                 raise PrecisionError(str(error), best.lower, best.upper) from error
             got = self.read(seen, saddle, rtol)
-            best = Bounds(max(best.lower, got.lower), max(best.lower, min(best.upper, got.upper)))
+            best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
             gap = got.relative_gap
             if best.relative_gap <= rtol or best.upper <= max(_FLOOR, floor):
                 return Answer(best, share * _aim(rtol, gap))
@@ -125,18 +127,20 @@ def _worse(
 ) -> Bounds:
     """The maximum over the directions; the milder one is refined no further than needed."""
     asked = [ask(steps) for steps in directions]
-    known = [Answer(a) if isinstance(a, Bounds) else Answer() for a in asked]
-    rough = rtol if len(asked) == 1 else max(rtol, _ROUGH)
-    for wanted in (rough, rtol):
-        for i, question in enumerate(asked):
+    known = [Answer(a) if isinstance(a, Bounds) else Answer(Bounds(0.0, math.inf)) for a in asked]
+    # the one that looks worse first: as a rule a rough look at the other one then suffices
+    questions = [(i, q) for i, q in enumerate(asked) if isinstance(q, _Question)]
+    questions.sort(key=lambda item: -item[1].size)
+    for turn, (i, question) in enumerate(questions):
+        for wanted in (rtol,) if turn == 0 else (max(rtol, _ROUGH), rtol):
             floor = max(answer.bounds.lower for answer in known)
-            done = known[i].bounds.upper <= floor or known[i].bounds.relative_gap <= wanted
-            if isinstance(question, _Question) and not done:
-                try:
-                    known[i] = question.answer(wanted, known[i], floor)
-                except PrecisionError as error:
-                    known[i] = Answer(Bounds(error.lower, error.upper))
-                    raise _missed(rtol, _worst(known), str(error)) from error
+            if known[i].bounds.upper <= floor or known[i].bounds.relative_gap <= wanted:
+                continue
+            try:
+                known[i] = question.answer(wanted, known[i], floor)
+            except PrecisionError as error:
+                known[i] = Answer(Bounds(error.lower, error.upper))
+                raise _missed(rtol, _worst(known), str(error)) from error
     return _worst(known)
 
 
@@ -159,12 +163,16 @@ def _epsilon_question(steps: Steps, delta: float) -> _Question | Bounds:
         sure = steps.infinity.upper <= delta
         return Bounds(proved, max(0.0, steps.max_loss.upper) if sure else math.inf)
     left = delta - steps.infinity.upper
+    few = Outcomes.of(steps)
+    if few is not None:
+        return few.epsilon(delta)
 
     def place(slip: float, known: Bounds) -> Saddle:
         return steps.picture.without_tail(math.log(slip * left)).for_delta(left, _ease(slip))
 
     return _Question(
         steps,
+        place(_ROUGH, Bounds(0.0, math.inf)).epsilon,
         place,
         lambda p, saddle, rtol: p.epsilon(delta, _scale(saddle), 1e-3 * rtol),
         lambda bounds: bounds.upper,
@@ -189,6 +197,10 @@ def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
         lower = min(1.0, max(steps.infinity.lower, certain * (1 - 1e-15)))
         return Bounds(lower, min(1.0, max(steps.infinity.upper, certain * (1 + 1e-15))))
 
+    few = Outcomes.of(steps)
+    if few is not None:
+        return few.delta(epsilon)
+
     def place(slip: float, known: Bounds) -> Saddle:
         # what may count as infinite depends on delta, and the guess of delta on that
         whole, guess = steps.picture, math.log(min(1.0, known.upper))
@@ -202,6 +214,7 @@ def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
 
     return _Question(
         steps,
+        place(_ROUGH, Bounds(0.0, math.inf)).log_delta,
         place,
         lambda p, saddle, rtol: p.delta(epsilon),
         lambda bounds: epsilon,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from scipy import signal
 
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, exp_down, exp_up, mul_up
@@ -18,8 +19,11 @@ __all__ = ["Profile"]
 _LN2 = math.log(2.0)
 
 
-def _suffix_sums(x: FloatArray) -> FloatArray:
-    return np.cumsum(x[::-1])[::-1]
+def _suffix_sums(x: FloatArray, ratio: float = 1.0) -> FloatArray:
+    """s[i] = x[i] + ratio s[i + 1]: what lies above i, discounted per grid step."""
+    if ratio == 1.0:
+        return np.cumsum(x[::-1])[::-1]
+    return np.asarray(signal.lfilter([1.0], [1.0, -ratio], x[::-1])[::-1])
 
 
 class _Weights:
@@ -32,12 +36,12 @@ class _Weights:
         theta = measure.tilt.theta
         with np.errstate(over="ignore"):
             self.decay = np.exp(-theta * self.d)
-            self.loss = np.exp(-self.d)
-        # relative error of decay * loss: the exponents' rounding, where they do not overflow
+        # relative error of the weights: their exponents' rounding, where they do not overflow,
+        # and that of adding up
         reach = np.minimum(np.abs(self.d), 710.0 / (theta + 1.0))
         span = float(np.max(reach))
         self.margin = (theta + 1.0) * (float(np.max(slack)) + 4 * UNIT * span) + (
-            4.0 * values.size + 64.0
+            8.0 * values.size + 64.0
         ) * UNIT
         # e^(-theta (centre - anchor)): the tilt at the peak
         self.tilt_at_peak = -theta * float(self.centre - measure.tilt.anchor)
@@ -50,7 +54,10 @@ class _Weights:
 
 
 class _Upper:
-    """delta(eps) <= F (S0 - e^eps S1 + |error|_2 |weights|_2), sums over x_i > eps."""
+    """delta(eps) <= F (S - e^(eps - x) D + |error|_2 |weights|_2), sums over x_i >= x > eps.
+
+    S adds up u e^(-theta x_i) and D the same times e^(x - x_i); F undoes tilt and scale.
+    """
 
     def __init__(self, measure: UpperMeasure) -> None:
         at = _Weights(measure, measure.values)
@@ -58,7 +65,7 @@ class _Upper:
             # what is not a number stays one, and ends as inf below
             kept = np.where(measure.values == 0, 0.0, measure.values * at.decay)
             self.mass = _suffix_sums(kept)
-            self.discounted = _suffix_sums(kept * at.loss)
+            self.discounted = _suffix_sums(kept, math.exp(-measure.grid.step))
         self.at = at
         self.log_factor, self.log_fuzz = at.log_factor(measure.exponent)
         # 2-norm of w(y) = e^(-theta y) (1 - e^-y) over any grid of step h on y > 0:
@@ -76,11 +83,9 @@ class _Upper:
         total = 0.0
         if i < at.d.size:
             most = float(self.mass[i]) * (1.0 + at.margin)
-            with np.errstate(over="ignore"):
-                least = float(self.discounted[i]) * (1.0 - at.margin) * exp_down(e)
-            # a discount that overflowed is not granted
-            total = most - least if least < math.inf else most
-            if math.isnan(total):
+            behind = float(e - at.d[i]) - 8 * UNIT * (abs(e) + abs(float(at.d[i])))
+            total = most - float(self.discounted[i]) * (1.0 - at.margin) * exp_down(behind)
+            if not total < math.inf:
                 return math.inf
         total = add_up(max(0.0, total), mul_up(self.error, exp_up(-at.theta * e)))
         if not total < math.inf:
@@ -95,22 +100,23 @@ class _Upper:
 
 
 class _Lower:
-    """delta(eps) >= F (A - e^eps B - errors), sums over the last indices, the best choice."""
+    """delta(eps) >= F (A - e^(eps - x) B - errors), sums over x_i >= x, for the best x."""
 
     def __init__(self, measure: LowerMeasure) -> None:
         at = _Weights(measure, measure.p)
+        ratio = math.exp(-measure.grid.step)
         with np.errstate(invalid="ignore", over="ignore"):
-            p = np.where(measure.p > 0, measure.p * at.decay, 0.0)
-            q = np.where(measure.q == 0, 0.0, measure.q * at.decay * at.loss)
-            a, b = _suffix_sums(p), _suffix_sums(q)
+            a = _suffix_sums(np.where(measure.p > 0, measure.p * at.decay, 0.0))
+            b = _suffix_sums(np.where(measure.q == 0, 0.0, measure.q * at.decay), ratio)
             w = np.sqrt(_suffix_sums(at.decay**2))
-            v = np.sqrt(_suffix_sums((at.decay * at.loss) ** 2))
+            v = np.sqrt(_suffix_sums(at.decay**2, ratio**2))
             self.p_waste = measure.p_error * w * (1 + at.margin)
             self.q_waste = measure.q_error * v * (1 + at.margin)
             self.a = a * (1 - at.margin) - self.p_waste
             self.b = b * (1 + at.margin) + self.q_waste
         self.at = at
         self.scale = (measure.q_exponent - measure.p_exponent) * _LN2
+        self.reach = float(np.max(np.abs(at.d)))
         self.log_factor, self.log_fuzz = at.log_factor(measure.p_exponent)
 
     def __call__(self, epsilon: float) -> float:
@@ -122,15 +128,16 @@ class _Lower:
         """What cutting and rounding take from the answer, about."""
         total, discount = self._totals(epsilon)
         best = int(np.argmax(np.where(np.isfinite(total), total, -np.inf)))
-        wasted = float(self.p_waste[best] + discount * self.q_waste[best])
+        wasted = float(self.p_waste[best] + discount[best] * self.q_waste[best])
         return exp_up(self.log_factor) * wasted
 
-    def _totals(self, epsilon: float) -> tuple[FloatArray, float]:
-        """A - e^eps B - errors for every choice of the first index kept."""
+    def _totals(self, epsilon: float) -> tuple[FloatArray, FloatArray]:
+        """A - e^(eps - x) B - errors for every x, and the e^(eps - x)."""
         e = float(Fraction(epsilon) - self.at.centre)
-        shift = e + self.scale + 8 * UNIT * (abs(e) + abs(self.scale))
-        discount = exp_up(shift)
+        shift = e + self.scale
+        shift += 8 * UNIT * (abs(e) + abs(self.scale) + self.reach + 1.0)
         with np.errstate(invalid="ignore", over="ignore"):
+            discount = np.exp(shift - self.at.d) * (1 + 8 * UNIT)
             return self.a - self.b * discount, discount
 
 
@@ -179,8 +186,7 @@ class Profile:
 
     def delta(self, epsilon: float) -> Bounds:
         """Bounds of delta(eps), for any finite eps (also negative)."""
-        upper = self.upper_delta(epsilon)
-        return Bounds(min(self.lower_delta(epsilon), upper), upper)
+        return Bounds(self.lower_delta(epsilon), self.upper_delta(epsilon))
 
     def waste(self, epsilon: float) -> float:
         """The share of delta(eps)'s gap that finer cutting, not finer buckets, would close."""
