@@ -20,7 +20,7 @@ class Bounds:
     ``upper`` may be inf. Arithmetic (+, -, * with a non-negative factor) rounds outwards.
 
     >>> print(Bounds(1.23451, 1.23462))
-    [1.2345, 1.2347]
+    [1.23450, 1.23463]
     """
 
     lower: float
