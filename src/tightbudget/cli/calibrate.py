@@ -9,7 +9,8 @@ import typer
 
 import tightbudget
 from tightbudget import MECHANISMS, Composition, Mechanism, ParameterError
-from tightbudget.cli.output import AsJson, Stopwatch, print_json, print_rows, working
+from tightbudget.cli.options import AsJson, number
+from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
 from tightbudget.cli.source import Source, described, kind_of
 
 __all__ = ["calibrate"]
@@ -17,8 +18,8 @@ __all__ = ["calibrate"]
 
 def calibrate(
     source: Source,
-    epsilon: Annotated[float, typer.Option(help="The target, at least 0, in nats.")],
-    delta: Annotated[float, typer.Option(help="The target, in (0, 1).")],
+    epsilon: Annotated[float, number("The target, at least 0, in nats.")],
+    delta: Annotated[float, number("The target, in (0, 1).")],
     parameter: Annotated[
         str | None,
         typer.Option(
@@ -30,7 +31,7 @@ def calibrate(
         str | None,
         typer.Option(help="Where to look: lowest:highest.", show_default="by doubling from 1"),
     ] = None,
-    rtol: Annotated[float, typer.Option(help="How close to the best value.")] = 1e-5,
+    rtol: Annotated[float, number("How close to the best value.")] = 1e-5,
     json: AsJson = False,
 ) -> None:
     """The parameter's best value whose certified upper bound meets (epsilon, delta).

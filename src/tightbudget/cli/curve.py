@@ -11,9 +11,8 @@ import typer
 from tightbudget import Composition, Curve, ParameterError
 from tightbudget.accounting.plot import picture_path, save_plot
 from tightbudget.accounting.text_file import write_text
+from tightbudget.cli.options import AsJson, Rtol
 from tightbudget.cli.output import (
-    AsJson,
-    Rtol,
     Stopwatch,
     print_json,
     print_rows,
@@ -70,12 +69,12 @@ def curve(
     if csv is not None:
         write_text(csv, _csv(found))
     if out is not None:
-        save_plot({"": found}, out, title=described(composition))
+        save_plot({"": found}, out, title=source.title(composition))
     if json:
         print_json({**found.to_dict(), "seconds": watch.seconds})
         return
     if out is None and csv is None:
-        rows = ((f"{x:g}", str(found[i])) for i, x in enumerate(found.x.tolist()))
+        rows = [(f"{x!r}", str(found[i])) for i, x in enumerate(found.x.tolist())]
         print_table((found.given, found.answered), rows)
     wrote = "\n".join(str(path) for path in (csv, out) if path is not None)
     print_rows(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
-import typer
-
-from tightbudget import Bounds
-from tightbudget.cli.output import AsJson, Rtol, Stopwatch, print_json, print_rows, working
+from tightbudget import Bounds, Composition
+from tightbudget.cli.options import AsJson, Rtol, number
+from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
 from tightbudget.cli.source import Source, described
 
 __all__ = ["delta", "epsilon"]
@@ -15,7 +15,7 @@ __all__ = ["delta", "epsilon"]
 
 def epsilon(
     source: Source,
-    delta: Annotated[float, typer.Option(help="In [0, 1].")],
+    delta: Annotated[float, number("In [0, 1].")],
     rtol: Rtol = 1e-4,
     json: AsJson = False,
 ) -> None:
@@ -27,12 +27,13 @@ def epsilon(
     composition = source.composition()
     with working("composing"):
         bounds = composition.epsilon(delta, rtol)
-    report("epsilon", bounds, "delta", delta, described(composition), watch, json=json)
+    what = described(composition)
+    report(composition, what, "epsilon", bounds, "delta", delta, watch, json=json)
 
 
 def delta(
     source: Source,
-    epsilon: Annotated[float, typer.Option(help="At least 0, in nats.")],
+    epsilon: Annotated[float, number("At least 0, in nats.")],
     rtol: Rtol = 1e-4,
     json: AsJson = False,
 ) -> None:
@@ -44,15 +45,17 @@ def delta(
     composition = source.composition()
     with working("composing"):
         bounds = composition.delta(epsilon, rtol)
-    report("delta", bounds, "epsilon", epsilon, described(composition), watch, json=json)
+    what = described(composition)
+    report(composition, what, "delta", bounds, "epsilon", epsilon, watch, json=json)
 
 
 def report(
+    composition: Composition,
+    what: str,
     answered: str,
     bounds: Bounds,
     given: str,
     at: float,
-    what: str,
     watch: Stopwatch,
     *,
     json: bool,
@@ -61,12 +64,9 @@ def report(
     if json:
         print_json({answered: bounds.to_dict(), given: at, "seconds": watch.seconds})
         return
-    gap = f"  (relative gap {bounds.relative_gap:.1e})" if 0 < bounds.upper < float("inf") else ""
-    print_rows(
-        {
-            "what": what,
-            answered: f"{bounds}{gap}",
-            f"at {given}": repr(at),
-            "seconds": f"{watch.seconds:.2f}",
-        }
-    )
+    rows = {"what": what, answered: str(bounds), f"at {given}": repr(at)}
+    if bounds.upper == math.inf:
+        rows["because"] = f"delta is in {composition.delta(math.inf)} however large epsilon is"
+    elif bounds.upper > 0:
+        rows["gap"] = f"{bounds.relative_gap:.1e}, relative"
+    print_rows({**rows, "seconds": f"{watch.seconds:.2f}"})

@@ -8,10 +8,12 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from tightbudget import FileError, Histogram, ParameterError
+from tightbudget import FileError, Histogram, ParameterError, compose
 from tightbudget.accounting.text_file import read_text
 from tightbudget.cli.epsilon import report
-from tightbudget.cli.output import AsJson, Rtol, Stopwatch, working
+from tightbudget.cli.options import AsJson, Rtol, number
+from tightbudget.cli.output import Stopwatch, working
+from tightbudget.numerics.validate import count
 
 __all__ = ["histogram", "read_numbers"]
 
@@ -19,20 +21,18 @@ __all__ = ["histogram", "read_numbers"]
 def histogram(
     active: Annotated[str, typer.Argument(help="Measurements of one kind, CSV of one column.")],
     passive: Annotated[str, typer.Argument(help="Measurements of the other kind.")],
-    bin_width: Annotated[
-        float, typer.Option(help="Length of a bin, in the measurements' unit.")
-    ] = 1.0,
+    bin_width: Annotated[float, number("Length of a bin, in the measurements' unit.")] = 1.0,
     keep_below: Annotated[
-        float | None, typer.Option(help="Drop measurements that are not below this.")
+        float | None, number("Drop measurements that are not below this.")
     ] = None,
     add_noise: Annotated[
         str | None,
         typer.Option(help="Independent noise: uniform:200 is on [0, 200), gaussian:5 has sd 5."),
     ] = None,
-    smoothing: Annotated[float, typer.Option(help="Pseudo-count added to every bin.")] = 0.0,
-    steps: Annotated[int, typer.Option(help="How many measurements are seen.")] = 1,
-    delta: Annotated[float | None, typer.Option(help="Ask for epsilon at this.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Ask for delta at this (nats).")] = None,
+    smoothing: Annotated[float, number("Pseudo-count added to every bin.")] = 0.0,
+    steps: Annotated[int, number("How many measurements are seen.")] = 1,
+    delta: Annotated[float | None, number("Ask for epsilon at this.")] = None,
+    epsilon: Annotated[float | None, number("Ask for delta at this (nats).")] = None,
     rtol: Rtol = 1e-4,
     json: AsJson = False,
 ) -> None:
@@ -55,15 +55,15 @@ def histogram(
         noise=add_noise,
         smoothing=smoothing,
     )
-    composition = pair * steps
+    composition = compose([pair]) * count(steps=steps)
     what = f"{active} against {passive}, {np.size(pair.p)} bins of {bin_width:g}, {steps} times"
     with working("composing"):
         if delta is not None:
             bounds = composition.epsilon(delta, rtol)
-            report("epsilon", bounds, "delta", delta, what, watch, json=json)
+            report(composition, what, "epsilon", bounds, "delta", delta, watch, json=json)
         elif epsilon is not None:
             bounds = composition.delta(epsilon, rtol)
-            report("delta", bounds, "epsilon", epsilon, what, watch, json=json)
+            report(composition, what, "delta", bounds, "epsilon", epsilon, watch, json=json)
 
 
 def read_numbers(path: str) -> list[float]:
@@ -73,17 +73,17 @@ def read_numbers(path: str) -> list[float]:
         FileError: it cannot be read, has no numbers, or a line that is not a finite number.
     """
     values = []
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    for n, line in enumerate(read_text(path).splitlines(), start=1):
         text = line.strip()
         try:
             value = float(text)
         except ValueError:
-            if not text or (number == 1 and text.strip('"').replace("_", "").isalpha()):
+            if not text or (n == 1 and text.strip('"').replace("_", "").isalpha()):
                 continue
             value = math.nan
         if not math.isfinite(value):
             shown = text if len(text) <= 40 else text[:37] + "..."
-            raise FileError(f"{path}: line {number} must be one finite number, got {shown!r}")
+            raise FileError(f"{path}: line {n} must be one finite number, got {shown!r}")
         values.append(value)
     if not values:
         raise FileError(f"{path}: no numbers in it")

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
+from rich.text import Text
 
 __all__ = [
-    "AsJson",
-    "Rtol",
     "Stopwatch",
     "print_json",
     "print_rows",
     "print_table",
-    "print_text",
     "tracked",
     "working",
 ]
 
 T = TypeVar("T")
-
-# options that several commands share
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, with exact doubles.")]
-Rtol = Annotated[float, typer.Option(help="Wanted relative gap, (upper - lower) / upper.")]
 
 
 class Stopwatch:
@@ -53,29 +46,25 @@ def print_json(content: dict[str, Any]) -> None:
     typer.echo(text)
 
 
-def print_text(text: str) -> None:
-    """One line for a person."""
-    typer.echo(text)
-
-
-def print_rows(rows: dict[str, str]) -> None:
-    """Names and values in two columns."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
+def print_rows(rows: Mapping[str, str]) -> None:
+    """Names and values in two columns; values may have lines."""
+    wide = max(map(len, rows)) + 2
     for name, value in rows.items():
-        table.add_row(name, value)
-    _console().print(table)
+        indented = value.replace("\n", "\n" + " " * wide)
+        _print((f"{name:<{wide}}", "dim"), indented)
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Rows under a header."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for name in header:
-        table.add_column(name, no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    _console().print(table)
+def print_table(header: tuple[str, str], rows: Sequence[tuple[str, str]]) -> None:
+    """Two columns under a header."""
+    wide = max(len(first) for first, _ in [header, *rows]) + 2
+    _print((f"{header[0]:<{wide}}{header[1]}", "dim"))
+    for first, second in rows:
+        _print(f"{first:<{wide}}{second}")
+
+
+def _print(*parts: str | tuple[str, str]) -> None:
+    # no wrapping: what is piped or copied stays one line
+    _console().print(Text.assemble(*parts), soft_wrap=True)
 
 
 def _console(*, stderr: bool = False) -> Console:
@@ -92,5 +81,7 @@ def working(text: str) -> Iterator[None]:
 
 def tracked(points: Sequence[T], text: str) -> Iterator[T]:
     """The points, with a progress bar on stderr if that is a terminal."""
-    with Progress(console=_console(stderr=True), transient=True) as progress:
+    console = _console(stderr=True)
+    # off a terminal it would leave an empty line
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         yield from progress.track(points, description=text)

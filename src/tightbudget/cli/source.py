@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ import typer
 
 from tightbudget import MECHANISMS, Composition, Neighbouring, ParameterError, compose, read_plan
 from tightbudget.accounting.describe import from_description, to_description
+from tightbudget.cli.options import value_of
 from tightbudget.numerics.validate import count
 
 __all__ = ["Source", "described", "generated_options", "kind_of", "with_source"]
@@ -38,12 +38,12 @@ class Source:
     Attributes:
         name: the first argument.
         table: the parameters given, with rate and relation, as in a plan file.
-        steps: how many times it runs, an integer >= 0.
+        steps: how many times it runs, to be an integer >= 0.
     """
 
     name: str
     table: dict[str, Any] = field(default_factory=dict)
-    steps: int = 1
+    steps: Any = 1
 
     def composition(self) -> Composition:
         """What the name and the options say.
@@ -53,7 +53,7 @@ class Source:
         """
         kind = kind_of(self.name)
         if kind is not None:
-            mechanism = from_description({"mechanism": kind, **self.table}, where=self.name)
+            mechanism = from_description({"mechanism": kind, **self.table}, where="MECHANISM")
             return compose([mechanism]) * count(steps=self.steps)
         if not _looks_like_a_file(self.name):
             raise _unknown(self.name)
@@ -63,6 +63,13 @@ class Source:
                 f"got the option beside {self.name}"
             )
         return read_plan(self.name) * count(steps=self.steps)
+
+    def title(self, composition: Composition) -> str:
+        """One line for a picture."""
+        if kind_of(self.name) is not None:
+            return described(composition)
+        runs = f"{len(composition.steps)} mechanisms, {composition.runs:,} runs"
+        return f"{Path(self.name).name}: {runs}"
 
     def with_value(self, name: str, value: float) -> Source:
         """The same with another number for a parameter, for rate or for steps."""
@@ -89,23 +96,6 @@ def _unknown(name: str) -> ParameterError:
     hint = f" (did you mean {close[0]}?)" if close else ""
     known = ", ".join(sorted(MECHANISMS))
     return ParameterError(f"MECHANISM must be a plan file or one of {known}, got {name!r}{hint}")
-
-
-def value_of(text: str) -> Any:
-    """A number, any other TOML value, or else the text itself."""
-    for read in (int, float, _toml):
-        try:
-            return read(text)
-        except (ValueError, RecursionError):
-            continue
-    return text
-
-
-def _toml(text: str) -> Any:
-    content = tomllib.loads(f"value = {text}")
-    if len(content) > 1:
-        raise ValueError("more than a value")
-    return content["value"]
 
 
 # ------------------------------------------------------------------ generated options
@@ -141,7 +131,7 @@ def with_source(command: Callable[..., None]) -> Callable[..., None]:
     }
 
     def run(
-        mechanism: str, steps: int, rate: str | None, relation: str | None, **rest: Any
+        mechanism: str, steps: str, rate: str | None, relation: str | None, **rest: Any
     ) -> None:
         given = {"rate": rate, "relation": relation}
         given |= {name: rest.pop(option) for option, (name, _) in options.items()}
@@ -149,7 +139,7 @@ def with_source(command: Callable[..., None]) -> Callable[..., None]:
         table = {
             k: value_of(v) if k != "relation" else v for k, v in given.items() if v is not None
         }
-        command(source=Source(mechanism, table, steps), **rest)
+        command(source=Source(mechanism, table, value_of(steps)), **rest)
 
     text = str | None
     rate = "Poisson subsampling: each record is in a run with this probability."
@@ -157,7 +147,7 @@ def with_source(command: Callable[..., None]) -> Callable[..., None]:
     signature = [
         _parameter("mechanism", str, typer.Argument(help="A mechanism's name, or a plan file.")),
         *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.values()),
-        _parameter("steps", int, _option("steps", "How many times it runs.", _PANEL), 1),
+        _parameter("steps", str, _option("steps", "How many times it runs.", _PANEL), "1"),
         _parameter("rate", text, _option("rate", rate, _PANEL), None),
         _parameter("relation", text, _option("relation", relation, _PANEL), None),
         *(
