@@ -104,7 +104,7 @@ def _sought(kind: str, source: Source, asked: str | None) -> str:
 
 
 def _range(name: str) -> tuple[float, float] | None:
-    return (1e-9, 1.0) if name == "rate" else None
+    return (1e-6, 1.0) if name == "rate" else None
 
 
 def _between(text: str) -> tuple[float, float]:
