@@ -6,13 +6,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from scipy import optimize
+
 from tightbudget.accounting.composition import Composition, compose
-from tightbudget.errors import CalibrationError, ParameterError, PrecisionError
+from tightbudget.errors import CalibrationError, ParameterError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import non_negative, positive, probability
 from tightbudget.pairs.pair import Composable
 
 __all__ = ["Calibration", "calibrate"]
+
+
+_REACH = 1e12
 
 
 @dataclass(frozen=True)
@@ -62,38 +67,37 @@ def calibrate(
         CalibrationError: no value within reach meets the target, or all do.
         ParameterError: a parameter is refused.
     """
-    target = math.log(positive(delta=probability(delta=delta)))
-    epsilon = non_negative(epsilon=epsilon)
+    probe = _Probe(
+        function, non_negative(epsilon=epsilon), positive(delta=probability(delta=delta)), integer
+    )
     rtol = positive(rtol=rtol)
-    probe = _Probe(function, epsilon, target, integer)
-    low, high, rising = _bracket(probe, between)
-    # rising: cost rises with the parameter; ``good`` meets the target, ``bad`` does not
-    good, bad = (low, high) if rising else (high, low)
-    good, bad = _narrow(probe, good, bad, rtol)
-    composition = probe.composition(good)
-    bounds = composition.delta(epsilon, rtol=1e-4)
-    if not bounds.upper <= delta:
-        bounds = composition.delta(epsilon, rtol=1e-6)
+    good, bad = _bracket(probe, between)
+    value = _best_integer(probe, good, bad) if integer else _best_real(probe, good, bad, rtol)
+    composition = probe.composition(value)
     return Calibration(
-        value=int(good) if integer else good,
+        value=int(value) if integer else value,
         composition=composition,
-        epsilon=_capped(composition.epsilon(delta, rtol=1e-4), epsilon),
-        delta=_capped(bounds, delta),
+        epsilon=_capped(composition.epsilon(delta), epsilon),
+        delta=_capped(composition.delta(epsilon), delta),
     )
 
 
 def _capped(bounds: Bounds, target: float) -> Bounds:
-    # the target was certified, at a finer gap than these bounds may have
+    # that the target is met was certified, maybe at a finer gap than these bounds have
     return Bounds(min(bounds.lower, target), min(bounds.upper, target))
 
 
 class _Probe:
-    """ln delta(epsilon) - ln target at a parameter: its sign is certified where asked."""
+    """delta at the target eps, as a function of the parameter."""
 
     def __init__(
-        self, function: Callable[[float], Composable], epsilon: float, target: float, integer: bool
+        self,
+        function: Callable[[float], Composable],
+        epsilon: float,
+        delta: float,
+        integer: bool,
     ) -> None:
-        self.function, self.epsilon, self.target = function, epsilon, target
+        self.function, self.epsilon, self.delta = function, epsilon, delta
         self.integer = integer
 
     def composition(self, x: float) -> Composition:
@@ -102,88 +106,95 @@ class _Probe:
             raise ParameterError(f"function must return a composition, got {value!r} at {x!r}")
         return compose([value])
 
-    def __call__(self, x: float) -> float:
-        """> 0 where the target is missed or not certainly met, <= 0 where it is met."""
-        composition = self.composition(x)
-        excess = 0.0
-        for rtol in (0.1, 1e-3, 1e-5):
-            try:
-                bounds = composition.delta(self.epsilon, rtol)
-            except PrecisionError as error:
-                bounds = Bounds(error.lower, min(1.0, error.upper))
-            up = _log(bounds.upper) - self.target
-            low = _log(bounds.lower) - self.target
-            excess = 0.5 * (up + low) if math.isfinite(low) else up
-            # a rough answer far from the target is enough
-            if up <= 0.0 or low > 0.0:
-                far = abs(excess) > 3.0
-                if far or rtol < 0.1:
-                    return min(excess, up) if up <= 0.0 else max(excess, 1e-300)
-        return max(excess, 1e-300)
+    def bounds(self, x: float, rtol: float) -> Bounds:
+        """Bounds of delta, no closer than it takes to compare them with the target."""
+        return self.composition(x)._delta_against(self.epsilon, self.delta, rtol)
+
+    def excess(self, x: float) -> float:
+        """About ln(delta(epsilon) / target), > 0 where it is missed; good near the root."""
+        excess = math.inf
+        for rtol in (0.1, 1e-3):
+            bounds = self.bounds(x, rtol)
+            low, high = max(bounds.lower, 1e-300), min(1.0, max(bounds.upper, 1e-300))
+            excess = 0.5 * (math.log(low) + math.log(high)) - math.log(self.delta)
+            if abs(excess) > 1.0:
+                break
+        return excess
+
+    def meets(self, x: float) -> bool:
+        """Whether the target is certainly met; close calls are looked at more closely."""
+        for rtol in (0.1, 1e-3, 1e-4, 1e-5):
+            bounds = self.bounds(x, rtol)
+            if bounds.upper <= self.delta or bounds.lower > self.delta:
+                return bounds.upper <= self.delta
+        return False
 
 
-def _log(x: float) -> float:
-    return math.log(x) if x > 0 else -800.0
-
-
-def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float, float, bool]:
-    """(low, high, rising): one of the ends meets the target and the other does not."""
+def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float, float]:
+    """(good, bad): a value that meets the target and one that misses it."""
     if between is not None:
         low, high = (positive(**{f"between[{i}]": x}) for i, x in enumerate(between))
         if not low < high:
             raise ParameterError(f"between must be (low, high) with low < high, got {between!r}")
-        at_low, at_high = probe(low), probe(high)
-        if (at_low <= 0) == (at_high <= 0):
-            what = "every" if at_low <= 0 else "no"
-            raise CalibrationError(f"{what} end of between = {between!r} meets the target")
-        return low, high, at_low <= 0
+        at_low, at_high = probe.meets(low), probe.meets(high)
+        if at_low == at_high:
+            verdict = "both ends meet" if at_low else "neither end meets"
+            raise CalibrationError(f"between = ({low:g}, {high:g}): {verdict} the target")
+        return (low, high) if at_low else (high, low)
+    # outwards from 1, faster and faster; an integer has no values below
     low = high = 1.0
-    at_low, factor = probe(1.0), 2.0
-    at_high = probe(2.0)
-    high = 2.0
-    rising = at_high > at_low
-    for _ in range(40):
-        if (at_low <= 0) != (at_high <= 0):
-            return low, high, rising
-        met = at_low <= 0
-        factor = min(factor * factor, 16.0)
-        if met == rising:  # go up: met and rising, or missed and falling
-            low, at_low = high, at_high
-            high *= factor
-            at_high = probe(high)
-        else:
-            if probe.integer and low <= 1.0:
-                break
-            high, at_high = low, at_low
-            low = max(1.0, low / factor) if probe.integer else low / factor
-            at_low = probe(low)
-    raise CalibrationError(
-        f"no parameter between {low:g} and {high:g} separates meeting the target from missing it"
-    )
+    met = probe.meets(1.0)
+    factor = 4.0
+    while high < _REACH:
+        further = high * factor
+        if probe.meets(further) != met:
+            return (further, high) if not met else (high, further)
+        high = further
+        if not probe.integer:
+            nearer = low / factor
+            if probe.meets(nearer) != met:
+                return (nearer, low) if not met else (low, nearer)
+            low = nearer
+        factor = min(16.0, factor * 2.0)
+    verdict = "all meet" if met else "none meets"
+    raise CalibrationError(f"of the parameters from {low:g} to {high:g}, {verdict} the target")
 
 
-def _narrow(probe: _Probe, good: float, bad: float, rtol: float) -> tuple[float, float]:
-    """Ends that are neighbours (integers) or within rtol, by regula falsi in logarithms."""
-    at_good, at_bad = probe(good), probe(bad)
-    side = 0
-    for turn in range(200):
-        if probe.integer:
-            if abs(good - bad) <= 1:
-                break
-        elif abs(good - bad) <= rtol * max(good, bad):
-            break
-        a, b = math.log(good), math.log(bad)
-        share = at_good / (at_good - at_bad) if at_bad > at_good else 0.5
-        # step a hair past the root, so that the next pair of points brackets it closely
-        share = min(0.98, max(0.02, share)) if turn % 3 != 2 else 0.5
-        hair = 0.3 * rtol / max(abs(b - a), rtol)
-        share = share + hair if side > 0 else share - hair
-        x = math.exp(a + min(0.999, max(0.001, share)) * (b - a))
-        if probe.integer:
-            x = float(min(max(round(x), min(good, bad) + 1), max(good, bad) - 1))
-        at = probe(x)
-        if at <= 0:
-            good, at_good, side = x, at, 1
+def _best_integer(probe: _Probe, good: float, bad: float) -> float:
+    """The last integer before ``bad`` that meets the target."""
+    while abs(good - bad) > 1:
+        middle = math.floor(math.sqrt(good * bad))
+        x = float(min(max(middle, min(good, bad) + 1), max(good, bad) - 1))
+        if probe.meets(x):
+            good = x
         else:
-            bad, at_bad, side = x, at, -1
-    return good, bad
+            bad = x
+    return good
+
+
+def _best_real(probe: _Probe, good: float, bad: float, rtol: float) -> float:
+    """A value that meets the target, within rtol of one that misses it."""
+    a, b = math.log(good), math.log(bad)
+    at_a, at_b = probe.excess(good), probe.excess(bad)
+    if at_a < 0 < at_b:
+        u = float(optimize.brentq(lambda v: probe.excess(math.exp(v)), a, b, xtol=rtol / 4))
+    else:  # the target lies within the width of the bounds at an end
+        u = a if at_a >= 0 else b
+    to_good = math.copysign(1.0, a - b)
+    # near the estimate, a value that surely meets the target ...
+    step = rtol / 2
+    while abs(u - a) > step and not probe.meets(math.exp(u + to_good * step)):
+        b = u + to_good * step
+        step *= 2.0
+    best = u + to_good * step if abs(u - a) > step else a
+    # ... and within rtol of it one that does not, or not surely
+    step = rtol
+    while abs(best - b) > 1.01 * rtol:
+        next_one = best - to_good * min(step, abs(best - b) / 2 if step > rtol else step)
+        if probe.meets(math.exp(next_one)):
+            best = next_one
+            step *= 2.0
+        else:
+            b = next_one
+            step = max(rtol, abs(best - b) / 2)
+    return math.exp(best)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tightbudget.accounting.curve import Curve
 from tightbudget.accounting.describe import from_description, to_description
-from tightbudget.errors import FileError, ParameterError, RelationError
+from tightbudget.errors import FileError, ParameterError, PrecisionError, RelationError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import (
@@ -125,6 +125,13 @@ class Composition(Composable):
             ends = [steps.infinity for steps in self._directions]
             return Bounds(max(e.lower for e in ends), max(e.upper for e in ends))
         return delta_bounds(self._directions, non_negative(epsilon=epsilon), rtol)
+
+    def _delta_against(self, epsilon: float, target: float, rtol: float) -> Bounds:
+        """Bounds of delta(epsilon), no closer than it takes to compare them with a target."""
+        try:
+            return delta_bounds(self._directions, epsilon, rtol, target)
+        except PrecisionError as error:  # wide bounds are bounds
+            return Bounds(error.lower, error.upper)
 
     def total_variation(self, rtol: float = 1e-4) -> Bounds:
         """delta(0): the best advantage of an attacker who must tell the neighbours apart."""

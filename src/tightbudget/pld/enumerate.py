@@ -55,7 +55,7 @@ class Outcomes:
 
     def upper_delta(self, epsilon: float) -> float:
         """An upper end of delta(eps)."""
-        gain = np.maximum(0.0, -np.expm1(np.minimum(epsilon - self.loss_upper, 0.0))) * (1 + 8 * UNIT)
+        gain = -np.expm1(np.minimum(epsilon - self.loss_upper, 0.0)) * (1 + 8 * UNIT)
         # the difference of losses is rounded by at most 2^-53 of either
         gain += np.where(gain > 0, 2 * UNIT * (np.abs(self.loss_upper) + abs(epsilon)), 0.0)
         total = sum_up(self.p.upper * np.minimum(gain, 1.0))
@@ -63,7 +63,7 @@ class Outcomes:
 
     def lower_delta(self, epsilon: float) -> float:
         """A lower end of delta(eps)."""
-        gain = np.maximum(0.0, -np.expm1(np.minimum(epsilon - self.loss_lower, 0.0))) * (1 - 8 * UNIT)
+        gain = -np.expm1(np.minimum(epsilon - self.loss_lower, 0.0)) * (1 - 8 * UNIT)
         gain -= 2 * UNIT * (np.abs(self.loss_lower) + abs(epsilon))
         total = sum_down(self.p.lower * np.maximum(gain, 0.0))
         proved = (self.infinity.lower + total) * (1 - 4 * UNIT)

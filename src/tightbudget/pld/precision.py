@@ -47,8 +47,10 @@ class _Question:
     where: Callable[[Bounds], float]  # the eps at which delta was read for this answer
     allowed: Callable[[Saddle, float], float]  # (tilt, gap wanted) -> variance allowed
 
-    def answer(self, rtol: float, known: Answer, floor: float = -math.inf) -> Answer:
-        """Bounds with relative gap <= rtol, or wholly below the floor.
+    def answer(
+        self, rtol: float, known: Answer, floor: float = -math.inf, ceiling: float = math.inf
+    ) -> Answer:
+        """Bounds with relative gap <= rtol, or wholly below the floor or above the ceiling.
 
         Raises:
             PrecisionError: with the ends that were reached in this direction.
@@ -66,7 +68,8 @@ class _Question:
             got = self.read(seen, saddle, rtol)
             best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
             gap = got.relative_gap
-            if best.relative_gap <= rtol or best.upper <= max(_FLOOR, floor):
+            decided = best.upper <= max(_FLOOR, floor) or best.lower > ceiling
+            if best.relative_gap <= rtol or decided:
                 return Answer(best, share * _aim(rtol, gap))
             # one part of the gap is proportional to the variance, the other to the slip
             wasted = seen.waste(self.where(got)) if math.isfinite(got.upper) else 1.0
@@ -110,20 +113,25 @@ def epsilon_bounds(directions: tuple[Steps, ...], delta: float, rtol: float) -> 
     return _worse(directions, lambda steps: _epsilon_question(steps, delta), rtol)
 
 
-def delta_bounds(directions: tuple[Steps, ...], epsilon: float, rtol: float) -> Bounds:
+def delta_bounds(
+    directions: tuple[Steps, ...], epsilon: float, rtol: float, target: float | None = None
+) -> Bounds:
     """Bounds of delta(eps), the worse direction, for any finite eps.
 
     Guarantee: the exact value lies inside, and (upper - lower) <= rtol * upper unless upper
-    is below 1e-290.
+    is below 1e-290. With a ``target`` it stops as soon as both ends are on one side of it.
 
     Raises:
         PrecisionError: the gap cannot be reached within the limits.
     """
-    return _worse(directions, lambda steps: _delta_question(steps, epsilon), rtol)
+    return _worse(directions, lambda steps: _delta_question(steps, epsilon), rtol, target)
 
 
 def _worse(
-    directions: tuple[Steps, ...], ask: Callable[[Steps], _Question | Bounds], rtol: float
+    directions: tuple[Steps, ...],
+    ask: Callable[[Steps], _Question | Bounds],
+    rtol: float,
+    target: float | None = None,
 ) -> Bounds:
     """The maximum over the directions; the milder one is refined no further than needed."""
     asked = [ask(steps) for steps in directions]
@@ -134,10 +142,15 @@ def _worse(
     for turn, (i, question) in enumerate(questions):
         for wanted in (rtol,) if turn == 0 else (max(rtol, _ROUGH), rtol):
             floor = max(answer.bounds.lower for answer in known)
+            ceiling = math.inf
+            if target is not None:
+                if floor > target:
+                    return Bounds(floor, math.inf)
+                floor, ceiling = target, target
             if known[i].bounds.upper <= floor or known[i].bounds.relative_gap <= wanted:
                 continue
             try:
-                known[i] = question.answer(wanted, known[i], floor)
+                known[i] = question.answer(wanted, known[i], floor, ceiling)
             except PrecisionError as error:
                 known[i] = Answer(Bounds(error.lower, error.upper))
                 raise _missed(rtol, _worst(known), str(error)) from error
@@ -167,12 +180,15 @@ def _epsilon_question(steps: Steps, delta: float) -> _Question | Bounds:
     if few is not None:
         return few.epsilon(delta)
 
+    first = steps.picture.without_tail(math.log(_ROUGH * left)).for_delta(left)
+
     def place(slip: float, known: Bounds) -> Saddle:
-        return steps.picture.without_tail(math.log(slip * left)).for_delta(left, _ease(slip))
+        losses = steps.picture.without_tail(math.log(slip * left))
+        return losses.for_delta(left, _ease(slip), start=first.slope)
 
     return _Question(
         steps,
-        place(_ROUGH, Bounds(0.0, math.inf)).epsilon,
+        first.epsilon,
         place,
         lambda p, saddle, rtol: p.epsilon(delta, _scale(saddle), 1e-3 * rtol),
         lambda bounds: bounds.upper,
@@ -203,13 +219,15 @@ def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
 
     def place(slip: float, known: Bounds) -> Saddle:
         # what may count as infinite depends on delta, and the guess of delta on that
-        whole, guess = steps.picture, math.log(min(1.0, known.upper))
+        whole, guess, start = steps.picture, math.log(min(1.0, known.upper)), 1.0
         for _ in range(100):
             cut = max(guess + math.log(slip), -700.0)
-            saddle = whole.without_tail(cut).for_epsilon(epsilon, _ease(slip))
+            saddle = whole.without_tail(cut).for_epsilon(epsilon, start=start)
+            start = saddle.slope
             if max(saddle.log_delta, cut) > guess - 0.5:
                 break
             guess = max(saddle.log_delta, cut)
+        saddle = whole.without_tail(cut).for_epsilon(epsilon, _ease(slip), start)
         return dataclasses.replace(saddle, log_delta=min(guess, saddle.log_delta))
 
     return _Question(

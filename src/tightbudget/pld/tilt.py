@@ -21,6 +21,7 @@ from tightbudget.pairs.pair import Sketch
 __all__ = ["Picture", "Saddle", "tilted_moments", "without_tail"]
 
 _RANGE = (1e-9, 1e9)
+_LEAST = -655.0  # ln of the least delta that is answered for
 
 
 @dataclass(frozen=True)
@@ -57,27 +58,37 @@ class Picture:
             k0, k1, k2 = k0 + k * one, k1 + k * mean, k2 + k * variance
         return k0, k1, k2
 
-    def for_epsilon(self, epsilon: float, ease: float = 0.0) -> Saddle:
-        """The tilt for delta(epsilon), or one that is up to ``ease`` nats worse."""
+    def for_epsilon(self, epsilon: float, ease: float = 0.0, start: float = 1.0) -> Saddle:
+        """The tilt for delta(epsilon), or one that is up to ``ease`` nats worse.
+
+        ``start`` is a tilt to begin the search at.
+        """
 
         def slope(theta: float) -> float:
             return self.cumulants(theta)[1] + math.log(theta / (1.0 + theta)) - epsilon
 
-        theta = _root(slope)
-        k0, _, k2 = self.cumulants(theta)
-        chernoff = k0 + _log_g(theta) - theta * epsilon
-        return self._eased(theta, epsilon, chernoff - _log_loss(theta, k2), chernoff, ease)
+        def chernoff(theta: float) -> float:
+            return self.cumulants(theta)[0] + _log_g(theta) - theta * epsilon
 
-    def for_delta(self, delta: float, ease: float = 0.0) -> Saddle:
+        theta = _root(slope, start)
+        if chernoff(theta) < _LEAST:
+            # masses that small are not doubles: the least delta that is asks for less tilt
+            theta = _root(lambda t: _LEAST - chernoff(t) if t < theta else math.inf, theta)
+        k0, _, k2 = self.cumulants(theta)
+        bound = max(k0 + _log_g(theta) - theta * epsilon, _LEAST)
+        log_delta = bound - _log_loss(theta, k2)
+        return self._eased(theta, epsilon, log_delta, bound, ease)
+
+    def for_delta(self, delta: float, ease: float = 0.0, start: float = 1.0) -> Saddle:
         """The tilt of the best Renyi bound on eps(delta), or one up to ``ease`` nats worse."""
-        log_delta = max(math.log(delta), -800.0)
+        log_delta = max(math.log(delta), _LEAST)
 
         def slope(theta: float) -> float:
             k0, k1, _ = self.cumulants(theta)
             rise = theta * (k1 + math.log(theta / (1.0 + theta)))
             return rise - k0 - _log_g(theta) + log_delta
 
-        theta = _root(slope)
+        theta = _root(slope, start)
         k0, _, k2 = self.cumulants(theta)
         bound = (k0 + _log_g(theta) - log_delta) / theta
         epsilon = bound - _log_loss(theta, k2) / theta
@@ -91,19 +102,21 @@ class Picture:
         A rare large loss can dominate the best tilt and stretch every array; the FFT has
         digits to spare for a tilt that is a few nats worse.
         """
-        edge = (chernoff - self.cumulants(best)[0] - _log_g(best)) / -best
-        found = None
-        for theta in best * 2.0 ** (-np.arange(9) / 8.0):
-            k0, _, k2 = self.cumulants(float(theta))
-            slack = max(0.0, k0 + _log_g(float(theta)) - float(theta) * edge - chernoff)
-            if found is not None and slack > ease:
+        k0, _, k2 = self.cumulants(best)
+        saddle = Saddle(best, epsilon, log_delta, math.sqrt(k2), 0.0, best)
+        edge = (k0 + _log_g(best) - chernoff) / best
+        lowest = math.log(saddle.spread + 1e-300)
+        for eighths in range(1, 9 if ease > 0 else 1):
+            theta = best * 2.0 ** (-eighths / 8)
+            k0, _, k2 = self.cumulants(theta)
+            slack = max(0.0, k0 + _log_g(theta) - theta * edge - chernoff)
+            price = 0.5 * math.log(k2 + 1e-300) + 0.15 * slack
+            if slack > ease or price > lowest + 0.5:
                 break
-            saddle = Saddle(float(theta), epsilon, log_delta, math.sqrt(k2), slack, best)
-            price = math.log(saddle.spread + 1e-300) + 0.15 * slack
-            if found is None or price < found[0]:
-                found = price, saddle
-        assert found is not None
-        return found[1]
+            if price < lowest:
+                lowest = price
+                saddle = Saddle(theta, epsilon, log_delta, math.sqrt(k2), slack, best)
+        return saddle
 
 
 def _log_g(theta: float) -> float:
@@ -115,20 +128,22 @@ def _log_loss(theta: float, variance: float) -> float:
     return max(0.0, 0.5 * math.log1p(2.0 * math.pi * theta * theta * variance))
 
 
-def _root(slope: Callable[[float], float]) -> float:
+def _root(slope: Callable[[float], float], start: float) -> float:
     """Where an increasing function of the tilt is zero (or the nearest end of the range)."""
     low, high = (math.log(t) for t in _RANGE)
-    # march from a tilt of 1: most answers are near, and extreme tilts are dear
-    u, step = 0.0, 1.0
-    direction = 1.0 if slope(1.0) < 0 else -1.0
+    # march away from the start: most answers are near, and extreme tilts are dear
+    u, step = math.log(start), 0.5
+    direction = 1.0 if slope(start) < 0 else -1.0
     while True:
         v = min(high, max(low, u + direction * step))
         if (slope(math.exp(v)) < 0) != (direction > 0):
             break
         if v in (low, high):
             return math.exp(v)
-        u, step = v, 1.5 * step
-    root = optimize.brentq(lambda w: slope(math.exp(w)), min(u, v), max(u, v), xtol=1e-2)
+        u, step = v, 2.0 * step
+    root = optimize.brentq(
+        lambda w: max(-1e300, min(1e300, slope(math.exp(w)))), min(u, v), max(u, v), xtol=1e-2
+    )
     return math.exp(float(root))
 
 
