@@ -99,6 +99,7 @@ class _Probe:
     ) -> None:
         self.function, self.epsilon, self.delta = function, epsilon, delta
         self.integer = integer
+        self.near = False  # whether the target was already seen from close by
 
     def composition(self, x: float) -> Composition:
         value = self.function(int(x) if self.integer else x)
@@ -113,17 +114,18 @@ class _Probe:
     def excess(self, x: float) -> float:
         """About ln(delta(epsilon) / target), > 0 where it is missed; good near the root."""
         excess = math.inf
-        for rtol in (0.1, 1e-3):
+        for rtol in (1e-3,) if self.near else (0.1, 1e-3):
             bounds = self.bounds(x, rtol)
             low, high = max(bounds.lower, 1e-300), min(1.0, max(bounds.upper, 1e-300))
             excess = 0.5 * (math.log(low) + math.log(high)) - math.log(self.delta)
             if abs(excess) > 1.0:
                 break
+            self.near = True
         return excess
 
     def meets(self, x: float) -> bool:
         """Whether the target is certainly met; close calls are looked at more closely."""
-        for rtol in (0.1, 1e-3, 1e-4, 1e-5):
+        for rtol in (1e-3, 1e-4, 1e-5) if self.near else (0.1, 1e-3, 1e-4, 1e-5):
             bounds = self.bounds(x, rtol)
             if bounds.upper <= self.delta or bounds.lower > self.delta:
                 return bounds.upper <= self.delta
@@ -177,7 +179,7 @@ def _best_real(probe: _Probe, good: float, bad: float, rtol: float) -> float:
     a, b = math.log(good), math.log(bad)
     at_a, at_b = probe.excess(good), probe.excess(bad)
     if at_a < 0 < at_b:
-        u = float(optimize.brentq(lambda v: probe.excess(math.exp(v)), a, b, xtol=rtol / 4))
+        u = float(optimize.brentq(lambda v: probe.excess(math.exp(v)), a, b, xtol=rtol))
     else:  # the target lies within the width of the bounds at an end
         u = a if at_a >= 0 else b
     to_good = math.copysign(1.0, a - b)

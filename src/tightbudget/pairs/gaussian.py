@@ -97,9 +97,10 @@ class GaussianPair(Pair):
         log_masses = -z * z / 2 + np.log(width / np.sqrt(2 * np.pi))
         return Sketch(self.m * z + self.m**2 / 2, log_masses)
 
-    def log_tail_moment(self, x: float, s: float) -> float:
+    def log_tail_moment(self, x: float, s: float) -> tuple[float, float]:
         # completing the square: e^(s L) turns N(m^2/2, m^2) into N(m^2/2 + s m^2, m^2)
         m = self.m
         log_total = s * (s + 1) * m * m / 2
         tail = float(sp.log_ndtr(m / 2 + s * m - x / m))
-        return log_total + tail + 1e-9 * (1 + abs(log_total) + abs(tail))
+        fuzz = 1e-9 * (1 + abs(log_total) + abs(tail))
+        return log_total + tail - fuzz, log_total + tail + fuzz

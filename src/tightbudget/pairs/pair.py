@@ -205,13 +205,14 @@ class Pair:
         """A loss that should fall on a grid edge (the bulk of the mass), if there is one."""
         return None
 
-    def log_tail_moment(self, x: float, s: float) -> float:
-        """An upper bound of ln E_P[e^(s L); x < L < inf] for s > 0 (inf if none is known).
+    def log_tail_moment(self, x: float, s: float) -> tuple[float, float]:
+        """Lower and upper ends of ln E_P[e^(s L); x < L < inf] for s > 0.
 
-        ``x`` may be -inf. Bounded losses have the generic answer; others override this.
+        ``x`` may be -inf; (-inf, inf) where nothing is known. Bounded losses have the
+        generic answer; others override this.
         """
         top = self.max_loss()[1]
-        return s * top + 4 * UNIT * abs(s * top) if np.isfinite(top) else top
+        return -np.inf, s * top + 4 * UNIT * abs(s * top) if np.isfinite(top) else top
 
 
 class Composable:

@@ -165,16 +165,19 @@ class RemovePair(_SubsampledPair):
         sketch = Sketch(_mixed_log(q, base.losses)[1], log_p)
         return _with(sketch, math.log1p(-q), self.base.q_only().upper[0] * (1 - q))
 
-    def log_tail_moment(self, x: float, s: float) -> float:
+    def log_tail_moment(self, x: float, s: float) -> tuple[float, float]:
         if math.isfinite(self.max_loss()[1]):
             return super().log_tail_moment(x, s)
-        # L' > x means L > y; there e^L' <= c e^L and P' <= c P with c = q + (1 - q) e^-y
+        # L' > x means L > y; there q e^L <= e^L' <= c e^L and q P <= P' <= c P for
+        # c = q + (1 - q) e^-y
         y, dy = _unmixed_log(self.q, np.array([x]), np.zeros(1))
-        below = float(y[0] - dy[0])
+        below, above = float(y[0] - dy[0]), float(y[0] + dy[0])
         if not below > -600.0:
-            return math.inf
+            return -math.inf, math.inf
         log_c = math.log(self.q + (1 - self.q) * math.exp(-below)) + 1e-12
-        return (s + 1.0) * log_c + self.base.log_tail_moment(below, s) + 1e-12
+        least = (s + 1.0) * (math.log(self.q) - 1e-12) + self.base.log_tail_moment(above, s)[0]
+        most = (s + 1.0) * log_c + self.base.log_tail_moment(below, s)[1]
+        return least - 1e-12, most + 1e-12
 
 
 @dataclass(frozen=True)

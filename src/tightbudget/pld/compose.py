@@ -389,5 +389,3 @@ def _any(chances: list[tuple[float, int]], *, up: bool) -> float:
         return 0.0 if all(p == 0 for p, _ in chances) else (1e-300 if up else 0.0)
     margin = 64 * UNIT + len(chances) * 2 * UNIT
     return min(1.0, chance * (1 + margin) + 1e-300) if up else max(0.0, chance * (1 - margin))
-
-

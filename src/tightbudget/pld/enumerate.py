@@ -46,9 +46,7 @@ class Outcomes:
             for _ in range(step.runs):
                 p = Enclosure(
                     np.repeat(p.lower, len(atoms)), np.repeat(p.upper, len(atoms))
-                ) * Enclosure(
-                    np.tile(atoms.p.lower, len(low)), np.tile(atoms.p.upper, len(low))
-                )
+                ) * Enclosure(np.tile(atoms.p.lower, len(low)), np.tile(atoms.p.upper, len(low)))
                 low = _outer_sum(low, atoms.loss_lower, -1)
                 high = _outer_sum(high, atoms.loss_upper, +1)
         return Outcomes(p, low, high, steps.infinity)

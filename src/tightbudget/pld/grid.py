@@ -38,12 +38,10 @@ class Grid:
         """Every second point."""
         return dataclasses.replace(self, step=2.0 * self.step)
 
-    def losses(
-        self, n: int, origin: Fraction = Fraction(0)
-    ) -> tuple[FloatArray, FloatArray]:
+    def losses(self, n: int, origin: Fraction = Fraction(0)) -> tuple[FloatArray, FloatArray]:
         """The first n points minus ``origin``, as doubles, and how far each may be off."""
         start = float(self.offset - origin)
-        rise = np.arange(n) * self.step
+        rise: FloatArray = np.arange(n, dtype=np.float64) * self.step
         x = start + rise
         return x, 4 * UNIT * (abs(start) + np.abs(rise))
 

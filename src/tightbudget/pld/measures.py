@@ -233,9 +233,7 @@ class LowerMeasure:
             merged = padded[1::2] + factor * padded[0::2]
             norm = math.sqrt((1.0 + factor) * max(1.0, factor)) * (1 + 16 * UNIT)
             new.append(merged)
-            errors.append(
-                add_up(mul_up(error, norm), norm_up(merged) * (16 + 4 * rate * h) * UNIT)
-            )
+            errors.append(add_up(mul_up(error, norm), norm_up(merged) * (16 + 4 * rate * h) * UNIT))
         return dataclasses.replace(
             self,
             grid=self.grid.doubled(),

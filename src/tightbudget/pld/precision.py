@@ -154,7 +154,11 @@ def _worse(
             except PrecisionError as error:
                 known[i] = Answer(Bounds(error.lower, error.upper))
                 raise _missed(rtol, _worst(known), str(error)) from error
-    return _worst(known)
+    worst = _worst(known)
+    close = worst.relative_gap <= rtol or worst.upper <= _FLOOR or math.isinf(worst.upper)
+    if target is None and not close:
+        raise _missed(rtol, worst, "the losses themselves are not known more closely")
+    return worst
 
 
 def _worst(known: list[Answer]) -> Bounds:
