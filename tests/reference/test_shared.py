@@ -1,0 +1,279 @@
+"""Every published reference value lies inside the bounds, and the bounds are close to it.
+
+The values come with their provenance in ``shared/reference`` beside the repository; without
+that folder these tests are skipped, visibly. They are 25-digit strings and are compared as
+exact rationals, not as doubles.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tightbudget as tb
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.pairs import Direction
+from tightbudget.pld.compose import Steps
+from tightbudget.pld.precision import delta_bounds, epsilon_bounds
+
+RTOL = 1e-4
+HALF_A_DIGIT = Fraction(1, 2 * 10**24)
+
+CLOSED = ["W1-k1", "W1-k64", "W1-k1024", "W1-k65536", "W4-k512", "W4-k65536"]
+LAPLACE = ["W2-k1", "W2-k64", "W2-k1024", "W2-k65536"]
+SAMPLED = [
+    "W3-s4-q0.01-k65536",
+    "W3-s0.8-q0.001-k10000",
+    "W3-s1-q0.01-k1000",
+    "W3-s2-q0.25-k200",
+    "W3-s1.5-q0.0001-k1000000",
+    "W3-s1.5-q0.0001-k10000000",
+    "W5-het20",
+]
+# the gaps of eps and of delta that are asked for where the default is dear or out of reach: delta
+# moves by eps theta times as much as eps, some hundred times here
+GAPS = {
+    "W5-het20": (1e-4, 1e-3),
+    "W3-s0.8-q0.001-k10000": (1e-4, 1e-3),
+    "W3-s1.5-q0.0001-k1000000": (1e-4, 1e-2),
+    "W3-s1.5-q0.0001-k10000000": (3e-3, 3e-2),
+}
+TRUNCATED = ["W7-gauss", "W7-laplace"]
+
+
+@pytest.fixture(scope="session")
+def reference(shared: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((shared / "reference" / "composition.json").read_text())
+    return content
+
+
+def composition(case: dict[str, Any]) -> tb.Composition:
+    match case["kind"]:
+        case "gaussian":
+            return tb.Gaussian(case["sigma"]) * case["k"]
+        case "laplace":
+            return tb.Laplace(case["b"]) * case["k"]
+        case "rr":
+            return tb.RandomizedResponse(case["p"]) * case["k"]
+        case "sgm":
+            return tb.compose([tb.Gaussian(s).subsampled(q) * k for s, q, k in case["parts"]])
+        case "pb":
+            return truncated(case) * case["r"]
+    raise AssertionError(case)
+
+
+def truncated(case: dict[str, Any]) -> tb.Histogram:
+    """Integer noise on [-T, T], against the same shifted by 1; its masses are 2 ulps off."""
+    x = np.arange(-case["trunc"], case["trunc"] + 1.0)
+    exponents = (
+        -(x**2) / (2 * case["scale"] ** 2) if case["mech"] == "gauss" else -abs(x) / case["scale"]
+    )
+    masses = np.exp(exponents)
+    return tb.Histogram(tuple(np.append(masses, 0.0)), tuple(np.append(0.0, masses)))
+
+
+def holds(bounds: Bounds, text: str, slack: float = 0.0, gap: float = RTOL) -> None:
+    """The value of the text is inside, up to half of its last digit, and the ends meet."""
+    truth = Fraction(Decimal(text))
+    hair = abs(truth) * (HALF_A_DIGIT + Fraction(slack))
+    assert Fraction(bounds.lower) <= truth + hair
+    assert Fraction(bounds.upper) >= truth - hair
+    assert bounds.upper - bounds.lower <= gap * bounds.upper
+
+
+def answers(
+    steps: Steps, truth: dict[str, Any], epsilon_gap: float = RTOL, delta_gap: float = RTOL
+) -> None:
+    for delta, epsilon in truth["eps_at_delta"].items():
+        # a level is the double next to the power of ten, here and there
+        holds(epsilon_bounds((steps,), float(delta), epsilon_gap), epsilon, gap=epsilon_gap)
+    for row in truth["delta_at_eps"]:
+        if Decimal(row["delta"]) > 0:
+            bounds = delta_bounds((steps,), row["eps"], delta_gap)
+            holds(bounds, row["delta"], gap=delta_gap)
+
+
+@pytest.mark.parametrize("name", CLOSED + LAPLACE)
+def test_symmetric_mechanisms(reference: dict[str, Any], name: str) -> None:
+    entry = reference[name]
+    answers(Steps.of(composition(entry["case"]).steps, Direction.REMOVE), entry["truth"])
+
+
+@pytest.mark.parametrize("direction", Direction)
+@pytest.mark.parametrize("name", SAMPLED)
+def test_sampled_gaussians_in_each_direction(
+    reference: dict[str, Any], name: str, direction: Direction
+) -> None:
+    entry = reference[name]
+    steps = Steps.of(composition(entry["case"]).steps, direction)
+    answers(steps, entry["truth"][direction.value], *GAPS.get(name, (RTOL, RTOL)))
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_sampled_gaussians_in_the_worse_direction(reference: dict[str, Any], name: str) -> None:
+    entry = reference[name]
+    run = composition(entry["case"])
+    gap, _ = GAPS.get(name, (RTOL, RTOL))
+    both = [entry["truth"][d.value]["eps_at_delta"] for d in Direction]
+    for delta, epsilon in entry["truth"]["eps_at_delta"].items():
+        assert epsilon == max((truth[delta] for truth in both), key=Decimal)
+        holds(run.epsilon(float(delta), gap), epsilon, gap=gap)
+
+
+@pytest.mark.parametrize("name", CLOSED + LAPLACE)
+def test_the_public_door_gives_the_same(reference: dict[str, Any], name: str) -> None:
+    entry = reference[name]
+    run = composition(entry["case"])
+    for delta, epsilon in entry["truth"]["eps_at_delta"].items():
+        holds(run.epsilon(float(delta)), epsilon)
+
+
+@pytest.mark.parametrize("name", TRUNCATED)
+def test_truncated_noise(reference: dict[str, Any], name: str) -> None:
+    case, truth = reference[name]["case"], reference[name]["truth"]
+    run = composition(case)
+    # the masses of our histogram are doubles: each is within 2^-51 of the noise's, r times
+    slack = case["r"] * 2.0**-50
+    for row in truth["delta_at_exp_eps"]:
+        # the reference is exact at e^eps = exp_eps; its eps is the nearest double
+        above = run.delta(math.nextafter(row["eps"], math.inf))
+        below = run.delta(max(0.0, math.nextafter(row["eps"], 0.0)))
+        exact = Fraction(Decimal(row["delta"]))
+        hair = exact * (HALF_A_DIGIT + 4 * Fraction(slack))
+        assert Fraction(above.lower) <= exact + hair
+        assert Fraction(below.upper) >= exact - hair
+        assert above.relative_gap <= RTOL
+    holds(run.delta(math.inf), truth["distinguishing"], slack)
+
+
+def test_the_gaussian_noise_that_a_target_needs(reference: dict[str, Any]) -> None:
+    case, truth = reference["W6-calib"]["case"], reference["W6-calib"]["truth"]
+    sigma = float(truth["sigma"])
+
+    def run(at: float) -> tb.Composition:
+        return tb.Gaussian(at).subsampled(case["q"]) * case["k"]
+
+    # a little less noise misses the target, a little more meets it
+    assert run(sigma * (1 - 1e-5)).delta(case["eps"], 1e-5).lower > 1e-6
+    assert run(sigma * (1 + 1e-5)).delta(case["eps"], 1e-5).upper < 1e-6
+    for direction in Direction:
+        # sigma is rounded to a double: delta moves by some 1e-15, relative
+        bounds = delta_bounds((Steps.of(run(sigma).steps, direction),), case["eps"], RTOL)
+        holds(bounds, truth[f"delta_{direction.value}"], 1e-13)
+
+
+# ---------------------------------------------------------------------------- peers.md
+
+# what other libraries' tests publish, of mechanisms that are ours, re-derived there with 40
+# digits: line, composition, direction (None: the worse one), eps, delta as printed
+REMOVE, ADD = Direction.REMOVE, Direction.ADD
+G = tb.Gaussian
+PEERS: list[tuple[str, tb.Mechanism | tb.Composition, Direction | None, float, str]] = [
+    ("1", G(1.0), None, 1.0, ".1269367375066439"),
+    ("2", G(1.0, sensitivity=3.0), None, 1.0, ".7876007413603845"),
+    ("3", G(1.0), None, 2.0, ".02092363582111373"),
+    ("5", G(1.0).subsampled(0.8), REMOVE, 1.0, ".08169517865853553"),
+    ("7", G(1.0, sensitivity=3.0).subsampled(0.7), REMOVE, 1.0, ".5356298793262404"),
+    ("9", G(2.0, sensitivity=6.0).subsampled(0.4), REMOVE, 1.0, ".2888308005139968"),
+    ("9", G(2.0, sensitivity=6.0).subsampled(0.4), ADD, 1.0, "0"),
+    ("10", G(1.0).subsampled(0.3), REMOVE, 2.0, "3.341102928869339e-4"),
+    ("10", G(1.0).subsampled(0.3), ADD, 2.0, "0"),
+    ("11", G(1.0).subsampled(0.2), REMOVE, 0.5, ".01249462927569"),
+    ("11", G(1.0).subsampled(0.2), REMOVE, 1.0, ".002296821967"),
+    ("12", G(1.0).subsampled(0.2), ADD, 0.2, "2.0195837e-4"),
+    ("12", G(1.0).subsampled(0.2), ADD, 0.3, "0"),
+    ("14", G(1.0, sensitivity=2.0), None, 0.0, ".682689492137"),
+    ("14", G(1.0, sensitivity=2.0), None, 1.0, ".509861660055"),
+    ("14", G(1.0, sensitivity=2.0), None, 2.0, ".331897998777"),
+    ("19", tb.Laplace(1.0), None, 0.0, ".39346934"),
+    ("19", tb.Laplace(2.0, sensitivity=4.0), None, 0.5, ".52763345"),
+    ("23", tb.DiscreteLaplace(2.0, sensitivity=4), None, 0.5, ".54202002"),
+    ("23", tb.DiscreteLaplace(2.0, sensitivity=4), None, 1.0, ".39346934"),
+    ("31", G(math.sqrt(3.0)) * 3, None, 1.0, ".1269367375066439"),
+    ("33", tb.compose([tb.WorstCase(1.0, 0.1), tb.WorstCase(2.0, 0.2)]), None, 3.0, ".28"),
+    ("60", tb.RandomizedResponse(0.75) * 3, None, 0.5, ".586137301453"),
+    ("60", tb.RandomizedResponse(0.75) * 3, None, 1.0, ".419018464303"),
+    ("60", tb.RandomizedResponse(0.75) * 3, None, 2.0, ".306420998454"),
+    ("60", tb.RandomizedResponse(0.75) * 100, None, 50.0, ".668725297284"),
+    ("60", tb.WorstCase(1.0) * 100, None, 50.0, ".287618458381"),
+    ("60", tb.WorstCase(1.0) * 100, None, 80.0, "7.01509479925e-6"),
+    ("60", tb.WorstCase(0.1) * 64, None, 0.0, ".309633669573609"),
+    ("60", tb.WorstCase(0.1) * 64, None, 0.5, ".160255687863725"),
+    ("60", tb.WorstCase(0.1) * 64, None, 1.0, ".0618133811192452"),
+    ("60", tb.WorstCase(0.1) * 64, None, 2.0, ".00364964977693227"),
+    ("60", tb.WorstCase(0.1) * 64, None, 4.0, "8.54652383934226e-8"),
+]
+PEER_EPSILONS: list[tuple[str, tb.Mechanism | tb.Composition, float, str]] = [
+    ("59", G(1.0), 1e-5, "4.37717809568122"),
+    ("59", G(1.0), 1e-6, "4.88655411746221"),
+    ("59", G(1.0), 1e-10, "6.54792406686495"),
+    ("59", G(1.0), 1e-12, "7.23849442017886"),
+    ("59", G(1.0), 1e-15, "8.16557969550425"),
+    ("59", G(1.0), 1e-20, "9.51093624057438"),
+    ("59", G(1.0), 1e-30, "11.7438830252317"),
+    ("59", G(1.0), 1e-100, "21.6275080936484"),
+    ("60", tb.WorstCase(1.0) * 100, 1e-9, "91.4076"),
+]
+
+
+def last_digit(text: str) -> Fraction:
+    """One unit in the last printed place."""
+    exponent = Decimal(text).as_tuple().exponent
+    assert isinstance(exponent, int)
+    return Fraction(Decimal(1).scaleb(exponent))
+
+
+def prints(bounds: Bounds, text: str) -> None:
+    truth, unit = Fraction(Decimal(text)), last_digit(text)
+    assert Fraction(bounds.lower) <= truth + unit
+    assert Fraction(bounds.upper) >= truth - unit
+    assert bounds.upper - bounds.lower <= 1e-4 * bounds.upper
+
+
+@pytest.mark.parametrize(("line", "mechanism", "direction", "epsilon", "text"), PEERS)
+def test_deltas_that_other_libraries_publish(
+    shared: Path,
+    line: str,
+    mechanism: tb.Mechanism | tb.Composition,
+    direction: Direction | None,
+    epsilon: float,
+    text: str,
+) -> None:
+    published = (shared / "reference" / "peers.md").read_text()
+    assert f"{line}. " in published
+    assert text == "0" or text in published
+    run = tb.compose([mechanism])
+    directions = tuple(Direction) if direction is None else (direction,)
+    bounds = delta_bounds(tuple(Steps.of(run.steps, d) for d in directions), epsilon, RTOL)
+    if text == "0":
+        assert bounds == Bounds(0.0, 0.0)
+    else:
+        prints(bounds, text)
+
+
+@pytest.mark.parametrize(("line", "mechanism", "delta", "text"), PEER_EPSILONS)
+def test_epsilons_that_other_libraries_publish(
+    shared: Path, line: str, mechanism: tb.Mechanism | tb.Composition, delta: float, text: str
+) -> None:
+    published = (shared / "reference" / "peers.md").read_text()
+    assert f"{line}. " in published
+    assert text in published
+    prints(tb.compose([mechanism]).epsilon(delta), text)
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"), [(1e-3, ".01829847"), (1e-6, "8.721761e-5"), (1e-10, "4.130323e-8")]
+)
+def test_detection_rates_that_other_libraries_publish(shared: Path, rate: float, text: str) -> None:
+    assert text in (shared / "reference" / "peers.md").read_text()
+    missed = (G(1.0) * 1).tradeoff([rate], rtol=1e-5)[0]
+    truth = 1 - Fraction(Decimal(text))
+    assert Fraction(missed.lower) <= truth + last_digit(text)
+    assert Fraction(missed.upper) >= truth - last_digit(text)
