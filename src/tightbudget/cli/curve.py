@@ -98,15 +98,13 @@ def _points(name: str, text: str) -> list[float]:
             return [float(part) for part in text.split(",")]
         first, last, number = text.split(":")
         a, b, n = float(first), float(last), int(number)
-        if not 2 <= n <= _MOST_POINTS:
+        if not (2 <= n <= _MOST_POINTS and np.isfinite([a, b]).all()):
             raise ValueError
         if name == "epsilons":
             inner = np.linspace(a, b, n)[1:-1]
         elif min(a, b) > 0 and max(a, b) <= 1:
             inner = np.geomspace(a, b, n)[1:-1]
         else:
-            raise ValueError
-        if not np.isfinite(inner).all():
             raise ValueError
     except ValueError:
         example = "0:5:11 or 0.5,1,2" if name == "epsilons" else "1e-2:1e-12:21 or 1e-5,1e-6"

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import tightbudget as tb
+from tightbudget.accounting.plot import plot_curve, save_plot
+
+DELTA_CURVE = tb.Curve.of_deltas(
+    [0.0, 1.0, 2.0], [tb.Bounds(0.3, 0.4), tb.Bounds(0.1, 0.2), tb.Bounds(0.0, 0.05)]
+)
+EPSILON_CURVE = tb.Curve.of_epsilons(
+    [1e-2, 1e-5, 0.0], [tb.Bounds(1.0, 1.1), tb.Bounds(2.0, 2.1), tb.Bounds(3.0, math.inf)]
+)
+
+
+def drawn(curve: tb.Curve, label: str | None = None):
+    ax = plot_curve(curve, ax=Figure().subplots(), label=label)
+    lower, upper = ax.lines
+    return ax, np.array(lower.get_data()), np.array(upper.get_data())
+
+
+def test_delta_over_epsilon_shows_both_ends() -> None:
+    ax, lower, upper = drawn(DELTA_CURVE)
+    np.testing.assert_array_equal(lower, [[0, 1, 2], [0.3, 0.1, 0.0]])
+    np.testing.assert_array_equal(upper, [[0, 1, 2], [0.4, 0.2, 0.05]])
+    assert len(ax.collections) == 1  # the band
+    assert ax.get_yscale() == "log"
+    assert ax.get_xlabel() == "privacy loss ε (nats)"
+    assert ax.get_ylabel() == "δ(ε)"
+
+
+def test_epsilon_over_delta_is_the_same_picture_and_infinity_is_off_it() -> None:
+    _, lower, upper = drawn(EPSILON_CURVE)
+    np.testing.assert_array_equal(lower, [[1.0, 2.0, 3.0], [1e-2, 1e-5, 0.0]])
+    np.testing.assert_array_equal(upper, [[1.1, 2.1, math.nan], [1e-2, 1e-5, 0.0]])
+
+
+def test_the_legend_names_the_ends_and_how_far_apart_they_are() -> None:
+    curve = tb.Curve.of_epsilons([1e-2, 1e-3], [tb.Bounds(0.9999, 1.0), tb.Bounds(1.9995, 2.0)])
+    for label, before in ((None, ""), ("DP-SGD", "DP-SGD: ")):
+        ax, _, _ = drawn(curve, label)
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+            f"{before}certified lower end",
+            f"{before}certified upper end (ε of both within 0.03 %)",
+        ]
+
+
+def test_two_curves_share_axes_and_differ_in_colour() -> None:
+    ax = Figure().subplots()
+    plot_curve(DELTA_CURVE, ax=ax, label="a")
+    assert plot_curve(DELTA_CURVE, ax=ax, label="b") is ax
+    assert len({line.get_color() for line in ax.lines}) == 4
+
+
+def test_a_curve_plots_itself_on_new_axes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    from matplotlib import pyplot
+
+    ax = DELTA_CURVE.plot(label="run")
+    assert len(ax.lines) == 2
+    pyplot.close(ax.figure)
+
+
+@pytest.mark.parametrize(
+    ("name", "magic"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.PDF", b"%PDF")]
+)
+def test_pictures_are_saved_in_the_format_of_the_name(
+    name: str, magic: bytes, tmp_path: Path
+) -> None:
+    save_plot({"one": DELTA_CURVE, "two": EPSILON_CURVE}, tmp_path / name, title="both")
+    assert (tmp_path / name).read_bytes().startswith(magic)
+
+
+def test_no_points_make_an_empty_picture(tmp_path: Path) -> None:
+    save_plot({"": tb.Curve.of_deltas([], [])}, tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").exists()
+
+
+def test_other_endings_and_places_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(tb.FileError, match=r"a\.jpeg: the name must end in \.png, \.svg, \.pdf"):
+        save_plot({"": DELTA_CURVE}, tmp_path / "a.jpeg")
+    with pytest.raises(tb.FileError, match="no such file or directory"):
+        save_plot({"": DELTA_CURVE}, tmp_path / "nowhere" / "a.png")
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("matplotlib", "matplotlib.pyplot", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(tb.ExtraError, match=r"pip install 'tightbudget\[plot\]'"):
+        DELTA_CURVE.plot()
+    with pytest.raises(ImportError, match="plots need matplotlib"):
+        save_plot({"": DELTA_CURVE}, "a.png")

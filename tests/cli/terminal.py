@@ -1,0 +1,36 @@
+"""The command line as the tests use it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from tightbudget.cli import app
+
+
+def run(*args: object) -> Result:
+    """One command; what goes wrong unplanned is raised."""
+    return CliRunner().invoke(app, [str(arg) for arg in args], catch_exceptions=False)
+
+
+def answer(*args: object) -> dict[str, Any]:
+    """The object that ``--json`` prints; nothing else is printed."""
+    result = run(*args, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    content = json.loads(result.stdout)
+    assert result.stdout.count("\n") == 1
+    assert content.pop("seconds") >= 0
+    return dict(content)
+
+
+def refusal(*args: object, code: int = 2) -> str:
+    """The message of a refusal, which is one line on stderr and nothing else."""
+    result = run(*args)
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr.removeprefix("error: ").rstrip("\n")

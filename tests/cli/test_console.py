@@ -1,0 +1,76 @@
+"""The console script as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tightbudget as tb
+
+SCRIPT = Path(sys.executable).with_name("tightbudget")
+ASK = ["epsilon", "gaussian", "--sigma", "1", "--delta", "1e-5"]
+# far more points than there is patience
+LONG = ["curve", "gaussian", "--sigma", "1", "--rate", "0.01", "--steps", "1000",
+        "--deltas", "1e-2:1e-9:1000"]  # fmt: skip
+
+
+def process(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(args, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("command", [[str(SCRIPT)], [sys.executable, "-m", "tightbudget"]])
+def test_the_script_answers(command: list[str]) -> None:
+    done = process(*command, *ASK, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (
+        json.loads(done.stdout)["epsilon"] == tb.compose([tb.Gaussian(1.0)]).epsilon(1e-5).to_dict()
+    )
+
+
+def test_the_script_refuses_without_a_traceback() -> None:
+    done = process(str(SCRIPT), "epsilon", "gaussian", "--sigma", "0", "--delta", "1e-5")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: sigma must be a finite number > 0, got 0\n"
+
+
+def test_the_reader_of_a_pipe_may_leave() -> None:
+    done = process("sh", "-c", f"{SCRIPT} curve gaussian --sigma 9 --epsilons 0:1:300 | head -n 1")
+    assert done.stdout.split() == ["epsilon", "delta"]
+    assert "Traceback" not in done.stderr
+
+
+def test_long_work_shows_progress_on_a_terminal_and_ends_quietly_on_ctrl_c() -> None:
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen(
+        [SCRIPT, *LONG],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
+    )
+    os.close(theirs)
+    seen = b""
+    try:
+        while b"%" not in seen:
+            assert select.select([ours], [], [], 60)[0], seen
+            seen += os.read(ours, 4096)
+        running.send_signal(signal.SIGINT)
+        out, _ = running.communicate(timeout=60)
+        while select.select([ours], [], [], 0)[0]:
+            seen += os.read(ours, 4096)
+    except OSError:  # how a terminal ends
+        pass
+    finally:
+        running.kill()
+        os.close(ours)
+    assert b"composing" in seen
+    assert b"Traceback" not in seen
+    assert out == b""
+    assert running.returncode == 130

@@ -1,0 +1,133 @@
+"""Options come from the mechanisms themselves: nothing here names them one by one."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import typer
+from tests.cases import CASES
+from tests.cli.terminal import answer, run
+
+import tightbudget as tb
+from tightbudget.accounting.describe import to_description
+from tightbudget.accounting.plan_file import _toml
+from tightbudget.cli import app
+from tightbudget.cli.options import value_of
+from tightbudget.cli.source import Source, generated_options, kind_of
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+ASKING = ["epsilon", "delta", "curve", "calibrate"]
+TAKEN = {"epsilon", "epsilons", "delta", "deltas"}
+
+
+def test_every_parameter_of_every_mechanism_has_an_option() -> None:
+    names = {
+        name
+        for cls in tb.MECHANISMS.values()
+        for name in inspect.signature(cls).parameters
+        if name not in ("rate", "relation")
+    }
+    assert set(generated_options()) == names
+    for command in ASKING:
+        flags = [flag for p in COMMANDS[command].params for flag in p.opts]
+        assert len(flags) == len(set(flags))
+        for name in names:
+            prefix = "step-" if name in TAKEN else ""
+            assert f"--{prefix}{name.replace('_', '-')}" in flags
+
+
+def test_help_says_which_mechanism_needs_an_option() -> None:
+    options = generated_options()
+    assert "gaussian" in options["sigma"]
+    assert options["sigma"].endswith("(needed)")
+    assert "laplace" in options["sensitivity"].split("(default 1.0)")[0]
+    assert "discrete_laplace (default 1)" in options["sensitivity"]
+
+
+@pytest.mark.parametrize("kind", tb.MECHANISMS)
+def test_names_are_written_with_either_line(kind: str) -> None:
+    for name in (kind, kind.replace("_", "-"), kind.replace("-", "_"), kind.upper()):
+        assert kind_of(name) == kind
+
+
+@pytest.mark.parametrize(
+    "case",
+    # one case of each kind, and of each set of parameters
+    list({(c.mechanism.kind, *c.mechanism.parameters()): c for c in reversed(CASES)}.values()),
+    ids=lambda case: case.name,
+)
+def test_every_mechanism_can_be_asked_about(case) -> None:
+    table = to_description(case.mechanism)
+    args = [table.pop("mechanism").replace("_", "-")]
+    for name, value in table.items():
+        prefix = "step-" if name in TAKEN else ""
+        text = value if isinstance(value, str) else _toml(value)
+        args += [f"--{prefix}{name.replace('_', '-')}", text]
+    bounds = tb.compose([case.mechanism]).delta(0.1, rtol=1e-2)
+    assert answer("delta", *args, "--epsilon", 0.1, "--rtol", 1e-2)["delta"] == bounds.to_dict()
+
+
+def test_a_new_mechanism_is_on_the_command_line_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True)
+    class Cauchy(tb.Mechanism):
+        width: float
+        kind: ClassVar[str] = "cauchy"
+
+    assert "width" not in generated_options()
+    monkeypatch.setitem(tb.MECHANISMS, Cauchy.kind, Cauchy)
+    assert generated_options()["width"] == "cauchy (needed)"
+    assert Source("cauchy", {"width": 2.0}).composition() == Cauchy(2.0) * 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", 1),
+        ("1e-5", 1e-5),
+        (".5", 0.5),
+        ("-2", -2),
+        ("true", True),
+        ("[1, 2.5]", [1, 2.5]),
+        ("{ scale = 3 }", {"scale": 3}),
+        ("uniform:200", "uniform:200"),
+        ("'quoted'", "quoted"),
+        ("1\nother = 2", "1\nother = 2"),
+        ("[" * 100_000, "[" * 100_000),
+        (0.25, 0.25),
+    ],
+)
+def test_values_are_read_as_in_a_plan_file(text: object, value: object) -> None:
+    assert value_of(text) == value
+    assert type(value_of(text)) is type(value)
+
+
+@pytest.mark.parametrize("command", [*ASKING, "histogram"])
+def test_every_command_explains_itself(command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert f"tightbudget {command}" in result.stdout
+    assert "For example:" in result.stdout
+
+
+def test_the_bare_command_shows_help_and_the_version_is_the_package_s() -> None:
+    bare = run()
+    assert bare.exit_code == 0
+    for command in COMMANDS:
+        assert command in bare.stdout
+    assert run("--version").stdout == f"tightbudget {tb.__version__}\n"
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("generate_cli", ROOT / "docs/generate_cli.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    written = module.PAGE.read_text(encoding="utf-8")
+    assert written == module.page(), "run: python docs/generate_cli.py"
