@@ -91,7 +91,7 @@ def test_json_and_plans_describe_steps_alike(tmp_path: Path) -> None:
 
 GOOD = '[[steps]]\nmechanism = "gaussian"\nsigma = 1.0\n'
 
-REFUSED = {
+REFUSED: dict[str, tuple[str | bytes, str]] = {
     "empty": ("", r"a plan needs \[\[steps\]\], and there are none"),
     "only a version": ("tightbudget = 1", r"a plan needs \[\[steps\]\]"),
     "not TOML": ("steps = [", "not TOML: "),

@@ -8,6 +8,7 @@ import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.terminal import answer, run
@@ -146,7 +147,7 @@ def test_a_curve_has_defaults() -> None:
 )
 def test_points_are_asked_for(option: str, text: str, points: list[float]) -> None:
     got = answer("curve", "gaussian", "--sigma", 2, f"--{option}", text)
-    given = {f"{option}": points}
+    given: dict[str, Any] = {option: points}
     assert got == tb.compose([tb.Gaussian(2.0)]).curve(**given).to_dict()
 
 

@@ -68,7 +68,7 @@ REFUSED = {
         "steps must be an integer >= 0, got -1",
     ),
     # what is asked
-    "delta missing": (["epsilon", *GAUSSIAN], "Missing option '--delta'."),
+    "delta missing": (["epsilon", *GAUSSIAN], "Missing option.*--delta"),
     "delta nan": (["epsilon", *GAUSSIAN, "--delta", "nan"], r"delta must be in \[0, 1\], got nan"),
     "delta too large": (
         ["epsilon", *GAUSSIAN, "--delta", "1.5"],
@@ -83,7 +83,7 @@ REFUSED = {
         "epsilon must be a finite number >= 0, got -1",
     ),
     "rtol": (["epsilon", *GAUSSIAN, *AT, "--rtol", "1"], r"rtol must be in \(0, 1\), got 1"),
-    "unknown option": (["epsilon", *GAUSSIAN, *AT, "--sgima", "1"], "No such option: --sgima"),
+    "unknown option": (["epsilon", *GAUSSIAN, *AT, "--sgima", "1"], "No such option.*--sgima"),
     "unknown command": (["spend", "gaussian"], "No such command 'spend'"),
     # curves
     "both lists": (
