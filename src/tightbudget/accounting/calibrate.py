@@ -17,7 +17,7 @@ from tightbudget.pairs.pair import Composable
 __all__ = ["Calibration", "calibrate"]
 
 
-_REACH = 1e12
+_REACH = 1e-6, 1e9  # parameters that are tried where no bracket is given
 
 
 @dataclass(frozen=True)
@@ -147,12 +147,12 @@ def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float,
     low = high = 1.0
     met = probe.meets(1.0)
     factor = 4.0
-    while high < _REACH:
+    while high < _REACH[1]:
         further = high * factor
         if probe.meets(further) != met:
             return (further, high) if not met else (high, further)
         high = further
-        if not probe.integer:
+        if not probe.integer and low > _REACH[0]:
             nearer = low / factor
             if probe.meets(nearer) != met:
                 return (nearer, low) if not met else (low, nearer)

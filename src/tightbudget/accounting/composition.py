@@ -111,7 +111,8 @@ class Composition(Composable):
         """The exact delta(eps) of the composition, between two ends.
 
         Guarantee: lower <= delta(eps) <= upper, rounding included, and (upper - lower) <=
-        rtol * upper, unless upper is below 1e-290.
+        rtol * upper; unless upper is below 1e-290, or eps is the largest loss up to the
+        rounding of the parameters (then upper - lower <= 1e-12).
 
         Args:
             epsilon: >= 0, nats; inf is allowed.

@@ -37,7 +37,8 @@ def convolve(a: FloatArray, b: FloatArray) -> tuple[FloatArray, float]:
     result = np.maximum(product, 0.0)
     # |FFT(a) error|_2 |FFT(b)|_max + the same for b + the inverse transform's own
     eta = FFT_CONSTANT * UNIT * math.log2(size)
-    spread = add_up(
-        sum_up(a) * norm_up(b), sum_up(b) * norm_up(a), norm_up(product) * (1.0 + 2.0 * eta)
-    )
+    crossed = 2.0 * sum_up(a) * norm_up(a)
+    if b is not a:
+        crossed = sum_up(a) * norm_up(b) + sum_up(b) * norm_up(a)
+    spread = add_up(crossed, norm_up(product) * (1.0 + 2.0 * eta))
     return result, eta * spread * 1.01

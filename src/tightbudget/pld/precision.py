@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import add_up
+from tightbudget.numerics.rounding import add_up
 from tightbudget.pld.compose import MAX_LENGTH, Demand, Steps, make_plan, profile
 from tightbudget.pld.enumerate import Outcomes
 from tightbudget.pld.profile import Profile
@@ -25,6 +26,7 @@ __all__ = ["delta_bounds", "epsilon_bounds"]
 _PASSES = 8
 _ROUGH = 0.02  # the gap at which two directions are compared first
 _FIRST_LENGTH = 2**17  # what the first guess may spend on one step
+_ROUNDED = 1e-12  # a width that comes from the rounding of the losses alone
 _FLOOR = 1e-290  # a delta below this is reported as [0, upper]
 
 
@@ -41,7 +43,7 @@ class _Question:
     """One number asked of one direction: how to place, how to read, how wide it may be."""
 
     steps: Steps
-    size: float  # about the answer, or something that grows with it
+    size: float  # about the answer
     place: Callable[[float, Bounds], Saddle]  # (slip, what is known) -> tilt
     read: Callable[[Profile, Saddle, float], Bounds]  # (profile, tilt, rtol) -> the answer
     where: Callable[[Bounds], float]  # the eps at which delta was read for this answer
@@ -56,7 +58,7 @@ class _Question:
             PrecisionError: with the ends that were reached in this direction.
         """
         best, share, slip = known.bounds, known.share, 1e-2 * rtol
-        most = _FIRST_LENGTH
+        most, cut = _FIRST_LENGTH, math.inf
         for _ in range(_PASSES):
             saddle = self.place(slip, best)
             demand = Demand(saddle, share * self.allowed(saddle, rtol), slip)
@@ -81,6 +83,10 @@ class _Question:
             elif by_buckets > 0:
                 share *= _aim(max(0.2 * rtol, rtol - by_cuts), by_buckets)
             if by_cuts > 0.2 * rtol:
+                if cut < math.inf and rtol < by_cuts > 0.5 * cut:
+                    why = "the rounding of this many runs stands in the way"
+                    raise PrecisionError(why, best.lower, best.upper)
+                cut = by_cuts
                 slip *= max(1e-8, 0.05 * rtol / by_cuts) if math.isfinite(by_cuts) else 1e-4
         why = f"arrays are limited to {MAX_LENGTH} buckets"
         why = why if plan.clamped else f"{_PASSES} refinements did not do"
@@ -119,7 +125,7 @@ def delta_bounds(
     """Bounds of delta(eps), the worse direction, for any finite eps.
 
     Guarantee: the exact value lies inside, and (upper - lower) <= rtol * upper unless upper
-    is below 1e-290. With a ``target`` it stops as soon as both ends are on one side of it.
+    is below 1e-290, or the losses are known too badly: then upper - lower <= 1e-12. With a ``target`` it stops as soon as both ends are on one side of it.
 
     Raises:
         PrecisionError: the gap cannot be reached within the limits.
@@ -139,8 +145,10 @@ def _worse(
     # the one that looks worse first: as a rule a rough look at the other one then suffices
     questions = [(i, q) for i, q in enumerate(asked) if isinstance(q, _Question)]
     questions.sort(key=lambda item: -item[1].size)
-    for turn, (i, question) in enumerate(questions):
-        for wanted in (rtol,) if turn == 0 else (max(rtol, _ROUGH), rtol):
+    for i, question in questions:
+        # how far this one seems to be below the worst one: half of that decides, as a rule
+        below = 1.0 - question.size / max(questions[0][1].size, 1e-300)
+        for wanted in (max(rtol, min(_ROUGH, 0.5 * below)), rtol):
             floor = max(answer.bounds.lower for answer in known)
             ceiling = math.inf
             if target is not None:
@@ -156,6 +164,7 @@ def _worse(
                 raise _missed(rtol, _worst(known), str(error)) from error
     worst = _worst(known)
     close = worst.relative_gap <= rtol or worst.upper <= _FLOOR or math.isinf(worst.upper)
+    close = close or (not questions and worst.width <= _ROUNDED)
     if target is None and not close:
         raise _missed(rtol, worst, "the losses themselves are not known more closely")
     return worst
@@ -212,10 +221,14 @@ def _scale(saddle: Saddle) -> float:
 
 
 def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
-    if not steps.steps or epsilon >= steps.max_loss.upper:
+    top = steps.max_loss.upper
+    if not steps.steps or epsilon >= top - _ROUNDED / 4 * min(1.0, abs(top)):
+        # at the largest loss, up to rounding: delta <= P(inf) + 1 - e^(eps - top)
         certain = max(0.0, -math.expm1(epsilon)) if epsilon < 0 else 0.0
+        above = max(0.0, -math.expm1(epsilon - top)) if steps.steps else 0.0
         lower = min(1.0, max(steps.infinity.lower, certain * (1 - 1e-15)))
-        return Bounds(lower, min(1.0, max(steps.infinity.upper, certain * (1 + 1e-15))))
+        upper = add_up(steps.infinity.upper, above * (1 + 1e-15))
+        return Bounds(lower, min(1.0, max(upper, certain * (1 + 1e-15))))
 
     few = Outcomes.of(steps)
     if few is not None:
@@ -236,7 +249,7 @@ def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
 
     return _Question(
         steps,
-        place(_ROUGH, Bounds(0.0, math.inf)).log_delta,
+        math.exp(place(_ROUGH, Bounds(0.0, math.inf)).log_delta),
         place,
         lambda p, saddle, rtol: p.delta(epsilon),
         lambda bounds: epsilon,
