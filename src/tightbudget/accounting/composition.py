@@ -66,6 +66,7 @@ class Composition(Composable):
                 )
 
     def parts(self) -> Iterator[tuple[Mechanism, int]]:
+        """The mechanisms with their numbers of runs."""
         return iter(self.steps)
 
     def __mul__(self, times: int) -> Composition:

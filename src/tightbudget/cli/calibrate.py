@@ -62,7 +62,7 @@ def calibrate(
             rtol=rtol,
         )
     if json:
-        answer = {"value": found.value, "epsilon": found.epsilon.to_dict(), "delta": delta}
+        answer = {"value": found.value, "epsilon": found.epsilon.to_dict(), "delta": float(delta)}
         print_json({**answer, "seconds": watch.seconds})
         return
     print_rows(

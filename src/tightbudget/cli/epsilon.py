@@ -61,6 +61,7 @@ def report(
     json: bool,
 ) -> None:
     """Prints one answer, either way."""
+    at = float(at)  # the library has accepted it
     if json:
         print_json({answered: bounds.to_dict(), given: at, "seconds": watch.seconds})
         return

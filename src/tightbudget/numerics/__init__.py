@@ -1,0 +1,1 @@
+"""What do floating-point numbers promise? Rounding, enclosures, bounds."""

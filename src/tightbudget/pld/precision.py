@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import add_up
-from tightbudget.numerics.rounding import add_up
 from tightbudget.pld.compose import MAX_LENGTH, Demand, Steps, make_plan, profile
 from tightbudget.pld.enumerate import Outcomes
 from tightbudget.pld.profile import Profile
@@ -124,8 +123,9 @@ def delta_bounds(
 ) -> Bounds:
     """Bounds of delta(eps), the worse direction, for any finite eps.
 
-    Guarantee: the exact value lies inside, and (upper - lower) <= rtol * upper unless upper
-    is below 1e-290, or the losses are known too badly: then upper - lower <= 1e-12. With a ``target`` it stops as soon as both ends are on one side of it.
+    Guarantee: the exact value lies inside, and (upper - lower) <= rtol * upper, unless upper
+    is below 1e-290 or the losses are known too badly (then upper - lower <= 1e-12). With a
+    ``target`` it stops as soon as both ends are on one side of it.
 
     Raises:
         PrecisionError: the gap cannot be reached within the limits.
