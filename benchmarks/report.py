@@ -41,7 +41,9 @@ def cells(row: dict[str, Any]) -> list[str]:
         f"{ours['relative_gap']:.1e}" if "relative_gap" in ours else "",
         f"{ours['seconds']:.3f}" if "seconds" in ours else "",
         f"{row['peak_mb']:.0f}" if "peak_mb" in row else "",
-        f"{far['relative_gap']:.1e}" if "relative_gap" in far else far.get("failure", "")[:60],
+        f"{far['relative_gap']:.1e}"
+        if "relative_gap" in far
+        else far.get("failure", "").partition(":")[0],
         f"{theirs['seconds']:.3f}" if "seconds" in theirs else "",
         "" if row["ratio"] is None else f"{'> ' if more else ''}{row['ratio']:.1f}",
         _note(row),

@@ -1,0 +1,111 @@
+"""Draws docs/images/dpsgd.png from the public API: ``python docs/figures.py``.
+
+Left: what DP-SGD costs as it runs on, by three sound accounts of the same steps. Right: one
+run's whole curve. Below each: how far apart the two certified ends are.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import tightbudget as tb
+
+IMAGES = Path(__file__).resolve().parent / "images"
+
+DELTA = 1e-5
+STEP = tb.Gaussian(sigma=1.0).subsampled(rate=0.01)
+ORDERS = [1.0 + 10.0**x for x in np.linspace(-1.0, 1.2, 60)]
+
+BLUE, RED, OCHRE, INK, PALE = "#1f5fa8", "#b3452c", "#b07d12", "#333333", "#8a8a8a"
+
+
+def renyi_epsilon(divergences: np.ndarray, delta: float) -> float:
+    """eps at delta from Renyi divergences at ORDERS (Canonne, Kamath, Steinke 2020)."""
+    best = math.inf
+    for order, divergence in zip(ORDERS, divergences, strict=True):
+        spent = divergence + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
+        best = min(best, spent)
+    return max(0.0, best)
+
+
+def from_guarantees(steps: int) -> float:
+    """eps at DELTA when each step is known by one (eps, delta) only, composed optimally."""
+    share = 0.5 * DELTA / steps
+    one = tb.compose([STEP]).epsilon(share).upper
+    return (tb.WorstCase(epsilon=one, delta=share) * steps).epsilon(DELTA, rtol=1e-3).upper
+
+
+def draw_steps(ax: Axes, below: Axes, renyi: np.ndarray) -> None:
+    """eps over the number of steps."""
+    steps = np.unique(np.geomspace(1, 100_000, 31).astype(int))
+    certified = [(STEP * int(k)).epsilon(DELTA) for k in steps]
+    few = steps[steps <= 1_000]
+    ax.loglog(few, [from_guarantees(int(k)) for k in few], color=OCHRE, lw=1.6)
+    ax.loglog(steps, [renyi_epsilon(renyi * k, DELTA) for k in steps], color=RED, lw=1.6)
+    ax.loglog(steps, [b.lower for b in certified], color=BLUE, lw=1.2)
+    ax.loglog(steps, [b.upper for b in certified], color=BLUE, lw=1.2)
+    ax.set(ylabel="ε at δ = 1e-5", xlim=(1, 1e5), ylim=(0.15, 45))
+    ax.set_title("DP-SGD, σ = 1, q = 0.01, step by step", loc="left")
+    ax.text(50, 13.5, "each step known by\none (ε, δ) only", color=OCHRE, fontsize=9)
+    ax.text(5.3, 1.32, "Rényi divergences", color=RED, fontsize=9)
+    ax.text(260, 0.62, "tightbudget: both certified ends", color=BLUE, fontsize=9)
+    draw_gap(below, steps, [b.relative_gap for b in certified])
+    below.set(xlabel="steps", xscale="log", xlim=(1, 1e5))
+
+
+def draw_curve(ax: Axes, below: Axes, renyi: np.ndarray) -> None:
+    """delta over eps of one run."""
+    epsilons = np.concatenate([np.linspace(0.0, 2.0, 9), np.linspace(2.5, 12.0, 20)])
+    curve = (STEP * 1_000).curve(epsilons=epsilons)
+    deltas = np.geomspace(1e-45, 0.9, 160)
+    ax.axhspan(1e-60, 2.0**-53, color="0.955", lw=0)
+    ax.plot([renyi_epsilon(1_000 * renyi, d) for d in deltas], deltas, color=RED, lw=1.6)
+    ax.plot(epsilons, curve.lower, color=BLUE, lw=1.2)
+    ax.plot(epsilons, curve.upper, color=BLUE, lw=1.2)
+    ax.set_yscale("log")
+    ax.set(ylabel="δ(ε)", xlim=(0, 12), ylim=(1e-38, 1))
+    ax.set_title("1,000 steps of it: the whole curve", loc="left")
+    ax.text(5.1, 1e-12, "Rényi divergences", color=RED, fontsize=9)
+    ax.text(6.05, 3e-21, "both certified ends", color=BLUE, ha="right", fontsize=9)
+    ax.text(0.25, 2e-37, "δ below 2⁻⁵³: lost in an untilted FFT", color=PALE, fontsize=9)
+    draw_gap(below, epsilons, [curve[i].relative_gap for i in range(len(curve))])
+    below.set(xlabel="ε", xlim=(0, 12))
+
+
+def draw_gap(ax: Axes, x: np.ndarray, gaps: list[float]) -> None:
+    """(upper - lower) / upper, and what was asked for."""
+    ax.axhline(1e-4, color=PALE, lw=0.9, ls=(0, (4, 3)))
+    ax.plot(x, gaps, color=BLUE, lw=1.2)
+    ax.set_yscale("log")
+    ax.set(ylabel="relative gap", ylim=(3e-6, 6e-4))
+    ax.annotate("asked for: 1e-4", (0.985, 1.25e-4), xycoords=("axes fraction", "data"),
+                color=PALE, fontsize=8, ha="right")  # fmt: skip
+
+
+def main() -> None:
+    """Writes the picture."""
+    figure = Figure(figsize=(10.0, 4.6), layout="constrained")
+    axes = figure.subplots(2, 2, sharex="col", height_ratios=(4, 1))
+    renyi = np.array([tb.compose([STEP]).renyi(order).upper for order in ORDERS])
+    draw_steps(*axes[:, 0], renyi)
+    draw_curve(*axes[:, 1], renyi)
+    for ax in axes.flat:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.spines[["left", "bottom"]].set_color(PALE)
+        ax.tick_params(which="both", color=PALE, labelcolor=INK, labelsize=9)
+        ax.minorticks_off()
+        ax.grid(True, color="0.92", lw=0.8)
+        ax.set_axisbelow(True)
+        ax.title.set(fontsize=11, color=INK)
+    figure.align_ylabels()
+    IMAGES.mkdir(exist_ok=True)
+    figure.savefig(IMAGES / "dpsgd.png", dpi=160, metadata={"Software": None})
+
+
+if __name__ == "__main__":
+    main()

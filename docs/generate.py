@@ -1,0 +1,256 @@
+"""Writes the parts of README and docs that can be read off the code, between markers.
+
+    python docs/generate.py            rewrite them
+    python docs/generate.py --check    say which are out of date, and exit with 1
+
+A marked part begins with ``<!-- generated: NAME -->`` and ends with ``<!-- end -->``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import json
+import re
+import runpy
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import tightbudget as tb
+from tightbudget import errors
+
+ROOT = Path(__file__).resolve().parents[1]
+PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+# --------------------------------------------------------------------------- docstrings
+
+
+@dataclasses.dataclass(frozen=True)
+class Doc:
+    """A docstring: its paragraphs, and its sections (Args, Raises, ...) as (name, text)."""
+
+    paragraphs: list[str]
+    sections: dict[str, list[tuple[str, str]]]
+
+    @staticmethod
+    def of(thing: object) -> Doc:
+        """The docstring of anything."""
+        text = _inline(inspect.getdoc(thing) or "")
+        paragraphs: list[str] = []
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for block in re.split(r"\n\n+", text):
+            title = re.match(r"(Args|Raises|Returns|Attributes):\n", block)
+            if title:
+                sections[title[1]] = _entries(block[title.end() :])
+            elif not block.startswith(">>>"):
+                paragraphs.append(block)
+        return Doc(paragraphs, sections)
+
+    @property
+    def summary(self) -> str:
+        """The first sentence, without the full stop."""
+        return _joined(self.paragraphs[0]).split(". ")[0].rstrip(".:")
+
+
+def _inline(text: str) -> str:
+    text = re.sub(r":\w+:`~?([^`]+)`", lambda m: f"`{m[1].removeprefix('tightbudget.')}`", text)
+    return text.replace("``", "`")
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _entries(text: str) -> list[tuple[str, str]]:
+    """``name: text`` entries; a deeper indent goes on with the entry before."""
+    entries: list[tuple[str, str]] = []
+    for line in textwrap.dedent(text).splitlines():
+        if line.startswith(" ") and entries:
+            name, so_far = entries[-1]
+            entries[-1] = name, f"{so_far} {line.strip()}"
+        else:
+            name, colon, rest = line.partition(": ")
+            entries.append((name, rest.strip()) if colon else ("", line.strip()))
+    return entries
+
+
+def _signature(name: str, thing: Callable[..., Any]) -> str:
+    parameters = []
+    starred = False
+    for p in inspect.signature(thing).parameters.values():
+        if p.name == "self":
+            continue
+        if p.kind is p.KEYWORD_ONLY and not starred:
+            parameters.append("*")
+            starred = True
+        default = "" if p.default is p.empty else f"={_default(p.default)}"
+        parameters.append(f"{p.name}{default}")
+    return f"{name}({', '.join(parameters)})"
+
+
+def _default(value: object) -> str:
+    return "..." if repr(value).startswith("<") else repr(value)
+
+
+def _constructor(cls: type) -> str:
+    return _signature(cls.__name__, cls).replace(", *, relation=None", "")
+
+
+def _list(entries: list[tuple[str, str]]) -> Iterator[str]:
+    for name, text in entries:
+        yield f"- `{name}`: {text}" if name else f"- {text}"
+
+
+# -------------------------------------------------------------------------------- parts
+
+
+def mechanisms_table() -> str:
+    """One line per mechanism, for the README."""
+    lines = ["| mechanism | what it does |", "| --- | --- |"]
+    for cls in tb.MECHANISMS.values():
+        summary = Doc.of(cls).summary.replace("|", "\\|")
+        lines.append(f"| `{_constructor(cls)}` | {summary} |")
+    return "\n".join(lines)
+
+
+def mechanisms() -> str:
+    """Every mechanism in full."""
+    lines: list[str] = []
+    for kind, cls in tb.MECHANISMS.items():
+        doc = Doc.of(cls)
+        lines += [f"## {cls.__name__}", "", "```text", _constructor(cls), "```", ""]
+        for paragraph in doc.paragraphs:
+            lines += [paragraph, ""]
+        lines += [f"In plans and on the command line: `{kind}`.", ""]
+        lines += _sections(doc)
+    return "\n".join(lines).rstrip()
+
+
+def api() -> str:
+    """Every public name."""
+    lines: list[str] = []
+    for name in tb.__all__:
+        thing = getattr(tb, name)
+        mechanism = inspect.isclass(thing) and issubclass(thing, tb.Mechanism)
+        if mechanism and thing is not tb.Mechanism:
+            continue  # in mechanisms.md
+        if inspect.isclass(thing) and issubclass(thing, Exception):
+            continue  # in the tree of refusals
+        lines += [f"## {name}", "", *_one(name, thing)]
+    return "\n".join(lines).rstrip()
+
+
+def _one(name: str, thing: object) -> Iterator[str]:
+    if inspect.isroutine(thing):
+        yield from _described(_signature(name, thing), thing)
+    elif inspect.isclass(thing):
+        head = name if issubclass(thing, (enum.Enum, tb.Mechanism)) else _constructor(thing)
+        yield from _described(head, thing)
+        if issubclass(thing, enum.Enum):
+            yield from (f"- `{member}`" for member in thing)
+            yield ""
+        for method, member in _methods(thing):
+            yield f"### {name}.{method}"
+            yield ""
+            if isinstance(member, property):
+                yield from _described(f"{name}.{method}", member)
+            else:
+                function = getattr(thing, method)
+                yield from _described(_signature(f"{name}.{method}", function), function)
+    else:
+        assert isinstance(thing, dict)
+        yield f"A dictionary with the keys {', '.join(f'`{key}`' for key in thing)}."
+        yield ""
+
+
+def _methods(cls: type) -> Iterator[tuple[str, Any]]:
+    for name, member in vars(cls).items():
+        text = (member.__func__ if isinstance(member, staticmethod) else member).__doc__
+        callable_ = inspect.isfunction(member) or isinstance(member, (property, staticmethod))
+        # only what has a text of its own is part of the promise
+        if text and callable_ and not name.startswith("_"):
+            yield name, member
+
+
+def _described(signature: str, thing: object) -> Iterator[str]:
+    doc = Doc.of(thing)
+    yield from ("```text", signature, "```", "")
+    for paragraph in doc.paragraphs:
+        yield from (paragraph, "")
+    yield from _sections(doc)
+
+
+def _sections(doc: Doc) -> Iterator[str]:
+    for title, entries in doc.sections.items():
+        yield from (f"**{title}**", "", *_list(entries), "")
+
+
+def refusals() -> str:
+    """The exception tree, as errors.py draws it, and each exception's sentence."""
+    tree = (errors.__doc__ or "").split("\n\n", 1)[1].strip()
+    lines = ["```text", tree, "```", ""]
+    for name in errors.__all__:
+        doc = Doc.of(getattr(errors, name))
+        lines += [f"- `{name}`: {_joined(doc.paragraphs[0])}"]
+        lines += [f"  {line}" for line in _list(doc.sections.get("Attributes", []))]
+    return "\n".join(lines)
+
+
+def benchmarks() -> str:
+    """What ``make bench`` measured last."""
+    folder = ROOT / "benchmarks"
+    markdown = runpy.run_path(str(folder / "report.py"))["markdown"]
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return str(markdown(results)).rstrip()
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "mechanisms-table": mechanisms_table,
+    "mechanisms": mechanisms,
+    "api": api,
+    "refusals": refusals,
+    "benchmarks": benchmarks,
+}
+
+
+# --------------------------------------------------------------------------------- main
+
+
+def pages() -> list[Path]:
+    """README and every page of the docs."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def renewed(text: str) -> str:
+    """The text with its marked parts written anew."""
+    return PART.sub(lambda m: f"{m[1]}\n{PARTS[m[2]]()}\n\n{m[3]}", text)
+
+
+def stale() -> dict[Path, str]:
+    """Pages whose marked parts are out of date, with the text they should have."""
+    found = {}
+    for path in pages():
+        old = path.read_text(encoding="utf-8")
+        new = renewed(old)
+        if new != old:
+            found[path] = new
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Rewrites, or with --check only tells."""
+    out_of_date = stale()
+    for path, text in out_of_date.items():
+        if "--check" not in arguments:
+            path.write_text(text, encoding="utf-8")
+        sys.stdout.write(f"{path.relative_to(ROOT)}\n")
+    return 1 if out_of_date and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
