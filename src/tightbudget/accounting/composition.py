@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from tightbudget.numerics.validate import (
 )
 from tightbudget.pairs.pair import Composable, Direction, Mechanism, Neighbouring
 from tightbudget.pld.compose import Steps
-from tightbudget.pld.precision import delta_bounds, epsilon_bounds
+from tightbudget.pld.precision import Memory, delta_bounds, epsilon_bounds
 from tightbudget.pld.renyi import renyi_bounds
 from tightbudget.pld.tradeoff import tradeoff_bounds
 
@@ -144,19 +144,25 @@ class Composition(Composable):
         epsilons: Sequence[float] | FloatArray | None = None,
         deltas: Sequence[float] | FloatArray | None = None,
         rtol: float = 1e-4,
+        progress: Callable[[list[float]], Iterable[float]] = iter,
     ) -> Curve:
         """delta at many eps, or eps at many delta: give exactly one of the two lists.
+
+        ``progress`` wraps the list while it is answered (a progress bar).
 
         Guarantee: each point has the guarantee of :meth:`delta` or :meth:`epsilon`.
         """
         if (epsilons is None) == (deltas is None):
             raise ParameterError("give exactly one of epsilons and deltas")
+        rtol, memory = _rtol(rtol), Memory()  # one point's work often answers the next one
         if epsilons is not None:
             eps = [non_negative(**{f"epsilons[{i}]": e}) for i, e in enumerate(epsilons)]
-            return Curve.of_deltas(eps, [self.delta(e, rtol) for e in eps])
+            found = [delta_bounds(self._directions, e, rtol, memory=memory) for e in progress(eps)]
+            return Curve.of_deltas(eps, found)
         assert deltas is not None
         given = [probability(**{f"deltas[{i}]": d}) for i, d in enumerate(deltas)]
-        return Curve.of_epsilons(given, [self.epsilon(d, rtol) for d in given])
+        found = [epsilon_bounds(self._directions, d, rtol, memory) for d in progress(given)]
+        return Curve.of_epsilons(given, found)
 
     def tradeoff(
         self, false_positive_rates: Sequence[float] | FloatArray, rtol: float = 1e-4

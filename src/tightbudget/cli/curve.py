@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from tightbudget import Composition, Curve, ParameterError
+from tightbudget import Curve, ParameterError
 from tightbudget.accounting.plot import picture_path, save_plot
 from tightbudget.accounting.text_file import write_text
 from tightbudget.cli.options import AsJson, Rtol
@@ -65,7 +65,8 @@ def curve(
         else _points("deltas", deltas)
     )
     composition = source.composition()
-    found = _curve(composition, "delta" if epsilons is None else "epsilon", points, rtol)
+    asked = {"deltas" if epsilons is None else "epsilons": points}
+    found = composition.curve(**asked, rtol=rtol, progress=lambda x: tracked(x, "composing"))
     if csv is not None:
         write_text(csv, _csv(found))
     if out is not None:
@@ -82,14 +83,6 @@ def curve(
         | ({"wrote": wrote} if wrote else {})
         | {"points": str(len(found)), "seconds": f"{watch.seconds:.2f}"}
     )
-
-
-def _curve(composition: Composition, given: str, points: list[float], rtol: float) -> Curve:
-    if given == "epsilon":
-        answers = [composition.delta(x, rtol) for x in tracked(points, "composing")]
-        return Curve.of_deltas(points, answers)
-    answers = [composition.epsilon(x, rtol) for x in tracked(points, "composing")]
-    return Curve.of_epsilons(points, answers)
 
 
 def _points(name: str, text: str) -> list[float]:

@@ -65,7 +65,7 @@ class Steps:
     """A composition in one direction."""
 
     steps: tuple[Step, ...]  # those that have finite losses
-    certain: tuple[tuple[float, int], ...]  # (P(loss = +inf), runs) of the others
+    certain: bool  # whether some other step has no finite loss at all
     infinity: Bounds  # P(some loss is +inf), of the pairs themselves
     max_loss: Bounds  # the largest finite total loss; ends may be inf
 
@@ -82,11 +82,9 @@ class Steps:
             (_times(step.pair.max_loss(), step.runs) for step in steps), start=Bounds(0.0, 0.0)
         )
         finite = tuple(step for step in steps if step.sketch.losses.size)
-        certain = tuple(
-            (float(step.pair.p_only().upper[0]), step.runs)
-            for step in steps
-            if not step.sketch.losses.size
-        )
+        certain = len(finite) < len(steps)
+        if certain:
+            infinity = Bounds(infinity.lower, 1.0)
         return Steps(finite, certain, infinity, max_loss)
 
     @property
@@ -275,7 +273,7 @@ def profile(steps: Steps, plan: Plan) -> Profile:
 def _profile(steps: Steps, plan: Plan) -> Profile:
     uppers: list[UpperMeasure] = []
     lowers: list[LowerMeasure] = []
-    lost = list(steps.certain)
+    lost = [(1.0, 1)] if steps.certain else []
     for layout in plan.layouts:
         step = layout.step
         upper, lower, beyond = discretise(step.pair, layout.grid, layout.n, layout.tilt)

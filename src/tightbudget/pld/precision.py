@@ -20,13 +20,18 @@ from tightbudget.pld.enumerate import Outcomes
 from tightbudget.pld.profile import Profile
 from tightbudget.pld.tilt import Saddle
 
-__all__ = ["delta_bounds", "epsilon_bounds"]
+__all__ = ["Memory", "delta_bounds", "epsilon_bounds"]
 
 _PASSES = 8
 _ROUGH = 0.02  # the gap at which two directions are compared first
 _FIRST_LENGTH = 2**17  # what the first guess may spend on one step
+_REMEMBERED = 3  # profiles that a curve's next point looks at
 _ROUNDED = 1e-12  # a width that comes from the rounding of the losses alone
 _FLOOR = 1e-290  # a delta below this is reported as [0, upper]
+
+
+# by direction, profiles that were made for earlier points of a curve
+Memory = dict[int, list[Profile]]
 
 
 @dataclass(frozen=True)
@@ -49,14 +54,29 @@ class _Question:
     allowed: Callable[[Saddle, float], float]  # (tilt, gap wanted) -> variance allowed
 
     def answer(
-        self, rtol: float, known: Answer, floor: float = -math.inf, ceiling: float = math.inf
+        self,
+        rtol: float,
+        known: Answer,
+        floor: float = -math.inf,
+        ceiling: float = math.inf,
+        memory: list[Profile] | None = None,
     ) -> Answer:
         """Bounds with relative gap <= rtol, or wholly below the floor or above the ceiling.
+
+        ``memory`` holds profiles of earlier questions, which may answer this one too.
 
         Raises:
             PrecisionError: with the ends that were reached in this direction.
         """
         best, share, slip = known.bounds, known.share, 1e-2 * rtol
+        if memory is not None:
+            share *= 0.5  # somewhat finer, so that the profile serves its neighbours
+            saddle = self.place(slip, best)
+            for seen in memory[-_REMEMBERED:]:
+                got = self.read(seen, saddle, rtol)
+                best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
+            if best.relative_gap <= rtol or best.upper <= floor:
+                return Answer(best, known.share)
         most, cut = _FIRST_LENGTH, math.inf
         for _ in range(_PASSES):
             saddle = self.place(slip, best)
@@ -66,6 +86,8 @@ class _Question:
                 seen = profile(self.steps, plan)
             except PrecisionError as error:
                 raise PrecisionError(str(error), best.lower, best.upper) from error
+            if memory is not None:
+                memory.append(seen)
             got = self.read(seen, saddle, rtol)
             best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
             gap = got.relative_gap
@@ -106,7 +128,9 @@ def _missed(rtol: float, reached: Bounds, why: str) -> PrecisionError:
     )
 
 
-def epsilon_bounds(directions: tuple[Steps, ...], delta: float, rtol: float) -> Bounds:
+def epsilon_bounds(
+    directions: tuple[Steps, ...], delta: float, rtol: float, memory: Memory | None = None
+) -> Bounds:
     """Bounds of eps*(delta) = inf{eps >= 0: delta(eps) <= delta}, the worse direction.
 
     Guarantee: the exact value lies inside, and (upper - lower) <= rtol * upper; upper is
@@ -115,11 +139,15 @@ def epsilon_bounds(directions: tuple[Steps, ...], delta: float, rtol: float) -> 
     Raises:
         PrecisionError: the gap cannot be reached within the limits.
     """
-    return _worse(directions, lambda steps: _epsilon_question(steps, delta), rtol)
+    return _worse(directions, lambda steps: _epsilon_question(steps, delta), rtol, memory=memory)
 
 
 def delta_bounds(
-    directions: tuple[Steps, ...], epsilon: float, rtol: float, target: float | None = None
+    directions: tuple[Steps, ...],
+    epsilon: float,
+    rtol: float,
+    target: float | None = None,
+    memory: Memory | None = None,
 ) -> Bounds:
     """Bounds of delta(eps), the worse direction, for any finite eps.
 
@@ -130,7 +158,7 @@ def delta_bounds(
     Raises:
         PrecisionError: the gap cannot be reached within the limits.
     """
-    return _worse(directions, lambda steps: _delta_question(steps, epsilon), rtol, target)
+    return _worse(directions, lambda steps: _delta_question(steps, epsilon), rtol, target, memory)
 
 
 def _worse(
@@ -138,6 +166,7 @@ def _worse(
     ask: Callable[[Steps], _Question | Bounds],
     rtol: float,
     target: float | None = None,
+    memory: Memory | None = None,
 ) -> Bounds:
     """The maximum over the directions; the milder one is refined no further than needed."""
     asked = [ask(steps) for steps in directions]
@@ -158,7 +187,8 @@ def _worse(
             if known[i].bounds.upper <= floor or known[i].bounds.relative_gap <= wanted:
                 continue
             try:
-                known[i] = question.answer(wanted, known[i], floor, ceiling)
+                past = None if memory is None else memory.setdefault(i, [])
+                known[i] = question.answer(wanted, known[i], floor, ceiling, past)
             except PrecisionError as error:
                 known[i] = Answer(Bounds(error.lower, error.upper))
                 raise _missed(rtol, _worst(known), str(error)) from error
