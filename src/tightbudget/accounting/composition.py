@@ -96,7 +96,8 @@ class Composition(Composable):
         """The exact eps*(delta) = inf{eps >= 0: delta(eps) <= delta}, between two ends.
 
         Guarantee: lower <= eps* <= upper, rounding included, and (upper - lower) <= rtol *
-        upper. ``upper`` is inf exactly if delta is not proved to reach the mass of outputs
+        upper (or <= 1e-12, where the losses themselves are known no better). ``upper`` is inf
+        exactly if delta is not proved to reach the mass of outputs
         that tell the neighbours apart for certain.
 
         Args:

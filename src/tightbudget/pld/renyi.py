@@ -19,6 +19,7 @@ from tightbudget.pld.tilt import tilted_moments
 __all__ = ["renyi_bounds"]
 
 _MOST = 2**20  # buckets
+_ROUNDED = 1e-12  # a divergence that rounding alone may account for
 
 
 def renyi_bounds(directions: tuple[Steps, ...], order: float, rtol: float) -> Bounds:
@@ -30,7 +31,7 @@ def renyi_bounds(directions: tuple[Steps, ...], order: float, rtol: float) -> Bo
     """
     ends = [_of_direction(steps, order, rtol) for steps in directions]
     worst = Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
-    if worst.relative_gap > rtol and 1e-13 <= worst.upper < math.inf:
+    if worst.relative_gap > rtol and _ROUNDED < worst.upper < math.inf:
         raise PrecisionError(
             f"relative gap {rtol:g} was not reached for the Renyi divergence of order {order:g}: "
             f"the bounds are {worst} (relative gap {worst.relative_gap:.2g})",
@@ -81,7 +82,7 @@ def _of_step(step: Step, s: float, rtol: float) -> Bounds:
         got = _once(step, grid, n + 1, Tilt(s, Fraction(mean)))
         best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
         # no bound of the tail: a finer grid does not help. Nothing to tell apart: nor here
-        if best.relative_gap <= rtol or math.isinf(best.upper) or best.upper < 1e-13:
+        if best.relative_gap <= rtol or math.isinf(best.upper) or best.upper < _ROUNDED:
             break
         h *= 0.5
     return best
