@@ -115,3 +115,22 @@ class Composed:
     def misses(self, epsilon: float, delta: float) -> bool:
         """Whether delta(eps) > delta may hold (False is certain)."""
         return self.delta(epsilon)[1] > Fraction(delta)
+
+
+def response_delta(p: Fraction, runs: int, epsilon: float) -> tuple[Fraction, Fraction]:
+    """Ends of delta(eps) of randomised response, for any number of runs: a binomial sum."""
+    a, b = p.numerator, p.denominator - p.numerator
+    low, high = (
+        Fraction(
+            sum(
+                math.comb(runs, j)
+                * max(
+                    0, a**j * b ** (runs - j) * e.denominator - e.numerator * b**j * a ** (runs - j)
+                )
+                for j in range(runs + 1)
+            ),
+            e.denominator * p.denominator**runs,
+        )
+        for e in reversed(exp_ends(epsilon))
+    )
+    return low, high

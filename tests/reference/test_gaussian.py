@@ -14,7 +14,7 @@ from fractions import Fraction
 import pytest
 from flint import arb, ctx
 from tests.balls import ball
-from tests.exact import exp_ends
+from tests.exact import response_delta
 
 import tightbudget as tb
 from tightbudget.numerics.bounds import Bounds
@@ -158,28 +158,13 @@ def test_laplace_once(scale: float) -> None:
             assert bounds.relative_gap <= RTOL
 
 
-def response_delta(p: float, runs: int, epsilon: float) -> tuple[Fraction, Fraction]:
-    """delta(eps) = sum C(k, j) (p^j r^(k-j) - e^eps r^j p^(k-j))_+, with integers only."""
-    p_ = Fraction(p)
-    ends = []
-    for e in exp_ends(epsilon):
-        a, b = p_.numerator, p_.denominator - p_.numerator
-        total = Fraction(0)
-        for j in range(runs + 1):
-            gain = a**j * b ** (runs - j) * e.denominator - e.numerator * b**j * a ** (runs - j)
-            if gain > 0:
-                total += Fraction(math.comb(runs, j) * gain, e.denominator)
-        ends.append(total / p_.denominator**runs)
-    return ends[1], ends[0]
-
-
 @pytest.mark.parametrize(("p", "runs"), [(0.75, 1), (0.75, 3), (0.9, 30), (0.51, 64), (0.51, 512)])
 def test_randomised_response_is_exact(p: float, runs: int) -> None:
     composition = tb.RandomizedResponse(p) * runs
     top = runs * math.log(p / (1 - p))
     for share in (0.0, 0.05, 0.2, 0.5, 0.9):
         epsilon = share * top
-        low, high = response_delta(p, runs, epsilon)
+        low, high = response_delta(Fraction(p), runs, epsilon)
         # a lattice has no discretisation error at all
         bounds = composition.delta(epsilon, rtol=1e-9)
         assert Fraction(bounds.lower) <= high
