@@ -33,7 +33,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```(python|text|console|toml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ARROW = re.compile(r"# -> (.*)$")
-NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 UNSTABLE = re.compile(r'(gap|seconds"?:?) *[\d.e-]+')
 MAIN = "from tightbudget.cli import main; main()"
 
