@@ -6,7 +6,7 @@
 In a ``python`` block, an expression followed by ``# -> text`` has that value, and a ``text``
 block right after a block is what it printed. In a ``console`` block, lines after
 ``$ tightbudget ...`` are its output. A ``toml`` block that begins with ``# name.toml`` is a
-file of that name. One page is one session, in an empty folder.
+file of that name. One page is run as one program, in an empty folder.
 
 Certified ends may move within their gap when the engine or NumPy changes, so numbers with a
 point or an exponent are compared to one part in a thousand; everything else exactly, but for
