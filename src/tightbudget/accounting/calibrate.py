@@ -67,9 +67,8 @@ def calibrate(
         CalibrationError: no value within reach meets the target, or all do.
         ParameterError: a parameter is refused.
     """
-    probe = _Probe(
-        function, non_negative(epsilon=epsilon), positive(delta=probability(delta=delta)), integer
-    )
+    epsilon, delta = non_negative(epsilon=epsilon), positive(delta=probability(delta=delta))
+    probe = _Probe(function, epsilon, delta, integer)
     rtol = positive(rtol=rtol)
     good, bad = _bracket(probe, between)
     value = _best_integer(probe, good, bad) if integer else _best_real(probe, good, bad, rtol)

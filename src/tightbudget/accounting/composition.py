@@ -231,7 +231,10 @@ def from_steps(steps: Any) -> Composition:
             raise FileError(f"steps[{i}] must be a table, got {step!r}")
         table = dict(step)
         times = count(**{f"steps[{i}].times": table.pop("times", 1)})
-        parts.append((from_description(table, where=f"steps[{i}]"), times))
+        try:
+            parts.append((from_description(table, where=f"steps[{i}]"), times))
+        except (ParameterError, RelationError) as error:
+            raise type(error)(f"steps[{i}]: {error}") from error
     return Composition(tuple(parts))
 
 

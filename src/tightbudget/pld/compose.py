@@ -213,9 +213,13 @@ class _Span:
     spread: float  # their standard deviation
 
     @property
+    def fuzz(self) -> float:
+        """What rounding, or a pair of stated accuracy, may not tell apart there."""
+        return 1e-7 * (abs(self.low) + abs(self.high))
+
+    @property
     def width(self) -> float:
-        # a single atom has no width: what rounding can tell apart there
-        return max(self.high - self.low, 1e-9 * (abs(self.low) + abs(self.high)), 1e-300)
+        return max(self.high - self.low, self.fuzz, 1e-300)
 
 
 def _span(step: Step, demand: Demand, theta: float, total_runs: int) -> _Span:
@@ -228,9 +232,9 @@ def _span(step: Step, demand: Demand, theta: float, total_runs: int) -> _Span:
     # left: mass lifted to x, as a share of the tilted measure
     lifted = np.logaddexp.accumulate(sketch.log_masses) + theta * x - log_m
     low = max(0, int(np.searchsorted(np.maximum.accumulate(lifted), budget)) - 1)
-    right = float(step.sketch.losses[min(x.size, step.sketch.losses.size - 1)])
-    top = step.pair.max_loss()[1]
-    if x.size >= step.sketch.losses.size - 1 and math.isfinite(top):
+    # no further than the tilt was chosen for: the next point may weigh more than all others
+    right, top = float(x[-1]), step.pair.max_loss()[1]
+    if x.size == step.sketch.losses.size and math.isfinite(top):
         right = max(right, top)
     return _Span(min(float(x[low]), mean), max(right, mean), mean, math.sqrt(variance))
 
@@ -249,7 +253,7 @@ def _widths(steps: tuple[Step, ...], spans: list[_Span], variance: float) -> lis
     total = sum(step.runs * w * w for step, w in zip(steps, weights, strict=True))
     unit = math.sqrt(4.0 * max(variance, 1e-290) / total)
     return [
-        min(unit * w, 1.0, max(2.0 * span.spread, 1e-3 * span.width))
+        min(unit * w, 1.0, max(2.0 * span.spread, 1e-3 * span.width, span.fuzz))
         for span, w in zip(spans, weights, strict=True)
     ]
 

@@ -223,10 +223,10 @@ def _epsilon_question(steps: Steps, delta: float) -> _Question | Bounds:
     if few is not None:
         return few.epsilon(delta)
 
-    first = steps.picture.without_tail(math.log(_ROUGH * left)).for_delta(left)
+    first = steps.picture.without_tail(math.log(_ROUGH) + math.log(left)).for_delta(left)
 
     def place(slip: float, known: Bounds) -> Saddle:
-        losses = steps.picture.without_tail(math.log(slip * left))
+        losses = steps.picture.without_tail(math.log(slip) + math.log(left))
         return losses.for_delta(left, _ease(slip), start=first.slope)
 
     return _Question(
