@@ -133,6 +133,11 @@ class Plan:
     tolerance: float
     clamped: bool
 
+    @property
+    def longest(self) -> int:
+        """The most buckets of one step."""
+        return max(layout.n for layout in self.layouts)
+
 
 def make_plan(steps: Steps, demand: Demand, most: int = MAX_LENGTH) -> Plan:
     """Grids for a demand, with at most ``most`` buckets for each step."""

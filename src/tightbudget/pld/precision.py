@@ -24,6 +24,7 @@ __all__ = ["Memory", "delta_bounds", "epsilon_bounds"]
 
 _PASSES = 8
 _ROUGH = 0.02  # the gap at which two directions are compared first
+_DEAR = 2**14  # buckets of one step that are not spent on a guess
 _FIRST_LENGTH = 2**17  # what the first guess may spend on one step
 _REMEMBERED = 3  # profiles that a curve's next point looks at
 _ROUNDED = 1e-12  # a width that comes from the rounding of the losses alone
@@ -48,6 +49,7 @@ class _Question:
 
     steps: Steps
     size: float  # about the answer
+    most: float  # what the answer cannot exceed
     place: Callable[[float, Bounds], Saddle]  # (slip, what is known) -> tilt
     read: Callable[[Profile, Saddle, float], Bounds]  # (profile, tilt, rtol) -> the answer
     where: Callable[[Bounds], float]  # the eps at which delta was read for this answer
@@ -78,11 +80,16 @@ class _Question:
             if best.relative_gap <= rtol or best.upper <= floor:
                 return Answer(best, known.share)
         most, cut = _FIRST_LENGTH, math.inf
-        for _ in range(_PASSES):
+        for turn in range(_PASSES + 1):
             saddle = self.place(slip, best)
             demand = Demand(saddle, share * self.allowed(saddle, rtol), slip)
             try:
-                plan = make_plan(self.steps, demand, most)
+                plan, coarser = make_plan(self.steps, demand, most), 1.0
+                if turn == 0 and plan.longest > _DEAR and memory is None:
+                    # what a dear plan will reach is learned from a cheap one
+                    coarser = 64.0
+                    cheap = dataclasses.replace(demand, variance=coarser * demand.variance)
+                    plan = make_plan(self.steps, cheap, most)
                 seen = profile(self.steps, plan)
             except PrecisionError as error:
                 raise PrecisionError(str(error), best.lower, best.upper) from error
@@ -96,7 +103,7 @@ class _Question:
                 return Answer(best, share * _aim(rtol, gap))
             # one part of the gap is proportional to the variance, the other to the slip
             wasted = seen.waste(self.where(got)) if math.isfinite(got.upper) else 1.0
-            by_buckets, by_cuts = gap * (1.0 - wasted), gap * wasted
+            by_buckets, by_cuts = gap * (1.0 - wasted) / coarser, gap * wasted
             if plan.clamped:
                 if most == MAX_LENGTH:
                     break
@@ -170,7 +177,8 @@ def _worse(
 ) -> Bounds:
     """The maximum over the directions; the milder one is refined no further than needed."""
     asked = [ask(steps) for steps in directions]
-    known = [Answer(a) if isinstance(a, Bounds) else Answer(Bounds(0.0, math.inf)) for a in asked]
+    known = [Answer(a if isinstance(a, Bounds) else Bounds(0.0, a.most)) for a in asked]
+    why = "the losses themselves are not known more closely"
     # the one that looks worse first: as a rule a rough look at the other one then suffices
     questions = [(i, q) for i, q in enumerate(asked) if isinstance(q, _Question)]
     questions.sort(key=lambda item: -item[1].size)
@@ -182,21 +190,21 @@ def _worse(
             ceiling = math.inf
             if target is not None:
                 if floor > target:
-                    return Bounds(floor, math.inf)
+                    return Bounds(floor, question.most)
                 floor, ceiling = target, target
             if known[i].bounds.upper <= floor or known[i].bounds.relative_gap <= wanted:
                 continue
             try:
                 past = None if memory is None else memory.setdefault(i, [])
                 known[i] = question.answer(wanted, known[i], floor, ceiling, past)
-            except PrecisionError as error:
-                known[i] = Answer(Bounds(error.lower, error.upper))
-                raise _missed(rtol, _worst(known), str(error)) from error
+            except PrecisionError as error:  # the other direction may still settle it
+                known[i], why = Answer(Bounds(error.lower, error.upper)), str(error)
+                break
     worst = _worst(known)
     close = worst.relative_gap <= rtol or worst.upper <= _FLOOR or math.isinf(worst.upper)
     close = close or (not questions and worst.width <= _ROUNDED)
     if target is None and not close:
-        raise _missed(rtol, worst, "the losses themselves are not known more closely")
+        raise _missed(rtol, worst, why)
     return worst
 
 
@@ -232,6 +240,7 @@ def _epsilon_question(steps: Steps, delta: float) -> _Question | Bounds:
     return _Question(
         steps,
         first.epsilon,
+        math.inf,
         place,
         lambda p, saddle, rtol: p.epsilon(delta, _scale(saddle), 1e-3 * rtol),
         lambda bounds: bounds.upper,
@@ -279,7 +288,8 @@ def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
 
     return _Question(
         steps,
-        math.exp(place(_ROUGH, Bounds(0.0, math.inf)).log_delta),
+        math.exp(place(_ROUGH, Bounds(0.0, 1.0)).log_delta),
+        1.0,
         place,
         lambda p, saddle, rtol: p.delta(epsilon),
         lambda bounds: epsilon,

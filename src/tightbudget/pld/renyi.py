@@ -31,7 +31,8 @@ def renyi_bounds(directions: tuple[Steps, ...], order: float, rtol: float) -> Bo
     """
     ends = [_of_direction(steps, order, rtol) for steps in directions]
     worst = Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
-    if worst.relative_gap > rtol and _ROUNDED < worst.upper < math.inf:
+    rounded = _ROUNDED * max(1, sum(step.runs for step in directions[0].steps))
+    if worst.relative_gap > rtol and rounded < worst.upper < math.inf:
         raise PrecisionError(
             f"relative gap {rtol:g} was not reached for the Renyi divergence of order {order:g}: "
             f"the bounds are {worst} (relative gap {worst.relative_gap:.2g})",

@@ -75,7 +75,7 @@ def _search(seen: Profile, alpha: float, atol: float, centre: float, spread: flo
         return 1.0 - seen.lower_delta(e2) - exp_down(e1) * alpha + 4 * UNIT
 
     reach = 12.0 * spread + 1.0
-    left = min(centre - reach, -1.0)
+    left = min(centre - reach, math.log(0.1 * atol))
     right = max(centre + reach, math.log1p(1.0 / alpha))
     # beyond both ends: 1 - delta(e) <= e^e, and 1 - e^e alpha <= 0
     outside = max(exp_up(left), 1.0 - exp_down(right) * alpha)
