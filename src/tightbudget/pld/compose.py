@@ -33,7 +33,8 @@ from tightbudget.pld.tilt import Picture, Saddle, tilted_moments, without_tail
 __all__ = ["MAX_LENGTH", "Demand", "Plan", "Step", "Steps", "edge_near", "make_plan", "profile"]
 
 MAX_LENGTH = 2**21  # entries of one array; beyond it PrecisionError names the gap reached
-_LONG = 2**18
+_FIRST = 0.7  # share of the variance that the first buckets get, beside later doublings
+_LONG = 2**18  # an array of this length is coarsened beyond a nat
 _SHORT = 1024  # an array of this length is not worth coarsening
 
 Parts = tuple[tuple[Mechanism, int], ...]
@@ -100,11 +101,13 @@ class Demand:
     Attributes:
         saddle: where on the curve.
         variance: how much the upper end's variance may exceed the lower one's, nats^2.
-        slip: the relative share of delta that cutting may cost.
+        tail: the relative share of delta that may count as infinite.
+        slip: the relative share of delta that all other cutting may cost.
     """
 
     saddle: Saddle
     variance: float
+    tail: float
     slip: float
 
 
@@ -134,6 +137,11 @@ class Plan:
     clamped: bool
 
     @property
+    def variance(self) -> float:
+        """The variance that a demand for just these grids would allow."""
+        return sum(s.step.runs * s.grid.step**2 for s in self.layouts) / (4 * _FIRST)
+
+    @property
     def longest(self) -> int:
         """The most buckets of one step."""
         return max(layout.n for layout in self.layouts)
@@ -144,7 +152,7 @@ def make_plan(steps: Steps, demand: Demand, most: int = MAX_LENGTH) -> Plan:
     total_runs = sum(step.runs for step in steps.steps)
     theta = demand.saddle.theta
     spans = [_span(step, demand, theta, total_runs) for step in steps.steps]
-    wanted = _widths(steps.steps, spans, 0.7 * demand.variance)
+    wanted = _widths(steps.steps, spans, _FIRST * demand.variance)
     excess = max(span.width / h for span, h in zip(spans, wanted, strict=True)) / most
     clamped = excess > 1.0
     if clamped:
@@ -164,7 +172,7 @@ def make_plan(steps: Steps, demand: Demand, most: int = MAX_LENGTH) -> Plan:
     doublings = (math.ceil(math.log2(total_runs + 1) / 2) + 2) * len(layouts)
     return Plan(
         tuple(layouts),
-        coarsening=0.3 * demand.variance / doublings,
+        coarsening=(1 - _FIRST) * demand.variance / doublings,
         tolerance=1e-6 * demand.slip * math.exp(-demand.saddle.slack),
         clamped=clamped,
     )
@@ -229,13 +237,14 @@ class _Span:
 
 def _span(step: Step, demand: Demand, theta: float, total_runs: int) -> _Span:
     """The losses worth keeping: what lies outside costs a share of the slip."""
-    budget = math.log(demand.slip / total_runs)
     # right: mass that becomes infinite, as a share of delta
-    sketch = without_tail(step.sketch, budget + demand.saddle.log_delta)
+    infinite = math.log(demand.tail / total_runs) + demand.saddle.log_delta
+    sketch = without_tail(step.sketch, infinite)
     x = sketch.losses
     log_m, mean, variance = tilted_moments(sketch, theta)
     # left: mass lifted to x, as a share of the tilted measure
     lifted = np.logaddexp.accumulate(sketch.log_masses) + theta * x - log_m
+    budget = math.log(demand.slip / total_runs)
     low = max(0, int(np.searchsorted(np.maximum.accumulate(lifted), budget)) - 1)
     # no further than the tilt was chosen for: the next point may weigh more than all others
     right, top = float(x[-1]), step.pair.max_loss()[1]

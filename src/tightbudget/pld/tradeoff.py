@@ -49,7 +49,7 @@ def _of_direction(steps: Steps, alpha: float, atol: float) -> Bounds:
     best = Bounds(0.0, 1.0)
     variance_allowed = atol * spread
     for _ in range(5):
-        demand = Demand(_wide(saddle, atol), variance_allowed, slip)
+        demand = Demand(_wide(saddle, atol), variance_allowed, slip, slip)
         best = _search(profile(steps, make_plan(steps, demand)), alpha, atol, centre, spread)
         if best.upper - best.lower <= atol:
             return best
