@@ -207,7 +207,7 @@ def _worse(
     close = worst.relative_gap <= rtol or worst.upper <= _FLOOR
     # an upper end of inf is an answer where delta may be below the mass at infinity, and a
     # width that comes from the losses' own rounding is nobody's to mend
-    fair = not why and (math.isinf(worst.upper) or not questions and worst.width <= _ROUNDED)
+    fair = not why and (math.isinf(worst.upper) or (not questions and worst.width <= _ROUNDED))
     if target is None and not (close or fair):
         raise _missed(rtol, worst, why or "the losses themselves are not known more closely")
     return worst
