@@ -123,9 +123,9 @@ def test_a_curve_as_picture_and_csv(plan: Path, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert [row["delta"] for row in rows] == ["0.01", "0.001"]
-    bounds = tb.read_plan(plan).epsilon(1e-3)
-    assert float(rows[1]["epsilon_lower"]) == bounds.lower
-    assert float(rows[1]["epsilon_upper"]) == bounds.upper
+    curve = tb.read_plan(plan).curve(deltas=[1e-2, 1e-3])
+    assert float(rows[1]["epsilon_lower"]) == curve[1].lower
+    assert float(rows[1]["epsilon_upper"]) == curve[1].upper
 
 
 def test_a_curve_has_defaults() -> None:
@@ -154,7 +154,8 @@ def test_points_are_asked_for(option: str, text: str, points: list[float]) -> No
 def test_a_curve_is_a_table_of_certified_digits() -> None:
     lines = run("curve", "gaussian", "--sigma", 2, "--epsilons", "0,1").stdout.splitlines()
     assert lines[0].split() == ["epsilon", "delta"]
-    assert lines[1].split(None, 1) == ["0.0", str(tb.compose([tb.Gaussian(2.0)]).delta(0.0))]
+    curve = tb.compose([tb.Gaussian(2.0)]).curve(epsilons=[0.0, 1.0])
+    assert lines[1].split(None, 1) == ["0.0", str(curve[0])]
     assert lines[3].startswith("what ")
 
 

@@ -269,7 +269,7 @@ def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
     if not steps.steps or epsilon >= top - _ROUNDED / 4 * min(1.0, abs(top)):
         # at the largest loss, up to rounding: delta <= P(inf) + 1 - e^(eps - top)
         certain = max(0.0, -math.expm1(epsilon)) if epsilon < 0 else 0.0
-        above = max(0.0, -math.expm1(epsilon - top)) if steps.steps else 0.0
+        above = -math.expm1(min(0.0, epsilon - top)) if steps.steps else 0.0
         lower = min(1.0, max(steps.infinity.lower, certain * (1 - 1e-15)))
         upper = add_up(steps.infinity.upper, above * (1 + 1e-15))
         return Bounds(lower, min(1.0, max(upper, certain * (1 + 1e-15))))

@@ -31,7 +31,8 @@ def renyi_bounds(directions: tuple[Steps, ...], order: float, rtol: float) -> Bo
     """
     ends = [_of_direction(steps, order, rtol) for steps in directions]
     worst = Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
-    rounded = _ROUNDED * max(1, sum(step.runs for step in directions[0].steps))
+    runs = sum(step.runs for step in directions[0].steps)
+    rounded = _ROUNDED * max(1, runs) * (1.0 + 1.0 / (order - 1.0))
     if worst.relative_gap > rtol and rounded < worst.upper < math.inf:
         raise PrecisionError(
             f"relative gap {rtol:g} was not reached for the Renyi divergence of order {order:g}: "
