@@ -172,6 +172,18 @@ def sampled_in_both_directions() -> bool:
     return bounds.upper >= rate * gaussian_truth(1.0, inner)[0] * (1 - 1e-12)
 
 
+def rare_samples() -> bool:
+    """Three runs, of which one at most samples the record: delta is three times a single one."""
+    rate, epsilon = 1e-12, 1.0
+    inner = math.log1p(math.expm1(epsilon) / rate)
+    truth = 3 * rate * gaussian_truth(1.0, inner)[0]
+    try:
+        bounds = (tb.Gaussian(1.0).subsampled(rate) * 3).delta(epsilon)
+    except tb.PrecisionError as error:
+        bounds = Bounds(error.lower, error.upper)
+    return bounds.lower <= truth * (1 + 1e-6) and bounds.upper >= truth * (1 - 1e-6)
+
+
 def gaussian_renyi() -> bool:
     """The tail beyond the grid carries all of a high order's mass."""
     step = compose.Step.of(tb.Gaussian(1.0), 1, Direction.REMOVE)
@@ -232,6 +244,22 @@ MUTATIONS = [
             ("measure.q_error * v", "0.0 * v"),
         ),
         lower_responses,
+    ),
+    Mutation(
+        "the error's weights where their squares are no doubles",
+        profile._Lower,
+        "__init__",
+        (
+            (
+                "at.decay * _geometric_norm(2.0 * at.theta * measure.grid.step, at.d.size)",
+                "np.sqrt(_suffix_sums(at.decay**2))",
+            ),
+            (
+                "at.decay * _geometric_norm(2.0 * (at.theta + 1.0) * measure.grid.step, at.d.size)",
+                "np.sqrt(_suffix_sums(at.decay**2, ratio**2))",
+            ),
+        ),
+        rare_samples,
     ),
     Mutation(
         "what is cut from an upper measure",

@@ -10,13 +10,23 @@ import numpy as np
 from scipy import signal
 
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, exp_down, exp_up, mul_up
+from tightbudget.numerics.rounding import (
+    TINY,
+    UNIT,
+    FloatArray,
+    add_up,
+    exp_down,
+    exp_up,
+    mul_up,
+)
 from tightbudget.numerics.search import last_true
 from tightbudget.pld.measures import LowerMeasure, UpperMeasure
 
 __all__ = ["Profile"]
 
 _LN2 = math.log(2.0)
+_RANGE = 650.0  # nats below the peak where a weight still has all its digits
+_DUST = 1e-290
 
 
 def _suffix_sums(x: FloatArray, ratio: float = 1.0) -> FloatArray:
@@ -24,6 +34,15 @@ def _suffix_sums(x: FloatArray, ratio: float = 1.0) -> FloatArray:
     if ratio == 1.0:
         return np.cumsum(x[::-1])[::-1]
     return np.asarray(signal.lfilter([1.0], [1.0, -ratio], x[::-1])[::-1])
+
+
+def _geometric_norm(rate: float, n: int) -> FloatArray:
+    """sqrt(sum of e^(-rate j) over j < n - i) for i = 0 .. n - 1, in closed form.
+
+    Adding up squares of weights would not do: they leave the range of doubles first.
+    """
+    squares = np.expm1(-rate * np.arange(n, 0, -1)) / math.expm1(-rate)
+    return np.asarray(np.sqrt(squares) * (1 + 8 * UNIT))
 
 
 class _Weights:
@@ -78,7 +97,8 @@ class _Upper:
 
     def __call__(self, epsilon: float) -> float:
         at = self.at
-        e = float(Fraction(epsilon) - at.centre)
+        # where weights are not doubles any more, an earlier delta(eps) is an upper end, too
+        e = min(float(Fraction(epsilon) - at.centre), _RANGE / at.theta)
         i = int(np.searchsorted(at.d, e, side="right"))
         total = 0.0
         if i < at.d.size:
@@ -87,7 +107,7 @@ class _Upper:
             total = most - float(self.discounted[i]) * (1.0 - at.margin) * exp_down(behind)
             if not total < math.inf:
                 return math.inf
-        total = add_up(max(0.0, total), mul_up(self.error, exp_up(-at.theta * e)))
+        total = add_up(max(0.0, total), mul_up(self.error, exp_up(-at.theta * e)), TINY)
         if not total < math.inf:
             return math.inf
         factor = exp_up(self.log_factor + self.log_fuzz + 8 * UNIT * at.theta * abs(e))
@@ -108,8 +128,8 @@ class _Lower:
         with np.errstate(invalid="ignore", over="ignore"):
             a = _suffix_sums(np.where(measure.p > 0, measure.p * at.decay, 0.0))
             b = _suffix_sums(np.where(measure.q == 0, 0.0, measure.q * at.decay), ratio)
-            w = np.sqrt(_suffix_sums(at.decay**2))
-            v = np.sqrt(_suffix_sums(at.decay**2, ratio**2))
+            w = at.decay * _geometric_norm(2.0 * at.theta * measure.grid.step, at.d.size)
+            v = at.decay * _geometric_norm(2.0 * (at.theta + 1.0) * measure.grid.step, at.d.size)
             self.p_waste = measure.p_error * w * (1 + at.margin)
             self.q_waste = measure.q_error * v * (1 + at.margin)
             self.a = a * (1 - at.margin) - self.p_waste
@@ -122,7 +142,8 @@ class _Lower:
     def __call__(self, epsilon: float) -> float:
         total, _ = self._totals(epsilon)
         best = float(np.max(total, initial=0.0, where=np.isfinite(total)))
-        return exp_down(self.log_factor - self.log_fuzz) * best * (1 - 8 * UNIT)
+        # sums far below the range of doubles are lost, on both sides of the difference
+        return exp_down(self.log_factor - self.log_fuzz) * max(0.0, best - _DUST) * (1 - 8 * UNIT)
 
     def waste(self, epsilon: float) -> float:
         """What cutting and rounding take from the answer, about."""
@@ -134,6 +155,8 @@ class _Lower:
     def _totals(self, epsilon: float) -> tuple[FloatArray, FloatArray]:
         """A - e^(eps - x) B - errors for every x, and the e^(eps - x)."""
         e = float(Fraction(epsilon) - self.at.centre)
+        if self.at.theta * e > _RANGE:  # the weights are not doubles there: nothing is proved
+            return np.zeros(1), np.zeros(1)
         shift = e + self.scale
         shift += 8 * UNIT * (abs(e) + abs(self.scale) + self.reach + 1.0)
         with np.errstate(invalid="ignore", over="ignore"):
