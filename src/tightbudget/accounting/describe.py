@@ -39,7 +39,7 @@ def from_description(table: dict[str, Any], where: str = "step") -> Mechanism:
     """
     table = dict(table)
     kind = table.pop("mechanism", None)
-    if kind not in MECHANISMS:
+    if not isinstance(kind, str) or kind not in MECHANISMS:
         known = ", ".join(sorted(MECHANISMS))
         raise FileError(f"{where}.mechanism must be one of {known}, got {kind!r}")
     rate = table.pop("rate", None)
@@ -50,7 +50,7 @@ def from_description(table: dict[str, Any], where: str = "step") -> Mechanism:
         return Subsampled(from_description(base, f"{where}.base"), rate)
     relation = table.pop("relation", None)
     names = {r.value: r for r in Neighbouring}
-    if relation is not None and relation not in names:
+    if relation is not None and (not isinstance(relation, str) or relation not in names):
         raise FileError(f"{where}.relation must be one of {', '.join(names)}, got {relation!r}")
     cls = MECHANISMS[kind]
     signature = inspect.signature(cls)
