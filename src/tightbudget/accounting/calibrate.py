@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from scipy import optimize
 
 from tightbudget.accounting.composition import Composition, compose
-from tightbudget.errors import CalibrationError, ParameterError
+from tightbudget.errors import CalibrationError, ParameterError, PrecisionError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import non_negative, positive, probability
 from tightbudget.pairs.pair import Composable
@@ -76,13 +76,17 @@ def calibrate(
     return Calibration(
         value=int(value) if integer else value,
         composition=composition,
-        epsilon=_capped(composition.epsilon(delta), epsilon),
-        delta=_capped(composition.delta(epsilon), delta),
+        epsilon=_capped(composition.epsilon, delta, epsilon),
+        delta=_capped(composition.delta, epsilon, delta),
     )
 
 
-def _capped(bounds: Bounds, target: float) -> Bounds:
+def _capped(ask: Callable[[float], Bounds], question: float, target: float) -> Bounds:
     # that the target is met was certified, maybe at a finer gap than these bounds have
+    try:
+        bounds = ask(question)
+    except PrecisionError as error:  # around eps = 0 no relative gap can be reached
+        bounds = Bounds(error.lower, error.upper)
     return Bounds(min(bounds.lower, target), min(bounds.upper, target))
 
 

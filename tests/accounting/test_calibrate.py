@@ -1,0 +1,168 @@
+"""The smallest noise, the largest number of steps: on the safe side of the target, and close."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import tightbudget as tb
+
+SIGMA = 4.302106465630459  # eps 1, delta 1e-6, q 0.01, 10^4 steps; 220-bit contour integral
+
+
+def sampled(sigma: float) -> tb.Composition:
+    return tb.Gaussian(sigma).subsampled(0.01) * 10_000
+
+
+def meets(found: tb.Calibration, epsilon: float, delta: float) -> None:
+    assert found.delta.lower <= found.delta.upper <= delta
+    assert found.epsilon.lower <= found.epsilon.upper <= epsilon
+    assert found.composition.delta(epsilon, rtol=1e-4).upper <= delta * (1 + 1e-4)
+
+
+def test_the_noise_of_sampled_gaussians() -> None:
+    found = tb.calibrate(sampled, epsilon=1.0, delta=1e-6)
+    assert SIGMA <= found.value <= SIGMA * (1 + 2e-5)
+    meets(found, 1.0, 1e-6)
+    assert found.composition == sampled(found.value)
+    assert type(found.value) is float
+
+
+@pytest.mark.parametrize("rtol", [1e-2, 1e-3, 1e-4])
+def test_a_wider_tolerance_is_still_on_the_safe_side(rtol: float) -> None:
+    found = tb.calibrate(sampled, epsilon=1.0, delta=1e-6, rtol=rtol)
+    assert SIGMA <= found.value <= SIGMA * (1 + 2 * rtol)
+    meets(found, 1.0, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-9), (8.0, 1e-6), (0.0, 0.01), (1e-3, 1e-5)]
+)
+def test_gaussian_noise(epsilon: float, delta: float) -> None:
+    found = tb.calibrate(lambda s: tb.Gaussian(s) * 1, epsilon=epsilon, delta=delta)
+    meets(found, epsilon, delta)
+    less = tb.Gaussian(found.value * (1 - 3e-5)) * 1
+    assert less.delta(epsilon, rtol=1e-6).upper > delta
+
+
+def test_the_published_gaussian_noise() -> None:
+    found = tb.calibrate(tb.Gaussian, epsilon=1.0, delta=1e-5)
+    assert 3.730631634815942 <= found.value <= 3.730631634815942 * (1 + 2e-5)
+
+
+def test_where_more_costs_more_the_largest_value_is_found() -> None:
+    found = tb.calibrate(
+        lambda q: tb.Gaussian(2.0).subsampled(q) * 100, epsilon=1.0, delta=1e-5, between=(1e-4, 1.0)
+    )
+    meets(found, 1.0, 1e-5)
+    more = tb.Gaussian(2.0).subsampled(found.value * (1 + 3e-5)) * 100
+    assert more.delta(1.0, rtol=1e-6).upper > 1e-5
+
+
+def test_numbers_of_steps_are_integers() -> None:
+    seen: list[Any] = []
+
+    def steps(k: Any) -> tb.Composition:
+        seen.append(k)
+        return tb.compose([tb.Gaussian(20.0) * k])
+
+    found = tb.calibrate(steps, epsilon=1.0, delta=1e-5, integer=True)
+    assert type(found.value) is int
+    assert all(type(k) is int for k in seen)
+    meets(found, 1.0, 1e-5)
+    assert (tb.Gaussian(20.0) * (found.value + 1)).delta(1.0).upper > 1e-5
+
+
+def test_an_integer_scale_falls_with_its_cost() -> None:
+    found = tb.calibrate(
+        lambda n: tb.DiscreteLaplace(float(n)) * 3, epsilon=1.0, delta=1e-6, integer=True
+    )
+    meets(found, 1.0, 1e-6)
+    assert isinstance(found.value, int)
+    assert (tb.DiscreteLaplace(found.value - 1.0) * 3).delta(1.0).upper > 1e-6
+
+
+def test_a_pure_target_is_met_exactly_where_delta_allows_it() -> None:
+    # eps of one Laplace step is 1/b: with delta next to nothing b = 1 is needed
+    found = tb.calibrate(tb.Laplace, epsilon=1.0, delta=1e-9)
+    assert 1.0 - 1e-8 <= found.value <= 1.0 + 3e-5
+    meets(found, 1.0, 1e-9)
+
+
+class TheCallersOwnError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [TheCallersOwnError, ValueError, ZeroDivisionError, KeyError])
+def test_the_callers_own_exception_reaches_the_caller(error: type[Exception]) -> None:
+    def broken(x: float) -> tb.Composition:
+        raise error("mine")
+
+    with pytest.raises(error, match="mine") as caught:
+        tb.calibrate(broken, epsilon=1.0, delta=1e-6)
+    assert caught.value.__cause__ is None
+
+
+def test_an_exception_in_the_middle_of_the_search_does_too() -> None:
+    calls: list[float] = []
+
+    def fragile(x: float) -> tb.Composition:
+        calls.append(x)
+        if len(calls) > 3:
+            raise tb.CalibrationError("the caller's, not ours")
+        return tb.Gaussian(x) * 1
+
+    with pytest.raises(tb.CalibrationError, match="the caller's, not ours"):
+        tb.calibrate(fragile, epsilon=1.0, delta=1e-6)
+
+
+def test_a_refused_parameter_of_a_mechanism_reaches_the_caller() -> None:
+    with pytest.raises(tb.ParameterError, match=r"^p must be in \(0, 1\), got "):
+        tb.calibrate(tb.RandomizedResponse, epsilon=1.0, delta=1e-6, between=(0.5, 2.0))
+
+
+def test_a_target_that_nothing_meets() -> None:
+    with pytest.raises(tb.CalibrationError):
+        tb.calibrate(lambda x: tb.WorstCase(0.1, 0.5) * 1, epsilon=1.0, delta=1e-6)
+    with pytest.raises(tb.CalibrationError):
+        tb.calibrate(lambda s: tb.Gaussian(s) * 1, epsilon=1.0, delta=1e-6, between=(0.1, 0.2))
+
+
+def test_a_target_that_everything_meets() -> None:
+    with pytest.raises(tb.CalibrationError):
+        tb.calibrate(lambda s: tb.Gaussian(s) * 0, epsilon=1.0, delta=1e-6)
+    with pytest.raises(tb.CalibrationError):
+        tb.calibrate(lambda s: tb.Gaussian(s) * 1, epsilon=1.0, delta=1e-6, between=(10.0, 20.0))
+
+
+@pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf, "1", None, True, 1j])
+def test_refused_parameters(value: Any) -> None:
+    refusals: dict[str, Any] = {"delta": value, "rtol": value}
+    for name, given in refusals.items():
+        with pytest.raises(tb.ParameterError, match=f"^{name} must be .*, got "):
+            tb.calibrate(sampled, **{"epsilon": 1.0, "delta": 1e-6, name: given})
+    if value != 0:
+        with pytest.raises(tb.ParameterError, match=r"^epsilon must be a finite number >= 0, got "):
+            tb.calibrate(sampled, epsilon=value, delta=1e-6)
+
+
+@pytest.mark.parametrize("delta", [1.0, 1.5, 2])
+def test_a_target_delta_is_below_1(delta: float) -> None:
+    with pytest.raises(tb.TightBudgetError):
+        tb.calibrate(sampled, epsilon=1.0, delta=delta)
+
+
+@pytest.mark.parametrize(
+    "between", [(2.0, 1.0), (1.0, 1.0), (0.0, 1.0), (-1.0, 1.0), (1.0, math.inf), (math.nan, 2.0)]
+)
+def test_refused_brackets(between: Any) -> None:
+    with pytest.raises(tb.ParameterError, match=r"^between"):
+        tb.calibrate(sampled, epsilon=1.0, delta=1e-6, between=between)
+
+
+@pytest.mark.parametrize("value", [None, 1.0, "gaussian", tb.Bounds(0.0, 1.0)])
+def test_functions_that_return_no_composition(value: Any) -> None:
+    with pytest.raises(tb.ParameterError, match=r"^function must return a composition, got "):
+        tb.calibrate(lambda x: value, epsilon=1.0, delta=1e-6)
