@@ -185,7 +185,7 @@ def test_the_mass_at_infinity_is_exact(runs: list[Step]) -> None:
 @settings(max_examples=80)
 def test_renyi_holds_the_exact_value(runs: list[Step], order: float, rtol: float) -> None:
     composition, remove, add = both_directions(runs)
-    bounds = composition.renyi(order, rtol)
+    bounds = answered(lambda: composition.renyi(order, rtol), math.inf)
     ends = remove.renyi(order), add.renyi(order)
     assert 0 <= bounds.lower <= max(high for _, high in ends)
     assert bounds.upper >= max(low for low, _ in ends)

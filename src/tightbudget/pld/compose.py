@@ -213,7 +213,10 @@ def edge_near(step: Step, low: float, h: float) -> Fraction:
     start = Fraction(origin) + math.floor((low - origin) / h) * Fraction(h)
     # what is meant to lie on the origin's edge must not end up in the cell beyond it by
     # rounding: a hair above atoms and largest losses, a hair below a smallest one
-    hair = Fraction(32 * UNIT * (abs(origin) + abs(low)))
+    reach = abs(origin) + abs(low) + h
+    if step.lattice is not None:  # every atom is meant to lie on an edge
+        reach += abs(float(step.sketch.losses[0])) + abs(float(step.sketch.losses[-1]))
+    hair = Fraction(32 * UNIT * reach)
     above = step.lattice is not None or origin >= step.pair.max_loss()[0]
     return start + hair if above else start - hair
 
