@@ -6,10 +6,13 @@ with grids, tilts, coarsenings and cuts that no sensible plan would choose.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,6 +23,7 @@ from tests.exact import Composed, Outputs, normalised, reversed_, subsampled
 import tightbudget as tb
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction
+from tightbudget.pld.enumerate import Outcomes
 from tightbudget.pld.grid import Grid
 from tightbudget.pld.measures import LowerMeasure, Tilt, UpperMeasure, discretise
 from tightbudget.pld.profile import Profile
@@ -125,6 +129,16 @@ def answered(ask: Callable[[], Bounds], rtol: float) -> Bounds:
     return bounds
 
 
+# few outcomes are enumerated; the buckets must be right about them, too
+bucketed = st.booleans()
+
+
+@contextlib.contextmanager
+def without_enumeration(active: bool) -> Iterator[None]:
+    with mock.patch.object(Outcomes, "of", return_value=None) if active else nullcontext():
+        yield
+
+
 def both_directions(runs: list[Step]) -> tuple[tb.Composition, Composed, Composed]:
     return (
         tb.compose([step.mechanism for step in runs]),
@@ -138,24 +152,30 @@ def single(p: tuple[float, ...], q: tuple[float, ...]) -> Step:
     return Step(tb.Histogram(p, q), outputs, reversed_(outputs))
 
 
-@example([single((0.5, 0.25, 0.25, 1e-8), (1e-20, 0.25, 0.75, 0.0))], 1.0, 1e-4)
-@example([single((0.5, 0.25, 0.25, 1e-8), (0.0, 0.25, 0.75, 1e-9))] * 2, 0.0, 1e-4)
-@example([single((0.5, 0.5, 1e-7), (0.0, 1.0, 1e-30))] * 2, 1.0, 1e-4)
-@given(compositions(), epsilons, rtols)
+@example([single((0.5, 0.25, 0.25, 1e-8), (1e-20, 0.25, 0.75, 0.0))], 1.0, 1e-4, True)
+@example([single((0.5, 0.25, 0.25, 1e-8), (0.0, 0.25, 0.75, 1e-9))] * 2, 0.0, 1e-4, True)
+@example([single((0.5, 0.5, 1e-7), (0.0, 1.0, 1e-30))] * 2, 1.0, 1e-4, True)
+@given(compositions(), epsilons, rtols, bucketed)
 @settings(max_examples=250)
-def test_delta_holds_the_exact_value(runs: list[Step], epsilon: float, rtol: float) -> None:
+def test_delta_holds_the_exact_value(
+    runs: list[Step], epsilon: float, rtol: float, buckets: bool
+) -> None:
     composition, remove, add = both_directions(runs)
-    bounds = answered(lambda: composition.delta(epsilon, rtol), rtol)
+    with without_enumeration(buckets):
+        bounds = answered(lambda: composition.delta(epsilon, rtol), rtol)
     ends = remove.delta(epsilon), add.delta(epsilon)
     assert bounds.lower <= max(high for _, high in ends)
     assert bounds.upper >= max(low for low, _ in ends)
 
 
-@given(compositions(), deltas, rtols)
+@given(compositions(), deltas, rtols, bucketed)
 @settings(max_examples=250)
-def test_epsilon_holds_the_exact_value(runs: list[Step], delta: float, rtol: float) -> None:
+def test_epsilon_holds_the_exact_value(
+    runs: list[Step], delta: float, rtol: float, buckets: bool
+) -> None:
     composition, remove, add = both_directions(runs)
-    bounds = answered(lambda: composition.epsilon(delta, rtol), rtol)
+    with without_enumeration(buckets):
+        bounds = answered(lambda: composition.epsilon(delta, rtol), rtol)
     infinity = max(remove.infinity, add.infinity)
     if bounds.upper == math.inf:  # exactly if delta is below the mass at infinity
         given_up = bounds.lower < math.inf and delta > 0
@@ -340,8 +360,7 @@ def test_far_from_the_tilt_an_upper_end_is_high_not_zero(
         grid, tilt = Grid(Fraction(-500), 0.25), Tilt(theta, Fraction(1250))
         try:
             upper, lower, beyond = discretise(step, grid, 16_000, tilt)
-        except tb.PrecisionError as refusal:  # the tilt overflows: no measure, no bound
-            assert "does not fit" in str(refusal)
+        except tb.PrecisionError:  # the tilt overflows: no measure, no bound
             continue
         profile = Profile.of(upper * upper, lower * lower, Bounds(0.0, 2 * beyond), math.inf, 0.0)
         assert profile.upper_delta(epsilon) >= 1 - 1e-12
