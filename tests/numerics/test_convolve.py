@@ -40,9 +40,9 @@ def packed(ints: list[int], width: int) -> int:
     return int.from_bytes(b"".join(i.to_bytes(width // 8, "little") for i in ints), "little")
 
 
-def measured(a: FloatArray, b: FloatArray) -> tuple[float, float]:
+def measured(a: FloatArray, b: FloatArray, *, extended: bool = False) -> tuple[float, float]:
     """The 2-norm of the true error, and the bound on it."""
-    result, bound = convolve(a, b)
+    result, bound = convolve(a, b, extended=extended)
     assert result.size == a.size + b.size - 1
     assert np.all(result >= 0)
     ints, shift = exact(a, b)
@@ -89,6 +89,17 @@ def test_the_error_of_long_arrays(shape: str) -> None:
     assert error <= bound / 5
     # and the bound is not vacuous: some 1e-14 of the product
     assert bound <= 1e-13 * np.linalg.norm(a / a.sum()) * 4
+
+
+@pytest.mark.parametrize(("n", "m"), LENGTHS)
+@pytest.mark.parametrize("shape", shapes(30, 30))
+def test_extended_precision_errs_less_and_says_so(n: int, m: int, shape: str) -> None:
+    a, b = shapes(n, m)[shape]
+    error, bound = measured(a, b, extended=True)
+    # what remains is the last rounding to doubles, half a unit in the last place per entry
+    assert error <= bound
+    if np.finfo(np.longdouble).eps < np.finfo(np.float64).eps:
+        assert bound <= convolve(a, b)[1] / 4
 
 
 @pytest.mark.parametrize("shape", shapes(30, 30))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeVar
 
@@ -103,12 +103,14 @@ class Demand:
         variance: how much the upper end's variance may exceed the lower one's, nats^2.
         tail: the relative share of delta that may count as infinite.
         slip: the relative share of delta that all other cutting may cost.
+        extended: whether rounding to doubles would cost too much.
     """
 
     saddle: Saddle
     variance: float
     tail: float
     slip: float
+    extended: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,12 +131,14 @@ class Plan:
         coarsening: variance that one doubling of a step may cost, nats^2.
         tolerance: 2-norm that one cut may remove, for a measure used once.
         clamped: whether a limit on lengths made the grids coarser than demanded.
+        extended: whether convolutions are made in extended precision.
     """
 
     layouts: tuple[Layout, ...]
     coarsening: float
     tolerance: float
     clamped: bool
+    extended: bool = False
 
     @property
     def variance(self) -> float:
@@ -175,6 +179,7 @@ def make_plan(steps: Steps, demand: Demand, most: int = MAX_LENGTH) -> Plan:
         coarsening=(1 - _FIRST) * demand.variance / doublings,
         tolerance=1e-6 * demand.slip * math.exp(-demand.saddle.slack),
         clamped=clamped,
+        extended=demand.extended,
     )
 
 
@@ -300,8 +305,8 @@ def _profile(steps: Steps, plan: Plan) -> Profile:
         upper, lower, beyond = discretise(step.pair, layout.grid, layout.n, layout.tilt)
         # outputs beyond the grid and outputs that only P has are disjoint
         lost.append((add_up(beyond, float(step.pair.p_only().upper[0])), step.runs))
-        uppers.append(_power(upper, step.runs, plan))
-        lowers.append(_power(lower, step.runs, plan))
+        uppers.append(_power(replace(upper, extended=plan.extended), step.runs, plan))
+        lowers.append(_power(replace(lower, extended=plan.extended), step.runs, plan))
     return Profile.of(
         _merge(uppers, plan),
         _merge(lowers, plan),

@@ -76,13 +76,14 @@ class UpperMeasure:
     exponent: int
     mass: float
     error: float
+    extended: bool = False  # whether it is convolved in extended precision
 
     def __len__(self) -> int:
         return int(self.values.size)
 
     def __mul__(self, other: UpperMeasure) -> UpperMeasure:
         """The measure of the composition: the losses add up."""
-        values, rounding = convolve(self.values, other.values)
+        values, rounding = convolve(self.values, other.values, extended=self.extended)
         # (v + e)(v' + e') = v v' + e (v' + e') + v e', and |v' + e'|_1 <= mass'
         error = add_up(
             rounding,
@@ -96,6 +97,7 @@ class UpperMeasure:
             self.exponent + other.exponent,
             mul_up(self.mass, other.mass),
             error,
+            self.extended,
         ).normalised()
 
     def normalised(self) -> UpperMeasure:
@@ -111,7 +113,7 @@ class UpperMeasure:
 
     def trimmed(self, tolerance: float) -> UpperMeasure:
         """Without the ends; what is cut joins the error (2-norm at most about tolerance)."""
-        first, last = _window(self.values, max(tolerance, self.error / 32))
+        first, last = _window(self.values, max(tolerance, self.error / 8))
         if first == 0 and last == len(self):
             return self
         cut = add_up(norm_up(self.values[:first]), norm_up(self.values[last:]))
@@ -170,14 +172,15 @@ class LowerMeasure:
     q_exponent: int
     p_error: float
     q_error: float
+    extended: bool = False  # whether it is convolved in extended precision
 
     def __len__(self) -> int:
         return int(self.p.size)
 
     def __mul__(self, other: LowerMeasure) -> LowerMeasure:
         """The pair of the composition: outputs with equal sums of labels are merged."""
-        p, p_rounding = convolve(self.p, other.p)
-        q, q_rounding = convolve(self.q, other.q)
+        p, p_rounding = convolve(self.p, other.p, extended=self.extended)
+        q, q_rounding = convolve(self.q, other.q, extended=self.extended)
 
         def carried(x: FloatArray, e: float, y: FloatArray, f: float, rounding: float) -> float:
             # x f + e y + e f, where |e f|_2 <= |e|_1 |f|_2 <= sqrt(n) |e|_2 |f|_2
@@ -193,6 +196,7 @@ class LowerMeasure:
             self.q_exponent + other.q_exponent,
             carried(self.p, self.p_error, other.p, other.p_error, p_rounding),
             carried(self.q, self.q_error, other.q, other.q_error, q_rounding),
+            self.extended,
         ).normalised()
 
     def normalised(self) -> LowerMeasure:
@@ -214,7 +218,7 @@ class LowerMeasure:
 
         What to keep is read off the masses, never off the labels.
         """
-        first, last = _window(self.p, max(tolerance, self.p_error / 32))
+        first, last = _window(self.p, max(tolerance, self.p_error / 8))
         return dataclasses.replace(
             self, grid=self.grid.shifted(first), p=self.p[first:last], q=self.q[first:last]
         )
@@ -245,7 +249,11 @@ class LowerMeasure:
 
 
 def _window(values: FloatArray, tolerance: float) -> tuple[int, int]:
-    """The slice outside which no entry exceeds tolerance / sqrt(n): 2-norm <= tolerance."""
+    """The slice outside which no entry exceeds tolerance / sqrt(n): 2-norm <= tolerance.
+
+    Callers ask for no less than an eighth of the error carried so far: several times the FFT's
+    noise (whose bound is some 60 times what is seen), or noise would keep every array long.
+    """
     peak = int(np.argmax(values))  # at least this entry stays
     large = np.flatnonzero(values > tolerance / math.sqrt(values.size))
     if not large.size:

@@ -80,11 +80,11 @@ class _Question:
                 best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
             if best.relative_gap <= rtol or best.upper <= floor:
                 return Answer(best, known.share)
-        most, cut = _FIRST_LENGTH, math.inf
+        most, cut, extended = _FIRST_LENGTH, math.inf, False
         for turn in range(_PASSES + 1):
             saddle = self.place(tail, _ease(slip), best)
             allowed = self.allowed(saddle, rtol)
-            demand = Demand(saddle, share * allowed, tail, slip)
+            demand = Demand(saddle, share * allowed, tail, slip, extended)
             try:
                 plan, coarser = make_plan(self.steps, demand, most), 1.0
                 if turn == 0 and plan.longest > _DEAR and memory is None:
@@ -115,8 +115,12 @@ class _Question:
                 share = used * _aim(max(0.2 * rtol, rtol - by_cuts), by_buckets)
             if by_cuts > 0.2 * rtol:
                 if cut < math.inf and rtol < by_cuts > 0.5 * cut:
-                    why = "the rounding of this many runs stands in the way"
-                    raise PrecisionError(why, best.lower, best.upper)
+                    # cutting less did not help: it is the rounding
+                    if extended:
+                        why = "the rounding of this many runs stands in the way"
+                        raise PrecisionError(why, best.lower, best.upper)
+                    extended, cut, slip = True, math.inf, 1e-3 * tail
+                    continue
                 cut = by_cuts
                 slip *= max(1e-8, 0.05 * rtol / by_cuts) if math.isfinite(by_cuts) else 1e-4
         why = f"arrays are limited to {MAX_LENGTH} buckets"
