@@ -102,6 +102,7 @@ class _Probe:
     ) -> None:
         self.function, self.epsilon, self.delta = function, epsilon, delta
         self.integer = integer
+        self.known: dict[tuple[float, float], Bounds] = {}
         self.near = False  # whether the target was already seen from close by
 
     def composition(self, x: float) -> Composition:
@@ -112,7 +113,10 @@ class _Probe:
 
     def bounds(self, x: float, rtol: float) -> Bounds:
         """Bounds of delta, no closer than it takes to compare them with the target."""
-        return self.composition(x)._delta_against(self.epsilon, self.delta, rtol)
+        if (x, rtol) not in self.known:
+            composition = self.composition(x)
+            self.known[x, rtol] = composition._delta_against(self.epsilon, self.delta, rtol)
+        return self.known[x, rtol]
 
     def excess(self, x: float) -> float:
         """About ln(delta(epsilon) / target), > 0 where it is missed; good near the root."""

@@ -8,6 +8,7 @@ needs the full precision.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -282,9 +283,11 @@ def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
     if few is not None:
         return few.delta(epsilon)
 
-    def place(tail: float, ease: float, known: Bounds) -> Saddle:
+    def place(
+        tail: float, ease: float, known: Bounds, guess: float = 0.0, start: float = 1.0
+    ) -> Saddle:
         # what may count as infinite depends on delta, and the guess of delta on that
-        whole, guess, start = steps.picture, math.log(min(1.0, known.upper)), 1.0
+        whole, guess = steps.picture, min(guess, math.log(min(1.0, known.upper)))
         for _ in range(100):
             cut = max(guess + math.log(tail), -700.0)
             saddle = whole.without_tail(cut).for_epsilon(epsilon, start=start)
@@ -292,14 +295,18 @@ def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
             if max(saddle.log_delta, cut) > guess - 0.5:
                 break
             guess = max(saddle.log_delta, cut)
-        saddle = whole.without_tail(cut).for_epsilon(epsilon, ease, start)
+        if ease > 0:
+            saddle = whole.without_tail(cut).for_epsilon(epsilon, ease, start)
         return dataclasses.replace(saddle, log_delta=min(guess, saddle.log_delta))
 
+    first = place(_ROUGH, 0.0, Bounds(0.0, 1.0))
+    # later guesses start a little above the first one
+    near = functools.partial(place, guess=min(0.0, first.log_delta + 1.0), start=first.slope)
     return _Question(
         steps,
-        math.exp(place(_ROUGH, 0.0, Bounds(0.0, 1.0)).log_delta),
+        math.exp(first.log_delta),
         1.0,
-        place,
+        near,
         lambda p, saddle, rtol: p.delta(epsilon),
         lambda bounds: epsilon,
         # d ln delta = theta (theta + 1) / 2 * d variance
