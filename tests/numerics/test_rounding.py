@@ -21,7 +21,6 @@ OPERATIONS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,
-    "div": lambda x, y: x / y,
 }
 
 

@@ -23,8 +23,6 @@ __all__ = [
     "FloatArray",
     "add_down",
     "add_up",
-    "div_down",
-    "div_up",
     "exp_down",
     "exp_up",
     "expm1_up",
@@ -80,16 +78,6 @@ def mul_up(x: float, y: float) -> float:
 def mul_down(x: float, y: float) -> float:
     """A double <= x * y."""
     return next_down(x * y)
-
-
-def div_up(x: float, y: float) -> float:
-    """A double >= x / y."""
-    return next_up(x / y)
-
-
-def div_down(x: float, y: float) -> float:
-    """A double <= x / y."""
-    return next_down(x / y)
 
 
 def exp_up(x: float) -> float:

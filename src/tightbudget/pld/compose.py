@@ -2,12 +2,12 @@
 
 A composition is a list of (mechanism, number of runs). For one direction:
 
-1. *plan*: a tilt from the saddle point of a rough sketch, a grid step for each mechanism
-   from the variance that the wanted gap allows (note: a bucket of width h adds about
+1. *plan*: a tilt from the best Chernoff bound of a rough sketch, a grid step for each mechanism
+   from the variance that the wanted gap allows (a bucket of width h adds about
    h^2/6 to the variance of the upper end and takes h^2/12 from the lower one's);
 2. *bucket*: one step of each mechanism becomes an upper and a lower measure;
 3. *convolve*: powers by right-to-left binary exponentiation, each measure trimmed and,
-   when long, coarsened; then different mechanisms, smallest variance first;
+   when long, coarsened; then different mechanisms, finest grid first;
 4. *profile*: bounds on delta(eps) near the tilt.
 """
 

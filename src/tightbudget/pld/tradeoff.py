@@ -13,7 +13,7 @@ import math
 
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import UNIT, exp_down, exp_up
+from tightbudget.numerics.rounding import UNIT, exp_down, exp_up, sub_down, sub_up
 from tightbudget.pld.compose import Demand, Steps, make_plan, profile
 from tightbudget.pld.profile import Profile
 from tightbudget.pld.tilt import Saddle
@@ -39,7 +39,9 @@ def _of_direction(steps: Steps, alpha: float, atol: float) -> Bounds:
         sure = 1.0 - alpha - steps.infinity.upper, 1.0 - alpha - steps.infinity.lower
         return Bounds(max(0.0, sure[0] - 2 * UNIT), max(0.0, min(1.0, sure[1] + 2 * UNIT)))
     if alpha == 0.0:  # only outputs that Q cannot produce may be rejected
-        return Bounds(max(0.0, 1.0 - steps.infinity.upper), min(1.0, 1.0 - steps.infinity.lower))
+        lost = steps.infinity
+        least = sub_down(1.0, lost.upper) if lost.upper > 0 else 1.0
+        return Bounds(max(0.0, least), min(1.0, sub_up(1.0, lost.lower)))
     # the optimal eps is the loss above which Q has mass alpha; Q's losses: P tilted by -1
     _, mean, variance = steps.picture.cumulants(-1.0)
     spread = math.sqrt(max(variance, 1e-300))
