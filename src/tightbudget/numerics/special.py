@@ -20,15 +20,23 @@ __all__ = [
     "ERFCX_ULPS",
     "ERF_ULPS",
     "HALF_SQUARE_ULPS",
+    "LESS_ULPS",
+    "NORMAL_TAIL_ULPS",
+    "expm1_less",
     "half_square_exp",
+    "log1p_less",
     "normal_cells",
+    "normal_tail",
     "short_normal_cells",
+    "sin_less",
 ]
 
 # granted, in units of 2^-52 relative; tests/numerics measures less than a third of each
 ERFCX_ULPS = 16.0  # scipy's erfcx on [0, inf)
 ERF_ULPS = 16.0  # scipy's erf on [0, inf)
 HALF_SQUARE_ULPS = 16.0  # half_square_exp
+LESS_ULPS = 32.0  # expm1_less, log1p_less, sin_less
+NORMAL_TAIL_ULPS = 64.0  # normal_tail up to 38 standard deviations
 
 _SQRT_HALF = math.sqrt(0.5)
 _DENSITY_AT_0 = 1.0 / math.sqrt(2.0 * math.pi)
@@ -45,6 +53,47 @@ def half_square_exp(z: FloatArray) -> FloatArray:
     z = np.minimum(np.abs(z), 1e6)
     t = np.round(z * 16.0) / 16.0
     return np.asarray(np.exp(-0.5 * t * t) * np.exp(-0.5 * (z - t) * (z + t)))
+
+
+def normal_tail(u: FloatArray) -> FloatArray:
+    """P(N > u) of a standard normal variable within NORMAL_TAIL_ULPS (0 beyond 38)."""
+    tail = 0.5 * sp.erfcx(np.abs(u) * _SQRT_HALF) * half_square_exp(u)
+    return np.asarray(np.where(u >= 0, tail, 1.0 - tail))
+
+
+def _series(x: FloatArray, terms: list[float]) -> FloatArray:
+    total = np.full_like(x, terms[-1])
+    for term in terms[-2::-1]:
+        total *= x
+        total += term
+    return total
+
+
+_EXPM1_TERMS = [1.0 / math.factorial(n) for n in range(2, 17)]
+_LOG1P_TERMS = [(-1.0) ** (n + 1) / n for n in range(2, 19)]
+_SIN_TERMS = [(-1.0) ** n / math.factorial(2 * n + 1) for n in range(1, 8)]
+
+
+def expm1_less(x: FloatArray) -> FloatArray:
+    """e^x - 1 - x for |x| <= 1/2, within LESS_ULPS."""
+    return np.asarray(x * x * _series(x, _EXPM1_TERMS))
+
+
+def log1p_less(x: FloatArray) -> FloatArray:
+    """ln(1 + x) - x for |x| <= 1/10, within LESS_ULPS."""
+    return np.asarray(x * x * _series(x, _LOG1P_TERMS))
+
+
+def sin_less(x: FloatArray) -> FloatArray:
+    """sin x - x for every x, within LESS_ULPS."""
+    square = x * x
+    near = square < 0.25
+    if near.all():
+        return np.asarray(x * square * _series(square, _SIN_TERMS))
+    direct = np.sin(x) - x
+    if near.any():
+        direct[near] = x[near] * square[near] * _series(square[near], _SIN_TERMS)
+    return np.asarray(direct)
 
 
 def normal_cells(

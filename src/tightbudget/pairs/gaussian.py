@@ -13,6 +13,7 @@ from tightbudget.numerics.rounding import UNIT, FloatArray
 from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
 from tightbudget.numerics.validate import positive
 from tightbudget.pairs.pair import Cells, Direction, Mechanism, Pair, Sketch, carried
+from tightbudget.pairs.transform import NormalTransform
 
 __all__ = ["Gaussian"]
 
@@ -96,6 +97,9 @@ class GaussianPair(Pair):
         width = np.gradient(z)
         log_masses = -z * z / 2 + np.log(width / np.sqrt(2 * np.pi))
         return Sketch(self.m * z + self.m**2 / 2, log_masses)
+
+    def transform(self) -> NormalTransform:
+        return NormalTransform(self.m)
 
     def log_tail_moment(self, x: float, s: float) -> tuple[float, float]:
         # completing the square: e^(s L) turns N(m^2/2, m^2) into N(m^2/2 + s m^2, m^2)

@@ -23,6 +23,7 @@ from tightbudget.errors import ParameterError, RelationError
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
 from tightbudget.numerics.rounding import UNIT, FloatArray
 from tightbudget.numerics.validate import refuse
+from tightbudget.pairs.transform import Transform
 
 __all__ = [
     "Atoms",
@@ -213,6 +214,10 @@ class Pair:
         """
         top = self.max_loss()[1]
         return -np.inf, s * top + 4 * UNIT * abs(s * top) if np.isfinite(top) else top
+
+    def transform(self) -> Transform | None:
+        """E_P[e^(s L)] for complex s, where the contour engine can use it."""
+        return None
 
 
 class Composable:

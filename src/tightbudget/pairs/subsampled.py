@@ -23,6 +23,7 @@ from tightbudget.pairs.pair import (
     Sketch,
     zero,
 )
+from tightbudget.pairs.transform import MixedTransform, NormalTransform, Transform
 
 __all__ = ["Subsampled"]
 
@@ -93,6 +94,13 @@ class _SubsampledPair(Pair):
         return Enclosure(
             np.array([(1 - self.q) * (1 - 2 * UNIT)]), np.array([(1 - self.q) * (1 + 2 * UNIT)])
         )
+
+    def transform(self) -> Transform | None:
+        base = self.base.transform()
+        if isinstance(base, NormalTransform):
+            return MixedTransform.of(base.m, self.q, remove=isinstance(self, RemovePair))
+        # sampling what is sampled multiplies the rates
+        return base.sampled(self.q) if isinstance(base, MixedTransform) else None
 
     def _base_cells(self, y: FloatArray, dy: FloatArray) -> tuple[Cells, FloatArray] | None:
         """The base's cells and their references, also for no edge at all: then one cell."""

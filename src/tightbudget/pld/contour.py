@@ -1,0 +1,576 @@
+"""delta(eps) as an integral along a vertical line: many digits, whatever the number of runs.
+
+With M(s) = E_P[e^(s L)] of the whole composition (ln M adds up over the steps), any c > 0:
+
+    delta(eps) = (1 / 2 pi i) int_(c - i inf)^(c + i inf) M(s) e^(-s eps) / (s (s + 1)) ds.
+
+1. *place*: c at the saddle point, where the integrand is concentrated;
+2. *measure*: the step D of the trapezoidal sum from how far e^(c y) delta(eps + y) reaches, the
+   height T from where |M| is proved to be negligible for good;
+3. *sum*: the values of M at c + i n D serve every eps near by;
+4. *certify*: four errors, each bounded, each outwards: aliasing (every term of it is positive, so
+   the sum is an upper end up to the others), the line beyond T, the values of M, and rounding.
+
+Where one rare large loss decides, no line suits both the bulk and the rare part: then each
+number of rare losses gets a line of its own (M = bulk + rare, binomially expanded).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, exp_up, next_down, next_up
+from tightbudget.pairs.transform import ComplexArray, MixedTransform, Rough, Transform
+
+__all__ = ["Contour", "Reading"]
+
+_COST = 4_000_000  # terms of all values of M on one line
+_CHUNK = 2**16  # of them at a time
+_NODES = 20_000  # terms of one value of M
+_LOG_GOAL = 31.0  # each error is to be e^-31 of the answer
+_MOST_RARE = 8  # how many rare losses are told apart
+_REMEMBERED = 3  # lines that a curve's next point looks at
+_TURNS = 30  # of Newton's method
+_STEP_BITS = 20  # of D, so that every n D is a double
+_LOWEST = -650.0  # ln of the least delta that is answered for
+
+
+class Group(NamedTuple):
+    """One mechanism in one direction: its transform and its number of runs."""
+
+    transform: Transform
+    runs: int
+
+
+class Reading(NamedTuple):
+    """delta at one eps: about the value, its certified ends, and -d delta / d eps."""
+
+    value: float
+    lower: float
+    upper: float
+    slope: float
+
+
+@dataclass(frozen=True)
+class Term:
+    """What outputs with exactly j rare losses contribute (nothing rare: all outputs).
+
+    Its transform is prod M_g^k_g times the coefficient of y^j in prod (1 + y r_g)^k_g,
+    r_g = rare_g / M_g; at most prod M_g^k_g (sum k_g r_g)^j / j! on the real axis.
+    """
+
+    groups: tuple[Group, ...]
+    rare: tuple[tuple[int, Transform], ...] = ()  # (which group, its rare part)
+    j: int = 0
+
+    def rough(self, c: FloatArray) -> Rough:
+        """ln of the transform on the real axis and two derivatives, uncertified."""
+        each = [group.transform.rough(c) for group in self.groups]
+        runs = [group.runs for group in self.groups]
+        total = [sum(k * part[i] for k, part in zip(runs, each, strict=True)) for i in range(3)]
+        if self.j:
+            ratio = mean = square = 0.0
+            for g, transform in self.rare:
+                one = transform.rough(c)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    weight = runs[g] * np.exp(one.value - each[g].value)
+                    faster = one.slope - each[g].slope
+                    ratio = ratio + weight
+                    mean = mean + weight * faster
+                    square = square + weight * (faster**2 + one.curvature - each[g].curvature)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                total[0] = total[0] + self.j * np.log(ratio) - math.lgamma(self.j + 1)
+                total[1] = total[1] + self.j * mean / ratio
+                total[2] = total[2] + self.j * (square / ratio - (mean / ratio) ** 2)
+        return Rough(*(np.asarray(part) for part in total))
+
+    def upper(self, c: float, more: bool = False) -> float:
+        """An upper end of ln of the transform at c > 0; with ``more``, of all j' >= j together."""
+        each = [group.transform.upper(c) for group in self.groups]
+        total = math.fsum(k * up for (_, k), up in zip(self.groups, each, strict=True))
+        size = math.fsum(abs(k * up) for (_, k), up in zip(self.groups, each, strict=True))
+        total += 4 * UNIT * size
+        return total + (self._rare_upper(c, each, more) if self.j else 0.0)
+
+    def _rare_upper(self, c: float, each: list[float], more: bool) -> float:
+        logs = [math.log(self.groups[g].runs) + r.upper(c) - each[g] for g, r in self.rare]
+        log = max(logs) + math.log(math.fsum(math.exp(x - max(logs)) for x in logs)) + 1e-12
+        # sum over j' >= j of p^j' / j'! <= p^j / j! e^p
+        rest = math.exp(min(log, 700.0)) if more else 0.0
+        return self.j * log - math.lgamma(self.j + 1) + rest + 1e-12 * self.j
+
+    def heights(self, c: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """About ``beyond`` at each height t, and the shifts to prove it with: (t, groups)."""
+        found = [group.transform.shifts(c, t) for group in self.groups]
+        total = sum(
+            group.runs * log for group, (log, _) in zip(self.groups, found, strict=True)
+        )
+        if self.j:
+            top = self.rough(np.array([c])).value - Term(self.groups).rough(np.array([c])).value
+            total = total + top
+        return np.asarray(total), np.array([shift for _, shift in found]).T
+
+    def beyond(self, c: float, t: float, shifts: FloatArray) -> float:
+        """An upper end of ln |transform(c + i t')| for all t' >= t."""
+        each = [
+            group.transform.beyond(c, t, float(shift))
+            for group, shift in zip(self.groups, shifts, strict=True)
+        ]
+        parts = [group.runs * log for group, log in zip(self.groups, each, strict=True)]
+        total = math.fsum(parts) + 4 * UNIT * math.fsum(abs(part) for part in parts)
+        return total + (self._rare_upper(c, each, False) if self.j else 0.0)
+
+    def nodes(self, c: float, t: float, tolerance: float) -> int:
+        """Terms that one value of the transform costs."""
+        tolerances = self._tolerances(tolerance)
+        total = sum(
+            group.transform.nodes(c, t, one)
+            for group, one in zip(self.groups, tolerances, strict=True)
+        )
+        return total + sum(r.nodes(c, t, 1e-15) for _, r in self.rare if self.j)
+
+    def _tolerances(self, tolerance: float) -> list[float]:
+        return [max(tolerance / (len(self.groups) * k), 1e-40) for _, k in self.groups]
+
+    def values(
+        self, c: float, t: FloatArray, tolerance: float
+    ) -> tuple[ComplexArray, FloatArray, FloatArray]:
+        """(ln of the transform, its error in the sense of ``Line``, rounding of the sums)."""
+        log, error = np.zeros_like(t, dtype=np.complex128), np.zeros_like(t)
+        size = np.zeros_like(t)
+        lines = []
+        for group, one in zip(self.groups, self._tolerances(tolerance), strict=True):
+            line = group.transform.line(c, t, one)
+            lines.append(line)
+            log += group.runs * line.log
+            error += group.runs * line.error
+            size += group.runs * np.abs(line.log)
+        if not self.j:
+            return log, error, size
+        # r_g, brought to the order of 1 by the same factor
+        ratios = []
+        for g, transform in self.rare:
+            rare = transform.line(c, t, 1e-15)
+            ratios.append((g, rare.log - lines[g].log, rare.error + lines[g].error))
+        scale = max(float(np.max(r.real)) + math.log(self.groups[g].runs) for g, r, _ in ratios)
+        powers = np.zeros((self.j, t.size), dtype=np.complex128)
+        most, off = np.zeros_like(t), np.zeros_like(t)
+        for g, ratio, ratio_error in ratios:
+            k = self.groups[g].runs
+            one = np.exp(ratio - scale)
+            slack = np.expm1(ratio_error + 8 * UNIT * (np.abs(ratio) + abs(scale) + 1.0))
+            most += k * np.abs(one) * (1.0 + slack)
+            off += k * np.abs(one) * slack
+            for i in range(self.j):
+                powers[i] += (-1.0) ** i * k * one ** (i + 1) * math.exp(scale * i)
+        # Newton: i e_i = sum of (-1)^(n - 1) e_(i - n) p_n; what is scaled stays scaled
+        e = [np.ones_like(t, dtype=np.complex128)]
+        for i in range(1, self.j + 1):
+            e.append(sum((e[i - n] * powers[n - 1] for n in range(1, i + 1)), start=0.0 * e[0]) / i)
+        coefficient = e[self.j]
+        # d e_j <= sum k_g |d r_g| (sum k_g |r_g|)^(j - 1) / (j - 1)!; and the rounding of Newton's
+        wrong = off * most ** (self.j - 1) / math.factorial(self.j - 1)
+        wrong = 1.01 * wrong + 64 * self.j**2 * UNIT * most**self.j
+        known = np.maximum(np.abs(coefficient), 1e-300)
+        with np.errstate(divide="ignore"):
+            log = log + (np.log(known) + 1j * np.angle(coefficient)) + self.j * scale
+        return log, error + np.log1p(wrong / known), size + np.abs(np.log(known)) + abs(self.j * scale)
+
+
+@dataclass(frozen=True)
+class Line:
+    """The trapezoidal sum of one term along Re s = c, ready for every eps.
+
+    Attributes:
+        step: D; the points are n D.
+        log: ln(transform / (s (s + 1))) at the points; ``error``: relative, as in a transform's line.
+        size: what the rounding of ``log`` is relative to.
+        log_beyond: ln of an upper end of the rest of the line's sum, times e^(c eps).
+        aside: (c', ln(transform(c') g(c'))) on either side of c, upper ends.
+    """
+
+    c: float
+    step: float
+    log: ComplexArray
+    error: FloatArray
+    size: FloatArray
+    log_beyond: float
+    aside: tuple[tuple[float, float], tuple[float, float]]
+
+    def read(self, epsilon: float) -> Reading:
+        """The sum at one eps, with its errors."""
+        value, slope, reference, wrong = self._sum(epsilon)
+        scale = math.exp(reference)
+        beyond = exp_up(self.log_beyond - self.c * epsilon + self._fuzz(epsilon))
+        off = 1.001 * wrong * scale + beyond + 16 * UNIT * abs(value) * scale
+        total = value * scale
+        lower = total - off - self._aliased(epsilon)
+        return Reading(total, lower, total + off, slope * scale)
+
+    def errors(self, epsilon: float) -> dict[str, float]:
+        """The four errors at one eps, absolute."""
+        value, _, reference, wrong = self._sum(epsilon)
+        scale = math.exp(reference)
+        return {
+            "aliasing": self._aliased(epsilon),
+            "beyond": exp_up(self.log_beyond - self.c * epsilon + self._fuzz(epsilon)),
+            "values": 1.001 * wrong * scale,
+            "rounding": 16 * UNIT * abs(value) * scale,
+        }
+
+    def _fuzz(self, epsilon: float) -> float:
+        return 16 * UNIT * (abs(self.log_beyond) + self.c * abs(epsilon) + 1.0)
+
+    def _sum(self, epsilon: float) -> tuple[float, float, float, float]:
+        """Of the sum over e^reference: value, -d/d eps, reference, error."""
+        t = self.step * np.arange(self.log.size)
+        reference = min(700.0, float(self.log[0].real) - self.c * epsilon)
+        turned = np.exp(self.log - (self.c * epsilon + reference) - 1j * (t * epsilon))
+        turned[0] *= 0.5
+        size = np.abs(turned)
+        rounded = 4 * UNIT * (self.size + (self.c + t) * abs(epsilon) + abs(reference))
+        rounded += (8.0 + t.size) * UNIT
+        wrong = float(np.sum(size * np.expm1(self.error + rounded)))
+        weight = self.step / math.pi
+        value = weight * float(np.sum(turned.real))
+        slope = weight * float(np.sum(self.c * turned.real - t * turned.imag))
+        return value, slope, reference, weight * wrong * (1 + 1e-9)
+
+    def _aliased(self, epsilon: float) -> float:
+        """Sum over n != 0 of e^(c y) delta(eps + y), y = 2 pi n / D, by Chernoff on both sides."""
+        total = 0.0
+        y = 2.0 * math.pi / self.step * (1 - 4 * UNIT)
+        for other, log in self.aside:
+            rate = abs(other - self.c)
+            exponent = log - other * epsilon - rate * y
+            exponent += 8 * UNIT * (abs(log) + other * abs(epsilon) + rate * y)
+            total = add_up(total, exp_up(exponent) / -math.expm1(-rate * y) * (1 + 8 * UNIT))
+        return total
+
+
+def _log_g(c: FloatArray) -> FloatArray:
+    """ln of c^c / (1 + c)^(1 + c): delta(eps) <= M(c) e^(-c eps) g(c)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(c > 0, c * np.log(c), 0.0) - (1.0 + c) * np.log1p(c))
+
+
+@dataclass(frozen=True)
+class Track:
+    """Saddle points of one term: for ascending c the eps that each is best for, and about delta."""
+
+    term: Term
+    c: FloatArray
+    epsilon: FloatArray  # ascending
+    log_delta: FloatArray  # descending
+    limit: float  # a c that makes no sense any more, or is beyond all that is asked
+
+    @staticmethod
+    def of(term: Term, c: FloatArray) -> Track | None:
+        """Laplace's approximation at each c, as far as it makes sense."""
+        with np.errstate(all="ignore"):
+            rough = term.rough(c)
+            epsilon = rough.slope - 1.0 / c - 1.0 / (1.0 + c)
+            bend = rough.curvature + 1.0 / c**2 + 1.0 / (1.0 + c) ** 2
+            log_delta = rough.value - c * epsilon - np.log(c * (1.0 + c))
+            log_delta -= 0.5 * np.log(2.0 * math.pi * bend)
+        good = np.isfinite(log_delta) & np.isfinite(epsilon) & (log_delta > -1e5)
+        good[1:] &= np.diff(epsilon) > 0
+        stop = c.size if good.all() else int(np.argmin(good))
+        if stop < 2:
+            return None
+        log_delta = np.minimum.accumulate(log_delta[:stop])
+        limit = c[stop] if stop < c.size else 1.2 * c[-1]
+        return Track(term, c[:stop], epsilon[:stop], log_delta, float(limit))
+
+    @staticmethod
+    def whole(term: Term) -> Track | None:
+        """From where delta is near its maximum to where it is below 1e-300, coarsely."""
+        spread = math.sqrt(max(float(term.rough(np.array([1e-9])).curvature[0]), 1e-200))
+        return Track.of(term, np.geomspace(0.02, 60.0, 28) / spread)
+
+    def _closer(self, i: int) -> Track:
+        low = self.c[max(0, i - 1)]
+        high = self.c[i] if i < self.c.size else self.limit
+        return Track.of(self.term, np.linspace(low, high, 8)) or self
+
+    def near_epsilon(self, epsilon: float) -> Track:
+        """Closer to the saddle point for eps."""
+        return self._closer(int(np.searchsorted(self.epsilon, epsilon)))
+
+    def near_log_delta(self, log_delta: float) -> Track:
+        """Closer to the saddle point at which delta is so large."""
+        return self._closer(int(np.searchsorted(-self.log_delta, -log_delta)))
+
+    def log_delta_at(self, epsilon: float) -> float:
+        """About ln of the term's delta at eps."""
+        slope = -self.c[-1] * max(0.0, epsilon - self.epsilon[-1])
+        return float(np.interp(epsilon, self.epsilon, self.log_delta)) + slope
+
+    def epsilon_at(self, log_delta: float) -> float:
+        """About the eps at which delta is so large."""
+        return float(np.interp(-log_delta, -self.log_delta, self.epsilon))
+
+    def line(self, epsilon: float, log_delta: float) -> Line | None:
+        """The line for eps, if it is worth its cost: errors about e^-31 of delta."""
+        near = self.near_epsilon(epsilon).near_epsilon(epsilon)
+        c = float(np.interp(epsilon, near.epsilon, near.c))
+        term = self.term
+        spacing = _spacing(term, c, epsilon, log_delta)
+        height = _height(term, c, epsilon, log_delta)
+        if spacing is None or height is None:
+            return None
+        (step, sides), (top, shifts) = spacing, height
+        n = math.ceil(top / step) + 1
+        tolerance = math.exp(-_LOG_GOAL - 3.0)
+        cost = term.nodes(c, top, tolerance)
+        if cost > _NODES or n * cost > _COST:
+            return None
+        t = step * np.arange(n)
+        parts, start = [], 0
+        while start < n:  # lower points need fewer nodes
+            stop = min(n, start + max(_CHUNK // cost, 1))
+            parts.append(term.values(c, t[start:stop], tolerance))
+            start = stop
+        log, error, size = (np.concatenate(part) for part in zip(*parts, strict=True))
+        s = c + 1j * t
+        log = log - np.log(s * (s + 1.0))
+        size = size + np.abs(np.log(s * (s + 1.0))) + 4.0
+        # D times the sum of |F| over n D > T is <= sup |M| / T, and there is 1 / pi before it
+        log_beyond = term.beyond(c, float(t[-1]), shifts) - math.log(math.pi * float(t[-1])) + 1e-12
+        uppers = [(x, term.upper(x) if x > 0 else 0.0) for x in sides]
+        aside = [(x, up + float(_log_g(np.array(x))) + 1e-12) for x, up in uppers]
+        return Line(c, step, log, error, size, log_beyond, (aside[0], aside[1]))
+
+
+def _spacing(
+    term: Term, c: float, epsilon: float, log_delta: float
+) -> tuple[float, tuple[float, float]] | None:
+    """D, and the points on both sides of c that prove the aliasing to be small."""
+    reach = math.sqrt(2.0 * _LOG_GOAL / _curvature(term, c))
+    factors = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0])
+    below = np.append(np.maximum(c - reach * factors, c / 16.0), [0.0, c / 2.0, c / 8.0])
+    above = np.append(c + reach * factors, [1.25 * c, 2.0 * c])
+    others = np.concatenate([below, above])
+    with np.errstate(all="ignore"):
+        value = np.where(others > 0, term.rough(np.where(others > 0, others, c)).value, 0.0)
+        log = value + _log_g(others) - others * epsilon
+        y = (log - log_delta + _LOG_GOAL) / np.abs(others - c)
+    y = np.where(np.isfinite(y), y, np.inf)
+    left, right = int(np.argmin(y[: below.size])), below.size + int(np.argmin(y[below.size :]))
+    widest = max(float(y[left]), float(y[right]), 1e-9 / c)
+    if not widest < math.inf:
+        return None
+    step = 2.0 * math.pi / widest
+    scale = 2.0 ** (_STEP_BITS - math.frexp(step)[1])
+    return math.floor(step * scale) / scale, (float(others[left]), float(others[right]))
+
+
+def _height(
+    term: Term, c: float, epsilon: float, log_delta: float
+) -> tuple[float, FloatArray] | None:
+    """T, and the shifts that prove the line beyond it to be small."""
+    t = math.sqrt(2.0 * _LOG_GOAL / _curvature(term, c)) * np.geomspace(0.6, 400.0, 25)
+    for part in (slice(0, 8), slice(8, 16), slice(16, 25)):
+        log, shifts = term.heights(c, t[part])
+        below = log - np.log(math.pi * t[part]) - c * epsilon < log_delta - _LOG_GOAL
+        if below.any():
+            i = int(np.argmax(below))
+            return float(t[part][i]), shifts[i]
+    return None
+
+
+def _curvature(term: Term, c: float) -> float:
+    return max(float(term.rough(np.array([c])).curvature[0]), 1e-300)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines of all terms that matter near one eps."""
+
+    lines: tuple[Line, ...]
+    rest: tuple[tuple[float, float], ...]  # what is not on them: c, ln of an upper end times e^(c eps)
+
+    def read(self, epsilon: float) -> Reading:
+        """delta at eps, all errors included."""
+        parts = [line.read(epsilon) for line in self.lines]
+        value, lower = math.fsum(p.value for p in parts), math.fsum(p.lower for p in parts)
+        lower -= 4 * UNIT * math.fsum(abs(p.lower) for p in parts)
+        upper = add_up(*(p.upper for p in parts), *(self._rest(epsilon)))
+        return Reading(value, lower, upper, math.fsum(p.slope for p in parts))
+
+    def _rest(self, epsilon: float) -> list[float]:
+        ends = []
+        for c, log in self.rest:
+            fuzz = 8 * UNIT * (abs(log) + c * abs(epsilon) + 1.0)
+            ends.append(exp_up(log - c * epsilon + fuzz))
+        return ends
+
+
+def _lines(
+    tracks: tuple[Track, ...], epsilon: float, log_delta: float | None
+) -> Lines | None:
+    """A line for each term that matters at eps; the last of several stands for all that follow."""
+    near = [track.near_epsilon(epsilon).near_epsilon(epsilon) for track in tracks]
+    sizes = [track.log_delta_at(epsilon) for track in near]
+    if not sizes:
+        return None
+    total = float(np.logaddexp.reduce(sizes)) if log_delta is None else log_delta
+    lines, rest = [], []
+    for i, (track, size) in enumerate(zip(near, sizes, strict=True)):
+        last = len(tracks) > 1 and i == len(tracks) - 1
+        if last or size < total - _LOG_GOAL - 9.0:
+            c = float(np.interp(epsilon, track.epsilon, track.c))
+            log = track.term.upper(c, more=last) + float(_log_g(np.array(c))) + 1e-12
+            rest.append((c, log))
+            continue
+        line = track.line(epsilon, total)
+        if line is None:
+            return None
+        lines.append(line)
+    return Lines(tuple(lines), tuple(rest))
+
+
+def _solve(lines: Lines, delta: float, guess: float) -> float | None:
+    """About the eps at which the lines' sum is delta: Newton on ln delta, which is concave."""
+    epsilon, log_delta = guess, math.log(delta)
+    for _ in range(_TURNS):
+        got = lines.read(epsilon)
+        if not (got.value > 0 and got.slope > 0):
+            return None
+        step = (math.log(got.value) - log_delta) * got.value / got.slope
+        if abs(step) <= 1e-15 * abs(epsilon):
+            break
+        epsilon = epsilon + step
+        if abs(step) * got.slope < 1e-13 * got.value:
+            break
+    return epsilon
+
+
+def _invert(lines: Lines, delta: float, guess: float) -> Bounds | None:
+    """Both ends of eps(delta), each proved by one reading."""
+    epsilon = _solve(lines, delta, guess)
+    if epsilon is None:
+        return None
+    if epsilon <= 0.0 and lines.read(0.0).upper <= delta:
+        return Bounds(0.0, 0.0)
+    got = lines.read(max(0.0, epsilon))
+    if not (got.slope > 0 and math.isfinite(got.lower)):
+        return None
+    over, under = (got.upper - delta) / got.slope, (delta - got.lower) / got.slope
+    found: list[float] = []
+    for sign, room in ((-1.0, under), (1.0, over)):
+        room = 1.0001 * max(room, 0.0)
+        for _ in range(4):
+            end = max(0.0, epsilon + sign * room)
+            end = next_up(end) if sign > 0 else max(0.0, next_down(end))
+            at = lines.read(end)
+            if end == 0.0 and sign < 0 or (at.upper <= delta if sign > 0 else at.lower > delta):
+                found.append(end)
+                break
+            room = 1.5 * room + 4 * UNIT * abs(epsilon) + 1e-300
+    return Bounds(found[0], found[1]) if len(found) == 2 else None
+
+
+@dataclass(frozen=True)
+class Contour:
+    """delta(eps) of a composition of the Gaussian family in one direction."""
+
+    term: Term
+    track: Track
+
+    @staticmethod
+    def of(groups: Iterable[tuple[Transform | None, int]]) -> Contour | None:
+        """From each mechanism's transform and number of runs; None if one has no transform."""
+        found = []
+        for transform, runs in groups:
+            if transform is None:
+                return None
+            found.append(Group(transform, runs))
+        term = Term(tuple(found))
+        track = Track.whole(term) if found else None
+        return None if track is None else Contour(term, track)
+
+    def delta(self, epsilon: float, rtol: float, memory: list[Lines]) -> Bounds | None:
+        """Bounds of delta(eps) with the relative gap, or None where this is not the way."""
+
+        def read(lines: Lines) -> Bounds | None:
+            got = lines.read(epsilon)
+            if not 0 < got.upper < math.inf or not math.isfinite(got.lower):
+                return None
+            bounds = Bounds(min(max(0.0, got.lower), 1.0), min(got.upper, 1.0))
+            return bounds if bounds.relative_gap <= rtol else None
+
+        return self._answer(read, lambda lines: epsilon, epsilon, memory)
+
+    def epsilon(self, delta: float, rtol: float, memory: list[Lines]) -> Bounds | None:
+        """Bounds of inf{eps >= 0: delta(eps) <= delta} with the relative gap, or None."""
+        log_delta = math.log(delta)
+        near = self.track.near_log_delta(log_delta).near_log_delta(log_delta)
+        guess = max(0.0, near.epsilon_at(log_delta))
+
+        def read(lines: Lines) -> Bounds | None:
+            bounds = _invert(lines, delta, guess)
+            if bounds is None or bounds.relative_gap > rtol:
+                return None
+            return bounds
+
+        return self._answer(read, lambda lines: _solve(lines, delta, guess), guess, memory)
+
+    def _answer(
+        self,
+        read: Callable[[Lines], Bounds | None],
+        where: Callable[[Lines], float | None],
+        epsilon: float,
+        memory: list[Lines],
+    ) -> Bounds | None:
+        for lines in reversed(memory[-_REMEMBERED:]):
+            bounds = read(lines)
+            if bounds is not None:
+                return bounds
+        for split in (False, True):
+            log_delta = None
+            for _ in range(2):
+                parts = self._split(epsilon) if split else (self.track,)
+                lines = _lines(parts, epsilon, log_delta)
+                if lines is None:
+                    break
+                bounds = read(lines)
+                if bounds is not None:
+                    memory.append(lines)
+                    return bounds
+                moved = where(lines)
+                seen = None if moved is None else lines.read(moved)
+                if moved is None or seen is None or not seen.value > 0:
+                    break
+                epsilon, log_delta = max(0.0, moved), math.log(seen.value)
+        return None
+
+    def _split(self, epsilon: float) -> tuple[Track, ...]:
+        """Tracks for 0, 1, ... rare losses at eps, where rare large losses stand apart."""
+        near = self.track.near_epsilon(epsilon).near_epsilon(epsilon)
+        c = float(np.interp(epsilon, near.epsilon, near.c))
+        groups, rare = list(self.term.groups), []
+        for g, (transform, runs) in enumerate(self.term.groups):
+            edge = transform.valley(c) if isinstance(transform, MixedTransform) else None
+            if edge is not None:
+                bulk, apart = transform.split(edge)
+                groups[g] = Group(bulk, runs)
+                rare.append((g, apart))
+        tracks: list[Track] = []
+        if not rare:
+            return ()
+        for j in range(_MOST_RARE):
+            track = Track.whole(Term(tuple(groups), tuple(rare), j))
+            if track is None:
+                return ()
+            tracks.append(track)
+            sizes = [one.log_delta_at(epsilon) for one in tracks]
+            if j > 1 and sizes[-1] < max(sizes) - _LOG_GOAL - 9.0:
+                return tuple(tracks)
+        return ()
