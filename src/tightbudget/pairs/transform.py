@@ -135,6 +135,7 @@ class _Rule(NamedTuple):
     first: int
     last: int
     width: float
+    log_moved: float = math.inf  # what ``_log_moved`` says at its width
 
     def error(self, log_growth: FloatArray | float) -> FloatArray:
         """2 N / (e^(2 pi a / h) - 1) for ln N, N >= the integral of |f| on |Im x| <= a.
@@ -189,7 +190,7 @@ class MixedTransform:
     remove: bool
     part: str = ""
     edge: float = 0.0
-    width: float = 0.5
+    width: float = 0.25
 
     @staticmethod
     def of(m: float, q: float, remove: bool) -> MixedTransform | None:
@@ -273,14 +274,60 @@ class MixedTransform:
 
     # -------------------------------------------------------------- the rule in x
 
-    def _rule(self, power: float, t: float, tolerance: float) -> _Rule:
-        """Few nodes for an error of about tolerance relative to M."""
+    def _rule(self, c: float, t: float, tolerance: float) -> _Rule:
+        """Few nodes for an error of about tolerance relative to M(c)."""
         goal = math.log(8.0 / tolerance) + 4.0
-        # the strip: wide for a coarse step, but |R^z| grows like e^(t m a) towards its edge
-        a = np.linspace(0.02, 0.97, 40) * min(math.pi / self.m, 12.0)
-        needed = self._log_growth(power, a) + t * self.m * a + goal
-        best = int(np.argmax(a / needed))
-        return self._with_step(power, goal, 2.0 * math.pi * float(a[best] / needed[best]), a[best])
+        widths = np.linspace(0.03, 0.97, 20) * min(math.pi / self.m, 12.0)
+        moved = self._log_moved(c, t, widths, goal)
+        needed = moved - self._log_size(c) + goal
+        best = int(np.argmax(widths / needed))
+        h = 2.0 * math.pi * float(widths[best] / needed[best])
+        rule = self._with_step(self._power(c), goal, h, float(widths[best]))
+        return rule._replace(log_moved=float(moved[best]))
+
+    def _log_size(self, c: float) -> float:
+        """About ln M(c), where that is not about 0."""
+        return float(self.rough(np.array([c])).value[0]) if self.part == "rare" else 0.0
+
+    def _log_moved(self, c: float, t: float, widths: FloatArray, goal: float) -> FloatArray:
+        """ln of upper ends of the integral of |w P e^(s L)| on |Im x| <= width, |Im s| <= t.
+
+        Cell by cell the largest value of each factor: |phi(x + ia)| = phi(x) e^(a^2/2),
+        |R(x + ia)| between R(x) cos(m a / 2) and R(x), |erfc(u + iv)| <= e^(v^2) erfc(u), and
+        arg R(x + ia) <= m a rises with x.
+        """
+        m, q, power = self.m, self.q, self._power(c)
+        reach = math.sqrt(2.0 * goal) + 1.0
+        end = self._farthest(power) + reach
+        n = math.ceil(min(400.0, max(4.0, 0.5 * abs(power) * m) * (end + reach)))
+        x = np.linspace(-reach, end, n + 1)
+        y = np.minimum(m * (x - 0.5 * m), 600.0)
+        log_r = np.logaddexp(math.log1p(-q), math.log(q) + m * (x - 0.5 * m))
+        nearest = np.where(x[1:] < 0, x[1:], np.maximum(x[:-1], 0.0))
+        log = np.maximum(power * log_r[1:], power * log_r[:-1]) - 0.5 * nearest**2
+        last = power * float(log_r[-1]) - 0.5 * end**2
+        rate = end - max(power, 0.0) * m
+        if self.part:
+            u = (x - self.edge) / self.width
+            share = normal_tail(u[:-1] if self.part == "bulk" else -u[1:])
+            log = log + np.log(np.maximum(share, 1e-300))
+        if self.part == "bulk":
+            rate += max(0.0, (end - self.edge) / self.width**2)
+            last += math.log(max(1e-300, float(normal_tail(u[-1:])[0])))
+        turn = m * widths[:, None]
+        rise = q * np.exp(np.minimum(y, 0.0))
+        real = (1.0 - q) * np.exp(-np.maximum(y, 0.0)) + rise * np.cos(turn)
+        angle = t * np.arctan2(rise * np.sin(turn), real)
+        total = np.sum(np.exp(np.minimum(log + angle[:, 1:], 650.0)), axis=1) * ((end + reach) / n)
+        # beyond the cells: phi R^power falls by the rate there, at least
+        if not rate > 0:
+            return np.full_like(widths, math.inf)
+        total += np.exp(np.minimum(last + t * turn[:, 0], 650.0)) / rate
+        first = min(power, 0.0) * math.log1p(-q) - 0.5 * reach**2
+        total += np.exp(np.minimum(first + angle[:, 0], 650.0)) / reach
+        shrink = min(power, 0.0) * np.log(np.cos(0.5 * m * widths))
+        smooth = 0.5 * (widths / self.width) ** 2 if self.part else 0.0
+        return np.asarray(np.log(total) + 0.5 * widths**2 + shrink + smooth + _LOG_DENSITY_0 + 0.01)
 
     def _with_step(self, power: float, goal: float, h: float, width: float) -> _Rule:
         scale = 2.0 ** (_STEP_BITS - math.frexp(h)[1])
@@ -356,7 +403,7 @@ class MixedTransform:
     # --------------------------------------------------------------------- values
 
     def nodes(self, c: float, t: float, tolerance: float) -> int:
-        rule = self._rule(self._power(c), t, tolerance)
+        rule = self._rule(c, t, tolerance)
         return rule.last - rule.first + 1
 
     def line(self, c: float, t: FloatArray, tolerance: float) -> Line:
@@ -384,7 +431,7 @@ class MixedTransform:
         self, c: float, t: FloatArray, tolerance: float
     ) -> tuple[ComplexArray, FloatArray]:
         """M - 1 (of the rare part M) at c + i t, and a bound of its error."""
-        rule = self._rule(self._power(c), float(t[-1]), tolerance)
+        rule = self._rule(c, float(t[-1]), tolerance)
         at = self._at(rule)
         a, wa = at.powers(c)
         loss, slack, fuzz = np.abs(at.loss), at.slack, at.fuzz + 4 * UNIT * np.abs(a)
@@ -413,7 +460,7 @@ class MixedTransform:
             error = error + s * (float(step @ slack) + t * float((wa * loss) @ slack))
             error = error + 512 * UNIT * (lost + s * abs(lost_slope)) + 8 * UNIT * np.abs(value)
         error = 1.01 * error + self._cut(c, s, rule, at, wa)
-        return value, error + self._aliased(c, t, s, rule, float(np.sum(wa)))
+        return value, error + self._aliased(s, rule)
 
     def _cut(self, c: float, s: FloatArray, rule: _Rule, at: _At, wa: FloatArray) -> FloatArray:
         """The most that the nodes beyond both ends add up to.
@@ -427,28 +474,26 @@ class MixedTransform:
         rate = last - max(power, 1.0) * self.m
         if self.part == "bulk":
             rate += max(0.0, (last - self.edge) / self.width**2)
-        right = float(wa[-1]) + (1.0 + s) * float(at.weight[-1] + at.inverse[-1])
-        right = right * (2.0 if self.part == "rare" else 1.0)
+        rare = self.part == "rare"  # and the integrand is w P e^(s L) alone
+        right = (0.0 if rare else 1.0 + s) * float(at.weight[-1] + at.inverse[-1])
+        right = right + float(wa[-1]) * (2.0 if rare else 1.0)
         ratio = math.exp(-rule.h * rate) if rate > 0 else 1.0
         right = right * (ratio / (1.0 - ratio)) if ratio < 1.0 else np.full_like(s, np.inf)
         # left: R <= 1 there, and R^power <= (1 - q)^min(power, 0)
         ratio = math.exp(-rule.h * first)
         floor = math.exp(min(700.0, min(power, 0.0) * math.log1p(-self.q)))
         left = math.exp(-0.5 * first**2) * rule.h * (floor + 2.0 * (1.0 + s))
+        if rare:  # w falls, too
+            left = math.exp(float(at.log_weight[0])) * floor * np.ones_like(s)
         return np.asarray(1.01 * (right + left * ratio / (1.0 - ratio)))
 
-    def _aliased(
-        self, c: float, t: FloatArray, s: FloatArray, rule: _Rule, total: float
-    ) -> FloatArray:
+    def _aliased(self, s: FloatArray, rule: _Rule) -> FloatArray:
         """The error of the trapezoidal rule for w P (e^(s L) - 1 + s (e^-L - 1))."""
-        a = np.array(rule.width)
-        growth = float(self._log_growth(self._power(c), a))
-        whole = self._integral(rule, growth, total)
-        if not math.isfinite(whole):
-            return np.full_like(t, np.inf)
-        moved = rule.error(math.log(whole + 1e-300) + growth + t * (self.m * rule.width))
-        still = rule.error(float(self._log_growth(1.0, a))) * 2.0 * (1.0 + s)
-        return np.asarray(1.01 * (moved + still))
+        moved = rule.error(rule.log_moved)
+        if self.part == "rare":
+            return np.full_like(s, moved)
+        still = rule.error(float(self._log_growth(1.0, np.array(rule.width))))
+        return np.asarray(1.01 * (moved + still * 2.0 * (1.0 + s)))
 
     def _integral(self, rule: _Rule, growth: float, total: float) -> float:
         """An upper end of E_P[w e^(c L)] from its own sum over the nodes."""

@@ -35,6 +35,7 @@ _CHUNK = 2**16  # of them at a time
 _NODES = 20_000  # terms of one value of M
 _LOG_GOAL = 31.0  # each error is to be e^-31 of the answer
 _MOST_RARE = 8  # how many rare losses are told apart
+_FEW_RARE = 3.0  # at the common saddle point: then one line for all has lost many digits
 _REMEMBERED = 3  # lines that a curve's next point looks at
 _TURNS = 30  # of Newton's method
 _STEP_BITS = 20  # of D, so that every n D is a double
@@ -168,7 +169,7 @@ class Term:
             most += k * np.abs(one) * (1.0 + slack)
             off += k * np.abs(one) * slack
             for i in range(self.j):
-                powers[i] += (-1.0) ** i * k * one ** (i + 1) * math.exp(scale * i)
+                powers[i] += (-1.0) ** i * k * one ** (i + 1)
         # Newton: i e_i = sum of (-1)^(n - 1) e_(i - n) p_n; what is scaled stays scaled
         e = [np.ones_like(t, dtype=np.complex128)]
         for i in range(1, self.j + 1):
@@ -326,6 +327,7 @@ class Track:
         if spacing is None or height is None:
             return None
         (step, sides), (top, shifts) = spacing, height
+        step = min(step, 2.0 ** math.floor(math.log2(top / 8.0)))
         n = math.ceil(top / step) + 1
         tolerance = math.exp(-_LOG_GOAL - 3.0)
         cost = term.nodes(c, top, tolerance)
@@ -393,6 +395,7 @@ def _curvature(term: Term, c: float) -> float:
 class Lines:
     """The lines of all terms that matter near one eps."""
 
+    epsilon: float  # for which they were placed
     lines: tuple[Line, ...]
     rest: tuple[tuple[float, float], ...]  # what is not on them: c, ln of an upper end times e^(c eps)
 
@@ -433,12 +436,22 @@ def _lines(
         if line is None:
             return None
         lines.append(line)
-    return Lines(tuple(lines), tuple(rest))
+    return Lines(epsilon, tuple(lines), tuple(rest))
 
 
-def _solve(lines: Lines, delta: float, guess: float) -> float | None:
+def _epsilon_at(tracks: tuple[Track, ...], log_delta: float) -> float:
+    """About the eps at which all terms together make delta."""
+    low, high = 0.0, max(track.epsilon[-1] for track in tracks)
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        sizes = [track.log_delta_at(middle) for track in tracks]
+        low, high = (middle, high) if np.logaddexp.reduce(sizes) > log_delta else (low, middle)
+    return low
+
+
+def _solve(lines: Lines, delta: float) -> float | None:
     """About the eps at which the lines' sum is delta: Newton on ln delta, which is concave."""
-    epsilon, log_delta = guess, math.log(delta)
+    epsilon, log_delta = lines.epsilon, math.log(delta)
     for _ in range(_TURNS):
         got = lines.read(epsilon)
         if not (got.value > 0 and got.slope > 0):
@@ -452,9 +465,9 @@ def _solve(lines: Lines, delta: float, guess: float) -> float | None:
     return epsilon
 
 
-def _invert(lines: Lines, delta: float, guess: float) -> Bounds | None:
+def _invert(lines: Lines, delta: float) -> Bounds | None:
     """Both ends of eps(delta), each proved by one reading."""
-    epsilon = _solve(lines, delta, guess)
+    epsilon = _solve(lines, delta)
     if epsilon is None:
         return None
     if epsilon <= 0.0 and lines.read(0.0).upper <= delta:
@@ -506,38 +519,43 @@ class Contour:
             bounds = Bounds(min(max(0.0, got.lower), 1.0), min(got.upper, 1.0))
             return bounds if bounds.relative_gap <= rtol else None
 
-        return self._answer(read, lambda lines: epsilon, epsilon, memory)
+        return self._answer(lambda tracks: epsilon, read, lambda lines: epsilon, memory)
 
     def epsilon(self, delta: float, rtol: float, memory: list[Lines]) -> Bounds | None:
         """Bounds of inf{eps >= 0: delta(eps) <= delta} with the relative gap, or None."""
         log_delta = math.log(delta)
-        near = self.track.near_log_delta(log_delta).near_log_delta(log_delta)
-        guess = max(0.0, near.epsilon_at(log_delta))
+
+        def place(tracks: tuple[Track, ...]) -> float:
+            if len(tracks) == 1:
+                near = tracks[0].near_log_delta(log_delta).near_log_delta(log_delta)
+                return max(0.0, near.epsilon_at(log_delta))
+            return _epsilon_at(tracks, log_delta)
 
         def read(lines: Lines) -> Bounds | None:
-            bounds = _invert(lines, delta, guess)
-            if bounds is None or bounds.relative_gap > rtol:
-                return None
-            return bounds
+            bounds = _invert(lines, delta)
+            return bounds if bounds is not None and bounds.relative_gap <= rtol else None
 
-        return self._answer(read, lambda lines: _solve(lines, delta, guess), guess, memory)
+        return self._answer(place, read, lambda lines: _solve(lines, delta), memory)
 
     def _answer(
         self,
+        place: Callable[[tuple[Track, ...]], float],
         read: Callable[[Lines], Bounds | None],
         where: Callable[[Lines], float | None],
-        epsilon: float,
         memory: list[Lines],
     ) -> Bounds | None:
         for lines in reversed(memory[-_REMEMBERED:]):
             bounds = read(lines)
             if bounds is not None:
                 return bounds
-        for split in (False, True):
-            log_delta = None
+        whole = (self.track,)
+        split, first = self._split(place(whole))
+        for tracks in (split, whole) if first else (whole, split):
+            if not tracks:
+                continue
+            epsilon, log_delta = place(tracks), None
             for _ in range(2):
-                parts = self._split(epsilon) if split else (self.track,)
-                lines = _lines(parts, epsilon, log_delta)
+                lines = _lines(tracks, epsilon, log_delta)
                 if lines is None:
                     break
                 bounds = read(lines)
@@ -546,31 +564,36 @@ class Contour:
                     return bounds
                 moved = where(lines)
                 seen = None if moved is None else lines.read(moved)
-                if moved is None or seen is None or not seen.value > 0:
-                    break
+                if moved is None or seen is None or not seen.upper < 2.0 * seen.value:
+                    break  # the line's place was hopeless, not only its measures
                 epsilon, log_delta = max(0.0, moved), math.log(seen.value)
         return None
 
-    def _split(self, epsilon: float) -> tuple[Track, ...]:
-        """Tracks for 0, 1, ... rare losses at eps, where rare large losses stand apart."""
+    def _split(self, epsilon: float) -> tuple[tuple[Track, ...], bool]:
+        """Tracks for 0, 1, ... rare losses at eps, and whether these should be tried first.
+
+        Without rare large losses that stand apart there are none.
+        """
         near = self.track.near_epsilon(epsilon).near_epsilon(epsilon)
         c = float(np.interp(epsilon, near.epsilon, near.c))
-        groups, rare = list(self.term.groups), []
+        groups, rare, number = list(self.term.groups), [], 0.0
         for g, (transform, runs) in enumerate(self.term.groups):
-            edge = transform.valley(c) if isinstance(transform, MixedTransform) else None
-            if edge is not None:
-                bulk, apart = transform.split(edge)
+            valley = transform.valley(c) if isinstance(transform, MixedTransform) else None
+            if valley is not None and isinstance(transform, MixedTransform):
+                # somewhat below it, so that the bulk is safe from the rare ones at larger c, too
+                bulk, apart = transform.split(valley - 1.0)
                 groups[g] = Group(bulk, runs)
                 rare.append((g, apart))
+                number += runs * math.exp(float(apart.rough(np.array([c])).value[0]))
         tracks: list[Track] = []
         if not rare:
-            return ()
+            return (), False
         for j in range(_MOST_RARE):
             track = Track.whole(Term(tuple(groups), tuple(rare), j))
             if track is None:
-                return ()
+                return (), False
             tracks.append(track)
             sizes = [one.log_delta_at(epsilon) for one in tracks]
             if j > 1 and sizes[-1] < max(sizes) - _LOG_GOAL - 9.0:
-                return tuple(tracks)
-        return ()
+                return tuple(tracks), number < _FEW_RARE
+        return (), False
