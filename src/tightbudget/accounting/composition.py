@@ -22,9 +22,8 @@ from tightbudget.numerics.validate import (
     probability,
     refuse,
 )
-from tightbudget.pairs.pair import Composable, Direction, Mechanism, Neighbouring
-from tightbudget.pld.compose import Steps
-from tightbudget.pld.precision import Memory, delta_bounds, epsilon_bounds
+from tightbudget.pairs.pair import Composable, Mechanism, Neighbouring
+from tightbudget.pld.engines import Explanation, Losses, Memory
 from tightbudget.pld.renyi import renyi_bounds
 from tightbudget.pld.tradeoff import tradeoff_bounds
 
@@ -86,11 +85,8 @@ class Composition(Composable):
         return next((m.relation for m, _ in self.steps if m.relation is not None), None)
 
     @functools.cached_property
-    def _directions(self) -> tuple[Steps, ...]:
-        # one direction does where delta(eps) is the same in both
-        both = not all(m.is_symmetric() for m, _ in self.steps)
-        wanted = tuple(Direction) if both else (Direction.REMOVE,)
-        return tuple(Steps.of(self.steps, direction) for direction in wanted)
+    def _losses(self) -> Losses:
+        return Losses.of(self.steps)
 
     def epsilon(self, delta: float, rtol: float = 1e-4) -> Bounds:
         """The exact eps*(delta) = inf{eps >= 0: delta(eps) <= delta}, between two ends.
@@ -107,7 +103,7 @@ class Composition(Composable):
         Raises:
             PrecisionError: the gap cannot be reached; says which one was.
         """
-        return epsilon_bounds(self._directions, probability(delta=delta), _rtol(rtol))
+        return self._losses.epsilon(probability(delta=delta), _rtol(rtol))
 
     def delta(self, epsilon: float, rtol: float = 1e-4) -> Bounds:
         """The exact delta(eps) of the composition, between two ends.
@@ -125,16 +121,31 @@ class Composition(Composable):
         """
         rtol = _rtol(rtol)
         if epsilon == math.inf:
-            ends = [steps.infinity for steps in self._directions]
+            ends = [steps.infinity for steps in self._losses.steps]
             return Bounds(max(e.lower for e in ends), max(e.upper for e in ends))
-        return delta_bounds(self._directions, non_negative(epsilon=epsilon), rtol)
+        return self._losses.delta(non_negative(epsilon=epsilon), rtol)
 
     def _delta_against(self, epsilon: float, target: float, rtol: float) -> Bounds:
         """Bounds of delta(epsilon), no closer than it takes to compare them with a target."""
         try:
-            return delta_bounds(self._directions, epsilon, rtol, target)
+            return self._losses.delta(epsilon, rtol, target)
         except PrecisionError as error:  # wide bounds are bounds
             return Bounds(error.lower, error.upper)
+
+    def explain(
+        self, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 1e-4
+    ) -> Explanation:
+        """Which engine answers :meth:`epsilon` (or :meth:`delta`), and with what; give one of both.
+
+        Raises:
+            ParameterError: not exactly one question was asked, or its value is refused.
+            PrecisionError: the gap cannot be reached; says which one was.
+        """
+        if (epsilon is None) == (delta is None):
+            raise ParameterError("give exactly one of delta and epsilon")
+        if delta is not None:
+            return self._losses.explain(None, probability(delta=delta), _rtol(rtol))
+        return self._losses.explain(non_negative(epsilon=epsilon), None, _rtol(rtol))
 
     def total_variation(self, rtol: float = 1e-4) -> Bounds:
         """delta(0): the best advantage of an attacker who must tell the neighbours apart."""
@@ -158,11 +169,11 @@ class Composition(Composable):
         rtol, memory = _rtol(rtol), Memory()  # one point's work often answers the next one
         if epsilons is not None:
             eps = [non_negative(**{f"epsilons[{i}]": e}) for i, e in enumerate(epsilons)]
-            found = [delta_bounds(self._directions, e, rtol, memory=memory) for e in progress(eps)]
+            found = [self._losses.delta(e, rtol, memory=memory) for e in progress(eps)]
             return Curve.of_deltas(eps, found)
         assert deltas is not None
         given = [probability(**{f"deltas[{i}]": d}) for i, d in enumerate(deltas)]
-        found = [epsilon_bounds(self._directions, d, rtol, memory) for d in progress(given)]
+        found = [self._losses.epsilon(d, rtol, memory) for d in progress(given)]
         return Curve.of_epsilons(given, found)
 
     def tradeoff(
@@ -177,7 +188,7 @@ class Composition(Composable):
             probability(**{f"false_positive_rates[{i}]": a})
             for i, a in enumerate(false_positive_rates)
         ]
-        return tuple(tradeoff_bounds(self._directions, a, _rtol(rtol)) for a in rates)
+        return tuple(tradeoff_bounds(self._losses.steps, a, _rtol(rtol)) for a in rates)
 
     def renyi(self, order: float, rtol: float = 1e-4) -> Bounds:
         """The Renyi divergence of the given order (nats), the larger of both directions.
@@ -194,7 +205,7 @@ class Composition(Composable):
             order = finite(order=order)
             if not order > 1:
                 raise refuse("order", "be > 1", order)
-        return renyi_bounds(self._directions, order, _rtol(rtol))
+        return renyi_bounds(self._losses.steps, order, _rtol(rtol))
 
     def to_json(self) -> str:
         """A versioned JSON text from which :meth:`from_json` builds the same value."""

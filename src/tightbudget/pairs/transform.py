@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 from tightbudget.numerics.rounding import UNIT, FloatArray
 from tightbudget.numerics.special import (
     LESS_ULPS,
-    NORMAL_TAIL_ULPS,
     expm1_less,
-    normal_tail,
+    log_normal_tail,
+    log_normal_tail_slack,
     sin_less,
 )
 
@@ -144,7 +144,9 @@ class _Rule(NamedTuple):
         """
         decay = 2.0 * math.pi * self.width / self.h * (1 - 8 * UNIT)
         with np.errstate(over="ignore"):
-            return np.asarray(2.01 * np.exp(log_growth - decay)) if decay > 6 else np.asarray(np.inf)
+            return (
+                np.asarray(2.01 * np.exp(log_growth - decay)) if decay > 6 else np.asarray(np.inf)
+            )
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,7 @@ class MixedTransform:
         moved = self._log_moved(c, t, widths, goal)
         needed = moved - self._log_size(c) + goal
         best = int(np.argmax(widths / needed))
-        h = 2.0 * math.pi * float(widths[best] / needed[best])
+        h = 2.0 * math.pi * max(float(widths[best] / needed[best]), 1e-6)
         rule = self._with_step(self._power(c), goal, h, float(widths[best]))
         return rule._replace(log_moved=float(moved[best]))
 
@@ -307,24 +309,25 @@ class MixedTransform:
         log = np.maximum(power * log_r[1:], power * log_r[:-1]) - 0.5 * nearest**2
         last = power * float(log_r[-1]) - 0.5 * end**2
         rate = end - max(power, 0.0) * m
-        if self.part:
+        if self.part:  # P(N > u) <= e^(-u^2/2) for u >= 0
             u = (x - self.edge) / self.width
-            share = normal_tail(u[:-1] if self.part == "bulk" else -u[1:])
-            log = log + np.log(np.maximum(share, 1e-300))
+            log = log - 0.5 * np.maximum(u[:-1] if self.part == "bulk" else -u[1:], 0.0) ** 2
         if self.part == "bulk":
-            rate += max(0.0, (end - self.edge) / self.width**2)
-            last += math.log(max(1e-300, float(normal_tail(u[-1:])[0])))
+            beyond = max(0.0, (end - self.edge) / self.width)
+            rate += beyond / self.width
+            last -= 0.5 * beyond**2
         turn = m * widths[:, None]
         rise = q * np.exp(np.minimum(y, 0.0))
         real = (1.0 - q) * np.exp(-np.maximum(y, 0.0)) + rise * np.cos(turn)
         angle = t * np.arctan2(rise * np.sin(turn), real)
-        total = np.sum(np.exp(np.minimum(log + angle[:, 1:], 650.0)), axis=1) * ((end + reach) / n)
+        with np.errstate(over="ignore"):  # what overflows is inf, and not chosen
+            total = np.sum(np.exp(log + angle[:, 1:]), axis=1) * ((end + reach) / n)
         # beyond the cells: phi R^power falls by the rate there, at least
         if not rate > 0:
             return np.full_like(widths, math.inf)
-        total += np.exp(np.minimum(last + t * turn[:, 0], 650.0)) / rate
         first = min(power, 0.0) * math.log1p(-q) - 0.5 * reach**2
-        total += np.exp(np.minimum(first + angle[:, 0], 650.0)) / reach
+        with np.errstate(over="ignore"):
+            total += np.exp(last + t * turn[:, 0]) / rate + np.exp(first + angle[:, 0]) / reach
         shrink = min(power, 0.0) * np.log(np.cos(0.5 * m * widths))
         smooth = 0.5 * (widths / self.width) ** 2 if self.part else 0.0
         return np.asarray(np.log(total) + 0.5 * widths**2 + shrink + smooth + _LOG_DENSITY_0 + 0.01)
@@ -346,7 +349,7 @@ class MixedTransform:
 
     def _at(self, rule: _Rule) -> _At:
         m, q = self.m, self.q
-        x = rule.h * np.arange(rule.first, rule.last + 1)
+        x = rule.h * np.arange(rule.first, rule.last + 1, dtype=np.float64)
         y = m * (x - 0.5 * m)
         # ln R: y and q are rounded, d ln R / dy = q e^y / R and d ln R / d ln q = (R - 1) / R
         v = q * np.expm1(np.minimum(y, _FAR))
@@ -362,13 +365,10 @@ class MixedTransform:
             log_weight = log_weight + log_r
             fuzz = fuzz + slack + 2 * UNIT * np.abs(log_r)
         if self.part:
-            u = (x - self.edge) / self.width
-            share = normal_tail(u if self.part == "bulk" else -u)
-            with np.errstate(divide="ignore"):
-                log_weight = np.maximum(log_weight + np.log(share), -1e4)
-            # of w near 1 only the small rest is uncertain
-            rest = normal_tail(-u if self.part == "bulk" else u)
-            fuzz = fuzz + 2 * UNIT * (NORMAL_TAIL_ULPS * np.minimum(1.0, 2.0 * rest) + 4.0)
+            u = np.asarray((x - self.edge) / self.width)
+            u = u if self.part == "bulk" else -u
+            log_weight = log_weight + log_normal_tail(u)
+            fuzz = fuzz + log_normal_tail_slack(u)
         weight = np.exp(log_weight)
         loss = log_r if self.remove else -log_r
         # e^-L - 1 + L; for add e^-L = R may overflow where its weight does not
@@ -393,9 +393,8 @@ class MixedTransform:
         """
         if self.part != "bulk":
             return 0.0, 0.0
-        spread = math.hypot(1.0, self.width)
-        without = float(normal_tail(np.array([self.edge / spread]))[0])
-        lifted = float(normal_tail(np.array([(self.edge - self.m) / spread]))[0])
+        ends = np.array([self.edge, self.edge - self.m]) / math.hypot(1.0, self.width)
+        without, lifted = (float(x) for x in np.exp(log_normal_tail(ends)))
         with_record = without + self.q * (lifted - without)
         first, other = (with_record, without) if self.remove else (without, with_record)
         return first, first - other
@@ -427,9 +426,7 @@ class MixedTransform:
         log = np.where(lost, np.log(3.0 * error + 1e-300), modulus + 1j * angle)
         return Line(log, np.where(lost, math.log(3.0) + 1e-9, -np.log1p(-relative) + rounded))
 
-    def _values(
-        self, c: float, t: FloatArray, tolerance: float
-    ) -> tuple[ComplexArray, FloatArray]:
+    def _values(self, c: float, t: FloatArray, tolerance: float) -> tuple[ComplexArray, FloatArray]:
         """M - 1 (of the rare part M) at c + i t, and a bound of its error."""
         rule = self._rule(c, float(t[-1]), tolerance)
         at = self._at(rule)
@@ -458,7 +455,7 @@ class MixedTransform:
             error = error + np.minimum(t**3 * cube, 2.0 * t * flat)
             # ... the loss, by d/dL = s (e^(s L) - 1); what the part has lost; and the last sums
             error = error + s * (float(step @ slack) + t * float((wa * loss) @ slack))
-            error = error + 512 * UNIT * (lost + s * abs(lost_slope)) + 8 * UNIT * np.abs(value)
+            error = error + 1e-11 * (lost + s * abs(lost_slope)) + 8 * UNIT * np.abs(value)
         error = 1.01 * error + self._cut(c, s, rule, at, wa)
         return value, error + self._aliased(s, rule)
 
@@ -495,11 +492,6 @@ class MixedTransform:
         still = rule.error(float(self._log_growth(1.0, np.array(rule.width))))
         return np.asarray(1.01 * (moved + still * 2.0 * (1.0 + s)))
 
-    def _integral(self, rule: _Rule, growth: float, total: float) -> float:
-        """An upper end of E_P[w e^(c L)] from its own sum over the nodes."""
-        share = float(rule.error(growth))
-        return 1.01 * total / (1.0 - share) if share < 0.5 else math.inf
-
     def upper(self, c: float) -> float:
         value, error = self._values(c, np.zeros(1), 1e-15)
         most = float(value[0].real + error[0])
@@ -530,7 +522,7 @@ class MixedTransform:
         if self.part == "bulk":
             # |w(x + ia)| <= min(A w, 1 + A (1 - w)) <= w (1 + (2 A + 2) (1 - w))
             spread = 2.0 * np.exp(square / self.width**2) + 2.0
-            log = log + np.log1p(spread * normal_tail((self.edge - at.x) / self.width))
+            log = log + np.log1p(spread * np.exp(log_normal_tail((self.edge - at.x) / self.width)))
         return np.asarray(log - t[:, None] * np.arctan2(side, real))
 
     def beyond(self, c: float, t: float, shift: float) -> float:
@@ -551,13 +543,15 @@ class MixedTransform:
         rule = self._with_step(power, _GOAL, h, strips[best])
         at = self._at(rule)
         log = self._moved(power, at, np.array([shift]), np.array([t]))[0]
-        wa = at.powers(c)[1]
         # rounding of the exponent, and what ln R and its argument are off by
         off = 8 * UNIT * (np.abs(log) + np.abs(power * at.loss) + t * self.m * shift + 4.0)
         off += (abs(power) + 1.0 + t) * 2.0 * at.slack + at.fuzz
         total = float(np.sum(np.exp(log) * (1.0 + off)))
-        growth_here = float(self._log_growth(power, np.array(rule.width)))
-        total += float(rule.error(growth[best])) * self._integral(rule, growth_here, float(np.sum(wa)))
-        lift = math.exp(float(self._log_growth(power, np.array(shift))) + 3.0)
-        total += lift * float(self._cut(c, np.zeros(1), rule, at, wa)[0])
+        wa = at.powers(c)[1]
+        cut = float(self._cut(c, np.zeros(1), rule, at, wa)[0])
+        # e^growth times the integral of w P e^(c L), which its own sum bounds
+        share = float(rule.error(float(self._log_growth(power, np.array(rule.width)))))
+        whole = 1.01 * (float(np.sum(wa)) + cut) / (1.0 - share) if share < 0.5 else math.inf
+        total += float(rule.error(growth[best])) * whole
+        total += math.exp(float(self._log_growth(power, np.array(shift))) + 3.0) * cut
         return math.log(total) + 8 * UNIT

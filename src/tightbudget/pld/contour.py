@@ -73,23 +73,23 @@ class Term:
     def rough(self, c: FloatArray) -> Rough:
         """ln of the transform on the real axis and two derivatives, uncertified."""
         each = [group.transform.rough(c) for group in self.groups]
-        runs = [group.runs for group in self.groups]
-        total = [sum(k * part[i] for k, part in zip(runs, each, strict=True)) for i in range(3)]
+        total = np.zeros((3, c.size))
+        for (_, runs), one in zip(self.groups, each, strict=True):
+            total += runs * np.array(one)
         if self.j:
-            ratio = mean = square = 0.0
-            for g, transform in self.rare:
-                one = transform.rough(c)
-                with np.errstate(over="ignore", invalid="ignore"):
-                    weight = runs[g] * np.exp(one.value - each[g].value)
-                    faster = one.slope - each[g].slope
-                    ratio = ratio + weight
-                    mean = mean + weight * faster
-                    square = square + weight * (faster**2 + one.curvature - each[g].curvature)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                total[0] = total[0] + self.j * np.log(ratio) - math.lgamma(self.j + 1)
-                total[1] = total[1] + self.j * mean / ratio
-                total[2] = total[2] + self.j * (square / ratio - (mean / ratio) ** 2)
-        return Rough(*(np.asarray(part) for part in total))
+            # j ln sum k_g r_g - ln j!, by the moments of the logarithmic derivatives
+            moments = np.zeros((3, c.size))
+            with np.errstate(all="ignore"):
+                for g, transform in self.rare:
+                    more, less = transform.rough(c), each[g]
+                    ratio = self.groups[g].runs * np.exp(more.value - less.value)
+                    faster = more.slope - less.slope
+                    bend = faster**2 + more.curvature - less.curvature
+                    moments += ratio * np.array([np.ones_like(c), faster, bend])
+                mean, square = moments[1] / moments[0], moments[2] / moments[0]
+                log = np.log(moments[0]) - math.lgamma(self.j + 1) / self.j
+                total += self.j * np.array([log, mean, square - mean**2])
+        return Rough(total[0], total[1], total[2])
 
     def upper(self, c: float, more: bool = False) -> float:
         """An upper end of ln of the transform at c > 0; with ``more``, of all j' >= j together."""
@@ -109,9 +109,7 @@ class Term:
     def heights(self, c: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         """About ``beyond`` at each height t, and the shifts to prove it with: (t, groups)."""
         found = [group.transform.shifts(c, t) for group in self.groups]
-        total = sum(
-            group.runs * log for group, (log, _) in zip(self.groups, found, strict=True)
-        )
+        total = sum(group.runs * log for group, (log, _) in zip(self.groups, found, strict=True))
         if self.j:
             top = self.rough(np.array([c])).value - Term(self.groups).rough(np.array([c])).value
             total = total + top
@@ -164,24 +162,25 @@ class Term:
         most, off = np.zeros_like(t), np.zeros_like(t)
         for g, ratio, ratio_error in ratios:
             k = self.groups[g].runs
-            one = np.exp(ratio - scale)
+            scaled = np.exp(ratio - scale)
             slack = np.expm1(ratio_error + 8 * UNIT * (np.abs(ratio) + abs(scale) + 1.0))
-            most += k * np.abs(one) * (1.0 + slack)
-            off += k * np.abs(one) * slack
+            most += k * np.abs(scaled) * (1.0 + slack)
+            off += k * np.abs(scaled) * slack
             for i in range(self.j):
-                powers[i] += (-1.0) ** i * k * one ** (i + 1)
+                powers[i] += (-1.0) ** i * k * scaled ** (i + 1)
         # Newton: i e_i = sum of (-1)^(n - 1) e_(i - n) p_n; what is scaled stays scaled
         e = [np.ones_like(t, dtype=np.complex128)]
         for i in range(1, self.j + 1):
-            e.append(sum((e[i - n] * powers[n - 1] for n in range(1, i + 1)), start=0.0 * e[0]) / i)
+            terms = np.array([e[i - n] * powers[n - 1] for n in range(1, i + 1)])
+            e.append(np.asarray(np.sum(terms, axis=0) / i))
         coefficient = e[self.j]
         # d e_j <= sum k_g |d r_g| (sum k_g |r_g|)^(j - 1) / (j - 1)!; and the rounding of Newton's
         wrong = off * most ** (self.j - 1) / math.factorial(self.j - 1)
-        wrong = 1.01 * wrong + 64 * self.j**2 * UNIT * most**self.j
+        wrong = 1.01 * wrong + 64 * self.j**2 * UNIT * most**self.j + 1e-300
         known = np.maximum(np.abs(coefficient), 1e-300)
-        with np.errstate(divide="ignore"):
-            log = log + (np.log(known) + 1j * np.angle(coefficient)) + self.j * scale
-        return log, error + np.log1p(wrong / known), size + np.abs(np.log(known)) + abs(self.j * scale)
+        log = log + (np.log(known) + 1j * np.angle(coefficient)) + self.j * scale
+        size = size + np.abs(np.log(known)) + abs(self.j * scale) + 4.0
+        return log, error + np.log1p(wrong / known), size
 
 
 @dataclass(frozen=True)
@@ -189,13 +188,16 @@ class Line:
     """The trapezoidal sum of one term along Re s = c, ready for every eps.
 
     Attributes:
+        j: the term's number of rare losses.
         step: D; the points are n D.
-        log: ln(transform / (s (s + 1))) at the points; ``error``: relative, as in a transform's line.
+        log: ln(transform / (s (s + 1))) at the points.
+        error: of the transform, in the sense of its own line.
         size: what the rounding of ``log`` is relative to.
         log_beyond: ln of an upper end of the rest of the line's sum, times e^(c eps).
         aside: (c', ln(transform(c') g(c'))) on either side of c, upper ends.
     """
 
+    j: int
     c: float
     step: float
     log: ComplexArray
@@ -232,12 +234,15 @@ class Line:
         """Of the sum over e^reference: value, -d/d eps, reference, error."""
         t = self.step * np.arange(self.log.size)
         reference = min(700.0, float(self.log[0].real) - self.c * epsilon)
-        turned = np.exp(self.log - (self.c * epsilon + reference) - 1j * (t * epsilon))
+        exponent = self.log - (self.c * epsilon + reference) - 1j * (t * epsilon)
+        turned = np.exp(exponent)
         turned[0] *= 0.5
-        size = np.abs(turned)
         rounded = 4 * UNIT * (self.size + (self.c + t) * abs(epsilon) + abs(reference))
         rounded += (8.0 + t.size) * UNIT
-        wrong = float(np.sum(size * np.expm1(self.error + rounded)))
+        # |F| (e^error - 1), where the error may be large and |F| small
+        off = self.error + rounded
+        wide = np.exp(np.minimum(exponent.real + off, 700.0))
+        wrong = float(np.sum(np.where(off < 1.0, np.abs(turned) * np.expm1(off), wide)))
         weight = self.step / math.pi
         value = weight * float(np.sum(turned.real))
         slope = weight * float(np.sum(self.c * turned.real - t * turned.imag))
@@ -310,7 +315,7 @@ class Track:
 
     def log_delta_at(self, epsilon: float) -> float:
         """About ln of the term's delta at eps."""
-        slope = -self.c[-1] * max(0.0, epsilon - self.epsilon[-1])
+        slope = -float(self.c[-1]) * max(0.0, epsilon - float(self.epsilon[-1]))
         return float(np.interp(epsilon, self.epsilon, self.log_delta)) + slope
 
     def epsilon_at(self, log_delta: float) -> float:
@@ -337,7 +342,7 @@ class Track:
         parts, start = [], 0
         while start < n:  # lower points need fewer nodes
             stop = min(n, start + max(_CHUNK // cost, 1))
-            parts.append(term.values(c, t[start:stop], tolerance))
+            parts.append(term.values(c, np.asarray(t[start:stop]), tolerance))
             start = stop
         log, error, size = (np.concatenate(part) for part in zip(*parts, strict=True))
         s = c + 1j * t
@@ -347,7 +352,7 @@ class Track:
         log_beyond = term.beyond(c, float(t[-1]), shifts) - math.log(math.pi * float(t[-1])) + 1e-12
         uppers = [(x, term.upper(x) if x > 0 else 0.0) for x in sides]
         aside = [(x, up + float(_log_g(np.array(x))) + 1e-12) for x, up in uppers]
-        return Line(c, step, log, error, size, log_beyond, (aside[0], aside[1]))
+        return Line(term.j, c, step, log, error, size, log_beyond, (aside[0], aside[1]))
 
 
 def _spacing(
@@ -388,7 +393,8 @@ def _height(
 
 
 def _curvature(term: Term, c: float) -> float:
-    return max(float(term.rough(np.array([c])).curvature[0]), 1e-300)
+    curvature = float(term.rough(np.array([c])).curvature[0])
+    return max(curvature, 1e-300)
 
 
 @dataclass(frozen=True)
@@ -397,7 +403,9 @@ class Lines:
 
     epsilon: float  # for which they were placed
     lines: tuple[Line, ...]
-    rest: tuple[tuple[float, float], ...]  # what is not on them: c, ln of an upper end times e^(c eps)
+    rest: tuple[
+        tuple[float, float], ...
+    ]  # what is not on them: c, ln of an upper end times e^(c eps)
 
     def read(self, epsilon: float) -> Reading:
         """delta at eps, all errors included."""
@@ -407,6 +415,20 @@ class Lines:
         upper = add_up(*(p.upper for p in parts), *(self._rest(epsilon)))
         return Reading(value, lower, upper, math.fsum(p.slope for p in parts))
 
+    def describe(self, epsilon: float) -> list[dict[str, float | str]]:
+        """Each line's measures, and its errors at eps relative to delta."""
+        total = self.read(epsilon).value
+        return [
+            {
+                "rare losses": str(line.j) if len(self.lines) + len(self.rest) > 1 else "any",
+                "c": line.c,
+                "step": line.step,
+                "points": str(line.log.size),
+                **{name: error / total for name, error in line.errors(epsilon).items()},
+            }
+            for line in self.lines
+        ]
+
     def _rest(self, epsilon: float) -> list[float]:
         ends = []
         for c, log in self.rest:
@@ -415,9 +437,7 @@ class Lines:
         return ends
 
 
-def _lines(
-    tracks: tuple[Track, ...], epsilon: float, log_delta: float | None
-) -> Lines | None:
+def _lines(tracks: tuple[Track, ...], epsilon: float, log_delta: float | None) -> Lines | None:
     """A line for each term that matters at eps; the last of several stands for all that follow."""
     near = [track.near_epsilon(epsilon).near_epsilon(epsilon) for track in tracks]
     sizes = [track.log_delta_at(epsilon) for track in near]
@@ -483,7 +503,7 @@ def _invert(lines: Lines, delta: float) -> Bounds | None:
             end = max(0.0, epsilon + sign * room)
             end = next_up(end) if sign > 0 else max(0.0, next_down(end))
             at = lines.read(end)
-            if end == 0.0 and sign < 0 or (at.upper <= delta if sign > 0 else at.lower > delta):
+            if (end == 0.0 and sign < 0) or (at.upper <= delta if sign > 0 else at.lower > delta):
                 found.append(end)
                 break
             room = 1.5 * room + 4 * UNIT * abs(epsilon) + 1e-300
@@ -537,6 +557,17 @@ class Contour:
 
         return self._answer(place, read, lambda lines: _solve(lines, delta), memory)
 
+    def below(self, epsilon: float, delta: float) -> bool:
+        """Whether one Chernoff bound proves that delta(epsilon) <= delta; False says nothing."""
+        near = self.track.near_epsilon(epsilon)
+        c = float(np.interp(epsilon, near.epsilon, near.c))
+        fixed = float(_log_g(np.array(c))) - c * epsilon
+        fixed += 8 * UNIT * (abs(fixed) + c * abs(epsilon)) + 1e-12
+        log_delta = math.log(delta) if delta > 0 else -math.inf
+        if float(near.term.rough(np.array([c])).value[0]) + fixed > log_delta:
+            return False
+        return self.term.upper(c) + fixed < log_delta - 1e-12
+
     def _answer(
         self,
         place: Callable[[tuple[Track, ...]], float],
@@ -555,16 +586,18 @@ class Contour:
                 continue
             epsilon, log_delta = place(tracks), None
             for _ in range(2):
-                lines = _lines(tracks, epsilon, log_delta)
-                if lines is None:
+                found = _lines(tracks, epsilon, log_delta)
+                if found is None:
                     break
-                bounds = read(lines)
+                bounds = read(found)
                 if bounds is not None:
-                    memory.append(lines)
+                    memory.append(found)
                     return bounds
-                moved = where(lines)
-                seen = None if moved is None else lines.read(moved)
-                if moved is None or seen is None or not seen.upper < 2.0 * seen.value:
+                moved = where(found)
+                if moved is None:
+                    break
+                seen = found.read(moved)
+                if not seen.upper < 2.0 * seen.value:
                     break  # the line's place was hopeless, not only its measures
                 epsilon, log_delta = max(0.0, moved), math.log(seen.value)
         return None

@@ -211,6 +211,15 @@ class Profile:
         """Bounds of delta(eps), for any finite eps (also negative)."""
         return Bounds(self.lower_delta(epsilon), self.upper_delta(epsilon))
 
+    def describe(self, epsilon: float) -> list[dict[str, float | str]]:
+        """The upper end's tilt and buckets, and what cutting and rounding add to delta."""
+        at, total = self.upper.at, self.upper_delta(epsilon)
+        step = float(at.d[1] - at.d[0]) if at.d.size > 1 else 0.0
+        wasted = self.upper.waste(epsilon) / total if total > 0 else 0.0
+        return [
+            {"tilt": at.theta, "bucket": step, "buckets": str(at.d.size), "rounding": wasted},
+        ]
+
     def waste(self, epsilon: float) -> float:
         """The share of delta(eps)'s gap that finer cutting, not finer buckets, would close."""
         bounds = self.delta(epsilon)
