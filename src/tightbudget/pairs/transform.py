@@ -23,6 +23,7 @@ large loss decides, each number of rare losses has a line of its own.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -30,7 +31,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tightbudget.numerics.rounding import UNIT, FloatArray
+from tightbudget.numerics.rounding import UNIT, FloatArray, exp_up
 from tightbudget.numerics.special import (
     LESS_ULPS,
     expm1_less,
@@ -44,6 +45,8 @@ __all__ = ["ComplexArray", "Line", "MixedTransform", "NormalTransform", "Rough",
 ComplexArray = NDArray[np.complex128]
 
 _LARGE_M = 8.0  # beyond it |M| hardly falls along a line
+_MOST_NODES = 50_000
+_FARTHEST = 1000.0  # standard deviations
 _STEP_BITS = 12  # of the trapezoidal step, so that every node is a double
 _FAR = 30.0  # y = m x - m^2/2 beyond which q e^y may overflow
 _GOAL = 40.0  # -ln of the error of a bound beyond a line's end
@@ -75,6 +78,10 @@ class Transform(Protocol):
     ``tolerance`` is the relative error that one run may have; it decides on cost only.
     """
 
+    @property
+    def farthest(self) -> float:
+        """The largest c that is worth looking at."""
+
     def rough(self, c: FloatArray) -> Rough:
         """ln M at c > 0 and its derivatives, for planning."""
 
@@ -103,6 +110,10 @@ class NormalTransform:
     @property
     def half(self) -> float:
         return 0.5 * self.m**2
+
+    @property
+    def farthest(self) -> float:
+        return math.inf
 
     def rough(self, c: FloatArray) -> Rough:
         h = self.half
@@ -228,43 +239,53 @@ class MixedTransform:
 
     # ------------------------------------------------------------------- planning
 
+    @property
+    def farthest(self) -> float:
+        # the integrand of the part that holds the largest losses peaks at about c m
+        return _FARTHEST / self.m if self.remove and self.part != "bulk" else math.inf
+
     def rough(self, c: FloatArray) -> Rough:
         at = self._rough_at(float(np.max(c)))
         with np.errstate(over="ignore", invalid="ignore"):
             a, wa = at.powers(c)
-            second = wa @ at.loss**2
+            slope, second = wa @ at.loss, wa @ at.loss**2
             if self.part == "rare":
                 value = np.sum(wa, axis=1)
-                log, slope = np.log(value), wa @ at.loss / value
+                log = np.log(value)
             else:
-                less = at.excess(a, wa)[1]
+                low = np.minimum(a, 1.0)
+                less = np.where(
+                    a < 1.0, at.weight * (np.expm1(low) - low), wa - at.weight * (1 + a)
+                )
                 lost, lost_slope = self._lost
                 centred = np.sum(less, axis=1) + c * (at.mean - lost_slope) - lost
                 value, log = 1.0 + centred, np.log1p(centred)
-                slope = wa @ at.loss / value
+            slope = slope / value
             return Rough(log, slope, second / value - slope**2)
 
     def shifts(self, c: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         at = self._rough_at(c)
         weight = at.powers(c)[1]
-        if self.part == "rare":  # it need not fall: the bulk does
-            return np.full_like(t, math.log(np.sum(weight))), np.zeros_like(t)
         # a^2/2 - t a E[dL/dx] is least at a = t E[dL/dx]
         rise = np.exp(np.minimum(math.log(self.q) + at.y - self._log_r(at), 0.0))
         best = t * self.m * float(weight @ rise) / float(np.sum(weight))
+        if self.part == "rare":  # there w costs (a / width)^2 / 2 everywhere
+            best = best / (1.0 + 1.0 / self.width**2)
         most = 0.9 * min(math.pi / self.m, 6.0)
         found = np.full_like(t, np.inf), np.zeros_like(t)
         for factor in (0.03, 0.1, 0.3, 1.0):
             shift = np.minimum(factor * best, most)
-            bound = np.log(np.sum(np.exp(self._moved(self._power(c), at, shift, t)), axis=1))
+            with np.errstate(over="ignore"):
+                moved = np.exp(self._moved(self._power(c), at, shift, t))
+            bound = np.log(np.sum(moved, axis=1))
             better = bound < found[0]
             found = np.where(better, bound, found[0]), np.where(better, shift, found[1])
         return found
 
     def _rough_at(self, c: float) -> _At:
         h = min(0.3, 0.8 / self.m)
-        last = math.ceil((self._farthest(self._power(c)) + 9.0) / h)
-        return self._at(_Rule(h, math.floor(-9.0 / h), last, 0.0))
+        last = 16 * math.ceil((self._farthest(self._power(c)) + 9.0) / (16 * h))
+        return _planned(self, h, math.floor(-9.0 / h), last)
 
     def _farthest(self, power: float) -> float:
         """About the largest x at which the integrand may peak."""
@@ -289,7 +310,8 @@ class MixedTransform:
 
     def _log_size(self, c: float) -> float:
         """About ln M(c), where that is not about 0."""
-        return float(self.rough(np.array([c])).value[0]) if self.part == "rare" else 0.0
+        size = float(self.rough(np.array([c])).value[0]) if self.part == "rare" else 0.0
+        return size if math.isfinite(size) else 0.0
 
     def _log_moved(self, c: float, t: float, widths: FloatArray, goal: float) -> FloatArray:
         """ln of upper ends of the integral of |w P e^(s L)| on |Im x| <= width, |Im s| <= t.
@@ -429,6 +451,8 @@ class MixedTransform:
     def _values(self, c: float, t: FloatArray, tolerance: float) -> tuple[ComplexArray, FloatArray]:
         """M - 1 (of the rare part M) at c + i t, and a bound of its error."""
         rule = self._rule(c, float(t[-1]), tolerance)
+        if rule.last - rule.first > _MOST_NODES:  # not worth it: nothing is said
+            return np.zeros_like(t, dtype=np.complex128), np.full_like(t, math.inf)
         at = self._at(rule)
         a, wa = at.powers(c)
         loss, slack, fuzz = np.abs(at.loss), at.slack, at.fuzz + 4 * UNIT * np.abs(a)
@@ -519,6 +543,8 @@ class MixedTransform:
         modulus = 0.5 * np.log(real * real + side * side) + np.maximum(at.y, 0.0)
         base = at.log_weight - at.loss if self.remove else at.log_weight
         log = power * modulus + (base + square)
+        if self.part == "rare":
+            log = log + square / self.width**2
         if self.part == "bulk":
             # |w(x + ia)| <= min(A w, 1 + A (1 - w)) <= w (1 + (2 A + 2) (1 - w))
             spread = 2.0 * np.exp(square / self.width**2) + 2.0
@@ -531,8 +557,6 @@ class MixedTransform:
         The integral of the modulus is a trapezoidal sum, too: |R(x + ia)|^2 =
         R(x + ia) R(x - ia) is analytic in the strip of width pi / m - a.
         """
-        if self.part == "rare":
-            return self.upper(c)
         power = self._power(c)
         strips = np.linspace(0.05, 0.97, 24) * min(math.pi / self.m - shift, 6.0)
         growth = self._log_growth(power, shift + strips) + 0.5 * strips**2
@@ -553,5 +577,11 @@ class MixedTransform:
         share = float(rule.error(float(self._log_growth(power, np.array(rule.width)))))
         whole = 1.01 * (float(np.sum(wa)) + cut) / (1.0 - share) if share < 0.5 else math.inf
         total += float(rule.error(growth[best])) * whole
-        total += math.exp(float(self._log_growth(power, np.array(shift))) + 3.0) * cut
-        return math.log(total) + 8 * UNIT
+        total += exp_up(float(self._log_growth(power, np.array(shift))) + 3.0) * cut
+        return math.log(total) + 8 * UNIT if total < math.inf else math.inf
+
+
+@functools.lru_cache(maxsize=256)
+def _planned(transform: MixedTransform, h: float, first: int, last: int) -> _At:
+    """What all planning of one transform shares."""
+    return transform._at(_Rule(h, first, last, 0.0))

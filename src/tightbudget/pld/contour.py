@@ -30,13 +30,14 @@ from tightbudget.pairs.transform import ComplexArray, MixedTransform, Rough, Tra
 
 __all__ = ["Contour", "Reading"]
 
-_COST = 4_000_000  # terms of all values of M on one line
+_COST = 2_000_000  # terms of all values of M on one line
 _CHUNK = 2**16  # of them at a time
 _NODES = 20_000  # terms of one value of M
 _LOG_GOAL = 31.0  # each error is to be e^-31 of the answer
 _MOST_RARE = 8  # how many rare losses are told apart
 _FEW_RARE = 3.0  # at the common saddle point: then one line for all has lost many digits
 _REMEMBERED = 3  # lines that a curve's next point looks at
+_NEAR = 12.0  # nats of delta between saddle points that are interpolated
 _TURNS = 30  # of Newton's method
 _STEP_BITS = 20  # of D, so that every n D is a double
 _LOWEST = -650.0  # ln of the least delta that is answered for
@@ -93,37 +94,48 @@ class Term:
 
     def upper(self, c: float, more: bool = False) -> float:
         """An upper end of ln of the transform at c > 0; with ``more``, of all j' >= j together."""
-        each = [group.transform.upper(c) for group in self.groups]
-        total = math.fsum(k * up for (_, k), up in zip(self.groups, each, strict=True))
-        size = math.fsum(abs(k * up) for (_, k), up in zip(self.groups, each, strict=True))
-        total += 4 * UNIT * size
-        return total + (self._rare_upper(c, each, more) if self.j else 0.0)
-
-    def _rare_upper(self, c: float, each: list[float], more: bool) -> float:
-        logs = [math.log(self.groups[g].runs) + r.upper(c) - each[g] for g, r in self.rare]
-        log = max(logs) + math.log(math.fsum(math.exp(x - max(logs)) for x in logs)) + 1e-12
-        # sum over j' >= j of p^j' / j'! <= p^j / j! e^p
-        rest = math.exp(min(log, 700.0)) if more else 0.0
-        return self.j * log - math.lgamma(self.j + 1) + rest + 1e-12 * self.j
-
-    def heights(self, c: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """About ``beyond`` at each height t, and the shifts to prove it with: (t, groups)."""
-        found = [group.transform.shifts(c, t) for group in self.groups]
-        total = sum(group.runs * log for group, (log, _) in zip(self.groups, found, strict=True))
-        if self.j:
-            top = self.rough(np.array([c])).value - Term(self.groups).rough(np.array([c])).value
-            total = total + top
-        return np.asarray(total), np.array([shift for _, shift in found]).T
+        return self._together(
+            [group.transform.upper(c) for group in self.groups],
+            [transform.upper(c) for _, transform in self.rare],
+            more,
+        )
 
     def beyond(self, c: float, t: float, shifts: FloatArray) -> float:
         """An upper end of ln |transform(c + i t')| for all t' >= t."""
-        each = [
-            group.transform.beyond(c, t, float(shift))
-            for group, shift in zip(self.groups, shifts, strict=True)
-        ]
-        parts = [group.runs * log for group, log in zip(self.groups, each, strict=True)]
+        transforms = [group.transform for group in self.groups] + [r for _, r in self.rare]
+        each = [one.beyond(c, t, float(a)) for one, a in zip(transforms, shifts, strict=True)]
+        return self._together(each[: len(self.groups)], each[len(self.groups) :], False)
+
+    def _together(self, each: list[float], rare: list[float], more: bool) -> float:
+        """ln of prod M^k (sum k r)^j / j! from upper ends of ln |M| and of ln |rare|."""
+        parts = [k * log for (_, k), log in zip(self.groups, each, strict=True)]
         total = math.fsum(parts) + 4 * UNIT * math.fsum(abs(part) for part in parts)
-        return total + (self._rare_upper(c, each, False) if self.j else 0.0)
+        if not self.j:
+            return total
+        logs = [
+            math.log(self.groups[g].runs) + log - each[g]
+            for (g, _), log in zip(self.rare, rare, strict=True)
+        ]
+        ratio = max(logs) + math.log(math.fsum(math.exp(x - max(logs)) for x in logs))
+        # sum over j' >= j of p^j' / j'! <= p^j / j! e^p
+        rest = math.exp(min(ratio, 700.0)) if more else 0.0
+        fuzz = 1e-12 * (self.j + rest) + 8 * UNIT * self.j * abs(ratio)
+        return total + self.j * ratio - math.lgamma(self.j + 1) + rest + fuzz
+
+    def heights(self, c: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """About ``beyond`` at each height t, and the shifts to prove it with: (t, transforms)."""
+        each = [group.transform.shifts(c, t) for group in self.groups]
+        rare = [transform.shifts(c, t) for _, transform in self.rare]
+        total = np.zeros_like(t)
+        for (_, runs), (log, _) in zip(self.groups, each, strict=True):
+            total += runs * log
+        if self.j:
+            logs = [
+                math.log(self.groups[g].runs) + log - each[g][0]
+                for (g, _), (log, _) in zip(self.rare, rare, strict=True)
+            ]
+            total += self.j * np.logaddexp.reduce(logs) - math.lgamma(self.j + 1)
+        return total, np.array([shift for _, shift in (*each, *rare)]).T
 
     def nodes(self, c: float, t: float, tolerance: float) -> int:
         """Terms that one value of the transform costs."""
@@ -132,7 +144,7 @@ class Term:
             group.transform.nodes(c, t, one)
             for group, one in zip(self.groups, tolerances, strict=True)
         )
-        return total + sum(r.nodes(c, t, 1e-15) for _, r in self.rare if self.j)
+        return total + sum(r.nodes(c, t, 1e-15) for _, r in self.rare)
 
     def _tolerances(self, tolerance: float) -> list[float]:
         return [max(tolerance / (len(self.groups) * k), 1e-40) for _, k in self.groups]
@@ -298,20 +310,32 @@ class Track:
     def whole(term: Term) -> Track | None:
         """From where delta is near its maximum to where it is below 1e-300, coarsely."""
         spread = math.sqrt(max(float(term.rough(np.array([1e-9])).curvature[0]), 1e-200))
-        return Track.of(term, np.geomspace(0.02, 60.0, 28) / spread)
+        transforms = [group.transform for group in term.groups] + [r for _, r in term.rare]
+        last = min(60.0 / spread, *(one.farthest for one in transforms))
+        first = min(0.02 / spread, 1e-3 * last)
+        return Track.of(term, np.geomspace(first, last, 28))
 
-    def _closer(self, i: int) -> Track:
-        low = self.c[max(0, i - 1)]
-        high = self.c[i] if i < self.c.size else self.limit
-        return Track.of(self.term, np.linspace(low, high, 8)) or self
+    def near(self, epsilon: float | None = None, log_delta: float | None = None) -> Track:
+        """Closer to the saddle point for eps, or to the one at which delta is so large."""
+        track = self
+        for _ in range(4):
+            if epsilon is not None:
+                i = int(np.searchsorted(track.epsilon, epsilon))
+            else:
+                i = int(np.searchsorted(-track.log_delta, -(log_delta or 0.0)))
+            low, last = max(0, i - 1), i >= track.c.size
+            if not last and track.log_delta[low] - track.log_delta[i] < _NEAR:
+                break
+            high = track.limit if last else track.c[max(i, 1)]
+            closer = Track.of(track.term, np.linspace(track.c[low], high, 9))
+            if closer is None:
+                break
+            track = closer
+        return track
 
-    def near_epsilon(self, epsilon: float) -> Track:
-        """Closer to the saddle point for eps."""
-        return self._closer(int(np.searchsorted(self.epsilon, epsilon)))
-
-    def near_log_delta(self, log_delta: float) -> Track:
-        """Closer to the saddle point at which delta is so large."""
-        return self._closer(int(np.searchsorted(-self.log_delta, -log_delta)))
+    def c_at(self, epsilon: float) -> float:
+        """The saddle point for eps."""
+        return float(np.interp(epsilon, self.epsilon, self.c))
 
     def log_delta_at(self, epsilon: float) -> float:
         """About ln of the term's delta at eps."""
@@ -324,9 +348,7 @@ class Track:
 
     def line(self, epsilon: float, log_delta: float) -> Line | None:
         """The line for eps, if it is worth its cost: errors about e^-31 of delta."""
-        near = self.near_epsilon(epsilon).near_epsilon(epsilon)
-        c = float(np.interp(epsilon, near.epsilon, near.c))
-        term = self.term
+        term, c = self.term, self.c_at(epsilon)
         spacing = _spacing(term, c, epsilon, log_delta)
         height = _height(term, c, epsilon, log_delta)
         if spacing is None or height is None:
@@ -439,7 +461,7 @@ class Lines:
 
 def _lines(tracks: tuple[Track, ...], epsilon: float, log_delta: float | None) -> Lines | None:
     """A line for each term that matters at eps; the last of several stands for all that follow."""
-    near = [track.near_epsilon(epsilon).near_epsilon(epsilon) for track in tracks]
+    near = [track.near(epsilon) for track in tracks]
     sizes = [track.log_delta_at(epsilon) for track in near]
     if not sizes:
         return None
@@ -448,7 +470,7 @@ def _lines(tracks: tuple[Track, ...], epsilon: float, log_delta: float | None) -
     for i, (track, size) in enumerate(zip(near, sizes, strict=True)):
         last = len(tracks) > 1 and i == len(tracks) - 1
         if last or size < total - _LOG_GOAL - 9.0:
-            c = float(np.interp(epsilon, track.epsilon, track.c))
+            c = track.c_at(epsilon)
             log = track.term.upper(c, more=last) + float(_log_g(np.array(c))) + 1e-12
             rest.append((c, log))
             continue
@@ -547,8 +569,7 @@ class Contour:
 
         def place(tracks: tuple[Track, ...]) -> float:
             if len(tracks) == 1:
-                near = tracks[0].near_log_delta(log_delta).near_log_delta(log_delta)
-                return max(0.0, near.epsilon_at(log_delta))
+                return max(0.0, tracks[0].near(log_delta=log_delta).epsilon_at(log_delta))
             return _epsilon_at(tracks, log_delta)
 
         def read(lines: Lines) -> Bounds | None:
@@ -559,8 +580,8 @@ class Contour:
 
     def below(self, epsilon: float, delta: float) -> bool:
         """Whether one Chernoff bound proves that delta(epsilon) <= delta; False says nothing."""
-        near = self.track.near_epsilon(epsilon)
-        c = float(np.interp(epsilon, near.epsilon, near.c))
+        near = self.track.near(epsilon)
+        c = near.c_at(epsilon)
         fixed = float(_log_g(np.array(c))) - c * epsilon
         fixed += 8 * UNIT * (abs(fixed) + c * abs(epsilon)) + 1e-12
         log_delta = math.log(delta) if delta > 0 else -math.inf
@@ -607,8 +628,7 @@ class Contour:
 
         Without rare large losses that stand apart there are none.
         """
-        near = self.track.near_epsilon(epsilon).near_epsilon(epsilon)
-        c = float(np.interp(epsilon, near.epsilon, near.c))
+        c = self.track.near(epsilon).c_at(epsilon)
         groups, rare, number = list(self.term.groups), [], 0.0
         for g, (transform, runs) in enumerate(self.term.groups):
             valley = transform.valley(c) if isinstance(transform, MixedTransform) else None
@@ -622,7 +642,7 @@ class Contour:
         if not rare:
             return (), False
         for j in range(_MOST_RARE):
-            track = Track.whole(Term(tuple(groups), tuple(rare), j))
+            track = Track.whole(Term(tuple(groups), tuple(rare) if j else (), j))
             if track is None:
                 return (), False
             tracks.append(track)
