@@ -23,6 +23,9 @@ from tightbudget.errors import (
 )
 from tightbudget.numerics.bounds import Bounds, Estimate
 
+# what does an observed output cost?
+from tightbudget.output_dp.guarantee import OutputDP
+
 # which two distributions must an observer tell apart?
 from tightbudget.pairs import *  # noqa: F403
 from tightbudget.pairs import __all__ as _pairs
@@ -39,6 +42,7 @@ __all__ = [
     "ExtraError",
     "FileError",
     "GridError",
+    "OutputDP",
     "ParameterError",
     "PrecisionError",
     "RelationError",
