@@ -47,7 +47,7 @@ def test_prices_are_the_numbers_that_were_written() -> None:
     g = tb.OutputDP({"above=0": 0.1, "above=1": Decimal("0.25"), "above=2": 1}, delta=1e-6)
     assert list(g.cells) == ["above=0", "above=1", "above=2"]
     assert [g.price(c) for c in g.cells] == [TENTH, Fraction(1, 4), 1]
-    assert g.worst_case() == (1, Fraction(1, 10**6))
+    assert g.worst_case() == (Fraction(1), Fraction(1, 10**6))
 
 
 def test_the_upper_end_of_bounds_is_charged() -> None:
