@@ -49,6 +49,8 @@ Move = Callable[[Left, Finite, int], Left | None]  # what is left after a run, N
 @cache
 def algorithm_1(left: Left, mechanism: Finite, cell: int) -> Left | None:
     """Reserve and settle, by the filter itself."""
+    if min(left) < 0:  # overdrawn, which only a mutant is: nothing goes through any more
+        return None
     account = tb.OutputDPFilter(*left)
     try:
         hold = account.reserve(mechanism.guarantee)

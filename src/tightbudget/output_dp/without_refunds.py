@@ -41,7 +41,7 @@ class AdvancedFilter(WorstCaseAccount):
 
     Args:
         epsilon: > 0, nats.
-        delta: in (0, 1], for everything together.
+        delta: in [1e-300, 1], for everything together.
         slack: the part of delta that pays for the formula, in [1e-300, delta]; the rest is
             for the mechanisms' own deltas. Half of delta if absent.
     """
@@ -49,7 +49,7 @@ class AdvancedFilter(WorstCaseAccount):
     unit = "rho"
 
     def __init__(self, epsilon: Price, delta: Price, slack: Price | None = None) -> None:
-        whole = exact_positive(delta=exact_probability(delta=delta))
+        whole = _failure(delta)
         formula = whole / 2 if slack is None else exact(slack=slack)
         if not _LEAST <= formula <= whole:
             raise refuse("slack", f"be in [1e-300, delta = {delta!r}]", slack)
@@ -149,7 +149,7 @@ class GaussianDPFilter(WorstCaseAccount):
 
     def epsilon(self, delta: Price) -> float:
         """The epsilon at which the whole is (epsilon, delta)-DP: the engine's upper end."""
-        d = next_down(float(exact_positive(delta=exact_probability(delta=delta))))
+        d = next_down(float(_failure(delta)))
         whole = Gaussian(sigma=1.0, sensitivity=next_up(float(self._mu)))
         return float((whole * 1).epsilon(delta=d).upper)
 
@@ -178,10 +178,15 @@ def _rho_of(epsilon: Fraction, slack: Fraction) -> Fraction:
 
 def _log_one_over(delta: Price) -> Fraction:
     """At least ln(1/delta)."""
+    return -_log_down(_failure(delta))
+
+
+def _failure(delta: Price) -> Fraction:
+    """A delta whose logarithm is that of a double."""
     d = exact_probability(delta=delta)
     if d < _LEAST:
         raise refuse("delta", "be in [1e-300, 1]", delta)
-    return -_log_down(d)
+    return d
 
 
 def _log_down(x: Fraction) -> Fraction:
@@ -192,7 +197,7 @@ def _log_up(x: Fraction) -> Fraction:
     return Fraction(log_up(next_up(float(x))))
 
 
-_LEAST = Fraction(1, 10**300)  # of a delta, so that its logarithm is one of a double
+_LEAST = Fraction(1, 10**300)
 _SCALE = 2**600  # roots are rounded to multiples of its inverse
 
 
