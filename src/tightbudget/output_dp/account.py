@@ -168,10 +168,10 @@ class Hold:
 
 
 class Account:
-    """Charges for mechanisms against a cap: reserve -> start -> settle.
+    """What filters and odometers have in common; they differ in what a mechanism costs.
 
-    All methods may be called from several threads. Guarantee: at any time spent + held is
-    at most the cap, in exact arithmetic.
+    Guarantee: at any time spent + held is at most the cap, in exact arithmetic, also if many
+    threads charge at once.
     """
 
     unit: ClassVar[str]
