@@ -141,7 +141,9 @@ def test_delta_comes_back_from_nothing_but_a_run_that_never_was() -> None:
 def test_the_charge_is_a_receipt() -> None:
     hold = tb.OutputDPFilter(1, 1e-6).reserve(COIN)
     assert hold.charge == tb.Budget(0.1, 1e-7, "epsilon")
-    assert (hold.state, hold.cell) == (State.RESERVED, None)
+    assert (hold.guarantee, hold.state, hold.cell) == (COIN, State.RESERVED, None)
+    with pytest.raises(AttributeError):
+        hold.guarantee = tb.OutputDP({"number": 0})  # type: ignore[misc]
     hold.start()
     assert hold.state is State.STARTED
     assert hold.settle("nothing") == hold.charge == tb.Budget(0.0, 1e-7, "epsilon")

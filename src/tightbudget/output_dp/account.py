@@ -85,23 +85,29 @@ class Hold:
     """What :meth:`Account.reserve` holds for one run of a mechanism, until it is settled.
 
     A hold that nobody settles stays held, at the dearest price.
-
-    Attributes:
-        guarantee: what was reserved for.
-        interactive: whether the mechanism answers more than once.
-        state: reserved, started, settled, forfeited or void.
-        cell: what it was settled with.
     """
 
-    def __init__(
-        self, account: Account, guarantee: OutputDP | Price, held: Amount, interactive: bool
-    ) -> None:
-        self.guarantee = guarantee
-        self.interactive = interactive
-        self.state = State.RESERVED
-        self.cell: Cell | None = None
+    def __init__(self, account: Account, guarantee: OutputDP | Price, held: Amount) -> None:
         self._account = account
+        self._guarantee = guarantee
         self._charge = held
+        self._state = State.RESERVED
+        self._cell: Cell | None = None
+
+    @property
+    def guarantee(self) -> OutputDP | Price:
+        """What was reserved for."""
+        return self._guarantee
+
+    @property
+    def state(self) -> State:
+        """Reserved, started, settled, forfeited or void."""
+        return self._state
+
+    @property
+    def cell(self) -> Cell | None:
+        """What it was settled with."""
+        return self._cell
 
     @property
     def charge(self) -> Budget:
@@ -115,9 +121,9 @@ class Hold:
             SettlementError: the hold was started before, or is over.
         """
         with self._account._lock:
-            if self.state is not State.RESERVED:
+            if self._state is not State.RESERVED:
                 raise SettlementError(f"a hold is started once, and this one is {self}")
-            self.state = State.STARTED
+            self._state = State.STARTED
 
     def settle(self, cell: Cell) -> Budget:
         """Charges what an output in ``cell`` costs, and frees the rest of epsilon, not delta.
@@ -132,7 +138,7 @@ class Hold:
             SettlementError: settled with another cell before, forfeited, or void.
         """
         settled = cell_name(cell)
-        return self._end(State.SETTLED, settled, self._account._cost(self.guarantee, settled))
+        return self._end(State.SETTLED, settled, self._account._cost(self._guarantee, settled))
 
     def forfeit(self) -> Budget:
         """Charges the dearest price, whatever came out.
@@ -140,7 +146,7 @@ class Hold:
         Raises:
             SettlementError: the hold was settled, or is void.
         """
-        return self._end(State.FORFEITED, None, self._account._cost(self.guarantee, None))
+        return self._end(State.FORFEITED, None, self._account._cost(self._guarantee, None))
 
     def void(self) -> Budget:
         """Frees everything: the mechanism has not run, and never will.
@@ -149,22 +155,22 @@ class Hold:
             SettlementError: the hold was started or is over.
         """
         with self._account._lock:
-            if self.state is State.STARTED:
+            if self._state is State.STARTED:
                 raise SettlementError("a mechanism that was started is settled or forfeited")
             return self._end(State.VOID, None, _NOTHING)
 
     def _end(self, state: State, cell: Cell | None, charge: Amount) -> Budget:
         with self._account._lock:
-            if self.state in (State.RESERVED, State.STARTED):
+            if self._state in (State.RESERVED, State.STARTED):
                 self._account._exchange(self, held=self._charge, charge=charge)
-                self.state, self.cell, self._charge = state, cell, charge
-            elif (self.state, self.cell) != (state, cell):
+                self._state, self._cell, self._charge = state, cell, charge
+            elif (self._state, self._cell) != (state, cell):
                 asked = state.value if cell is None else f"{state.value} with cell {cell!r}"
                 raise SettlementError(f"the hold is {self}, and cannot be {asked}")
             return self.charge
 
     def __str__(self) -> str:
-        return self.state.value + ("" if self.cell is None else f" with cell {self.cell!r}")
+        return self._state.value + ("" if self._cell is None else f" with cell {self._cell!r}")
 
 
 class Account:
@@ -238,7 +244,7 @@ class Account:
                     "another interactive mechanism is open: settle it first"
                     + (" (or both must have delta = 0)" if self.side_by_side else "")
                 )
-            hold = Hold(self, guarantee, held, interactive)
+            hold = Hold(self, guarantee, held)
             self._take(hold, held)
             if interactive:
                 self._conversations.add(hold)
