@@ -111,6 +111,19 @@ def test_gaussian_noise_lies_below_what_its_filters_say(mu: float, delta: float)
     assert truth.lower <= tight <= truth.upper * (1 + 1e-3) + 1e-11
 
 
+@given(st.floats(0.01, 3), st.floats(1.1, 60))
+def test_a_pure_guarantee_is_charged_no_less_than_its_divergence(
+    epsilon: float, order: float
+) -> None:
+    """Of the worst epsilon-DP mechanism: randomised response."""
+    pure = tb.OutputDP({"a": tb.Bounds(0.0, epsilon)})
+    divergence = Fraction((tb.WorstCase(epsilon) * 1).renyi(order).lower)
+    renyi = tb.RenyiFilter(order, 100).reserve(pure)
+    assert renyi._charge.counted >= divergence
+    rho = tb.ZCDPFilter(100).reserve(pure)._charge.counted
+    assert rho * Fraction(order) >= divergence
+
+
 def test_known_conversions() -> None:
     log = math.log(1e6)
     assert tb.ZCDPFilter(0.5).epsilon(1e-6) == pytest.approx(0.5 + 2 * math.sqrt(0.5 * log))
@@ -244,6 +257,7 @@ def test_a_sum_of_settled_prices_stops_that_analyst() -> None:
         ),
         (lambda: tb.ZCDPFilter(1).epsilon(0), "delta must be in [1e-300, 1], got 0"),
         (lambda: tb.RenyiFilter(1, 1), "order must be > 1, got 1"),
+        (lambda: tb.RenyiFilter(math.inf, 1), "order must be a finite number, got inf"),
         (lambda: tb.RenyiFilter(2, 0), "epsilon must be a finite number > 0, got 0"),
         (
             lambda: tb.RenyiFilter(2, 1).reserve(tb.Estimate(0.1, "Renyi")),  # type: ignore[arg-type]

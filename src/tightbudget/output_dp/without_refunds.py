@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import log_down, log_up, next_down, next_up
-from tightbudget.numerics.validate import refuse
+from tightbudget.numerics.validate import finite, refuse
 from tightbudget.output_dp.account import Account, Amount
 from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability
 from tightbudget.output_dp.guarantee import Cell, OutputDP
@@ -104,8 +104,8 @@ class RenyiFilter(WorstCaseAccount):
 
     unit = "divergence"
 
-    def __init__(self, order: Price, epsilon: Price) -> None:
-        self._order = exact(order=order)
+    def __init__(self, order: float, epsilon: Price) -> None:
+        self._order = Fraction(finite(order=order))  # the double, as in ``renyi(order)``
         if not self._order > 1:
             raise refuse("order", "be > 1", order)
         self._epsilon = exact_positive(epsilon=epsilon)
