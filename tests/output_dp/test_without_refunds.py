@@ -100,7 +100,7 @@ def test_roots(x: Fraction) -> None:
     assert high - low <= Fraction(1, 2**600)
 
 
-@given(st.floats(0.01, 10), st.floats(1e-12, 0.5))
+@given(st.floats(0.5, 10), st.floats(1e-12, 0.05))
 def test_gaussian_noise_lies_below_what_its_filters_say(mu: float, delta: float) -> None:
     """A Gaussian mechanism uses up each filter in one run; its exact eps* must be below."""
     truth = (tb.Gaussian(1.0, sensitivity=mu) * 1).epsilon(delta)
@@ -109,6 +109,16 @@ def test_gaussian_noise_lies_below_what_its_filters_say(mu: float, delta: float)
         assert account.epsilon(delta) >= truth.upper
     tight = tb.GaussianDPFilter(mu).epsilon(delta)
     assert truth.lower <= tight <= truth.upper * (1 + 1e-3) + 1e-11
+
+
+def test_an_upper_end_that_the_engine_finds_too_wide_is_still_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def too_wide(*_: Any, **__: Any) -> tb.Bounds:
+        raise tb.PrecisionError("too wide", lower=1.0, upper=1.25)
+
+    monkeypatch.setattr(tb.Composition, "epsilon", too_wide)
+    assert tb.GaussianDPFilter(1).epsilon(1e-6) == 1.25
 
 
 @given(st.floats(0.01, 3), st.floats(1.1, 60))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from tightbudget.errors import ParameterError
+from tightbudget.errors import ParameterError, PrecisionError
 from tightbudget.numerics.rounding import log_down, log_up, next_down, next_up
 from tightbudget.numerics.validate import finite, refuse
 from tightbudget.output_dp.account import Account, Amount
@@ -151,7 +151,10 @@ class GaussianDPFilter(WorstCaseAccount):
         """The epsilon at which the whole is (epsilon, delta)-DP: the engine's upper end."""
         d = next_down(float(_failure(delta)))
         whole = Gaussian(sigma=1.0, sensitivity=next_up(float(self._mu)))
-        return float((whole * 1).epsilon(delta=d).upper)
+        try:
+            return float((whole * 1).epsilon(delta=d).upper)
+        except PrecisionError as error:  # too wide for the engine, and true all the same
+            return error.upper
 
 
 def _output_dp(guarantee: OutputDP | Price) -> OutputDP:
