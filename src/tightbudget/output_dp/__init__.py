@@ -1,0 +1,1 @@
+"""What does an observed output cost? Guarantees by cell, and the filters they are charged to."""
