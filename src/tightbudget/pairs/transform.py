@@ -283,9 +283,14 @@ class MixedTransform:
         return found
 
     def _rough_at(self, c: float) -> _At:
-        h = min(0.3, 0.8 / self.m)
+        return _planned(self, self._rough_rule(c))
+
+    def _rough_rule(self, c: float) -> _Rule:
+        # a step with few bits, so that every node is a double
+        finest = min(0.3, 0.8 / self.m, 0.5 * self.width if self.part else 1.0)
+        h = 2.0 ** math.floor(math.log2(finest))
         last = 16 * math.ceil((self._farthest(self._power(c)) + 9.0) / (16 * h))
-        return _planned(self, h, math.floor(-9.0 / h), last)
+        return _Rule(h, math.floor(-9.0 / h), last, 0.0)
 
     def _farthest(self, power: float) -> float:
         """About the largest x at which the integrand may peak."""
@@ -428,7 +433,10 @@ class MixedTransform:
         return rule.last - rule.first + 1
 
     def line(self, c: float, t: FloatArray, tolerance: float) -> Line:
-        value, error = self._values(c, t, tolerance)
+        rule = self._rule(c, float(t[-1]), tolerance)
+        if rule.last - rule.first > _MOST_NODES:  # not worth it: nothing is said
+            return Line(np.zeros_like(t, dtype=np.complex128), np.full_like(t, math.inf))
+        value, error = self._values(c, t, rule, self._at(rule))
         centre = 0.0 if self.part == "rare" else 1.0
         size = np.abs(centre + value)
         # where M is not told from 0, |M| <= size + error <= 3 error is all that is said
@@ -448,12 +456,10 @@ class MixedTransform:
         log = np.where(lost, np.log(3.0 * error + 1e-300), modulus + 1j * angle)
         return Line(log, np.where(lost, math.log(3.0) + 1e-9, -np.log1p(-relative) + rounded))
 
-    def _values(self, c: float, t: FloatArray, tolerance: float) -> tuple[ComplexArray, FloatArray]:
+    def _values(
+        self, c: float, t: FloatArray, rule: _Rule, at: _At
+    ) -> tuple[ComplexArray, FloatArray]:
         """M - 1 (of the rare part M) at c + i t, and a bound of its error."""
-        rule = self._rule(c, float(t[-1]), tolerance)
-        if rule.last - rule.first > _MOST_NODES:  # not worth it: nothing is said
-            return np.zeros_like(t, dtype=np.complex128), np.full_like(t, math.inf)
-        at = self._at(rule)
         a, wa = at.powers(c)
         loss, slack, fuzz = np.abs(at.loss), at.slack, at.fuzz + 4 * UNIT * np.abs(a)
         s = c + t  # >= |s|
@@ -517,8 +523,19 @@ class MixedTransform:
         return np.asarray(1.01 * (moved + still * 2.0 * (1.0 + s)))
 
     def upper(self, c: float) -> float:
-        value, error = self._values(c, np.zeros(1), 1e-15)
+        if self.part:
+            rule = self._rule(c, 0.0, 1e-15)
+            at = self._at(rule)
+        else:  # the nodes of planning do: it is a bound, not a value
+            rule, at = self._rough_rule(c), self._rough_at(c)
+            widths = np.linspace(0.15, 0.95, 7) * min(math.pi / self.m, 12.0)
+            moved = self._log_moved(c, 0.0, widths, _GOAL)
+            best = int(np.argmin(moved - 2.0 * math.pi * widths / rule.h))
+            rule = rule._replace(width=float(widths[best]), log_moved=float(moved[best]))
+        value, error = self._values(c, np.zeros(1), rule, at)
         most = float(value[0].real + error[0])
+        if not most < math.inf:
+            return math.inf
         if self.part == "rare":
             log = math.log(most) if most > 0 else -700.0
             return log + 8 * UNIT * (abs(log) + 1.0)
@@ -582,6 +599,6 @@ class MixedTransform:
 
 
 @functools.lru_cache(maxsize=256)
-def _planned(transform: MixedTransform, h: float, first: int, last: int) -> _At:
+def _planned(transform: MixedTransform, rule: _Rule) -> _At:
     """What all planning of one transform shares."""
-    return transform._at(_Rule(h, first, last, 0.0))
+    return transform._at(rule)

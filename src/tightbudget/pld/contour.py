@@ -40,7 +40,7 @@ _REMEMBERED = 3  # lines that a curve's next point looks at
 _NEAR = 12.0  # nats of delta between saddle points that are interpolated
 _TURNS = 30  # of Newton's method
 _STEP_BITS = 20  # of D, so that every n D is a double
-_LOWEST = -650.0  # ln of the least delta that is answered for
+_HIGHEST = 600.0  # ln of what a line's sum may be for that
 
 
 class Group(NamedTuple):
@@ -220,6 +220,8 @@ class Line:
 
     def read(self, epsilon: float) -> Reading:
         """The sum at one eps, with its errors."""
+        if float(self.log[0].real) - self.c * epsilon > _HIGHEST:  # far from where it is good
+            return Reading(math.inf, -math.inf, math.inf, 0.0)
         value, slope, reference, wrong = self._sum(epsilon)
         scale = math.exp(reference)
         beyond = exp_up(self.log_beyond - self.c * epsilon + self._fuzz(epsilon))
@@ -245,7 +247,7 @@ class Line:
     def _sum(self, epsilon: float) -> tuple[float, float, float, float]:
         """Of the sum over e^reference: value, -d/d eps, reference, error."""
         t = self.step * np.arange(self.log.size)
-        reference = min(700.0, float(self.log[0].real) - self.c * epsilon)
+        reference = float(self.log[0].real) - self.c * epsilon
         exponent = self.log - (self.c * epsilon + reference) - 1j * (t * epsilon)
         turned = np.exp(exponent)
         turned[0] *= 0.5
@@ -496,7 +498,7 @@ def _solve(lines: Lines, delta: float) -> float | None:
     epsilon, log_delta = lines.epsilon, math.log(delta)
     for _ in range(_TURNS):
         got = lines.read(epsilon)
-        if not (got.value > 0 and got.slope > 0):
+        if not (0 < got.value < math.inf and got.slope > 0):
             return None
         step = (math.log(got.value) - log_delta) * got.value / got.slope
         if abs(step) <= 1e-15 * abs(epsilon):
