@@ -523,15 +523,17 @@ class MixedTransform:
         return np.asarray(1.01 * (moved + still * 2.0 * (1.0 + s)))
 
     def upper(self, c: float) -> float:
-        if self.part:
+        # the nodes of planning often do: it is a bound, not a value
+        rule, at = self._rough_rule(c), self._rough_at(c)
+        widths = np.linspace(0.05, 0.95, 9) * min(math.pi / self.m, 12.0)
+        moved = self._log_moved(c, 0.0, widths, _GOAL)
+        spare = 2.0 * math.pi * widths / rule.h - moved
+        best = int(np.argmax(spare))
+        if spare[best] > _GOAL:
+            rule = rule._replace(width=float(widths[best]), log_moved=float(moved[best]))
+        else:
             rule = self._rule(c, 0.0, 1e-15)
             at = self._at(rule)
-        else:  # the nodes of planning do: it is a bound, not a value
-            rule, at = self._rough_rule(c), self._rough_at(c)
-            widths = np.linspace(0.15, 0.95, 7) * min(math.pi / self.m, 12.0)
-            moved = self._log_moved(c, 0.0, widths, _GOAL)
-            best = int(np.argmin(moved - 2.0 * math.pi * widths / rule.h))
-            rule = rule._replace(width=float(widths[best]), log_moved=float(moved[best]))
         value, error = self._values(c, np.zeros(1), rule, at)
         most = float(value[0].real + error[0])
         if not most < math.inf:
