@@ -149,7 +149,7 @@ class _Rule(NamedTuple):
     log_moved: float = math.inf  # what ``_log_moved`` says at its width
 
     def error(self, log_growth: FloatArray | float) -> FloatArray:
-        """2 N / (e^(2 pi a / h) - 1) for ln N, N >= the integral of |f| on |Im x| <= a.
+        """2 N / (e^(2 pi a / h) - 1) for ln N, N >= the integral of |f| on Im x = a and -a.
 
         Source: Trefethen, Weideman 2014, Theorem 5.1.
         """
@@ -241,8 +241,11 @@ class MixedTransform:
 
     @property
     def farthest(self) -> float:
-        # the integrand of the part that holds the largest losses peaks at about c m
-        return _FARTHEST / self.m if self.remove and self.part != "bulk" else math.inf
+        # the integrand of the largest losses peaks at about c m; beyond the bulk's edge slower
+        if not self.remove:
+            return math.inf
+        slower = 1.0 + 1.0 / self.width**2 if self.part == "bulk" else 1.0
+        return slower * _FARTHEST / self.m
 
     def rough(self, c: FloatArray) -> Rough:
         at = self._rough_at(float(np.max(c)))
@@ -319,7 +322,7 @@ class MixedTransform:
         return size if math.isfinite(size) else 0.0
 
     def _log_moved(self, c: float, t: float, widths: FloatArray, goal: float) -> FloatArray:
-        """ln of upper ends of the integral of |w P e^(s L)| on |Im x| <= width, |Im s| <= t.
+        """ln of upper ends of the integral of |w P e^(s L)| on Im x = +-width, |Im s| <= t.
 
         Cell by cell the largest value of each factor: |phi(x + ia)| = phi(x) e^(a^2/2),
         |R(x + ia)| between R(x) cos(m a / 2) and R(x), |erfc(u + iv)| <= e^(v^2) erfc(u), and
@@ -577,7 +580,9 @@ class MixedTransform:
         R(x + ia) R(x - ia) is analytic in the strip of width pi / m - a.
         """
         power = self._power(c)
-        strips = np.linspace(0.05, 0.97, 24) * min(math.pi / self.m - shift, 6.0)
+        # up to pi / 2 m, arg R(x + i (b + a)) >= arg R(x + i (b - a)): e^(-t arg R) stays below 1
+        strips = np.linspace(0.05, 0.97, 24)
+        strips *= min(0.5 * math.pi / self.m, math.pi / self.m - shift, 6.0)
         growth = self._log_growth(power, shift + strips) + 0.5 * strips**2
         if self.part == "bulk":
             growth = growth + ((shift + strips) / self.width) ** 2 + 3.0

@@ -17,6 +17,7 @@ number of rare losses gets a line of its own (M = bulk + rare, binomially expand
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from tightbudget.pairs.transform import ComplexArray, MixedTransform, Rough, Tra
 __all__ = ["Contour", "Reading"]
 
 _COST = 2_000_000  # terms of all values of M on one line
+_CHEAP = 40_000  # of them, where rare large losses may ask for more lines than one
 _CHUNK = 2**16  # of them at a time
 _NODES = 20_000  # terms of one value of M
 _LOG_GOAL = 31.0  # each error is to be e^-31 of the answer
@@ -51,12 +53,11 @@ class Group(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """delta at one eps: about the value, its certified ends, and -d delta / d eps."""
+    """delta at one eps: about the value, and its certified ends."""
 
     value: float
     lower: float
     upper: float
-    slope: float
 
 
 @dataclass(frozen=True)
@@ -221,18 +222,18 @@ class Line:
     def read(self, epsilon: float) -> Reading:
         """The sum at one eps, with its errors."""
         if float(self.log[0].real) - self.c * epsilon > _HIGHEST:  # far from where it is good
-            return Reading(math.inf, -math.inf, math.inf, 0.0)
-        value, slope, reference, wrong = self._sum(epsilon)
+            return Reading(math.inf, -math.inf, math.inf)
+        value, reference, wrong = self._sum(epsilon)
         scale = math.exp(reference)
         beyond = exp_up(self.log_beyond - self.c * epsilon + self._fuzz(epsilon))
         off = 1.001 * wrong * scale + beyond + 16 * UNIT * abs(value) * scale
         total = value * scale
         lower = total - off - self._aliased(epsilon)
-        return Reading(total, lower, total + off, slope * scale)
+        return Reading(total, lower, total + off)
 
     def errors(self, epsilon: float) -> dict[str, float]:
         """The four errors at one eps, absolute."""
-        value, _, reference, wrong = self._sum(epsilon)
+        value, reference, wrong = self._sum(epsilon)
         scale = math.exp(reference)
         return {
             "aliasing": self._aliased(epsilon),
@@ -244,9 +245,24 @@ class Line:
     def _fuzz(self, epsilon: float) -> float:
         return 16 * UNIT * (abs(self.log_beyond) + self.c * abs(epsilon) + 1.0)
 
-    def _sum(self, epsilon: float) -> tuple[float, float, float, float]:
-        """Of the sum over e^reference: value, -d/d eps, reference, error."""
-        t = self.step * np.arange(self.log.size)
+    @functools.cached_property
+    def t(self) -> FloatArray:
+        """The heights of the points."""
+        return self.step * np.arange(self.log.size, dtype=np.float64)
+
+    def slope(self, epsilon: float) -> tuple[float, float]:
+        """About the sum and its -d/d eps."""
+        if float(self.log[0].real) - self.c * epsilon > _HIGHEST:
+            return math.inf, 0.0
+        turned = np.exp(self.log - self.c * epsilon - 1j * (self.t * epsilon))
+        turned[0] *= 0.5
+        value, lever = np.sum(turned), np.sum(self.t * turned)
+        weight = self.step / math.pi
+        return weight * float(value.real), weight * float(self.c * value.real - lever.imag)
+
+    def _sum(self, epsilon: float) -> tuple[float, float, float]:
+        """Of the sum over e^reference: value, reference, error."""
+        t = self.t
         reference = float(self.log[0].real) - self.c * epsilon
         exponent = self.log - (self.c * epsilon + reference) - 1j * (t * epsilon)
         turned = np.exp(exponent)
@@ -258,9 +274,7 @@ class Line:
         wide = np.exp(np.minimum(exponent.real + off, 700.0))
         wrong = float(np.sum(np.where(off < 1.0, np.abs(turned) * np.expm1(off), wide)))
         weight = self.step / math.pi
-        value = weight * float(np.sum(turned.real))
-        slope = weight * float(np.sum(self.c * turned.real - t * turned.imag))
-        return value, slope, reference, weight * wrong * (1 + 1e-9)
+        return weight * float(np.sum(turned.real)), reference, weight * wrong * (1 + 1e-9)
 
     def _aliased(self, epsilon: float) -> float:
         """Sum over n != 0 of e^(c y) delta(eps + y), y = 2 pi n / D, by Chernoff on both sides."""
@@ -348,8 +362,8 @@ class Track:
         """About the eps at which delta is so large."""
         return float(np.interp(-log_delta, -self.log_delta, self.epsilon))
 
-    def line(self, epsilon: float, log_delta: float) -> Line | None:
-        """The line for eps, if it is worth its cost: errors about e^-31 of delta."""
+    def line(self, epsilon: float, log_delta: float, most: int) -> Line | None:
+        """The line for eps, errors about e^-31 of delta, if it costs ``most`` terms at most."""
         term, c = self.term, self.c_at(epsilon)
         spacing = _spacing(term, c, epsilon, log_delta)
         height = _height(term, c, epsilon, log_delta)
@@ -360,7 +374,7 @@ class Track:
         n = math.ceil(top / step) + 1
         tolerance = math.exp(-_LOG_GOAL - 3.0)
         cost = term.nodes(c, top, tolerance)
-        if cost > _NODES or n * cost > _COST:
+        if cost > _NODES or n * cost > most:
             return None
         t = step * np.arange(n)
         parts, start = [], 0
@@ -425,7 +439,8 @@ def _curvature(term: Term, c: float) -> float:
 class Lines:
     """The lines of all terms that matter near one eps."""
 
-    epsilon: float  # for which they were placed
+    epsilon: float  # for which they were placed, and about ln delta there
+    log_delta: float
     lines: tuple[Line, ...]
     rest: tuple[
         tuple[float, float], ...
@@ -437,7 +452,15 @@ class Lines:
         value, lower = math.fsum(p.value for p in parts), math.fsum(p.lower for p in parts)
         lower -= 4 * UNIT * math.fsum(abs(p.lower) for p in parts)
         upper = add_up(*(p.upper for p in parts), *(self._rest(epsilon)))
-        return Reading(value, lower, upper, math.fsum(p.slope for p in parts))
+        return Reading(value, lower, upper)
+
+    def slope(self, epsilon: float) -> tuple[float, float]:
+        """About delta and -d delta / d eps: no errors, for Newton's method."""
+        value = slope = 0.0
+        for line in self.lines:
+            v, d = line.slope(epsilon)
+            value, slope = value + v, slope + d
+        return value, slope
 
     def describe(self, epsilon: float) -> list[dict[str, float | str]]:
         """Each line's measures, and its errors at eps relative to delta."""
@@ -461,7 +484,9 @@ class Lines:
         return ends
 
 
-def _lines(tracks: tuple[Track, ...], epsilon: float, log_delta: float | None) -> Lines | None:
+def _lines(
+    tracks: tuple[Track, ...], epsilon: float, log_delta: float | None, most: int = _COST
+) -> Lines | None:
     """A line for each term that matters at eps; the last of several stands for all that follow."""
     near = [track.near(epsilon) for track in tracks]
     sizes = [track.log_delta_at(epsilon) for track in near]
@@ -476,11 +501,11 @@ def _lines(tracks: tuple[Track, ...], epsilon: float, log_delta: float | None) -
             log = track.term.upper(c, more=last) + float(_log_g(np.array(c))) + 1e-12
             rest.append((c, log))
             continue
-        line = track.line(epsilon, total)
+        line = track.line(epsilon, total, most)
         if line is None:
             return None
         lines.append(line)
-    return Lines(epsilon, tuple(lines), tuple(rest))
+    return Lines(epsilon, total, tuple(lines), tuple(rest))
 
 
 def _epsilon_at(tracks: tuple[Track, ...], log_delta: float) -> float:
@@ -493,33 +518,34 @@ def _epsilon_at(tracks: tuple[Track, ...], log_delta: float) -> float:
     return low
 
 
-def _solve(lines: Lines, delta: float) -> float | None:
-    """About the eps at which the lines' sum is delta: Newton on ln delta, which is concave."""
-    epsilon, log_delta = lines.epsilon, math.log(delta)
+def _solve(lines: Lines, delta: float, guess: float) -> tuple[float, float] | None:
+    """About the eps at which the lines' sum is delta, and -d delta / d eps: Newton on ln delta."""
+    epsilon, log_delta = guess, math.log(delta)
     for _ in range(_TURNS):
-        got = lines.read(epsilon)
-        if not (0 < got.value < math.inf and got.slope > 0):
+        value, slope = lines.slope(epsilon)
+        if not (0 < value < math.inf and slope > 0):
             return None
-        step = (math.log(got.value) - log_delta) * got.value / got.slope
+        step = (math.log(value) - log_delta) * value / slope
         if abs(step) <= 1e-15 * abs(epsilon):
             break
-        epsilon = epsilon + step
-        if abs(step) * got.slope < 1e-13 * got.value:
+        epsilon += step
+        if abs(step) * slope < 1e-7 * value:  # the next step would be the square of this one
             break
-    return epsilon
+    return epsilon, slope
 
 
-def _invert(lines: Lines, delta: float) -> Bounds | None:
+def _invert(lines: Lines, delta: float, guess: float) -> Bounds | None:
     """Both ends of eps(delta), each proved by one reading."""
-    epsilon = _solve(lines, delta)
-    if epsilon is None:
+    solved = _solve(lines, delta, guess)
+    if solved is None:
         return None
+    epsilon, slope = solved
     if epsilon <= 0.0 and lines.read(0.0).upper <= delta:
         return Bounds(0.0, 0.0)
     got = lines.read(max(0.0, epsilon))
-    if not (got.slope > 0 and math.isfinite(got.lower)):
+    if not math.isfinite(got.lower):
         return None
-    over, under = (got.upper - delta) / got.slope, (delta - got.lower) / got.slope
+    over, under = (got.upper - delta) / slope, (delta - got.lower) / slope
     found: list[float] = []
     for sign, room in ((-1.0, under), (1.0, over)):
         room = 1.0001 * max(room, 0.0)
@@ -575,10 +601,19 @@ class Contour:
             return _epsilon_at(tracks, log_delta)
 
         def read(lines: Lines) -> Bounds | None:
-            bounds = _invert(lines, delta)
+            bounds = _invert(lines, delta, guess(lines))
             return bounds if bounds is not None and bounds.relative_gap <= rtol else None
 
-        return self._answer(place, read, lambda lines: _solve(lines, delta), memory)
+        def guess(lines: Lines) -> float:
+            # from where these lines were placed, as far as the saddle points lie apart
+            track = self.track
+            return lines.epsilon + track.epsilon_at(log_delta) - track.epsilon_at(lines.log_delta)
+
+        def where(lines: Lines) -> float | None:
+            solved = _solve(lines, delta, guess(lines))
+            return None if solved is None else solved[0]
+
+        return self._answer(place, read, where, memory)
 
     def below(self, epsilon: float, delta: float) -> bool:
         """Whether one Chernoff bound proves that delta(epsilon) <= delta; False says nothing."""
@@ -604,12 +639,21 @@ class Contour:
                 return bounds
         whole = (self.track,)
         split, first = self._split(place(whole))
-        for tracks in (split, whole) if first else (whole, split):
+        # one line for all, if it is cheap; the split where it promises more; the dear one
+        attempts = (
+            [(whole, _CHEAP), (split, _COST), (whole, _COST)]
+            if first
+            else [
+                (whole, _COST),
+                (split, _COST),
+            ]
+        )
+        for tracks, most in attempts:
             if not tracks:
                 continue
             epsilon, log_delta = place(tracks), None
             for _ in range(2):
-                found = _lines(tracks, epsilon, log_delta)
+                found = _lines(tracks, epsilon, log_delta, most)
                 if found is None:
                     break
                 bounds = read(found)
