@@ -308,7 +308,9 @@ class MixedTransform:
     def _rule(self, c: float, t: float, tolerance: float) -> _Rule:
         """Few nodes for an error of about tolerance relative to M(c)."""
         goal = math.log(8.0 / tolerance) + 4.0
-        widths = np.linspace(0.03, 0.97, 20) * min(math.pi / self.m, 12.0)
+        widths = np.array([0.03, 0.06, 0.12, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 0.97]) * min(
+            math.pi / self.m, 12.0
+        )
         moved = self._log_moved(c, t, widths, goal)
         needed = moved - self._log_size(c) + goal
         best = int(np.argmax(widths / needed))

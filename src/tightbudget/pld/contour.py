@@ -32,7 +32,7 @@ from tightbudget.pairs.transform import ComplexArray, MixedTransform, Rough, Tra
 __all__ = ["Contour", "Reading"]
 
 _COST = 2_000_000  # terms of all values of M on one line
-_CHEAP = 40_000  # of them, where rare large losses may ask for more lines than one
+_CHEAP = 250_000  # of them, where rare large losses may ask for more lines than one
 _CHUNK = 2**16  # of them at a time
 _NODES = 20_000  # terms of one value of M
 _LOG_GOAL = 31.0  # each error is to be e^-31 of the answer
@@ -560,6 +560,14 @@ def _invert(lines: Lines, delta: float, guess: float) -> Bounds | None:
     return Bounds(found[0], found[1]) if len(found) == 2 else None
 
 
+class _Rare(NamedTuple):
+    """A composition split in two: bulks, what was split off them, and how much of it there is."""
+
+    groups: tuple[Group, ...]
+    rare: tuple[tuple[int, Transform], ...]
+    number: float  # of rare losses expected at the common saddle point
+
+
 @dataclass(frozen=True)
 class Contour:
     """delta(eps) of a composition of the Gaussian family in one direction."""
@@ -638,17 +646,13 @@ class Contour:
             if bounds is not None:
                 return bounds
         whole = (self.track,)
-        split, first = self._split(place(whole))
+        rare = self._rare(place(whole))
         # one line for all, if it is cheap; the split where it promises more; the dear one
-        attempts = (
-            [(whole, _CHEAP), (split, _COST), (whole, _COST)]
-            if first
-            else [
-                (whole, _COST),
-                (split, _COST),
-            ]
-        )
-        for tracks, most in attempts:
+        plans = [(False, _COST), (True, _COST)]
+        if rare and rare.number < _FEW_RARE:
+            plans = [(False, _CHEAP), (True, _COST), (False, _COST)]
+        for split, most in plans:
+            tracks = self._split(rare, place(whole)) if split else whole
             if not tracks:
                 continue
             epsilon, log_delta = place(tracks), None
@@ -669,11 +673,8 @@ class Contour:
                 epsilon, log_delta = max(0.0, moved), math.log(seen.value)
         return None
 
-    def _split(self, epsilon: float) -> tuple[tuple[Track, ...], bool]:
-        """Tracks for 0, 1, ... rare losses at eps, and whether these should be tried first.
-
-        Without rare large losses that stand apart there are none.
-        """
+    def _rare(self, epsilon: float) -> _Rare | None:
+        """What may be split off at eps: the rare large losses that stand apart."""
         c = self.track.near(epsilon).c_at(epsilon)
         groups, rare, number = list(self.term.groups), [], 0.0
         for g, (transform, runs) in enumerate(self.term.groups):
@@ -684,15 +685,18 @@ class Contour:
                 groups[g] = Group(bulk, runs)
                 rare.append((g, apart))
                 number += runs * math.exp(float(apart.rough(np.array([c])).value[0]))
+        return _Rare(tuple(groups), tuple(rare), number) if rare else None
+
+    def _split(self, parts: _Rare | None, epsilon: float) -> tuple[Track, ...]:
+        """Tracks for 0, 1, ... rare losses, the last one for all that are left to it; or none."""
         tracks: list[Track] = []
-        if not rare:
-            return (), False
-        for j in range(_MOST_RARE):
-            track = Track.whole(Term(tuple(groups), tuple(rare) if j else (), j))
+        for j in range(_MOST_RARE if parts else 0):
+            assert parts is not None
+            track = Track.whole(Term(parts.groups, parts.rare if j else (), j))
             if track is None:
-                return (), False
+                return ()
             tracks.append(track)
             sizes = [one.log_delta_at(epsilon) for one in tracks]
             if j > 1 and sizes[-1] < max(sizes) - _LOG_GOAL - 9.0:
-                return tuple(tracks), number < _FEW_RARE
-        return (), False
+                return tuple(tracks)
+        return ()
