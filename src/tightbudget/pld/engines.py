@@ -131,9 +131,10 @@ class Losses:
         """The worse direction, or None where some direction is not the contour engine's."""
         worst: Bounds | None = None
         for i, contour in enumerate(self.contours):
-            if worst is not None and milder(contour, worst.lower):
+            lines = [] if memory is None else memory.lines.setdefault(i, [])
+            if worst is not None and not lines and milder(contour, worst.lower):
                 continue  # its exact value is not above the lower end
-            found = ask(contour, [] if memory is None else memory.lines.setdefault(i, []))
+            found = ask(contour, lines)
             if found is None:
                 return None
             worst = found if worst is None else _larger(worst, found)
