@@ -492,7 +492,7 @@ def _epsilon_at(tracks: tuple[Track, ...], log_delta: float) -> float:
 
 
 def _solve(lines: Lines, delta: float) -> float | None:
-    """About the eps at which the lines' sum is delta: Newton on ln delta, which promises nothing."""
+    """About the eps at which the lines' sum is delta: Newton on ln delta, no promise."""
     epsilon, log_delta = lines.epsilon, math.log(delta)
     for _ in range(_TURNS):
         got = lines.read(epsilon)
