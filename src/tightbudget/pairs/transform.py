@@ -327,7 +327,7 @@ class MixedTransform:
             math.pi / self.m, 12.0
         )
         moved = self._log_moved(c, t, widths, goal)
-        needed = moved - self._log_size(c) + goal
+        needed = np.nan_to_num(moved - self._log_size(c) + goal, nan=np.inf)
         best = int(np.argmax(widths / needed))
         h = 2.0 * math.pi * max(float(widths[best] / needed[best]), 1e-6)
         rule = self._with_step(self._power(c), goal, h, float(widths[best]))
