@@ -9,7 +9,7 @@ from scipy import fft
 
 from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, norm_up, sum_up
 
-__all__ = ["FFT_CONSTANT", "convolve"]
+__all__ = ["FFT_CONSTANT", "convolve", "correlate"]
 
 # One transform of length N has a 2-norm error of at most FFT_CONSTANT u log2(N), relative:
 # each level adds (1), multiplies (sqrt 5; Brent, Percival, Zimmermann 2007) and has rounded
@@ -52,3 +52,22 @@ def convolve(a: FloatArray, b: FloatArray, *, extended: bool = False) -> tuple[F
     # the last step back to doubles rounds each entry
     rounded = length * UNIT if extended else 0.0
     return result, add_up(eta * spread, rounded) * 1.01
+
+
+def correlate(a: FloatArray, b: FloatArray) -> tuple[FloatArray, float]:
+    """sum_m a[m] b[j + m] for j = 0 .. b.size - a.size, and a bound on the 2-norm of its error.
+
+    Guarantee: as for :func:`convolve`; needs a.size <= b.size.
+    """
+    n = b.size - a.size + 1
+    if min(a.size, n) <= _DIRECT:
+        direct = np.correlate(b, a, mode="valid")
+        return direct, norm_up(direct) * (a.size + 4) * UNIT
+    # what wraps around falls on the entries that are left out
+    size = fft.next_fast_len(b.size, real=True)
+    spectrum = np.conj(fft.rfft(a, size)) * fft.rfft(b, size)
+    whole = fft.irfft(spectrum, size)
+    eta = FFT_CONSTANT * UNIT * math.log2(size)
+    crossed = sum_up(a) * norm_up(b) + sum_up(b) * norm_up(a)
+    spread = add_up(crossed, norm_up(whole) * (1.0 + 2.0 * eta))
+    return np.maximum(whole[:n], 0.0), add_up(eta * spread) * 1.01

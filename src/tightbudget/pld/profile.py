@@ -22,7 +22,7 @@ from tightbudget.numerics.rounding import (
 from tightbudget.numerics.search import last_true
 from tightbudget.pld.measures import LowerMeasure, UpperMeasure
 
-__all__ = ["Profile"]
+__all__ = ["Profile", "lower_delta", "upper_delta"]
 
 _LN2 = math.log(2.0)
 _RANGE = 650.0  # nats below the peak where a weight still has all its digits
@@ -162,6 +162,16 @@ class _Lower:
         with np.errstate(invalid="ignore", over="ignore"):
             discount = np.exp(shift - self.at.d) * (1 + 8 * UNIT)
             return self.a - self.b * discount, discount
+
+
+def upper_delta(measure: UpperMeasure, epsilon: float) -> float:
+    """What the finite losses of an upper measure contribute to delta(eps), at most."""
+    return _Upper(measure)(epsilon)
+
+
+def lower_delta(measure: LowerMeasure, epsilon: float) -> float:
+    """What the outputs of a lower measure contribute to delta(eps), at least."""
+    return _Lower(measure)(epsilon)
 
 
 @dataclass(frozen=True)
