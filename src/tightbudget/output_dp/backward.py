@@ -140,6 +140,7 @@ class Lattice:
         low, high: the window of states, nats.
         lost: ln of the P-mass of large losses that may count as infinite, in all runs.
         slip: ln of the share of the tilted mass that all other cutting may cost, in all runs.
+        tolerance: 2-norm that one cut may remove.
         exact: whether all losses lie on the lattice.
     """
 
@@ -149,6 +150,7 @@ class Lattice:
     high: float
     lost: float
     slip: float
+    tolerance: float
     exact: bool
 
 
@@ -171,8 +173,8 @@ def plan_walk(
         peak = float(np.max(best))
         log_delta = max(peak - 0.5 * math.log1p(4 * math.pi * max(0.0, -peak)), -690.0)
     tilt_of = _TILTS[np.argmin(bounds, axis=1)]
-    weight = np.exp(np.maximum(best - peak, -700.0))
-    excess = float(np.max(weight * np.arange(1, n + 1) * tilt_of * (tilt_of + 1.0)))
+    counts = best > peak - 5.0
+    excess = float(np.max((np.arange(1, n + 1) * tilt_of * (tilt_of + 1.0))[counts]))
     wanted = math.sqrt(8.0 * share * rtol / max(excess, 1e-12))
 
     tops = np.max(bounds, axis=0)
@@ -180,7 +182,7 @@ def plan_walk(
     low = float(np.max(-(ample + np.maximum(tops - log_delta, 0.0)) / _TILTS))
     reached = np.max(np.vstack([moments, np.zeros_like(_TILTS)]), axis=0)
     high = float(np.min((reached + ample - log_delta) / _TILTS))
-    chosen = _spread_tilts(tops, tilt_of[weight > 1e-3], tilts)
+    chosen = _spread_tilts(tops, tilt_of[counts], tilts)
     high = max(min(high, max(prices) + 4.0 / min(chosen)), low + 1e-6)
     spacing = _common_spacing([step for block in course.of_block.values() for step in block.steps])
     if spacing is not None and wanted > spacing / 64:
@@ -196,6 +198,7 @@ def plan_walk(
         high,
         log_delta + math.log(1e-2 * rtol),
         math.log(1e-2 * rtol / n),
+        1e-6 * rtol / n * math.exp(min(0.0, log_delta - float(np.min(tops)))),
         exact,
     )
 
@@ -249,8 +252,7 @@ class Kernel:
         # first buckets so fine that all of them cost a third of what one of the lattice does
         halvings = 0 if lattice.exact or runs == 1 else math.ceil(math.log2(3 * runs) / 2)
         h = lattice.step / 2**halvings
-        tolerance = math.exp(lattice.slip) * 1e-2
-        plan = Plan((), 0.0, tolerance, False)
+        plan = Plan((), 0.0, lattice.tolerance, False)
         uppers: list[UpperMeasure] = []
         lowers: list[LowerMeasure] = []
         lost = [(1.0, 1)] if block.certain else []
@@ -415,9 +417,10 @@ class Walk:
             go_on = self._before(i + 1, value, sure, self.firsts[i], self.pulls[i + 1])
             sure = self._sure(i + 1, sure)
             stop = np.maximum(0.0, self._payoff(i, prices[i]) - sure) * (1 + 2 * UNIT)
-            later = int(np.max(np.flatnonzero(stop <= go_on), initial=-1)) + 1
-            at = float(self.starts[i]) + later * self.lattice.step
-            from_losses.append(at if later < self.states else math.inf)
+            # W is convex with slope <= 1: where it pays to stop, it does at all larger losses
+            pays = np.flatnonzero(stop > go_on)
+            at = float(self.starts[i]) + float(pays[0]) * self.lattice.step if pays.size else math.inf
+            from_losses.append(at)
             value = np.maximum(stop, go_on)
         single = [_Pull.of(kernel, self.lattice.step, 1) for kernel in self.kernels[0]]
         first = float(self._before(0, value, sure, 0, single)[0])
@@ -463,62 +466,75 @@ class Walk:
 
         Guarantee: at most the exact value.
         """
-        n = len(rule.prices)
-        walkers = [kernel.lower for kernel in self.kernels[0]]
         gains: list[float] = []
-        # P-mass that may have stopped; P(no infinite loss yet), at least
+        # P-mass that may have stopped, at most; P(no infinite loss yet), at least
         stopped, finite = 0.0, 1.0
-        for i in range(n):
-            chance = self.kernels[i][0].infinity
+        tilts = slice(None)
+        if self.course.infinity.upper > 0:
+            # what a cut drops never stops, so that "stopped" is known: a rule of one tilt
+            tilts = slice(len(self.lattice.tilts) // 2, len(self.lattice.tilts) // 2 + 1)
+        walkers = [kernel.lower for kernel in self.kernels[0][tilts]]
+        for i, (price, loss) in enumerate(zip(rule.prices, rule.from_losses, strict=True)):
+            kernels = self.kernels[i][tilts]
             # an output that Q cannot produce wins its whole mass at the next stop
+            chance = kernels[0].infinity
             gains.append(mul_down(max(0.0, sub_down(finite, stopped)), chance.lower))
             finite = mul_down(finite, max(0.0, sub_down(1.0, chance.upper)))
             if i:
-                tolerance = math.exp(self.lattice.slip) * 1e-2
                 walkers = [
-                    (walker * kernel.lower).trimmed(tolerance)
-                    for walker, kernel in zip(walkers, self.kernels[i], strict=True)
+                    (walker * kernel.lower).trimmed(self.lattice.tolerance)
+                    if len(walker) and norm_up(walker.p) > walker.p_error
+                    else walker.part(0, 0)
+                    for walker, kernel in zip(walkers, kernels, strict=True)
                 ]
-            cuts = [_cut(walker, rule.from_losses[i]) for walker in walkers]
-            found = [
-                lower_delta(walker.part(cut, len(walker)), rule.prices[i])
-                if cut < len(walker)
-                else 0.0
-                for walker, cut in zip(walkers, cuts, strict=True)
+            # one rule for all tilts: that of the tilt under which it wins most
+            labels = [_label(walker, loss) for walker in walkers]
+            won = [
+                lower_delta(stop, price) if len(stop) else 0.0
+                for stop in map(_from_label, walkers, labels)
             ]
-            chosen = int(np.argmax(found))
-            gains.append(found[chosen])
-            walker = walkers[chosen]
-            label = walker.grid.offset + cuts[chosen] * Fraction(walker.grid.step)
-            if i + 1 < n:
-                if any(k[0].infinity.upper > 0 for k in self.kernels[i + 1 :]):
-                    stopped = add_up(stopped, _mass(walker.part(cuts[chosen], len(walker))))
-                walkers = [_before_label(walker, label) for walker in walkers]
+            best = int(np.argmax(won))
+            gains.append(won[best])
+            stopped = add_up(stopped, _mass(_from_label(walkers[best], labels[best])))
+            walkers = [_before_label(walker, labels[best]) for walker in walkers]
         return sum_down(np.array(gains))
 
 
-def _cut(walker: LowerMeasure, loss: float) -> int:
-    """The first output with a >= e^loss b from which on all others are so, as far as is known.
+def _label(walker: LowerMeasure, loss: float) -> Fraction | None:
+    """The first label from which on all outputs have a >= e^loss b, as far as is known.
 
     Labels drift, masses do not: any rule is a rule, and this one looks at the masses.
     """
-    if loss == math.inf:
-        return len(walker)
+    if loss == math.inf or not len(walker):
+        return None
     x, _ = walker.grid.losses(len(walker), origin=Fraction(loss))
     scale = (walker.p_exponent - walker.q_exponent) * math.log(2.0)
     with np.errstate(over="ignore"):
         go_on = walker.p * np.exp(x + scale) < walker.q
     go_on &= walker.p > walker.p_error
-    return int(np.max(np.flatnonzero(go_on), initial=-1)) + 1
+    cut = int(np.max(np.flatnonzero(go_on), initial=-1)) + 1
+    return walker.grid.shifted(cut).offset
 
 
-def _before_label(walker: LowerMeasure, label: Fraction) -> LowerMeasure:
+def _place(walker: LowerMeasure, label: Fraction | None) -> int:
+    if label is None:
+        return len(walker)
     ahead = (label - walker.grid.offset) / Fraction(walker.grid.step)
-    return walker.part(0, min(max(0, math.ceil(ahead)), len(walker)))
+    return min(max(0, math.ceil(ahead)), len(walker))
+
+
+def _from_label(walker: LowerMeasure, label: Fraction | None) -> LowerMeasure:
+    return walker.part(_place(walker, label), len(walker))
+
+
+def _before_label(walker: LowerMeasure, label: Fraction | None) -> LowerMeasure:
+    return walker.part(0, _place(walker, label))
 
 
 def _mass(walker: LowerMeasure) -> float:
     """The P-mass of all outputs, at most."""
+    if not len(walker):
+        return 0.0
     low, _ = walker.tilt.factors(walker.grid, len(walker))
     with np.errstate(divide="ignore", over="ignore"):
         mass = add_up(sum_up(walker.p / low), mul_up(walker.p_error, norm_up(1.0 / low)))
