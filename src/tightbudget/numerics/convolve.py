@@ -17,6 +17,7 @@ __all__ = ["FFT_CONSTANT", "convolve", "correlate"]
 # against exact arithmetic is below 0.5.
 FFT_CONSTANT = 5.0
 
+_PIECE = 4096  # a shorter array is not worth cutting
 _DIRECT = 24  # up to this length the direct sum is faster than a transform
 
 
@@ -54,20 +55,31 @@ def convolve(a: FloatArray, b: FloatArray, *, extended: bool = False) -> tuple[F
     return result, add_up(eta * spread, rounded) * 1.01
 
 
-def correlate(a: FloatArray, b: FloatArray) -> tuple[FloatArray, float]:
-    """sum_m a[m] b[j + m] for j = 0 .. b.size - a.size, and a bound on the 2-norm of its error.
+def correlate(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """sum_m a[m] b[j + m] for j = 0 .. b.size - a.size, and a bound on each entry's error.
 
-    Guarantee: as for :func:`convolve`; needs a.size <= b.size.
+    A long b is cut into pieces, so that an entry's error is small beside the part of b that
+    the entry is made of.
+
+    Guarantee: |result[j] - exact[j]| <= error[j]; the result is >= 0. Needs a, b >= 0 and
+    a.size <= b.size.
     """
     n = b.size - a.size + 1
     if min(a.size, n) <= _DIRECT:
         direct = np.correlate(b, a, mode="valid")
-        return direct, norm_up(direct) * (a.size + 4) * UNIT
-    # what wraps around falls on the entries that are left out
-    size = fft.next_fast_len(b.size, real=True)
-    spectrum = np.conj(fft.rfft(a, size)) * fft.rfft(b, size)
-    whole = fft.irfft(spectrum, size)
+        return direct, direct * (a.size + 4) * UNIT
+    size = fft.next_fast_len(min(b.size, max(4 * a.size, _PIECE)), real=True)
+    step = size - a.size + 1  # what wraps around falls on the other entries
+    pieces = np.zeros((-(-n // step), size))
+    for k, piece in enumerate(pieces):
+        part = b[k * step : k * step + size]
+        piece[: part.size] = part
+    whole = fft.irfft(np.conj(fft.rfft(a, size)) * fft.rfft(pieces), size)
     eta = FFT_CONSTANT * UNIT * math.log2(size)
-    crossed = sum_up(a) * norm_up(b) + sum_up(b) * norm_up(a)
-    spread = add_up(crossed, norm_up(whole) * (1.0 + 2.0 * eta))
-    return np.maximum(whole[:n], 0.0), add_up(eta * spread) * 1.01
+    norms = [norm_up(piece) for piece in pieces]
+    errors = np.array([
+        sum_up(a) * norm + sum_up(piece) * norm_up(a) + norm_up(found) * (1.0 + 2.0 * eta)
+        for piece, norm, found in zip(pieces, norms, whole, strict=True)
+    ])  # fmt: skip
+    found = np.maximum(whole[:, :step], 0.0).ravel()[:n]
+    return found, np.repeat(eta * 1.01 * errors, step)[:n]
