@@ -12,6 +12,7 @@ from tightbudget.accounting.plan_file import read_plan, write_plan
 
 # refusals
 from tightbudget.errors import (
+    BudgetError,
     CalibrationError,
     ExtraError,
     FileError,
@@ -19,9 +20,21 @@ from tightbudget.errors import (
     ParameterError,
     PrecisionError,
     RelationError,
+    SettlementError,
     TightBudgetError,
 )
 from tightbudget.numerics.bounds import Bounds, Estimate
+
+# what does an observed output cost?
+from tightbudget.output_dp.account import Account, Budget, Hold
+from tightbudget.output_dp.filter import OutputDPFilter, OutputDPOdometer
+from tightbudget.output_dp.guarantee import OutputDP
+from tightbudget.output_dp.without_refunds import (
+    AdvancedFilter,
+    GaussianDPFilter,
+    RenyiFilter,
+    ZCDPFilter,
+)
 
 # which two distributions must an observer tell apart?
 from tightbudget.pairs import *  # noqa: F403
@@ -30,7 +43,11 @@ from tightbudget.pairs import __all__ as _pairs
 __version__ = "0.1.0"
 
 __all__ = [
+    "Account",
+    "AdvancedFilter",
     "Bounds",
+    "Budget",
+    "BudgetError",
     "Calibration",
     "CalibrationError",
     "Composition",
@@ -38,11 +55,19 @@ __all__ = [
     "Estimate",
     "ExtraError",
     "FileError",
+    "GaussianDPFilter",
     "GridError",
+    "Hold",
+    "OutputDP",
+    "OutputDPFilter",
+    "OutputDPOdometer",
     "ParameterError",
     "PrecisionError",
     "RelationError",
+    "RenyiFilter",
+    "SettlementError",
     "TightBudgetError",
+    "ZCDPFilter",
     "calibrate",
     "compose",
     "read_plan",

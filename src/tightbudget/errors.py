@@ -5,6 +5,8 @@ TightBudgetError
 ├── RelationError (ValueError)      mechanisms declared for different neighbouring relations
 ├── GridError (ValueError)          measures on different grids were mixed
 ├── PrecisionError (ArithmeticError)  the wanted gap was not reached; says which gap was
+├── BudgetError (ArithmeticError)   a charge does not fit; says what was asked, left and held
+├── SettlementError (ValueError)    a hold or an account is not in the state for what is asked
 ├── CalibrationError (ArithmeticError)  no parameter in reach meets the target
 ├── FileError (ValueError)          a file cannot be read or does not say what it must
 └── ExtraError (ImportError)        an optional dependency is missing; names the extra
@@ -13,6 +15,7 @@ TightBudgetError
 from __future__ import annotations
 
 __all__ = [
+    "BudgetError",
     "CalibrationError",
     "ExtraError",
     "FileError",
@@ -20,6 +23,7 @@ __all__ = [
     "ParameterError",
     "PrecisionError",
     "RelationError",
+    "SettlementError",
     "TightBudgetError",
 ]
 
@@ -51,6 +55,24 @@ class PrecisionError(TightBudgetError, ArithmeticError):
         super().__init__(message)
         self.lower = lower
         self.upper = upper
+
+
+class BudgetError(TightBudgetError, ArithmeticError):
+    """A charge does not fit into what is left of a budget; nothing was charged.
+
+    Attributes:
+        requested, left, held: the three amounts (left rounded down, the others up).
+    """
+
+    def __init__(self, message: str, *, requested: object, left: object, held: object) -> None:
+        super().__init__(message)
+        self.requested = requested
+        self.left = left
+        self.held = held
+
+
+class SettlementError(TightBudgetError, ValueError):
+    """A hold or an account is not in the state that the request needs; nothing was changed."""
 
 
 class CalibrationError(TightBudgetError, ArithmeticError):

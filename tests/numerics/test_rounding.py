@@ -70,6 +70,17 @@ def test_exponentials(x: float) -> None:
         assert r.exp_down(x) >= math.exp(x) * (1 - 1e-14)
 
 
+@example(1.0)
+@example(5e-324)
+@example(1.7976931348623157e308)
+@given(st.floats(1e-308, 1e308))
+def test_logarithms(x: float) -> None:
+    with flint.ctx.workprec(200):
+        exact = flint.arb(x).log()
+        assert flint.arb(r.log_down(x)) <= exact <= flint.arb(r.log_up(x))
+    assert r.log_up(x) - r.log_down(x) <= 1e-15 * abs(math.log(x)) + 2e-323
+
+
 def test_an_exponential_that_overflows_is_infinite_upwards() -> None:
     assert r.exp_up(1e6) == math.inf
     assert r.exp_down(1e6) <= 1.8e308

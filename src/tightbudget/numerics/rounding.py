@@ -26,6 +26,8 @@ __all__ = [
     "exp_down",
     "exp_up",
     "expm1_up",
+    "log_down",
+    "log_up",
     "mul_down",
     "mul_up",
     "next_down",
@@ -99,6 +101,16 @@ def expm1_up(x: float) -> float:
     if x > 709.0:
         return math.inf
     return next_up(next_up(next_up(math.expm1(x))))
+
+
+def log_up(x: float) -> float:
+    """A double >= ln x, for x > 0 (libm's log is within one unit in the last place)."""
+    return next_up(next_up(math.log(x)))
+
+
+def log_down(x: float) -> float:
+    """A double <= ln x, for x > 0."""
+    return next_down(next_down(math.log(x)))
 
 
 def scale_up(x: FloatArray, ulps: float) -> FloatArray:

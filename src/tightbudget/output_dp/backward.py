@@ -39,7 +39,7 @@ from tightbudget.numerics.rounding import (
 from tightbudget.output_dp.course import Course, Kernel, Lattice, kernel
 from tightbudget.pld.compose import MAX_LENGTH
 from tightbudget.pld.measures import LowerMeasure
-from tightbudget.pld.profile import lower_delta
+from tightbudget.pld.profile import LowerDelta
 
 __all__ = ["Rule", "Walk"]
 
@@ -154,7 +154,7 @@ class Walk:
             cut = _cut(walker, loss)
             stopping, walker = walker.part(cut, len(walker)), walker.part(0, cut)
             if len(stopping):
-                gains.append(lower_delta(stopping, price))
+                gains.append(LowerDelta(stopping)(price))
                 stopped = add_up(stopped, _mass(stopping))
             if norm_up(walker.p) <= walker.p_error:  # nothing is known to go on
                 walker = walker.part(0, 0)

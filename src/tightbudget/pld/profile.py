@@ -22,7 +22,7 @@ from tightbudget.numerics.rounding import (
 from tightbudget.numerics.search import last_true
 from tightbudget.pld.measures import LowerMeasure, UpperMeasure
 
-__all__ = ["Profile", "lower_delta", "upper_delta"]
+__all__ = ["LowerDelta", "Profile", "UpperDelta"]
 
 _LN2 = math.log(2.0)
 _RANGE = 650.0  # nats below the peak where a weight still has all its digits
@@ -72,7 +72,7 @@ class _Weights:
         return value, 8 * UNIT * (abs(exponent * _LN2) + abs(self.tilt_at_peak) + 1.0)
 
 
-class _Upper:
+class UpperDelta:
     """delta(eps) <= F (S - e^(eps - x) D + |error|_2 |weights|_2), sums over x_i >= x > eps.
 
     S adds up u e^(-theta x_i) and D the same times e^(x - x_i); F undoes tilt and scale.
@@ -119,7 +119,7 @@ class _Upper:
         return self.error * exp_up(self.log_factor - self.at.theta * e)
 
 
-class _Lower:
+class LowerDelta:
     """delta(eps) >= F (A - e^(eps - x) B - errors), sums over x_i >= x, for the best x."""
 
     def __init__(self, measure: LowerMeasure) -> None:
@@ -164,16 +164,6 @@ class _Lower:
             return self.a - self.b * discount, discount
 
 
-def upper_delta(measure: UpperMeasure, epsilon: float) -> float:
-    """What the finite losses of an upper measure contribute to delta(eps), at most."""
-    return _Upper(measure)(epsilon)
-
-
-def lower_delta(measure: LowerMeasure, epsilon: float) -> float:
-    """What the outputs of a lower measure contribute to delta(eps), at least."""
-    return _Lower(measure)(epsilon)
-
-
 @dataclass(frozen=True)
 class Profile:
     """Certified delta(eps) of one composition in one direction, good near one tilt.
@@ -186,8 +176,8 @@ class Profile:
         max_loss: upper end of the largest finite total loss (inf if unbounded).
     """
 
-    upper: _Upper
-    lower: _Lower
+    upper: UpperDelta
+    lower: LowerDelta
     infinity: Bounds
     max_loss: float
     truly_infinite: float
@@ -201,7 +191,7 @@ class Profile:
         truly_infinite: float,
     ) -> Profile:
         """The profile of a composition's two measures."""
-        return Profile(_Upper(upper), _Lower(lower), infinity, max_loss, truly_infinite)
+        return Profile(UpperDelta(upper), LowerDelta(lower), infinity, max_loss, truly_infinite)
 
     def upper_delta(self, epsilon: float) -> float:
         """An upper end of delta(eps)."""

@@ -1,0 +1,275 @@
+"""What all filters have in common: holds, one lock, and sums that are exact.
+
+A mechanism is paid for in three steps: reserve -> start -> settle. What its dearest output
+would cost is held before it runs; what its output did cost is charged when that is known.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import threading
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, NamedTuple
+
+from tightbudget.errors import BudgetError, SettlementError
+from tightbudget.output_dp.amount import Price, printed_down, printed_up
+from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_name
+
+__all__ = ["Account", "Amount", "Budget", "Hold", "State"]
+
+
+class Amount(NamedTuple):
+    """Exact sums: of what the account counts (epsilon, rho, ...), and of delta."""
+
+    counted: Fraction
+    delta: Fraction
+
+    def plus(self, other: Amount) -> Amount:
+        """Each component's sum."""
+        return Amount(self.counted + other.counted, self.delta + other.delta)
+
+    def minus(self, other: Amount) -> Amount:
+        """Each component's difference."""
+        return Amount(self.counted - other.counted, self.delta - other.delta)
+
+    def fits(self, left: Amount) -> bool:
+        """Whether no component is larger."""
+        return self.counted <= left.counted and self.delta <= left.delta
+
+
+_NOTHING = Amount(Fraction(0), Fraction(0))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What is spent, held or left, as floats on the safe side: what is left rounded down.
+
+    Attributes:
+        amount: of what the account counts.
+        delta: the sum of the deltas.
+        unit: what the account counts: "epsilon", or another measure of loss.
+    """
+
+    amount: float
+    delta: float
+    unit: str
+
+    @property
+    def epsilon(self) -> float:
+        """The amount, where it is one of epsilon.
+
+        Raises:
+            AttributeError: the account counts something else.
+        """
+        if self.unit != "epsilon":
+            raise AttributeError(f"this is an amount of {self.unit}, not of epsilon")
+        return self.amount
+
+    def __str__(self) -> str:
+        return f"{self.unit} {self.amount!r}, delta {self.delta!r}"
+
+
+class State(enum.Enum):
+    """How far a hold has come."""
+
+    RESERVED = "reserved"
+    STARTED = "started"
+    SETTLED = "settled"
+    FORFEITED = "forfeited"
+    VOID = "void"
+
+
+class Hold:
+    """What :meth:`Account.reserve` holds for one run of a mechanism, until it is settled.
+
+    A hold that nobody settles stays held, at the dearest price.
+
+    Attributes:
+        guarantee: what was reserved for.
+        interactive: whether the mechanism answers more than once.
+        state: reserved, started, settled, forfeited or void.
+        cell: what it was settled with.
+    """
+
+    def __init__(
+        self, account: Account, guarantee: OutputDP | Price, held: Amount, interactive: bool
+    ) -> None:
+        self.guarantee = guarantee
+        self.interactive = interactive
+        self.state = State.RESERVED
+        self.cell: Cell | None = None
+        self._account = account
+        self._charge = held
+
+    @property
+    def charge(self) -> Budget:
+        """What this run takes from the budget: until it is settled, what is held for it."""
+        return self._account._budget(self._charge)
+
+    def start(self) -> None:
+        """Marks that the mechanism runs, once; from here on nothing but its cell frees epsilon.
+
+        Raises:
+            SettlementError: the hold was started before, or is over.
+        """
+        with self._account._lock:
+            if self.state is not State.RESERVED:
+                raise SettlementError(f"a hold is started once, and this one is {self}")
+            self.state = State.STARTED
+
+    def settle(self, cell: Cell) -> Budget:
+        """Charges what an output in ``cell`` costs, and frees the rest of epsilon, not delta.
+
+        A cell that was not declared costs the sup. The same cell again changes nothing. The
+        price is an output, too: it is as public as what the mechanism answered.
+
+        Returns:
+            what the run has cost: a receipt, to travel with the answer.
+
+        Raises:
+            SettlementError: settled with another cell before, forfeited, or void.
+        """
+        settled = cell_name(cell)
+        return self._end(State.SETTLED, settled, self._account._cost(self.guarantee, settled))
+
+    def forfeit(self) -> Budget:
+        """Charges the dearest price, whatever came out.
+
+        Raises:
+            SettlementError: the hold was settled, or is void.
+        """
+        return self._end(State.FORFEITED, None, self._account._cost(self.guarantee, None))
+
+    def void(self) -> Budget:
+        """Frees everything: the mechanism has not run, and never will.
+
+        Raises:
+            SettlementError: the hold was started or is over.
+        """
+        with self._account._lock:
+            if self.state is State.STARTED:
+                raise SettlementError("a mechanism that was started is settled or forfeited")
+            return self._end(State.VOID, None, _NOTHING)
+
+    def _end(self, state: State, cell: Cell | None, charge: Amount) -> Budget:
+        with self._account._lock:
+            if self.state in (State.RESERVED, State.STARTED):
+                self._account._exchange(self, held=self._charge, charge=charge)
+                self.state, self.cell, self._charge = state, cell, charge
+            elif (self.state, self.cell) != (state, cell):
+                asked = state.value if cell is None else f"{state.value} with cell {cell!r}"
+                raise SettlementError(f"the hold is {self}, and cannot be {asked}")
+            return self.charge
+
+    def __str__(self) -> str:
+        return self.state.value + ("" if self.cell is None else f" with cell {self.cell!r}")
+
+
+class Account:
+    """Charges for mechanisms against a cap: reserve -> start -> settle.
+
+    All methods may be called from several threads. Guarantee: at any time spent + held is
+    at most the cap, in exact arithmetic.
+    """
+
+    unit: ClassVar[str]
+    # whether interactive mechanisms may be open side by side if all of them have delta = 0
+    side_by_side: ClassVar[bool] = False
+
+    def __init__(self, cap: Amount | None) -> None:
+        self._cap = cap
+        self._spent = self._held = _NOTHING
+        self._open: set[Hold | Account] = set()
+        self._closed = False
+        # an account and its parts share these two
+        self._lock = threading.RLock()
+        self._conversations: set[Hold] = set()
+
+    # ------------------------------------------------------------------------- balances
+
+    @property
+    def spent(self) -> Budget:
+        """What was settled or forfeited."""
+        return self._budget(self._spent)
+
+    @property
+    def held(self) -> Budget:
+        """What is held for mechanisms that are not settled."""
+        return self._budget(self._held)
+
+    @property
+    def left(self) -> Budget:
+        """What may still be reserved (inf where there is no cap)."""
+        with self._lock:
+            left = self._left()
+        if left is None:
+            return Budget(math.inf, math.inf, self.unit)
+        return Budget(printed_down(left.counted), printed_down(left.delta), self.unit)
+
+    def _budget(self, amount: Amount) -> Budget:
+        """An amount as floats, rounded up."""
+        return Budget(printed_up(amount.counted), printed_up(amount.delta), self.unit)
+
+    def _left(self) -> Amount | None:
+        return None if self._cap is None else self._cap.minus(self._spent).minus(self._held)
+
+    # -------------------------------------------------------------------------- charges
+
+    def reserve(self, guarantee: OutputDP | Price, *, interactive: bool = False) -> Hold:
+        """Holds what the mechanism's dearest output would cost, before it runs.
+
+        Args:
+            guarantee: of the mechanism; it is fixed from here on.
+            interactive: it answers more than once, and others may run in between. Several
+                of these may be open only where every open one has delta = 0, and only where
+                the account says so; the others must be settled first.
+
+        Raises:
+            BudgetError: it does not fit into what is left.
+            SettlementError: the account is closed, or another interactive mechanism is open.
+            ParameterError: this account cannot take such a guarantee.
+        """
+        held = self._cost(guarantee, None)
+        with self._lock:
+            if interactive and self._conversations and not self._harmless(held):
+                raise SettlementError(
+                    "another interactive mechanism is open: settle it first"
+                    + (" (or both must have delta = 0)" if self.side_by_side else "")
+                )
+            hold = Hold(self, guarantee, held, interactive)
+            self._take(hold, held)
+            if interactive:
+                self._conversations.add(hold)
+            return hold
+
+    def _cost(self, guarantee: OutputDP | Price, cell: Cell | None) -> Amount:
+        """What an output in the cell costs; at most, if the cell is None."""
+        raise NotImplementedError
+
+    def _harmless(self, held: Amount) -> bool:
+        deltas = [held.delta, *(hold._charge.delta for hold in self._conversations)]
+        return self.side_by_side and not any(deltas)
+
+    def _take(self, holder: Hold | Account, amount: Amount) -> None:
+        left = self._left()
+        if self._closed:
+            raise SettlementError("the account is closed")
+        if left is not None and not amount.fits(left):
+            requested, held = self._budget(amount), self.held
+            raise BudgetError(
+                f"requested {requested}; left {self.left}; held {held}",
+                requested=requested,
+                left=self.left,
+                held=held,
+            )
+        self._held = self._held.plus(amount)
+        self._open.add(holder)
+
+    def _exchange(self, holder: Hold | Account, held: Amount, charge: Amount) -> None:
+        """What was held for a hold or a part of the account becomes what it has cost."""
+        self._held = self._held.minus(held)
+        self._spent = self._spent.plus(charge)
+        self._open.discard(holder)
+        self._conversations.discard(holder)

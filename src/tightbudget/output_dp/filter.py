@@ -1,0 +1,117 @@
+"""The composition protocol: a budget in which each output pays its own price.
+
+Everything rests on one lemma. Let the analyst choose mechanisms one after the other, each
+with its guarantee, knowing all earlier outputs. For a view v, let E(v) be the sum of the
+prices of its outputs' cells. If the deltas add up to at most delta on every path, then
+
+    sum over views v of (P(v) - e^E(v) Q(v))_+  <=  delta.
+
+Proof, by induction over the first mechanism: let an output o have P-mass a, Q-mass b and
+price E, and c = e^E b. The excesses (a - c)_+ sum to at most delta_1. Given o, the rest of the
+view has a P-mass p, a Q-mass q and a price E'; the sum of (p - e^E' q)_+ is at most
+delta - delta_1. As (a p - c e^E' q)_+ <= (a - c)_+ p + min(a, c) (p - e^E' q)_+, the sum over
+all views is at most delta_1 + (delta - delta_1).
+
+So the view has a guarantee of its own, at the price of the sum of the settled prices. A
+filter sees to it that this sum stays below a cap, whatever comes out; then the view is
+(cap, delta)-DP. Source: Hartmann et al. 2022, Algorithms 1 and 6, Theorem 7.
+"""
+
+from __future__ import annotations
+
+from tightbudget.errors import SettlementError
+from tightbudget.numerics.validate import refuse
+from tightbudget.output_dp.account import Account, Amount, Budget
+from tightbudget.output_dp.amount import Price, exact, exact_probability
+from tightbudget.output_dp.guarantee import Cell, OutputDP
+
+__all__ = ["OutputDPFilter", "OutputDPOdometer"]
+
+
+class OutputDPOdometer(Account):
+    """Adds up the prices of what came out, without a cap.
+
+    Guarantee: where the deltas cannot add up to more than some delta, all that the analyst
+    sees is output differentially private with this delta, each view at the price
+    ``spent.epsilon``. Settled prices may only be added: no other formula holds for them.
+
+    One-shot mechanisms may be held side by side, in the order in which they run. Interactive
+    ones only if each has delta = 0: then the likelihoods of their transcripts multiply.
+    Source: Hartmann et al. 2022, Theorem 7.
+    """
+
+    unit = "epsilon"
+    side_by_side = True
+
+    def __init__(self) -> None:
+        Account.__init__(self, cap=None)
+
+    def _cost(self, guarantee: OutputDP | Price, cell: Cell | None) -> Amount:
+        if not isinstance(guarantee, OutputDP):
+            raise refuse("guarantee", "be an OutputDP", guarantee)
+        epsilon = guarantee.sup if cell is None else guarantee.price(cell)
+        return Amount(epsilon, guarantee.delta)  # the whole delta, whatever comes out
+
+    def sub(self, epsilon: Price, delta: Price = 0) -> OutputDPFilter:
+        """A part of this budget, say for another analyst; held here until it is closed.
+
+        Raises:
+            BudgetError: it does not fit into what is left.
+            SettlementError: this account is closed.
+            ParameterError: epsilon or delta is refused.
+        """
+        part = OutputDPFilter(epsilon, delta)
+        part._join(self)
+        return part
+
+
+class OutputDPFilter(OutputDPOdometer):
+    """A budget of (epsilon, delta) in which each output pays its own price.
+
+    Guarantee: all that the analyst sees of the mechanisms that are paid for here is
+    (epsilon, delta)-DP, however these, their guarantees and their number are chosen.
+    Source: Hartmann et al. 2022, Algorithms 1 and 6, Theorem 7.
+
+    Args:
+        epsilon: >= 0, nats. Ten charges of 0.1 fit into 1.0, since a float means the decimal
+            that it prints as.
+        delta: in [0, 1].
+
+    Raises:
+        ParameterError: epsilon or delta is refused.
+    """
+
+    def __init__(self, epsilon: Price, delta: Price = 0) -> None:
+        self._whole = Amount(exact(epsilon=epsilon), exact_probability(delta=delta))
+        self._parent: OutputDPOdometer | None = None
+        Account.__init__(self, cap=self._whole)
+
+    def _join(self, parent: OutputDPOdometer) -> None:
+        self._lock, self._conversations = parent._lock, parent._conversations
+        self._parent = parent
+        with self._lock:
+            parent._take(self, self._whole)
+
+    def close(self) -> Budget:
+        """Ends this budget; if it is a part of another, what is left goes back there.
+
+        Of delta, too. To the lemma above a mechanism that ran here is one more in the whole
+        sequence, and on every path the deltas of those that ran must add up to at most the
+        cap: a delta that was reserved for a run is spent for good, one that never was
+        belongs to no mechanism.
+
+        Returns:
+            what was spent here.
+
+        Raises:
+            SettlementError: something is still held.
+        """
+        with self._lock:
+            if self._open:
+                raise SettlementError(
+                    f"{self.held} is still held here: settle, forfeit or close it first"
+                )
+            if self._parent is not None and not self._closed:
+                self._parent._exchange(self, held=self._whole, charge=self._spent)
+            self._closed = True
+            return self.spent

@@ -1,0 +1,300 @@
+"""Output differential privacy: a price for each kind of output, and one delta for all.
+
+Source: Hartmann, Bindschaedler, Bentkamp, West 2022; lemmas and theorems by their numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from tightbudget.errors import FileError
+from tightbudget.numerics.validate import positive_count, refuse
+from tightbudget.output_dp.amount import Price, exact, exact_probability
+
+__all__ = ["Cell", "OutputDP", "cell_name"]
+
+# A text, an integer, or a tuple of cells.
+Cell = str | int | tuple[Any, ...]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class OutputDP:
+    """A mechanism whose outputs fall into cells, each with a price of its own.
+
+    Guarantee (the caller's): for all neighbouring x, x' and all sets S of outputs,
+    Pr(M(x) in S) <= delta + sum over cells P of e^price(P) Pr(M(x') in S and P). The cells
+    are a countable partition of all outputs.
+
+    Prices and delta may be float, int, Fraction, Decimal, or certified :class:`Bounds`, of
+    which the upper end is charged. They are kept as exact fractions: a plain float means the
+    decimal that it prints as (0.1 is 1/10), the end of a ``Bounds`` its binary value.
+
+    Frozen; compared and hashed by content, whatever the order of the cells.
+    Source: Hartmann et al. 2022, Definition 2.
+
+    Args:
+        cells: from each cell (a text, an integer, or a tuple of these) to its price: the
+            epsilon of the outputs in it, nats.
+        delta: in [0, 1], one for the whole mechanism.
+        sup: what any cell that is not listed costs, at least every price listed. If absent,
+            the largest price listed. A partition into infinitely many cells needs it.
+
+    Raises:
+        ParameterError: a cell, a price, delta or sup is refused.
+    """
+
+    cells: Mapping[Cell, Fraction]
+    delta: Fraction
+    sup: Fraction
+
+    def __init__(
+        self, cells: Mapping[Any, Price], delta: Price = 0, *, sup: Price | None = None
+    ) -> None:
+        _mapping(cells=cells)
+        prices = {cell_name(c): exact(**{f"cells[{c!r}]": price}) for c, price in cells.items()}
+        if not prices and sup is None:
+            raise refuse("cells", "name at least one cell, unless sup is given", cells)
+        highest = max(prices.values(), default=Fraction(0))
+        declared = highest if sup is None else exact(sup=sup)
+        if declared < highest:
+            raise refuse("sup", f"be at least every price, also {highest}", sup)
+        object.__setattr__(self, "cells", MappingProxyType(prices))
+        object.__setattr__(self, "delta", exact_probability(delta=delta))
+        object.__setattr__(self, "sup", declared)
+
+    # ------------------------------------------------------------------ constructors
+
+    @staticmethod
+    def from_dp(epsilon: Price, delta: Price = 0, cells: Iterable[Cell] = ()) -> OutputDP:
+        """An (epsilon, delta)-DP mechanism: every cell of any partition costs epsilon.
+
+        Source: Hartmann et al. 2022, Lemma 3.
+        """
+        price = exact(epsilon=epsilon)
+        return OutputDP(dict.fromkeys(_listed(cells=cells), price), delta, sup=price)
+
+    @staticmethod
+    def from_subset_dp(cells: Mapping[Any, tuple[Price, Price]]) -> OutputDP:
+        """A mechanism that is (epsilon, delta)-DP on the subsets of each cell.
+
+        The deltas *add up*, over all cells: delta cannot be the one of the cell that comes
+        out (composition would be false). The cells must be all there are.
+
+        Guarantee: if Pr(M(x) in S) <= e^eps Pr(M(x') in S) + delta for each cell's own eps
+        and delta and all S inside it, then the mechanism has the guarantee returned.
+        Source: Hartmann et al. 2022, Lemma 6.
+        """
+        for c, parameters in _mapping(cells=cells).items():
+            if not isinstance(parameters, tuple) or len(parameters) != 2:
+                raise refuse(f"cells[{c!r}]", "be a pair (epsilon, delta)", parameters)
+        deltas = [exact_probability(**{f"delta of {c!r}": d}) for c, (_, d) in cells.items()]
+        return OutputDP({c: eps for c, (eps, _) in cells.items()}, _at_most_one(sum(deltas)))
+
+    @staticmethod
+    def rising(first: Price, rise: Price, steps: int, delta: Price = 0) -> OutputDP:
+        """The cells k = 0, ..., steps at the prices first + (k / steps) rise, exactly.
+
+        What the sparse vector technique costs that has found k of at most ``steps``.
+        """
+        n = positive_count(steps=steps)
+        low, whole = exact(first=first), exact(rise=rise)
+        return OutputDP({k: low + Fraction(k, n) * whole for k in range(n + 1)}, delta)
+
+    @staticmethod
+    def family(
+        price: Callable[[int], Price], size: int, delta: Price = 0, *, sup: Price | None = None
+    ) -> OutputDP:
+        """The cells k = 0, ..., size - 1 at the prices price(k).
+
+        A countably infinite family needs a declared ``sup``, since no program can look at
+        all its prices: its first ``size`` cells are listed, and every later one costs sup.
+        """
+        listed = range(positive_count(size=size))
+        return OutputDP({k: price(k) for k in listed}, delta, sup=sup)
+
+    # ----------------------------------------------------------------------- answers
+
+    def worst_case(self) -> tuple[Fraction, Fraction]:
+        """(epsilon, delta) of the mechanism as a whole: the dearest cell counts.
+
+        Source: Hartmann et al. 2022, Lemma 4.
+        """
+        return self.sup, self.delta
+
+    def price(self, cell: Cell) -> Fraction:
+        """What an output in this cell costs; a cell that is not listed costs ``sup``."""
+        return self.cells.get(cell_name(cell), self.sup)
+
+    # --------------------------------------------------------------------- new from old
+
+    @staticmethod
+    def product(*guarantees: OutputDP) -> OutputDP:
+        """Independent mechanisms run together: cells are tuples, prices and deltas add up."""
+        for i, g in enumerate(guarantees):
+            if not isinstance(g, OutputDP):
+                raise refuse(f"guarantees[{i}]", "be an OutputDP", g)
+        cells = {
+            tuple(c for c, _ in parts): sum((price for _, price in parts), Fraction(0))
+            for parts in itertools.product(*(g.cells.items() for g in guarantees))
+        }
+        delta = _at_most_one(sum(g.delta for g in guarantees))
+        return OutputDP(cells, delta, sup=sum((g.sup for g in guarantees), Fraction(0)))
+
+    def coarsened(self, groups: Mapping[Any, Iterable[Cell]]) -> OutputDP:
+        """Some cells joined: each new cell costs as much as the dearest of its parts.
+
+        ``groups`` maps each new cell to the old ones in it; the others stay.
+        """
+        left, joined = dict(self.cells), {}
+        for new, parts in _mapping(groups=groups).items():
+            taken = [_taken(left, part) for part in _listed(**{f"groups[{new!r}]": parts})]
+            if not taken:
+                raise refuse(f"groups[{new!r}]", "name at least one cell", parts)
+            joined[new] = max(taken)
+        return self._with(left, joined)
+
+    def refined(self, parts: Mapping[Any, Iterable[Cell]]) -> OutputDP:
+        """Some cells split: each part costs what the whole did.
+
+        ``parts`` maps old cells to the new ones that they are split into; the others stay.
+        """
+        left, split = dict(self.cells), {}
+        for old, names in _mapping(parts=parts).items():
+            price = _taken(left, old)
+            for name in _listed(**{f"parts[{old!r}]": names}):
+                if name in split:
+                    raise refuse(f"parts[{old!r}]", "share no cell with the others", name)
+                split[name] = price
+        return self._with(left, split)
+
+    def _with(self, left: dict[Cell, Fraction], new: dict[Cell, Fraction]) -> OutputDP:
+        for cell in new:
+            if cell in left:
+                raise refuse("cell", "be new (there is another one of this name)", cell)
+        return OutputDP(left | new, self.delta, sup=self.sup)
+
+    # --------------------------------------------------------------------------- as text
+
+    def to_json(self) -> str:
+        """A versioned JSON text, prices as exact fractions; :meth:`from_json` reads it."""
+        content = {
+            "tightbudget": _VERSION,
+            "output_dp": {
+                "cells": [[cell, str(price)] for cell, price in self.cells.items()],
+                "delta": str(self.delta),
+                "sup": str(self.sup),
+            },
+        }
+        return json.dumps(content, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> OutputDP:
+        """The guarantee that :meth:`to_json` wrote, or a person: decimals mean themselves.
+
+        Raises:
+            FileError: not JSON, another version, or not a guarantee.
+            ParameterError: a cell, a price, delta or sup is refused.
+        """
+        try:
+            content = json.loads(text, parse_float=Decimal)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise FileError(f"not JSON: {error}") from error
+        if not isinstance(content, dict) or content.get("tightbudget") != _VERSION:
+            raise FileError(
+                f'no guarantee: expected {{"tightbudget": {_VERSION}, "output_dp": ...}}'
+            )
+        body = content.get("output_dp")
+        if not isinstance(body, dict) or set(body) != {"cells", "delta", "sup"}:
+            raise FileError(f"output_dp must have cells, delta and sup, and no more, got {body!r}")
+        if not isinstance(body["cells"], list):
+            raise FileError(f"cells must be a list of pairs, got {body['cells']!r}")
+        cells: dict[Cell, Any] = {}
+        for i, entry in enumerate(body["cells"]):
+            if not isinstance(entry, list) or len(entry) != 2:
+                raise FileError(f"cells[{i}] must be a pair of a cell and a price, got {entry!r}")
+            cell = cell_name(_tuples(entry[0]))
+            if cell in cells:
+                raise FileError(f"cells[{i}] must be new, got {cell!r} again")
+            cells[cell] = _number(entry[1])
+        return OutputDP(cells, _number(body["delta"]), sup=_number(body["sup"]))
+
+    # ------------------------------------------------------------------- value semantics
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutputDP) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+    def _content(self) -> tuple[frozenset[tuple[Cell, Fraction]], Fraction, Fraction]:
+        return frozenset(self.cells.items()), self.delta, self.sup
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (dict(self.cells), self.delta, self.sup)
+
+    def __repr__(self) -> str:
+        cells = ", ".join(f"{c!r}: {price}" for c, price in self.cells.items())
+        return f"OutputDP({{{cells}}}, delta={self.delta}, sup={self.sup})"
+
+
+def cell_name(cell: object) -> Cell:
+    """The cell, if it can be one: a text, an integer (not a bool), a tuple of these."""
+    if isinstance(cell, tuple):
+        return tuple(cell_name(part) for part in cell)
+    if isinstance(cell, (int, np.integer)) and not isinstance(cell, bool):
+        return int(cell)
+    if not isinstance(cell, str):
+        raise refuse("cell", "be a text, an integer, or a tuple of these", cell)
+    return str(cell)
+
+
+def _mapping(**given: Any) -> Mapping[Any, Any]:
+    ((name, value),) = given.items()
+    if not isinstance(value, Mapping):
+        raise refuse(name, "be a mapping with cells as its keys", value)
+    return value
+
+
+def _listed(**given: Any) -> list[Cell]:
+    ((name, value),) = given.items()
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise refuse(name, "be a list of cells", value)
+    return [cell_name(cell) for cell in value]
+
+
+def _taken(left: dict[Cell, Fraction], cell: Cell) -> Fraction:
+    if cell_name(cell) not in left:
+        raise refuse("cell", f"be one of {list(left)}, each at most once", cell)
+    return left.pop(cell)
+
+
+def _at_most_one(delta: Fraction | int) -> Fraction:
+    return min(Fraction(delta), Fraction(1))  # every mechanism has delta = 1
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has lists where cells have tuples."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _number(value: Any) -> Any:
+    """The fraction that a text says; anything else as it is."""
+    if isinstance(value, str) and re.fullmatch(r"\d{1,4000}(/[1-9]\d{0,3999})?", value, re.ASCII):
+        return Fraction(value)
+    return value
+
+
+def _restored(cells: dict[Cell, Fraction], delta: Fraction, sup: Fraction) -> OutputDP:
+    return OutputDP(cells, delta, sup=sup)
