@@ -141,21 +141,20 @@ class Walk:
         Guarantee: at most the exact value.
         """
         gains: list[float] = []
-        # P-mass that may have stopped, at most; P(no infinite loss yet), at least
-        stopped, finite = 0.0, 1.0
+        running = 1.0  # the P-mass that has neither stopped nor met an infinite loss, at least
         walker = self.kernels[0].lower
         for i, (price, loss) in enumerate(zip(rule.prices, rule.from_losses, strict=True)):
             # an output that Q cannot produce wins its whole mass at the next stop
             chance = self.kernels[i].infinity
-            gains.append(mul_down(max(0.0, sub_down(finite, stopped)), chance.lower))
-            finite = max(0.0, mul_down(finite, sub_down(1.0, chance.upper)))
+            gains.append(max(0.0, mul_down(running, chance.lower)))
+            running = max(0.0, mul_down(running, sub_down(1.0, chance.upper)))
             if i and len(walker):
                 walker = (walker * self.kernels[i].lower).trimmed(self.lattice.tolerance)
             cut = _cut(walker, loss)
             stopping, walker = walker.part(cut, len(walker)), walker.part(0, cut)
             if len(stopping):
                 gains.append(LowerDelta(stopping)(price))
-                stopped = add_up(stopped, _mass(stopping))
+                running = max(0.0, sub_down(running, _mass(stopping)))
             if norm_up(walker.p) <= walker.p_error:  # nothing is known to go on
                 walker = walker.part(0, 0)
         return sum_down(np.array(gains))

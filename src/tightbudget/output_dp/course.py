@@ -43,6 +43,7 @@ __all__ = ["TILTS", "Course", "Kernel", "Lattice", "kernel"]
 
 TILTS: FloatArray = 2.0 ** np.arange(-8.0, 20.1, 0.25)  # from which a lattice's tilt is chosen
 _LOG_G = TILTS * np.log(TILTS) - (1 + TILTS) * np.log1p(TILTS)
+_EASE = 3.0  # nats that Chernoff's bound may be worse under the tilt than under the best one
 _REACH = 500.0  # nats of tilt that a window may span
 
 
@@ -150,13 +151,16 @@ class Lattice:
             # the bound is about sqrt(2 pi theta^2 Var) above, and theta^2 Var about -2 ln of it
             log_delta = max(peak - 0.5 * math.log1p(4 * math.pi * max(0.0, -peak)), -690.0)
         worst = np.max(chernoff, axis=0)
-        best = int(np.argmin(worst))
-        theta = float(TILTS[best])
+        theta = float(TILTS[int(np.argmin(worst))])
+        # a smaller tilt keeps more of what matters less, and digits are to spare
+        gentle = int(np.argmax(worst <= np.min(worst) + _EASE))
         # a block's bucket of width h puts a variance of h^2/4 between the ends
         wanted = math.sqrt(8.0 * share * rtol / (n * theta * (theta + 1.0)))
         # below: what V may be there is nothing beside delta; above: so is the chance to be there
         ample = math.log(1e3 * n / rtol)
-        low = float(np.max(-(ample + np.maximum(worst - log_delta, 0.0)) / TILTS))
+        least = np.minimum.accumulate(np.vstack([np.zeros(TILTS.size), moments[:-1]]))
+        ahead = np.max(chernoff - least, axis=0)  # from the worst stop on
+        low = float(np.max(-(ample + np.maximum(ahead - log_delta, 0.0)) / TILTS))
         reached = np.maximum(np.max(moments, axis=0), 0.0)
         high = min(float(np.min((reached + ample - log_delta) / TILTS)), max(prices) + 4.0 / theta)
         high = max(high, low + wanted)
@@ -164,12 +168,12 @@ class Lattice:
         return Lattice(
             step,
             exact,
-            min(theta, _REACH / (high - low)),
+            min(float(TILTS[gentle]), _REACH / (high - low)),
             low,
             high,
             lost,
             slip=math.log(1e-2 * rtol / n),
-            tolerance=1e-6 * rtol / n * math.exp(min(0.0, log_delta - float(worst[best]))),
+            tolerance=1e-6 * rtol / n * math.exp(min(0.0, log_delta - float(worst[gentle]))),
             extended=extended,
         )
 
