@@ -55,7 +55,9 @@ def convolve(a: FloatArray, b: FloatArray, *, extended: bool = False) -> tuple[F
     return result, add_up(eta * spread, rounded) * 1.01
 
 
-def correlate(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+def correlate(
+    a: FloatArray, b: FloatArray, *, extended: bool = False
+) -> tuple[FloatArray, FloatArray]:
     """sum_m a[m] b[j + m] for j = 0 .. b.size - a.size, and a bound on each entry's error.
 
     A long b is cut into pieces, so that an entry's error is small beside the part of b that
@@ -70,16 +72,20 @@ def correlate(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
         return direct, direct * (a.size + 4) * UNIT
     size = fft.next_fast_len(min(b.size, max(4 * a.size, _PIECE)), real=True)
     step = size - a.size + 1  # what wraps around falls on the other entries
+    kind, unit = (np.longdouble, _EXTENDED_UNIT) if extended else (np.float64, UNIT)
     pieces = np.zeros((-(-n // step), size))
     for k, piece in enumerate(pieces):
         part = b[k * step : k * step + size]
         piece[: part.size] = part
-    whole = fft.irfft(np.conj(fft.rfft(a, size)) * fft.rfft(pieces), size)
-    eta = FFT_CONSTANT * UNIT * math.log2(size)
+    spectrum = np.conj(fft.rfft(a.astype(kind, copy=False), size))
+    whole = fft.irfft(spectrum * fft.rfft(pieces.astype(kind, copy=False)), size)
+    whole = whole.astype(np.float64, copy=False)
+    eta = FFT_CONSTANT * unit * math.log2(size)
     norms = [norm_up(piece) for piece in pieces]
     errors = np.array([
         sum_up(a) * norm + sum_up(piece) * norm_up(a) + norm_up(found) * (1.0 + 2.0 * eta)
         for piece, norm, found in zip(pieces, norms, whole, strict=True)
     ])  # fmt: skip
     found = np.maximum(whole[:, :step], 0.0).ravel()[:n]
-    return found, np.repeat(eta * 1.01 * errors, step)[:n]
+    rounded = found * UNIT if extended else 0.0  # the last step back to doubles
+    return found, np.repeat(eta * 1.01 * errors, step)[:n] + rounded

@@ -103,8 +103,8 @@ class Walk:
             begin = self.starts[i] + int(pays[0]) * Fraction(self.lattice.step) if pays.size else None
             from_losses.append(math.inf if begin is None else float(begin))
             value = np.maximum(stop, go_on)
-        start = self._before(0, value, sure, 0, _Pull(self.kernels[0], self.lattice.step, 1))
-        delta = min(1.0, add_up(float(start[0]), self._sure(0, sure)))
+        start = self._before(0, value, sure, 0, self.pulls[0])[0]  # at loss 0
+        delta = min(1.0, add_up(float(start), self._sure(0, sure)))
         return delta, Rule(tuple(prices), tuple(reversed(from_losses)))
 
     def _payoff(self, i: int, price: float) -> FloatArray:
@@ -194,7 +194,7 @@ class _Pull:
         self.values = measure.values.copy()
         # what may lie left of the array is lifted to its first entry
         self.values[0] += block.lifted * math.exp(min(700.0, -log_scale)) * (1 + 1e-12)
-        self.error = measure.error
+        self.error, self.extended = measure.error, measure.extended
         reached = states + size - 1
         centre = reached // 2
         # e^(-theta (x - centre)) at the states that are reached; undone at those before
@@ -208,7 +208,7 @@ class _Pull:
     def __call__(self, value: FloatArray) -> FloatArray:
         """E_P[V(l + L); L finite], at most, at the states before the block."""
         tilted = value * self.decay
-        pulled, rounding = correlate(self.values, tilted)
+        pulled, rounding = correlate(self.values, tilted, extended=self.extended)
         # the error of the losses may be anywhere to the right; beyond the window V <= 1
         square = np.cumsum((tilted * tilted)[::-1])[::-1][: pulled.size] + self.beyond
         missed = self.error * (np.sqrt(square) * (1 + 4 * tilted.size * UNIT) + 1e-145)

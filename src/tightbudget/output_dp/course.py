@@ -44,6 +44,7 @@ __all__ = ["TILTS", "Course", "Kernel", "Lattice", "kernel"]
 TILTS: FloatArray = 2.0 ** np.arange(-8.0, 20.1, 0.25)  # from which a lattice's tilt is chosen
 _LOG_G = TILTS * np.log(TILTS) - (1 + TILTS) * np.log1p(TILTS)
 _EASE = 3.0  # nats that Chernoff's bound may be worse under the tilt than under the best one
+_NOISE = 1e-13  # what rounding costs at each stop, about, beside Chernoff's bound
 _REACH = 500.0  # nats of tilt that a window may span
 
 
@@ -152,8 +153,9 @@ class Lattice:
             log_delta = max(peak - 0.5 * math.log1p(4 * math.pi * max(0.0, -peak)), -690.0)
         worst = np.max(chernoff, axis=0)
         theta = float(TILTS[int(np.argmin(worst))])
-        # a smaller tilt keeps more of what matters less, and digits are to spare
-        gentle = int(np.argmax(worst <= np.min(worst) + _EASE))
+        # a smaller tilt keeps more of what matters less, as long as digits are to spare
+        spare = log_delta + math.log(1e-2 * rtol / (_NOISE * n)) - np.min(worst)
+        gentle = int(np.argmax(worst <= np.min(worst) + min(_EASE, max(0.0, float(spare)))))
         # a block's bucket of width h puts a variance of h^2/4 between the ends
         wanted = math.sqrt(8.0 * share * rtol / (n * theta * (theta + 1.0)))
         # below: what V may be there is nothing beside delta; above: so is the chance to be there

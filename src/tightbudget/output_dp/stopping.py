@@ -176,7 +176,8 @@ class _Direction:
     def __init__(self, course: Course, prices: list[float], rtol: float) -> None:
         self.course, self.prices, self.rtol = course, prices, rtol
         self.bounds, self.settled = self._without_lattice()
-        self.share, self.extended, self.passes = _COARSE, False, 0
+        self.share, self.expected, self.extended = _COARSE, math.inf, False
+        self.passes = self.strikes = 0
 
     def _without_lattice(self) -> tuple[Bounds, bool]:
         """What needs no lattice: prices of at least the largest finite losses."""
@@ -200,9 +201,13 @@ class _Direction:
         self.passes += 1
         gap = (upper - lower) / upper if upper > 0 else 0.0
         self.settled = gap <= self.rtol
-        before = self.bounds.relative_gap
         self.bounds = Bounds(max(lower, self.bounds.lower), min(upper, self.bounds.upper))
-        # the gap is in proportion to the variance, but for rounding and cutting
-        self.share *= min(0.5, max(1e-3, 0.7 * self.rtol / max(gap, 1e-300)))
-        if self.passes > 1 and gap > 0.5 * before:
+        # in proportion to the variance, or to its root where a price is near an atom; what
+        # does not shrink is rounding
+        if gap > 1.5 * self.expected and not self.settled:
+            self.strikes += self.extended
             self.extended = True
+        if self.strikes > 2:
+            raise PrecisionError("rounding alone makes it wider")
+        finer = min(0.25, max(1e-2, 0.7 * self.rtol / max(gap, 1e-300)))
+        self.share, self.expected = self.share * finer, gap * math.sqrt(finer)
