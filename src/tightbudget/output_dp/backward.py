@@ -14,8 +14,9 @@ merged outputs is a lower end.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -37,12 +38,13 @@ from tightbudget.numerics.rounding import (
     sum_up,
 )
 from tightbudget.output_dp.course import Course, Kernel, Lattice, kernel
-from tightbudget.pld.compose import MAX_LENGTH
+from tightbudget.pld.compose import any_of
 from tightbudget.pld.measures import LowerMeasure
-from tightbudget.pld.profile import LowerDelta
+from tightbudget.pld.profile import LowerDelta, UpperDelta
 
 __all__ = ["Rule", "Walk"]
 
+_MOST = 2**19  # states; beyond it PrecisionError names the gap reached
 _UNDERFLOW = 1e-300  # what products that are no doubles may add up to
 
 
@@ -61,13 +63,13 @@ class Walk:
     kept as a constant (a later infinite loss wins anyhow) and an array of the rest.
 
     Raises:
-        PrecisionError: the window has more than MAX_LENGTH states.
+        PrecisionError: the window has more than 2^19 states.
     """
 
     def __init__(self, course: Course, lattice: Lattice) -> None:
         self.course, self.lattice, h = course, lattice, lattice.step
         self.states = math.ceil((lattice.high - lattice.low) / h) + 2
-        if self.states > MAX_LENGTH:
+        if self.states > _MOST:
             raise PrecisionError(f"{self.states:.3g} states of width {h:.3g} would be needed")
         try:
             made = {parts: kernel(course, block, lattice) for parts, block in course.of_block.items()}
@@ -133,6 +135,21 @@ class Walk:
         beyond = (most - rest * self.fall[ahead : ahead + right]) * (1 + 4 * UNIT)
         return pull(np.concatenate([np.full(left, value[0]), inside, beyond]))
 
+    # ---------------------------------------------------------------------- one stop
+
+    def one_stop_each(self) -> Iterator[Callable[[float], float]]:
+        """For each stop, an upper end of the delta(eps) of all that runs until there.
+
+        Guarantee: at least the exact delta(eps) without other stops.
+        """
+        total, infinity = None, 0.0
+        for block in self.kernels:
+            total = block.upper if total is None else total * block.upper
+            total = total.trimmed(self.lattice.tolerance)
+            # 1 - (1 - p)(1 - p'), and p' counts what is beyond the block's grid, too
+            infinity = any_of([(infinity, 1), (block.infinity.upper, 1)], up=True)
+            yield functools.partial(_with_infinity, UpperDelta(total), infinity)
+
     # ------------------------------------------------------------------- from below
 
     def lower(self, rule: Rule) -> float:
@@ -181,6 +198,10 @@ def _mass(walker: LowerMeasure) -> float:
     with np.errstate(divide="ignore", over="ignore"):
         mass = add_up(sum_up(walker.p / low), mul_up(walker.p_error, norm_up(1.0 / low)))
     return math.ldexp(mass, walker.p_exponent) * (1 + 16 * UNIT)
+
+
+def _with_infinity(finite: UpperDelta, infinity: float, epsilon: float) -> float:
+    return min(1.0, add_up(infinity, finite(epsilon)))
 
 
 class _Pull:

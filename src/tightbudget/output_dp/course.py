@@ -104,6 +104,16 @@ class Course:
                 rises[parts] += step.runs * np.array(one)
         return np.cumsum([rises[parts] for parts in self.blocks], axis=0)
 
+    def rough_prices(self, delta: float) -> list[float]:
+        """About eps(delta) of what runs until each stop: Chernoff's bound, which is above it."""
+        log_delta = math.log(delta)
+        bounds = self.chernoff_prices(log_delta, log_delta + math.log(1e-2))
+        return [max(0.0, e) for e in np.min(bounds, axis=1).tolist()]
+
+    def chernoff_prices(self, log_delta: float, log_lost: float = -math.inf) -> FloatArray:
+        """(n, tilts): the eps at which Chernoff's bound for a tilt is delta, about."""
+        return np.asarray((self.log_moments(log_lost) + _LOG_G - log_delta) / TILTS)
+
     def without_tail(self, step: Step, log_lost: float) -> Sketch:
         """A step's losses without its share of those that may count as infinite."""
         return without_tail(step.sketch, log_lost - math.log(max(1, self.runs)))
