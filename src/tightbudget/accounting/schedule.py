@@ -21,7 +21,7 @@ from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.search import last_true
 from tightbudget.numerics.validate import open_probability, positive, refuse
-from tightbudget.output_dp.backward import Walk
+from tightbudget.output_dp.backward import Rule, Walk
 from tightbudget.output_dp.course import TILTS, Lattice
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.output_dp.stopping import blocks_between, courses_of, stops_of
@@ -35,7 +35,7 @@ __all__ = ["StoppingSchedule", "early_stopping"]
 _EARLY = 0.2  # weight of all stops but the last, which has 1
 _GAP = 1e-3  # how far the two ends of delta may be apart, about
 _ROUGH = 16.0  # how much coarser, in variance, the lattice is on which prices are looked for
-_DISHES = 8  # deltas at which each stop's own price is worked out
+_DISHES = 6  # deltas at which each stop's own price is worked out
 _PASSES = 30
 
 
@@ -176,23 +176,27 @@ def early_stopping(
                 f"delta = {delta:g} must be well above the chance of an infinite loss, "
                 f"{course.infinity.upper:g}"
             )
+    # on rough lattices: about how dear all stops together are, and which direction counts
+    guesses = [course.rough_prices(0.3 * delta) for course in courses]
     rough = [
-        Walk(course, Lattice.of(course, course.rough_prices(0.3 * delta), _GAP, _ROUGH))
-        for course in courses
+        Walk(course, Lattice.of(course, prices, _GAP, _ROUGH))
+        for course, prices in zip(courses, guesses, strict=True)
     ]
-    prices_at = _menu(rough, shares * delta)
-    scale, ends = _largest(rough, prices_at, 3.0 / float(np.sum(shares)), delta, 0.05)
-    # the finer lattice is for the directions that count
-    fine = [
+    dearest = np.max(guesses, axis=0)
+    prices_at = _menu(
+        [w for w, e in zip(rough, guesses, strict=True) if np.any(e >= 0.9 * dearest)],
+        shares * delta,
+    )
+    scale, _ = _largest(rough, prices_at, 3.0 / float(np.sum(shares)), delta, 0.05)
+    ends = [walk.upper(prices_at(scale))[0] for walk in rough]
+    walks = [
         Walk(course, Lattice.of(course, prices_at(scale), _GAP, 0.5)) if end > 0.5 * delta else walk
         for course, walk, end in zip(courses, rough, ends, strict=True)
     ]
-    scale, _ = _largest(fine, prices_at, scale, delta, rtol)
-    prices = prices_at(scale)
-    found = [walk.upper(prices) for walk in fine]
-    lower = max(walk.lower(rule) for walk, (_, rule) in zip(fine, found, strict=True))
-    upper = max(upper for upper, _ in found)
-    return StoppingSchedule(stops, tuple(prices), Bounds(lower, upper), delta, blocks)
+    scale, found = _largest(walks, prices_at, scale, delta, rtol)
+    lower = max(walk.lower(rule) for walk, (_, rule) in zip(walks, found, strict=True))
+    upper = max(end for end, _ in found)
+    return StoppingSchedule(stops, tuple(prices_at(scale)), Bounds(lower, upper), delta, blocks)
 
 
 def _weights(weights: Sequence[float] | None, n: int) -> FloatArray:
@@ -214,12 +218,10 @@ def _menu(walks: list[Walk], targets: FloatArray) -> Callable[[float], list[floa
     dearest = np.zeros((len(targets), scales.size))
     for walk in walks:
         for i, delta in enumerate(walk.one_stop_each()):
-            column = []
-            guess = math.inf
-            for target in targets[i] * scales:
-                guess = _epsilon_at(delta, min(target, 1.0), guess)
-                column.append(guess)
-            dearest[i] = np.maximum(dearest[i], column)
+            above = math.inf
+            for j, target in enumerate(targets[i] * scales):
+                above = _epsilon_at(delta, min(float(target), 1.0), above)
+                dearest[i, j] = max(dearest[i, j], above)
     curve = interpolate.PchipInterpolator(np.log(scales), dearest, axis=1)
     least, most = scales[[0, -1]]
     return lambda s: np.maximum(0.0, curve(math.log(min(max(s, least), most)))).tolist()
@@ -238,7 +240,7 @@ def _epsilon_at(delta: Callable[[float], float], target: float, above: float = m
     def excess(epsilon: float) -> float:
         return math.log(max(delta(epsilon), 1e-300) / target)
 
-    return float(optimize.brentq(excess, 0.0, high, xtol=1e-7 * high, rtol=1e-6))
+    return float(optimize.brentq(excess, 0.0, high, xtol=1e-5 * high, rtol=1e-5))
 
 
 def _largest(
@@ -247,29 +249,27 @@ def _largest(
     guess: float,
     delta: float,
     slack: float,
-) -> tuple[float, list[float]]:
-    """The largest scale whose prices delta covers, up to a share ``slack`` of it left over.
+) -> tuple[float, list[tuple[float, Rule]]]:
+    """The largest scale whose prices delta covers, but for a share ``slack`` of it left over.
 
     Returns:
-        The scale, and each walk's upper end of delta there, which is at most ``delta``.
+        The scale, and each walk's upper end of delta there, at most ``delta``, with its rule.
     """
-    low, high = 0.0, math.inf
-    scale, best = guess, None
+    low, high, scale = 0.0, math.inf, guess
+    best: list[tuple[float, Rule]] | None = None
     for _ in range(_PASSES):
-        ends = [walk.upper(prices_at(scale))[0] for walk in walks]
-        end = max(ends)
+        found = [walk.upper(prices_at(scale)) for walk in walks]
+        end = max(upper for upper, _ in found)
         if end <= delta:
-            low, best = scale, (scale, ends)
-            if end >= (1.0 - slack) * delta:
-                break
+            low, best = scale, found
         else:
             high = scale
+        if (1.0 - slack) * delta <= end <= delta or high < low * (1.0 + 1e-6):  # delta jumps
+            break
         # delta is about in proportion to the scale
         scale *= (1.0 - 0.5 * slack) * delta / end
         if not low < scale < high:
             scale = math.sqrt(low * high) if low > 0 else 0.5 * high
-        if high < low * (1.0 + 1e-6):  # delta jumps here
-            break
     if best is None:
         raise CalibrationError(f"no prices were found that delta = {delta:g} covers")
-    return best
+    return low, best
