@@ -6,11 +6,11 @@ Choosing prices is calibration, so it lives here and not beside the bound that i
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ class StoppingSchedule:
         prices = {k: Fraction(e) for k, e in zip(self.stops, self.epsilons, strict=True)}
         return OutputDP(prices, self.delta)
 
-    @functools.cached_property
+    @cached_property
     def separate(self) -> tuple[float, ...]:
         """The prices where each stop gets an equal share of the delta asked for.
 
@@ -78,7 +78,7 @@ class StoppingSchedule:
             walk = Walk(course, Lattice.of(course, course.rough_prices(share), _GAP, 1.0))
             for i, delta in enumerate(walk.one_stop_each()):
                 guess = _epsilon_at(delta, share)
-                found = last_true(lambda e, f=delta: f(e) > share, guess, math.inf, 1e-7)
+                found = last_true(partial(_is_above, delta, share), guess, math.inf, 1e-7)
                 prices[i] = max(prices[i], found.first_false)
         return tuple(prices.tolist())
 
@@ -143,7 +143,8 @@ def early_stopping(
     """Prices for stopping early, as low as the weights and one delta for all stops allow.
 
     Each price is the eps at which the delta of what runs until there is s weights[i] delta,
-    with the largest s for which all of them together are covered by ``delta``.
+    or a later stop's if that is less: to stop and to run on without looking cost the same. s
+    is the largest for which all stops together are covered by ``delta``.
 
     Guarantee: ``result.delta.upper`` <= delta, rounding included; see
     :func:`stopping_delta` and :class:`StoppingSchedule`.
@@ -206,7 +207,7 @@ def _weights(weights: Sequence[float] | None, n: int) -> FloatArray:
     checked = np.array([positive(**{f"weights[{i}]": w}) for i, w in enumerate(weights)])
     if checked.size != n:
         raise refuse("weights", f"hold a weight for each of the {n} stops", weights)
-    return checked / np.max(checked)
+    return np.asarray(checked / np.max(checked))
 
 
 def _menu(walks: list[Walk], targets: FloatArray) -> Callable[[float], list[float]]:
@@ -224,7 +225,17 @@ def _menu(walks: list[Walk], targets: FloatArray) -> Callable[[float], list[floa
                 dearest[i, j] = max(dearest[i, j], above)
     curve = interpolate.PchipInterpolator(np.log(scales), dearest, axis=1)
     least, most = scales[[0, -1]]
-    return lambda s: np.maximum(0.0, curve(math.log(min(max(s, least), most)))).tolist()
+
+    def prices_at(scale: float) -> list[float]:
+        own = np.maximum(0.0, curve(math.log(min(max(scale, least), most))))
+        # never dearer than going on to a later stop: W is convex, so that is for free
+        return np.minimum.accumulate(own[::-1])[::-1].tolist()
+
+    return prices_at
+
+
+def _is_above(delta: Callable[[float], float], target: float, epsilon: float) -> bool:
+    return delta(epsilon) > target
 
 
 def _epsilon_at(delta: Callable[[float], float], target: float, above: float = math.inf) -> float:

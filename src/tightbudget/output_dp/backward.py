@@ -72,7 +72,9 @@ class Walk:
         if self.states > _MOST:
             raise PrecisionError(f"{self.states:.3g} states of width {h:.3g} would be needed")
         try:
-            made = {parts: kernel(course, block, lattice) for parts, block in course.of_block.items()}
+            made = {
+                parts: kernel(course, block, lattice) for parts, block in course.of_block.items()
+            }
         except OverflowError as error:
             raise PrecisionError("a tilted mass is out of the range of doubles") from error
         pulls = {parts: _Pull(block, h, self.states) for parts, block in made.items()}
@@ -102,7 +104,9 @@ class Walk:
             stop = np.maximum(0.0, self._payoff(i, prices[i]) - sure) * (1 + 2 * UNIT)
             # where it pays to stop, it does at all larger losses: W is convex, its slope <= 1
             pays = np.flatnonzero(stop > go_on)
-            begin = self.starts[i] + int(pays[0]) * Fraction(self.lattice.step) if pays.size else None
+            begin = (
+                self.starts[i] + int(pays[0]) * Fraction(self.lattice.step) if pays.size else None
+            )
             from_losses.append(math.inf if begin is None else float(begin))
             value = np.maximum(stop, go_on)
         start = self._before(0, value, sure, 0, self.pulls[0])[0]  # at loss 0
@@ -112,7 +116,8 @@ class Walk:
     def _payoff(self, i: int, price: float) -> FloatArray:
         """(1 - e^(E - l))_+ at the states of stop i, at most."""
         factor = exp_down(sub_down(price, float(self.starts[i])) - 4 * UNIT * abs(price))
-        return np.maximum(0.0, 1.0 - self.fall[: self.states] * factor) * (1 + 4 * UNIT)
+        payoff = np.maximum(0.0, 1.0 - self.fall[: self.states] * factor)
+        return np.asarray(payoff * (1 + 4 * UNIT))
 
     def _sure(self, i: int, sure: float) -> float:
         """P(block i or a later one has an infinite loss), at most."""
@@ -234,4 +239,4 @@ class _Pull:
         square = np.cumsum((tilted * tilted)[::-1])[::-1][: pulled.size] + self.beyond
         missed = self.error * (np.sqrt(square) * (1 + 4 * tilted.size * UNIT) + 1e-145)
         total = (pulled + rounding + missed + _UNDERFLOW) * self.growth
-        return np.minimum(1.0, total * self.margin)
+        return np.asarray(np.minimum(1.0, total * self.margin))

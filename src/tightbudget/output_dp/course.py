@@ -267,9 +267,7 @@ def kernel(course: Course, block: Steps, lattice: Lattice) -> Kernel:
     )
 
 
-def _layout(
-    course: Course, step: Step, lattice: Lattice, h: float
-) -> tuple[Grid, int, Fraction]:
+def _layout(course: Course, step: Step, lattice: Lattice, h: float) -> tuple[Grid, int, Fraction]:
     """Edges for one run, and the mean of its tilted losses."""
     sketch = course.without_tail(step, lattice.lost)
     x = sketch.losses

@@ -9,6 +9,7 @@ dominating pairs, also of mechanisms that are chosen after seeing earlier output
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -112,7 +113,7 @@ def optimal_delta(
     """
     steps = []
     for k, pair in enumerate(parameters):
-        if not (isinstance(pair, Sequence) and len(pair) == 2):
+        if len(pair) != 2:
             raise refuse(f"parameters[{k}]", "be a pair (epsilon, delta)", pair)
         steps.append(WorstCase(*pair))
     return stopping_delta(steps, stops, epsilons, rtol)
@@ -126,7 +127,7 @@ def stops_of(stops: Sequence[int]) -> tuple[int, ...]:
     checked = [positive_count(**{f"stops[{i}]": k}) for i, k in enumerate(stops)]
     if not checked:
         raise refuse("stops", "name at least one number of steps", stops)
-    for i, (before, k) in enumerate(zip(checked, checked[1:], strict=False), start=1):
+    for i, (before, k) in enumerate(itertools.pairwise(checked), start=1):
         if k <= before:
             raise refuse(f"stops[{i}]", f"be > stops[{i - 1}] = {before}", k)
     return tuple(checked)

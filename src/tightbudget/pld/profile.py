@@ -96,6 +96,7 @@ class UpperDelta:
         self.error = mul_up(measure.error, norm)
 
     def __call__(self, epsilon: float) -> float:
+        """What the finite losses contribute to delta(eps), at most."""
         at = self.at
         # where weights are not doubles any more, an earlier delta(eps) is an upper end, too
         e = min(float(Fraction(epsilon) - at.centre), _RANGE / at.theta)
@@ -140,6 +141,7 @@ class LowerDelta:
         self.log_factor, self.log_fuzz = at.log_factor(measure.p_exponent)
 
     def __call__(self, epsilon: float) -> float:
+        """What the outputs contribute to delta(eps), at least."""
         total, _ = self._totals(epsilon)
         best = float(np.max(total, initial=0.0, where=np.isfinite(total)))
         # sums far below the range of doubles are lost, on both sides of the difference
