@@ -229,7 +229,8 @@ def _menu(walks: list[Walk], targets: FloatArray) -> Callable[[float], list[floa
     def prices_at(scale: float) -> list[float]:
         own = np.maximum(0.0, curve(math.log(min(max(scale, least), most))))
         # never dearer than going on to a later stop: W is convex, so that is for free
-        return np.minimum.accumulate(own[::-1])[::-1].tolist()
+        capped: list[float] = np.minimum.accumulate(own[::-1])[::-1].tolist()
+        return capped
 
     return prices_at
 

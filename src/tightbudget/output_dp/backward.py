@@ -191,7 +191,7 @@ def _cut(walker: LowerMeasure, loss: float) -> int:
         return len(walker)
     x, _ = walker.grid.losses(len(walker), origin=Fraction(loss))
     scale = (walker.p_exponent - walker.q_exponent) * math.log(2.0)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         go_on = walker.p * np.exp(x + scale) < walker.q
     go_on &= walker.p > walker.p_error
     return int(np.max(np.flatnonzero(go_on), initial=-1)) + 1
@@ -200,9 +200,10 @@ def _cut(walker: LowerMeasure, loss: float) -> int:
 def _mass(walker: LowerMeasure) -> float:
     """The P-mass of all outputs, at most."""
     low, _ = walker.tilt.factors(walker.grid, len(walker))
-    with np.errstate(divide="ignore", over="ignore"):
-        mass = add_up(sum_up(walker.p / low), mul_up(walker.p_error, norm_up(1.0 / low)))
-    return math.ldexp(mass, walker.p_exponent) * (1 + 16 * UNIT)
+    with np.errstate(all="ignore"):
+        masses = np.where(walker.p > 0, walker.p / low, 0.0)
+        mass = add_up(sum_up(masses), mul_up(walker.p_error, norm_up(1.0 / low)))
+    return math.ldexp(mass, walker.p_exponent) * (1 + 16 * UNIT) if mass < math.inf else 1.0
 
 
 def _with_infinity(finite: UpperDelta, infinity: float, epsilon: float) -> float:
@@ -223,9 +224,10 @@ class _Pull:
         self.error, self.extended = measure.error, measure.extended
         reached = states + size - 1
         centre = reached // 2
-        # e^(-theta (x - centre)) at the states that are reached; undone at those before
-        self.decay = np.exp(-theta * h * (np.arange(reached) - centre))
-        self.growth = np.exp(log_scale + theta * h * (np.arange(states) - centre))
+        with np.errstate(over="ignore"):
+            # e^(-theta (x - centre)) at the states that are reached; undone at those before
+            self.decay = np.exp(-theta * h * (np.arange(reached) - centre))
+            self.growth = np.exp(log_scale + theta * h * (np.arange(states) - centre))
         # the squares of the decay beyond the states that are reached, added up
         self.beyond = float(self.decay[-1]) ** 2 / -math.expm1(-2.0 * theta * h)
         reach = theta * (h * reached + abs(left)) + abs(log_scale)
@@ -233,10 +235,12 @@ class _Pull:
 
     def __call__(self, value: FloatArray) -> FloatArray:
         """E_P[V(l + L); L finite], at most, at the states before the block."""
-        tilted = value * self.decay
-        pulled, rounding = correlate(self.values, tilted, extended=self.extended)
-        # the error of the losses may be anywhere to the right; beyond the window V <= 1
-        square = np.cumsum((tilted * tilted)[::-1])[::-1][: pulled.size] + self.beyond
-        missed = self.error * (np.sqrt(square) * (1 + 4 * tilted.size * UNIT) + 1e-145)
-        total = (pulled + rounding + missed + _UNDERFLOW) * self.growth
-        return np.asarray(np.minimum(1.0, total * self.margin))
+        with np.errstate(over="ignore", invalid="ignore"):
+            tilted = np.where(value > 0, value * self.decay, 0.0)
+            pulled, rounding = correlate(self.values, tilted, extended=self.extended)
+            # the error of the losses may be anywhere to the right; beyond the window V <= 1
+            square = np.cumsum((tilted * tilted)[::-1])[::-1][: pulled.size] + self.beyond
+            missed = self.error * (np.sqrt(square) * (1 + 4 * tilted.size * UNIT) + 1e-145)
+            total = (pulled + rounding + missed + _UNDERFLOW) * self.growth * self.margin
+        # where a tilt overflows nothing is known, but that V <= 1
+        return np.asarray(np.fmin(1.0, total))

@@ -146,18 +146,27 @@ class Lattice:
 
     @staticmethod
     def of(
-        course: Course, prices: Sequence[float], rtol: float, share: float, extended: bool = False
+        course: Course,
+        prices: Sequence[float],
+        rtol: float,
+        share: float,
+        extended: bool = False,
+        least: float = 0.0,
     ) -> Lattice:
         """A lattice that makes both ends a relative ``rtol`` apart, times ``share``, about.
+
+        A delta below ``least`` need only be seen to be below.
 
         Chernoff's bound e^(K_i(theta) + ln g(theta) - theta E_i) on what each stop is good for
         says where delta is made; one tilt serves all stops.
         """
         n, log_delta = len(prices), 0.0
+        floor = math.log(max(least, 1e-280)) - 5.0
         for _ in range(3):  # what may be lost depends on delta
             lost = max(log_delta + math.log(1e-2 * rtol), -700.0)
             moments = course.log_moments(lost)
             chernoff = moments + _LOG_G - np.outer(np.array(prices), TILTS)
+            chernoff = np.maximum(chernoff, floor)
             peak = float(np.max(np.min(chernoff, axis=1)))
             # the bound is about sqrt(2 pi theta^2 Var) above, and theta^2 Var about -2 ln of it
             log_delta = max(peak - 0.5 * math.log1p(4 * math.pi * max(0.0, -peak)), -690.0)

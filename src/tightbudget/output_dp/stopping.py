@@ -85,7 +85,7 @@ def stopping_delta(
         open_ = [d for d in directions if not d.settled]
         dearest = max(open_, key=lambda d: d.bounds.upper)
         try:
-            dearest.refine()
+            dearest.refine(worst.lower)
         except PrecisionError as error:
             raise PrecisionError(
                 f"relative gap {rtol:g} was not reached: the bounds are {worst} "
@@ -191,11 +191,14 @@ class _Direction:
             return Bounds(most.lower, min(1.0, most.upper + max(gains) * 2)), True
         return Bounds(most.lower, 1.0), False
 
-    def refine(self) -> None:
-        """A finer lattice, as the gap says; in extended precision if that does not help."""
+    def refine(self, least: float) -> None:
+        """A finer lattice, as the gap says; in extended precision if that does not help.
+
+        A delta below ``least`` need only be seen to be below.
+        """
         if self.passes == _PASSES:
             raise PrecisionError("a finer lattice does not help")
-        lattice = Lattice.of(self.course, self.prices, self.rtol, self.share, self.extended)
+        lattice = Lattice.of(self.course, self.prices, self.rtol, self.share, self.extended, least)
         walk = Walk(self.course, lattice)
         upper, rule = walk.upper(self.prices)
         lower = walk.lower(rule)
