@@ -38,13 +38,13 @@ from tightbudget.numerics.rounding import (
     sum_up,
 )
 from tightbudget.output_dp.course import Course, Kernel, Lattice, kernel
-from tightbudget.pld.compose import any_of
+from tightbudget.pld.compose import MAX_LENGTH, any_of
 from tightbudget.pld.measures import LowerMeasure
 from tightbudget.pld.profile import LowerDelta, UpperDelta
 
 __all__ = ["Rule", "Walk"]
 
-_MOST = 2**19  # states; beyond it PrecisionError names the gap reached
+_MOST = 2**25  # states after all blocks; beyond it PrecisionError names the gap reached
 _UNDERFLOW = 1e-300  # what products that are no doubles may add up to
 
 
@@ -63,13 +63,13 @@ class Walk:
     kept as a constant (a later infinite loss wins anyhow) and an array of the rest.
 
     Raises:
-        PrecisionError: the window has more than 2^19 states.
+        PrecisionError: the window has more states than memory and patience.
     """
 
     def __init__(self, course: Course, lattice: Lattice) -> None:
         self.course, self.lattice, h = course, lattice, lattice.step
         self.states = math.ceil((lattice.high - lattice.low) / h) + 2
-        if self.states > _MOST:
+        if self.states > min(MAX_LENGTH, _MOST // len(course.blocks)):
             raise PrecisionError(f"{self.states:.3g} states of width {h:.3g} would be needed")
         try:
             made = {
@@ -104,14 +104,15 @@ class Walk:
             stop = np.maximum(0.0, self._payoff(i, prices[i]) - sure) * (1 + 2 * UNIT)
             # where it pays to stop, it does at all larger losses: W is convex, its slope <= 1
             pays = np.flatnonzero(stop > go_on)
-            begin = (
-                self.starts[i] + int(pays[0]) * Fraction(self.lattice.step) if pays.size else None
-            )
-            from_losses.append(math.inf if begin is None else float(begin))
+            from_losses.append(self._just_below(i, int(pays[0])) if pays.size else math.inf)
             value = np.maximum(stop, go_on)
         start = self._before(0, value, sure, 0, self.pulls[0])[0]  # at loss 0
         delta = min(1.0, add_up(float(start), self._sure(0, sure)))
         return delta, Rule(tuple(prices), tuple(reversed(from_losses)))
+
+    def _just_below(self, i: int, state: int) -> float:
+        """A loss below a state of stop i, and above the one before: atoms lie on states."""
+        return float(self.starts[i] + (state - Fraction(1, 2)) * Fraction(self.lattice.step))
 
     def _payoff(self, i: int, price: float) -> FloatArray:
         """(1 - e^(E - l))_+ at the states of stop i, at most."""
@@ -137,8 +138,9 @@ class Walk:
         most = sub_up(1.0, sure)
         rest = max(0.0, sub_down(most, float(value[-1])))
         ahead = begin + size - right - self.states + 1
-        beyond = (most - rest * self.fall[ahead : ahead + right]) * (1 + 4 * UNIT)
-        return pull(np.concatenate([np.full(left, value[0]), inside, beyond]))
+        fall = self.fall[ahead : ahead + right]
+        beyond = most - rest * np.append(fall, np.zeros(right - fall.size))
+        return pull(np.concatenate([np.full(left, value[0]), inside, beyond * (1 + 4 * UNIT)]))
 
     # ---------------------------------------------------------------------- one stop
 

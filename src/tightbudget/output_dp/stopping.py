@@ -26,7 +26,7 @@ from tightbudget.pld.compose import Parts
 __all__ = ["blocks_between", "courses_of", "optimal_delta", "stopping_delta", "stops_of"]
 
 _PASSES = 10
-_COARSE = 8.0  # the first lattice is this much coarser, in variance, than the gap asks for
+_COARSE = 8e-3  # the gap that the first lattice is for, about
 _ROUNDED = 1e-12  # a width that comes from the rounding of the losses alone
 _FLOOR = 1e-290  # a delta below this is reported as [0, upper]
 
@@ -177,7 +177,7 @@ class _Direction:
     def __init__(self, course: Course, prices: list[float], rtol: float) -> None:
         self.course, self.prices, self.rtol = course, prices, rtol
         self.bounds, self.settled = self._without_lattice()
-        self.share, self.expected, self.extended = _COARSE, math.inf, False
+        self.share, self.expected, self.extended = max(1.0, _COARSE / rtol), math.inf, False
         self.passes = self.strikes = 0
 
     def _without_lattice(self) -> tuple[Bounds, bool]:
