@@ -154,7 +154,7 @@ def test_a_correlation_is_within_its_errors(m: int, n: int, extended: bool) -> N
 
 
 def test_a_correlation_of_something_long_keeps_its_digits_where_it_is_small() -> None:
-    """Cut into pieces: 130 nats below the peak, errors are still small beside the entries."""
-    b = np.exp(-0.01 * np.arange(13_000.0))
+    """Cut into pieces: 39 nats below the peak, errors are still small beside the entries."""
+    b = np.exp(-0.003 * np.arange(13_000.0))
     found, errors = correlate(np.ones(100), b)
-    assert float(np.max(errors / found)) < 1e-3
+    assert float(np.max(errors / found)) < 1e-6
