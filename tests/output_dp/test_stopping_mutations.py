@@ -19,6 +19,7 @@ from tightbudget.output_dp.course import Course, Lattice
 from tightbudget.pairs.pair import Direction
 from tightbudget.pld import measures
 
+LEAKY = (4.0, 4.0, 1.0), (4.0, 1.0, 0.0)  # one output that only P has
 NEVER = 600.0  # a price at which nobody stops
 
 
@@ -45,13 +46,13 @@ def responses(number: int, runs: int) -> bool:
     return True
 
 
-def gaussians(here: Lattice, m: float = 0.5, number: int = 2) -> bool:
+def gaussians(here: Lattice, m: float = 0.5, number: int = 2, runs: int = 1) -> bool:
     """Several Gaussian steps that are one in the end."""
-    walked = walk([tb.Gaussian(1.0 / m) * 1] * number, here)
+    walked = walk([tb.Gaussian(1.0 / m) * runs] * number, here)
     for epsilon in (0.1, 0.5, 1.0):
         prices = [*[NEVER] * (number - 1), epsilon]
         upper, rule = walked.upper(prices)
-        low, high = gaussian_truth(m * math.sqrt(number), epsilon)
+        low, high = gaussian_truth(m * math.sqrt(number * runs), epsilon)
         if upper < low or walked.lower(rule) > high:
             return False
     return True
@@ -82,42 +83,35 @@ MUTATIONS = [
         "rounding of the induction",
         backward._Pull,
         "__call__",
-        (("pulled + rounding + missed", "pulled + missed"),),
-        lambda: responses(64, 1),
+        (("pulled + rounding + missed + _UNDERFLOW", "pulled"),),
+        lambda: responses(8, 32),
     ),
     Mutation(
-        "rounding of a block's losses",
-        backward._Pull,
-        "__call__",
-        (("pulled + rounding + missed", "pulled + rounding"),),
-        lambda: responses(2, 64),
-    ),
-    Mutation(
-        "spreading, not interpolation",
+        "spreading, not a move to the left",
         measures,
         "_left_share",
         (
             (
                 "np.clip((w_low - 1.0) / expm1_up(h) * (1 - 4 * UNIT), 0.0, 1.0)",
-                "np.clip(np.log(w_low) / h, 0.0, 1.0)",
+                "np.ones_like(w_low)",
             ),
         ),
-        lambda: gaussians(lattice(0.5, -8.0, 8.0)),
+        lambda: gaussians(lattice(0.25, -8.0, 8.0)),
     ),
     Mutation(
         "mass at infinity",
         Walk,
         "_sure",
         (("return min(1.0, add_up(block.infinity.upper, mul_up(block.total, sure)))", "return 0.0"),),
-        lambda: histograms((1.0, 2.0, 3.0), (0.0, 3.0, 3.0), [1, 2], 0.1, 1.0),
+        lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
     ),
     Mutation(
         "what lies left of a block's array",
         backward._Pull,
         "__init__",
         (("self.values[0] += ", "_ = "),),
-        # the first bucket would have to be far below the tilted losses
-        lambda: gaussians(lattice(0.02, -8.0, 8.0, theta=4.0, tolerance=0.3), m=0.3),
+        # a tilt so strong that untilted losses are among what is cut
+        lambda: gaussians(lattice(0.02, -8.0, 8.0, theta=30.0, tolerance=1e-6), m=0.2, runs=4),
     ),
     Mutation(
         "V below the window",
@@ -145,27 +139,27 @@ MUTATIONS = [
         Walk,
         "lower",
         (("running = max(0.0, sub_down(running, _mass(stopping)))", "pass"),),
-        lambda: histograms((4.0, 4.0, 1.0), (4.0, 1.0, 0.0), [1, 2], 0.3, 2.0),
+        lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
     ),
     Mutation(
         "the chance of an infinite loss in each block",
         Walk,
         "lower",
         (("running = max(0.0, mul_down(running, sub_down(1.0, chance.upper)))", "pass"),),
-        lambda: histograms((4.0, 4.0, 1.0), (4.0, 1.0, 0.0), [1, 2], 2.0, 2.0),
+        lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
     ),
     Mutation(
         "all finite mass, not less",
         course,
         "kernel",
         (("total = mul_up(total,", "total = 0.5 * mul_up(total,"),),
-        lambda: histograms((4.0, 4.0, 1.0), (4.0, 1.0, 0.0), [1, 2], 2.0, 2.0),
+        lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
     ),
     Mutation(
         "prices that delta covers",
         schedule,
         "_largest",
-        (("if end <= delta:", "if end <= 1.2 * delta:"), ("delta <= end <= delta", "delta <= end")),
+        (("if end <= delta:", "if end <= 9.0 * delta:"), ("delta <= end <= delta", "delta <= end")),
         schedules,
     ),
 ]

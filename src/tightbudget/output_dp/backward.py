@@ -44,7 +44,7 @@ from tightbudget.pld.profile import LowerDelta, UpperDelta
 
 __all__ = ["Rule", "Walk"]
 
-_MOST = 2**25  # states after all blocks; beyond it PrecisionError names the gap reached
+_MOST = 2**27  # states after all blocks; beyond it PrecisionError names the gap reached
 _UNDERFLOW = 1e-300  # what products that are no doubles may add up to
 
 
