@@ -1,7 +1,10 @@
-"""Draws docs/images/dpsgd.png from the public API: ``python docs/figures.py``.
+"""Draws docs/images/*.png from the public API: ``python docs/figures.py``.
 
-Left: what DP-SGD costs as it runs on, by three sound accounts of the same steps. Right: one
+dpsgd.png, left: what DP-SGD costs as it runs on, by three sound accounts of the same steps. Right: one
 run's whole curve. Below each: how far apart the two certified ends are.
+
+stopping.png, left: what stopping early costs, by three accounts with the same delta. Right: the
+delta that many stops take together, where each alone takes 1e-5.
 """
 
 from __future__ import annotations
@@ -87,14 +90,42 @@ def draw_gap(ax: Axes, x: np.ndarray, gaps: list[float]) -> None:
                 color=PALE, fontsize=8, ha="right")  # fmt: skip
 
 
-def main() -> None:
-    """Writes the picture."""
-    figure = Figure(figsize=(10.0, 4.6), layout="constrained")
-    axes = figure.subplots(2, 2, sharex="col", height_ratios=(4, 1))
-    renyi = np.array([tb.compose([STEP]).renyi(order).upper for order in ORDERS])
-    draw_steps(*axes[:, 0], renyi)
-    draw_curve(*axes[:, 1], renyi)
-    for ax in axes.flat:
+def draw_prices(ax: Axes, schedule: tb.StoppingSchedule) -> None:
+    """eps over the step at which the run stops."""
+    ax.plot(schedule.stops, schedule.separate, color=OCHRE, lw=1.6)
+    ax.plot(schedule.stops, schedule.renyi_filter(), color=RED, lw=1.6)
+    ax.plot(schedule.stops, schedule.epsilons, color=BLUE, lw=1.6)
+    alone = [(STEP * k).epsilon(DELTA).upper for k in schedule.stops[::7]]
+    ax.plot(schedule.stops[::7], alone, color=PALE, lw=1.2, ls=(0, (4, 3)))
+    ax.set(xlabel="steps run before stopping", ylabel="price ε", xlim=(0, 1000), ylim=(0, 2.5))
+    ax.set_title("DP-SGD, σ = 1, q = 0.01, 50 stops, δ = 1e-5", loc="left")
+    ax.text(700, 2.13, "each stop separately", color=OCHRE, fontsize=9, ha="right")
+    ax.text(20, 1.42, "Rényi filter", color=RED, fontsize=9)
+    ax.text(330, 1.18, "optimal stopping", color=BLUE, fontsize=9)
+    ax.text(560, 1.15, "no stopping but there", color=PALE, fontsize=9)
+
+
+def draw_together(ax: Axes) -> None:
+    """delta of n stops, each of which alone has DELTA."""
+    numbers = [1, 2, 4, 8, 20, 50, 125, 250]
+    longest = range(4, 1001, 4)
+    curve = {k: (STEP * k).epsilon(DELTA, rtol=1e-3).upper for k in longest}
+    together = []
+    for n in numbers:
+        stops = [1000 * (i + 1) // n // 4 * 4 for i in range(n)]
+        together.append(tb.stopping_delta(STEP, stops, [curve[k] for k in stops]))
+    ax.loglog(numbers, [n * DELTA for n in numbers], color=OCHRE, lw=1.6)
+    ax.loglog(numbers, [b.lower for b in together], color=BLUE, lw=1.2, marker="o", ms=3)
+    ax.loglog(numbers, [b.upper for b in together], color=BLUE, lw=1.2)
+    ax.set(xlabel="stops", ylabel="δ of all together", xlim=(1, 250), ylim=(8e-6, 3e-3))
+    ax.set_title("Stops that cost δ = 1e-5 each", loc="left")
+    ax.text(22, 6e-4, "added up", color=OCHRE, fontsize=9, ha="right")
+    ax.text(28, 3.6e-5, "both certified ends", color=BLUE, fontsize=9)
+
+
+def dress(figure: Figure) -> None:
+    """The same look for all axes."""
+    for ax in figure.axes:
         ax.spines[["top", "right"]].set_visible(False)
         ax.spines[["left", "bottom"]].set_color(PALE)
         ax.tick_params(which="both", color=PALE, labelcolor=INK, labelsize=9)
@@ -103,8 +134,34 @@ def main() -> None:
         ax.set_axisbelow(True)
         ax.title.set(fontsize=11, color=INK)
     figure.align_ylabels()
+
+
+def dpsgd() -> Figure:
+    """Costs step by step, and a whole curve."""
+    figure = Figure(figsize=(10.0, 4.6), layout="constrained")
+    axes = figure.subplots(2, 2, sharex="col", height_ratios=(4, 1))
+    renyi = np.array([tb.compose([STEP]).renyi(order).upper for order in ORDERS])
+    draw_steps(*axes[:, 0], renyi)
+    draw_curve(*axes[:, 1], renyi)
+    return figure
+
+
+def stopping() -> Figure:
+    """Prices of stopping early, and why they are low."""
+    figure = Figure(figsize=(10.0, 3.9), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    draw_prices(left, tb.early_stopping(STEP, range(20, 1001, 20), DELTA))
+    draw_together(right)
+    return figure
+
+
+def main() -> None:
+    """Writes the pictures."""
     IMAGES.mkdir(exist_ok=True)
-    figure.savefig(IMAGES / "dpsgd.png", dpi=160, metadata={"Software": None})
+    for draw in (dpsgd, stopping):
+        figure = draw()
+        dress(figure)
+        figure.savefig(IMAGES / f"{draw.__name__}.png", dpi=160, metadata={"Software": None})
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ def exact_correlation(a: FloatArray, b: FloatArray) -> list[Fraction]:
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (5, 40), (30, 30), (30, 500), (700, 9000)])
 def test_a_correlation_is_within_its_errors(m: int, n: int, extended: bool) -> None:
     x = np.arange(n)
-    a, b = np.exp(-np.linspace(-3, 3, m) ** 2), np.exp(-0.03 * x) * (1.1 + np.sin(x))
+    a, b = np.exp(-(np.linspace(-3, 3, m) ** 2)), np.exp(-0.03 * x) * (1.1 + np.sin(x))
     found, errors = correlate(a, b, extended=extended)
     truth = exact_correlation(a, b)
     assert found.size == errors.size == len(truth)

@@ -102,7 +102,12 @@ MUTATIONS = [
         "mass at infinity",
         Walk,
         "_sure",
-        (("return min(1.0, add_up(block.infinity.upper, mul_up(block.total, sure)))", "return 0.0"),),
+        (
+            (
+                "return min(1.0, add_up(block.infinity.upper, mul_up(block.total, sure)))",
+                "return 0.0",
+            ),
+        ),
         lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
     ),
     Mutation(

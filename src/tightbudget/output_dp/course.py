@@ -161,12 +161,12 @@ class Lattice:
         says where delta is made; one tilt serves all stops.
         """
         n, log_delta = len(prices), 0.0
-        floor = math.log(max(least, 1e-280)) - 5.0
+        below = math.log(max(least, 1e-280)) - 5.0
         for _ in range(3):  # what may be lost depends on delta
             lost = max(log_delta + math.log(1e-2 * rtol), -700.0)
             moments = course.log_moments(lost)
             chernoff = moments + _LOG_G - np.outer(np.array(prices), TILTS)
-            chernoff = np.maximum(chernoff, floor)
+            chernoff = np.maximum(chernoff, below)
             peak = float(np.max(np.min(chernoff, axis=1)))
             # the bound is about sqrt(2 pi theta^2 Var) above, and theta^2 Var about -2 ln of it
             log_delta = max(peak - 0.5 * math.log1p(4 * math.pi * max(0.0, -peak)), -690.0)
@@ -179,8 +179,8 @@ class Lattice:
         wanted = math.sqrt(8.0 * share * rtol / (n * theta * (theta + 1.0)))
         # below: what V may be there is nothing beside delta; above: so is the chance to be there
         ample = math.log(1e3 * n / rtol)
-        least = np.minimum.accumulate(np.vstack([np.zeros(TILTS.size), moments[:-1]]))
-        ahead = np.max(chernoff - least, axis=0)  # from the worst stop on
+        dips = np.minimum.accumulate(np.vstack([np.zeros(TILTS.size), moments[:-1]]))
+        ahead = np.max(chernoff - dips, axis=0)  # from the worst stop on
         low = float(np.max(-(ample + np.maximum(ahead - log_delta, 0.0)) / TILTS))
         reached = np.maximum(np.max(moments, axis=0), 0.0)
         high = min(float(np.min((reached + ample - log_delta) / TILTS)), max(prices) + 4.0 / theta)
