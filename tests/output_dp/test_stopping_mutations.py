@@ -129,7 +129,7 @@ MUTATIONS = [
         "V beyond the window",
         Walk,
         "_before",
-        (("beyond = most - rest *", "beyond = float(value[-1]) - 0.0 *"),),
+        (("sub_up(1.0, sure) - rest *", "float(value[-1]) - 0.0 *"),),
         lambda: gaussians(lattice(0.02, -4.0, 0.6)),
     ),
     Mutation(

@@ -106,7 +106,9 @@ class StoppingSchedule:
             total = np.cumsum([of_block[parts] for parts in course.blocks]) * (1 + 1e-12)
             divergences = np.maximum(divergences, total)
         return tuple(
-            RenyiFilter(order, d).epsilon(self.target) if 0 < d < math.inf else d
+            RenyiFilter(Fraction(order), Fraction(d)).epsilon(Fraction(self.target))
+            if 0 < d < math.inf
+            else d
             for d in divergences.tolist()
         )
 

@@ -29,6 +29,7 @@ from tightbudget.numerics.rounding import (
     FloatArray,
     add_up,
     exp_down,
+    exp_up,
     mul_down,
     mul_up,
     norm_up,
@@ -86,7 +87,8 @@ class Walk:
         self.starts = [o + i * Fraction(h) for o, i in zip(origins, self.firsts, strict=True)]
         reach = self.states + 1 + max(len(k.upper) for k in made.values())
         # e^-x at the points x = 0, h, 2h, ..., at most
-        self.fall = np.exp(-h * np.arange(reach)) * (1 - (16 + 4 * h * reach) * UNIT)
+        fall = np.exp(-h * np.arange(reach)) * (1 - (16 + 4 * h * reach) * UNIT)
+        self.fall = np.where(fall > _UNDERFLOW, fall, 0.0)
 
     # ------------------------------------------------------------------- from above
 
@@ -116,7 +118,8 @@ class Walk:
 
     def _payoff(self, i: int, price: float) -> FloatArray:
         """(1 - e^(E - l))_+ at the states of stop i, at most."""
-        factor = exp_down(sub_down(price, float(self.starts[i])) - 4 * UNIT * abs(price))
+        start = float(self.starts[i])
+        factor = exp_down(sub_down(price - start, 8 * UNIT * (abs(price) + abs(start))))
         payoff = np.maximum(0.0, 1.0 - self.fall[: self.states] * factor)
         return np.asarray(payoff * (1 + 4 * UNIT))
 
@@ -135,11 +138,10 @@ class Walk:
         right = min(max(0, begin + size - self.states), size)
         inside = value[max(0, begin) : max(0, begin) + size - left - right]
         # ... and beyond it W(u) <= W(u_end) + u - u_end
-        most = sub_up(1.0, sure)
-        rest = max(0.0, sub_down(most, float(value[-1])))
+        rest = max(0.0, sub_down(sub_down(1.0, sure), float(value[-1])))
         ahead = begin + size - right - self.states + 1
         fall = self.fall[ahead : ahead + right]
-        beyond = most - rest * np.append(fall, np.zeros(right - fall.size))
+        beyond = sub_up(1.0, sure) - rest * np.append(fall, np.zeros(right - fall.size))
         return pull(np.concatenate([np.full(left, value[0]), inside, beyond * (1 + 4 * UNIT)]))
 
     # ---------------------------------------------------------------------- one stop
@@ -222,14 +224,15 @@ class _Pull:
         log_scale = measure.exponent * math.log(2.0) - theta * left
         self.values = measure.values.copy()
         # what may lie left of the array is lifted to its first entry
-        self.values[0] += block.lifted * math.exp(min(700.0, -log_scale)) * (1 + 1e-12)
+        self.values[0] += mul_up(block.lifted, exp_up(-log_scale) * (1 + 1e-12))
         self.error, self.extended = measure.error, measure.extended
         reached = states + size - 1
         centre = reached // 2
         with np.errstate(over="ignore"):
             # e^(-theta (x - centre)) at the states that are reached; undone at those before
             self.decay = np.exp(-theta * h * (np.arange(reached) - centre))
-            self.growth = np.exp(log_scale + theta * h * (np.arange(states) - centre))
+            growth = np.exp(log_scale + theta * h * (np.arange(states) - centre))
+        self.growth = np.maximum(growth, _UNDERFLOW)
         # the squares of the decay beyond the states that are reached, added up
         self.beyond = float(self.decay[-1]) ** 2 / -math.expm1(-2.0 * theta * h)
         reach = theta * (h * reached + abs(left)) + abs(log_scale)

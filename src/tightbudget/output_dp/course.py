@@ -45,6 +45,7 @@ TILTS: FloatArray = 2.0 ** np.arange(-8.0, 20.1, 0.25)  # from which a lattice's
 _LOG_G = TILTS * np.log(TILTS) - (1 + TILTS) * np.log1p(TILTS)
 _EASE = 3.0  # nats that Chernoff's bound may be worse under the tilt than under the best one
 _NOISE = 1e-13  # what rounding costs at each stop, about, beside Chernoff's bound
+_ROUNDED = 1e-11  # what a mass may be rounded up by, relative; far above what it is
 _REACH = 500.0  # nats of tilt that a window may span
 
 
@@ -268,7 +269,7 @@ def kernel(course: Course, block: Steps, lattice: Lattice) -> Kernel:
     return Kernel(
         upper,
         lower,
-        _left_of(upper, total),
+        _left_of(upper, total, runs),
         total,
         Bounds(block.infinity.lower, max(block.infinity.lower, any_of(lost, up=True))),
         origin,
@@ -311,11 +312,13 @@ def _aligned(measure: Measure, origin: Fraction, halvings: int) -> Measure:
     return measure
 
 
-def _left_of(measure: UpperMeasure, total: float) -> float:
+def _left_of(measure: UpperMeasure, total: float, runs: int) -> float:
     """The P-mass that may lie left of the array of a measure with ``total`` in all."""
     low, high = measure.tilt.factors(measure.grid, len(measure))
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         inside = sum_down(np.where(measure.values > 0, measure.values / high, 0.0))
         noise = mul_up(measure.error, norm_up(1.0 / low))
-    seen = math.ldexp(sub_down(inside * (1 - 8 * UNIT), noise), measure.exponent)
+    # each run's masses were rounded up under the tilt, so "total" may be a hair below theirs
+    inside *= max(0.0, 1.0 - _ROUNDED * max(1, runs))
+    seen = math.ldexp(sub_down(inside, noise), measure.exponent) if noise < math.inf else 0.0
     return sub_up(total, seen) if 0 < seen < total else 0.0 if seen >= total else total
