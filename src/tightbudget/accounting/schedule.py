@@ -52,13 +52,14 @@ class StoppingSchedule:
         epsilons: the price of each, nats.
         delta: certified.
         target: the delta that was asked for, at least ``delta.upper``.
+        blocks: what runs between the stops: mechanisms with their numbers of runs.
     """
 
     stops: tuple[int, ...]
     epsilons: tuple[float, ...]
     delta: Bounds
     target: float
-    _blocks: tuple[Parts, ...] = field(repr=False)
+    blocks: tuple[Parts, ...] = field(repr=False)
 
     def guarantee(self) -> OutputDP:
         """The schedule as output differential privacy: one cell for each stop."""
@@ -74,7 +75,7 @@ class StoppingSchedule:
         """
         share = self.target / len(self.stops)
         prices = np.zeros(len(self.stops))
-        for course in courses_of(self._blocks):
+        for course in courses_of(self.blocks):
             walk = Walk(course, Lattice.of(course, course.rough_prices(share), _GAP, 1.0))
             for i, delta in enumerate(walk.one_stop_each()):
                 guess = _epsilon_at(delta, share)
@@ -92,7 +93,7 @@ class StoppingSchedule:
         Args:
             order: > 1; that which is best at the last stop, if absent.
         """
-        courses = courses_of(self._blocks)
+        courses = courses_of(self.blocks)
         if order is None:
             last = [c.chernoff_prices(math.log(self.target))[-1] for c in courses]
             order = 1.0 + float(TILTS[int(np.argmin(np.max(last, axis=0)))])

@@ -45,7 +45,9 @@ from tightbudget.pld.profile import LowerDelta, UpperDelta
 
 __all__ = ["Rule", "Walk"]
 
-_MOST = 2**27  # states after all blocks; beyond it PrecisionError names the gap reached
+# states after all blocks, an eighth of it where each is dear; beyond it PrecisionError names
+# the gap reached
+_MOST = 2**27
 _UNDERFLOW = 1e-300  # what products that are no doubles may add up to
 
 
@@ -70,7 +72,8 @@ class Walk:
     def __init__(self, course: Course, lattice: Lattice) -> None:
         self.course, self.lattice, h = course, lattice, lattice.step
         self.states = math.ceil((lattice.high - lattice.low) / h) + 2
-        if self.states > min(MAX_LENGTH, _MOST // len(course.blocks)):
+        most = _MOST // (8 if lattice.extended else 1) // len(course.blocks)
+        if self.states > min(MAX_LENGTH, most):
             raise PrecisionError(f"{self.states:.3g} states of width {h:.3g} would be needed")
         try:
             made = {
