@@ -264,7 +264,7 @@ def test_more_stops_of_the_same_run(number, printed) -> None:
     """Each stop alone has delta = 1e-5; the printed values are upper ends on a coarse grid."""
     stops = range(1000 // number, 1001, 1000 // number)
     epsilons = [(DPSGD * k).epsilon(1e-5).upper for k in stops]
-    bounds = tb.stopping_delta(DPSGD, stops, epsilons)
+    bounds = tb.stopping_delta(DPSGD, stops, epsilons, rtol=3e-4)
     assert 0.995 * printed < bounds.lower < bounds.upper < printed + 0.005e-5
 
 
