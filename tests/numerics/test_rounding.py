@@ -125,3 +125,8 @@ def test_norms_of_entries_whose_squares_leave_the_range(small: float, large: flo
     assume(small > 0)
     assert r.norm_up(np.array([small])) >= small
     assert r.norm_up(np.array([large, small])) >= large
+
+
+def test_what_is_not_a_number_proves_nothing() -> None:
+    assert r.exp_up(math.nan) == r.expm1_up(math.nan) == math.inf
+    assert r.exp_down(math.nan) == 0.0

@@ -83,22 +83,25 @@ def mul_down(x: float, y: float) -> float:
 
 
 def exp_up(x: float) -> float:
-    """A double >= e^x (libm's exp is within one unit in the last place; two are granted)."""
-    if x > 709.0:
+    """A double >= e^x (libm's exp is within one unit in the last place; two are granted).
+
+    What is not a number may be anything: inf.
+    """
+    if not x <= 709.0:
         return math.inf
     return max(TINY, math.exp(x) * (1.0 + 8 * UNIT))
 
 
 def exp_down(x: float) -> float:
-    """A double <= e^x, and >= 0."""
-    if x < -690.0:
+    """A double <= e^x, and >= 0 (0 for what is not a number)."""
+    if not x >= -690.0:
         return 0.0
     return math.exp(min(x, 709.0)) * (1.0 - 8 * UNIT)
 
 
 def expm1_up(x: float) -> float:
-    """A double >= e^x - 1."""
-    if x > 709.0:
+    """A double >= e^x - 1 (inf for what is not a number)."""
+    if not x <= 709.0:
         return math.inf
     return next_up(next_up(next_up(math.expm1(x))))
 

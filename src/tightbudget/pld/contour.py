@@ -445,9 +445,7 @@ class Lines:
     epsilon: float  # for which they were placed, and about ln delta there
     log_delta: float
     lines: tuple[Line, ...]
-    rest: tuple[
-        tuple[float, float], ...
-    ]  # what is not on them: c, ln of an upper end times e^(c eps)
+    rest: tuple[tuple[float, float], ...]  # of what is not on them: c, ln(transform(c) g(c))
 
     def read(self, epsilon: float) -> Reading:
         """delta at eps, all errors included."""
