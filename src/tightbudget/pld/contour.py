@@ -73,6 +73,12 @@ class Term:
     rare: tuple[tuple[int, Transform], ...] = ()  # (which group, its rare part)
     j: int = 0
 
+    @property
+    def farthest(self) -> float:
+        """The largest c that is worth looking at."""
+        transforms = [group.transform for group in self.groups] + [r for _, r in self.rare]
+        return min(one.farthest for one in transforms)
+
     def rough(self, c: FloatArray) -> Rough:
         """ln of the transform on the real axis and two derivatives, uncertified."""
         each = [group.transform.rough(c) for group in self.groups]
@@ -329,8 +335,7 @@ class Track:
     def whole(term: Term) -> Track | None:
         """From where delta is near its maximum to where it is below 1e-300, coarsely."""
         spread = math.sqrt(max(float(term.rough(np.array([1e-9])).curvature[0]), 1e-200))
-        transforms = [group.transform for group in term.groups] + [r for _, r in term.rare]
-        last = min(60.0 / spread, *(one.farthest for one in transforms))
+        last = min(60.0 / spread, term.farthest)
         first = min(0.02 / spread, 1e-3 * last)
         return Track.of(term, np.geomspace(first, last, 28))
 
@@ -404,6 +409,9 @@ def _spacing(
     factors = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0])
     below = np.append(np.maximum(c - reach * factors, c / 16.0), [0.0, c / 2.0, c / 8.0])
     above = np.append(c + reach * factors, [1.25 * c, 2.0 * c])
+    above = above[above <= term.farthest]
+    if not above.size:
+        return None
     others = np.concatenate([below, above])
     with np.errstate(all="ignore"):
         value = np.where(others > 0, term.rough(np.where(others > 0, others, c)).value, 0.0)
