@@ -102,7 +102,7 @@ class _Probe:
     ) -> None:
         self.function, self.epsilon, self.delta = function, epsilon, delta
         self.integer = integer
-        self.known: dict[tuple[float, float], Bounds] = {}
+        self.known: dict[float, tuple[float, Bounds]] = {}  # the gap asked for, and the answer
         self.near = False  # whether the target was already seen from close by
 
     def composition(self, x: float) -> Composition:
@@ -113,10 +113,11 @@ class _Probe:
 
     def bounds(self, x: float, rtol: float) -> Bounds:
         """Bounds of delta, no closer than it takes to compare them with the target."""
-        if (x, rtol) not in self.known:
-            composition = self.composition(x)
-            self.known[x, rtol] = composition._delta_against(self.epsilon, self.delta, rtol)
-        return self.known[x, rtol]
+        asked, bounds = self.known.get(x, (math.inf, Bounds(0.0, 1.0)))
+        if rtol < asked and bounds.relative_gap > rtol:
+            bounds = self.composition(x)._delta_against(self.epsilon, self.delta, rtol)
+            self.known[x] = rtol, bounds
+        return bounds
 
     def excess(self, x: float) -> float:
         """About ln(delta(epsilon) / target), > 0 where it is missed; good near the root."""
@@ -150,21 +151,29 @@ def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float,
             verdict = "both ends meet" if at_low else "neither end meets"
             raise CalibrationError(f"between = ({low:g}, {high:g}): {verdict} the target")
         return (low, high) if at_low else (high, low)
-    # outwards from 1, faster and faster; an integer has no values below
+    # outwards from 1, on both sides until it is seen where the target lies
     low = high = 1.0
     met = probe.meets(1.0)
+    sides: tuple[int, ...] = (+1,) if probe.integer else (+1, -1)
     factor = 4.0
-    while high < _REACH[1]:
-        further = high * factor
-        if probe.meets(further) != met:
-            return (further, high) if not met else (high, further)
-        high = further
-        if not probe.integer and low > _REACH[0]:
-            nearer = low / factor
-            if probe.meets(nearer) != met:
-                return (nearer, low) if not met else (low, nearer)
-            low = nearer
-        factor = min(16.0, factor * 2.0)
+    while sides and low > _REACH[0] and high < _REACH[1]:
+        for side in sides:
+            x = high if side > 0 else low
+            further = x * factor**side
+            if probe.meets(further) != met:
+                return (x, further) if met else (further, x)
+            low, high = min(low, further), max(high, further)
+            # the target lies where the excess changes towards zero
+            change = probe.excess(further) - probe.excess(x)
+            if abs(change) > 0.25:
+                nearer = (change < 0) != met
+                sides = (side,) if nearer else tuple(other for other in sides if other != side)
+                # as far as the secant says, and somewhat further
+                needed = -probe.excess(further) / change * math.log(factor) if nearer else 1.0
+                factor = math.exp(min(max(1.2 * needed, 0.4), 3.0))
+                break
+        else:
+            factor = min(16.0, factor * 2.0)
     verdict = "all meet" if met else "none meets"
     raise CalibrationError(f"of the parameters from {low:g} to {high:g}, {verdict} the target")
 

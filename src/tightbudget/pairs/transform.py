@@ -149,7 +149,7 @@ class _Rule(NamedTuple):
     log_moved: float = math.inf  # what ``_log_moved`` says at its width
 
     def error(self, log_growth: FloatArray | float) -> FloatArray:
-        """2 N / (e^(2 pi a / h) - 1) for ln N, N >= the integral of |f| on |Im x| <= a.
+        """2 N / (e^(2 pi a / h) - 1) for ln N, N >= the integral of |f| on Im x = a and -a.
 
         Source: Trefethen, Weideman 2014, Theorem 5.1.
         """
@@ -241,8 +241,11 @@ class MixedTransform:
 
     @property
     def farthest(self) -> float:
-        # the integrand of the part that holds the largest losses peaks at about c m
-        return _FARTHEST / self.m if self.remove and self.part != "bulk" else math.inf
+        # the integrand of the largest losses peaks at about c m; beyond the bulk's edge slower
+        if not self.remove:
+            return math.inf
+        slower = 1.0 + 1.0 / self.width**2 if self.part == "bulk" else 1.0
+        return slower * _FARTHEST / self.m
 
     def rough(self, c: FloatArray) -> Rough:
         at = self._rough_at(float(np.max(c)))
@@ -283,9 +286,14 @@ class MixedTransform:
         return found
 
     def _rough_at(self, c: float) -> _At:
-        h = min(0.3, 0.8 / self.m)
+        return _planned(self, self._rough_rule(c))
+
+    def _rough_rule(self, c: float) -> _Rule:
+        # a step with few bits, so that every node is a double
+        finest = min(0.3, 0.8 / self.m, 0.5 * self.width if self.part else 1.0)
+        h = 2.0 ** math.floor(math.log2(finest))
         last = 16 * math.ceil((self._farthest(self._power(c)) + 9.0) / (16 * h))
-        return _planned(self, h, math.floor(-9.0 / h), last)
+        return _Rule(h, math.floor(-9.0 / h), last, 0.0)
 
     def _farthest(self, power: float) -> float:
         """About the largest x at which the integrand may peak."""
@@ -300,7 +308,9 @@ class MixedTransform:
     def _rule(self, c: float, t: float, tolerance: float) -> _Rule:
         """Few nodes for an error of about tolerance relative to M(c)."""
         goal = math.log(8.0 / tolerance) + 4.0
-        widths = np.linspace(0.03, 0.97, 20) * min(math.pi / self.m, 12.0)
+        widths = np.array([0.03, 0.06, 0.12, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 0.97]) * min(
+            math.pi / self.m, 12.0
+        )
         moved = self._log_moved(c, t, widths, goal)
         needed = moved - self._log_size(c) + goal
         best = int(np.argmax(widths / needed))
@@ -314,7 +324,7 @@ class MixedTransform:
         return size if math.isfinite(size) else 0.0
 
     def _log_moved(self, c: float, t: float, widths: FloatArray, goal: float) -> FloatArray:
-        """ln of upper ends of the integral of |w P e^(s L)| on |Im x| <= width, |Im s| <= t.
+        """ln of upper ends of the integral of |w P e^(s L)| on Im x = +-width, |Im s| <= t.
 
         Cell by cell the largest value of each factor: |phi(x + ia)| = phi(x) e^(a^2/2),
         |R(x + ia)| between R(x) cos(m a / 2) and R(x), |erfc(u + iv)| <= e^(v^2) erfc(u), and
@@ -428,7 +438,10 @@ class MixedTransform:
         return rule.last - rule.first + 1
 
     def line(self, c: float, t: FloatArray, tolerance: float) -> Line:
-        value, error = self._values(c, t, tolerance)
+        rule = self._rule(c, float(t[-1]), tolerance)
+        if rule.last - rule.first > _MOST_NODES:  # not worth it: nothing is said
+            return Line(np.zeros_like(t, dtype=np.complex128), np.full_like(t, math.inf))
+        value, error = self._values(c, t, rule, self._at(rule))
         centre = 0.0 if self.part == "rare" else 1.0
         size = np.abs(centre + value)
         # where M is not told from 0, |M| <= size + error <= 3 error is all that is said
@@ -448,12 +461,10 @@ class MixedTransform:
         log = np.where(lost, np.log(3.0 * error + 1e-300), modulus + 1j * angle)
         return Line(log, np.where(lost, math.log(3.0) + 1e-9, -np.log1p(-relative) + rounded))
 
-    def _values(self, c: float, t: FloatArray, tolerance: float) -> tuple[ComplexArray, FloatArray]:
+    def _values(
+        self, c: float, t: FloatArray, rule: _Rule, at: _At
+    ) -> tuple[ComplexArray, FloatArray]:
         """M - 1 (of the rare part M) at c + i t, and a bound of its error."""
-        rule = self._rule(c, float(t[-1]), tolerance)
-        if rule.last - rule.first > _MOST_NODES:  # not worth it: nothing is said
-            return np.zeros_like(t, dtype=np.complex128), np.full_like(t, math.inf)
-        at = self._at(rule)
         a, wa = at.powers(c)
         loss, slack, fuzz = np.abs(at.loss), at.slack, at.fuzz + 4 * UNIT * np.abs(a)
         s = c + t  # >= |s|
@@ -517,8 +528,21 @@ class MixedTransform:
         return np.asarray(1.01 * (moved + still * 2.0 * (1.0 + s)))
 
     def upper(self, c: float) -> float:
-        value, error = self._values(c, np.zeros(1), 1e-15)
+        # the nodes of planning often do: it is a bound, not a value
+        rule, at = self._rough_rule(c), self._rough_at(c)
+        widths = np.linspace(0.05, 0.95, 9) * min(math.pi / self.m, 12.0)
+        moved = self._log_moved(c, 0.0, widths, _GOAL)
+        spare = 2.0 * math.pi * widths / rule.h - moved
+        best = int(np.argmax(spare))
+        if spare[best] > _GOAL:
+            rule = rule._replace(width=float(widths[best]), log_moved=float(moved[best]))
+        else:
+            rule = self._rule(c, 0.0, 1e-15)
+            at = self._at(rule)
+        value, error = self._values(c, np.zeros(1), rule, at)
         most = float(value[0].real + error[0])
+        if not most < math.inf:
+            return math.inf
         if self.part == "rare":
             log = math.log(most) if most > 0 else -700.0
             return log + 8 * UNIT * (abs(log) + 1.0)
@@ -558,7 +582,9 @@ class MixedTransform:
         R(x + ia) R(x - ia) is analytic in the strip of width pi / m - a.
         """
         power = self._power(c)
-        strips = np.linspace(0.05, 0.97, 24) * min(math.pi / self.m - shift, 6.0)
+        # up to pi / 2 m, arg R(x + i (b + a)) >= arg R(x + i (b - a)): e^(-t arg R) stays below 1
+        strips = np.linspace(0.05, 0.97, 24)
+        strips *= min(0.5 * math.pi / self.m, math.pi / self.m - shift, 6.0)
         growth = self._log_growth(power, shift + strips) + 0.5 * strips**2
         if self.part == "bulk":
             growth = growth + ((shift + strips) / self.width) ** 2 + 3.0
@@ -582,6 +608,6 @@ class MixedTransform:
 
 
 @functools.lru_cache(maxsize=256)
-def _planned(transform: MixedTransform, h: float, first: int, last: int) -> _At:
+def _planned(transform: MixedTransform, rule: _Rule) -> _At:
     """What all planning of one transform shares."""
-    return transform._at(_Rule(h, first, last, 0.0))
+    return transform._at(rule)

@@ -17,6 +17,7 @@ number of rare losses gets a line of its own (M = bulk + rare, binomially expand
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from tightbudget.pairs.transform import ComplexArray, MixedTransform, Rough, Tra
 __all__ = ["Contour", "Reading"]
 
 _COST = 2_000_000  # terms of all values of M on one line
+_CHEAP = 250_000  # of them, where rare large losses may ask for more lines than one
 _CHUNK = 2**16  # of them at a time
 _NODES = 20_000  # terms of one value of M
 _LOG_GOAL = 31.0  # each error is to be e^-31 of the answer
@@ -40,7 +42,7 @@ _REMEMBERED = 3  # lines that a curve's next point looks at
 _NEAR = 12.0  # nats of delta between saddle points that are interpolated
 _TURNS = 30  # of Newton's method
 _STEP_BITS = 20  # of D, so that every n D is a double
-_LOWEST = -650.0  # ln of the least delta that is answered for
+_HIGHEST = 600.0  # ln of what a line's sum may be for that
 
 
 class Group(NamedTuple):
@@ -51,12 +53,11 @@ class Group(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """delta at one eps: about the value, its certified ends, and -d delta / d eps."""
+    """delta at one eps: about the value, and its certified ends."""
 
     value: float
     lower: float
     upper: float
-    slope: float
 
 
 @dataclass(frozen=True)
@@ -220,17 +221,19 @@ class Line:
 
     def read(self, epsilon: float) -> Reading:
         """The sum at one eps, with its errors."""
-        value, slope, reference, wrong = self._sum(epsilon)
+        if float(self.log[0].real) - self.c * epsilon > _HIGHEST:  # far from where it is good
+            return Reading(math.inf, -math.inf, math.inf)
+        value, reference, wrong = self._sum(epsilon)
         scale = math.exp(reference)
         beyond = exp_up(self.log_beyond - self.c * epsilon + self._fuzz(epsilon))
         off = 1.001 * wrong * scale + beyond + 16 * UNIT * abs(value) * scale
         total = value * scale
         lower = total - off - self._aliased(epsilon)
-        return Reading(total, lower, total + off, slope * scale)
+        return Reading(total, lower, total + off)
 
     def errors(self, epsilon: float) -> dict[str, float]:
         """The four errors at one eps, absolute."""
-        value, _, reference, wrong = self._sum(epsilon)
+        value, reference, wrong = self._sum(epsilon)
         scale = math.exp(reference)
         return {
             "aliasing": self._aliased(epsilon),
@@ -242,10 +245,25 @@ class Line:
     def _fuzz(self, epsilon: float) -> float:
         return 16 * UNIT * (abs(self.log_beyond) + self.c * abs(epsilon) + 1.0)
 
-    def _sum(self, epsilon: float) -> tuple[float, float, float, float]:
-        """Of the sum over e^reference: value, -d/d eps, reference, error."""
-        t = self.step * np.arange(self.log.size)
-        reference = min(700.0, float(self.log[0].real) - self.c * epsilon)
+    @functools.cached_property
+    def t(self) -> FloatArray:
+        """The heights of the points."""
+        return self.step * np.arange(self.log.size, dtype=np.float64)
+
+    def slope(self, epsilon: float) -> tuple[float, float]:
+        """About the sum and its -d/d eps."""
+        if float(self.log[0].real) - self.c * epsilon > _HIGHEST:
+            return math.inf, 0.0
+        turned = np.exp(self.log - self.c * epsilon - 1j * (self.t * epsilon))
+        turned[0] *= 0.5
+        value, lever = np.sum(turned), np.sum(self.t * turned)
+        weight = self.step / math.pi
+        return weight * float(value.real), weight * float(self.c * value.real - lever.imag)
+
+    def _sum(self, epsilon: float) -> tuple[float, float, float]:
+        """Of the sum over e^reference: value, reference, error."""
+        t = self.t
+        reference = float(self.log[0].real) - self.c * epsilon
         exponent = self.log - (self.c * epsilon + reference) - 1j * (t * epsilon)
         turned = np.exp(exponent)
         turned[0] *= 0.5
@@ -256,9 +274,7 @@ class Line:
         wide = np.exp(np.minimum(exponent.real + off, 700.0))
         wrong = float(np.sum(np.where(off < 1.0, np.abs(turned) * np.expm1(off), wide)))
         weight = self.step / math.pi
-        value = weight * float(np.sum(turned.real))
-        slope = weight * float(np.sum(self.c * turned.real - t * turned.imag))
-        return value, slope, reference, weight * wrong * (1 + 1e-9)
+        return weight * float(np.sum(turned.real)), reference, weight * wrong * (1 + 1e-9)
 
     def _aliased(self, epsilon: float) -> float:
         """Sum over n != 0 of e^(c y) delta(eps + y), y = 2 pi n / D, by Chernoff on both sides."""
@@ -346,8 +362,8 @@ class Track:
         """About the eps at which delta is so large."""
         return float(np.interp(-log_delta, -self.log_delta, self.epsilon))
 
-    def line(self, epsilon: float, log_delta: float) -> Line | None:
-        """The line for eps, if it is worth its cost: errors about e^-31 of delta."""
+    def line(self, epsilon: float, log_delta: float, most: int) -> Line | None:
+        """The line for eps, errors about e^-31 of delta, if it costs ``most`` terms at most."""
         term, c = self.term, self.c_at(epsilon)
         spacing = _spacing(term, c, epsilon, log_delta)
         height = _height(term, c, epsilon, log_delta)
@@ -358,7 +374,7 @@ class Track:
         n = math.ceil(top / step) + 1
         tolerance = math.exp(-_LOG_GOAL - 3.0)
         cost = term.nodes(c, top, tolerance)
-        if cost > _NODES or n * cost > _COST:
+        if cost > _NODES or n * cost > most:
             return None
         t = step * np.arange(n)
         parts, start = [], 0
@@ -423,7 +439,8 @@ def _curvature(term: Term, c: float) -> float:
 class Lines:
     """The lines of all terms that matter near one eps."""
 
-    epsilon: float  # for which they were placed
+    epsilon: float  # for which they were placed, and about ln delta there
+    log_delta: float
     lines: tuple[Line, ...]
     rest: tuple[
         tuple[float, float], ...
@@ -435,7 +452,15 @@ class Lines:
         value, lower = math.fsum(p.value for p in parts), math.fsum(p.lower for p in parts)
         lower -= 4 * UNIT * math.fsum(abs(p.lower) for p in parts)
         upper = add_up(*(p.upper for p in parts), *(self._rest(epsilon)))
-        return Reading(value, lower, upper, math.fsum(p.slope for p in parts))
+        return Reading(value, lower, upper)
+
+    def slope(self, epsilon: float) -> tuple[float, float]:
+        """About delta and -d delta / d eps: no errors, for Newton's method."""
+        value = slope = 0.0
+        for line in self.lines:
+            v, d = line.slope(epsilon)
+            value, slope = value + v, slope + d
+        return value, slope
 
     def describe(self, epsilon: float) -> list[dict[str, float | str]]:
         """Each line's measures, and its errors at eps relative to delta."""
@@ -459,7 +484,9 @@ class Lines:
         return ends
 
 
-def _lines(tracks: tuple[Track, ...], epsilon: float, log_delta: float | None) -> Lines | None:
+def _lines(
+    tracks: tuple[Track, ...], epsilon: float, log_delta: float | None, most: int = _COST
+) -> Lines | None:
     """A line for each term that matters at eps; the last of several stands for all that follow."""
     near = [track.near(epsilon) for track in tracks]
     sizes = [track.log_delta_at(epsilon) for track in near]
@@ -474,11 +501,11 @@ def _lines(tracks: tuple[Track, ...], epsilon: float, log_delta: float | None) -
             log = track.term.upper(c, more=last) + float(_log_g(np.array(c))) + 1e-12
             rest.append((c, log))
             continue
-        line = track.line(epsilon, total)
+        line = track.line(epsilon, total, most)
         if line is None:
             return None
         lines.append(line)
-    return Lines(epsilon, tuple(lines), tuple(rest))
+    return Lines(epsilon, total, tuple(lines), tuple(rest))
 
 
 def _epsilon_at(tracks: tuple[Track, ...], log_delta: float) -> float:
@@ -491,33 +518,34 @@ def _epsilon_at(tracks: tuple[Track, ...], log_delta: float) -> float:
     return low
 
 
-def _solve(lines: Lines, delta: float) -> float | None:
-    """About the eps at which the lines' sum is delta: Newton on ln delta, which is concave."""
-    epsilon, log_delta = lines.epsilon, math.log(delta)
+def _solve(lines: Lines, delta: float, guess: float) -> tuple[float, float] | None:
+    """About the eps at which the lines' sum is delta, and -d delta / d eps: Newton on ln delta."""
+    epsilon, log_delta = guess, math.log(delta)
     for _ in range(_TURNS):
-        got = lines.read(epsilon)
-        if not (got.value > 0 and got.slope > 0):
+        value, slope = lines.slope(epsilon)
+        if not (0 < value < math.inf and slope > 0):
             return None
-        step = (math.log(got.value) - log_delta) * got.value / got.slope
+        step = (math.log(value) - log_delta) * value / slope
         if abs(step) <= 1e-15 * abs(epsilon):
             break
-        epsilon = epsilon + step
-        if abs(step) * got.slope < 1e-13 * got.value:
+        epsilon += step
+        if abs(step) * slope < 1e-7 * value:  # the next step would be the square of this one
             break
-    return epsilon
+    return epsilon, slope
 
 
-def _invert(lines: Lines, delta: float) -> Bounds | None:
+def _invert(lines: Lines, delta: float, guess: float) -> Bounds | None:
     """Both ends of eps(delta), each proved by one reading."""
-    epsilon = _solve(lines, delta)
-    if epsilon is None:
+    solved = _solve(lines, delta, guess)
+    if solved is None:
         return None
+    epsilon, slope = solved
     if epsilon <= 0.0 and lines.read(0.0).upper <= delta:
         return Bounds(0.0, 0.0)
     got = lines.read(max(0.0, epsilon))
-    if not (got.slope > 0 and math.isfinite(got.lower)):
+    if not math.isfinite(got.lower):
         return None
-    over, under = (got.upper - delta) / got.slope, (delta - got.lower) / got.slope
+    over, under = (got.upper - delta) / slope, (delta - got.lower) / slope
     found: list[float] = []
     for sign, room in ((-1.0, under), (1.0, over)):
         room = 1.0001 * max(room, 0.0)
@@ -530,6 +558,14 @@ def _invert(lines: Lines, delta: float) -> Bounds | None:
                 break
             room = 1.5 * room + 4 * UNIT * abs(epsilon) + 1e-300
     return Bounds(found[0], found[1]) if len(found) == 2 else None
+
+
+class _Rare(NamedTuple):
+    """A composition split in two: bulks, what was split off them, and how much of it there is."""
+
+    groups: tuple[Group, ...]
+    rare: tuple[tuple[int, Transform], ...]
+    number: float  # of rare losses expected at the common saddle point
 
 
 @dataclass(frozen=True)
@@ -573,10 +609,19 @@ class Contour:
             return _epsilon_at(tracks, log_delta)
 
         def read(lines: Lines) -> Bounds | None:
-            bounds = _invert(lines, delta)
+            bounds = _invert(lines, delta, guess(lines))
             return bounds if bounds is not None and bounds.relative_gap <= rtol else None
 
-        return self._answer(place, read, lambda lines: _solve(lines, delta), memory)
+        def guess(lines: Lines) -> float:
+            # from where these lines were placed, as far as the saddle points lie apart
+            track = self.track
+            return lines.epsilon + track.epsilon_at(log_delta) - track.epsilon_at(lines.log_delta)
+
+        def where(lines: Lines) -> float | None:
+            solved = _solve(lines, delta, guess(lines))
+            return None if solved is None else solved[0]
+
+        return self._answer(place, read, where, memory)
 
     def below(self, epsilon: float, delta: float) -> bool:
         """Whether one Chernoff bound proves that delta(epsilon) <= delta; False says nothing."""
@@ -601,13 +646,18 @@ class Contour:
             if bounds is not None:
                 return bounds
         whole = (self.track,)
-        split, first = self._split(place(whole))
-        for tracks in (split, whole) if first else (whole, split):
+        rare = self._rare(place(whole))
+        # one line for all, if it is cheap; the split where it promises more; the dear one
+        plans = [(False, _COST), (True, _COST)]
+        if rare and rare.number < _FEW_RARE:
+            plans = [(False, _CHEAP), (True, _COST), (False, _COST)]
+        for split, most in plans:
+            tracks = self._split(rare, place(whole)) if split else whole
             if not tracks:
                 continue
             epsilon, log_delta = place(tracks), None
             for _ in range(2):
-                found = _lines(tracks, epsilon, log_delta)
+                found = _lines(tracks, epsilon, log_delta, most)
                 if found is None:
                     break
                 bounds = read(found)
@@ -623,11 +673,8 @@ class Contour:
                 epsilon, log_delta = max(0.0, moved), math.log(seen.value)
         return None
 
-    def _split(self, epsilon: float) -> tuple[tuple[Track, ...], bool]:
-        """Tracks for 0, 1, ... rare losses at eps, and whether these should be tried first.
-
-        Without rare large losses that stand apart there are none.
-        """
+    def _rare(self, epsilon: float) -> _Rare | None:
+        """What may be split off at eps: the rare large losses that stand apart."""
         c = self.track.near(epsilon).c_at(epsilon)
         groups, rare, number = list(self.term.groups), [], 0.0
         for g, (transform, runs) in enumerate(self.term.groups):
@@ -638,15 +685,18 @@ class Contour:
                 groups[g] = Group(bulk, runs)
                 rare.append((g, apart))
                 number += runs * math.exp(float(apart.rough(np.array([c])).value[0]))
+        return _Rare(tuple(groups), tuple(rare), number) if rare else None
+
+    def _split(self, parts: _Rare | None, epsilon: float) -> tuple[Track, ...]:
+        """Tracks for 0, 1, ... rare losses, the last one for all that are left to it; or none."""
         tracks: list[Track] = []
-        if not rare:
-            return (), False
-        for j in range(_MOST_RARE):
-            track = Track.whole(Term(tuple(groups), tuple(rare) if j else (), j))
+        for j in range(_MOST_RARE if parts else 0):
+            assert parts is not None
+            track = Track.whole(Term(parts.groups, parts.rare if j else (), j))
             if track is None:
-                return (), False
+                return ()
             tracks.append(track)
             sizes = [one.log_delta_at(epsilon) for one in tracks]
             if j > 1 and sizes[-1] < max(sizes) - _LOG_GOAL - 9.0:
-                return tuple(tracks), number < _FEW_RARE
-        return (), False
+                return tuple(tracks)
+        return ()
