@@ -12,6 +12,7 @@ M(s) = E[R^z] with z = 1 + s (remove) or -s (add). Of a composition, for any c >
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -109,7 +110,7 @@ class Step:
         limits = {"rel_tol": arb(2) ** (-9 * ctx.prec), "abs_tol": arb(2) ** -ctx.prec}
         scale = arb(peak).exp()
         total = acb(0)
-        for a, b in zip(points[:-1], points[1:], strict=True):
+        for a, b in itertools.pairwise(points):
             total += acb.integral(lambda x, analytic: f(x, analytic) / scale, a, b, **limits)
         total *= scale
         falls = arb(last) - right
