@@ -1,12 +1,16 @@
-"""Draws docs/images/dpsgd.png from the public API: ``python docs/figures.py``.
+"""Draws docs/images: ``python docs/figures.py``.
 
-Left: what DP-SGD costs as it runs on, by three sound accounts of the same steps. Right: one
-run's whole curve. Below each: how far apart the two certified ends are.
+dpsgd.png, from the public API. Left: what DP-SGD costs as it runs on, by three sound accounts of
+the same steps. Right: one run's whole curve. Below each: how far apart the two certified ends are.
+
+contour.png, from the contour engine's own lines. Left: the integrand where one line does. Right:
+its modulus where a few rare large losses decide, on one line for all and on a line for each number.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import tightbudget as tb
+from tightbudget.pairs.pair import Direction
+from tightbudget.pld.contour import Contour, Line, Lines
 
 IMAGES = Path(__file__).resolve().parent / "images"
 
@@ -55,6 +61,8 @@ def draw_steps(ax: Axes, below: Axes, renyi: np.ndarray) -> None:
     ax.text(5.3, 1.32, "Rényi divergences", color=RED, fontsize=9)
     ax.text(260, 0.62, "tightbudget: both certified ends", color=BLUE, fontsize=9)
     draw_gap(below, steps, [b.relative_gap for b in certified])
+    below.text(1.2, 1e-7, "two masses", color=BLUE, fontsize=8)
+    below.text(30, 1e-11, "contour engine", color=BLUE, fontsize=8)
     below.set(xlabel="steps", xscale="log", xlim=(1, 1e5))
 
 
@@ -74,6 +82,8 @@ def draw_curve(ax: Axes, below: Axes, renyi: np.ndarray) -> None:
     ax.text(6.05, 3e-21, "both certified ends", color=BLUE, ha="right", fontsize=9)
     ax.text(0.25, 2e-37, "δ below 2⁻⁵³: lost in an untilted FFT", color=PALE, fontsize=9)
     draw_gap(below, epsilons, [curve[i].relative_gap for i in range(len(curve))])
+    below.text(0.9, 1e-7, "one line", color=BLUE, fontsize=8)
+    below.text(6.0, 1e-9, "one more line", color=BLUE, fontsize=8)
     below.set(xlabel="ε", xlim=(0, 12))
 
 
@@ -82,19 +92,96 @@ def draw_gap(ax: Axes, x: np.ndarray, gaps: list[float]) -> None:
     ax.axhline(1e-4, color=PALE, lw=0.9, ls=(0, (4, 3)))
     ax.plot(x, gaps, color=BLUE, lw=1.2)
     ax.set_yscale("log")
-    ax.set(ylabel="relative gap", ylim=(3e-6, 6e-4))
-    ax.annotate("asked for: 1e-4", (0.985, 1.25e-4), xycoords=("axes fraction", "data"),
+    ax.set(ylabel="relative gap", ylim=(1e-14, 1e-1), yticks=[1e-14, 1e-9, 1e-4])
+    ax.annotate("asked for: 1e-4", (0.985, 1e-3), xycoords=("axes fraction", "data"),
                 color=PALE, fontsize=8, ha="right")  # fmt: skip
 
 
-def main() -> None:
-    """Writes the picture."""
-    figure = Figure(figsize=(10.0, 4.6), layout="constrained")
+def draw_dpsgd(figure: Figure) -> None:
+    """Costs of DP-SGD, and below each the gap."""
     axes = figure.subplots(2, 2, sharex="col", height_ratios=(4, 1))
     renyi = np.array([tb.compose([STEP]).renyi(order).upper for order in ORDERS])
     draw_steps(*axes[:, 0], renyi)
     draw_curve(*axes[:, 1], renyi)
-    for ax in axes.flat:
+
+
+def placed(step: tb.Mechanism, runs: int, delta: float) -> tuple[Contour, float, Lines]:
+    """The contour for a removed record, eps at delta, and the lines that answered."""
+    contour = Contour.of([(step.pair(Direction.REMOVE).transform(), runs)])
+    memory: list[Lines] = []
+    found = None if contour is None else contour.epsilon(delta, 1e-9, memory)
+    assert contour is not None
+    assert found is not None
+    return contour, found.upper, memory[-1]
+
+
+def integrand(log: np.ndarray, c: float, t: np.ndarray, epsilon: float) -> np.ndarray:
+    """M e^(-s eps) / (s (s + 1)) / pi, from ln(M / (s (s + 1))) at s = c + i t."""
+    return np.exp(log - (c + 1j * t) * epsilon) / math.pi
+
+
+def on_line(contour: Contour, c: float, t: np.ndarray, epsilon: float) -> np.ndarray:
+    """The integrand anywhere on one line."""
+    s = c + 1j * t
+    return integrand(contour.term.values(c, t, 1e-16)[0] - np.log(s * (s + 1)), c, t, epsilon)
+
+
+def heights(line: Line) -> np.ndarray:
+    """t at the points of a line."""
+    return line.step * np.arange(line.log.size)
+
+
+def draw_one_line(ax: Axes) -> None:
+    """Real part, modulus and trapezoidal points."""
+    contour, epsilon, lines = placed(STEP, 1_000, DELTA)
+    (line,) = lines.lines
+    t, dots = np.linspace(0.0, 8.0, 400), heights(line)
+    curve = on_line(contour, line.c, t, epsilon) / DELTA
+    ax.fill_between(t, curve.real, color=BLUE, alpha=0.1, lw=0)
+    ax.plot(t, np.abs(curve), color=OCHRE, lw=1.6)
+    ax.plot(t, curve.real, color=BLUE, lw=1.2)
+    ax.plot(dots, integrand(line.log, line.c, dots, epsilon).real / DELTA, "o", ms=3.6, color=BLUE)
+    ax.set(xlabel="t, height on the line s = c + it", ylabel="integrand / δ")
+    ax.set(xlim=(0, 8), ylim=(-0.08, 0.82))
+    ax.set_title("DP-SGD, σ = 1, q = 0.01, 1,000 steps, δ = 1e-5", loc="left")
+    ax.text(1.75, 0.36, "modulus", color=OCHRE, fontsize=9)
+    ax.text(0.35, 0.16, "real part:\narea 1", color=BLUE, fontsize=9)
+    label = f"c = {line.c:.2f}; {dots.size} points,\nthe last one at t = {dots[-1]:.0f}"
+    ax.text(4.2, 0.62, label, color=INK, fontsize=9)
+
+
+def draw_lines(ax: Axes) -> None:
+    """The modulus on one line for all, and on one for each number of rare losses."""
+    delta, step = 1e-16, tb.Gaussian(sigma=1.0).subsampled(rate=1e-4)
+    contour, epsilon, lines = placed(step, 1_000_000, delta)
+    c, t = contour.track.near(epsilon).c_at(epsilon), np.linspace(0.0, 40.0, 400)
+    ax.plot(t, np.abs(on_line(contour, c, t, epsilon)) / delta, color=RED, lw=1.6)
+    ax.text(1.0, 3e7, f"one line for all outputs, c = {c:.1f}", color=RED, fontsize=9)
+    names = ("no rare loss", "one rare loss", "two")
+    for line, name, color in zip(lines.lines, names, (BLUE, OCHRE, INK), strict=True):
+        t = heights(line)
+        modulus = np.abs(integrand(line.log, line.c, t, epsilon)) / delta
+        ax.plot(t, modulus, "o-", color=color, lw=1.0, ms=2.2)
+        beside = modulus[0] * (0.0005 if line.j == 1 else 8.0)
+        ax.text(1.0, beside, f"{name}, c = {line.c:.1f}", color=color, fontsize=9)
+    ax.set_yscale("log")
+    ax.set(xlabel="t, height on each line", ylabel="modulus of the integrand / δ")
+    ax.set(xlim=(0, 40), ylim=(1e-16, 3e9), yticks=[10.0**e for e in range(-16, 9, 4)])
+    ax.set_title("σ = 1, q = 0.0001, a million steps, δ = 1e-16", loc="left")
+
+
+def draw_contour(figure: Figure) -> None:
+    """The integrand on vertical lines."""
+    left, right = figure.subplots(1, 2)
+    draw_one_line(left)
+    draw_lines(right)
+
+
+def save(name: str, height: float, draw: Callable[[Figure], None]) -> None:
+    """Draws and writes one picture, in the style of all."""
+    figure = Figure(figsize=(10.0, height), layout="constrained")
+    draw(figure)
+    for ax in figure.axes:
         ax.spines[["top", "right"]].set_visible(False)
         ax.spines[["left", "bottom"]].set_color(PALE)
         ax.tick_params(which="both", color=PALE, labelcolor=INK, labelsize=9)
@@ -104,7 +191,13 @@ def main() -> None:
         ax.title.set(fontsize=11, color=INK)
     figure.align_ylabels()
     IMAGES.mkdir(exist_ok=True)
-    figure.savefig(IMAGES / "dpsgd.png", dpi=160, metadata={"Software": None})
+    figure.savefig(IMAGES / name, dpi=160, metadata={"Software": None})
+
+
+def main() -> None:
+    """Writes the pictures."""
+    save("dpsgd.png", 4.6, draw_dpsgd)
+    save("contour.png", 3.7, draw_contour)
 
 
 if __name__ == "__main__":

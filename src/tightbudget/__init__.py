@@ -40,6 +40,9 @@ from tightbudget.output_dp.without_refunds import (
 from tightbudget.pairs import *  # noqa: F403
 from tightbudget.pairs import __all__ as _pairs
 
+# how do losses add up?
+from tightbudget.pld.engines import Explanation
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -53,6 +56,7 @@ __all__ = [
     "Composition",
     "Curve",
     "Estimate",
+    "Explanation",
     "ExtraError",
     "FileError",
     "GaussianDPFilter",

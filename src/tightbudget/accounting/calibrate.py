@@ -170,7 +170,7 @@ def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float,
                 sides = (side,) if nearer else tuple(other for other in sides if other != side)
                 # as far as the secant says, and somewhat further
                 needed = -probe.excess(further) / change * math.log(factor) if nearer else 1.0
-                factor = math.exp(min(max(1.2 * needed, 0.4), 3.0))
+                factor = math.exp(min(max(1.2 * needed, 0.4), 2.0))
                 break
         else:
             factor = min(16.0, factor * 2.0)

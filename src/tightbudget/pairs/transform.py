@@ -293,7 +293,8 @@ class MixedTransform:
         finest = min(0.3, 0.8 / self.m, 0.5 * self.width if self.part else 1.0)
         h = 2.0 ** math.floor(math.log2(finest))
         last = 16 * math.ceil((self._farthest(self._power(c)) + 9.0) / (16 * h))
-        return _Rule(h, math.floor(-9.0 / h), last, 0.0)
+        first = 16 * math.floor((self._nearest(self._power(c)) - 9.0) / (16 * h))
+        return _Rule(h, first, last, 0.0)
 
     def _farthest(self, power: float) -> float:
         """About the largest x at which the integrand may peak."""
@@ -302,6 +303,20 @@ class MixedTransform:
             inside = self.width**2 / (1.0 + self.width**2)
             peak = min(peak, self.edge) + max(0.0, peak - self.edge) * inside
         return max(peak, self.m, self.edge if self.part == "rare" else 0.0)
+
+    def _nearest(self, power: float) -> float:
+        """About the least x at which the integrand may peak: x = power m q e^y / R."""
+        low, high = min(power, 0.0) * self.m, 0.0
+        for _ in range(30 if low < -0.1 else 0):
+            middle = 0.5 * (low + high)
+            below = middle < power * self.m * self._rise(middle)
+            low, high = (middle, high) if below else (low, middle)
+        return high if low < -0.1 else 0.0
+
+    def _rise(self, x: float) -> float:
+        """q e^y / R, a rounded number: d ln R / dx is m times it."""
+        y = math.log(self.q) - math.log1p(-self.q) + self.m * (x - 0.5 * self.m)
+        return 1.0 / (1.0 + math.exp(min(-y, 700.0)))
 
     # -------------------------------------------------------------- the rule in x
 
@@ -312,7 +327,7 @@ class MixedTransform:
             math.pi / self.m, 12.0
         )
         moved = self._log_moved(c, t, widths, goal)
-        needed = moved - self._log_size(c) + goal
+        needed = np.nan_to_num(moved - self._log_size(c) + goal, nan=np.inf)
         best = int(np.argmax(widths / needed))
         h = 2.0 * math.pi * max(float(widths[best] / needed[best]), 1e-6)
         rule = self._with_step(self._power(c), goal, h, float(widths[best]))
@@ -332,9 +347,9 @@ class MixedTransform:
         """
         m, q, power = self.m, self.q, self._power(c)
         reach = math.sqrt(2.0 * goal) + 1.0
-        end = self._farthest(power) + reach
-        n = math.ceil(min(400.0, max(4.0, 0.5 * abs(power) * m) * (end + reach)))
-        x = np.linspace(-reach, end, n + 1)
+        start, end = self._nearest(power) - reach, self._farthest(power) + reach
+        n = math.ceil(min(400.0, max(4.0, 0.5 * abs(power) * m) * (end - start)))
+        x = np.linspace(start, end, n + 1)
         y = np.minimum(m * (x - 0.5 * m), 600.0)
         log_r = np.logaddexp(math.log1p(-q), math.log(q) + m * (x - 0.5 * m))
         nearest = np.where(x[1:] < 0, x[1:], np.maximum(x[:-1], 0.0))
@@ -353,13 +368,17 @@ class MixedTransform:
         real = (1.0 - q) * np.exp(-np.maximum(y, 0.0)) + rise * np.cos(turn)
         angle = t * np.arctan2(rise * np.sin(turn), real)
         with np.errstate(over="ignore"):  # what overflows is inf, and not chosen
-            total = np.sum(np.exp(log + angle[:, 1:]), axis=1) * ((end + reach) / n)
+            total = np.sum(np.exp(log + angle[:, 1:]), axis=1) * ((end - start) / n)
         # beyond the cells: phi R^power falls by the rate there, at least
         if not rate > 0:
             return np.full_like(widths, math.inf)
-        first = min(power, 0.0) * math.log1p(-q) - 0.5 * reach**2
+        # and to the left: d ln R / dx = m q e^y / R rises with x
+        slower = -start - max(0.0, -power) * m * self._rise(start)
+        if not slower > 0:
+            return np.full_like(widths, math.inf)
+        first = power * float(log_r[0]) - 0.5 * start**2
         with np.errstate(over="ignore"):
-            total += np.exp(last + t * turn[:, 0]) / rate + np.exp(first + angle[:, 0]) / reach
+            total += np.exp(last + t * turn[:, 0]) / rate + np.exp(first + angle[:, 0]) / slower
         shrink = min(power, 0.0) * np.log(np.cos(0.5 * m * widths))
         smooth = 0.5 * (widths / self.width) ** 2 if self.part else 0.0
         return np.asarray(np.log(total) + 0.5 * widths**2 + shrink + smooth + _LOG_DENSITY_0 + 0.01)
@@ -369,7 +388,7 @@ class MixedTransform:
         h = math.floor(h * scale) / scale
         reach = math.sqrt(2.0 * goal) + h
         last = math.ceil((self._farthest(power) + reach) / h)
-        return _Rule(h, -math.ceil(reach / h), last, float(width))
+        return _Rule(h, math.floor((self._nearest(power) - reach) / h), last, float(width))
 
     def _log_growth(self, power: float, a: FloatArray) -> FloatArray:
         """ln of an upper end of |w phi R^power|(x + i a') / (w phi R^power)(x), |a'| <= a."""
@@ -507,17 +526,19 @@ class MixedTransform:
         if self.part == "bulk":
             rate += max(0.0, (last - self.edge) / self.width**2)
         rare = self.part == "rare"  # and the integrand is w P e^(s L) alone
-        right = (0.0 if rare else 1.0 + s) * float(at.weight[-1] + at.inverse[-1])
+        also = np.zeros_like(s) if rare else 1.0 + s
+        right = also * float(at.weight[-1] + at.inverse[-1])
         right = right + float(wa[-1]) * (2.0 if rare else 1.0)
         ratio = math.exp(-rule.h * rate) if rate > 0 else 1.0
         right = right * (ratio / (1.0 - ratio)) if ratio < 1.0 else np.full_like(s, np.inf)
-        # left: R <= 1 there, and R^power <= (1 - q)^min(power, 0)
-        ratio = math.exp(-rule.h * first)
-        floor = math.exp(min(700.0, min(power, 0.0) * math.log1p(-self.q)))
-        left = math.exp(-0.5 * first**2) * rule.h * (floor + 2.0 * (1.0 + s))
-        if rare:  # w falls, too
-            left = math.exp(float(at.log_weight[0])) * floor * np.ones_like(s)
-        return np.asarray(1.01 * (right + left * ratio / (1.0 - ratio)))
+        # left: R <= 1, and R^power grows by m q e^y / R per step, which falls; w is at least 1/2
+        # and grows to 1 (rare: it falls)
+        rate = first - max(0.0, -power) * self.m * self._rise(-first) * 1.001
+        left = also * 2.0 * math.exp(-0.5 * first**2) * rule.h
+        left = left + float(wa[0]) * (1.0 if rare else 2.0)
+        ratio = math.exp(-rule.h * rate) if rate > 0 else 1.0
+        left = left * (ratio / (1.0 - ratio)) if ratio < 1.0 else np.full_like(s, np.inf)
+        return np.asarray(1.01 * (right + left))
 
     def _aliased(self, s: FloatArray, rule: _Rule) -> FloatArray:
         """The error of the trapezoidal rule for w P (e^(s L) - 1 + s (e^-L - 1))."""

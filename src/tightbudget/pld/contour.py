@@ -254,7 +254,8 @@ class Line:
         """About the sum and its -d/d eps."""
         if float(self.log[0].real) - self.c * epsilon > _HIGHEST:
             return math.inf, 0.0
-        turned = np.exp(self.log - self.c * epsilon - 1j * (self.t * epsilon))
+        with np.errstate(over="ignore", invalid="ignore"):
+            turned = np.exp(self.log - self.c * epsilon - 1j * (self.t * epsilon))
         turned[0] *= 0.5
         value, lever = np.sum(turned), np.sum(self.t * turned)
         weight = self.step / math.pi
@@ -265,7 +266,8 @@ class Line:
         t = self.t
         reference = float(self.log[0].real) - self.c * epsilon
         exponent = self.log - (self.c * epsilon + reference) - 1j * (t * epsilon)
-        turned = np.exp(exponent)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is no answer
+            turned = np.exp(exponent)
         turned[0] *= 0.5
         rounded = 4 * UNIT * (self.size + (self.c + t) * abs(epsilon) + abs(reference))
         rounded += (8.0 + t.size) * UNIT
@@ -588,19 +590,18 @@ class Contour:
         return None if track is None else Contour(term, track)
 
     def delta(self, epsilon: float, rtol: float, memory: list[Lines]) -> Bounds | None:
-        """Bounds of delta(eps) with the relative gap, or None where this is not the way."""
+        """Bounds of delta(eps), with the relative gap or as they are; None: no way to any."""
 
         def read(lines: Lines) -> Bounds | None:
             got = lines.read(epsilon)
             if not 0 < got.upper < math.inf or not math.isfinite(got.lower):
                 return None
-            bounds = Bounds(min(max(0.0, got.lower), 1.0), min(got.upper, 1.0))
-            return bounds if bounds.relative_gap <= rtol else None
+            return Bounds(min(max(0.0, got.lower), 1.0), min(got.upper, 1.0))
 
-        return self._answer(lambda tracks: epsilon, read, lambda lines: epsilon, memory)
+        return self._answer(lambda tracks: epsilon, read, lambda lines: epsilon, rtol, memory)
 
     def epsilon(self, delta: float, rtol: float, memory: list[Lines]) -> Bounds | None:
-        """Bounds of inf{eps >= 0: delta(eps) <= delta} with the relative gap, or None."""
+        """Bounds of inf{eps >= 0: delta(eps) <= delta}, likewise."""
         log_delta = math.log(delta)
 
         def place(tracks: tuple[Track, ...]) -> float:
@@ -609,8 +610,7 @@ class Contour:
             return _epsilon_at(tracks, log_delta)
 
         def read(lines: Lines) -> Bounds | None:
-            bounds = _invert(lines, delta, guess(lines))
-            return bounds if bounds is not None and bounds.relative_gap <= rtol else None
+            return _invert(lines, delta, guess(lines))
 
         def guess(lines: Lines) -> float:
             # from where these lines were placed, as far as the saddle points lie apart
@@ -621,7 +621,7 @@ class Contour:
             solved = _solve(lines, delta, guess(lines))
             return None if solved is None else solved[0]
 
-        return self._answer(place, read, where, memory)
+        return self._answer(place, read, where, rtol, memory)
 
     def below(self, epsilon: float, delta: float) -> bool:
         """Whether one Chernoff bound proves that delta(epsilon) <= delta; False says nothing."""
@@ -639,12 +639,14 @@ class Contour:
         place: Callable[[tuple[Track, ...]], float],
         read: Callable[[Lines], Bounds | None],
         where: Callable[[Lines], float | None],
+        rtol: float,
         memory: list[Lines],
     ) -> Bounds | None:
         for lines in reversed(memory[-_REMEMBERED:]):
             bounds = read(lines)
-            if bounds is not None:
+            if bounds is not None and bounds.relative_gap <= rtol:
                 return bounds
+        best: Bounds | None = None
         whole = (self.track,)
         rare = self._rare(place(whole))
         # one line for all, if it is cheap; the split where it promises more; the dear one
@@ -661,9 +663,11 @@ class Contour:
                 if found is None:
                     break
                 bounds = read(found)
-                if bounds is not None:
+                if bounds is not None and bounds.relative_gap <= rtol:
                     memory.append(found)
                     return bounds
+                if bounds is not None and (best is None or bounds.width < best.width):
+                    best = bounds
                 moved = where(found)
                 if moved is None:
                     break
@@ -671,7 +675,7 @@ class Contour:
                 if not seen.upper < 2.0 * seen.value:
                     break  # the line's place was hopeless, not only its measures
                 epsilon, log_delta = max(0.0, moved), math.log(seen.value)
-        return None
+        return best
 
     def _rare(self, epsilon: float) -> _Rare | None:
         """What may be split off at eps: the rare large losses that stand apart."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction, Mechanism
 from tightbudget.pld import precision
@@ -22,6 +23,7 @@ from tightbudget.pld.precision import Memory as Profiles
 __all__ = ["CONTOUR", "TWO_MASSES", "Explanation", "Losses", "Memory"]
 
 CONTOUR, TWO_MASSES = "contour", "two masses"
+_OUT_OF_REACH = 1e-8  # a gap that the two masses do not narrow in reasonable time
 _LEAST_DELTA = 1e-250  # below it the two masses answer (with [0, upper] in the end)
 
 
@@ -93,16 +95,19 @@ class Losses:
 
     def epsilon(self, delta: float, rtol: float, memory: Memory | None = None) -> Bounds:
         """Bounds of eps*(delta), the worse direction: see :func:`precision.epsilon_bounds`."""
+        worst = None
         if _LEAST_DELTA < delta < 1.0:
             worst = self._by_contour(
                 lambda contour, lines: contour.epsilon(delta, rtol, lines),
                 lambda contour, lower: contour.below(lower, delta),
                 memory,
             )
-            if worst is not None:
-                return worst
         profiles = None if memory is None else memory.profiles
-        return precision.epsilon_bounds(self.steps, delta, rtol, profiles)
+        return _finished(
+            worst,
+            rtol,
+            lambda: precision.epsilon_bounds(self.steps, delta, rtol, profiles),
+        )
 
     def delta(
         self,
@@ -117,10 +122,12 @@ class Losses:
             lambda contour, lower: contour.below(epsilon, lower),
             memory,
         )
-        if worst is not None:
-            return worst
         profiles = None if memory is None else memory.profiles
-        return precision.delta_bounds(self.steps, epsilon, rtol, target, profiles)
+        return _finished(
+            worst,
+            rtol,
+            lambda: precision.delta_bounds(self.steps, epsilon, rtol, target, profiles),
+        )
 
     def _by_contour(
         self,
@@ -131,12 +138,14 @@ class Losses:
         """The worse direction, or None where some direction is not the contour engine's."""
         worst: Bounds | None = None
         for i, contour in enumerate(self.contours):
-            if worst is not None and milder(contour, worst.lower):
+            lines = [] if memory is None else memory.lines.setdefault(i, [])
+            if worst is not None and not lines and milder(contour, worst.lower):
                 continue  # its exact value is not above the lower end
-            found = ask(contour, [] if memory is None else memory.lines.setdefault(i, []))
+            found = ask(contour, lines)
             if found is None:
                 return None
-            worst = found if worst is None else _larger(worst, found)
+            larger = worst or found
+            worst = Bounds(max(larger.lower, found.lower), max(larger.upper, found.upper))
         return worst
 
     def explain(self, epsilon: float | None, delta: float | None, rtol: float) -> Explanation:
@@ -162,5 +171,32 @@ class Losses:
         return Explanation(question, bounds, engine, details)
 
 
-def _larger(a: Bounds, b: Bounds) -> Bounds:
-    return Bounds(max(a.lower, b.lower), max(a.upper, b.upper))
+def _finished(contour: Bounds | None, rtol: float, ask: Callable[[], Bounds]) -> Bounds:
+    """The contour's answer where it is close enough, else the two masses' or both together.
+
+    Raises:
+        PrecisionError: neither reaches the gap; carries what both prove.
+    """
+    if contour is None:
+        return ask()
+    if contour.relative_gap <= rtol:
+        return contour
+    why = "the rounding of doubles stands in the way"
+    if contour.relative_gap > _OUT_OF_REACH:  # else buckets would not be closer
+        try:
+            return _both(contour, ask())
+        except PrecisionError as error:
+            both, why = _both(contour, Bounds(error.lower, error.upper)), str(error)
+            if both.relative_gap <= rtol:
+                return both
+            raise PrecisionError(f"{why}; both engines: {both}", both.lower, both.upper) from error
+    raise PrecisionError(
+        f"relative gap {rtol:g} was not reached: the bounds are {contour} "
+        f"(relative gap {contour.relative_gap:.2g}); {why}",
+        contour.lower,
+        contour.upper,
+    )
+
+
+def _both(a: Bounds, b: Bounds) -> Bounds:
+    return Bounds(max(a.lower, b.lower), min(a.upper, b.upper))
