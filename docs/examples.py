@@ -10,7 +10,7 @@ file of that name. One page is run as one program, in an empty folder.
 
 Certified ends may move within their gap when the engine or NumPy changes, so numbers with a
 point or an exponent are compared to one part in a thousand; everything else exactly, but for
-spacing, seconds and gaps.
+spacing, seconds, gaps and the errors that `explain` lists.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```(python|text|console|toml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ARROW = re.compile(r"# -> (.*)$")
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
-UNSTABLE = re.compile(r'(gap|seconds"?:?) *[\d.e-]+')
+UNSTABLE = re.compile(r'(gap|seconds"?:?|aliasing|beyond|values|rounding) *[\d.e-]+')
 MAIN = "from tightbudget.cli import main; main()"
 
 

@@ -315,8 +315,8 @@ class Track:
             bend = rough.curvature + 1.0 / c**2 + 1.0 / (1.0 + c) ** 2
             log_delta = rough.value - c * epsilon - np.log(c * (1.0 + c))
             log_delta -= 0.5 * np.log(2.0 * math.pi * bend)
-        good = np.isfinite(log_delta) & np.isfinite(epsilon) & (log_delta > -1e5)
-        good[1:] &= np.diff(epsilon) > 0
+            good = np.isfinite(log_delta) & np.isfinite(epsilon) & (log_delta > -1e5)
+            good[1:] &= np.diff(epsilon) > 0
         stop = c.size if good.all() else int(np.argmin(good))
         if stop < 2:
             return None
