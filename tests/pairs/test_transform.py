@@ -73,10 +73,8 @@ def holds_line(line: Line, i: int, truth: acb) -> None:
 
 
 def peak_is_inside(transform: MixedTransform, c: float) -> bool:
-    """Whether e^(c L) leaves the outputs where they are: what nobody composes is left out."""
-    if transform.remove:
-        return c * transform.m < 30.0
-    return -c * math.log1p(-transform.q) < 30.0
+    """Whether e^(c L) moves the outputs by some standard deviations only, so that M is a double."""
+    return c * transform.m < 30.0
 
 
 grid = pytest.mark.parametrize("c", [1e-3, 0.3, 4.0, 40.0, 700.0])
@@ -117,7 +115,6 @@ def test_lines_of_both_parts_are_within_their_errors(c: float, edge: float) -> N
         assert np.all(np.abs(together - np.exp(whole.log)) <= off + 1e-15 * np.abs(together))
 
 
-@pytest.mark.xfail(strict=True, reason="the rule in x bounds the left by (1 - q)^-c alone")
 @pytest.mark.parametrize(("m", "q", "c"), [(0.125, 0.968, 40.0), (0.05, 0.999, 100.0)])
 def test_sampling_almost_always_keeps_its_digits(m: float, q: float, c: float) -> None:
     transform = MixedTransform(m, q, False)
