@@ -107,11 +107,13 @@ class Step:
         peak = float(np.max(log))
         points = sorted({first, last, *np.clip([-3.0, 3.0, right, x[np.argmax(log)]], first, last)})
         # the tolerance is relative to the largest value that there is
-        limits = {"rel_tol": arb(2) ** (-9 * ctx.prec), "abs_tol": arb(2) ** -ctx.prec}
+        tiny, none = arb(2) ** -ctx.prec, arb(2) ** (-9 * ctx.prec)
         scale = arb(peak).exp()
         total = acb(0)
         for a, b in itertools.pairwise(points):
-            total += acb.integral(lambda x, analytic: f(x, analytic) / scale, a, b, **limits)
+            total += acb.integral(
+                lambda x, analytic: f(x, analytic) / scale, a, b, rel_tol=none, abs_tol=tiny
+            )
         total *= scale
         falls = arb(last) - right
         at_last = ((self.log_r(acb(last)).real * z.real).exp() + 1) * density(acb(last)).real
@@ -154,7 +156,7 @@ class Saddle:
         """The eps for which c is the saddle point."""
         with ctx.workprec(ROUGHLY + 50):
             x, h = arb(c), arb(c) / 2**24
-            before, at, after = (log_moment(steps, y).real for y in (x - h, x, x + h))
+            before, at, after = (log_moment(steps, acb(y)).real for y in (x - h, x, x + h))
             epsilon = (after - before) / (2 * h) - 1 / x - 1 / (1 + x)
             bend = (after - 2 * at + before) / h**2 + 1 / x**2 + 1 / (1 + x) ** 2
             log_delta = at - x * epsilon - (x * (x + 1)).log() - (2 * arb.pi() * bend).log() / 2

@@ -2,7 +2,7 @@
 
     python -m tests.reference.make_contour
 
-Minutes on one core. The method is in ``tests/integrals.py``; an eps is where Laplace's
+A quarter of an hour on one core. The method is in ``tests/integrals.py``; an eps is where Laplace's
 approximation puts the wanted size of delta, rounded to six digits.
 """
 
@@ -42,12 +42,8 @@ BOTH: list[tuple[Parts, tuple[float, ...]]] = [
     (((4.0, 0.01, 5000), (6.0, 1.0, 4), (1.2, 0.001, 300)), (1e-2, 1e-20)),
     (TWELVE, (1e-5, 1e-50)),
 ]
-# where few large losses decide, the direction that has them
-REMOVE: list[tuple[Parts, tuple[float, ...]]] = [
-    (((0.8, 0.001, 10_000),), (1e-15,)),
-    (((1.5, 1e-4, 10**7),), (1e-30,)),
-    (((1.0, 0.01, 1000),), (1e-12,)),
-]
+# where few large losses decide, the direction that has them: dear
+REMOVE: list[tuple[Parts, tuple[float, ...]]] = [(((0.8, 0.001, 10_000),), (1e-15,))]
 
 
 def steps_of(parts: Parts, direction: str) -> Steps:
