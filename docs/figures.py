@@ -5,6 +5,9 @@ the same steps. Right: one run's whole curve. Below each: how far apart the two 
 
 contour.png, from the contour engine's own lines. Left: the integrand where one line does. Right:
 its modulus where a few rare large losses decide, on one line for all and on a line for each number.
+
+stopping.png, from the public API. Left: what stopping early costs, by three accounts with the same
+delta. Right: the delta that many stops take together, where each alone takes 1e-5.
 """
 
 from __future__ import annotations
@@ -177,6 +180,51 @@ def draw_contour(figure: Figure) -> None:
     draw_lines(right)
 
 
+def draw_prices(ax: Axes, schedule: tb.StoppingSchedule) -> None:
+    """eps over the step at which the run stops."""
+    ax.plot(schedule.stops, schedule.separate, color=OCHRE, lw=1.6)
+    ax.plot(schedule.stops, schedule.renyi_filter(), color=RED, lw=1.6)
+    ax.plot(schedule.stops, schedule.epsilons, color=BLUE, lw=1.6)
+    stops = [*schedule.stops[:4], *schedule.stops[4::5]]
+    alone = [(STEP * k).epsilon(DELTA).upper for k in stops]
+    ax.plot(stops, alone, color=PALE, lw=1.2, ls=(0, (4, 3)))
+    ax.set(xlabel="steps run before stopping", ylabel="price ε", xlim=(0, 1000), ylim=(0, 2.5))
+    ax.set_title("DP-SGD, σ = 1, q = 0.01, 50 stops, δ = 1e-5", loc="left")
+    labels = {
+        "each stop separately": OCHRE,
+        "Rényi filter": RED,
+        "optimal stopping": BLUE,
+        "if the stop were known beforehand": PALE,
+    }
+    for line, (label, colour) in enumerate(labels.items()):
+        ax.text(985, 0.62 - 0.15 * line, label, color=colour, fontsize=9, ha="right")
+
+
+def draw_together(ax: Axes) -> None:
+    """delta of n stops, each of which alone has DELTA."""
+    numbers = [1, 2, 4, 8, 20, 50, 125, 250]
+    longest = range(4, 1001, 4)
+    curve = {k: (STEP * k).epsilon(DELTA, rtol=1e-3).upper for k in longest}
+    together = []
+    for n in numbers:
+        stops = [1000 * (i + 1) // n // 4 * 4 for i in range(n)]
+        together.append(tb.stopping_delta(STEP, stops, [curve[k] for k in stops]))
+    ax.loglog(numbers, [n * DELTA for n in numbers], color=OCHRE, lw=1.6)
+    ax.loglog(numbers, [b.lower for b in together], color=BLUE, lw=1.2, marker="o", ms=3)
+    ax.loglog(numbers, [b.upper for b in together], color=BLUE, lw=1.2)
+    ax.set(xlabel="stops", ylabel="δ of all together", xlim=(1, 250), ylim=(8e-6, 3e-3))
+    ax.set_title("Stops that cost δ = 1e-5 each", loc="left")
+    ax.text(22, 6e-4, "added up", color=OCHRE, fontsize=9, ha="right")
+    ax.text(28, 3.6e-5, "both certified ends", color=BLUE, fontsize=9)
+
+
+def draw_stopping(figure: Figure) -> None:
+    """Prices of stopping early, and why they are low."""
+    left, right = figure.subplots(1, 2)
+    draw_prices(left, tb.early_stopping(STEP, range(20, 1001, 20), DELTA))
+    draw_together(right)
+
+
 def save(name: str, height: float, draw: Callable[[Figure], None]) -> None:
     """Draws and writes one picture, in the style of all."""
     figure = Figure(figsize=(10.0, height), layout="constrained")
@@ -198,6 +246,7 @@ def main() -> None:
     """Writes the pictures."""
     save("dpsgd.png", 4.6, draw_dpsgd)
     save("contour.png", 3.7, draw_contour)
+    save("stopping.png", 3.9, draw_stopping)
 
 
 if __name__ == "__main__":

@@ -134,3 +134,17 @@ def response_delta(p: Fraction, runs: int, epsilon: float) -> tuple[Fraction, Fr
         for e in reversed(exp_ends(epsilon))
     )
     return low, high
+
+
+def stopping_delta(
+    steps: Sequence[Outputs], stops: Sequence[int], factors: Sequence[Fraction]
+) -> Fraction:
+    """What the best way of stopping wins at the prices ln(factors), by the tree of all outputs."""
+
+    def value(k: int, a: Fraction, b: Fraction) -> Fraction:
+        stop = max(Fraction(0), a - factors[stops.index(k)] * b) if k in stops else Fraction(0)
+        if k == stops[-1]:
+            return stop
+        return max(stop, sum((value(k + 1, a * x, b * y) for x, y in steps[k]), Fraction(0)))
+
+    return value(0, Fraction(1), Fraction(1))

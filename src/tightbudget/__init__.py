@@ -9,6 +9,7 @@ from tightbudget.accounting.calibrate import Calibration, calibrate
 from tightbudget.accounting.composition import Composition, compose
 from tightbudget.accounting.curve import Curve
 from tightbudget.accounting.plan_file import read_plan, write_plan
+from tightbudget.accounting.schedule import StoppingSchedule, early_stopping
 
 # refusals
 from tightbudget.errors import (
@@ -29,6 +30,7 @@ from tightbudget.numerics.bounds import Bounds, Estimate
 from tightbudget.output_dp.account import Account, Budget, Hold
 from tightbudget.output_dp.filter import OutputDPFilter, OutputDPOdometer
 from tightbudget.output_dp.guarantee import OutputDP
+from tightbudget.output_dp.stopping import optimal_delta, stopping_delta
 from tightbudget.output_dp.without_refunds import (
     AdvancedFilter,
     GaussianDPFilter,
@@ -70,11 +72,15 @@ __all__ = [
     "RelationError",
     "RenyiFilter",
     "SettlementError",
+    "StoppingSchedule",
     "TightBudgetError",
     "ZCDPFilter",
     "calibrate",
     "compose",
+    "early_stopping",
+    "optimal_delta",
     "read_plan",
+    "stopping_delta",
     "write_plan",
     *_pairs,
 ]

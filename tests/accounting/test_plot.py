@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import tightbudget as tb
-from tightbudget.accounting.plot import plot_curve, save_plot
+from tightbudget.accounting.plot import plot_curve, plot_schedule, save_plot, save_schedule
 
 DELTA_CURVE = tb.Curve.of_deltas(
     [0.0, 1.0, 2.0], [tb.Bounds(0.3, 0.4), tb.Bounds(0.1, 0.2), tb.Bounds(0.0, 0.05)]
@@ -96,3 +96,34 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
         DELTA_CURVE.plot()
     with pytest.raises(ImportError, match="plots need matplotlib"):
         save_plot({"": DELTA_CURVE}, "a.png")
+
+
+# -------------------------------------------------------------------------- schedules
+
+
+@pytest.fixture(scope="module")
+def schedule() -> tb.StoppingSchedule:
+    return tb.early_stopping(tb.Gaussian(5.0), [5, 10, 20], 1e-5)
+
+
+def test_a_schedule_is_drawn_beside_two_other_accounts(schedule) -> None:
+    ax = plot_schedule(schedule, ax=Figure().subplots())
+    drawn = [np.array(line.get_data()) for line in ax.lines]
+    for (x, y), prices in zip(
+        drawn, (schedule.separate, schedule.renyi_filter(), schedule.epsilons), strict=True
+    ):
+        np.testing.assert_array_equal(x, schedule.stops)
+        np.testing.assert_array_equal(y, prices)
+    assert ax.get_xlabel() == "steps run before stopping"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "each stop accounted separately",
+        "Rényi filter",
+        "this schedule, δ = 1e-05",
+    ]
+
+
+def test_a_schedule_is_written(schedule, tmp_path: Path) -> None:
+    save_schedule(schedule, tmp_path / "prices.svg", title="twenty steps")
+    assert "<svg" in (tmp_path / "prices.svg").read_text()
+    with pytest.raises(tb.FileError, match="the name must end in"):
+        save_schedule(schedule, tmp_path / "prices.jpeg")

@@ -232,14 +232,14 @@ MUTATIONS = [
     ),
     Mutation(
         "error term of the upper answer",
-        profile._Upper,
+        profile.UpperDelta,
         "__init__",
         (("self.error = mul_up(measure.error, norm)", "self.error = 0.0"),),
         upper_responses,
     ),
     Mutation(
         "error term of the lower answer",
-        profile._Lower,
+        profile.LowerDelta,
         "__init__",
         (
             ("measure.p_error * w", "0.0 * w"),
@@ -249,7 +249,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the error's weights where their squares are no doubles",
-        profile._Lower,
+        profile.LowerDelta,
         "__init__",
         (
             (

@@ -1,20 +1,22 @@
-"""Curves as pictures. matplotlib is the extra ``plot``, imported on use."""
+"""Curves and schedules as pictures. matplotlib is the extra ``plot``, imported on use."""
 
 from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tightbudget.accounting.curve import Curve
+from tightbudget.accounting.schedule import StoppingSchedule
 from tightbudget.errors import ExtraError, FileError
 from tightbudget.numerics.rounding import FloatArray
 
-__all__ = ["picture_path", "plot_curve", "save_plot"]
+__all__ = ["picture_path", "plot_curve", "plot_schedule", "save_plot", "save_schedule"]
 
 _FORMATS = (".png", ".svg", ".pdf")
 
@@ -63,6 +65,51 @@ def plot_curve(curve: Curve, ax: Any = None, label: str | None = None) -> Any:
     return ax
 
 
+def plot_schedule(schedule: StoppingSchedule, ax: Any = None) -> Any:
+    """Draws what stopping costs over the stops, by three accounts with the same delta.
+
+    Args:
+        schedule: what to draw.
+        ax: matplotlib axes to draw on; new ones if absent.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ExtraError: matplotlib is not installed.
+    """
+    if ax is None:
+        ax = _matplotlib("pyplot").subplots(figsize=(6.4, 4.4), layout="constrained")[1]
+    ax.set_xlabel("steps run before stopping")
+    ax.set_ylabel("price ε (nats)")
+    ax.grid(True, which="major", color="0.9", linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    prices = {
+        "each stop accounted separately": (schedule.separate, "#b07d12"),
+        "Rényi filter": (schedule.renyi_filter(), "#b3452c"),
+        f"this schedule, δ = {schedule.target:g}": (schedule.epsilons, "#1f5fa8"),
+    }
+    for label, (epsilons, colour) in prices.items():
+        drawn = _drawable(np.array(epsilons))
+        ax.plot(schedule.stops, drawn, color=colour, linewidth=1.6, marker="o", markersize=2.5,
+                label=label)  # fmt: skip
+    ax.set_ylim(bottom=0.0)
+    ax.legend(frameon=False)
+    return ax
+
+
+def save_schedule(schedule: StoppingSchedule, path: str | Path, title: str | None = None) -> None:
+    """Draws a schedule into a picture, in the format that the path's name ends in.
+
+    Raises:
+        ExtraError: matplotlib is not installed.
+        FileError: another ending than .png, .svg or .pdf, or it cannot be written there.
+    """
+    with _picture(path, title) as ax:
+        plot_schedule(schedule, ax=ax)
+
+
 def save_plot(curves: Mapping[str, Curve], path: str | Path, title: str | None = None) -> None:
     """Draws labelled curves into one picture, in the format that the path's name ends in.
 
@@ -70,12 +117,19 @@ def save_plot(curves: Mapping[str, Curve], path: str | Path, title: str | None =
         ExtraError: matplotlib is not installed.
         FileError: another ending than .png, .svg or .pdf, or it cannot be written there.
     """
+    with _picture(path, title) as ax:
+        for label, curve in curves.items():
+            plot_curve(curve, ax=ax, label=label)
+
+
+@contextmanager
+def _picture(path: str | Path, title: str | None) -> Iterator[Any]:
+    """Axes that are written to the path in the end."""
     path = picture_path(path)
     # a figure of its own, that no window system and no other figure knows of
     figure = _matplotlib("figure").Figure(figsize=(6.4, 4.4), layout="constrained")
     ax = figure.subplots()
-    for label, curve in curves.items():
-        plot_curve(curve, ax=ax, label=label)
+    yield ax
     if title:
         ax.set_title(title, loc="left", fontsize="medium")
     try:

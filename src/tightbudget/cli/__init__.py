@@ -14,6 +14,7 @@ from tightbudget.cli.curve import curve
 from tightbudget.cli.epsilon import delta, epsilon
 from tightbudget.cli.histogram import histogram
 from tightbudget.cli.source import with_source
+from tightbudget.cli.stopping import stopping
 
 __all__ = ["app", "main"]
 
@@ -75,7 +76,7 @@ def _start(
         typer.echo(context.get_help())
 
 
-for _command in (epsilon, delta, curve, calibrate):
+for _command in (epsilon, delta, curve, calibrate, stopping):
     app.command(_command.__name__)(with_source(_command))
 app.command()(histogram)
 

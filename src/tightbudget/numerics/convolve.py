@@ -9,7 +9,7 @@ from scipy import fft
 
 from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, norm_up, sum_up
 
-__all__ = ["FFT_CONSTANT", "convolve"]
+__all__ = ["FFT_CONSTANT", "convolve", "correlate"]
 
 # One transform of length N has a 2-norm error of at most FFT_CONSTANT u log2(N), relative:
 # each level adds (1), multiplies (sqrt 5; Brent, Percival, Zimmermann 2007) and has rounded
@@ -17,6 +17,7 @@ __all__ = ["FFT_CONSTANT", "convolve"]
 # against exact arithmetic is below 0.5.
 FFT_CONSTANT = 5.0
 
+_PIECE = 4096  # a shorter array is not worth cutting
 _DIRECT = 24  # up to this length the direct sum is faster than a transform
 
 
@@ -52,3 +53,39 @@ def convolve(a: FloatArray, b: FloatArray, *, extended: bool = False) -> tuple[F
     # the last step back to doubles rounds each entry
     rounded = length * UNIT if extended else 0.0
     return result, add_up(eta * spread, rounded) * 1.01
+
+
+def correlate(
+    a: FloatArray, b: FloatArray, *, extended: bool = False
+) -> tuple[FloatArray, FloatArray]:
+    """sum_m a[m] b[j + m] for j = 0 .. b.size - a.size, and a bound on each entry's error.
+
+    A long b is cut into pieces, so that an entry's error is small beside the part of b that
+    the entry is made of.
+
+    Guarantee: |result[j] - exact[j]| <= error[j]; the result is >= 0. Needs a, b >= 0 and
+    a.size <= b.size.
+    """
+    n = b.size - a.size + 1
+    if min(a.size, n) <= _DIRECT:
+        direct = np.correlate(b, a, mode="valid")
+        return direct, direct * (a.size + 4) * UNIT
+    size = fft.next_fast_len(min(b.size, max(4 * a.size, _PIECE)), real=True)
+    step = size - a.size + 1  # what wraps around falls on the other entries
+    kind, unit = (np.longdouble, _EXTENDED_UNIT) if extended else (np.float64, UNIT)
+    pieces = np.zeros((-(-n // step), size))
+    for k, piece in enumerate(pieces):
+        part = b[k * step : k * step + size]
+        piece[: part.size] = part
+    spectrum = np.conj(fft.rfft(a.astype(kind, copy=False), size))
+    whole = fft.irfft(spectrum * fft.rfft(pieces.astype(kind, copy=False)), size)
+    whole = whole.astype(np.float64, copy=False)
+    eta = FFT_CONSTANT * unit * math.log2(size)
+    norms = [norm_up(piece) for piece in pieces]
+    errors = np.array([
+        sum_up(a) * norm + sum_up(piece) * norm_up(a) + norm_up(found) * (1.0 + 2.0 * eta)
+        for piece, norm, found in zip(pieces, norms, whole, strict=True)
+    ])  # fmt: skip
+    found = np.maximum(whole[:, :step], 0.0).ravel()[:n]
+    rounded = found * UNIT if extended else 0.0  # the last step back to doubles
+    return found, np.repeat(eta * 1.01 * errors, step)[:n] + rounded

@@ -1,1 +1,1 @@
-"""What does an observed output cost? Guarantees by cell, and the filters they are charged to."""
+"""What does an observed output cost? Guarantees by cell, filters, and the price of stopping."""

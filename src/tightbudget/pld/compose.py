@@ -30,7 +30,21 @@ from tightbudget.pld.measures import LowerMeasure, Tilt, UpperMeasure, discretis
 from tightbudget.pld.profile import Profile
 from tightbudget.pld.tilt import Picture, Saddle, tilted_moments, without_tail
 
-__all__ = ["MAX_LENGTH", "Demand", "Plan", "Step", "Steps", "edge_near", "make_plan", "profile"]
+__all__ = [
+    "MAX_LENGTH",
+    "Demand",
+    "Measure",
+    "Parts",
+    "Plan",
+    "Step",
+    "Steps",
+    "any_of",
+    "edge_near",
+    "make_plan",
+    "merge",
+    "power",
+    "profile",
+]
 
 MAX_LENGTH = 2**21  # entries of one array; beyond it PrecisionError names the gap reached
 _FIRST = 0.7  # share of the variance that the first buckets get, beside later doublings
@@ -76,8 +90,8 @@ class Steps:
         steps = tuple(Step.of(mechanism, runs, direction) for mechanism, runs in parts)
         chances = [(step.pair.p_only(), step.runs) for step in steps]
         infinity = Bounds(
-            _any([(float(p.lower[0]), k) for p, k in chances], up=False),
-            _any([(float(p.upper[0]), k) for p, k in chances], up=True),
+            any_of([(float(p.lower[0]), k) for p, k in chances], up=False),
+            any_of([(float(p.upper[0]), k) for p, k in chances], up=True),
         )
         max_loss = sum(
             (_times(step.pair.max_loss(), step.runs) for step in steps), start=Bounds(0.0, 0.0)
@@ -305,12 +319,12 @@ def _profile(steps: Steps, plan: Plan) -> Profile:
         upper, lower, beyond = discretise(step.pair, layout.grid, layout.n, layout.tilt)
         # outputs beyond the grid and outputs that only P has are disjoint
         lost.append((add_up(beyond, float(step.pair.p_only().upper[0])), step.runs))
-        uppers.append(_power(replace(upper, extended=plan.extended), step.runs, plan))
-        lowers.append(_power(replace(lower, extended=plan.extended), step.runs, plan))
+        uppers.append(power(replace(upper, extended=plan.extended), step.runs, plan))
+        lowers.append(power(replace(lower, extended=plan.extended), step.runs, plan))
     return Profile.of(
-        _merge(uppers, plan),
-        _merge(lowers, plan),
-        infinity=Bounds(steps.infinity.lower, max(steps.infinity.lower, _any(lost, up=True))),
+        merge(uppers, plan),
+        merge(lowers, plan),
+        infinity=Bounds(steps.infinity.lower, max(steps.infinity.lower, any_of(lost, up=True))),
         max_loss=steps.max_loss.upper,
         truly_infinite=steps.infinity.upper,
     )
@@ -319,7 +333,7 @@ def _profile(steps: Steps, plan: Plan) -> Profile:
 Measure = TypeVar("Measure", UpperMeasure, LowerMeasure)
 
 
-def _power(measure: Measure, runs: int, plan: Plan) -> Measure:
+def power(measure: Measure, runs: int, plan: Plan) -> Measure:
     """The runs-fold composition: binary exponentiation from the lowest bit up.
 
     The result so far holds fewer runs than the next square, so bringing it to the
@@ -361,7 +375,7 @@ def _coarsened_to(measure: Measure, step: float) -> Measure:
     return measure
 
 
-def _merge(measures: list[Measure], plan: Plan) -> Measure:
+def merge(measures: list[Measure], plan: Plan) -> Measure:
     """All together, finest grids first (they have the smallest variance)."""
     heap = [(m.grid.step, len(m), i, m) for i, m in enumerate(measures)]
     heapq.heapify(heap)
@@ -403,7 +417,7 @@ def _times(ends: tuple[float, float], runs: int) -> Bounds:
     )
 
 
-def _any(chances: list[tuple[float, int]], *, up: bool) -> float:
+def any_of(chances: list[tuple[float, int]], *, up: bool) -> float:
     """1 - prod (1 - p)^k: that at least one of independent events happens."""
     if any(p >= 1.0 for p, k in chances if k):
         return 1.0

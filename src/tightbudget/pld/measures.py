@@ -124,6 +124,11 @@ class UpperMeasure:
             error=add_up(self.error, cut),
         )
 
+    def padded(self, zeros: int) -> UpperMeasure:
+        """The same measure, with points of no mass in front."""
+        values = np.concatenate([np.zeros(zeros), self.values])
+        return dataclasses.replace(self, grid=self.grid.shifted(-zeros), values=values)
+
     def coarsened(self) -> UpperMeasure:
         """On a grid of twice the step: an odd point's mass goes to its two neighbours.
 
@@ -218,10 +223,18 @@ class LowerMeasure:
 
         What to keep is read off the masses, never off the labels.
         """
-        first, last = _window(self.p, max(tolerance, self.p_error / 8))
+        return self.part(*_window(self.p, max(tolerance, self.p_error / 8)))
+
+    def part(self, first: int, last: int) -> LowerMeasure:
+        """The outputs first .. last - 1 alone."""
         return dataclasses.replace(
             self, grid=self.grid.shifted(first), p=self.p[first:last], q=self.q[first:last]
         )
+
+    def padded(self, zeros: int) -> LowerMeasure:
+        """The same measure, with outputs of no mass in front."""
+        p, q = (np.concatenate([np.zeros(zeros), x]) for x in (self.p, self.q))
+        return dataclasses.replace(self, grid=self.grid.shifted(-zeros), p=p, q=q)
 
     def coarsened(self) -> LowerMeasure:
         """On a grid of twice the step: each odd entry is merged into the even one after it."""

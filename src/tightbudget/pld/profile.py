@@ -22,7 +22,7 @@ from tightbudget.numerics.rounding import (
 from tightbudget.numerics.search import last_true
 from tightbudget.pld.measures import LowerMeasure, UpperMeasure
 
-__all__ = ["Profile"]
+__all__ = ["LowerDelta", "Profile", "UpperDelta"]
 
 _LN2 = math.log(2.0)
 _RANGE = 650.0  # nats below the peak where a weight still has all its digits
@@ -72,7 +72,7 @@ class _Weights:
         return value, 8 * UNIT * (abs(exponent * _LN2) + abs(self.tilt_at_peak) + 1.0)
 
 
-class _Upper:
+class UpperDelta:
     """delta(eps) <= F (S - e^(eps - x) D + |error|_2 |weights|_2), sums over x_i >= x > eps.
 
     S adds up u e^(-theta x_i) and D the same times e^(x - x_i); F undoes tilt and scale.
@@ -96,6 +96,7 @@ class _Upper:
         self.error = mul_up(measure.error, norm)
 
     def __call__(self, epsilon: float) -> float:
+        """What the finite losses contribute to delta(eps), at most."""
         at = self.at
         # where weights are not doubles any more, an earlier delta(eps) is an upper end, too
         e = min(float(Fraction(epsilon) - at.centre), _RANGE / at.theta)
@@ -119,7 +120,7 @@ class _Upper:
         return self.error * exp_up(self.log_factor - self.at.theta * e)
 
 
-class _Lower:
+class LowerDelta:
     """delta(eps) >= F (A - e^(eps - x) B - errors), sums over x_i >= x, for the best x."""
 
     def __init__(self, measure: LowerMeasure) -> None:
@@ -140,6 +141,7 @@ class _Lower:
         self.log_factor, self.log_fuzz = at.log_factor(measure.p_exponent)
 
     def __call__(self, epsilon: float) -> float:
+        """What the outputs contribute to delta(eps), at least."""
         total, _ = self._totals(epsilon)
         best = float(np.max(total, initial=0.0, where=np.isfinite(total)))
         # sums far below the range of doubles are lost, on both sides of the difference
@@ -176,8 +178,8 @@ class Profile:
         max_loss: upper end of the largest finite total loss (inf if unbounded).
     """
 
-    upper: _Upper
-    lower: _Lower
+    upper: UpperDelta
+    lower: LowerDelta
     infinity: Bounds
     max_loss: float
     truly_infinite: float
@@ -191,7 +193,7 @@ class Profile:
         truly_infinite: float,
     ) -> Profile:
         """The profile of a composition's two measures."""
-        return Profile(_Upper(upper), _Lower(lower), infinity, max_loss, truly_infinite)
+        return Profile(UpperDelta(upper), LowerDelta(lower), infinity, max_loss, truly_infinite)
 
     def upper_delta(self, epsilon: float) -> float:
         """An upper end of delta(eps)."""

@@ -1,0 +1,217 @@
+"""A mechanism that may stop early, at its optimal price.
+
+Stopping at one of n points is priced there; the worst-case delta over everything that may
+decide when to stop is the price of a Bermudan option on the likelihood ratio. Source:
+Hartmann, Bindschaedler, Bentkamp, West 2022, Theorem 15, for four-output pairs; here for any
+dominating pairs, also of mechanisms that are chosen after seeing earlier outputs.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Sequence
+
+from tightbudget.errors import PrecisionError
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.validate import non_negative, positive, positive_count, refuse
+from tightbudget.output_dp.backward import Walk
+from tightbudget.output_dp.course import Course, Lattice
+from tightbudget.pairs.pair import Composable, Direction, Mechanism
+from tightbudget.pairs.worst_case import WorstCase
+from tightbudget.pld.compose import Parts
+
+__all__ = ["blocks_between", "courses_of", "optimal_delta", "stopping_delta", "stops_of"]
+
+_PASSES = 10
+_COARSE = 8e-3  # the gap that the first lattice is for, about
+_ROUNDED = 1e-12  # a width that comes from the rounding of the losses alone
+_FLOOR = 1e-290  # a delta below this is reported as [0, upper]
+
+
+def stopping_delta(
+    step: Composable | Sequence[Composable],
+    stops: Sequence[int],
+    epsilons: Sequence[float],
+    rtol: float = 1e-3,
+) -> Bounds:
+    """The exact delta of a mechanism that may stop early, between two ends.
+
+    It runs ``step`` again and again, may stop after stops[i] steps for any reason that is in
+    its outputs, and must stop at the last of them. With the price epsilons[i] for stopping
+    at stops[i] it satisfies, for all sets S of outputs,
+
+        Pr(M(x) in S) <= delta + sum_i e^epsilons[i] Pr(M(x') in S, stopped at stops[i]),
+
+    and this is the smallest such delta, in the worst case over rules for stopping.
+
+    Guarantee: the exact value lies inside, rounding included, and (upper - lower) <= rtol *
+    upper, unless upper is below 1e-290, or all prices are at least the largest losses up to
+    the rounding of the parameters (then upper - lower <= 1e-12). With one stop it is
+    ``delta`` of the composition; it is at least the largest and at most the sum of those
+    with one stop each (their Lemma 11).
+    Source: Hartmann et al. 2022, Theorem 15; backward induction on dominating pairs.
+
+    Args:
+        step: a mechanism or composition; or a list of them, of which the k-th is step k.
+        stops: ascending numbers of steps, each >= 1.
+        epsilons: a price >= 0 for each stop, nats.
+        rtol: wanted relative gap, in (0, 1).
+
+    Raises:
+        ParameterError: an argument is refused.
+        RelationError: mechanisms were declared for different neighbouring relations.
+        PrecisionError: the gap cannot be reached; says which one was.
+    """
+    stops = stops_of(stops)
+    courses = courses_of(blocks_between(step, stops))
+    prices = [non_negative(**{f"epsilons[{i}]": e}) for i, e in enumerate(epsilons)]
+    if len(prices) != len(stops):
+        raise refuse("epsilons", f"hold a price for each of the {len(stops)} stops", epsilons)
+    rtol = positive(rtol=rtol)
+    if not rtol < 1:
+        raise refuse("rtol", "be in (0, 1)", rtol)
+    directions = [_Direction(course, prices, rtol) for course in courses]
+    while True:
+        worst = Bounds(
+            max(d.bounds.lower for d in directions), max(d.bounds.upper for d in directions)
+        )
+        settled = all(d.settled for d in directions if d.bounds.upper > worst.lower)
+        if settled or worst.relative_gap <= rtol or worst.upper <= _FLOOR:
+            return worst
+        # the milder direction is refined no further than needed
+        open_ = [d for d in directions if not d.settled]
+        dearest = max(open_, key=lambda d: d.bounds.upper)
+        try:
+            dearest.refine(worst.lower)
+        except PrecisionError as error:
+            raise PrecisionError(
+                f"relative gap {rtol:g} was not reached: the bounds are {worst} "
+                f"(relative gap {worst.relative_gap:.2g}); {error}",
+                worst.lower,
+                worst.upper,
+            ) from error
+
+
+def optimal_delta(
+    parameters: Sequence[tuple[float, float]],
+    stops: Sequence[int],
+    epsilons: Sequence[float],
+    rtol: float = 1e-3,
+) -> Bounds:
+    """:func:`stopping_delta` where step k is any (epsilon, delta)-DP mechanism.
+
+    Guarantee: contains the delta of Theorem 15, the smallest that holds for all mechanisms of
+    which parameters[k] is all that is known, also adaptively chosen ones.
+    Source: Hartmann et al. 2022, Theorem 15.
+
+    Args:
+        parameters: (epsilon, delta) of each step.
+        stops, epsilons, rtol: as for :func:`stopping_delta`.
+    """
+    steps = []
+    for k, pair in enumerate(parameters):
+        if len(pair) != 2:
+            raise refuse(f"parameters[{k}]", "be a pair (epsilon, delta)", pair)
+        steps.append(WorstCase(*pair))
+    return stopping_delta(steps, stops, epsilons, rtol)
+
+
+# ------------------------------------------------------------------------- at the door
+
+
+def stops_of(stops: Sequence[int]) -> tuple[int, ...]:
+    """The stops, checked."""
+    checked = [positive_count(**{f"stops[{i}]": k}) for i, k in enumerate(stops)]
+    if not checked:
+        raise refuse("stops", "name at least one number of steps", stops)
+    for i, (before, k) in enumerate(itertools.pairwise(checked), start=1):
+        if k <= before:
+            raise refuse(f"stops[{i}]", f"be > stops[{i - 1}] = {before}", k)
+    return tuple(checked)
+
+
+def blocks_between(
+    step: Composable | Sequence[Composable], stops: tuple[int, ...]
+) -> tuple[Parts, ...]:
+    """What runs between one stop and the next."""
+    begins = (0, *stops[:-1])
+    if isinstance(step, Composable):
+        return tuple(
+            tuple((m, k * (end - begin)) for m, k in step.parts())
+            for begin, end in zip(begins, stops, strict=True)
+        )
+    steps = list(step)
+    for i, entry in enumerate(steps):
+        if not isinstance(entry, Composable):
+            raise refuse(f"step[{i}]", "be a mechanism or a composition", entry)
+    if len(steps) != stops[-1]:
+        raise refuse("step", f"hold stops[-1] = {stops[-1]} steps", len(steps))
+    blocks = []
+    for begin, end in zip(begins, stops, strict=True):
+        runs: dict[Mechanism, int] = {}
+        for entry in steps[begin:end]:
+            for mechanism, k in entry.parts():
+                runs[mechanism] = runs.get(mechanism, 0) + k
+        blocks.append(tuple(runs.items()))
+    return tuple(blocks)
+
+
+def courses_of(blocks: tuple[Parts, ...]) -> list[Course]:
+    """One course for each direction that may be the worse one."""
+    mechanisms = list(dict.fromkeys(m for parts in blocks for m, _ in parts))
+    if mechanisms:
+        functools.reduce(operator.add, mechanisms)  # refuses what does not compose
+    both = not all(m.is_symmetric() for m in mechanisms)
+    return [Course.of(blocks, d) for d in (Direction if both else (Direction.REMOVE,))]
+
+
+# -------------------------------------------------------------------------- precision
+
+
+class _Direction:
+    """What is known of one direction, and how to know more."""
+
+    def __init__(self, course: Course, prices: list[float], rtol: float) -> None:
+        self.course, self.prices, self.rtol = course, prices, rtol
+        self.bounds, self.settled = self._without_lattice()
+        self.share, self.expected, self.extended = max(1.0, _COARSE / rtol), math.inf, False
+        self.passes = self.strikes = 0
+
+    def _without_lattice(self) -> tuple[Bounds, bool]:
+        """What needs no lattice: prices of at least the largest finite losses."""
+        most = self.course.infinity
+        gains = [
+            -math.expm1(min(0.0, price - top)) if top > 0 else 0.0
+            for price, top in zip(self.prices, self.course.tops, strict=True)
+        ]
+        if most.lower >= 1.0 or max(gains) <= _ROUNDED / 4:
+            return Bounds(most.lower, min(1.0, most.upper + max(gains) * 2)), True
+        return Bounds(most.lower, 1.0), False
+
+    def refine(self, least: float) -> None:
+        """A finer lattice, as the gap says; in extended precision if that does not help.
+
+        A delta below ``least`` need only be seen to be below.
+        """
+        if self.passes == _PASSES:
+            raise PrecisionError("a finer lattice does not help")
+        lattice = Lattice.of(self.course, self.prices, self.rtol, self.share, self.extended, least)
+        walk = Walk(self.course, lattice)
+        upper, rule = walk.upper(self.prices)
+        lower = walk.lower(rule)
+        self.passes += 1
+        gap = (upper - lower) / upper if upper > 0 else 0.0
+        self.settled = gap <= self.rtol
+        self.bounds = Bounds(max(lower, self.bounds.lower), min(upper, self.bounds.upper))
+        # in proportion to the variance, or to its root where a price is near an atom; what
+        # does not shrink is rounding
+        if gap > 1.5 * self.expected and not self.settled:
+            self.strikes += self.extended
+            self.extended = True
+        if self.strikes > 2:
+            raise PrecisionError("rounding alone makes it wider")
+        finer = min(0.25, max(1e-2, 0.7 * self.rtol / max(gap, 1e-300)))
+        self.share, self.expected = self.share * finer, gap * math.sqrt(finer)
