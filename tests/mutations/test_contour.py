@@ -118,7 +118,7 @@ def unlikely_rest() -> bool:
     known = [
         value
         for value in json.loads(FILE.read_text(encoding="utf-8"))["values"]
-        if value["steps"] == parts and value["direction"] == direction
+        if value["steps"] == parts and value["direction"] == direction and value["epsilon"] < 3.0
     ]
     steps = (tb.Gaussian(0.8).subsampled(0.001) * 10_000).steps
     engine = Losses(steps, (Direction.REMOVE,)).contours[0]
