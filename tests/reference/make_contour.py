@@ -2,8 +2,9 @@
 
     python -m tests.reference.make_contour
 
-Some twenty minutes on one core, most of them for few rare large losses. The method is in ``tests/integrals.py``; an eps is where Laplace's
-approximation puts the wanted size of delta, rounded to six digits.
+Some twenty minutes on one core, most of them for few rare large losses. The method is in
+``tests/integrals.py``; an eps is where Laplace's approximation puts the wanted size of delta,
+rounded to six digits.
 """
 
 from __future__ import annotations
