@@ -47,8 +47,9 @@ format: .venv/.test  ## fix what ruff can fix, then format
 	.venv/bin/python -m ruff check --fix-only .
 	.venv/bin/python -m ruff format .
 
-bench: .venv-bench/.bench  ## run benchmarks/run.py in its own environment
+bench: .venv-bench/.bench  ## run the benchmarks in their own environment
 	.venv-bench/bin/python benchmarks/run.py $(BENCH_ARGS)
+	.venv-bench/bin/python benchmarks/digits.py
 
 clean:  ## remove environments, caches and build output
 	rm -rf .venv .venv-bench .venv-lock build dist htmlcov .coverage .coverage.*

@@ -201,12 +201,20 @@ def refusals() -> str:
     return "\n".join(lines)
 
 
+def _measured(name: str, form: str) -> str:
+    folder = ROOT / "benchmarks"
+    results = json.loads((folder / name).read_text(encoding="utf-8"))
+    return str(runpy.run_path(str(folder / "report.py"))[form](results)).rstrip()
+
+
 def benchmarks() -> str:
     """What ``make bench`` measured last."""
-    folder = ROOT / "benchmarks"
-    markdown = runpy.run_path(str(folder / "report.py"))["markdown"]
-    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    return str(markdown(results)).rstrip()
+    return _measured("results.json", "markdown")
+
+
+def digits() -> str:
+    """What ``make bench`` measured last at many digits."""
+    return _measured("digits.json", "digits")
 
 
 PARTS: dict[str, Callable[[], str]] = {
@@ -215,6 +223,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "api": api,
     "refusals": refusals,
     "benchmarks": benchmarks,
+    "digits": digits,
 }
 
 

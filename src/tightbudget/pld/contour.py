@@ -42,6 +42,7 @@ _REMEMBERED = 3  # lines that a curve's next point looks at
 _NEAR = 12.0  # nats of delta between saddle points that are interpolated
 _TURNS = 30  # of Newton's method
 _STEP_BITS = 20  # of D, so that every n D is a double
+_LOWEST = -700.0  # ln of the least delta that is looked for
 _HIGHEST = 600.0  # ln of what a line's sum may be for that
 
 
@@ -591,6 +592,8 @@ class Contour:
 
     def delta(self, epsilon: float, rtol: float, memory: list[Lines]) -> Bounds | None:
         """Bounds of delta(eps), with the relative gap or as they are; None: no way to any."""
+        if self.track.log_delta_at(epsilon) < _LOWEST:
+            return None
 
         def read(lines: Lines) -> Bounds | None:
             got = lines.read(epsilon)

@@ -151,7 +151,8 @@ class LowerDelta:
         """What cutting and rounding take from the answer, about."""
         total, discount = self._totals(epsilon)
         best = int(np.argmax(np.where(np.isfinite(total), total, -np.inf)))
-        wasted = float(self.p_waste[best] + discount[best] * self.q_waste[best])
+        with np.errstate(invalid="ignore"):
+            wasted = float(self.p_waste[best] + discount[best] * self.q_waste[best])
         return exp_up(self.log_factor) * wasted
 
     def _totals(self, epsilon: float) -> tuple[FloatArray, FloatArray]:
