@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import warnings
 
 import pytest
 from hypothesis import given, settings
@@ -37,6 +38,10 @@ mixtures = st.lists(parts, min_size=1, max_size=4) | st.lists(parts, min_size=10
 sizes = logs(1e-100, 0.5)
 
 
+# test_an_answer_is_quiet has what warns
+noise = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
 def holds_gap(bounds: Bounds) -> None:
     assert 0.0 <= bounds.lower <= bounds.upper
     assert bounds.relative_gap <= FINE
@@ -45,6 +50,7 @@ def holds_gap(bounds: Bounds) -> None:
 # -------------------------------------------------------------------- any composition
 
 
+@noise
 @settings(max_examples=30)
 @given(mixtures, sizes, st.integers(0, 1))
 def test_eps_and_delta_are_inverse_wherever_it_answers(
@@ -63,6 +69,7 @@ def test_eps_and_delta_are_inverse_wherever_it_answers(
         assert below is None or below.upper >= size
 
 
+@noise
 @settings(max_examples=20)
 @given(mixtures, sizes, st.integers(0, 1), st.floats(0.0, 3.0))
 def test_more_eps_less_delta_and_more_runs_more_delta(
@@ -95,6 +102,7 @@ def test_more_eps_less_delta_and_more_runs_more_delta(
 ordinary = st.tuples(logs(0.8, 20.0), logs(0.01, 1.0), logs(1, 3000).map(round))
 
 
+@noise
 @settings(max_examples=30)
 @given(st.lists(ordinary, min_size=1, max_size=3), logs(1e-30, 0.3), st.integers(0, 1))
 def test_both_engines_overlap(mixture: list[tuple[float, float, int]], size: float, i: int) -> None:
@@ -114,6 +122,21 @@ def test_both_engines_overlap(mixture: list[tuple[float, float, int]], size: flo
     except tb.PrecisionError as error:
         other = Bounds(error.lower, error.upper)
     assert delta is None or delta.overlaps(other)
+
+
+@pytest.mark.xfail(strict=True, reason="what overflows is not used, but warns")
+@pytest.mark.parametrize(
+    ("part", "size", "i"),
+    [
+        ((math.exp(2.0), math.exp(-3.0), 1), math.exp(-11.0), 0),
+        ((187.85897229609958, 0.0013774862178397697, 1), 3.086719673665312e-23, 0),
+        ((8.600959300497133, 0.025384198614345252, 1), 2.3955668090143446e-67, 1),
+    ],
+)
+def test_an_answer_is_quiet(part: tuple[float, float, int], size: float, i: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert losses(part).contours[i].epsilon(size, FINE, []) is not None
 
 
 # ----------------------------------------------------------------------- rare losses
