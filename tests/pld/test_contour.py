@@ -323,17 +323,7 @@ def test_delta_at_the_ends_of_eps() -> None:
     assert SAMPLED.delta(1e-300, FINE).overlaps(most)
 
 
-@pytest.mark.parametrize(
-    "far",
-    [
-        40.0,
-        1e3,
-        1e9,
-        pytest.param(
-            1e300, marks=pytest.mark.xfail(strict=True, reason="planning warns of an overflow")
-        ),
-    ],
-)
+@pytest.mark.parametrize("far", [40.0, 1e3, 1e9, 1e300])
 def test_far_out_there_is_nothing(far: float) -> None:
     bounds = SAMPLED.delta(far, 1e-2)
     assert bounds.lower <= bounds.upper < 1e-290
