@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, fmpq
 
+from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import Enclosure
 from tightbudget.pairs.pair import Cells, Pair
 
@@ -43,3 +44,9 @@ def cells_of(pair: Pair, edges: np.ndarray) -> Cells:
     cells = pair.cells(edges, np.zeros(edges.size))
     assert cells is not None
     return cells
+
+
+def inside(bounds: Bounds, truth: arb) -> bool:
+    """Whether the truth lies between both ends for certain."""
+    assert truth.rel_accuracy_bits() > 40, "the truth itself is not known"
+    return bool(arb(bounds.lower) <= truth) and bool(truth <= arb(bounds.upper))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,9 +17,15 @@ from tightbudget.numerics.special import (
     ERF_ULPS,
     ERFCX_ULPS,
     HALF_SQUARE_ULPS,
+    LESS_ULPS,
+    expm1_less,
     half_square_exp,
+    log1p_less,
+    log_normal_tail,
+    log_normal_tail_slack,
     normal_cells,
     short_normal_cells,
+    sin_less,
 )
 
 
@@ -132,3 +139,59 @@ def test_cells_that_are_too_long_are_left_out():
         np.array([0.5, 37.0, 60.0, 0.0]), np.zeros(4), long, np.zeros(4), 1.0
     )
     assert short.tolist() == [False, True, False, False]
+
+
+def signed(top: float, low: float) -> np.ndarray:
+    """Both signs, from the top down to where the function is hardly a double any more."""
+    spread = np.modf(np.arange(1, 800) * 0.6180339887498949)[0]
+    x = np.concatenate([spread * top, top * 10.0 ** (-8 * spread), np.geomspace(low, top, 400)])
+    return np.concatenate([x, [top], -x, [-top]])
+
+
+def less(x: np.ndarray, exact: Callable[[arb], arb]) -> list[arb]:
+    """Truths of what cancels twice or more: digits are added for what is lost."""
+    ctx.prec = 1200
+    return [exact(arb(v)) for v in x.tolist()]
+
+
+def test_expm1_less():
+    x = signed(0.5, 1e-140)
+    truths = less(x, lambda v: v.expm1() - v)
+    assert 3 * worst_ulps(expm1_less(x), truths) <= LESS_ULPS
+
+
+def test_log1p_less():
+    x = signed(0.1, 1e-140)
+    truths = less(x, lambda v: v.log1p() - v)
+    assert 3 * worst_ulps(log1p_less(x), truths) <= LESS_ULPS
+
+
+@pytest.mark.parametrize(("top", "low"), [(0.5, 1e-90), (4.0, 0.4), (100.0, 1.0), (1e15, 10.0)])
+def test_sin_less(top, low):
+    x = signed(top, low)
+    truths = less(x, lambda v: v.sin() - v)
+    assert 3 * worst_ulps(sin_less(x), truths) <= LESS_ULPS
+
+
+def test_sin_less_where_both_ways_meet():
+    # the series alone, the difference alone, and an array that needs both
+    x = np.concatenate([0.5 * np.arange(-100, 100), np.pi * np.arange(1, 300), [1e-8, -0.3]])
+    truths = less(x[x != 0], lambda v: v.sin() - v)
+    assert 3 * worst_ulps(sin_less(x)[x != 0], truths) <= LESS_ULPS
+    assert np.array_equal(sin_less(np.zeros(2)), np.zeros(2))
+    assert np.array_equal(sin_less(np.array([0.0, 2.0]))[:1], np.zeros(1))
+
+
+def test_log_normal_tail():
+    u = np.concatenate([signed(top, 1e-300) for top in (3.0, 40.0, 1e4)])
+    got, slack = log_normal_tail(u), log_normal_tail_slack(u)
+    ctx.prec = 600
+    for v, log, off in zip(u.tolist(), got.tolist(), slack.tolist(), strict=True):
+        tail = (abs(arb(v)) / arb(2).sqrt()).erfc() / 2
+        truth = tail.log() if v >= 0 else (-tail).log1p()
+        assert 3 * abs(arb(log) - truth) <= off
+
+
+def test_where_a_normal_tail_is_almost_1_its_slack_is_almost_a_unit():
+    u = np.array([-7.0, -9.0, -40.0, -1e6])
+    assert np.all(log_normal_tail_slack(u) < 2e-16 + 1e-10 * np.exp(-u * u / 4))

@@ -1,0 +1,246 @@
+"""Every guard of the contour engine is taken away once, and a true inequality becomes false.
+
+Steps, heights and tolerances are chosen badly on purpose, so that each error term matters.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import acb, arb, ctx
+from tests.balls import inside
+from tests.integrals import Part, Step
+from tests.mutations.test_mutations import Mutation, holds, mutate
+from tests.reference.make_contour import FILE
+from tests.reference.test_contour import once
+from tests.reference.test_gaussian import gaussian_delta
+
+import tightbudget as tb
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.pairs import Direction
+from tightbudget.pairs.transform import MixedTransform, NormalTransform, _Rule
+from tightbudget.pld import contour
+from tightbudget.pld.contour import Group, Line, Lines, Term
+from tightbudget.pld.engines import Losses
+
+MIXED = MixedTransform(1.0, 0.25, True)
+ONE = Step(Fraction(1), Fraction(1, 4), True)
+BULK, RARE = MIXED.split(2.0)
+EDGE = (BULK.edge, BULK.width)
+
+
+@pytest.fixture(autouse=True)
+def _bits():
+    before, ctx.prec = ctx.prec, 160
+    yield
+    ctx.prec = before
+
+
+def line_of(term: Term, c: float, step: float, points: int, tolerance: float = 1e-18) -> Line:
+    """A line as long and as dense as we say."""
+    t = step * np.arange(points, dtype=np.float64)
+    log, error, size = term.values(c, t, tolerance)
+    s = c + 1j * t
+    top = float(t[-1])
+    shifts = term.heights(c, t[-1:])[1][0]
+    sides = (0.5 * c, 2.0 * c)
+    aside = [(x, term.upper(x) + float(contour._log_g(np.array(x)))) for x in sides]
+    return Line(
+        term.j,
+        c,
+        step,
+        log - np.log(s * (s + 1.0)),
+        error,
+        size + np.abs(np.log(s * (s + 1.0))) + 4.0,
+        term.beyond(c, top, shifts) - math.log(math.pi * top),
+        (aside[0], aside[1]),
+    )
+
+
+def read(lines: Line | Lines, epsilon: float) -> Bounds:
+    got = lines.read(epsilon)
+    return Bounds(got.lower, got.upper)
+
+
+def gaussian_line(step: float, points: int, *epsilons: float) -> bool:
+    """One Gaussian step of sigma 1 on a line, against its closed form."""
+    line = line_of(Term((Group(NormalTransform(1.0), 1),)), 2.0, step, points)
+    return all(inside(read(line, e), gaussian_delta(arb(1), e)) for e in epsilons)
+
+
+def sampled_line(tolerance: float) -> bool:
+    """One sampled step on a line whose values are hardly known."""
+    line = line_of(Term((Group(MIXED, 1),)), 2.0, 0.1, 400, tolerance)
+    return all(inside(read(line, e), once(ONE, acb(e)).real) for e in (0.3, 1.0))
+
+
+def value_of(transform: MixedTransform, tolerance: float, c: float, *heights: float) -> bool:
+    """M with few nodes is within its stated error."""
+    part = Part(transform.part == "rare", *EDGE) if transform.part else None
+    line = transform.line(c, np.array(heights), tolerance)
+    for i, t in enumerate(heights):
+        truth = ONE.moment(acb(c, t), part)
+        log = acb(float(line.log[i].real), float(line.log[i].imag))
+        if not abs(truth - log.exp()) <= abs(log.exp()) * arb(float(line.error[i])).expm1():
+            return False
+    return True
+
+
+def rare_pairs() -> bool:
+    """Of three runs exactly two rare losses: 3 bulk rare^2."""
+    term = Term((Group(BULK, 3),), ((0, RARE),), 2)
+    c, t = 1.5, np.array([0.0, 0.7])
+    log, error, _ = term.values(c, t, 1e-16)
+    for i, height in enumerate(t.tolist()):
+        s = acb(c, height)
+        truth = 3 * ONE.moment(s, Part(False, *EDGE)) * ONE.moment(s, Part(True, *EDGE)) ** 2
+        got = acb(float(log[i].real), float(log[i].imag)).exp()
+        if not abs(truth - got) <= abs(got) * arb(float(error[i]) + 1e-12).expm1():
+            return False
+    return True
+
+
+def rare_and_more() -> bool:
+    """One rare loss or more in three runs: (bulk + rare)^3 - bulk^3."""
+    c = 3.0
+    bound = arb(Term((Group(BULK, 3),), ((0, RARE),), 1).upper(c, more=True)).exp()
+    bulk = ONE.moment(acb(c), Part(False, *EDGE)).real
+    return bool(ONE.moment(acb(c)).real ** 3 - bulk**3 <= bound)
+
+
+def unlikely_rest() -> bool:
+    """A line for no rare loss, and one bound for all others, against a ball value."""
+    parts, direction = [[0.8, 0.001, 10_000]], "remove"
+    known = [
+        value
+        for value in json.loads(FILE.read_text(encoding="utf-8"))["values"]
+        if value["steps"] == parts and value["direction"] == direction and value["epsilon"] < 3.0
+    ]
+    steps = (tb.Gaussian(0.8).subsampled(0.001) * 10_000).steps
+    engine = Losses(steps, (Direction.REMOVE,)).contours[0]
+    for value in known:
+        epsilon, truth = value["epsilon"], arb(value["delta"])
+        first, second, *_ = engine._split(engine._rare(epsilon), epsilon)
+        line = first.near(epsilon).line(epsilon, float(truth.log()), 10**7)
+        assert line is not None
+        c = second.near(epsilon).c_at(epsilon)
+        log = second.term.upper(c, more=True) + float(contour._log_g(np.array(c)))
+        if not arb(Lines(epsilon, 0.0, (line,), ((c, log),)).read(epsilon).upper) >= truth:
+            return False
+    return bool(known)
+
+
+def largest_share() -> bool:
+    """g(c) = max over x of (1 - e^-x) e^(-c x), taken at e^-x = c / (1 + c)."""
+    c = np.array([1e-3, 0.5, 1.0, 7.0, 100.0])
+    x = np.log1p(1.0 / c)
+    return bool(np.all(contour._log_g(c) >= np.log(-np.expm1(-x)) - c * x - 1e-12))
+
+
+def nothing_above_beyond() -> bool:
+    """|M| itself is not above the bound of the rest of its line."""
+    return all(
+        abs(ONE.moment(acb(0.2, t))).log() <= arb(MIXED.beyond(0.2, t, shift))
+        for t, shift in ((0.05, 1.0), (5.0, 0.3), (20.0, 0.3))
+    )
+
+
+MUTATIONS = [
+    Mutation(
+        "aliasing",
+        Line,
+        "read",
+        (("total - off - self._aliased(epsilon)", "total - off"),),
+        lambda: gaussian_line(1.5, 12, 0.0, 0.5, 1.0),
+    ),
+    Mutation(
+        "aliasing from the right",
+        Line,
+        "_aliased",
+        (("for other, log in self.aside:", "for other, log in self.aside[:1]:"),),
+        lambda: gaussian_line(1.5, 12, 0.0, 0.5, 1.0),
+    ),
+    Mutation(
+        "the line beyond its end",
+        Line,
+        "read",
+        (("wrong * scale + beyond +", "wrong * scale +"),),
+        lambda: gaussian_line(0.1, 12, 0.0, 0.5, 1.0),
+    ),
+    Mutation(
+        "the error of the values",
+        Line,
+        "read",
+        (("off = 1.001 * wrong * scale + beyond", "off = beyond"),),
+        lambda: sampled_line(50.0),
+    ),
+    Mutation(
+        "the rest of the terms",
+        Lines,
+        "read",
+        ((", *(self._rest(epsilon))", ""),),
+        unlikely_rest,
+    ),
+    Mutation(
+        "the error of the rule in x",
+        _Rule,
+        "error",
+        (("2.01 * np.exp(", "0.0 * np.exp("),),
+        lambda: value_of(MIXED, 1e-2, 2.0, 0.0, 1.0, 3.0),
+    ),
+    Mutation(
+        "what the bulk has lost",
+        MixedTransform,
+        "_values",
+        (("lost, lost_slope = self._lost", "lost, lost_slope = 0.0, 0.0"),),
+        lambda: value_of(BULK, 1e-16, 2.0, 0.0, 1.0),
+    ),
+    Mutation(
+        "what the bulk has lost of its mean",
+        MixedTransform,
+        "_values",
+        (("lost, lost_slope = self._lost", "lost, lost_slope = self._lost[0], 0.0"),),
+        lambda: value_of(BULK, 1e-16, 2.0, 0.0, 1.0),
+    ),
+    Mutation(
+        "a run is rare at most once",
+        Term,
+        "values",
+        (("for n in range(1, i + 1)]", "for n in range(1, 2)]"),),
+        rare_pairs,
+    ),
+    Mutation(
+        "all that are rarer together",
+        Term,
+        "_together",
+        (("math.exp(min(ratio, 700.0)) if more else 0.0", "0.0"),),
+        rare_and_more,
+    ),
+    Mutation(
+        "Chernoff's g",
+        contour,
+        "_log_g",
+        (("(1.0 + c) * np.log1p(c)", "(1.5 + c) * np.log1p(c)"),),
+        largest_share,
+    ),
+    Mutation(
+        "what moving the line costs",
+        MixedTransform,
+        "_moved",
+        (("log = power * modulus + (base + square)", "log = power * modulus + (base - square)"),),
+        nothing_above_beyond,
+    ),
+]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name.replace(" ", "-"))
+def test_without_the_guard_a_truth_is_lost(
+    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+) -> None:
+    assert mutation.true(), "the inequality does not even hold with the guard"
+    mutate(monkeypatch, mutation)
+    assert not holds(mutation), "nothing noticed that the guard is gone"
