@@ -92,7 +92,7 @@ class Transform(Protocol):
         """ln M(c + i t), t >= 0 ascending."""
 
     def upper(self, c: float) -> float:
-        """An upper end of ln M(c), c > 0."""
+        """An upper end of ln M(c), c > 0 or -1 < c < 0."""
 
     def shifts(self, c: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         """About ``beyond(c, t, shift)`` at its best, and the best shifts, for planning."""
@@ -129,7 +129,8 @@ class NormalTransform:
         return Line((up - down) + 1j * along, 16 * UNIT * (up + down + along))
 
     def upper(self, c: float) -> float:
-        return self.half * c * (c + 1.0) * (1 + 16 * UNIT)
+        log = self.half * c * (c + 1.0)
+        return log + 16 * UNIT * abs(log)
 
     def shifts(self, c: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         return self.half * (c * (c + 1.0) - t * t), np.zeros_like(t)
@@ -486,7 +487,7 @@ class MixedTransform:
         """M - 1 (of the rare part M) at c + i t, and a bound of its error."""
         a, wa = at.powers(c)
         loss, slack, fuzz = np.abs(at.loss), at.slack, at.fuzz + 4 * UNIT * np.abs(a)
-        s = c + t  # >= |s|
+        s = abs(c) + t  # >= |s|
         b = np.multiply.outer(t, at.loss)
         if self.part == "rare":
             value = np.cos(b) @ wa + 1j * (np.sin(b) @ wa)

@@ -596,10 +596,20 @@ class Contour:
         track = Track.whole(term) if found else None
         return None if track is None else Contour(term, track)
 
+    # what leaves the range of doubles ends as inf or nan, and proves nothing
+    @np.errstate(all="ignore")
     def delta(self, epsilon: float, rtol: float, memory: list[Lines]) -> Bounds | None:
         """Bounds of delta(eps), with the relative gap or as they are; None: no way to any."""
         if self.track.log_delta_at(epsilon) < _LOWEST:
             return None
+        if epsilon < self.track.epsilon[0]:  # far below all losses, delta is nearly 1:
+            # 1 - delta = E min(1, e^(eps - L)) <= M(-u) e^(u eps) for 0 < u < 1
+            u = np.linspace(0.05, 0.95, 19)
+            best = float(u[np.argmin(self.term.rough(-u).value + u * epsilon)])
+            log = self.term.upper(-best) + best * epsilon
+            rest = exp_up(log + 8 * UNIT * (abs(log) + abs(epsilon)))
+            if rest <= 0.5 * rtol:
+                return Bounds(next_down(1.0 - rest), 1.0)
 
         def read(lines: Lines) -> Bounds | None:
             got = lines.read(epsilon)
@@ -609,6 +619,7 @@ class Contour:
 
         return self._answer(lambda tracks: epsilon, read, lambda lines: epsilon, rtol, memory)
 
+    @np.errstate(all="ignore")
     def epsilon(self, delta: float, rtol: float, memory: list[Lines]) -> Bounds | None:
         """Bounds of inf{eps >= 0: delta(eps) <= delta}, likewise."""
         log_delta = math.log(delta)
@@ -632,6 +643,7 @@ class Contour:
 
         return self._answer(place, read, where, rtol, memory)
 
+    @np.errstate(all="ignore")
     def below(self, epsilon: float, delta: float) -> bool:
         """Whether one Chernoff bound proves that delta(epsilon) <= delta; False says nothing."""
         near = self.track.near(epsilon)

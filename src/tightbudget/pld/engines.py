@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction, Mechanism
@@ -141,11 +139,9 @@ class Losses:
         worst: Bounds | None = None
         for i, contour in enumerate(self.contours):
             lines = [] if memory is None else memory.lines.setdefault(i, [])
-            # what leaves the range of doubles ends as inf or nan, and proves nothing
-            with np.errstate(all="ignore"):
-                if worst is not None and not lines and milder(contour, worst.lower):
-                    continue  # its exact value is not above the lower end
-                found = ask(contour, lines)
+            if worst is not None and not lines and milder(contour, worst.lower):
+                continue  # its exact value is not above the lower end
+            found = ask(contour, lines)
             if found is None:
                 return None
             larger = worst or found
