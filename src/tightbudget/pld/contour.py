@@ -409,7 +409,7 @@ def _spacing(
     factors = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0])
     below = np.append(np.maximum(c - reach * factors, c / 16.0), [0.0, c / 2.0, c / 8.0])
     above = np.append(c + reach * factors, [1.25 * c, 2.0 * c])
-    above = above[above <= term.farthest]
+    above = above[above <= 4.0 * term.farthest]
     if not above.size:
         return None
     others = np.concatenate([below, above])
