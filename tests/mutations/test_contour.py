@@ -23,9 +23,10 @@ import tightbudget as tb
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs import Direction
 from tightbudget.pairs.transform import MixedTransform, NormalTransform, _Rule
-from tightbudget.pld import contour
-from tightbudget.pld.contour import Group, Line, Lines, Term
+from tightbudget.pld import contour, saddles
+from tightbudget.pld.contour import Line, Lines
 from tightbudget.pld.engines import Losses
+from tightbudget.pld.saddles import Group, Term
 
 MIXED = MixedTransform(1.0, 0.25, True)
 ONE = Step(Fraction(1), Fraction(1, 4), True)
@@ -48,7 +49,7 @@ def line_of(term: Term, c: float, step: float, points: int, tolerance: float = 1
     top = float(t[-1])
     shifts = term.heights(c, t[-1:])[1][0]
     sides = (0.5 * c, 2.0 * c)
-    aside = [(x, term.upper(x) + float(contour._log_g(np.array(x)))) for x in sides]
+    aside = [(x, term.upper(x) + float(saddles.log_g(np.array(x)))) for x in sides]
     return Line(
         term.j,
         c,
@@ -125,10 +126,10 @@ def unlikely_rest() -> bool:
     for value in known:
         epsilon, truth = value["epsilon"], arb(value["delta"])
         first, second, *_ = engine._split(engine._rare(epsilon), epsilon)
-        line = first.near(epsilon).line(epsilon, float(truth.log()), 10**7)
+        line = contour._line(first.near(epsilon), epsilon, float(truth.log()), 10**7)
         assert line is not None
         c = second.near(epsilon).c_at(epsilon)
-        log = second.term.upper(c, more=True) + float(contour._log_g(np.array(c)))
+        log = second.term.upper(c, more=True) + float(saddles.log_g(np.array(c)))
         if not arb(Lines(epsilon, 0.0, (line,), ((c, log),)).read(epsilon).upper) >= truth:
             return False
     return bool(known)
@@ -138,7 +139,7 @@ def largest_share() -> bool:
     """g(c) = max over x of (1 - e^-x) e^(-c x), taken at e^-x = c / (1 + c)."""
     c = np.array([1e-3, 0.5, 1.0, 7.0, 100.0])
     x = np.log1p(1.0 / c)
-    return bool(np.all(contour._log_g(c) >= np.log(-np.expm1(-x)) - c * x - 1e-12))
+    return bool(np.all(saddles.log_g(c) >= np.log(-np.expm1(-x)) - c * x - 1e-12))
 
 
 def nothing_above_beyond() -> bool:
@@ -222,8 +223,8 @@ MUTATIONS = [
     ),
     Mutation(
         "Chernoff's g",
-        contour,
-        "_log_g",
+        saddles,
+        "log_g",
         (("(1.0 + c) * np.log1p(c)", "(1.5 + c) * np.log1p(c)"),),
         largest_share,
     ),

@@ -27,7 +27,8 @@ import numpy as np
 
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, exp_up, next_down, next_up
-from tightbudget.pairs.transform import ComplexArray, MixedTransform, Rough, Transform
+from tightbudget.pairs.transform import ComplexArray, MixedTransform, Transform
+from tightbudget.pld.saddles import Group, Term, Track, log_g
 
 __all__ = ["Contour", "Reading"]
 
@@ -39,18 +40,10 @@ _LOG_GOAL = 31.0  # each error is to be e^-31 of the answer
 _MOST_RARE = 8  # how many rare losses are told apart
 _FEW_RARE = 3.0  # at the common saddle point: then one line for all has lost many digits
 _REMEMBERED = 3  # lines that a curve's next point looks at
-_NEAR = 12.0  # nats of delta between saddle points that are interpolated
 _TURNS = 30  # of Newton's method
 _STEP_BITS = 20  # of D, so that every n D is a double
 _LOWEST = -700.0  # ln of the least delta that is looked for
 _HIGHEST = 600.0  # ln of what a line's sum may be for that
-
-
-class Group(NamedTuple):
-    """One mechanism in one direction: its transform and its number of runs."""
-
-    transform: Transform
-    runs: int
 
 
 class Reading(NamedTuple):
@@ -59,148 +52,6 @@ class Reading(NamedTuple):
     value: float
     lower: float
     upper: float
-
-
-@dataclass(frozen=True)
-class Term:
-    """What outputs with exactly j rare losses contribute (nothing rare: all outputs).
-
-    Its transform is prod M_g^k_g times the coefficient of y^j in prod (1 + y r_g)^k_g,
-    r_g = rare_g / M_g; at most prod M_g^k_g (sum k_g r_g)^j / j! on the real axis.
-    """
-
-    groups: tuple[Group, ...]
-    rare: tuple[tuple[int, Transform], ...] = ()  # (which group, its rare part)
-    j: int = 0
-
-    @property
-    def farthest(self) -> float:
-        """The largest c that is worth looking at."""
-        transforms = [group.transform for group in self.groups] + [r for _, r in self.rare]
-        return min(one.farthest for one in transforms)
-
-    def rough(self, c: FloatArray) -> Rough:
-        """ln of the transform on the real axis and two derivatives, uncertified."""
-        each = [group.transform.rough(c) for group in self.groups]
-        total = np.zeros((3, c.size))
-        for (_, runs), one in zip(self.groups, each, strict=True):
-            total += runs * np.array(one)
-        if self.j:
-            # j ln sum k_g r_g - ln j!, by the moments of the logarithmic derivatives
-            moments = np.zeros((3, c.size))
-            with np.errstate(all="ignore"):
-                for g, transform in self.rare:
-                    more, less = transform.rough(c), each[g]
-                    ratio = self.groups[g].runs * np.exp(more.value - less.value)
-                    faster = more.slope - less.slope
-                    bend = faster**2 + more.curvature - less.curvature
-                    moments += ratio * np.array([np.ones_like(c), faster, bend])
-                mean, square = moments[1] / moments[0], moments[2] / moments[0]
-                log = np.log(moments[0]) - math.lgamma(self.j + 1) / self.j
-                total += self.j * np.array([log, mean, square - mean**2])
-        return Rough(total[0], total[1], total[2])
-
-    def upper(self, c: float, more: bool = False) -> float:
-        """An upper end of ln of the transform at c > 0; with ``more``, of all j' >= j together."""
-        return self._together(
-            [group.transform.upper(c) for group in self.groups],
-            [transform.upper(c) for _, transform in self.rare],
-            more,
-        )
-
-    def beyond(self, c: float, t: float, shifts: FloatArray) -> float:
-        """An upper end of ln |transform(c + i t')| for all t' >= t."""
-        transforms = [group.transform for group in self.groups] + [r for _, r in self.rare]
-        each = [one.beyond(c, t, float(a)) for one, a in zip(transforms, shifts, strict=True)]
-        return self._together(each[: len(self.groups)], each[len(self.groups) :], False)
-
-    def _together(self, each: list[float], rare: list[float], more: bool) -> float:
-        """ln of prod M^k (sum k r)^j / j! from upper ends of ln |M| and of ln |rare|."""
-        parts = [k * log for (_, k), log in zip(self.groups, each, strict=True)]
-        total = math.fsum(parts) + 4 * UNIT * math.fsum(abs(part) for part in parts)
-        if not self.j:
-            return total
-        logs = [
-            math.log(self.groups[g].runs) + log - each[g]
-            for (g, _), log in zip(self.rare, rare, strict=True)
-        ]
-        ratio = max(logs) + math.log(math.fsum(math.exp(x - max(logs)) for x in logs))
-        # sum over j' >= j of p^j' / j'! <= p^j / j! e^p
-        rest = math.exp(min(ratio, 700.0)) if more else 0.0
-        fuzz = 1e-12 * (self.j + rest) + 8 * UNIT * self.j * abs(ratio)
-        return total + self.j * ratio - math.lgamma(self.j + 1) + rest + fuzz
-
-    def heights(self, c: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """About ``beyond`` at each height t, and the shifts to prove it with: (t, transforms)."""
-        each = [group.transform.shifts(c, t) for group in self.groups]
-        rare = [transform.shifts(c, t) for _, transform in self.rare]
-        total = np.zeros_like(t)
-        for (_, runs), (log, _) in zip(self.groups, each, strict=True):
-            total += runs * log
-        if self.j:
-            logs = [
-                math.log(self.groups[g].runs) + log - each[g][0]
-                for (g, _), (log, _) in zip(self.rare, rare, strict=True)
-            ]
-            total += self.j * np.logaddexp.reduce(logs) - math.lgamma(self.j + 1)
-        return total, np.array([shift for _, shift in (*each, *rare)]).T
-
-    def nodes(self, c: float, t: float, tolerance: float) -> int:
-        """Terms that one value of the transform costs."""
-        tolerances = self._tolerances(tolerance)
-        total = sum(
-            group.transform.nodes(c, t, one)
-            for group, one in zip(self.groups, tolerances, strict=True)
-        )
-        return total + sum(r.nodes(c, t, 1e-15) for _, r in self.rare)
-
-    def _tolerances(self, tolerance: float) -> list[float]:
-        return [max(tolerance / (len(self.groups) * k), 1e-40) for _, k in self.groups]
-
-    def values(
-        self, c: float, t: FloatArray, tolerance: float
-    ) -> tuple[ComplexArray, FloatArray, FloatArray]:
-        """(ln of the transform, its error in the sense of ``Line``, rounding of the sums)."""
-        log, error = np.zeros_like(t, dtype=np.complex128), np.zeros_like(t)
-        size = np.zeros_like(t)
-        lines = []
-        for group, one in zip(self.groups, self._tolerances(tolerance), strict=True):
-            line = group.transform.line(c, t, one)
-            lines.append(line)
-            log += group.runs * line.log
-            error += group.runs * line.error
-            size += group.runs * np.abs(line.log)
-        if not self.j:
-            return log, error, size
-        # r_g, brought to the order of 1 by the same factor
-        ratios = []
-        for g, transform in self.rare:
-            rare = transform.line(c, t, 1e-15)
-            ratios.append((g, rare.log - lines[g].log, rare.error + lines[g].error))
-        scale = max(float(np.max(r.real)) + math.log(self.groups[g].runs) for g, r, _ in ratios)
-        powers = np.zeros((self.j, t.size), dtype=np.complex128)
-        most, off = np.zeros_like(t), np.zeros_like(t)
-        for g, ratio, ratio_error in ratios:
-            k = self.groups[g].runs
-            scaled = np.exp(ratio - scale)
-            slack = np.expm1(ratio_error + 8 * UNIT * (np.abs(ratio) + abs(scale) + 1.0))
-            most += k * np.abs(scaled) * (1.0 + slack)
-            off += k * np.abs(scaled) * slack
-            for i in range(self.j):
-                powers[i] += (-1.0) ** i * k * scaled ** (i + 1)
-        # Newton: i e_i = sum of (-1)^(n - 1) e_(i - n) p_n; what is scaled stays scaled
-        e = [np.ones_like(t, dtype=np.complex128)]
-        for i in range(1, self.j + 1):
-            terms = np.array([e[i - n] * powers[n - 1] for n in range(1, i + 1)])
-            e.append(np.asarray(np.sum(terms, axis=0) / i))
-        coefficient = e[self.j]
-        # d e_j <= sum k_g |d r_g| (sum k_g |r_g|)^(j - 1) / (j - 1)!; and the rounding of Newton's
-        wrong = off * most ** (self.j - 1) / math.factorial(self.j - 1)
-        wrong = 1.01 * wrong + 64 * self.j**2 * UNIT * most**self.j + 1e-300
-        known = np.maximum(np.abs(coefficient), 1e-300)
-        log = log + (np.log(known) + 1j * np.angle(coefficient)) + self.j * scale
-        size = size + np.abs(np.log(known)) + abs(self.j * scale) + 4.0
-        return log, error + np.log1p(wrong / known), size
 
 
 @dataclass(frozen=True)
@@ -297,108 +148,35 @@ class Line:
         return total
 
 
-def _log_g(c: FloatArray) -> FloatArray:
-    """ln of c^c / (1 + c)^(1 + c): delta(eps) <= M(c) e^(-c eps) g(c)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(c > 0, c * np.log(c), 0.0) - (1.0 + c) * np.log1p(c))
-
-
-@dataclass(frozen=True)
-class Track:
-    """Saddle points of one term: for ascending c the eps that each is best for, and about delta."""
-
-    term: Term
-    c: FloatArray
-    epsilon: FloatArray  # ascending
-    log_delta: FloatArray  # descending
-    limit: float  # a c that makes no sense any more, or is beyond all that is asked
-
-    @staticmethod
-    def of(term: Term, c: FloatArray) -> Track | None:
-        """Laplace's approximation at each c, as far as it makes sense."""
-        with np.errstate(all="ignore"):
-            rough = term.rough(c)
-            epsilon = rough.slope - 1.0 / c - 1.0 / (1.0 + c)
-            bend = rough.curvature + 1.0 / c**2 + 1.0 / (1.0 + c) ** 2
-            log_delta = rough.value - c * epsilon - np.log(c * (1.0 + c))
-            log_delta -= 0.5 * np.log(2.0 * math.pi * bend)
-            good = np.isfinite(log_delta) & np.isfinite(epsilon) & (log_delta > -1e5)
-            good[1:] &= np.diff(epsilon) > 0
-        stop = c.size if good.all() else int(np.argmin(good))
-        if stop < 2:
-            return None
-        log_delta = np.minimum.accumulate(log_delta[:stop])
-        limit = c[stop] if stop < c.size else 1.2 * c[-1]
-        return Track(term, c[:stop], epsilon[:stop], log_delta, float(limit))
-
-    @staticmethod
-    def whole(term: Term) -> Track | None:
-        """From where delta is near its maximum to where it is below 1e-300, coarsely."""
-        spread = math.sqrt(max(float(term.rough(np.array([1e-9])).curvature[0]), 1e-200))
-        last = min(60.0 / spread, term.farthest)
-        first = min(0.02 / spread, 1e-3 * last)
-        return Track.of(term, np.geomspace(first, last, 28))
-
-    def near(self, epsilon: float | None = None, log_delta: float | None = None) -> Track:
-        """Closer to the saddle point for eps, or to the one at which delta is so large."""
-        track = self
-        for _ in range(4):
-            if epsilon is not None:
-                i = int(np.searchsorted(track.epsilon, epsilon))
-            else:
-                i = int(np.searchsorted(-track.log_delta, -(log_delta or 0.0)))
-            low, last = max(0, i - 1), i >= track.c.size
-            if not last and track.log_delta[low] - track.log_delta[i] < _NEAR:
-                break
-            high = track.limit if last else track.c[max(i, 1)]
-            closer = Track.of(track.term, np.linspace(track.c[low], high, 9))
-            if closer is None:
-                break
-            track = closer
-        return track
-
-    def c_at(self, epsilon: float) -> float:
-        """The saddle point for eps."""
-        return float(np.interp(epsilon, self.epsilon, self.c))
-
-    def log_delta_at(self, epsilon: float) -> float:
-        """About ln of the term's delta at eps."""
-        slope = -float(self.c[-1]) * max(0.0, epsilon - float(self.epsilon[-1]))
-        return float(np.interp(epsilon, self.epsilon, self.log_delta)) + slope
-
-    def epsilon_at(self, log_delta: float) -> float:
-        """About the eps at which delta is so large."""
-        return float(np.interp(-log_delta, -self.log_delta, self.epsilon))
-
-    def line(self, epsilon: float, log_delta: float, most: int) -> Line | None:
-        """The line for eps, errors about e^-31 of delta, if it costs ``most`` terms at most."""
-        term, c = self.term, self.c_at(epsilon)
-        spacing = _spacing(term, c, epsilon, log_delta)
-        height = _height(term, c, epsilon, log_delta)
-        if spacing is None or height is None:
-            return None
-        (step, sides), (top, shifts) = spacing, height
-        step = min(step, 2.0 ** math.floor(math.log2(top / 8.0)))
-        n = math.ceil(top / step) + 1
-        tolerance = math.exp(-_LOG_GOAL - 3.0)
-        cost = term.nodes(c, top, tolerance)
-        if cost > _NODES or n * cost > most:
-            return None
-        t = step * np.arange(n)
-        parts, start = [], 0
-        while start < n:  # lower points need fewer nodes
-            stop = min(n, start + max(_CHUNK // cost, 1))
-            parts.append(term.values(c, np.asarray(t[start:stop]), tolerance))
-            start = stop
-        log, error, size = (np.concatenate(part) for part in zip(*parts, strict=True))
-        s = c + 1j * t
-        log = log - np.log(s * (s + 1.0))
-        size = size + np.abs(np.log(s * (s + 1.0))) + 4.0
-        # D times the sum of |F| over n D > T is <= sup |M| / T, and there is 1 / pi before it
-        log_beyond = term.beyond(c, float(t[-1]), shifts) - math.log(math.pi * float(t[-1])) + 1e-12
-        uppers = [(x, term.upper(x) if x > 0 else 0.0) for x in sides]
-        aside = [(x, up + float(_log_g(np.array(x))) + 1e-12) for x, up in uppers]
-        return Line(term.j, c, step, log, error, size, log_beyond, (aside[0], aside[1]))
+def _line(track: Track, epsilon: float, log_delta: float, most: int) -> Line | None:
+    """The line for eps, errors about e^-31 of delta, if it costs ``most`` terms at most."""
+    term, c = track.term, track.c_at(epsilon)
+    spacing = _spacing(term, c, epsilon, log_delta)
+    height = _height(term, c, epsilon, log_delta)
+    if spacing is None or height is None:
+        return None
+    (step, sides), (top, shifts) = spacing, height
+    step = min(step, 2.0 ** math.floor(math.log2(top / 8.0)))
+    n = math.ceil(top / step) + 1
+    tolerance = math.exp(-_LOG_GOAL - 3.0)
+    cost = term.nodes(c, top, tolerance)
+    if cost > _NODES or n * cost > most:
+        return None
+    t = step * np.arange(n)
+    parts, start = [], 0
+    while start < n:  # lower points need fewer nodes
+        stop = min(n, start + max(_CHUNK // cost, 1))
+        parts.append(term.values(c, np.asarray(t[start:stop]), tolerance))
+        start = stop
+    log, error, size = (np.concatenate(part) for part in zip(*parts, strict=True))
+    s = c + 1j * t
+    log = log - np.log(s * (s + 1.0))
+    size = size + np.abs(np.log(s * (s + 1.0))) + 4.0
+    # D times the sum of |F| over n D > T is <= sup |M| / T, and there is 1 / pi before it
+    log_beyond = term.beyond(c, float(t[-1]), shifts) - math.log(math.pi * float(t[-1])) + 1e-12
+    uppers = [(x, term.upper(x) if x > 0 else 0.0) for x in sides]
+    aside = [(x, up + float(log_g(np.array(x))) + 1e-12) for x, up in uppers]
+    return Line(term.j, c, step, log, error, size, log_beyond, (aside[0], aside[1]))
 
 
 def _spacing(
@@ -415,7 +193,7 @@ def _spacing(
     others = np.concatenate([below, above])
     with np.errstate(all="ignore"):
         value = np.where(others > 0, term.rough(np.where(others > 0, others, c)).value, 0.0)
-        log = value + _log_g(others) - others * epsilon
+        log = value + log_g(others) - others * epsilon
         y = (log - log_delta + _LOG_GOAL) / np.abs(others - c)
     y = np.where(np.isfinite(y), y, np.inf)
     left, right = int(np.argmin(y[: below.size])), below.size + int(np.argmin(y[below.size :]))
@@ -507,10 +285,10 @@ def _lines(
         last = len(tracks) > 1 and i == len(tracks) - 1
         if last or size < total - _LOG_GOAL - 9.0:
             c = track.c_at(epsilon)
-            log = track.term.upper(c, more=last) + float(_log_g(np.array(c))) + 1e-12
+            log = track.term.upper(c, more=last) + float(log_g(np.array(c))) + 1e-12
             rest.append((c, log))
             continue
-        line = track.line(epsilon, total, most)
+        line = _line(track, epsilon, total, most)
         if line is None:
             return None
         lines.append(line)
@@ -648,7 +426,7 @@ class Contour:
         """Whether one Chernoff bound proves that delta(epsilon) <= delta; False says nothing."""
         near = self.track.near(epsilon)
         c = near.c_at(epsilon)
-        fixed = float(_log_g(np.array(c))) - c * epsilon
+        fixed = float(log_g(np.array(c))) - c * epsilon
         fixed += 8 * UNIT * (abs(fixed) + c * abs(epsilon)) + 1e-12
         log_delta = math.log(delta) if delta > 0 else -math.inf
         if float(near.term.rough(np.array([c])).value[0]) + fixed > log_delta:
