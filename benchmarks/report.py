@@ -126,7 +126,7 @@ def digits(results: dict[str, Any]) -> str:
     machine = results["machine"]
     lines += [
         "",
-        f"Medians of {results['runs']} calls (of the others at most 3) in one process on "
+        f"Medians of {results['runs']} calls (two masses 3, neighbours 1) in one process on "
         f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, NumPy "
         f"{machine['numpy']}, {machine['date']}; every call builds its composition anew. Both "
         f"certified ends at a relative gap of {results['rtol']:g}, against dp-accounting "
