@@ -139,9 +139,11 @@ class Losses:
         worst: Bounds | None = None
         for i, contour in enumerate(self.contours):
             lines = [] if memory is None else memory.lines.setdefault(i, [])
-            if worst is not None and not lines and milder(contour, worst.lower):
+            # lines that are there answer faster than a proof that this direction is milder
+            found = ask(contour, lines) if lines or worst is None else None
+            if found is None and worst is not None and milder(contour, worst.lower):
                 continue  # its exact value is not above the lower end
-            found = ask(contour, lines)
+            found = found or ask(contour, lines)
             if found is None:
                 return None
             larger = worst or found
