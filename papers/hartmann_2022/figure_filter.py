@@ -16,6 +16,9 @@ from papers.look import BLUE, OCHRE, PALE, RED, both_ends, picture, within
 
 import tightbudget as tb
 
+__all__ = ["MOVES", "draw", "numbers"]
+
+MOVES = 5e-3  # schedules use up delta but for 1e-3 of it
 STOPS, DELTA = range(20, 1001, 20), 1e-5
 SHOWN = range(4, len(STOPS), 5)  # 100, 200, ..., 1,000 steps
 KINDS: dict[str, tb.Mechanism] = {

@@ -9,10 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from papers.hartmann_2022.gap import Gap, Stops
+from papers.hartmann_2022.gap import MOVES, Gap, Stops
 from papers.look import BLUE, GREEN, RED, both_ends, picture, within
 
 import tightbudget as tb
+
+__all__ = ["MOVES", "draw", "numbers"]
 
 STOPS = range(128, 1025, 128)
 DELTAS = [1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12]

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from papers.hartmann_2022.gap import Gap, Stops
+from papers.hartmann_2022.gap import MOVES, Gap, Stops
 from papers.look import BLUE, OCHRE, RED, picture, within
 
 import tightbudget as tb
+
+__all__ = ["MOVES", "draw", "numbers"]
 
 STEPS, DELTA, EPSILON = 100, 1e-5, 1.0
 NUMBERS = {2: OCHRE, 10: RED, 50: BLUE}  # of stops

@@ -10,10 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from papers.hartmann_2022.gap import Gap, Stops
+from papers.hartmann_2022.gap import MOVES, Gap, Stops
 from papers.look import BLUE, RED, both_ends, picture, within
 
 import tightbudget as tb
+
+__all__ = ["MOVES", "draw", "numbers"]
 
 STEPS, MOST, DELTA = 1024, 64, 1e-5
 NUMBERS = [1, 2, 4, 8, 16, 32, 64]  # of stops

@@ -13,9 +13,11 @@ from typing import Any
 
 import tightbudget as tb
 
-__all__ = ["Gap", "Stops"]
+__all__ = ["MOVES", "Gap", "Stops"]
 
 RTOL = 1e-3
+# delta is some 20 times as sensitive as a price, which is known to 1e-4
+MOVES = 5e-3
 
 
 @dataclass(frozen=True)

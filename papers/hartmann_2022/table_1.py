@@ -21,6 +21,8 @@ from typing import Any
 
 import tightbudget as tb
 
+__all__ = ["numbers", "table"]
+
 STEP = tb.WorstCase(epsilon=0.1, delta=0.0)  # any 0.1-DP mechanism, also adaptively chosen
 PUBLISHED = {
     1e-5: 17, 1e-6: 20, 1e-7: 24, 1e-8: 27, 1e-9: 31, 1e-10: 35, 1e-11: 38, 1e-12: 42,

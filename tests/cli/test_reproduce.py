@@ -19,6 +19,8 @@ from tightbudget.cli.reproduce import differences
 MODULE = importlib.import_module("tightbudget.cli.reproduce")
 
 TABLE = """
+MOVES = 1e-3
+
 def numbers():
     return {"n": 3, "delta": {"lower": 0.5, "upper": 0.5001}, "price": 1.25}
 
@@ -108,6 +110,8 @@ B = {"lower": 1.0, "upper": 1.0001}
     [
         (B, {"lower": 1.00005, "upper": 2.0}, []),
         (B, {"lower": 1.0, "upper": 1.0}, []),
+        (B, {"lower": 1.001, "upper": 1.2}, []),
+        ({"lower": 1.201, "upper": 1.202}, {"lower": 1.1, "upper": 1.2}, []),
         (B, {"lower": 1.1, "upper": 1.2}, ["x: [1.00000, 1.00010] does not overlap [1.10, 1.20]"]),
         ({"lower": 0.9, "upper": 1.1}, B,
          [f"x: {Bounds(0.9, 1.1)} is wider than [1.00000, 1.00010]"]),
@@ -115,6 +119,7 @@ B = {"lower": 1.0, "upper": 1.0001}
         (1.0005, 1.0, []),
         (1.0015, 1.0, ["x: 1.0015, expected 1.0"]),
         (float("nan"), 1.0, ["x: nan, expected 1.0"]),
+        (float("inf"), float("inf"), []),
         (3, 4, ["x: 3, expected 4"]),
         ("a", "b", ["x: 'a', expected 'b'"]),
         ([1, 2], [1], ["x: [1, 2], expected [1]"]),
@@ -125,7 +130,20 @@ B = {"lower": 1.0, "upper": 1.0001}
     ],
 )  # fmt: skip
 def test_differences(found: Any, expected: Any, lines: list[str]) -> None:
-    assert list(differences(found, expected, "x")) == lines
+    assert list(differences(found, expected, 1e-3, "x")) == lines
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "agree"),
+    [
+        (B, {"lower": 1.0001, "upper": 1.2}, True),
+        (B, {"lower": 1.00011, "upper": 1.2}, False),
+        (1.0, 1.0, True),
+        (1.0 + 1e-15, 1.0, False),
+    ],
+)
+def test_what_was_not_searched_for_does_not_move(found: Any, expected: Any, agree: bool) -> None:
+    assert (not list(differences(found, expected, 0.0))) is agree
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ __all__ = ["differences", "reproduce"]
 _PAPERS = Path(tightbudget.__file__).resolve().parents[2] / "papers"
 _DIFFERS = 1
 _GAP = 1e-3  # certified ends may be this far apart, relative, or as far as what is committed
-_CHOSEN = 1e-3  # a number without ends, as a price that was searched for, may move by this
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,11 @@ def _scripts(papers: list[str] | None, only: list[str] | None) -> list[Path]:
 
 
 def _run(script: Path, out: Path) -> _Result:
-    """Computes, writes, compares: ``numbers()``, then ``draw(numbers, path)`` or ``table``."""
+    """Computes, writes, compares: ``numbers()``, then ``draw(numbers, path)`` or ``table``.
+
+    A script that searches for prices and then asks what they take says in MOVES by how much,
+    relative, another search may move its numbers.
+    """
     module = _module(script)
     numbers = module.numbers()
     write_text(_made(out) / f"{script.stem}.json", _as_json(numbers))
@@ -119,7 +122,11 @@ def _run(script: Path, out: Path) -> _Result:
         module.draw(numbers, out / f"{script.stem}.png")
     committed = script.parent / "expected" / f"{script.stem}.json"
     different = (
-        list(differences(numbers, json_format.loads(read_text(committed))))
+        list(
+            differences(
+                numbers, json_format.loads(read_text(committed)), getattr(module, "MOVES", 0.0)
+            )
+        )
         if committed.exists()
         else [f"nothing is committed: no expected/{committed.name}"]
     )
@@ -155,15 +162,16 @@ def _as_json(numbers: dict[str, Any]) -> str:
 # --------------------------------------------------------------------------- comparison
 
 
-def differences(found: Any, expected: Any, where: str = "") -> Iterator[str]:
+def differences(found: Any, expected: Any, moves: float, where: str = "") -> Iterator[str]:
     """A line for each number that is not as expected.
 
-    Certified ends hold the same exact value if they overlap, and must not be looser than
-    promised; numbers that were searched for are near each other; all else is equal.
+    Two pairs of certified ends can hold the same exact value if they overlap, and the new one
+    must not be looser than promised. All else is equal; but what was searched for, and what
+    depends on it, may have moved by the share ``moves``.
     """
     if _is_bounds(found) and _is_bounds(expected):
         new, old = Bounds(**found), Bounds(**expected)
-        if not new.overlaps(old):
+        if max(new.lower, old.lower) * (1.0 - moves) > min(new.upper, old.upper):
             yield f"{where}: {new} does not overlap {old}"
         elif new.relative_gap > max(_GAP, old.relative_gap):
             yield f"{where}: {new} is wider than {old}"
@@ -173,12 +181,12 @@ def differences(found: Any, expected: Any, where: str = "") -> Iterator[str]:
             if name not in found or name not in expected:
                 yield f"{inside}: {'missing' if name in expected else 'not expected'}"
             else:
-                yield from differences(found[name], expected[name], inside)
+                yield from differences(found[name], expected[name], moves, inside)
     elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
         for i, (one, other) in enumerate(zip(found, expected, strict=True)):
-            yield from differences(one, other, f"{where}[{i}]")
+            yield from differences(one, other, moves, f"{where}[{i}]")
     elif isinstance(found, float) and isinstance(expected, float):
-        if not abs(found - expected) <= _CHOSEN * abs(expected):
+        if found != expected and not abs(found - expected) <= moves * abs(expected):
             yield f"{where}: {found!r}, expected {expected!r}"
     elif found != expected:
         yield f"{where}: {found!r}, expected {expected!r}"
