@@ -40,7 +40,7 @@ class _Result:
         """For people."""
         head = f"{self.numbers} numbers, as expected"
         if self.different:
-            head = "\n".join([f"{self.numbers} numbers, differs:", *self.different])
+            head = "\n".join([f"{self.numbers} numbers, of which these differ:", *self.different])
         return head + (f"\n{self.table}" if self.table else "")
 
 
@@ -96,15 +96,11 @@ def _scripts(papers: list[str] | None, only: list[str] | None) -> list[Path]:
             f"{_PAPERS}: no such folder; tables and figures of papers are in a checkout of the "
             "project, not in the installed package"
         )
-    known = tuple(sorted(path.parent.name for path in _PAPERS.glob("*/expected")))
-    asked = [one_of(known, paper=paper) for paper in papers or known]
-    found = [
-        script
-        for paper in dict.fromkeys(asked)
-        for kind in ("table", "figure")
-        for script in sorted((_PAPERS / paper).glob(f"{kind}_*.py"))
-    ]
-    names = tuple(script.stem for script in found)
+    found = sorted(s for kind in ("figure", "table") for s in _PAPERS.glob(f"*/{kind}_*.py"))
+    keys = tuple(dict.fromkeys(script.parent.name for script in found))
+    asked = {one_of(keys, paper=paper) for paper in papers or keys}
+    found = [script for script in found if script.parent.name in asked]
+    names = tuple(dict.fromkeys(script.stem for script in found))
     wanted = {one_of(names, only=name) for name in only or names}
     return [script for script in found if script.stem in wanted]
 
@@ -120,18 +116,17 @@ def _run(script: Path, out: Path) -> _Result:
     write_text(_made(out) / f"{script.stem}.json", _as_json(numbers))
     if hasattr(module, "draw"):
         module.draw(numbers, out / f"{script.stem}.png")
-    committed = script.parent / "expected" / f"{script.stem}.json"
-    different = (
-        list(
-            differences(
-                numbers, json_format.loads(read_text(committed)), getattr(module, "MOVES", 0.0)
-            )
-        )
-        if committed.exists()
-        else [f"nothing is committed: no expected/{committed.name}"]
-    )
     table = module.table(numbers) if hasattr(module, "table") else None
+    different = list(_different(script, numbers, getattr(module, "MOVES", 0.0)))
     return _Result(_count(numbers), different, table)
+
+
+def _different(script: Path, numbers: dict[str, Any], moves: float) -> Iterator[str]:
+    committed = script.parent / "expected" / f"{script.stem}.json"
+    if not committed.exists():
+        yield f"nothing is committed: no expected/{committed.name}"
+    else:
+        yield from differences(numbers, json_format.loads(read_text(committed)), moves)
 
 
 def _module(script: Path) -> ModuleType:
