@@ -54,7 +54,7 @@ bench: .venv-bench/.bench  ## run the benchmarks in their own environment
 clean:  ## remove environments, caches and build output
 	rm -rf .venv .venv-bench .venv-lock build dist htmlcov .coverage .coverage.*
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests papers examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # ------------------------------------------------------------------- environments
 # A stamp says which lock file an environment holds. The test lock contains the demo

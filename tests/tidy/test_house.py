@@ -156,6 +156,46 @@ def test_the_rule_lets_an_innocent_module_pass(name: str, code: str) -> None:
     assert not list(RULES[name][0](ast.parse(code)))
 
 
+# ----------------------------------------------------------------------------- papers
+
+
+def beyond_the_public_names(module: ast.Module) -> Iterator[int]:
+    """What a reader of a paper's scripts would have to know beside `import tightbudget`."""
+    import tightbudget
+
+    known = {*sys.stdlib_module_names, "numpy", "matplotlib", "papers"}
+    public = {"tightbudget", *(f"tightbudget.{name}" for name in tightbudget.__all__)}
+    for node in ast.walk(module):
+        for name in imported(node):
+            if name.partition(".")[0] not in known and name not in public:
+                yield node.lineno  # type: ignore[attr-defined]
+
+
+def test_papers_need_the_public_names_alone() -> None:
+    broken = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "papers").rglob("*.py"))
+        for line in beyond_the_public_names(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert not broken, "papers/ shows what the public names can do: import tightbudget\n" + (
+        "\n".join(broken)
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import scipy", "import tightbudget.pld", "from tightbudget.pld import grid",
+     "from tightbudget import pld"],
+)  # fmt: skip
+def test_papers_that_need_more_are_seen(code: str) -> None:
+    assert list(beyond_the_public_names(ast.parse(code)))
+
+
+def test_papers_that_do_not_need_more_pass() -> None:
+    code = "import json\nimport tightbudget as tb\nfrom tightbudget import Bounds"
+    assert not list(beyond_the_public_names(ast.parse(code)))
+
+
 # ----------------------------------------------------------------------- public names
 
 

@@ -13,6 +13,7 @@ from tightbudget.cli.calibrate import calibrate
 from tightbudget.cli.curve import curve
 from tightbudget.cli.epsilon import delta, epsilon
 from tightbudget.cli.histogram import histogram
+from tightbudget.cli.reproduce import reproduce
 from tightbudget.cli.source import with_source
 from tightbudget.cli.stopping import stopping
 
@@ -79,6 +80,7 @@ def _start(
 for _command in (epsilon, delta, curve, calibrate, stopping):
     app.command(_command.__name__)(with_source(_command))
 app.command()(histogram)
+app.command()(reproduce)
 
 
 def main() -> None:
