@@ -454,11 +454,11 @@ class MixedTransform:
     # --------------------------------------------------------------------- values
 
     def nodes(self, c: float, t: float, tolerance: float) -> int:
-        rule = self._rule(c, t, tolerance)
+        rule = _ruled(self, c, t, tolerance)
         return rule.last - rule.first + 1
 
     def line(self, c: float, t: FloatArray, tolerance: float) -> Line:
-        rule = self._rule(c, float(t[-1]), tolerance)
+        rule = _ruled(self, c, float(t[-1]), tolerance)
         if rule.last - rule.first > _MOST_NODES:  # not worth it: nothing is said
             return Line(np.zeros_like(t, dtype=np.complex128), np.full_like(t, math.inf))
         value, error = self._values(c, t, rule, self._at(rule))
@@ -633,3 +633,9 @@ class MixedTransform:
 def _planned(transform: MixedTransform, rule: _Rule) -> _At:
     """What all planning of one transform shares."""
     return transform._at(rule)
+
+
+@functools.lru_cache(maxsize=256)
+def _ruled(transform: MixedTransform, c: float, t: float, tolerance: float) -> _Rule:
+    """What a line costs is asked before its values."""
+    return transform._rule(c, t, tolerance)

@@ -159,10 +159,10 @@ def _line(track: Track, epsilon: float, log_delta: float, most: int) -> Line | N
     step = min(step, 2.0 ** math.floor(math.log2(top / 8.0)))
     n = math.ceil(top / step) + 1
     tolerance = math.exp(-_LOG_GOAL - 3.0)
-    cost = term.nodes(c, top, tolerance)
+    t = step * np.arange(min(n, most), dtype=np.float64)
+    cost = term.nodes(c, float(t[-1]), tolerance)
     if cost > _NODES or n * cost > most:
         return None
-    t = step * np.arange(n)
     parts, start = [], 0
     while start < n:  # lower points need fewer nodes
         stop = min(n, start + max(_CHUNK // cost, 1))
