@@ -354,3 +354,34 @@ def test_the_order_of_steps_does_not_matter() -> None:
 def test_far_below_the_losses_delta_is_nearly_one(run: tb.Composition, epsilon: float) -> None:
     bounds = run.delta(epsilon, rtol=FINE)
     assert 1.0 - 1e-12 < bounds.lower <= bounds.upper == 1.0
+
+
+def test_where_the_contour_is_not_close_enough_both_engines_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = losses((1.0, 0.01, 1000))
+    truth = asked.epsilon(1e-5, FINE)
+
+    def wide(self: Contour, delta: float, rtol: float, memory: list[Lines]) -> Bounds:
+        return Bounds(0.9 * truth.lower, truth.upper)
+
+    def refuses(*_: object) -> Bounds:
+        raise tb.PrecisionError("buckets are limited", truth.lower, 1.1 * truth.upper)
+
+    monkeypatch.setattr(Contour, "epsilon", wide)
+    assert asked.epsilon(1e-5, 1e-3).overlaps(truth)  # by the two masses
+    monkeypatch.setattr(precision, "epsilon_bounds", refuses)
+    assert asked.epsilon(1e-5, 1e-3) == truth  # each has one good end
+    monkeypatch.setattr(Contour, "epsilon", lambda *_: Bounds(0.9 * truth.lower, 2 * truth.upper))
+    with pytest.raises(
+        tb.PrecisionError, match=r"buckets are limited; both engines: \["
+    ) as refusal:
+        asked.epsilon(1e-5, 1e-3)
+    assert (refusal.value.lower, refusal.value.upper) == (truth.lower, 1.1 * truth.upper)
+
+
+def test_a_gap_below_what_doubles_allow_is_refused_at_once() -> None:
+    asked = losses((1.0, 0.01, 1000))
+    with pytest.raises(tb.PrecisionError, match="relative gap 1e-16 was not reached") as refusal:
+        asked.epsilon(1e-5, 1e-16)
+    assert Bounds(refusal.value.lower, refusal.value.upper).relative_gap < 1e-11
