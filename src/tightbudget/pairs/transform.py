@@ -551,7 +551,10 @@ class MixedTransform:
 
     def upper(self, c: float) -> float:
         # the nodes of planning often do: it is a bound, not a value
-        rule, at = self._rough_rule(c), self._rough_at(c)
+        rule = self._rough_rule(c)
+        if rule.last - rule.first > _MOST_NODES:
+            return math.inf
+        at = self._rough_at(c)
         widths = np.linspace(0.05, 0.95, 9) * min(math.pi / self.m, 12.0)
         moved = self._log_moved(c, 0.0, widths, _GOAL)
         spare = 2.0 * math.pi * widths / rule.h - moved
@@ -560,6 +563,8 @@ class MixedTransform:
             rule = rule._replace(width=float(widths[best]), log_moved=float(moved[best]))
         else:
             rule = self._rule(c, 0.0, 1e-15)
+            if rule.last - rule.first > _MOST_NODES:
+                return math.inf
             at = self._at(rule)
         value, error = self._values(c, np.zeros(1), rule, at)
         most = float(value[0].real + error[0])
@@ -613,6 +618,8 @@ class MixedTransform:
         best = int(np.argmax(strips / (growth + _GOAL)))
         h = 2.0 * math.pi * float(strips[best] / (growth[best] + _GOAL))
         rule = self._with_step(power, _GOAL, h, strips[best])
+        if rule.last - rule.first > _MOST_NODES:
+            return math.inf
         at = self._at(rule)
         log = self._moved(power, at, np.array([shift]), np.array([t]))[0]
         # rounding of the exponent, and what ln R and its argument are off by
