@@ -59,10 +59,6 @@ class Output:
         return all(a == b or _near(a, b) for a, b in pairs)
 
 
-def _stable(text: str) -> str:
-    return " ".join(UNSTABLE.sub(r"\1", text).split())
-
-
 def _near(a: str, b: str) -> bool:
     if a.replace(",", "").isdigit() and b.replace(",", "").isdigit():
         return False

@@ -6,11 +6,8 @@ without it, it does not: so no guard is there for show, and none can get lost un
 
 from __future__ import annotations
 
-import inspect
 import math
-import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +15,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 from tests.exact import Composed, normalised, response_delta
+from tests.mutants import Mutation, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.numerics.bounds import Bounds
@@ -194,17 +192,6 @@ def gaussian_renyi() -> bool:
 
 
 # ------------------------------------------------------------------------- mutations
-
-
-@dataclass(frozen=True)
-class Mutation:
-    """Lines of a function, what they become, and what is then no longer true."""
-
-    name: str
-    owner: Any
-    function: str
-    changes: tuple[tuple[str, str], ...]  # (line, what it becomes)
-    true: Callable[[], bool]
 
 
 def cut(measure: Any) -> Any:
@@ -406,37 +393,11 @@ MUTATIONS = [
 ]
 
 
-def mutate(monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
-    """Puts the changed function in the place of the real one."""
-    original = inspect.getattr_static(mutation.owner, mutation.function)
-    source = textwrap.dedent(inspect.getsource(original))
-    for line, becomes in mutation.changes:
-        assert source.count(line) == 1, f"the guard has moved: {line!r}"
-        source = source.replace(line, becomes)
-    space = dict(original.__globals__)
-    exec(compile("from __future__ import annotations\n" + source, "mutant", "exec"), space)
-    mutant = space[mutation.function]
-    monkeypatch.setattr(mutation.owner, mutation.function, mutant)
-    # modules that have imported the function by name
-    for module in (compose, renyi, inspect.getmodule(mutate)):
-        if getattr(module, mutation.function, None) is original:
-            monkeypatch.setattr(module, mutation.function, mutant)
-
-
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name.replace(" ", "-"))
+@each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
     monkeypatch: pytest.MonkeyPatch, mutation: Mutation
 ) -> None:
-    assert mutation.true(), "the inequality does not even hold with the guard"
-    mutate(monkeypatch, mutation)
-    assert not holds(mutation), "nothing noticed that the guard is gone"
-
-
-def holds(mutation: Mutation) -> bool:
-    try:
-        return mutation.true()
-    except tb.ParameterError:  # two ends that contradict each other are noticed, too
-        return False
+    lose_a_truth(monkeypatch, mutation)
 
 
 def test_histograms_are_answered_with_all_guards_on() -> None:

@@ -8,7 +8,8 @@ from fractions import Fraction
 import pytest
 from tests import exact
 from tests.exact import exp_ends, normalised, response_delta, reversed_
-from tests.mutations.test_mutations import Mutation, gaussian_truth, mutate
+from tests.mutants import Mutation, each, lose_a_truth
+from tests.mutations.test_mutations import gaussian_truth
 
 import tightbudget as tb
 from tightbudget.accounting import schedule
@@ -170,21 +171,11 @@ MUTATIONS = [
 ]
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name.replace(" ", "-"))
+@each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
     monkeypatch: pytest.MonkeyPatch, mutation: Mutation
 ) -> None:
-    assert mutation.true(), "the inequality does not even hold with the guard"
-    mutate(monkeypatch, mutation)
-    monkeypatch.setattr(backward, "kernel", course.kernel)  # imported by name
-    assert not holds(mutation), "nothing noticed that the guard is gone"
-
-
-def holds(mutation: Mutation) -> bool:
-    try:
-        return mutation.true()
-    except (tb.ParameterError, tb.PrecisionError):  # ends that contradict each other are noticed
-        return False
+    lose_a_truth(monkeypatch, mutation)
 
 
 def test_two_directions_count() -> None:

@@ -39,15 +39,10 @@ def plot_curve(curve: Curve, ax: Any = None, label: str | None = None) -> Any:
     Raises:
         ExtraError: matplotlib is not installed.
     """
-    if ax is None:
-        ax = _matplotlib("pyplot").subplots(figsize=(6.4, 4.4), layout="constrained")[1]
+    ax = _axes(ax)
     if not ax.has_data():
         ax.set_yscale("log")
-        ax.set_xlabel("privacy loss ε (nats)")
-        ax.set_ylabel("δ(ε)")
-        ax.grid(True, which="major", color="0.9", linewidth=0.8)
-        ax.set_axisbelow(True)
-        ax.spines[["top", "right"]].set_visible(False)
+        _dress(ax, "privacy loss ε (nats)", "δ(ε)")
     (low_x, low_y), (high_x, high_y) = _ends(curve)
     name = f"{label}: " if label else ""
     (pale,) = ax.plot(
@@ -65,6 +60,21 @@ def plot_curve(curve: Curve, ax: Any = None, label: str | None = None) -> Any:
     return ax
 
 
+def _axes(ax: Any) -> Any:
+    """The axes given, or new ones."""
+    if ax is not None:
+        return ax
+    return _matplotlib("pyplot").subplots(figsize=(6.4, 4.4), layout="constrained")[1]
+
+
+def _dress(ax: Any, x: str, y: str) -> None:
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.grid(True, which="major", color="0.9", linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
 def plot_schedule(schedule: StoppingSchedule, ax: Any = None) -> Any:
     """Draws what stopping costs over the stops, by three accounts with the same delta.
 
@@ -78,13 +88,8 @@ def plot_schedule(schedule: StoppingSchedule, ax: Any = None) -> Any:
     Raises:
         ExtraError: matplotlib is not installed.
     """
-    if ax is None:
-        ax = _matplotlib("pyplot").subplots(figsize=(6.4, 4.4), layout="constrained")[1]
-    ax.set_xlabel("steps run before stopping")
-    ax.set_ylabel("price ε (nats)")
-    ax.grid(True, which="major", color="0.9", linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
+    ax = _axes(ax)
+    _dress(ax, "steps run before stopping", "price ε (nats)")
     prices = {
         "each stop accounted separately": (schedule.separate, "#b07d12"),
         "Rényi filter": (schedule.renyi_filter(), "#b3452c"),

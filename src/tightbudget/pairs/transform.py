@@ -633,7 +633,10 @@ class MixedTransform:
         whole = 1.01 * (float(np.sum(wa)) + cut) / (1.0 - share) if share < 0.5 else math.inf
         total += float(rule.error(growth[best])) * whole
         total += exp_up(float(self._log_growth(power, np.array(shift))) + 3.0) * cut
-        return math.log(total) + 8 * UNIT if total < math.inf else math.inf
+        if not total < math.inf:
+            return math.inf
+        log = math.log(max(total, 1e-300))
+        return log + 8 * UNIT * (1.0 + abs(log))
 
 
 @functools.lru_cache(maxsize=256)

@@ -30,7 +30,7 @@ from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, exp_up, next
 from tightbudget.pairs.transform import ComplexArray, MixedTransform, Transform
 from tightbudget.pld.saddles import Group, Term, Track, log_g
 
-__all__ = ["Contour", "Reading"]
+__all__ = ["Contour", "Line", "Lines", "Reading"]
 
 _COST = 2_000_000  # terms of all values of M on one line
 _CHEAP = 250_000  # of them, where rare large losses may ask for more lines than one
@@ -42,6 +42,7 @@ _FEW_RARE = 3.0  # at the common saddle point: then one line for all has lost ma
 _REMEMBERED = 3  # lines that a curve's next point looks at
 _TURNS = 30  # of Newton's method
 _STEP_BITS = 20  # of D, so that every n D is a double
+_LEAST_DELTA = 1e-250  # below it the two masses answer (with [0, upper] in the end)
 _LOWEST = -700.0  # ln of the least delta that is looked for
 _HIGHEST = 600.0  # ln of what a line's sum may be for that
 
@@ -357,7 +358,11 @@ class _Rare(NamedTuple):
 
 @dataclass(frozen=True)
 class Contour:
-    """delta(eps) of a composition of the Gaussian family in one direction."""
+    """delta(eps) of a composition of the Gaussian family in one direction; eps in nats.
+
+    Guarantee: whatever bounds it answers with hold the exact value, all four errors included.
+    Source: Abate, Whitt 1992, for the sum and its aliasing; docs/explanation/contour.md.
+    """
 
     term: Term
     track: Track
@@ -400,6 +405,8 @@ class Contour:
     @np.errstate(all="ignore")
     def epsilon(self, delta: float, rtol: float, memory: list[Lines]) -> Bounds | None:
         """Bounds of inf{eps >= 0: delta(eps) <= delta}, likewise."""
+        if not _LEAST_DELTA < delta < 1.0:
+            return None
         log_delta = math.log(delta)
 
         def place(tracks: tuple[Track, ...]) -> float:
@@ -481,20 +488,24 @@ class Contour:
         c = self.track.near(epsilon).c_at(epsilon)
         groups, rare, number = list(self.term.groups), [], 0.0
         for g, (transform, runs) in enumerate(self.term.groups):
-            valley = transform.valley(c) if isinstance(transform, MixedTransform) else None
-            if valley is not None and isinstance(transform, MixedTransform):
-                # somewhat below it, so that the bulk is safe from the rare ones at larger c, too
-                bulk, apart = transform.split(valley - 1.0)
-                groups[g] = Group(bulk, runs)
-                rare.append((g, apart))
-                number += runs * math.exp(float(apart.rough(np.array([c])).value[0]))
+            if not isinstance(transform, MixedTransform):
+                continue
+            valley = transform.valley(c)
+            if valley is None:
+                continue
+            # somewhat below it, so that the bulk is safe from the rare ones at larger c, too
+            bulk, apart = transform.split(valley - 1.0)
+            groups[g] = Group(bulk, runs)
+            rare.append((g, apart))
+            number += runs * math.exp(float(apart.rough(np.array([c])).value[0]))
         return _Rare(tuple(groups), tuple(rare), number) if rare else None
 
     def _split(self, parts: _Rare | None, epsilon: float) -> tuple[Track, ...]:
         """Tracks for 0, 1, ... rare losses, the last one for all that are left to it; or none."""
+        if parts is None:
+            return ()
         tracks: list[Track] = []
-        for j in range(_MOST_RARE if parts else 0):
-            assert parts is not None
+        for j in range(_MOST_RARE):
             track = Track.whole(Term(parts.groups, parts.rare if j else (), j))
             if track is None:
                 return ()

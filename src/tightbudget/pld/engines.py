@@ -24,7 +24,6 @@ __all__ = ["CONTOUR", "TWO_MASSES", "Explanation", "Losses", "Memory"]
 
 CONTOUR, TWO_MASSES = "contour", "two masses"
 _OUT_OF_REACH = 1e-8  # a gap that the two masses do not narrow in reasonable time
-_LEAST_DELTA = 1e-250  # below it the two masses answer (with [0, upper] in the end)
 
 
 @dataclass(frozen=True)
@@ -95,18 +94,12 @@ class Losses:
 
     def epsilon(self, delta: float, rtol: float, memory: Memory | None = None) -> Bounds:
         """Bounds of eps*(delta), the worse direction: see :func:`precision.epsilon_bounds`."""
-        worst = None
-        if _LEAST_DELTA < delta < 1.0:
-            worst = self._by_contour(
-                lambda contour, lines: contour.epsilon(delta, rtol, lines),
-                lambda contour, lower: contour.below(lower, delta),
-                memory,
-            )
-        profiles = None if memory is None else memory.profiles
-        return _finished(
-            worst,
+        return self._answer(
+            lambda contour, lines: contour.epsilon(delta, rtol, lines),
+            lambda contour, lower: contour.below(lower, delta),
+            lambda profiles: precision.epsilon_bounds(self.steps, delta, rtol, profiles),
             rtol,
-            lambda: precision.epsilon_bounds(self.steps, delta, rtol, profiles),
+            memory,
         )
 
     def delta(
@@ -117,17 +110,49 @@ class Losses:
         memory: Memory | None = None,
     ) -> Bounds:
         """Bounds of delta(eps), the worse direction: see :func:`precision.delta_bounds`."""
-        worst = self._by_contour(
+        return self._answer(
             lambda contour, lines: contour.delta(epsilon, rtol, lines),
             lambda contour, lower: contour.below(epsilon, lower),
+            lambda profiles: precision.delta_bounds(self.steps, epsilon, rtol, target, profiles),
+            rtol,
             memory,
         )
+
+    def _answer(
+        self,
+        ask: Callable[[Contour, list[Lines]], Bounds | None],
+        milder: Callable[[Contour, float], bool],
+        two_masses: Callable[[Profiles | None], Bounds],
+        rtol: float,
+        memory: Memory | None,
+    ) -> Bounds:
+        """The contour's answer where it is close enough, else the two masses' or both together.
+
+        Raises:
+            PrecisionError: neither reaches the gap; carries what both prove.
+        """
+        contour = self._by_contour(ask, milder, memory)
         profiles = None if memory is None else memory.profiles
-        return _finished(
-            worst,
-            rtol,
-            lambda: precision.delta_bounds(self.steps, epsilon, rtol, target, profiles),
-        )
+        if contour is None:
+            return two_masses(profiles)
+        if contour.relative_gap <= rtol:
+            return contour
+        if contour.relative_gap <= _OUT_OF_REACH:  # buckets would not be closer
+            raise PrecisionError(
+                f"relative gap {rtol:g} was not reached: the bounds are {contour} (relative gap "
+                f"{contour.relative_gap:.2g}); the rounding of doubles stands in the way",
+                contour.lower,
+                contour.upper,
+            )
+        try:
+            return _both(contour, two_masses(profiles))
+        except PrecisionError as error:
+            both = _both(contour, Bounds(error.lower, error.upper))
+            if both.relative_gap <= rtol:
+                return both
+            raise PrecisionError(
+                f"{error}; both engines: {both}", both.lower, both.upper
+            ) from error
 
     def _by_contour(
         self,
@@ -140,10 +165,12 @@ class Losses:
         for i, contour in enumerate(self.contours):
             lines = [] if memory is None else memory.lines.setdefault(i, [])
             # lines that are there answer faster than a proof that this direction is milder
-            found = ask(contour, lines) if lines or worst is None else None
+            asked = worst is None or bool(lines)
+            found = ask(contour, lines) if asked else None
             if found is None and worst is not None and milder(contour, worst.lower):
                 continue  # its exact value is not above the lower end
-            found = found or ask(contour, lines)
+            if not asked:
+                found = ask(contour, lines)
             if found is None:
                 return None
             larger = worst or found
@@ -171,33 +198,6 @@ class Losses:
         )
         engine = CONTOUR if by_contour else TWO_MASSES
         return Explanation(question, bounds, engine, details)
-
-
-def _finished(contour: Bounds | None, rtol: float, ask: Callable[[], Bounds]) -> Bounds:
-    """The contour's answer where it is close enough, else the two masses' or both together.
-
-    Raises:
-        PrecisionError: neither reaches the gap; carries what both prove.
-    """
-    if contour is None:
-        return ask()
-    if contour.relative_gap <= rtol:
-        return contour
-    why = "the rounding of doubles stands in the way"
-    if contour.relative_gap > _OUT_OF_REACH:  # else buckets would not be closer
-        try:
-            return _both(contour, ask())
-        except PrecisionError as error:
-            both, why = _both(contour, Bounds(error.lower, error.upper)), str(error)
-            if both.relative_gap <= rtol:
-                return both
-            raise PrecisionError(f"{why}; both engines: {both}", both.lower, both.upper) from error
-    raise PrecisionError(
-        f"relative gap {rtol:g} was not reached: the bounds are {contour} "
-        f"(relative gap {contour.relative_gap:.2g}); {why}",
-        contour.lower,
-        contour.upper,
-    )
 
 
 def _both(a: Bounds, b: Bounds) -> Bounds:
