@@ -96,10 +96,10 @@ COMPILE = CUSTOM_COMPILE_COMMAND="make lock" .venv-lock/bin/python -m piptools c
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host $(LOCK_ARGS)
 
 lock: .venv-lock/.lock  ## resolve requirements/*.txt again from pyproject.toml and requirements/*.in
-	$(COMPILE) --extra plot --output-file requirements/test.txt pyproject.toml requirements/test.in
-	$(COMPILE) --extra plot --constraint requirements/test.txt \
+	$(COMPILE) --extra plot --extra postgresql --output-file requirements/test.txt pyproject.toml requirements/test.in
+	$(COMPILE) --extra plot --extra ledger --constraint requirements/test.txt \
 		--output-file requirements/demo.txt pyproject.toml requirements/build.in
-	$(COMPILE) --output-file requirements/bench.txt pyproject.toml requirements/bench.in
+	$(COMPILE) --extra postgresql --output-file requirements/bench.txt pyproject.toml requirements/bench.in
 
 .venv-lock/.lock:
 	$(call make_env,.venv-lock)
