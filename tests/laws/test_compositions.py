@@ -143,6 +143,16 @@ def test_anything_more_costs_more(mechanism: Mechanism) -> None:
 
 
 @mechanisms
+def test_a_chance_of_failure_beside_it_costs_just_that(mechanism: Mechanism) -> None:
+    # a step whose one finite loss is 0 is on an edge of any grid: it makes none finer or coarser
+    chance, plan = 1e-4, mechanism * 7
+    alone, beside = (reached(c.delta, 0.5) for c in (plan, plan + tb.WorstCase(0.0, chance)))
+    lower, upper = (chance + (1.0 - chance) * end for end in (alone.lower, alone.upper))
+    assert beside.lower <= upper * (1 + 1e-9) and lower <= beside.upper * (1 + 1e-9)
+    assert beside.relative_gap <= max(1e-4, 2 * alone.relative_gap)
+
+
+@mechanisms
 def test_total_variation_is_delta_at_0(mechanism: Mechanism) -> None:
     composition = mechanism * 2
     bounds = reached(composition.total_variation)

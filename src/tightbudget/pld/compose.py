@@ -74,6 +74,11 @@ class Step:
         origin = pair.grid_origin() if lattice is None else float(pair.atoms().loss_upper[0])
         return Step(pair, runs, sketch, lattice, origin)
 
+    @property
+    def is_shift(self) -> bool:
+        """Whether there is one finite loss only: it is on an edge of any grid, however wide."""
+        return self.lattice is not None and self.sketch.losses[0] == self.sketch.losses[-1]
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -183,8 +188,9 @@ def make_plan(steps: Steps, demand: Demand, most: int = MAX_LENGTH) -> Plan:
     layouts = []
     for step, span, h in zip(steps.steps, spans, wanted, strict=True):
         # all steps are base * 2^-j, so that grids meet when the finer one is coarsened
-        if step.lattice is not None and _fits(step.lattice, base) and step.lattice <= base * 64:
-            h = max(h, step.lattice)
+        lattice = None if step.is_shift else step.lattice
+        if lattice is not None and _fits(lattice, base) and lattice <= base * 64:
+            h = max(h, lattice)
         h = base * 2.0 ** math.floor(math.log2(h / base) + 1e-9)
         layouts.append(_layout(step, span, h, theta))
     doublings = (math.ceil(math.log2(total_runs + 1) / 2) + 2) * len(layouts)
@@ -199,12 +205,12 @@ def make_plan(steps: Steps, demand: Demand, most: int = MAX_LENGTH) -> Plan:
 
 def _base_step(steps: tuple[Step, ...], wanted: list[float]) -> float:
     """A grid step that all others are power-of-two fractions or multiples of."""
-    lattices = [(step.lattice, h) for step, h in zip(steps, wanted, strict=True) if step.lattice]
-    if lattices and len(steps) == 1:
-        return float(lattices[0][0] or 0.0)
-    if lattices:
-        spacing, h = lattices[0]
-        assert spacing is not None
+    if len(steps) == 1 and steps[0].lattice:
+        return steps[0].lattice
+    for step, h in zip(steps, wanted, strict=True):
+        spacing = step.lattice
+        if spacing is None or step.is_shift:
+            continue
         return spacing / max(1, math.ceil(spacing / max(h, 1e-300)))
     # few digits: then i * h is exact for every index that occurs
     mantissa, exponent = math.frexp(min(wanted))
@@ -279,7 +285,7 @@ def _widths(steps: tuple[Step, ...], spans: list[_Span], variance: float) -> lis
     """Bucket widths for which the first buckets cost this variance, k h^2 / 4 each.
 
     The arrays are shortest when h ~ (range / k)^(1/3). A bucket is never wider than what it
-    is to resolve, nor than a nat, where "second order" ends.
+    is to resolve, nor than a nat, where "second order" ends. A single loss has nothing to resolve.
     """
     widest = max(span.width for span in spans)
     weights = [
@@ -288,9 +294,14 @@ def _widths(steps: tuple[Step, ...], spans: list[_Span], variance: float) -> lis
     ]
     total = sum(step.runs * w * w for step, w in zip(steps, weights, strict=True))
     unit = math.sqrt(4.0 * max(variance, 1e-290) / total)
-    return [
+    widths = [
         min(unit * w, 1.0, max(2.0 * span.spread, 1e-3 * span.width, span.fuzz))
         for span, w in zip(spans, weights, strict=True)
+    ]
+    resolving = [h for h, step in zip(widths, steps, strict=True) if not step.is_shift]
+    return [
+        max(resolving, default=1.0) if step.is_shift else h
+        for h, step in zip(widths, steps, strict=True)
     ]
 
 
