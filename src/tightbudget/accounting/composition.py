@@ -188,7 +188,7 @@ class Composition(Composable):
             probability(**{f"false_positive_rates[{i}]": a})
             for i, a in enumerate(false_positive_rates)
         ]
-        return tuple(tradeoff_bounds(self._losses.steps, a, _rtol(rtol)) for a in rates)
+        return tuple(tradeoff_bounds(self._losses, a, _rtol(rtol)) for a in rates)
 
     def renyi(self, order: float, rtol: float = 1e-4) -> Bounds:
         """The Renyi divergence of the given order (nats), the larger of both directions.
