@@ -17,10 +17,6 @@ from tightbudget.numerics.rounding import (
     UNIT,
     add_down,
     add_up,
-    mul_down,
-    mul_up,
-    next_down,
-    next_up,
     sub_down,
     sub_up,
 )

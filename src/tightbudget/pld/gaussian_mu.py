@@ -33,6 +33,8 @@ _MOST = 4000  # eps in all
 _GAP = 0.1  # of delta, relative to the wanted one
 
 
+# what leaves the range of doubles ends as inf or nan, and proves nothing
+@np.errstate(all="ignore")
 def gaussian_mu_bounds(losses: Losses, slack: float, rtol: float) -> Bounds:
     """Bounds of the smallest mu with delta(eps) <= delta_mu(eps) + slack for all eps >= 0.
 

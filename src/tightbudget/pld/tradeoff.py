@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tightbudget.errors import PrecisionError
@@ -50,17 +51,25 @@ def tradeoff_bounds(losses: Losses, alpha: float, atol: float) -> Bounds:
     )
 
 
-def true_positive_bounds(losses: Losses, alpha: float, rtol: float) -> Bounds:
+def true_positive_bounds(
+    losses: Losses, alpha: float, rtol: float, target: float | None = None
+) -> Bounds:
     """Bounds of the largest P-mass of a test with Q-mass alpha, the larger of the directions.
 
-    Guarantee: the exact value lies inside, and (upper - lower) <= rtol * upper.
+    Guarantee: the exact value lies inside, and (upper - lower) <= rtol * upper; with a
+    ``target`` it stops as soon as both ends are on one side of it.
 
     Raises:
         PrecisionError: the gap cannot be reached; says which one was.
     """
-    ends = [_of_direction(one, alpha, rtol) for one in losses.apart()]
+
+    def close(found: Bounds) -> bool:
+        decided = target is not None and (found.upper <= target or found.lower > target)
+        return decided or found.relative_gap <= rtol
+
+    ends = [_of_direction(one, alpha, rtol, close) for one in losses.apart()]
     worst = Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
-    if worst.relative_gap > rtol:
+    if not close(worst):
         raise PrecisionError(
             f"relative gap {rtol:g} was not reached: at a false-positive rate of {alpha:g} the "
             f"true-positive rate is in {worst} (relative gap {worst.relative_gap:.2g})",
@@ -70,7 +79,9 @@ def true_positive_bounds(losses: Losses, alpha: float, rtol: float) -> Bounds:
     return worst
 
 
-def _of_direction(losses: Losses, alpha: float, rtol: float) -> Bounds:
+def _of_direction(
+    losses: Losses, alpha: float, rtol: float, close: Callable[[Bounds], bool]
+) -> Bounds:
     """The same for one direction, as close as it gets."""
     (steps,) = losses.steps
     if alpha == 1.0:
@@ -78,12 +89,13 @@ def _of_direction(losses: Losses, alpha: float, rtol: float) -> Bounds:
     if alpha == 0.0:  # only outputs that Q cannot produce may be taken
         return steps.infinity
     if alpha < _LEAST:
-        return Bounds(steps.infinity.lower, _of_direction(losses, _LEAST, rtol).upper)
+        above = _of_direction(losses, _LEAST, rtol, close)
+        return Bounds(steps.infinity.lower, above.upper)
     read, best = losses.reader(), Bounds(alpha, 1.0)  # guessing is always possible
     for share in _SHARES:
-        found = _search(read, alpha, rtol, share * rtol, _guess(steps, alpha))
+        found = _search(read, alpha, share * rtol, _guess(steps, alpha), close)
         best = Bounds(max(best.lower, found.lower), min(best.upper, found.upper))
-        if best.relative_gap <= rtol:
+        if close(best):
             break
     return best
 
@@ -97,8 +109,10 @@ def _guess(steps: Steps, alpha: float) -> float:
     return max(-600.0, min(mean + math.sqrt(variance) * reach, -math.log(alpha)))
 
 
-def _search(read: Reader, alpha: float, rtol: float, gap: float, guess: float) -> Bounds:
-    """Looks where the lower end is lowest, until both ends are near; ``gap`` is for delta."""
+def _search(
+    read: Reader, alpha: float, gap: float, guess: float, close: Callable[[Bounds], bool]
+) -> Bounds:
+    """Looks where the lower end is lowest, until both ends are close; ``gap`` is for delta."""
     # D(0) = 1, and D(t) + alpha t > 1 from t = 2 / alpha on
     samples = [_Sample(0.0, 1.0, 1.0), _Sample(2.0 / alpha, 0.0, 1.0)]
     t, best = math.exp(guess), Bounds(alpha, 1.0)
@@ -112,7 +126,7 @@ def _search(read: Reader, alpha: float, rtol: float, gap: float, guess: float) -
         best = Bounds(min(upper, max(alpha, valleys[i].floor)), upper)
         left, right = samples[i].t, samples[i + 1].t
         t = _between(left, right, valleys[i].t)
-        if best.relative_gap <= rtol or not left < t < right:
+        if close(best) or not left < t < right:
             break
     return best
 
