@@ -234,7 +234,7 @@ class Composition(Composable):
                 that does to a belief.
             fpr: the false-positive rate of a test, in [0, 1].
             prior: the attacker's belief beforehand, in (0, 1).
-            slack: the delta up to which ``mu`` bounds the curve, in (0, 1).
+            slack: the delta up to which ``mu`` bounds the curve, in [0, 1]; 0 asks for all of it.
             rtol: wanted relative gap, in (0, 1).
 
         Raises:
@@ -245,7 +245,7 @@ class Composition(Composable):
             non_negative(epsilon=epsilon),
             probability(fpr=fpr),
             open_probability(prior=prior),
-            open_probability(slack=slack),
+            probability(slack=slack),
             _rtol(rtol),
         )
 

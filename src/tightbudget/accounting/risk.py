@@ -56,7 +56,9 @@ class Risk:
         mu: the smallest mu for which delta(eps) <= delta_mu(eps) + slack for all eps >= 0, with
             delta_mu of one Gaussian mechanism of sensitivity mu and sigma 1; then no attack has a
             tpr that exceeds the Gaussian one's by more than ``slack``. inf, if more than that tells
-            the neighbours apart for certain. Source: Dong, Roth, Su 2022, Corollary 2.13.
+            the neighbours apart for certain. Without slack, Gaussian steps have sqrt(sum of m^2),
+            m = sensitivity / sigma, sampled or not; of other losses without a largest one only
+            the lower end is known. Source: Dong, Roth, Su 2022, Corollary 2.13.
         delta: delta(epsilon), the mean of max(0, 1 - e^(epsilon - L)) under P.
         exceedance: P(L > epsilon), the mass of the outputs whose loss is above epsilon: the delta
             of *probabilistic* differential privacy. Each counts in full, however little it is
@@ -144,7 +146,7 @@ def _bayes_risk(losses: Losses, prior: float, odds: Bounds, rtol: float) -> Boun
         risk = Bounds(max(0.0, mul_down(prior, least)), min(prior, mul_up(prior, most)))
         if risk.relative_gap <= rtol:
             break
-        gap *= max(1e-12, 1.0 - caught.upper)  # what is left to be wrong is small
+        gap *= max(1e-3, 1.0 - caught.upper)  # what is left to be wrong is small
     return risk
 
 

@@ -24,12 +24,15 @@ from tightbudget.numerics.enclosure import Enclosure, exp_enclosure
 from tightbudget.numerics.rounding import UNIT, FloatArray
 from tightbudget.numerics.search import last_true
 from tightbudget.numerics.special import log_normal_tail, log_normal_tail_slack
+from tightbudget.pairs.transform import MixedTransform, NormalTransform
 from tightbudget.pld.engines import Losses, Reader
 
 __all__ = ["gaussian_mu_bounds"]
 
 _FIRST = 9  # eps to begin with
 _MOST = 4000  # eps in all
+_SOME = 1e-10  # the slack that a lower end for less is taken from
+_GAUSSIAN = NormalTransform, MixedTransform
 _GAP = 0.1  # of delta, relative to the wanted one
 
 
@@ -45,12 +48,11 @@ def gaussian_mu_bounds(losses: Losses, slack: float, rtol: float) -> Bounds:
     """
     if max(steps.infinity.lower for steps in losses.steps) > slack:
         return Bounds(math.inf, math.inf)
-    read = losses.reader()
-    end = _end(losses, slack)
-    if read(0.0, _GAP * rtol).upper <= slack or end == 0.0:
+    read, end = losses.reader(), _end(losses, slack)
+    if end == 0.0:
         return Bounds(0.0, 0.0)
     if end == math.inf:
-        return Bounds(0.0, math.inf)
+        return _without_end(losses, slack, rtol)
     points, low = _Points.at(read, np.linspace(0.0, end, _FIRST), slack, _GAP * rtol), 0.0
     while True:
         low = last_true(points.refute, low or 1.0, math.inf, 0.01 * rtol).last_true
@@ -67,6 +69,23 @@ def gaussian_mu_bounds(losses: Losses, slack: float, rtol: float) -> Bounds:
         points = points.joined(_Points.at(read, middles, slack, _GAP * rtol))
     high = last_true(lambda mu: bool(points.unproved(mu).any()), goal or 1.0, math.inf, 0.1 * rtol)
     return Bounds(low, high.first_false)
+
+
+def _without_end(losses: Losses, slack: float, rtol: float) -> Bounds:
+    """The same where no eps is known from which delta is at most the slack.
+
+    Without slack Gaussian steps have an exact answer. A sampled step is no more revealing than the
+    step itself: mu^2 <= sum of k m^2. And where delta <= delta_mu, the moments are ordered, too:
+    mu^2 >= 2 ln M(c) / (c (c + 1)) for all c > 0; a removed record has
+    M(c) >= q^(c + 1) e^(c (c + 1) m^2 / 2), so the limit of c -> inf is the same sum.
+    """
+    groups = losses.contours[0].term.groups if slack == 0.0 and losses.contours else ()
+    m = [g.transform.m for g in groups if isinstance(g.transform, _GAUSSIAN)]
+    if m and len(m) == len(groups):
+        mu = math.sqrt(math.fsum(g.runs * x * x for g, x in zip(groups, m, strict=True)))
+        return Bounds(mu * (1 - 16 * UNIT), mu * (1 + 16 * UNIT))
+    some = gaussian_mu_bounds(losses, _SOME, rtol) if slack < _SOME else Bounds(0.0, math.inf)
+    return Bounds(some.lower, math.inf)
 
 
 def _end(losses: Losses, slack: float) -> float:
