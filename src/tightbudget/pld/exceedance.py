@@ -25,7 +25,7 @@ from tightbudget.pld.engines import Losses, Reader
 __all__ = ["exceedance_bounds"]
 
 _FIRST, _LAST = 0.25, 1e-10  # the h that are tried, each half of the one before
-_SMALL, _STALLED = 1e-2, 0.9  # below this h, a gap that stays this wide is left as it is
+_AT_THE_TOP = 1e-2  # the last one, where eps cannot be told from the largest loss
 _GAP = 0.1  # of delta, relative to the wanted one
 
 
@@ -48,23 +48,17 @@ def _of_direction(losses: Losses, epsilon: float, rtol: float) -> Bounds:
     read, gap = losses.reader(), _GAP * rtol
     here = read(epsilon, gap)
     best, h = Bounds(here.lower, 1.0), _FIRST
-    while h > _LAST and best.relative_gap > rtol:
-        wide, (before, after) = best.width, _chords(read, epsilon, h, here, gap)
-        low, high = add_down(here.lower, after), add_up(here.upper, before)
+    last = _LAST if epsilon < steps.max_loss.lower else _AT_THE_TOP
+    while h > last and best.relative_gap > rtol:
+        left, right = epsilon - h, epsilon + h
+        before, after = read(left, gap), read(right, gap)
+        drop = sub_up(before.upper, here.lower)
+        most = drop / -math.expm1(-sub_down(epsilon, left)) * (1 + 8 * UNIT)
+        drop = max(0.0, sub_down(here.lower, after.upper))
+        least = drop / math.expm1(sub_up(right, epsilon)) * (1 - 8 * UNIT)
+        low, high = add_down(here.lower, least), add_up(here.upper, most)
         best = Bounds(max(best.lower, low), min(best.upper, high))
-        if h < _SMALL and best.width > _STALLED * wide:  # the gaps of delta are all that is left
-            break
+        if before.width + 2.0 * here.width + after.width > 0.5 * h * best.width:
+            break  # shorter chords would only show the gaps of delta
         h *= 0.5
     return best
-
-
-def _chords(
-    read: Reader, epsilon: float, h: float, here: Bounds, gap: float
-) -> tuple[float, float]:
-    """An upper and a lower end of t Q(L > eps), from the chords of length h on either side."""
-    left, right = epsilon - h, epsilon + h
-    drop = sub_up(read(left, gap).upper, here.lower)
-    before = drop / -math.expm1(-sub_down(epsilon, left)) * (1 + 8 * UNIT)
-    drop = max(0.0, sub_down(here.lower, read(right, gap).upper))
-    after = drop / math.expm1(sub_up(right, epsilon)) * (1 - 8 * UNIT)
-    return before, after

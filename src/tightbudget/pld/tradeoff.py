@@ -25,7 +25,7 @@ from tightbudget.pld.engines import Losses, Reader
 __all__ = ["tradeoff_bounds", "true_positive_bounds"]
 
 _PROBES = 60
-_SHARES = (0.25, 0.02, 0.001)  # of the gap, for delta's own
+_SHARES = (0.25, 0.02)  # of the gap, for delta's own
 _WIDE = math.e**2  # neighbours further apart than this are parted in the middle, on a log scale
 _CLEAR = 0.05  # of an interval: how far from its ends it is parted
 _LEAST = 1e-290  # rates below it are as good as this one from above, as 0 from below
