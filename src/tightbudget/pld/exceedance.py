@@ -20,7 +20,7 @@ from tightbudget.numerics.rounding import (
     sub_down,
     sub_up,
 )
-from tightbudget.pld.engines import Losses, Reader
+from tightbudget.pld.engines import Losses
 
 __all__ = ["exceedance_bounds"]
 

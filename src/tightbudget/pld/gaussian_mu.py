@@ -36,8 +36,6 @@ _GAUSSIAN = NormalTransform, MixedTransform
 _GAP = 0.1  # of delta, relative to the wanted one
 
 
-# what leaves the range of doubles ends as inf or nan, and proves nothing
-@np.errstate(all="ignore")
 def gaussian_mu_bounds(losses: Losses, slack: float, rtol: float) -> Bounds:
     """Bounds of the smallest mu with delta(eps) <= delta_mu(eps) + slack for all eps >= 0.
 
@@ -53,6 +51,12 @@ def gaussian_mu_bounds(losses: Losses, slack: float, rtol: float) -> Bounds:
         return Bounds(0.0, 0.0)
     if end == math.inf:
         return _without_end(losses, slack, rtol)
+    with np.errstate(all="ignore"):  # what leaves the range of doubles proves nothing
+        return _smallest(read, end, slack, rtol)
+
+
+def _smallest(read: Reader, end: float, slack: float, rtol: float) -> Bounds:
+    """Parts the intervals that prove too little, until mu is known or delta is not close enough."""
     points, low = _Points.at(read, np.linspace(0.0, end, _FIRST), slack, _GAP * rtol), 0.0
     while True:
         low = last_true(points.refute, low or 1.0, math.inf, 0.01 * rtol).last_true
