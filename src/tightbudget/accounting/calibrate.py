@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,7 +98,7 @@ class Calibration:
             raise ParameterError(f"delta was not the target: {self.target}")
         return self.met
 
-    @functools.cached_property
+    @property
     def epsilon(self) -> Bounds:
         """Bounds of eps at the target's delta, at most the target eps."""
         if self.target.name == "tpr":
