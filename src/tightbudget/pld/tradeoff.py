@@ -25,6 +25,7 @@ from tightbudget.pld.engines import Losses, Reader
 __all__ = ["tradeoff_bounds", "true_positive_bounds"]
 
 _PROBES = 60
+_ROUGH = 0.5  # the relative gap at which a rate's size is seen
 _SHARES = (0.25, 0.02)  # of the gap, for delta's own
 _WIDE = math.e**2  # neighbours further apart than this are parted in the middle, on a log scale
 _CLEAR = 0.05  # of an interval: how far from its ends it is parted
@@ -44,7 +45,8 @@ def tradeoff_bounds(losses: Losses, alpha: float, atol: float) -> Bounds:
 
     Guarantee: the exact value of the smaller direction lies inside, within ``atol``.
     """
-    caught = true_positive_bounds(losses, alpha, atol)  # at most 1: no gap is wider than relative
+    rough = true_positive_bounds(losses, alpha, _ROUGH)
+    caught = true_positive_bounds(losses, alpha, min(_ROUGH, atol / max(rough.upper, atol)))
     return Bounds(
         max(0.0, sub_down(1.0, caught.upper)) if caught.upper > 0 else 1.0,
         min(1.0, sub_up(1.0, caught.lower)) if caught.lower < 1 else 0.0,
