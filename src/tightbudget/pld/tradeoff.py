@@ -11,7 +11,6 @@ neighbouring t a line from either side proves a lower end, and where they cross 
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -119,8 +118,7 @@ def _search(
     samples = [_Sample(0.0, 1.0, 1.0), _Sample(2.0 / alpha, 0.0, 1.0)]
     t, best = math.exp(guess), Bounds(alpha, 1.0)
     for _ in range(_PROBES):
-        below = samples[bisect.bisect(samples, (t,)) - 1].upper  # D falls: it is at most that
-        samples.append(_sample(read, t, min(0.5, gap * (1.0 + alpha * t / max(below, 1e-300)))))
+        samples.append(_sample(read, t, alpha, gap))
         samples.sort()
         upper = min(1.0, *(add_up(s.upper, mul_up(alpha, s.t)) for s in samples))
         valleys = [_valley(samples, i, alpha) for i in range(len(samples) - 1)]
@@ -133,9 +131,12 @@ def _search(
     return best
 
 
-def _sample(read: Reader, t: float, gap: float) -> _Sample:
+def _sample(read: Reader, t: float, alpha: float, gap: float) -> _Sample:
     # ln t is rounded, and delta falls with eps
     low, high = (log_down(t), log_up(t)) if t != 1.0 else (0.0, 0.0)
+    # a delta that is small beside alpha t need not be known as closely
+    size = max(read(low, _ROUGH).upper, 1e-300)
+    gap = min(_ROUGH, gap * (1.0 + alpha * t / size))
     return _Sample(t, read(high, gap).lower, read(low, gap).upper)
 
 
