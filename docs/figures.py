@@ -6,6 +6,9 @@ the same steps. Right: one run's whole curve. Below each: how far apart the two 
 contour.png, from the contour engine's own lines. Left: the integrand where one line does. Right:
 its modulus where a few rare large losses decide, on one line for all and on a line for each number.
 
+risk.png, from the public API. Left: what attacks find, on four runs with the same (eps, delta).
+Right: delta(eps) beside the mass of losses above eps.
+
 stopping.png, from the public API. Left: what stopping early costs, by three accounts with the same
 delta. Right: the delta that many stops take together, where each alone takes 1e-5.
 """
@@ -225,6 +228,53 @@ def draw_stopping(figure: Figure) -> None:
     draw_together(right)
 
 
+def draw_attacks(ax: Axes) -> None:
+    """True- over false-positive rates at equal (eps, delta)."""
+    runs = {
+        "only ε and δ known": (tb.WorstCase(2.0, DELTA) * 1, OCHRE),
+        "one Gaussian": (tb.calibrate(tb.Gaussian, epsilon=2.0, delta=DELTA).composition, RED),
+        "Laplace, 20 times": (
+            tb.calibrate(lambda b: tb.Laplace(b) * 20, epsilon=2.0, delta=DELTA).composition, INK
+        ),
+        "DP-SGD, 1,000 steps": (
+            tb.calibrate(
+                lambda s: tb.Gaussian(s).subsampled(0.01) * 1_000, epsilon=2.0, delta=DELTA
+            ).composition, BLUE,
+        ),
+    }  # fmt: skip
+    rates = np.geomspace(1e-4, 0.99, 60)
+    for line, (label, (run, color)) in enumerate(runs.items()):
+        missed = run.tradeoff(rates)
+        for end in (lambda b: b.lower, lambda b: b.upper):
+            ax.loglog(rates, [1.0 - end(b) for b in missed], color=color, lw=1.2)
+        ax.text(6e-3, 1.1e-3 / 1.9**line, label, color=color, fontsize=9)
+    ax.loglog(rates, rates, color=PALE, lw=1.0, ls=(0, (4, 3)))
+    ax.set(xlabel="false-positive rate", ylabel="true-positive rate", xlim=(1e-4, 1))
+    ax.set_ylim(1e-4, 1.1)
+    ax.set_title("The best attacks at ε = 2, δ = 1e-5", loc="left")
+
+
+def draw_exceedance(ax: Axes) -> None:
+    """delta(eps) and P(L > eps) of one run."""
+    run, epsilons = STEP * 1_000, np.linspace(0.0, 5.0, 41)
+    risks = [run.risk(float(e)) for e in epsilons]
+    for name, color in (("exceedance", RED), ("delta", BLUE)):
+        bounds = [getattr(risk, name) for risk in risks]
+        for end in (lambda b: b.lower, lambda b: b.upper):
+            ax.semilogy(epsilons, [end(b) for b in bounds], color=color, lw=1.2)
+    ax.text(2.35, 3e-5, "P(L > ε): the loss is above ε", color=RED, fontsize=9)
+    ax.text(0.25, 2e-7, "δ(ε): by how much\nit is above, too", color=BLUE, fontsize=9)
+    ax.set(xlabel="ε", ylabel="probability", xlim=(0, 5))
+    ax.set_title("DP-SGD, σ = 1, q = 0.01, 1,000 steps", loc="left")
+
+
+def draw_risk(figure: Figure) -> None:
+    """What an epsilon means to an attacker."""
+    left, right = figure.subplots(1, 2)
+    draw_attacks(left)
+    draw_exceedance(right)
+
+
 def save(name: str, height: float, draw: Callable[[Figure], None]) -> None:
     """Draws and writes one picture, in the style of all."""
     figure = Figure(figsize=(10.0, height), layout="constrained")
@@ -247,6 +297,7 @@ def main() -> None:
     save("dpsgd.png", 4.6, draw_dpsgd)
     save("contour.png", 3.7, draw_contour)
     save("stopping.png", 3.9, draw_stopping)
+    save("risk.png", 3.9, draw_risk)
 
 
 if __name__ == "__main__":

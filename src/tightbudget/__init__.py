@@ -9,6 +9,7 @@ from tightbudget.accounting.calibrate import Calibration, calibrate
 from tightbudget.accounting.composition import Composition, compose
 from tightbudget.accounting.curve import Curve
 from tightbudget.accounting.plan_file import read_plan, write_plan
+from tightbudget.accounting.risk import Risk
 from tightbudget.accounting.schedule import StoppingSchedule, early_stopping
 
 # refusals
@@ -71,6 +72,7 @@ __all__ = [
     "PrecisionError",
     "RelationError",
     "RenyiFilter",
+    "Risk",
     "SettlementError",
     "StoppingSchedule",
     "TightBudgetError",

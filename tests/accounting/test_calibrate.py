@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import Any
 
 import pytest
@@ -166,3 +167,94 @@ def test_refused_brackets(between: Any) -> None:
 def test_functions_that_return_no_composition(value: Any) -> None:
     with pytest.raises(tb.ParameterError, match=r"^function must return a composition, got "):
         tb.calibrate(lambda x: value, epsilon=1.0, delta=1e-6)
+
+
+# ------------------------------------------------------------------- attacks as targets
+
+
+@pytest.mark.parametrize("advantage", [0.01, 0.1, 0.6])
+def test_noise_for_an_advantage(advantage: float) -> None:
+    found = tb.calibrate(tb.Gaussian, advantage=advantage)
+    # 2 Phi(1 / (2 sigma)) - 1 = advantage
+    best = 0.5 / NormalDist().inv_cdf((1 + advantage) / 2)
+    assert best * (1 - 1e-12) <= found.value <= best * (1 + 2e-5)
+    assert found.met.lower <= found.met.upper <= advantage
+    assert found.met.relative_gap <= 1e-4
+    assert found.delta == found.met
+    assert found.epsilon.upper == 0.0  # delta(0) is the advantage
+    assert str(found.target) == f"advantage <= {advantage!r}"
+
+
+@pytest.mark.parametrize(("tpr", "fpr"), [(0.05, 0.01), (0.011, 0.01), (1e-4, 1e-6), (0.9, 0.3)])
+def test_noise_for_a_true_positive_rate(tpr: float, fpr: float) -> None:
+    found = tb.calibrate(tb.Gaussian, tpr=tpr, fpr=fpr)
+    # Phi(Phi^-1(fpr) + 1 / sigma) = tpr
+    normal = NormalDist()
+    best = 1.0 / (normal.inv_cdf(tpr) - normal.inv_cdf(fpr))
+    assert best * (1 - 1e-11) <= found.value <= best * (1 + 2e-5)
+    assert found.met.lower <= found.met.upper <= tpr
+    assert found.met.relative_gap <= 1e-4
+    assert found.composition == tb.Gaussian(found.value) * 1
+    assert str(found.target) == f"tpr <= {tpr!r} at fpr = {fpr!r}"
+    for name in ("epsilon", "delta"):
+        with pytest.raises(tb.ParameterError, match=f"^{name} was not the target: tpr <= "):
+            getattr(found, name)
+
+
+def test_steps_for_attacks_and_a_mix_of_mechanisms() -> None:
+    step = tb.Gaussian(4.0).subsampled(0.01)
+    found = tb.calibrate(lambda k: step * int(k), advantage=0.1, integer=True)
+    assert (step * int(found.value)).total_variation().upper <= 0.1
+    assert (step * int(found.value + 1)).total_variation().lower > 0.1
+    mixed = tb.calibrate(
+        lambda b: tb.Laplace(b) * 10 + tb.RandomizedResponse(0.51), tpr=0.05, fpr=0.01, rtol=1e-3
+    )
+    assert mixed.met.upper <= 0.05
+    assert mixed.composition.risk(1.0, fpr=0.01).tpr.upper <= 0.05 * (1 + 1e-4)
+    less = tb.Laplace(mixed.value * (1 - 3e-3)) * 10 + tb.RandomizedResponse(0.51)
+    assert less.risk(1.0, fpr=0.01).tpr.lower > 0.05
+
+
+@pytest.mark.parametrize(
+    ("target", "got"),
+    [
+        ({}, "none"),
+        ({"advantage": 0.1, "fpr": 0.1}, "advantage, fpr"),
+        ({"advantage": 0.1, "tpr": 0.2, "fpr": 0.1}, "advantage, tpr, fpr"),
+        ({"epsilon": 1.0, "delta": 1e-6, "advantage": 0.1}, "epsilon, delta, advantage"),
+        ({"delta": 1e-6, "tpr": 0.1}, "delta, tpr"),
+    ],
+)
+def test_there_is_one_target(target: dict[str, float], got: str) -> None:
+    with pytest.raises(tb.ParameterError) as caught:
+        tb.calibrate(sampled, **target)  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "give exactly one target: epsilon and delta, or advantage, or tpr and fpr; got " + got
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ({"epsilon": 1.0}, "delta must be in [0, 1], got None"),
+        ({"delta": 1e-5}, "epsilon must be a finite number >= 0, got None"),
+        ({"tpr": 0.1}, "fpr must be in (0, 1), got None"),
+        ({"fpr": 0.1}, "tpr must be in (0, 1), got None"),
+        ({"advantage": 0.0}, "advantage must be in (0, 1), got 0.0"),
+        ({"advantage": 1.0}, "advantage must be in (0, 1), got 1.0"),
+        ({"advantage": math.nan}, "advantage must be in (0, 1), got nan"),
+        ({"tpr": 1.5, "fpr": 0.1}, "tpr must be in (0, 1), got 1.5"),
+        ({"tpr": 0.5, "fpr": 0.0}, "fpr must be in (0, 1), got 0.0"),
+        ({"tpr": 0.1, "fpr": 0.1}, "tpr must be > fpr = 0.1, got 0.1"),
+        ({"tpr": 0.1, "fpr": 0.2}, "tpr must be > fpr = 0.2, got 0.1"),
+    ],
+)
+def test_refused_targets(target: dict[str, float], message: str) -> None:
+    with pytest.raises(tb.ParameterError) as caught:
+        tb.calibrate(sampled, **target)  # type: ignore[arg-type]
+    assert str(caught.value) == message
+
+
+def test_an_attack_that_no_noise_rules_out() -> None:
+    with pytest.raises(tb.CalibrationError, match="none meets the target"):
+        tb.calibrate(lambda b: tb.Laplace(b) + tb.WorstCase(0.0, 0.2), advantage=0.1)

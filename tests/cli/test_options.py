@@ -22,7 +22,7 @@ from tightbudget.cli.source import Source, generated_options, kind_of
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-ASKING = ["epsilon", "delta", "curve", "calibrate"]
+ASKING = ["epsilon", "delta", "curve", "risk", "calibrate"]
 TAKEN = {"epsilon", "epsilons", "delta", "deltas"}
 
 

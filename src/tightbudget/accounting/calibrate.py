@@ -11,13 +11,68 @@ from scipy import optimize
 from tightbudget.accounting.composition import Composition, compose
 from tightbudget.errors import CalibrationError, ParameterError, PrecisionError
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.validate import non_negative, positive, probability
+from tightbudget.numerics.validate import (
+    non_negative,
+    open_probability,
+    positive,
+    probability,
+    refuse,
+)
 from tightbudget.pairs.pair import Composable
 
-__all__ = ["Calibration", "calibrate"]
+__all__ = ["Calibration", "Target", "calibrate"]
 
 
 _REACH = 1e-6, 1e9  # parameters that are tried where no bracket is given
+
+
+@dataclass(frozen=True)
+class Target:
+    """One quantity of a composition and what it may be at most.
+
+    Attributes:
+        name: "delta", "advantage" or "tpr".
+        most: what it may be at most.
+        at: the epsilon (0 for an advantage) or the false-positive rate that it is asked at.
+    """
+
+    name: str
+    most: float
+    at: float
+
+    @staticmethod
+    def of(**given: float | None) -> Target:
+        """The one target among epsilon and delta, advantage, tpr and fpr (all named)."""
+        kinds = {
+            kind: {name: given[name] for name in kind}
+            for kind in (("epsilon", "delta"), ("advantage",), ("tpr", "fpr"))
+        }
+        asked = [kind for kind, values in kinds.items() if set(values.values()) != {None}]
+        if len(asked) != 1:
+            got = ", ".join(name for name, value in given.items() if value is not None) or "none"
+            raise ParameterError(
+                "give exactly one target: epsilon and delta, or advantage, or tpr and fpr; "
+                f"got {got}"
+            )
+        values = kinds[asked[0]]
+        if "epsilon" in values:
+            epsilon = non_negative(epsilon=values["epsilon"])
+            return Target("delta", positive(delta=probability(delta=values["delta"])), epsilon)
+        if "advantage" in values:
+            return Target("advantage", open_probability(advantage=values["advantage"]), 0.0)
+        tpr, fpr = open_probability(tpr=values["tpr"]), open_probability(fpr=values["fpr"])
+        if not tpr > fpr:  # tossing a coin already has tpr = fpr
+            raise refuse("tpr", f"be > fpr = {fpr!r}", tpr)
+        return Target("tpr", tpr, fpr)
+
+    def bounds(self, composition: Composition, rtol: float, until: float | None = None) -> Bounds:
+        """The quantity, or with ``until`` no closer than it takes to compare it with that."""
+        ask = composition._tpr_against if self.name == "tpr" else composition._delta_against
+        return ask(self.at, until, rtol)
+
+    def __str__(self) -> str:
+        asked = {"delta": f" at epsilon = {self.at!r}", "tpr": f" at fpr = {self.at!r}"}
+        return f"{self.name} <= {self.most!r}{asked.get(self.name, '')}"
 
 
 @dataclass(frozen=True)
@@ -27,48 +82,74 @@ class Calibration:
     Attributes:
         value: the parameter (an int with ``integer=True``).
         composition: the function's value there.
-        epsilon: bounds of eps at the target delta; its upper end is <= the target.
-        delta: bounds of delta at the target eps; its upper end is <= the target.
+        target: what was asked for.
+        met: bounds of the target's quantity there; the upper end is <= ``target.most``.
     """
 
     value: float
     composition: Composition
-    epsilon: Bounds
-    delta: Bounds
+    target: Target
+    met: Bounds
+
+    @property
+    def delta(self) -> Bounds:
+        """Bounds of delta at the target's eps, at most the target delta."""
+        if self.target.name == "tpr":
+            raise ParameterError(f"delta was not the target: {self.target}")
+        return self.met
+
+    @property
+    def epsilon(self) -> Bounds:
+        """Bounds of eps at the target's delta, at most the target eps."""
+        if self.target.name == "tpr":
+            raise ParameterError(f"epsilon was not the target: {self.target}")
+        try:
+            bounds = self.composition.epsilon(self.target.most)
+        except PrecisionError as error:  # around eps = 0 no relative gap can be reached
+            bounds = Bounds(error.lower, error.upper)
+        return _capped(bounds, self.target.at)
 
 
 def calibrate(
     function: Callable[[float], Composable],
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    advantage: float | None = None,
+    tpr: float | None = None,
+    fpr: float | None = None,
     between: tuple[float, float] | None = None,
     integer: bool = False,
     rtol: float = 1e-5,
 ) -> Calibration:
-    """The best value of a parameter for which the upper bound meets (epsilon, delta).
+    """The best value of a parameter for which the certified upper bound meets the target.
 
-    Where more of the parameter costs less (noise), the smallest value that meets the
+    The target is one of: ``epsilon`` and ``delta``; ``advantage``, the largest that an attack may
+    have; ``tpr`` and ``fpr``, the largest true-positive rate of an attack with that false-positive
+    rate. Where more of the parameter costs less (noise), the smallest value that meets the
     target; where it costs more (steps, a rate), the largest.
 
-    Guarantee: the upper bound on delta(epsilon) at ``value`` is <= delta; the lower bound
+    Guarantee: the upper bound at ``value`` is at most the target; the lower bound
     (or the upper one, within the width of the bounds) misses the target at ``value`` moved
     by the relative ``rtol`` (by 1 with ``integer``) towards the cheaper side.
+    Source: Kulynych et al. 2024, for noise that is calibrated to attack risk.
 
     Args:
         function: from the parameter (> 0) to a mechanism or composition, monotone in cost.
             Its own exceptions reach the caller as they are.
-        epsilon, delta: the target, eps >= 0 in nats, delta in (0, 1).
+        epsilon, delta: delta(epsilon) <= delta, eps >= 0 in nats, delta in (0, 1).
+        advantage: in (0, 1).
+        tpr, fpr: in (0, 1), tpr > fpr.
         between: (lowest, highest) value to consider; found by doubling from 1 if absent.
         integer: the parameter is an integer.
         rtol: how close to the best value.
 
     Raises:
         CalibrationError: no value within reach meets the target, or all do.
-        ParameterError: a parameter is refused.
+        ParameterError: a parameter is refused, or there is not exactly one target.
     """
-    epsilon, delta = non_negative(epsilon=epsilon), positive(delta=probability(delta=delta))
-    probe = _Probe(function, epsilon, delta, integer)
+    target = Target.of(epsilon=epsilon, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr)
+    probe = _Probe(function, target, integer)
     rtol = positive(rtol=rtol)
     good, bad = _bracket(probe, between)
     value = _best_integer(probe, good, bad) if integer else _best_real(probe, good, bad, rtol)
@@ -76,32 +157,23 @@ def calibrate(
     return Calibration(
         value=int(value) if integer else value,
         composition=composition,
-        epsilon=_capped(composition.epsilon, delta, epsilon),
-        delta=_capped(composition.delta, epsilon, delta),
+        target=target,
+        met=_capped(target.bounds(composition, 1e-4), target.most),
     )
 
 
-def _capped(ask: Callable[[float], Bounds], question: float, target: float) -> Bounds:
+def _capped(bounds: Bounds, most: float) -> Bounds:
     # that the target is met was certified, maybe at a finer gap than these bounds have
-    try:
-        bounds = ask(question)
-    except PrecisionError as error:  # around eps = 0 no relative gap can be reached
-        bounds = Bounds(error.lower, error.upper)
-    return Bounds(min(bounds.lower, target), min(bounds.upper, target))
+    return Bounds(min(bounds.lower, most), min(bounds.upper, most))
 
 
 class _Probe:
-    """delta at the target eps, as a function of the parameter."""
+    """The target's quantity, as a function of the parameter."""
 
     def __init__(
-        self,
-        function: Callable[[float], Composable],
-        epsilon: float,
-        delta: float,
-        integer: bool,
+        self, function: Callable[[float], Composable], target: Target, integer: bool
     ) -> None:
-        self.function, self.epsilon, self.delta = function, epsilon, delta
-        self.integer = integer
+        self.function, self.target, self.integer = function, target, integer
         self.known: dict[float, tuple[float, Bounds]] = {}  # the gap asked for, and the answer
         self.near = False  # whether the target was already seen from close by
 
@@ -112,20 +184,20 @@ class _Probe:
         return compose([value])
 
     def bounds(self, x: float, rtol: float) -> Bounds:
-        """Bounds of delta, no closer than it takes to compare them with the target."""
+        """Bounds, no closer than it takes to compare them with the target."""
         asked, bounds = self.known.get(x, (math.inf, Bounds(0.0, 1.0)))
         if rtol < asked and bounds.relative_gap > rtol:
-            bounds = self.composition(x)._delta_against(self.epsilon, self.delta, rtol)
+            bounds = self.target.bounds(self.composition(x), rtol, self.target.most)
             self.known[x] = rtol, bounds
         return bounds
 
     def excess(self, x: float) -> float:
-        """About ln(delta(epsilon) / target), > 0 where it is missed; good near the root."""
+        """About ln(quantity / target), > 0 where it is missed; good near the root."""
         excess = math.inf
         for rtol in (1e-3,) if self.near else (0.1, 1e-3):
             bounds = self.bounds(x, rtol)
             low, high = max(bounds.lower, 1e-300), min(1.0, max(bounds.upper, 1e-300))
-            excess = 0.5 * (math.log(low) + math.log(high)) - math.log(self.delta)
+            excess = 0.5 * (math.log(low) + math.log(high)) - math.log(self.target.most)
             if abs(excess) > 1.0:
                 break
             self.near = True
@@ -135,8 +207,8 @@ class _Probe:
         """Whether the target is certainly met; close calls are looked at more closely."""
         for rtol in (1e-3, 1e-4, 1e-5) if self.near else (0.1, 1e-3, 1e-4, 1e-5):
             bounds = self.bounds(x, rtol)
-            if bounds.upper <= self.delta or bounds.lower > self.delta:
-                return bounds.upper <= self.delta
+            if bounds.upper <= self.target.most or bounds.lower > self.target.most:
+                return bounds.upper <= self.target.most
         return False
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from tightbudget.accounting.curve import Curve
 from tightbudget.accounting.describe import from_description, to_description
+from tightbudget.accounting.risk import Risk, risk_of
 from tightbudget.errors import FileError, ParameterError, PrecisionError, RelationError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
@@ -18,6 +19,7 @@ from tightbudget.numerics.validate import (
     count,
     finite,
     non_negative,
+    open_probability,
     positive,
     probability,
     refuse,
@@ -25,7 +27,7 @@ from tightbudget.numerics.validate import (
 from tightbudget.pairs.pair import Composable, Mechanism, Neighbouring
 from tightbudget.pld.engines import Explanation, Losses, Memory
 from tightbudget.pld.renyi import renyi_bounds
-from tightbudget.pld.tradeoff import tradeoff_bounds
+from tightbudget.pld.tradeoff import tradeoff_bounds, true_positive_bounds
 
 __all__ = ["Composition", "compose"]
 
@@ -125,11 +127,18 @@ class Composition(Composable):
             return Bounds(max(e.lower for e in ends), max(e.upper for e in ends))
         return self._losses.delta(non_negative(epsilon=epsilon), rtol)
 
-    def _delta_against(self, epsilon: float, target: float, rtol: float) -> Bounds:
+    def _delta_against(self, epsilon: float, target: float | None, rtol: float) -> Bounds:
         """Bounds of delta(epsilon), no closer than it takes to compare them with a target."""
         try:
             return self._losses.delta(epsilon, rtol, target)
         except PrecisionError as error:  # wide bounds are bounds
+            return Bounds(error.lower, error.upper)
+
+    def _tpr_against(self, fpr: float, target: float | None, rtol: float) -> Bounds:
+        """Likewise for the true-positive rate at a false-positive rate."""
+        try:
+            return true_positive_bounds(self._losses, fpr, rtol, target)
+        except PrecisionError as error:
             return Bounds(error.lower, error.upper)
 
     def explain(
@@ -188,7 +197,7 @@ class Composition(Composable):
             probability(**{f"false_positive_rates[{i}]": a})
             for i, a in enumerate(false_positive_rates)
         ]
-        return tuple(tradeoff_bounds(self._losses.steps, a, _rtol(rtol)) for a in rates)
+        return tuple(tradeoff_bounds(self._losses, a, _rtol(rtol)) for a in rates)
 
     def renyi(self, order: float, rtol: float = 1e-4) -> Bounds:
         """The Renyi divergence of the given order (nats), the larger of both directions.
@@ -206,6 +215,39 @@ class Composition(Composable):
             if not order > 1:
                 raise refuse("order", "be > 1", order)
         return renyi_bounds(self._losses.steps, order, _rtol(rtol))
+
+    def risk(
+        self,
+        epsilon: float,
+        *,
+        fpr: float = 0.01,
+        prior: float = 0.5,
+        slack: float = 1e-10,
+        rtol: float = 1e-4,
+    ) -> Risk:
+        """What an attacker can do: advantage, detection, wrong guesses, a Gaussian as revealing.
+
+        Guarantee: see :class:`Risk`; all values are for the worse direction.
+
+        Args:
+            epsilon: >= 0, nats: beside delta(epsilon), how likely a larger loss is, and what
+                that does to a belief.
+            fpr: the false-positive rate of a test, in [0, 1].
+            prior: the attacker's belief beforehand, in (0, 1).
+            slack: the delta up to which ``mu`` bounds the curve, in [0, 1]; 0 asks for all of it.
+            rtol: wanted relative gap, in (0, 1).
+
+        Raises:
+            PrecisionError: the gap cannot be reached for delta, advantage or true positives.
+        """
+        return risk_of(
+            self._losses,
+            non_negative(epsilon=epsilon),
+            probability(fpr=fpr),
+            open_probability(prior=prior),
+            probability(slack=slack),
+            _rtol(rtol),
+        )
 
     def to_json(self) -> str:
         """A versioned JSON text from which :meth:`from_json` builds the same value."""

@@ -14,6 +14,7 @@ from tightbudget.cli.curve import curve
 from tightbudget.cli.epsilon import delta, epsilon
 from tightbudget.cli.histogram import histogram
 from tightbudget.cli.reproduce import reproduce
+from tightbudget.cli.risk import risk
 from tightbudget.cli.source import with_source
 from tightbudget.cli.stopping import stopping
 
@@ -77,7 +78,7 @@ def _start(
         typer.echo(context.get_help())
 
 
-for _command in (epsilon, delta, curve, calibrate, stopping):
+for _command in (epsilon, delta, curve, risk, calibrate, stopping):
     app.command(_command.__name__)(with_source(_command))
 app.command()(histogram)
 app.command()(reproduce)

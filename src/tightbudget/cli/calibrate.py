@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 import tightbudget
-from tightbudget import MECHANISMS, Composition, Mechanism, ParameterError
+from tightbudget import MECHANISMS, Calibration, Composition, Mechanism, ParameterError
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
 from tightbudget.cli.source import Source, described, kind_of
@@ -18,8 +18,15 @@ __all__ = ["calibrate"]
 
 def calibrate(
     source: Source,
-    epsilon: Annotated[float, number("The target, at least 0, in nats.")],
-    delta: Annotated[float, number("The target, in (0, 1).")],
+    epsilon: Annotated[float | None, number("With delta, the target: at least 0, in nats.")] = None,
+    delta: Annotated[float | None, number("With epsilon, the target: in (0, 1).")] = None,
+    advantage: Annotated[
+        float | None, number("The target: an attack's largest advantage, in (0, 1).")
+    ] = None,
+    tpr: Annotated[
+        float | None, number("With fpr, the target: an attack's true-positive rate, in (0, 1).")
+    ] = None,
+    fpr: Annotated[float | None, number("The false-positive rate of that attack.")] = None,
     parameter: Annotated[
         str | None,
         typer.Option(
@@ -34,10 +41,10 @@ def calibrate(
     rtol: Annotated[float, number("How close to the best value.")] = 1e-5,
     json: AsJson = False,
 ) -> None:
-    """The parameter's best value whose certified upper bound meets (epsilon, delta).
+    """The parameter's best value whose certified upper bound meets the target.
 
-    The smallest where more of it costs less (noise), the largest where more costs more
-    (steps, rate).
+    The target is --epsilon and --delta, or --advantage, or --tpr and --fpr. The value is the
+    smallest where more of it costs less (noise), the largest where more costs more (steps, rate).
 
     For example: tightbudget calibrate gaussian --rate 0.01 --steps 10000 --epsilon 1 --delta 1e-6
     """
@@ -57,23 +64,40 @@ def calibrate(
             function,
             epsilon=epsilon,
             delta=delta,
+            advantage=advantage,
+            tpr=tpr,
+            fpr=fpr,
             between=_between(between) if between is not None else _range(name),
             integer=integer,
             rtol=rtol,
         )
+    target = found.target
     if json:
-        answer = {"value": found.value, "epsilon": found.epsilon.to_dict(), "delta": float(delta)}
-        print_json({**answer, "seconds": watch.seconds})
+        print_json({"value": found.value, **_answer(found), "seconds": watch.seconds})
         return
+    if target.name == "delta":
+        cost = {"epsilon": f"{found.epsilon}  (target {epsilon!r})", "at delta": repr(delta)}
+    else:
+        cost = {target.name: f"{found.met}  (target {target.most!r})"}
+    if target.name == "tpr":
+        cost |= {"at fpr": repr(target.at)}
     print_rows(
         {
             name: repr(found.value),
             "what": described(found.composition),
-            "epsilon": f"{found.epsilon}  (target {epsilon!r})",
-            "at delta": repr(delta),
+            **cost,
             "seconds": f"{watch.seconds:.2f}",
         }
     )
+
+
+def _answer(found: Calibration) -> dict[str, Any]:
+    """What was reached, and where it was asked."""
+    target = found.target
+    if target.name == "delta":
+        return {"epsilon": found.epsilon.to_dict(), "delta": target.most}
+    at = {"fpr": target.at} if target.name == "tpr" else {}
+    return {target.name: found.met.to_dict(), **at}
 
 
 def _sought(kind: str, source: Source, asked: str | None) -> str:

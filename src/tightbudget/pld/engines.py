@@ -20,7 +20,9 @@ from tightbudget.pld.compose import Steps
 from tightbudget.pld.contour import Contour, Lines
 from tightbudget.pld.precision import Memory as Profiles
 
-__all__ = ["CONTOUR", "TWO_MASSES", "Explanation", "Losses", "Memory"]
+__all__ = ["CONTOUR", "TWO_MASSES", "Explanation", "Losses", "Memory", "Reader"]
+
+Reader = Callable[[float, float], Bounds]  # (eps, rtol) -> delta(eps)
 
 CONTOUR, TWO_MASSES = "contour", "two masses"
 _OUT_OF_REACH = 1e-8  # a gap that the two masses do not narrow in reasonable time
@@ -91,6 +93,22 @@ class Losses:
                 return ()
             found.append(contour)
         return tuple(found)
+
+    def apart(self) -> tuple[Losses, ...]:
+        """Each direction alone."""
+        return tuple(Losses(self.parts, (direction,)) for direction in self.directions)
+
+    def reader(self) -> Reader:
+        """delta(eps) for many eps, with the gap or as close as it gets: wide bounds are bounds."""
+        memory = Memory()
+
+        def read(epsilon: float, rtol: float) -> Bounds:
+            try:
+                return self.delta(epsilon, rtol, memory=memory)
+            except PrecisionError as error:
+                return Bounds(error.lower, min(1.0, error.upper))
+
+        return read
 
     def epsilon(self, delta: float, rtol: float, memory: Memory | None = None) -> Bounds:
         """Bounds of eps*(delta), the worse direction: see :func:`precision.epsilon_bounds`."""

@@ -1,95 +1,180 @@
-"""The trade-off between the two errors of a test, from bounds on delta(eps).
+"""The most true positives of a test with a given rate of false ones, from delta(eps) alone.
 
-f(a) = sup over eps of 1 - delta(eps) - e^eps a (Dong, Roth, Su 2022). Any eps proves a
-lower end; the upper end needs all of them: delta is decreasing, so on [e1, e2] the term
-is at most 1 - delta(e2) - e^e1 a.
+With t = e^eps, D(t) = delta(eps) = sup over S of P(S) - t Q(S) is convex in t, and a test with
+Q-mass alpha has at most the P-mass
+
+    tpr(alpha) = min over t >= 0 of D(t) + alpha t          (Dong, Roth, Su 2022: 1 - f(alpha)).
+
+Every t proves an upper end. A convex function lies above its chords prolonged, so between two
+neighbouring t a line from either side proves a lower end, and where they cross is looked next.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import heapq
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import UNIT, exp_down, exp_up, sub_down, sub_up
-from tightbudget.pld.compose import Demand, Steps, make_plan, profile
-from tightbudget.pld.profile import Profile
-from tightbudget.pld.tilt import Saddle
+from tightbudget.numerics.rounding import UNIT, add_up, log_down, log_up, mul_up, sub_down, sub_up
+from tightbudget.pld.compose import Steps
+from tightbudget.pld.engines import Losses, Reader
 
-__all__ = ["tradeoff_bounds"]
+__all__ = ["tradeoff_bounds", "true_positive_bounds"]
 
-_CELLS = 4000
+_PROBES = 60
+_ROUGH = 0.5  # the relative gap at which a rate's size is seen
+_SHARES = (0.25, 0.02)  # of the gap, for delta's own
+_WIDE = math.e**2  # neighbours further apart than this are parted in the middle, on a log scale
+_CLEAR = 0.05  # of an interval: how far from its ends it is parted
+_LEAST = 1e-290  # rates below it are as good as this one from above, as 0 from below
 
 
-def tradeoff_bounds(directions: tuple[Steps, ...], alpha: float, atol: float) -> Bounds:
+class _Sample(NamedTuple):
+    """D at an exact t, between two ends."""
+
+    t: float
+    lower: float
+    upper: float
+
+
+def tradeoff_bounds(losses: Losses, alpha: float, atol: float) -> Bounds:
     """Bounds of the least false-negative rate at false-positive rate alpha in [0, 1].
 
-    Guarantee: the exact value of the smaller direction lies inside.
+    Guarantee: the exact value of the smaller direction lies inside, within ``atol``.
     """
-    ends = [_of_direction(steps, alpha, atol) for steps in directions]
-    return Bounds(min(b.lower for b in ends), min(b.upper for b in ends))
-
-
-def _of_direction(steps: Steps, alpha: float, atol: float) -> Bounds:
-    if alpha == 1.0:
-        return Bounds(0.0, 0.0)
-    if not steps.steps:  # nothing runs: guessing is all there is
-        sure = 1.0 - alpha - steps.infinity.upper, 1.0 - alpha - steps.infinity.lower
-        return Bounds(max(0.0, sure[0] - 2 * UNIT), max(0.0, min(1.0, sure[1] + 2 * UNIT)))
-    if alpha == 0.0:  # only outputs that Q cannot produce may be rejected
-        lost = steps.infinity
-        least = sub_down(1.0, lost.upper) if lost.upper > 0 else 1.0
-        return Bounds(max(0.0, least), min(1.0, sub_up(1.0, lost.lower)))
-    # the optimal eps is the loss above which Q has mass alpha; Q's losses: P tilted by -1
-    _, mean, variance = steps.picture.cumulants(-1.0)
-    spread = math.sqrt(max(variance, 1e-300))
-    centre = mean + spread * math.sqrt(2.0 * max(0.0, -math.log(min(alpha, 0.5))))
-    saddle = steps.picture.for_epsilon(centre)
-    slip = 1e-3 * atol
-    best = Bounds(0.0, 1.0)
-    variance_allowed = atol * spread
-    for _ in range(5):
-        demand = Demand(_wide(saddle, atol), variance_allowed, slip, slip)
-        best = _search(profile(steps, make_plan(steps, demand)), alpha, atol, centre, spread)
-        if best.upper - best.lower <= atol:
-            return best
-        variance_allowed *= 0.2
-        slip *= 0.1
-    raise PrecisionError(
-        f"absolute gap {atol:g} was not reached: the bounds are {best}", best.lower, best.upper
+    rough = true_positive_bounds(losses, alpha, _ROUGH)
+    caught = true_positive_bounds(losses, alpha, min(_ROUGH, atol / max(rough.upper, atol)))
+    return Bounds(
+        max(0.0, sub_down(1.0, caught.upper)) if caught.upper > 0 else 1.0,
+        min(1.0, sub_up(1.0, caught.lower)) if caught.lower < 1 else 0.0,
     )
 
 
-def _wide(saddle: Saddle, atol: float) -> Saddle:
-    # an absolute gap is wanted: a gentle tilt serves a wide range of eps
-    return dataclasses.replace(saddle, theta=min(saddle.theta, 1.0), log_delta=math.log(atol))
+def true_positive_bounds(
+    losses: Losses, alpha: float, rtol: float, target: float | None = None
+) -> Bounds:
+    """Bounds of the largest P-mass of a test with Q-mass alpha, the larger of the directions.
+
+    Guarantee: the exact value lies inside, and (upper - lower) <= rtol * upper; with a
+    ``target`` it stops as soon as both ends are on one side of it.
+
+    Raises:
+        PrecisionError: the gap cannot be reached; says which one was.
+    """
+
+    def close(found: Bounds) -> bool:
+        decided = target is not None and (found.upper <= target or found.lower > target)
+        return decided or found.relative_gap <= rtol
+
+    ends = [_of_direction(one, alpha, rtol, close) for one in losses.apart()]
+    worst = Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
+    if not close(worst):
+        raise PrecisionError(
+            f"relative gap {rtol:g} was not reached: at a false-positive rate of {alpha:g} the "
+            f"true-positive rate is in {worst} (relative gap {worst.relative_gap:.2g})",
+            worst.lower,
+            worst.upper,
+        )
+    return worst
 
 
-def _search(seen: Profile, alpha: float, atol: float, centre: float, spread: float) -> Bounds:
-    """Branch and bound over eps."""
-
-    def least(e: float) -> float:
-        return 1.0 - seen.upper_delta(e) - exp_up(e) * alpha - 4 * UNIT
-
-    def most(e1: float, e2: float) -> float:
-        return 1.0 - seen.lower_delta(e2) - exp_down(e1) * alpha + 4 * UNIT
-
-    reach = 12.0 * spread + 1.0
-    left = min(centre - reach, math.log(0.1 * atol))
-    right = max(centre + reach, math.log1p(1.0 / alpha))
-    # beyond both ends: 1 - delta(e) <= e^e, and 1 - e^e alpha <= 0
-    outside = max(exp_up(left), 1.0 - exp_down(right) * alpha)
-    proved = max(0.0, least(left), least(right), least(centre))
-    cells = [(-most(left, right), left, right)]
-    for _ in range(_CELLS):
-        bound, e1, e2 = cells[0]
-        if -bound <= max(proved, outside) + 0.25 * atol:
+def _of_direction(
+    losses: Losses, alpha: float, rtol: float, close: Callable[[Bounds], bool]
+) -> Bounds:
+    """The same for one direction, as close as it gets."""
+    (steps,) = losses.steps
+    if alpha == 1.0:
+        return Bounds(1.0, 1.0)
+    if alpha == 0.0:  # only outputs that Q cannot produce may be taken
+        return steps.infinity
+    if alpha < _LEAST:
+        above = _of_direction(losses, _LEAST, rtol, close)
+        return Bounds(steps.infinity.lower, above.upper)
+    read, best = losses.reader(), Bounds(alpha, 1.0)  # guessing is always possible
+    for share in _SHARES:
+        found = _search(read, alpha, share * rtol, _guess(steps, alpha), close)
+        best = Bounds(max(best.lower, found.lower), min(best.upper, found.upper))
+        if close(best):
             break
-        middle = 0.5 * (e1 + e2)
-        proved = max(proved, least(middle))
-        heapq.heapreplace(cells, (-most(e1, middle), e1, middle))
-        heapq.heappush(cells, (-most(middle, e2), middle, e2))
-    upper = max(-cells[0][0], outside, proved)
-    return Bounds(min(1.0, proved), min(1.0, max(upper, 0.0)))
+    return best
+
+
+def _guess(steps: Steps, alpha: float) -> float:
+    """About the loss above which Q has mass alpha; Q's losses are P's tilted by -1."""
+    if not steps.steps:
+        return 0.0
+    _, mean, variance = steps.picture.cumulants(-1.0)
+    reach = math.sqrt(2.0 * max(0.0, -math.log(min(alpha, 0.5)))) - 0.5
+    return max(-600.0, min(mean + math.sqrt(variance) * reach, -math.log(alpha)))
+
+
+def _search(
+    read: Reader, alpha: float, gap: float, guess: float, close: Callable[[Bounds], bool]
+) -> Bounds:
+    """Looks where the lower end is lowest, until both ends are close; ``gap`` is for delta."""
+    # D(0) = 1, and D(t) + alpha t > 1 from t = 2 / alpha on
+    samples = [_Sample(0.0, 1.0, 1.0), _Sample(2.0 / alpha, 0.0, 1.0)]
+    t, best = math.exp(guess), Bounds(alpha, 1.0)
+    for _ in range(_PROBES):
+        samples.append(_sample(read, t, alpha, gap))
+        samples.sort()
+        upper = min(1.0, *(add_up(s.upper, mul_up(alpha, s.t)) for s in samples))
+        valleys = [_valley(samples, i, alpha) for i in range(len(samples) - 1)]
+        i = min(range(len(valleys)), key=lambda i: valleys[i].floor)
+        best = Bounds(min(upper, max(alpha, valleys[i].floor)), upper)
+        left, right = samples[i].t, samples[i + 1].t
+        t = _between(left, right, valleys[i].t)
+        if close(best) or not left < t < right:
+            break
+    return best
+
+
+def _sample(read: Reader, t: float, alpha: float, gap: float) -> _Sample:
+    # ln t is rounded, and delta falls with eps
+    low, high = (log_down(t), log_up(t)) if t != 1.0 else (0.0, 0.0)
+    # a delta that is small beside alpha t need not be known as closely
+    size = max(read(low, _ROUGH).upper, 1e-300)
+    gap = min(_ROUGH, gap * (1.0 + alpha * t / size))
+    return _Sample(t, read(high, gap).lower, read(low, gap).upper)
+
+
+class _Valley(NamedTuple):
+    """Where D(t) + alpha t may be least in one interval, and what it is there at least."""
+
+    floor: float
+    t: float
+
+
+def _valley(samples: list[_Sample], i: int, alpha: float) -> _Valley:
+    """Between samples i and i + 1: above the line through each that the others allow."""
+    a, b = samples[i], samples[i + 1]
+    # D falls, by 1 for each t at most; a chord that ends in a is steeper than what follows,
+    # and one that begins in b less steep than what is before it
+    fall = max([-1.0, *(_slope(s.t, s.upper, a.t, a.lower) for s in samples[:i])])
+    rise = min([0.0, *(_slope(b.t, b.lower, s.t, s.upper) for s in samples[i + 2 :])])
+    fall, rise = fall - 8 * UNIT * abs(fall) + alpha, rise + 8 * UNIT * abs(rise) + alpha
+    at_a, at_b = a.lower + alpha * a.t, b.lower + alpha * b.t
+    fuzz = 16 * UNIT * (at_a + at_b + (abs(fall) + abs(rise) + alpha) * b.t)
+    if fall >= 0.0:
+        return _Valley(at_a - fuzz, a.t)
+    if rise <= 0.0:
+        return _Valley(at_b - fuzz, b.t)
+    t = (at_b - at_a + fall * a.t - rise * b.t) / (fall - rise)
+    t = min(max(t, a.t), b.t)
+    # any t will do: left of it the one line is above its value there, right of it the other
+    floor = min(at_a + fall * (t - a.t), at_b - rise * (b.t - t))
+    return _Valley(floor - fuzz, t)
+
+
+def _slope(s: float, d: float, t: float, e: float) -> float:
+    return (e - d) / (t - s)
+
+
+def _between(left: float, right: float, t: float) -> float:
+    """Where to look next: at t, but clear of both ends."""
+    if left > 0 and right > _WIDE * left:
+        return math.sqrt(left) * math.sqrt(right)
+    clear = _CLEAR * (right - left)
+    return min(max(t, left + clear), right - clear)

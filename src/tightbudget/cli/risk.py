@@ -1,0 +1,34 @@
+"""``tightbudget risk``: what an epsilon means to an attacker."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from tightbudget.cli.options import AsJson, Rtol, number
+from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
+from tightbudget.cli.source import Source, described
+
+__all__ = ["risk"]
+
+
+def risk(
+    source: Source,
+    epsilon: Annotated[float, number("The loss to look at, at least 0, in nats.")],
+    fpr: Annotated[float, number("An attack's false-positive rate, in [0, 1].")] = 0.01,
+    prior: Annotated[float, number("The attacker's belief beforehand, in (0, 1).")] = 0.5,
+    slack: Annotated[float, number("The delta up to which mu bounds the curve.")] = 1e-10,
+    rtol: Rtol = 1e-4,
+    json: AsJson = False,
+) -> None:
+    """What an attacker can do: advantage, detection, wrong guesses, a Gaussian as revealing.
+
+    For example: tightbudget risk gaussian --sigma 1 --rate 0.01 --steps 1000 --epsilon 2
+    """
+    watch = Stopwatch()
+    composition = source.composition()
+    with working("composing"):
+        found = composition.risk(epsilon, fpr=fpr, prior=prior, slack=slack, rtol=rtol)
+    if json:
+        print_json({**found.to_dict(), "seconds": watch.seconds})
+        return
+    print_rows({"what": described(composition), **found.rows(), "seconds": f"{watch.seconds:.2f}"})
