@@ -207,7 +207,7 @@ MUTATIONS = [
         "lower_delta",
         (
             (" * exp_down(-self.rounding) * (1 - 8 * UNIT)", ""),
-            ("exp_up(epsilon + self.rounding) * (1 + 8 * UNIT)", "math.exp(epsilon)"),
+            ("exp_up(add_up(epsilon, self.rounding)) * (1 + 8 * UNIT)", "math.exp(epsilon)"),
             ("sum_down", "np.sum"),
         ),
         lambda: responses(7),

@@ -270,11 +270,11 @@ class Buckets:
         return min(1.0, add_up(self.infinity, max(0.0, total)))
 
     def lower_delta(self, epsilon: float) -> float:
-        """A lower end: bucket by bucket, as if each were one output."""
+        """A lower end: each finite bucket as if it were one output; bucket inf adds nothing."""
         # rounding a product and a difference takes 2^-53 of the A-mass each, at most
         a = self.masses * exp_down(-self.rounding) * (1 - 8 * UNIT)
         with np.errstate(over="ignore", invalid="ignore"):
-            gain = a - self.virtual * (exp_up(epsilon + self.rounding) * (1 + 8 * UNIT))
+            gain = a - self.virtual * (exp_up(add_up(epsilon, self.rounding)) * (1 + 8 * UNIT))
         return sum_down(np.where(gain > 0.0, gain, 0.0))
 
 
@@ -313,8 +313,9 @@ class Trees:
         if not isinstance(composition, Composable):
             raise refuse("composition", "be a mechanism or a composition", composition)
         n, given = _even(n), None if factor is None else _log(factor)
+        free = non_negative(free_infty_budget=free_infty_budget)
         parts = tuple(composition.parts()) or ((Histogram((1.0,), (1.0,)), 1),)
-        lost = free_infty_budget / sum(k for _, k in parts)
+        lost = free / sum(k for _, k in parts)
         reaches = [_reach(mechanism, lost) for mechanism, _ in parts]
 
         def tree(direction: Direction) -> Buckets:
@@ -324,8 +325,8 @@ class Trees:
                 share = math.ldexp(1.0, math.ceil(math.log2(reach / max(reaches))))
                 fitting = share * max(reaches) / (n // 2)
                 leaf = _leaf(mechanism.pair(direction), given or fitting, n)
-                folded.append(r_fold(leaf, runs, free_infty_budget=free_infty_budget))
-            return functools.reduce(lambda a, b: _together(a, b, free_infty_budget), folded)
+                folded.append(r_fold(leaf, runs, free_infty_budget=free))
+            return functools.reduce(lambda a, b: _together(a, b, free), folded)
 
         return Trees(tuple(map(tree, Losses.of(parts).directions)))
 
