@@ -9,8 +9,8 @@ its modulus where a few rare large losses decide, on one line for all and on a l
 stopping.png, from the public API. Left: what stopping early costs, by three accounts with the same
 delta. Right: the delta that many stops take together, where each alone takes 1e-5.
 
-buckets-placing.png, buckets-composing.png, buckets-squaring.png, from tb.classic on a pair of eight
-steps or so: figures 4, 5, 7, 8 and 9 of "Tight on Budget?".
+buckets-placing.png, buckets-composing.png, buckets-squaring.png, from tb.classic on one
+small pair: figures 4, 5, 7, 8 and 9 of "Tight on Budget?".
 
 buckets-engine.png, from the engine's measures. Left: one mass a bucket against two. Middle: a
 composition with and without its tilt. Right: how the grid grows as runs double.
