@@ -96,7 +96,7 @@ COMPILE = CUSTOM_COMPILE_COMMAND="make lock" .venv-lock/bin/python -m piptools c
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host $(LOCK_ARGS)
 
 lock: .venv-lock/.lock  ## resolve requirements/*.txt again from pyproject.toml and requirements/*.in
-	$(COMPILE) --extra plot --extra postgresql --output-file requirements/test.txt pyproject.toml requirements/test.in
+	$(COMPILE) --extra plot --extra postgresql --extra sklearn --output-file requirements/test.txt pyproject.toml requirements/test.in
 	$(COMPILE) --extra plot --extra ledger --constraint requirements/test.txt \
 		--output-file requirements/demo.txt pyproject.toml requirements/build.in
 	$(COMPILE) --extra postgresql --output-file requirements/bench.txt pyproject.toml requirements/bench.in
