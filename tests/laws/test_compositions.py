@@ -148,7 +148,8 @@ def test_a_chance_of_failure_beside_it_costs_just_that(mechanism: Mechanism) -> 
     chance, plan = 1e-4, mechanism * 7
     alone, beside = (reached(c.delta, 0.5) for c in (plan, plan + tb.WorstCase(0.0, chance)))
     lower, upper = (chance + (1.0 - chance) * end for end in (alone.lower, alone.upper))
-    assert beside.lower <= upper * (1 + 1e-9) and lower <= beside.upper * (1 + 1e-9)
+    assert beside.lower <= upper * (1 + 1e-9)
+    assert lower <= beside.upper * (1 + 1e-9)
     assert beside.relative_gap <= max(1e-4, 2 * alone.relative_gap)
 
 
