@@ -7,6 +7,7 @@ that was done before it. It is durable when ``write`` returns.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,7 +69,7 @@ class Store:
 
     def __init__(self, url: str, create: bool) -> None:
         self._url = _checked(url, create)
-        self._engine = _engine(self._url)
+        self._engine, self._process = _engine(self._url), os.getpid()
         if self.version() != VERSION:
             self.write(lambda connection: _upgrade(connection, create))
 
@@ -84,6 +85,13 @@ class Store:
         """Gives all connections back."""
         self._engine.dispose()
 
+    def _connection(self) -> Connection:
+        """A connection of this process: those of a parent process are left to it."""
+        if self._process != os.getpid():
+            self._of_parent = self._engine  # kept, since forgetting it would close them
+            self._engine, self._process = _engine(self._url), os.getpid()
+        return self._engine.connect()
+
     def version(self) -> str | None:
         """The version of the tables that are there; None if there are none."""
         with self.reading() as connection:
@@ -93,7 +101,7 @@ class Store:
     def reading(self) -> Iterator[Connection]:
         """One unchanging view of everything, also while others write."""
         try:
-            with self._engine.connect() as connection:
+            with self._connection() as connection:
                 connection.execution_options(deed="read")
                 with connection.begin():
                     yield connection
@@ -112,7 +120,7 @@ class Store:
         for attempt in range(1, _TRIES + 1):
             committing = False
             try:
-                with self._engine.connect() as connection:
+                with self._connection() as connection:
                     connection.begin()
                     result = act(connection)
                     committing = True
