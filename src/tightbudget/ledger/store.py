@@ -53,6 +53,9 @@ _BEGIN = {
     ("postgresql", "write"): (
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;"
         " SET LOCAL synchronous_commit = on;"
+        " SET LOCAL lock_timeout = '60s';"
+        # who is paused in the middle of an act loses it, and does not keep the others waiting
+        " SET LOCAL idle_in_transaction_session_timeout = '60s';"
         " SELECT pg_advisory_xact_lock(8386102942711423603)"
     ),
     ("postgresql", "read"): "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
@@ -157,7 +160,8 @@ def _checked(url: str, create: bool) -> URL:
 def _engine(url: URL) -> Engine:
     settings = {"timeout": _PATIENCE} if url.get_backend_name() == "sqlite" else {}
     try:
-        engine = create_engine(url, connect_args=settings)
+        # as many connections as there are threads: they queue for the lock, not for a connection
+        engine = create_engine(url, connect_args=settings, max_overflow=-1)
     except (ImportError, NoSuchModuleError) as error:
         raise ExtraError(
             f"{url.drivername} needs a driver: pip install 'tightbudget[postgresql]'"
