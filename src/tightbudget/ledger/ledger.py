@@ -655,7 +655,7 @@ class LedgerHold:
             ParameterError: no cell looks like this; it is still held.
         """
         settled = cell_name(cell)
-        if len(repr(settled)) > _LONGEST:
+        if not _is_short(settled):
             raise ParameterError(f"cell must have at most {_LONGEST} characters")
         self._is = self._ledger._do(transactions.settle, self.key, self._token, settled)
         return self.charge
@@ -714,6 +714,13 @@ def _named(**given: Any) -> str:
     if not (isinstance(value, str) and 1 <= len(value) <= _LONGEST_NAME and value.isprintable()):
         raise refuse(what, f"be a text of 1 to {_LONGEST_NAME} printable characters", value)
     return value
+
+
+def _is_short(cell: Cell) -> bool:
+    try:
+        return len(repr(cell)) <= _LONGEST
+    except (ValueError, RecursionError):  # more digits than Python writes down, or parts in parts
+        return False
 
 
 def _why(by: str, reason: str) -> dict[str, str]:
