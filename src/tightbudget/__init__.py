@@ -3,6 +3,9 @@
 The public names, grouped by the room that answers their question.
 """
 
+# what do other people's theorems say?
+from tightbudget import theorems
+
 # what do floating-point numbers promise?
 # what is spent, what would be, how much noise is enough?
 from tightbudget.accounting.calibrate import Calibration, calibrate
@@ -81,6 +84,7 @@ __all__ = [
     "optimal_delta",
     "read_plan",
     "stopping_delta",
+    "theorems",
     "write_plan",
     *_pairs,
 ]

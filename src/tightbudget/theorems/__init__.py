@@ -6,6 +6,6 @@ upper end is the theorem's and whose lower end is 0 unless the theorem has one; 
 proved, with an :class:`Estimate`.
 """
 
-from tightbudget.theorems import advanced, kov, naive
+from tightbudget.theorems import advanced, concentrated, gaussian_dp, kov, naive, renyi
 
 __all__ = ["advanced", "concentrated", "gaussian_dp", "kov", "naive", "renyi"]

@@ -14,6 +14,7 @@ e^eps', because no loss lies between them.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -148,7 +149,7 @@ class Front:
         deltas = [probability(**{f"deltas[{i}]": d}) for i, d in enumerate(self.deltas)]
         if not eps or len(deltas) != len(eps):
             raise refuse("deltas", f"have as many entries as epsilons ({len(eps)})", len(deltas))
-        for i, (before, after) in enumerate(zip(eps, eps[1:], strict=False), start=1):
+        for i, (before, after) in enumerate(itertools.pairwise(eps), start=1):
             if not before < after:
                 raise refuse(f"epsilons[{i}]", f"be above epsilons[{i - 1}]", after)
         object.__setattr__(self, "epsilons", tuple(eps))
