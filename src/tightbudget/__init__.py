@@ -9,6 +9,7 @@ from tightbudget import theorems
 # what do floating-point numbers promise?
 # what is spent, what would be, how much noise is enough?
 from tightbudget.accounting.calibrate import Calibration, calibrate
+from tightbudget.accounting.compare import Comparison, compare
 from tightbudget.accounting.composition import Composition, compose
 from tightbudget.accounting.curve import Curve
 from tightbudget.accounting.plan_file import read_plan, write_plan
@@ -58,6 +59,7 @@ __all__ = [
     "BudgetError",
     "Calibration",
     "CalibrationError",
+    "Comparison",
     "Composition",
     "Curve",
     "Estimate",
@@ -79,6 +81,7 @@ __all__ = [
     "TightBudgetError",
     "ZCDPFilter",
     "calibrate",
+    "compare",
     "compose",
     "early_stopping",
     "optimal_delta",

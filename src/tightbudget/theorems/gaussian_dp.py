@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+import numpy as np
 from scipy import optimize
 from scipy import special as sp
 
@@ -16,10 +18,9 @@ from tightbudget.numerics.validate import (
     positive_count,
     probability,
 )
+from tightbudget.pairs.pair import Pair
 
-__all__ = ["delta", "delta_of_moments", "epsilon", "epsilon_of_moments", "mu_of_sampling"]
-
-_CLT = "central limit theorem for the privacy loss"
+__all__ = ["Normal", "delta", "epsilon", "moments", "mu_of_sampling"]
 
 
 def mu_of_sampling(sigma: float, rate: float, runs: int, sensitivity: float = 1.0) -> Estimate:
@@ -44,47 +45,72 @@ def delta(mu: float, epsilon: float) -> Estimate:
     Raises:
         ParameterError: an argument is refused.
     """
-    m = non_negative(mu=mu)
-    return delta_of_moments(m * m / 2, m * m, epsilon)
+    return _of_mu(mu).delta(epsilon)
 
 
 def epsilon(mu: float, delta: float) -> Estimate:
-    """The epsilon at which :func:`delta` is ``delta``."""
+    """The epsilon at which :func:`delta` is ``delta``.
+
+    Raises:
+        ParameterError: an argument is refused.
+    """
+    return _of_mu(mu).epsilon(delta)
+
+
+def _of_mu(mu: float) -> Normal:
     m = non_negative(mu=mu)
-    return epsilon_of_moments(m * m / 2, m * m, delta)
+    return Normal(m * m / 2, m * m, "Gaussian differential privacy")
 
 
-def delta_of_moments(mean: float, variance: float, epsilon: float) -> Estimate:
-    """E (1 - e^(eps - L))_+ for a normal loss L with this mean and variance.
+@dataclass(frozen=True)
+class Normal:
+    """A privacy loss that is taken for a normal variable. Source: Sommer, Meiser, Mohammadi 2019.
 
-    Source: Sommer, Meiser, Mohammadi 2019, section 5.
-
-    Raises:
-        ParameterError: an argument is refused.
-    """
-    m, v = finite(mean=mean), non_negative(variance=variance)
-    return Estimate(_delta(m, v, non_negative(epsilon=epsilon)), _CLT)
-
-
-def epsilon_of_moments(mean: float, variance: float, delta: float) -> Estimate:
-    """The epsilon at which :func:`delta_of_moments` is ``delta``.
+    Args:
+        mean: a finite number, nats.
+        variance: >= 0.
+        method: what the estimates say of themselves.
 
     Raises:
         ParameterError: an argument is refused.
     """
-    m, v, d = finite(mean=mean), non_negative(variance=variance), open_probability(delta=delta)
-    if _delta(m, v, 0.0) <= d:
-        return Estimate(0.0, _CLT)
-    # P(L > eps) is at least delta(eps): beyond this quantile there is less than d
-    top = max(0.0, m - math.sqrt(v) * float(sp.ndtri(d))) + 1.0
-    return Estimate(float(optimize.brentq(lambda e: _delta(m, v, e) - d, 0.0, top)), _CLT)
+
+    mean: float
+    variance: float
+    method: str = "central limit theorem for the privacy loss"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mean", finite(mean=self.mean))
+        object.__setattr__(self, "variance", non_negative(variance=self.variance))
+
+    def delta(self, epsilon: float) -> Estimate:
+        """E (1 - e^(epsilon - L))_+."""
+        return Estimate(self._delta(non_negative(epsilon=epsilon)), self.method)
+
+    def epsilon(self, delta: float) -> Estimate:
+        """The epsilon at which :meth:`delta` is ``delta``, in (0, 1)."""
+        d = open_probability(delta=delta)
+        if self._delta(0.0) <= d:
+            return Estimate(0.0, self.method)
+        # delta(eps) <= P(L > eps): there is less than d beyond this quantile
+        top = max(0.0, self.mean - math.sqrt(self.variance) * float(sp.ndtri(d))) + 1.0
+        return Estimate(float(optimize.brentq(lambda e: self._delta(e) - d, 0.0, top)), self.method)
+
+    def _delta(self, eps: float) -> float:
+        m, v = self.mean, self.variance
+        if v == 0.0:
+            return max(0.0, -math.expm1(eps - m))
+        root = math.sqrt(v)
+        log_tail = eps - m + v / 2 + float(sp.log_ndtr((m - v - eps) / root))
+        return max(0.0, float(sp.ndtr((m - eps) / root)) - math.exp(min(0.0, log_tail)))
 
 
-def _delta(mean: float, variance: float, eps: float) -> float:
-    if variance == 0.0:
-        return max(0.0, -math.expm1(eps - mean))
-    root = math.sqrt(variance)
-    tail = math.exp(
-        min(700.0, eps - mean + variance / 2 + float(sp.log_ndtr((mean - variance - eps) / root)))
-    )
-    return max(0.0, float(sp.ndtr((mean - eps) / root)) - tail)
+def moments(pair: Pair) -> tuple[float, float]:
+    """About the mean and the variance of a pair's loss under P, from its sketch."""
+    sketch = pair.sketch().sorted()
+    x, log_p = sketch.losses, sketch.log_masses
+    p = np.exp(log_p)
+    # the Q-mass e^-L P is 1 in all, so that E L = E (L - 1 + e^-L): nothing cancels
+    kept = np.where(np.abs(x) < 0.1, p * (np.expm1(-x) + x), np.exp(log_p - x) - p + p * x)
+    mean = float(np.sum(kept)) / float(np.sum(p)) + float(pair.q_only().upper[0])
+    return mean, float(np.sum(p * (x - mean) ** 2)) / float(np.sum(p))
