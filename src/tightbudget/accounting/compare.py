@@ -290,7 +290,10 @@ class _Asked:
         lines = [line * k for line, _, k in known if line is not None]
         rest = Composition(tuple((m, k) for line, m, k in known if line is None))
         asked = dataclasses.replace(self, composition=rest) if lines else self
-        return lines, renyi.Table.of(asked.divergence) if rest.runs else None
+        if not rest.runs:
+            return lines, None
+        largest = max(asked.single[m].renyi(math.inf).upper for m, _ in rest.steps)
+        return lines, renyi.Table.of(asked.divergence, renyi.orders(largest))
 
 
 _APART = "some outputs tell the neighbours apart for certain: all divergences are infinite"

@@ -39,7 +39,6 @@ from tightbudget.numerics.validate import (
 )
 
 __all__ = [
-    "ORDERS",
     "Conversion",
     "Divergence",
     "Table",
@@ -47,13 +46,13 @@ __all__ = [
     "epsilon",
     "gaussian",
     "laplace",
+    "orders",
     "randomized_response",
     "subsampled_gaussian",
 ]
 
 Divergence = Callable[[float], Bounds]  # from an order > 1 (also inf) to the divergence, nats
 
-ORDERS: tuple[float, ...] = (*(1.0 + 2.0 ** (j / 4) for j in range(-48, 57)), math.inf)
 _MOST_ORDER = 10_000
 _LOWEST, _START, _HIGHEST = -16, 4, 24  # exponents of order - 1: where the search goes
 
@@ -304,6 +303,24 @@ def _order(order: float) -> float:
 # ------------------------------------------------------------------------------- a table
 
 
+def orders(largest_loss: float) -> tuple[float, ...]:
+    """Orders for a table: from near 1, a factor 2^(1/4) apart, to where nothing more happens.
+
+    Args:
+        largest_loss: of one run, >= 0, nats; may be inf. At orders far above 1 / largest_loss a
+            divergence is nearly the largest loss, which is that of the order inf.
+
+    Raises:
+        ParameterError: the argument is refused.
+    """
+    top = number(largest_loss=largest_loss)
+    if not top >= 0:
+        raise refuse("largest_loss", "be >= 0", largest_loss)
+    highest = min(32.0 / top, 2.0**24) if 0 < top < math.inf else 2.0**10
+    octaves = math.log2(max(highest, 1.0))
+    return (*(1.0 + 2.0 ** (j / 4) for j in range(-48, math.ceil(4 * octaves) + 1)), math.inf)
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """Divergences at some orders, and what they imply at all others.
@@ -341,8 +358,8 @@ class Table:
         object.__setattr__(self, "divergences", values)
 
     @staticmethod
-    def of(divergence: Divergence, orders: Sequence[float] = ORDERS) -> Table:
-        """The upper ends at these orders."""
+    def of(divergence: Divergence, orders: Sequence[float]) -> Table:
+        """The upper ends at these orders, for instance those of :func:`orders`."""
         return Table(orders, [divergence(a).upper for a in orders])
 
     def __call__(self, order: float) -> Bounds:
