@@ -38,6 +38,7 @@ _GAP = 1e-3  # of what a theorem is asked with
 # where on a step's curve a theorem does best is looked for: so many points all over, then
 # near the best, until its epsilon is known about so well (relative)
 _COARSE, _FINE = 17, 0.005
+_FAR = 1e3  # (order - 1) times the largest loss: there a divergence is within ln 2 / 1000 of it
 
 
 @dataclass(frozen=True)
@@ -268,10 +269,12 @@ class _Asked:
         steps = self.composition.steps
         # far above, the deltas have become nothing; below, they alone are too much
         far = max(self.step_epsilon(m, 1e-4 * self.target / self.runs) for m, _ in steps)
+        high = min(high, far)
         low = 0.0
         if self.name == "delta":
             low = max(self.step_epsilon(m, self.target / k) for m, k in steps) * (1 - _GAP)
-        high = min(high, far if math.isfinite(far) else 8.0 * low)
+        if math.isinf(high):  # then anything may do
+            high = max(1.0, self.at, 8.0 * low) if math.isfinite(low) else 1.0
         return min(max(low, 1e-6 * high), high), high
 
     # ------------------------------------------------------------------------ divergences
@@ -281,7 +284,20 @@ class _Asked:
         """Of all steps together, by order, each asked for once."""
         if self.composition.delta(math.inf).lower > 0:
             raise _NotApplicable(_APART)
-        return functools.cache(lambda a: _despite(lambda: self.composition.renyi(a, _GAP)))
+        top, largest = self.composition.renyi(math.inf), self.largest_loss
+
+        def of_order(order: float) -> Bounds:
+            # so far up it is at most the largest loss, and hardly less
+            if (order - 1.0) * largest > _FAR and math.isfinite(top.upper):
+                return Bounds(0.0, top.upper)
+            return _despite(lambda: self.composition.renyi(order, _GAP))
+
+        return functools.cache(of_order)
+
+    @property
+    def largest_loss(self) -> float:
+        """Of any one run."""
+        return max(self.single[m].renyi(math.inf).upper for m, _ in self.composition.steps)
 
     @functools.cached_property
     def lines(self) -> tuple[list[Line], renyi.Table | None]:
@@ -292,8 +308,7 @@ class _Asked:
         asked = dataclasses.replace(self, composition=rest) if lines else self
         if not rest.runs:
             return lines, None
-        largest = max(asked.single[m].renyi(math.inf).upper for m, _ in rest.steps)
-        return lines, renyi.Table.of(asked.divergence, renyi.orders(largest))
+        return lines, renyi.Table.of(asked.divergence, renyi.orders(asked.largest_loss))
 
 
 _APART = "some outputs tell the neighbours apart for certain: all divergences are infinite"
