@@ -253,15 +253,15 @@ class _Asked:
         coarse = np.geomspace(low, high, _COARSE).tolist()
         values = [at(e) for e in coarse]
         best = int(np.argmin(values))
-        ends = coarse[max(0, best - 1)], coarse[min(best + 1, _COARSE - 1)]
-        found, _ = least_between(lambda x: at(math.exp(x)), *map(math.log, ends), _FINE)
+        left, right = coarse[max(0, best - 1)], coarse[min(best + 1, _COARSE - 1)]
+        found, _ = least_between(lambda x: at(math.exp(x)), math.log(left), math.log(right), _FINE)
         return Bounds(0.0, min(*values, found))
 
     @functools.cached_property
     def _range(self) -> tuple[float, float]:
         """Step epsilons between which the best point lies, about; (0, 0) if there is no loss."""
         directions = self.composition._losses.steps
-        high = max((d.pair.max_loss()[1] for s in directions for d in s.steps), default=0.0)
+        high = max([0.0, *(d.pair.max_loss()[1] for s in directions for d in s.steps)])
         steps = self.composition.steps
         # far above, the deltas have become nothing; below, they alone are too much
         far = max(self.step_epsilon(m, 1e-4 * self.target / self.runs) for m, _ in steps)
