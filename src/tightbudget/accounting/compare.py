@@ -93,7 +93,8 @@ class Comparison:
 
     Attributes:
         composition: what was asked about.
-        given: "delta" or "epsilon". at: its value.
+        given: "delta" or "epsilon".
+        at: its value.
         rows: ours first.
     """
 
@@ -323,8 +324,8 @@ def _despite(question: Callable[[], Bounds]) -> Bounds:
 def _known_line(mechanism: Mechanism) -> Line | None:
     """Of mechanisms whose losses have no end, but a Gaussian's tail.
 
-    Source: Bun, Steinke 2016 (Gaussian); Canonne, Kamath, Steinke 2020, Theorem 4 (discrete). A
-    sample's divergence is at most the whole's (joint convexity).
+    Source: Bun, Steinke 2016 (Gaussian); Canonne, Kamath, Steinke 2020 (discrete). A sample's
+    divergence is at most the whole's, by quasi-convexity.
     """
     if isinstance(mechanism, Subsampled):
         return _known_line(mechanism.base)
