@@ -262,6 +262,12 @@ def test_a_chord_is_exact_where_the_divergence_is_one() -> None:
     assert Table([2.0, math.inf], [3.0, 4.0])(9.0).upper == 4.0
 
 
+def test_a_divergence_is_at_most_that_of_any_higher_order() -> None:
+    table = Table([2.0, 3.0, 5.0, math.inf], [math.inf, 0.7, 0.9, 0.8])
+    assert table.divergences == (0.7, 0.7, 0.8, 0.8)
+    assert 0.7 <= table(2.5).upper < 0.7 + 1e-12
+
+
 def test_orders_reach_as_far_as_the_losses_need() -> None:
     for largest in (1e-3, 0.5, 20.0):
         orders = renyi.orders(largest)

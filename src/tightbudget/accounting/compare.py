@@ -267,7 +267,9 @@ class _Asked:
         high = max([0.0, *(d.pair.max_loss()[1] for s in directions for d in s.steps)])
         steps = self.composition.steps
         # far above, the deltas have become nothing; below, they alone are too much
+        # (and past an atom, where the engine is slow)
         far = max(self.step_epsilon(m, 1e-4 * self.target / self.runs) for m, _ in steps)
+        far *= 1 + _GAP
         high = far if far < 0.99 * high else high
         low = 0.0
         if self.name == "delta":
@@ -320,7 +322,7 @@ class _Asked:
             # never more than the largest loss, and so far up hardly less
             if (order - 1.0) * top.upper > _FAR and math.isfinite(top.upper):
                 return Bounds(0.0, top.upper)
-            return _despite(lambda: single.renyi(order, _GAP))
+            return Bounds(0.0, min(top.upper, _despite(lambda: single.renyi(order, _GAP)).upper))
 
         return of_order
 
@@ -446,6 +448,8 @@ def _gaussian_dp(asked: _Asked) -> Estimate:
         else:
             mu = gaussian_dp.mu_of_sampling(base.sigma, rate, k, base.sensitivity)
             square += mu.value**2
+    if math.isinf(square):
+        raise _NotApplicable("its mu is too large for a double")
     found: Estimate = asked.ask(gaussian_dp, math.sqrt(square))
     return found
 
