@@ -5,9 +5,13 @@ The public names, grouped by the room that answers their question.
 
 from typing import TYPE_CHECKING, Any
 
+# what do other people's theorems say?
+from tightbudget import theorems
+
 # what do floating-point numbers promise?
 # what is spent, what would be, how much noise is enough?
 from tightbudget.accounting.calibrate import Calibration, calibrate
+from tightbudget.accounting.compare import Comparison, compare
 from tightbudget.accounting.composition import Composition, compose
 from tightbudget.accounting.curve import Curve
 from tightbudget.accounting.plan_file import read_plan, write_plan
@@ -69,6 +73,7 @@ __all__ = [
     "BudgetExceeded",
     "Calibration",
     "CalibrationError",
+    "Comparison",
     "Composition",
     "Curve",
     "Estimate",
@@ -99,11 +104,13 @@ __all__ = [
     "ZCDPFilter",
     "calibrate",
     "classic",
+    "compare",
     "compose",
     "early_stopping",
     "optimal_delta",
     "read_plan",
     "stopping_delta",
+    "theorems",
     "write_plan",
     *_pairs,
 ]
