@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 __all__ = [
     "Stopwatch",
+    "checklist",
     "print_json",
     "print_rows",
     "print_table",
@@ -85,3 +86,28 @@ def tracked(points: Sequence[T], text: str) -> Iterator[T]:
     # off a terminal it would leave an empty line
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         yield from progress.track(points, description=text)
+
+
+@contextmanager
+def checklist() -> Iterator[Callable[[str], AbstractContextManager[None]]]:
+    """What is under way, with its time, and ticked when it is done; on stderr if a terminal.
+
+    >>> with checklist() as row, row("the first thing"):
+    ...     pass
+    """
+    console = _console(stderr=True)
+    columns = (
+        SpinnerColumn(finished_text="✓"),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+    )
+    off = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=off) as progress:
+
+        @contextmanager
+        def row(name: str) -> Iterator[None]:
+            task = progress.add_task(name, total=1)
+            yield
+            progress.update(task, completed=1)
+
+        yield row
