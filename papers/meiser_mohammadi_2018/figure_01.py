@@ -65,9 +65,13 @@ def draw(numbers: dict[str, Any], path: Path) -> None:
         raised = factor * a
         right.plot(x, a, color=INK, lw=1.2, label="A")
         right.plot(x, b, color=BLUE, lw=1.6, label="B")
-        right.plot(x, raised, color=INK, lw=1.2, ls="--", label=rf"$e^{{\epsilon}}$ A = {factor:g} A")
+        right.plot(
+            x, raised, color=INK, lw=1.2, ls="--", label=rf"$e^{{\epsilon}}$ A = {factor:g} A"
+        )
         label = f"area {numbers['area'][SHOWN]:.5f}, δ in {ends[SHOWN]}"
-        right.fill_between(x, raised, b, where=b > raised, color=BLUE, alpha=0.25, lw=0, label=label)
+        right.fill_between(
+            x, raised, b, where=b > raised, color=BLUE, alpha=0.25, lw=0, label=label
+        )
         right.set(xlabel="output", ylabel="density", ylim=(0.0, 1.2))
         right.legend(frameon=False, fontsize=8.5, loc="upper left")
 
