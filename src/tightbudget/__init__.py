@@ -47,6 +47,7 @@ from tightbudget.pairs import *  # noqa: F403
 from tightbudget.pairs import __all__ as _pairs
 
 # how do losses add up?
+from tightbudget.pld import classic
 from tightbudget.pld.engines import Explanation
 
 __version__ = "0.1.0"
@@ -81,6 +82,7 @@ __all__ = [
     "TightBudgetError",
     "ZCDPFilter",
     "calibrate",
+    "classic",
     "compare",
     "compose",
     "early_stopping",
