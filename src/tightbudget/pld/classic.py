@@ -34,9 +34,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tightbudget.errors import GridError
 from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.convolve import convolve_directly
 from tightbudget.numerics.enclosure import Enclosure, exp_enclosure, stack
 from tightbudget.numerics.rounding import (
-    TINY,
     UNIT,
     FloatArray,
     add_up,
@@ -62,13 +62,13 @@ from tightbudget.pld.engines import Losses
 
 __all__ = ["Buckets", "Trees", "delta", "r_fold"]
 
-N = 5_000  # the last finite bucket, where none is named
+N = 4_096  # the last finite bucket, where none is named; a power of two keeps lattices aligned
 FREE = 1e-20  # B(inf) that may be reached before a factor is squared, where none is named
 GROWTH = 1.1  # of B(inf), against the sum of both before: in T x T, 2.2 times that of T
 
 _NEAR = 2.0**-46  # a loss so little above an edge, relative to n ln f, counts as at the edge
-_KNOWN = 1e-12  # leaves know their masses so well, relative; what is beyond that, is infinite
-_DUST = 1e-290  # masses below this would lose their relative precision
+_KNOWN = 1e-9  # what a leaf does not know of a mass so well, relative, is infinite
+_DUST = 1e-150  # products of what is not smaller are normal doubles
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ class Buckets:
         if not isinstance(mechanism, Mechanism):
             raise refuse("mechanism", "be a tightbudget mechanism", mechanism)
         n = _even(n)
-        log_factor = _reach(mechanism, FREE) / n if factor is None else _log(factor)
+        log_factor = _log(factor) if factor is not None else _reach(mechanism, FREE) / (n // 2)
         return _leaf(mechanism.pair(direction), log_factor, n)
 
     @staticmethod
@@ -191,10 +191,7 @@ class Buckets:
         virtual = _product(self.virtual, other.virtual)
         real = _product(self.real, other.real)
         real[0] = masses[0] * exp_down(min(reach, 690.0))  # l(-n) = 0
-        infinity = mul_up(self.infinity_with(other), exp_up(rounding))
-        if _smallest(self.masses) * _smallest(other.masses) < _DUST:
-            infinity = add_up(infinity, TINY)  # more than all products that underflow together
-        infinity = min(1.0, infinity)
+        infinity = min(1.0, mul_up(self.infinity_with(other), exp_up(rounding)))
         u = self.u + other.u
         return Buckets(self.log_factor, masses, virtual, real, infinity, u, rounding)._swept()
 
@@ -227,16 +224,15 @@ class Buckets:
         return self.infinity + (1.0 - self.infinity) * other.infinity + beyond
 
     def _swept(self) -> Buckets:
-        """Dust to bucket inf."""
+        """Without dust: its A-mass goes to bucket inf, and no B-mass is less than dust for sure."""
         kept = self.masses >= _DUST
-        if np.all(kept | (self.masses == 0.0)):
-            return self
+        dust = sum_up(self.masses[~kept])
         return dataclasses.replace(
             self,
             masses=np.where(kept, self.masses, 0.0),
             virtual=np.where(kept, np.maximum(self.virtual, _DUST), 0.0),
             real=np.where(kept & (self.real >= _DUST), self.real, 0.0),
-            infinity=min(1.0, add_up(self.infinity, sum_up(self.masses[~kept]))),
+            infinity=min(1.0, add_up(self.infinity, mul_up(dust, exp_up(self.rounding)))),
         )
 
     # --------------------------------------------------------------------------- answers
@@ -320,13 +316,15 @@ class Trees:
             raise refuse("composition", "be a mechanism or a composition", composition)
         n, given = _even(n), None if factor is None else _log(factor)
         parts = tuple(composition.parts()) or ((Histogram((1.0,), (1.0,)), 1),)
-        reaches = [_reach(m, FREE / sum(k for _, k in parts)) for m, _ in parts]
+        lost = free_infty_budget / sum(k for _, k in parts)
+        reaches = [_reach(mechanism, lost) for mechanism, _ in parts]
 
         def tree(direction: Direction) -> Buckets:
             folded = []
             for (mechanism, runs), reach in zip(parts, reaches, strict=True):
                 # powers of two apart, so that squarings can make factors equal
-                fitting = math.ldexp(max(reaches), math.ceil(math.log2(reach / max(reaches)))) / n
+                share = math.ldexp(1.0, math.ceil(math.log2(reach / max(reaches))))
+                fitting = share * max(reaches) / (n // 2)
                 leaf = _leaf(mechanism.pair(direction), given or fitting, n)
                 folded.append(r_fold(leaf, runs, free_infty_budget=free_infty_budget))
             return functools.reduce(lambda a, b: _together(a, b, free_infty_budget), folded)
@@ -419,7 +417,7 @@ def _product(a: FloatArray, b: FloatArray) -> FloatArray:
     n = a.size // 2
     j, k = _support(a), _support(b)
     total = np.zeros(4 * n + 1)  # -2n .. 2n
-    total[j.start + k.start : j.stop + k.stop - 1] = np.convolve(a[j], b[k])
+    total[j.start + k.start : j.stop + k.stop - 1] = convolve_directly(a[j], b[k])
     total[n] = np.sum(total[: n + 1])
     return total[n : 3 * n + 1]
 
@@ -428,11 +426,6 @@ def _support(a: FloatArray) -> slice:
     """From the first to the last entry that is not 0 (one entry, if there is none)."""
     positive = np.flatnonzero(a)
     return slice(positive[0], positive[-1] + 1) if positive.size else slice(0, 1)
-
-
-def _smallest(a: FloatArray) -> float:
-    """The smallest positive entry (inf, if there is none)."""
-    return float(np.min(a, initial=math.inf, where=a > 0.0))
 
 
 # ------------------------------------------------------------------------------- leaves
