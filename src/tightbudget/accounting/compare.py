@@ -7,6 +7,7 @@ so whatever a search chooses, an answer that is called proved is.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import math
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import optimize
 
 from tightbudget.accounting.composition import Composition, compose
 from tightbudget.errors import ParameterError, PrecisionError
@@ -33,7 +35,9 @@ from tightbudget.theorems.concentrated import Line, best_line, mean_line
 __all__ = ["Comparison", "Row", "compare"]
 
 _GAP = 1e-3  # of what a theorem is asked with
-_COARSE, _FINE = 65, 33  # points of a step's curve that are tried: all over, and near the best
+# where on a step's curve a theorem does best is looked for: so many points all over, then
+# near the best, until its epsilon is known about so well (relative)
+_COARSE, _FINE = 17, 0.005
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,7 @@ def compare(
         ours = whole.delta(at, rtol)
         asked = _Asked(whole, given, at, min(0.5, max(1e-290, ours.upper)))
     rows = [Row("tightbudget", "both ends certified, rounding included", ours)]
-    for name, source, theorem in _THEOREMS:
+    for name, source, theorem in _THEOREMS if whole.runs else ():
         try:
             rows.append(Row(name, source, theorem(asked)))
         except _NotApplicable as reason:
@@ -194,8 +198,6 @@ class _Asked:
     @property
     def runs(self) -> int:
         """Of all steps together."""
-        if not self.composition.runs:
-            raise _NotApplicable("nothing runs")
         return self.composition.runs
 
     def ask(self, of: Any, *arguments: Any, **more: Any) -> Any:
@@ -205,13 +207,18 @@ class _Asked:
 
     # ----------------------------------------------------------- the steps' own delta(eps)
 
+    @functools.cached_property
+    def single(self) -> dict[Mechanism, Composition]:
+        """One run of each."""
+        return {m: compose([m]) for m, _ in self.composition.steps}
+
     def step_epsilon(self, mechanism: Mechanism, delta: float) -> float:
         """An upper end of one run's epsilon."""
-        return _despite(lambda: compose([mechanism]).epsilon(delta, _GAP)).upper
+        return _despite(lambda: self.single[mechanism].epsilon(delta, _GAP)).upper
 
     def step_delta(self, mechanism: Mechanism, epsilon: float) -> float:
         """An upper end of one run's delta."""
-        return _despite(lambda: compose([mechanism]).delta(epsilon, _GAP)).upper
+        return _despite(lambda: self.single[mechanism].delta(epsilon, _GAP)).upper
 
     @functools.cached_property
     def _common(self) -> dict[float, float]:
@@ -235,16 +242,23 @@ class _Asked:
         """The least that a theorem answers for any (epsilon, delta) that all runs have."""
 
         def at(epsilon: float) -> float:
-            return self.ask(theorem, epsilon, self.common_delta(epsilon), self.runs).upper
+            found: Bounds = self.ask(theorem, epsilon, self.common_delta(epsilon), self.runs)
+            return found.upper
 
         low, high = self._range
-        if not high > 0.0:
-            return Bounds(0.0, at(0.0))
+        if low > 0.99 * high:
+            return Bounds(0.0, min(at(low), at(high)))
         coarse = np.geomspace(low, high, _COARSE).tolist()
         values = [at(e) for e in coarse]
         best = int(np.argmin(values))
-        near = np.geomspace(coarse[max(0, best - 1)], coarse[min(best + 1, _COARSE - 1)], _FINE)
-        return Bounds(0.0, min([*values, *map(at, near.tolist())]))
+        around = coarse[max(0, best - 1)], coarse[min(best + 1, _COARSE - 1)]
+        between = optimize.minimize_scalar(
+            lambda x: at(math.exp(x)),
+            bounds=(math.log(around[0]), math.log(around[1])),
+            method="bounded",
+            options={"xatol": _FINE},
+        )
+        return Bounds(0.0, min(*values, at(math.exp(between.x))))
 
     @functools.cached_property
     def _range(self) -> tuple[float, float]:
@@ -269,18 +283,17 @@ class _Asked:
             raise _NotApplicable(_APART)
         return functools.cache(lambda a: _despite(lambda: self.composition.renyi(a, _GAP)))
 
-    def line(self, of_table: Callable[..., Line | None]) -> Line:
-        """A line above all divergences: known ones for Gaussian noise, else a table's."""
+    @functools.cached_property
+    def lines(self) -> tuple[list[Line], renyi.Table | None]:
+        """The known lines above some steps' divergences, and a table of all the others'."""
         known = [(_known_line(m), m, k) for m, k in self.composition.steps]
         lines = [line * k for line, _, k in known if line is not None]
         rest = Composition(tuple((m, k) for line, m, k in known if line is None))
-        if rest.runs:
-            table = renyi.Table.of(_Asked(rest, self.name, self.at, self.target).divergence)
-            found = of_table(table, **{self.name: self.at})
-            if found is None:
-                raise _NotApplicable("no such line is known: the largest loss is infinite")
-            lines.append(found)
-        return functools.reduce(operator.add, lines)
+        asked = dataclasses.replace(self, composition=rest) if lines else self
+        if not rest.runs:
+            return lines, None
+        largest = max(asked.single[m].renyi(math.inf).upper for m, _ in rest.steps)
+        return lines, renyi.Table.of(asked.divergence, renyi.orders(largest))
 
 
 _APART = "some outputs tell the neighbours apart for certain: all divergences are infinite"
@@ -357,8 +370,14 @@ def _renyi(asked: _Asked, conversion: renyi.Conversion) -> Bounds:
 
 
 def _line(asked: _Asked, of_table: Callable[..., Line | None]) -> Bounds:
-    found: Bounds = asked.ask(asked.line(of_table))
-    return found
+    lines, table = asked.lines
+    if table is not None:
+        found = of_table(table, **{asked.name: asked.at})
+        if found is None:
+            raise _NotApplicable("no such line is known: the largest loss is infinite")
+        lines = [*lines, found]
+    answer: Bounds = asked.ask(functools.reduce(operator.add, lines))
+    return answer
 
 
 def _gaussian_dp(asked: _Asked) -> Estimate:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from scipy import optimize
 
 from tightbudget.errors import ParameterError
@@ -153,13 +154,15 @@ def best_line(
         return above(table, share * most) * k
 
     # at xi = the largest loss, rho = 0 will do; at xi = 0, rho is that of zero-concentrated DP
+    shares = [0.0, *(2.0**-j for j in range(30, -1, -1))]
+    costs = [cost(line(share)) for share in shares]
+    best = int(np.argmin(costs))
     found = optimize.minimize_scalar(
         lambda share: cost(line(share)),
-        bounds=(0.0, 1.0),
+        bounds=(shares[max(0, best - 1)], shares[min(best + 1, 31)]),
         method="bounded",
-        options={"xatol": 1e-6},
     )
-    return min(map(line, (0.0, float(found.x), 1.0)), key=cost)
+    return min(line(shares[best]), line(float(found.x)), key=cost)
 
 
 def mean_line(

@@ -39,7 +39,6 @@ from tightbudget.numerics.validate import (
 )
 
 __all__ = [
-    "ORDERS",
     "Conversion",
     "Divergence",
     "Table",
@@ -47,15 +46,15 @@ __all__ = [
     "epsilon",
     "gaussian",
     "laplace",
+    "orders",
     "randomized_response",
     "subsampled_gaussian",
 ]
 
 Divergence = Callable[[float], Bounds]  # from an order > 1 (also inf) to the divergence, nats
 
-ORDERS: tuple[float, ...] = (*(1.0 + 2.0 ** (j / 4) for j in range(-48, 57)), math.inf)
 _MOST_ORDER = 10_000
-_EXPONENTS = range(-12, 21)  # of order - 1, where the search begins
+_LOWEST, _START, _HIGHEST = -16, 4, 24  # exponents of order - 1: where the search goes
 
 
 class Conversion(enum.Enum):
@@ -99,7 +98,7 @@ def epsilon(
     def at(order: float) -> float:
         return epsilon_at(order, mul_up(k, divergence(order).upper), d, conversion)
 
-    return Bounds(0.0, _least(at) if d > 0 else at(math.inf))
+    return Bounds(0.0, max(0.0, _least(at) if d > 0 else at(math.inf)))
 
 
 def delta(
@@ -123,43 +122,44 @@ def delta(
     e, k = non_negative(epsilon=epsilon), positive_count(runs=runs)
 
     def at(order: float) -> float:
-        return delta_at(order, mul_up(k, divergence(order).upper), e, conversion)
+        return log_delta_at(order, mul_up(k, divergence(order).upper), e, conversion)
 
-    return Bounds(0.0, _least(at))
+    least = _least(at)
+    return Bounds(0.0, min(1.0, exp_up(least)) if least > -math.inf else 0.0)
 
 
 def epsilon_at(
     order: float, divergence: float, delta: float, conversion: Conversion = Conversion.CANONNE
 ) -> float:
-    """What one order gives: at least the conversion's epsilon, delta in [0, 1]; or 0."""
-    if math.isinf(order) or delta == 0.0:
-        return divergence if math.isinf(order) else math.inf
+    """What one order gives at a delta > 0 (or the order inf at any): at least its epsilon."""
+    if math.isinf(order):
+        return divergence
     s = order - 1.0  # exact
     log = -log_down(delta)
     if conversion is Conversion.MIRONOV:
-        return max(0.0, add_up(divergence, next_up(log / s)))
+        return add_up(divergence, next_up(log / s))
     log = sub_up(log, log_down(order))
-    return max(0.0, add_up(divergence, log_up(next_up(s / order)), next_up(log / s)))
+    return add_up(divergence, log_up(next_up(s / order)), next_up(log / s))
 
 
-def delta_at(
+def log_delta_at(
     order: float, divergence: float, epsilon: float, conversion: Conversion = Conversion.CANONNE
 ) -> float:
-    """What one order gives: at least the conversion's delta, at most 1."""
+    """What one order gives: at least the logarithm of its delta."""
     if math.isinf(order):
-        return 0.0 if divergence <= epsilon else 1.0
+        return -math.inf if divergence <= epsilon else 0.0
     if math.isinf(divergence):
-        return 1.0
+        return math.inf
     s = order - 1.0  # exact
     log = mul_up(s, sub_up(divergence, epsilon))
     if conversion is Conversion.CANONNE:
         log = add_up(log, mul_up(s, log_up(next_up(s / order))), -log_down(order))
-    return min(1.0, exp_up(log))
+    return log
 
 
 def _least(at: Callable[[float], float]) -> float:
-    """The smallest of all values seen at orders > 1: those of powers of two, then in between."""
-    seen = {math.inf: at(math.inf)}
+    """The smallest of all values seen at orders > 1; they fall up to the best one, then grow."""
+    seen: dict[float, float] = {}
 
     def of_exponent(x: float) -> float:
         order = 1.0 + 2.0**x
@@ -167,14 +167,18 @@ def _least(at: Callable[[float], float]) -> float:
             seen[order] = at(order)
         return seen[order]
 
-    # of values that are the same (capped, or infinite) the one in the middle is as good as any
-    values = [of_exponent(x) for x in _EXPONENTS]
-    if min(values) < math.inf:
-        best = _EXPONENTS[int(np.argmin(values))]
+    # downhill in steps of a factor 2 (high orders may be infinite), then in between
+    x = _START
+    while math.isinf(of_exponent(x)) and x > _LOWEST:
+        x -= 1
+    for step in (-1, 1):
+        while _LOWEST < x < _HIGHEST and of_exponent(x + step) < of_exponent(x):
+            x += step
+    if math.isfinite(of_exponent(x)):
         optimize.minimize_scalar(
-            of_exponent, bounds=(best - 1, best + 1), method="bounded", options={"xatol": 1e-7}
+            of_exponent, bounds=(x - 1, x + 1), method="bounded", options={"xatol": 1e-5}
         )
-    return min(seen.values())
+    return min(at(math.inf), *seen.values())
 
 
 # ---------------------------------------------------------------------------- closed forms
@@ -299,6 +303,24 @@ def _order(order: float) -> float:
 # ------------------------------------------------------------------------------- a table
 
 
+def orders(largest_loss: float) -> tuple[float, ...]:
+    """Orders for a table: from near 1, a factor 2^(1/4) apart, to where nothing more happens.
+
+    Args:
+        largest_loss: of one run, >= 0, nats; may be inf. At orders far above 1 / largest_loss a
+            divergence is nearly the largest loss, which is that of the order inf.
+
+    Raises:
+        ParameterError: the argument is refused.
+    """
+    top = number(largest_loss=largest_loss)
+    if not top >= 0:
+        raise refuse("largest_loss", "be >= 0", largest_loss)
+    highest = min(32.0 / top, 2.0**24) if 0 < top < math.inf else 2.0**10
+    octaves = math.log2(max(highest, 1.0))
+    return (*(1.0 + 2.0 ** (j / 4) for j in range(-48, math.ceil(4 * octaves) + 1)), math.inf)
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """Divergences at some orders, and what they imply at all others.
@@ -336,8 +358,8 @@ class Table:
         object.__setattr__(self, "divergences", values)
 
     @staticmethod
-    def of(divergence: Divergence, orders: Sequence[float] = ORDERS) -> Table:
-        """The upper ends at these orders."""
+    def of(divergence: Divergence, orders: Sequence[float]) -> Table:
+        """The upper ends at these orders, for instance those of :func:`orders`."""
         return Table(orders, [divergence(a).upper for a in orders])
 
     def __call__(self, order: float) -> Bounds:
