@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from papers.look import both_ends
@@ -53,11 +52,10 @@ def as_bounds(numbers: Iterable[dict[str, float]]) -> list[tb.Bounds]:
     return [tb.Bounds(**ends) for ends in numbers]
 
 
-def graph(ax: Axes, e_epsilons: Sequence[float], found: list[Any], colour: str, label: str) -> None:
-    """delta on a log axis over e^epsilon: both ends of what is certified, else one line."""
-    if isinstance(found[0], dict):
-        both_ends(ax, e_epsilons, as_bounds(found), colour, label)
-    else:
-        ax.plot(e_epsilons, found, color=colour, lw=1.4, ls="--", label=label)
+def graph(
+    ax: Axes, e_epsilons: Sequence[float], found: Sequence[dict[str, float]], colour: str, label: str
+) -> None:
+    """Both ends of delta on a log axis over e^epsilon."""
+    both_ends(ax, e_epsilons, as_bounds(found), colour, label)
     ax.set_yscale("log")
     ax.set(xlabel=r"$e^{\epsilon}$", ylabel="δ")
