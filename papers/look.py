@@ -25,7 +25,7 @@ _METADATA = {".png": {"Software": None}, ".svg": {"Creator": None, "Date": None}
 
 @contextmanager
 def picture(path: Path, panels: int = 1, rows: int = 1) -> Iterator[list[Axes]]:
-    """Axes side by side, row after row, dressed and written to the path in the end, as PNG or SVG."""
+    """Axes, row after row, dressed and in the end written to the path, as PNG or SVG."""
     figure = Figure(figsize=(5.0 * panels + 0.4, 3.9 * rows), layout="constrained")
     axes = list(figure.subplots(rows, panels, squeeze=False).flat)
     yield axes

@@ -82,7 +82,7 @@ def finding(numbers: dict[str, Any]) -> Finding:
     # a strip's error: its width where B ends, times a density below 1
     inside = sum(b.lower - WIDTH <= area <= b.upper + WIDTH for area, b in pairs)
     text = (
-        f"At {inside} of {len(pairs)} epsilons the area, added up in strips of width {WIDTH:.0e}, is "
-        f"between the certified ends, which are {within(b for _, b in pairs).removeprefix('ends ')}."
+        f"At {inside} of {len(pairs)} epsilons the area, added up in strips of width {WIDTH:.0e}, "
+        f"is where it is certified to be, {within(b for _, b in pairs)}."
     )
     return Finding(text, Verdict.of(inside == len(pairs)))

@@ -2,8 +2,8 @@
 
 Left e^epsilon over the number of runs at delta = 1e-4. Knowing nothing of a mechanism but one pair
 (epsilon, delta) means to compose the randomised response M that is no better; two choices of this
-pair: the one that starts at the same point, and one that has something left for 512 runs. Right what
-one run shows: the densities of the noise (the shift enlarged 200 times), the four outputs of M.
+pair: the one that starts at the same point, and one that has something left for 512 runs. Right
+what one run shows: the densities of the noise (the shift 200 times as large), M's four outputs.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def finding(numbers: dict[str, Any]) -> Finding:
     gone = apart.lower > DELTA
     ratio = [b.lower / a.upper for a, b in zip(gaussian, other, strict=True)]
     text = (
-        f"They start at epsilon = {gaussian[0].upper:.4g} and {start.upper:.4g}. With this M no epsilon "
-        f"has delta = {DELTA:g} from the second run on, as outputs with a mass of {apart.lower:.2g} "
-        f"tell the inputs apart. The M of the pair at delta = {SPENT:g} starts at {ratio[0]:.3g} times "
-        f"the Gaussian's epsilon and has {ratio[-1]:.3g} times as much after {RUNS} runs."
+        f"They start at epsilon = {gaussian[0].upper:.4g} and {start.upper:.4g}. With this M no "
+        f"epsilon has delta = {DELTA:g} from the second run on, as outputs with a mass of "
+        f"{apart.lower:.2g} tell the inputs apart. The M of the pair at delta = {SPENT:g} has "
+        f"{ratio[0]:.3g} times the Gaussian's epsilon, after {RUNS} runs {ratio[-1]:.3g} times."
     )
     return Finding(text, Verdict.of(same and gone and ratio[-1] > ratio[0]))

@@ -69,8 +69,8 @@ def finding(numbers: dict[str, Any]) -> Finding:
     order = [1 < a < b for a, b in zip(times[CDP], times[MA], strict=True)]
     first = COUNTS[next(i for i in range(len(order)) if all(order[i:]))]
     text = (
-        f"KOV is within {max(apart, 0.0):.0e} of the certified upper ends. At delta = {DELTA:g} and "
-        f"{RUNS} runs epsilon is {times[CDP][-1]:.3g} times too large by CDP, {times[MA][-1]:.3g} "
-        f"times by the moments accountant; from {first} runs on CDP is the better one."
+        f"KOV is within {max(apart, 0.0):.0e} of the certified upper ends. At delta = {DELTA:g} "
+        f"and {RUNS} runs epsilon is {times[CDP][-1]:.3g} times too large by CDP, "
+        f"{times[MA][-1]:.3g} times by the moments accountant; from {first} runs on CDP is better."
     )
     return Finding(text, Verdict.of(apart < 1e-3 and first < RUNS / 10))

@@ -80,8 +80,8 @@ def finding(numbers: dict[str, Any]) -> Finding:
     ends = [b for panel in PANELS for b in as_bounds(numbers[panel]["delta"][OURS])]
     text = (
         f"Laplace: KOV is within {kov:.1%}, as fine as its grid. Gaussian: CDP beats KOV from "
-        f"e^epsilon = {beaten[0]:.3g} on, the moments accountant from {beaten[1]:.3g} on. DP-SGD at "
-        f"e^epsilon = 40: the moments accountant's delta is {sgd[MA]:.0f} times too large; KOV, which "
-        f"the paper leaves out, is {sgd[KOV]:.0e} times. The certified {within(ends)}."
+        f"e^epsilon = {beaten[0]:.3g} on, the moments accountant from {beaten[1]:.3g} on. DP-SGD "
+        f"at e^epsilon = 40: the moments accountant's delta is {sgd[MA]:.0f} times too large; that "
+        f"of KOV, which the paper leaves out, {sgd[KOV]:.0e} times. Certified {within(ends)}."
     )
     return Finding(text, Verdict.of(tightest and kov < 0.02 and beaten[1] < 1.5))

@@ -8,7 +8,6 @@ second, as the page is in the background. Left after 512 observations, right for
 
 from __future__ import annotations
 
-import gzip
 import math
 from pathlib import Path
 from typing import Any
@@ -45,9 +44,7 @@ FACTOR = 2.0  # e^epsilon on the right
 
 def delays(case: str, noise: str, bin_width: float = BIN_WIDTH) -> tb.Histogram:
     """Active against passive participants, with random delay."""
-    active, passive = (
-        np.loadtxt(gzip.open(NEEDS / f"{name}.csv.gz", "rt")) for name in ("active", "passive")
-    )
+    active, passive = (np.loadtxt(NEEDS / f"{name}.csv.gz") for name in ("active", "passive"))
     return tb.Histogram.from_samples(active, passive, bin_width, CASES[case][0], NOISE[noise])
 
 
@@ -92,8 +89,8 @@ def finding(numbers: dict[str, Any]) -> Finding:
     last = {(case, name): tb.Bounds(**both["growth"][-1]) for case, name, both in found}
     best = {case: min((last[case, name].lower, name) for name in CASES[case][1]) for case in CASES}
     text = (
-        f"Certified {within(ends)} where delta is above 1e-9. After {COUNTS[-1]:,} observations, at "
-        f"e^epsilon = {FACTOR:g}, the best of these random delays leaves "
+        f"Certified {within(ends)} where delta is above 1e-9. After {COUNTS[-1]:,} observations, "
+        f"at e^epsilon = {FACTOR:g}, the best of these random delays leaves "
         + ", ".join(f"{delta:.2g} {case} ({name})" for case, (delta, name) in best.items())
         + ". These are the paper's source of data, not its files: its method can be matched, its "
         "numbers cannot."

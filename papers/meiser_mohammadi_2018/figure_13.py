@@ -60,8 +60,8 @@ def finding(numbers: dict[str, Any]) -> Finding:
     worse = times[KOV][-1] > 2 * min(times[KOV])
     last = ", ".join(f"{name} {values[-1]:.3g}" for name, values in times.items())
     text = (
-        f"At delta = {DELTA:g} and {RUNS} runs epsilon is too large by these factors: {last}. KOV's is "
-        f"{times[KOV][0]:.3g} for one run. "
-        f"CDP is {'below' if order else 'not always below'} the moments accountant."
+        f"At delta = {DELTA:g} and {RUNS} runs epsilon is too large by these factors: {last}. For "
+        f"one run KOV's is {times[KOV][0]:.3g}. CDP is {'always' if order else 'not always'} below "
+        "the moments accountant."
     )
     return Finding(text, Verdict.of(tightest and order and worse))

@@ -30,8 +30,8 @@ import tightbudget as tb
 __all__ = ["CLAIM", "draw", "finding", "numbers"]
 
 CLAIM = (
-    "At the same variance Gaussian noise leaks less, and its delta levels out 4 orders of magnitude "
-    "lower; at half the variance both graphs almost coincide but for where they level out."
+    "At the same variance Gaussian noise leaks less, and its delta levels out 4 orders of "
+    "magnitude lower; at half the variance the graphs almost coincide but for their ends."
 )
 KINDS = {"Laplace": LAPLACE, "same variance": GAUSS, "half the variance": HALF_VARIANCE}
 DELTAS = {0.01: "-", 0.001: "--", 0.0001: ":"}
@@ -103,4 +103,5 @@ def _dearer(laplace: dict[str, Any], gauss: dict[str, Any], delta: float) -> int
         ours.lower > other.upper or ours.upper == other.upper == 0.0
         for ours, other in zip(*found, strict=True)
     ]
-    return next(k for i, k in enumerate(COUNTS) if all(surely[i:]))
+    first: int = COUNTS[next(i for i in range(len(COUNTS)) if all(surely[i:]))]
+    return first

@@ -1,7 +1,8 @@
 """Figure 22: the moments accountant's bound on DP-SGD, from privacy buckets and in closed form.
 
-Left delta over e^epsilon after 2^16 steps with sigma = 4 and samples of 1 %. Right the log moments of one
-step, by how much the paper's sum over buckets, ln(sum of B(i) f^(lambda i)), exceeds the closed form.
+Left delta over e^epsilon after 2^16 steps with sigma = 4 and samples of 1 %. Right the log moments
+of one step: by how much the paper's sum over buckets, ln(sum of B(i) f^(lambda i)), exceeds the
+closed form.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ def finding(numbers: dict[str, Any]) -> Finding:
     off = {n: _epsilon(numbers["buckets"][str(n)]) / _epsilon(upper) - 1 for n in N}
     text = (
         f"Closed form and certified moments {'agree' if agree else 'do not agree'} at all "
-        f"{len(ours)} orders. At delta = {DELTA:g} epsilon from buckets is above that of the closed "
-        f"form by {' and '.join(f'{x:.1%} (n = {n:,})' for n, x in off.items())}: each loss is rounded "
-        "up to its bucket's edge, which weighs most at small orders."
+        f"{len(ours)} orders. At delta = {DELTA:g} epsilon from buckets is above that of the "
+        f"closed form by {' and '.join(f'{x:.1%} (n = {n:,})' for n, x in off.items())}: each loss "
+        "is rounded up to its bucket's edge, which weighs most at small orders."
     )
     return Finding(text, Verdict.of(agree and 0 <= off[max(N)] < 0.03))

@@ -1,11 +1,11 @@
 """Section 6 and beyond: how fast noise turns into Gaussian noise under composition.
 
-Left the paper's own pair, LP(200) against a Gaussian of half its variance, neither cut off: how far
-apart their epsilons are, relative, as the number of runs grows. Right the noise grows with
-the runs so that the limit stays the same, r runs at sigma = sqrt(r), and the distance is the largest
+Left the paper's own pair, LP(200) against a Gaussian of half its variance, neither cut off: how
+far apart their epsilons are, relative, as the number of runs grows. Right the noise grows with the
+runs so that the limit stays the same, r runs at sigma = sqrt(r), and the distance is the largest
 difference of the two deltas over epsilon = 0, 1/4, ..., 3. There also staircase noise, discrete
-Gaussian noise, and Laplace noise with uniform noise on top, twice as wide as its scale. Each is held
-against the Gaussian whose sigma is one over the root of its Fisher information.
+Gaussian noise, and Laplace noise with uniform noise on top, twice as wide as its scale. Each is
+held against the Gaussian whose sigma is one over the root of its Fisher information.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ def draw(numbers: dict[str, Any], path: Path) -> None:
         for delta, colour in DELTAS.items():
             found = numbers["epsilons"][str(delta)]
             some = [(k, tb.Bounds(**ends)) for k, ends in zip(COUNTS, found, strict=True) if ends]
-            both_ends(left, *zip(*some, strict=True), colour, f"δ = {delta:g}")
+            both_ends(left, [k for k, _ in some], [b for _, b in some], colour, f"δ = {delta:g}")
         left.axhline(
-            1 / (3 * SCALE), color=INK, lw=1.2, ls="--", label="1 / 3b, the means' distance"
+            1 / (3 * SCALE), color=INK, lw=1.2, ls="--", label="1 / 3b, the distance of means"
         )
         left.set(xlabel="runs", ylabel="distance of both ε, relative")
         left.set_title("b = σ = 200: the noise stays", loc="left")
@@ -138,10 +138,11 @@ def finding(numbers: dict[str, Any]) -> Finding:
         f"{kind} {_power(as_bounds(ends)):.2f}" for kind, ends in numbers["deltas"].items()
     )
     text = (
-        f"After {RUNS} runs both epsilons are within {at_512:.2%}, relative. Further runs do not close "
-        f"the gap: at {COUNTS[-1]:,} it is still {last:.2%}, as the mean losses of one run differ by "
-        f"1/(3b) = {1 / (3 * SCALE):.2%}. With noise that grows with the root of the runs the deltas "
-        f"do converge, as a power of r: {powers}. The kink in its density makes Laplace noise slow."
+        f"After {RUNS} runs both epsilons are within {at_512:.2%}, relative. Further runs do not "
+        f"close the gap: at {COUNTS[-1]:,} it is still {last:.2%}, as the mean losses of one run "
+        f"differ by 1/(3b) = {1 / (3 * SCALE):.2%}. With noise that grows with the root of the "
+        f"runs the deltas do converge, as a power of r: {powers}. The kink in its density makes "
+        "Laplace noise slow."
     )
     return Finding(text, Verdict.IN_PART if at_512 < 0.005 and not closer else Verdict.DIFFERS)
 

@@ -55,14 +55,14 @@ class Others:
     kept: float = 1.0
 
     def deltas(self, runs: int, e_epsilons: Sequence[float]) -> dict[str, list[Any]]:
-        """By name of the bound: delta at each e^epsilon; both ends of ours, upper ends of others."""
+        """By name of the bound, delta at each e^epsilon: both ends of ours, upper ends else."""
         renyi, front, lost = tb.theorems.renyi, self._front(runs), self._lost(runs)
         epsilons = [math.log(x) for x in e_epsilons]
 
         def cut(uncut: float) -> float:
             return min(1.0, lost + uncut / self.kept**runs)
 
-        found = {
+        found: dict[str, list[Any]] = {
             OURS: deltas(self.mechanism * runs, e_epsilons),
             KOV: [front.delta(e).upper for e in epsilons],
             MA: [
@@ -79,7 +79,7 @@ class Others:
         """By name of the bound: epsilon at delta for each number of runs."""
         renyi = tb.theorems.renyi
         uncut = {k: (delta - self._lost(k)) * self.kept**k for k in counts}
-        found = {
+        found: dict[str, list[Any]] = {
             OURS: [(self.mechanism * k).epsilon(delta).to_dict() for k in counts],
             KOV: [self._front(k).epsilon(delta).upper for k in counts],
             MA: [
@@ -92,7 +92,8 @@ class Others:
         return found
 
     def _lost(self, runs: int) -> float:
-        return (self.mechanism * runs).delta(math.inf).upper
+        lost: tb.Bounds = (self.mechanism * runs).delta(math.inf)
+        return lost.upper
 
     def _front(self, runs: int) -> tb.theorems.kov.Front:
         return tb.theorems.kov.Front(*self._points, runs)
@@ -163,7 +164,8 @@ def draw_growth(ax: Axes, counts: Sequence[int], found: dict[str, list[Any]]) ->
             ends = factors(as_bounds(values))
             both_ends(ax, counts, ends, COLOURS[name], f"{name}, both ends")
         else:
-            ax.plot(counts, [math.exp(e) for e in values], "--", color=COLOURS[name], lw=1.6, label=name)
+            upper = [math.exp(e) for e in values]
+            ax.plot(counts, upper, "--", color=COLOURS[name], lw=1.6, label=name)
     ax.set(xlabel="runs", ylabel=r"$e^{\epsilon}$")
     ax.legend(frameon=False, fontsize=8.5)
 

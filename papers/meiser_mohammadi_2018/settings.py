@@ -53,7 +53,11 @@ def as_bounds(numbers: Iterable[dict[str, float]]) -> list[tb.Bounds]:
 
 
 def graph(
-    ax: Axes, e_epsilons: Sequence[float], found: Sequence[dict[str, float]], colour: str, label: str
+    ax: Axes,
+    e_epsilons: Sequence[float],
+    found: Sequence[dict[str, float]],
+    colour: str,
+    label: str,
 ) -> None:
     """Both ends of delta on a log axis over e^epsilon."""
     both_ends(ax, e_epsilons, as_bounds(found), colour, label)
