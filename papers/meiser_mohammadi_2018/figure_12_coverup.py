@@ -35,7 +35,7 @@ COLOURS = dict(zip(NOISE, (INK, OCHRE, GREEN, BLUE, RED), strict=True))
 # what is kept is below so many ms; a wider Gaussian leaves less than 1e-280 in the foreground
 CASES: dict[str, tuple[float | None, list[str]]] = {
     "in the foreground": (300.0, list(NOISE)[:4]),
-    "all delays": (None, list(NOISE)),
+    "with all delays": (None, list(NOISE)),
 }
 E_EPSILONS = spread(1.0, 2.5, 16)
 COUNTS = [512, 2_048, 8_192, 32_768, 131_072, 250_000]
