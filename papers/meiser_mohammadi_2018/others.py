@@ -124,11 +124,13 @@ LAPLACE_OTHERS = Others(
 def concentrated_delta(line: tb.theorems.concentrated.Line, epsilon: float) -> float:
     """delta of (xi, rho)-concentrated DP, by the sharper of the two translations.
 
-    Source: Bun, Steinke 2016, Lemma 3.6.
+    Source: Bun, Steinke 2016, Lemma 3.6, which is about epsilon >= xi + rho.
     """
-    rho = line.rho
-    far = 1 + max(0.0, epsilon - line.xi - rho) / (2 * rho)
-    return line.delta(epsilon).upper * min(
+    rho, plain = line.rho, line.delta(epsilon).upper
+    if epsilon < line.xi + rho:
+        return plain
+    far = 1 + (epsilon - line.xi - rho) / (2 * rho)
+    return plain * min(
         1.0,
         math.sqrt(math.pi * rho),
         1 / far,
