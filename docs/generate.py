@@ -174,6 +174,18 @@ def _one(name: str, thing: object) -> Iterator[str]:
             else:
                 function = getattr(thing, method)
                 yield from _described(_signature(f"{name}.{method}", function), function)
+    elif inspect.ismodule(thing):
+        # a room whose files are the public names: each by its sentence, then what is in it
+        for part in thing.__all__:
+            module = getattr(thing, part)
+            yield f"### {name}.{part}"
+            yield ""
+            for paragraph in Doc.of(module).paragraphs:
+                yield from (paragraph, "")
+            for public in module.__all__:
+                member = getattr(module, public)
+                if inspect.isclass(member) or inspect.isroutine(member):
+                    yield from _one(f"{name}.{part}.{public}", member)
     else:
         assert isinstance(thing, dict)
         yield f"A dictionary with the keys {', '.join(f'`{key}`' for key in thing)}."
