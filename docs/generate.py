@@ -151,10 +151,15 @@ def api() -> str:
 
 
 def _module(name: str, module: ModuleType) -> Iterator[str]:
+    """Its text and its public names, which may be modules themselves."""
     for paragraph in Doc.of(module).paragraphs:
         yield from (paragraph, "")
-    for member in module.__all__:
-        yield from (f"### {name}.{member}", "", *_one(f"{name}.{member}", getattr(module, member)))
+    for public in module.__all__:
+        inside, member = f"{name}.{public}", getattr(module, public)
+        if inspect.ismodule(member):
+            yield from (f"### {inside}", "", *_module(inside, member))
+        elif inspect.isclass(member) or inspect.isroutine(member):
+            yield from (f"### {inside}", "", *_one(inside, member))
 
 
 def _one(name: str, thing: object) -> Iterator[str]:
@@ -174,18 +179,6 @@ def _one(name: str, thing: object) -> Iterator[str]:
             else:
                 function = getattr(thing, method)
                 yield from _described(_signature(f"{name}.{method}", function), function)
-    elif inspect.ismodule(thing):
-        # a room whose files are the public names: each by its sentence, then what is in it
-        for part in thing.__all__:
-            module = getattr(thing, part)
-            yield f"### {name}.{part}"
-            yield ""
-            for paragraph in Doc.of(module).paragraphs:
-                yield from (paragraph, "")
-            for public in module.__all__:
-                member = getattr(module, public)
-                if inspect.isclass(member) or inspect.isroutine(member):
-                    yield from _one(f"{name}.{part}.{public}", member)
     else:
         assert isinstance(thing, dict)
         yield f"A dictionary with the keys {', '.join(f'`{key}`' for key in thing)}."
