@@ -60,7 +60,7 @@ def test_a_script_says_what_it_shows_and_what_its_paper_claims(script: str) -> N
     assert (source.__doc__ or "").partition("\n")[0].endswith(".")
     assert source.CLAIM.endswith(".")
     assert "\n" not in source.CLAIM
-    assert len(source.CLAIM) < 200
+    assert len(source.CLAIM) < 250
     finding = source.finding(committed(script))
     assert isinstance(finding.verdict, Verdict)
     assert finding.text.endswith(".")

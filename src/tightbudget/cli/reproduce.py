@@ -186,12 +186,12 @@ def _spread(
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """No interruptions, also later for processes that are started meanwhile."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Interruptions wait until the end, and those that are started meanwhile never hear them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _run(script: Path, out: Path) -> _Result:
