@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -102,7 +103,7 @@ def test_the_line_of_gaussian_noise_is_the_divergence_itself() -> None:
 def test_a_pure_line_lies_above_randomised_response_the_worst_of_all() -> None:
     for p in (0.5001, 0.6, 0.95):
         largest = renyi.randomized_response(math.inf, p).upper
-        assert lies_above(Line.pure(largest), lambda a, p=p: renyi.randomized_response(a, p))
+        assert lies_above(Line.pure(largest), functools.partial(renyi.randomized_response, p=p))
 
 
 @pytest.mark.parametrize(
