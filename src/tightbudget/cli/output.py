@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 __all__ = [
     "Stopwatch",
+    "checklist",
     "print_json",
     "print_rows",
     "print_table",
@@ -91,3 +92,23 @@ def tracked(points: Sequence[T], text: str) -> Iterator[T]:
     # off a terminal it would leave an empty line
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         yield from progress.track(points, description=text)
+
+
+@contextmanager
+def checklist(names: Sequence[str]) -> Iterator[Callable[[int], None]]:
+    """A row for each name, to be ticked off by its index; on stderr, if that is a terminal.
+
+    >>> with checklist(["the first thing"]) as done:
+    ...     done(0)
+    """
+    console = _console(stderr=True)
+    with Progress(
+        SpinnerColumn(finished_text="✓"),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        rows = [progress.add_task(name, total=1) for name in names]
+        yield lambda i: progress.update(rows[i], completed=1)
