@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +35,28 @@ def page() -> str:
         "name, `step-` goes in front. Their values are written as in a plan file.",
     ]
     shared = _shared(group)
-    for name, command in group.commands.items():
+    for path, command in _commands(group, "tightbudget"):
+        parts += [f"{'#' * path.count(' ')}# `{path}`", _prose(command.help)]
+        if hasattr(command, "commands"):
+            continue
         of_mechanisms = shared <= {_flag(p) for p in command.params}
-        own = [p for p in command.params if not (of_mechanisms and _flag(p) in shared)]
-        parts += [f"## `tightbudget {name}`", _prose(command.help), _table(own)]
+        parts.append(
+            _table([p for p in command.params if not of_mechanisms or _flag(p) not in shared])
+        )
         if of_mechanisms:
             parts.append("And the [options for mechanisms](#options-for-mechanisms).")
     first = next(iter(group.commands.values()))
     generated = [p for p in first.params if _flag(p) in shared]
     parts += ["## Options for mechanisms", _table(generated)]
     return "\n\n".join(parts) + "\n"
+
+
+def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Every command with its words, a group before what is in it."""
+    for name, command in group.commands.items():
+        yield f"{path} {name}", command
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{path} {name}")
 
 
 def _shared(group: Any) -> set[str]:

@@ -54,12 +54,12 @@ def print_rows(rows: Mapping[str, str]) -> None:
         _print((f"{name:<{wide}}", "dim"), indented)
 
 
-def print_table(header: tuple[str, str], rows: Sequence[tuple[str, str]]) -> None:
-    """Two columns under a header."""
-    wide = max(len(first) for first, _ in [header, *rows]) + 2
-    _print((f"{header[0]:<{wide}}{header[1]}", "dim"))
-    for first, second in rows:
-        _print(f"{first:<{wide}}{second}")
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns under a header."""
+    wide = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for style, row in [("dim", header), *(("", row) for row in rows)]:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, wide, strict=True))
+        _print(("  ".join(cells).rstrip(), style))
 
 
 def _print(*parts: str | tuple[str, str]) -> None:

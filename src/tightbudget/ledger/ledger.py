@@ -161,6 +161,11 @@ class Ledger:
     ) -> None:
         self.close()
 
+    @property
+    def url(self) -> str:
+        """Where it is, without a password."""
+        return str(self._store)
+
     def close(self) -> None:
         """Gives the connections back; what was done is durable already."""
         self._store.close()
