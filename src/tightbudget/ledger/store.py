@@ -143,6 +143,8 @@ def _checked(url: str, create: bool) -> URL:
             raise ParameterError("url must name a file: a budget in memory is forgotten")
         if not create and not Path(str(parsed.database)).is_file():
             raise LedgerError(f"there is no ledger {parsed.database}")
+        # connections are made later, too, from wherever the process is then
+        return parsed.set(database=str(Path(str(parsed.database)).resolve()))
     return parsed
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tightbudget.accounting.text_file import read_text
 from tightbudget.cli.ledger.options import Url, opened
 from tightbudget.cli.options import AsJson, number
-from tightbudget.cli.output import print_json, print_rows, print_table
+from tightbudget.cli.output import print_json, print_table
 
 __all__ = ["export_head", "history", "import_check", "verify"]
 

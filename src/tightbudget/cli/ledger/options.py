@@ -88,7 +88,9 @@ def opened(url: str, *, json: bool, create: bool = False) -> Iterator[Ledger]:
         raise
 
 
-def guarantee_of(file: Path | None, epsilon: Any, delta: Any, amount: Any, plan: Path | None) -> Any:
+def guarantee_of(
+    file: Path | None, epsilon: Any, delta: Any, amount: Any, plan: Path | None
+) -> Any:
     """What is reserved for, as given in one of four ways.
 
     Raises:

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tightbudget import (
-    Budget, LedgerCorruptError, LedgerError, OutputDP, ParameterError, SettlementError)
+    Budget,
+    LedgerCorruptError,
+    LedgerError,
+    OutputDP,
+    SettlementError,
+)
 from tightbudget.cli.ledger.answers import hold_as_json, in_words
 from tightbudget.cli.ledger.holds import cell_of, is_declared
 from tightbudget.cli.ledger.options import (
