@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,11 +19,15 @@ __all__ = [
     "print_json",
     "print_rows",
     "print_table",
+    "print_text",
+    "speaks_unicode",
     "tracked",
     "working",
 ]
 
 T = TypeVar("T")
+
+_TEXT_OR_INFINITY = re.compile(r'("(?:[^"\\]|\\.)*")|Infinity')
 
 
 class Stopwatch:
@@ -42,8 +47,7 @@ def print_json(content: dict[str, Any]) -> None:
 
     (``Infinity`` is not JSON, and ``null`` is less than anything in some languages.)
     """
-    text = json.dumps(content).replace("Infinity", "1e999")
-    typer.echo(text)
+    typer.echo(_TEXT_OR_INFINITY.sub(lambda found: found[1] or "1e999", json.dumps(content)))
 
 
 def print_rows(rows: Mapping[str, str]) -> None:
@@ -51,20 +55,30 @@ def print_rows(rows: Mapping[str, str]) -> None:
     wide = max(map(len, rows)) + 2
     for name, value in rows.items():
         indented = value.replace("\n", "\n" + " " * wide)
-        _print((f"{name:<{wide}}", "dim"), indented)
+        print_text(Text.assemble((f"{name:<{wide}}", "dim"), indented))
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
     """Columns under a header."""
-    wide = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    for style, row in [("dim", header), *(("", row) for row in rows)]:
-        cells = (f"{cell:<{width}}" for cell, width in zip(row, wide, strict=True))
-        _print(("  ".join(cells).rstrip(), style))
+    table = [[Text(name, "dim") for name in header], *([Text.assemble(c) for c in r] for r in rows)]
+    wide = [max(cell.cell_len for cell in column) for column in zip(*table, strict=True)]
+    for row in table:
+        for cell, width in zip(row, wide, strict=True):
+            cell.pad_right(width - cell.cell_len)
+        line = Text("  ").join(row)
+        line.rstrip()
+        print_text(line)
 
 
-def _print(*parts: str | tuple[str, str]) -> None:
+def print_text(text: Text) -> None:
+    """One line, in colour on a terminal."""
     # no wrapping: what is piped or copied stays one line
-    _console().print(Text.assemble(*parts), soft_wrap=True)
+    _console().print(text, soft_wrap=True)
+
+
+def speaks_unicode() -> bool:
+    """Whether stdout can show more than ASCII."""
+    return not _console().options.ascii_only
 
 
 def _console(*, stderr: bool = False) -> Console:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from tightbudget import (
+    Budget,
     BudgetError,
     LedgerCorruptError,
     LedgerError,
@@ -41,7 +42,7 @@ def exit_code(error: TightBudgetError) -> int:
 def as_json(error: TightBudgetError) -> dict[str, Any]:
     """A refusal for programs: its type, message, exit code and attributes."""
     more = {
-        name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
+        name: dataclasses.asdict(value) if isinstance(value, Budget) else value
         for name, value in vars(error).items()
     }
     return {
