@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 from tightbudget.cli import app
+from tightbudget.cli.refusals import EXIT_CODES, INTERRUPTED
 
 PAGE = Path(__file__).resolve().parent / "reference" / "cli.md"
 
@@ -28,8 +29,7 @@ def page() -> str:
         group.help,
         "Numbers are printed with the digits that are certified; `--json` prints the exact "
         "doubles of both ends, with infinity as `1e999`. A refusal is one line on stderr, "
-        "`error: ...`, and exit code 2; exit code 3 says that the wanted gap was not reached. "
-        "Files may be gzipped (`.gz`).",
+        "`error: ...`, and an [exit code](#exit-codes). Files may be gzipped (`.gz`).",
         "MECHANISM is a mechanism's name (`-` and `_` are the same) or a TOML plan file. Its "
         "parameters are options of that name; where the command has an option of the same "
         "name, `step-` goes in front. Their values are written as in a plan file.",
@@ -48,7 +48,15 @@ def page() -> str:
     first = next(iter(group.commands.values()))
     generated = [p for p in first.params if _flag(p) in shared]
     parts += ["## Options for mechanisms", _table(generated)]
+    parts += ["## Exit codes", _exit_codes()]
     return "\n\n".join(parts) + "\n"
+
+
+def _exit_codes() -> str:
+    rows = sorted((code, meaning) for _, code, meaning in EXIT_CODES)
+    rows = [(0, "done"), *rows, (INTERRUPTED, "interrupted")]
+    lines = [f"| {code} | {meaning} |" for code, meaning in rows]
+    return "\n".join(["| exit code | |", "| --- | --- |", *lines])
 
 
 def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -32,6 +32,7 @@ for _command in (
     history.export_head,
     history.import_check,
     budgets.raise_cap,
+    budgets.correct,
     holds.expire,
     copy.copy,
 ):

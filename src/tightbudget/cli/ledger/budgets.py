@@ -1,4 +1,4 @@
-"""``tightbudget ledger init``, ``open``, ``close`` and ``raise-cap``."""
+"""``tightbudget ledger init``, ``open``, ``close``, ``raise-cap`` and ``correct``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tightbudget.cli.ledger.options import By, Reason, Url, exact_number, opened
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json, print_rows
 
-__all__ = ["close", "init", "open_", "raise_cap"]
+__all__ = ["close", "correct", "init", "open_", "raise_cap"]
 
 Name = Annotated[str, typer.Argument(help="The budget's name.")]
 Epsilon = Annotated[Any, exact_number("Of kinds output_dp, renyi and advanced, nats.")]
@@ -107,6 +107,26 @@ def raise_cap(
         budget = it.budget(name)
         given = _given(epsilon=epsilon, delta=delta, slack=slack, rho=rho, mu=mu)
         budget.raise_cap(by=by, reason=reason, **given)
+        print_statement(budget.statement(), json=json)
+
+
+def correct(
+    name: Name,
+    ledger: Url,
+    by: By,
+    reason: Reason,
+    epsilon: Annotated[Any, exact_number("Of what the budget counts.")] = 0,
+    delta: Annotated[Any, exact_number("The same for delta.")] = 0,
+    json: AsJson = False,
+) -> None:
+    """Adds to what was spent, for what happened elsewhere. Nothing is ever taken off.
+
+    For example: tightbudget ledger correct census --epsilon 0.3 --by grace
+    --reason "lost with the disk: A7" --ledger sqlite:///budget.db
+    """
+    with opened(ledger, json=json) as it:
+        budget = it.budget(name)
+        budget.correct(epsilon=epsilon, delta=delta, by=by, reason=reason)
         print_statement(budget.statement(), json=json)
 
 
