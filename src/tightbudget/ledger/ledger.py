@@ -547,22 +547,26 @@ class LedgerBudget:
 
 
 class Keyed:
-    """The meter of one caller: each reservation has the next key of a row."""
+    """The meter of one caller: each reservation that is answered has the next key of a row."""
 
     def __init__(self, budget: LedgerBudget, key: str) -> None:
         self._budget = budget
         self._key = key
-        self._reserved = 0
+        self._answered = 0
 
     def reserve(self, guarantee: Guarantee, *, interactive: bool = False) -> LedgerHold:
         """Holds what the mechanism's dearest output would cost, under the next key.
 
         See :meth:`Ledger.reserve`.
         """
-        number = self._reserved + 1
+        number = self._answered + 1
         key = self._key if number == 1 else f"{self._key}#{number}"
-        hold = self._budget.reserve(key, guarantee, interactive=interactive)
-        self._reserved = number
+        try:
+            hold = self._budget.reserve(key, guarantee, interactive=interactive)
+        except BudgetExceeded:
+            self._answered = number  # a refused key stays refused
+            raise
+        self._answered = number
         return hold
 
 

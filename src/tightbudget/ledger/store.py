@@ -13,27 +13,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    column,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    select,
+    table,
+)
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
 from tightbudget.errors import ExtraError, LedgerError, ParameterError
-from tightbudget.numerics.validate import refuse
-
-try:
-    from sqlalchemy import (
-        URL,
-        Connection,
-        Engine,
-        column,
-        create_engine,
-        event,
-        inspect,
-        make_url,
-        select,
-        table,
-    )
-    from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
-except ImportError as error:
-    raise ExtraError("a ledger needs SQLAlchemy: pip install 'tightbudget[ledger]'") from error
-
 from tightbudget.ledger.schema import VERSION, VERSION_TABLE
+from tightbudget.numerics.validate import refuse
 
 __all__ = ["Store"]
 
@@ -73,8 +69,13 @@ class Store:
     def __init__(self, url: str, create: bool) -> None:
         self._url = _checked(url, create)
         self._engine, self._process = _engine(self._url), os.getpid()
-        if self.version() != VERSION:
-            self.write(lambda connection: _upgrade(connection, create))
+        self._of_parents: list[Engine] = []
+        try:
+            if self.version() != VERSION:
+                self.write(lambda connection: _upgrade(connection, create))
+        except BaseException:
+            self.close()
+            raise
 
     def __str__(self) -> str:
         return self._url.render_as_string(hide_password=True)
@@ -91,7 +92,7 @@ class Store:
     def _connection(self) -> Connection:
         """A connection of this process: those of a parent process are left to it."""
         if self._process != os.getpid():
-            self._of_parent = self._engine  # kept, since forgetting it would close them
+            self._of_parents.append(self._engine)  # kept: to forget it would close them
             self._engine, self._process = _engine(self._url), os.getpid()
         return self._engine.connect()
 
