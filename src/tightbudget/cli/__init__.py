@@ -9,11 +9,11 @@ import typer
 from typer.core import TyperGroup
 
 from tightbudget import TightBudgetError, __version__
+from tightbudget.cli import ledger
 from tightbudget.cli.calibrate import calibrate
 from tightbudget.cli.curve import curve
 from tightbudget.cli.epsilon import delta, epsilon
 from tightbudget.cli.histogram import histogram
-from tightbudget.cli.ledger import ledger
 from tightbudget.cli.refusals import INTERRUPTED, exit_code
 from tightbudget.cli.reproduce import reproduce
 from tightbudget.cli.source import with_source
@@ -78,7 +78,7 @@ for _command in (epsilon, delta, curve, calibrate, stopping):
     app.command(_command.__name__)(with_source(_command))
 app.command()(histogram)
 app.command()(reproduce)
-app.add_typer(ledger)
+app.add_typer(ledger.commands)
 
 
 def main() -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import typer
 
-from tightbudget.cli.ledger import budgets, copy, history, holds
-from tightbudget.cli.ledger.run import run
-from tightbudget.cli.ledger.show import show
+from tightbudget.cli.ledger import budgets, copy, history, holds, run, show
 
-__all__ = ["ledger"]
+__all__ = ["commands"]
 
-ledger = typer.Typer(
+commands = typer.Typer(
     name="ledger",
     help="Budgets that are remembered, through crashes and by many processes.",
     no_args_is_help=True,
 )
 
-ledger.command()(budgets.init)
-ledger.command("open")(budgets.open_)
+commands.command()(budgets.init)
+commands.command("open")(budgets.open_)
 for _command in (
     budgets.close,
     holds.reserve,
@@ -25,8 +23,8 @@ for _command in (
     holds.settle,
     holds.void,
     holds.forfeit,
-    run,
-    show,
+    run.run,
+    show.show,
     history.history,
     history.verify,
     history.export_head,
@@ -36,4 +34,4 @@ for _command in (
     holds.expire,
     copy.copy,
 ):
-    ledger.command()(_command)
+    commands.command()(_command)
