@@ -293,7 +293,7 @@ REFUSED: dict[str, tuple[list[object], int, str]] = {
         "the cap of 'census' cannot be epsilon 0.5, delta 1e-06: spent and held are",
     ),
     "no reason": (["raise-cap", "ada", "--epsilon", 2, "--by", "grace"], 2, "Missing.*--reason"),
-    "no guarantee": (RESERVE[:-2], 2, "give one of --guarantee, --epsilon, .*, got none"),
+    "no guarantee": ([*RESERVE[:-2]], 2, "give one of --guarantee, --epsilon, .*, got none"),
     "two guarantees": (
         [*RESERVE, "--epsilon", 1],
         2,

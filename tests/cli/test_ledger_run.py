@@ -24,7 +24,7 @@ from tightbudget.cli.ledger import run as paying
 from tightbudget.cli.ledger.program import HeldBack
 
 SEARCH = tb.OutputDP({"found": 0.3, "not found": 0.1, 3: 0.2}, 1e-9)
-SCRIPT = Path(sys.executable).with_name("tightbudget")
+SCRIPT = str(Path(sys.executable).with_name("tightbudget"))
 RUN = ["ledger", "run", "--budget", "ada"]
 GUARANTEE = ["--guarantee", "search.json"]
 SECRET = "a noisy count: 1012"
@@ -272,9 +272,13 @@ def test_the_start_is_durable_before_the_program_runs() -> None:
 
 
 def test_the_price_is_durable_before_anything_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-    reveal = HeldBack.reveal
-    monkeypatch.setattr(HeldBack, "reveal", lambda self: seen.append(ended()) or reveal(self))
+    reveal, seen = HeldBack.reveal, []
+
+    def watched(self: HeldBack) -> None:
+        seen.append(ended())
+        reveal(self)
+
+    monkeypatch.setattr(HeldBack, "reveal", watched)
     assert wrapped("echo", "found").stdout == "found\n"
     assert seen == [FOUND]
 
