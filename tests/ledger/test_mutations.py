@@ -612,7 +612,7 @@ def test_no_statement_leaves_the_limits(
             with pytest.raises(tb.LedgerCorruptError, match="not there any more"):
                 ledger._store.write(deed)
         monkeypatch.setattr(act_module, "_EXCHANGE", _UNGUARDED)
-        with pytest.raises(tb.LedgerError, match="CHECK constraint failed|stays spent"):
+        with pytest.raises(tb.LedgerError, match=r"CHECK constraint failed|stays spent"):
             ledger._store.write(deed)
         assert data.statement() == before
 
