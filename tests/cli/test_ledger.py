@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
+import sqlite3
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.terminal import refusal, run
 
 import tightbudget as tb
 from tightbudget import errors
+from tightbudget.cli.ledger import commands
 from tightbudget.cli.ledger.holds import cell_of
 from tightbudget.cli.ledger.show import _bar, _tree
 from tightbudget.cli.output import print_json
@@ -223,6 +228,18 @@ def test_a_head_is_kept_and_compared() -> None:
     assert message.startswith("4 events are missing: this is an earlier state")
 
 
+def test_a_restored_backup_and_a_used_copy_are_told() -> None:
+    with contextlib.closing(sqlite3.connect("budget.db")) as connection:
+        connection.execute("VACUUM INTO 'backup.db'")  # as the page for operators says
+    said(*RESERVE)
+    Path("head.txt").write_text(run("ledger", "export-head").stdout)
+    check = ["ledger", "import-check", "head.txt", "--ledger", "sqlite:///backup.db"]
+    assert refusal(*check, code=7).startswith("1 events are missing: this is an earlier state")
+    assert said("verify", "--ledger", "sqlite:///backup.db")["events"] == 3
+    run("ledger", *RESERVE[:-2], "--epsilon", 1, "--ledger", "sqlite:///backup.db")
+    assert "are copies of which both were used" in refusal(*check, code=7)
+
+
 def test_verify_says_what_it_has_seen() -> None:
     said(*RESERVE)
     found = said("verify")
@@ -306,6 +323,8 @@ REFUSED: dict[str, tuple[list[object], int, str]] = {
     ),
     "no such file": ([*RESERVE[:-1], "none.json"], 2, "none.json: no such file or directory"),
     "no guarantee in it": ([*RESERVE[:-1], "budget.db"], 2, "budget.db: not UTF-8 text"),
+    "after a word": (["history", "--after", "x"], 2, "after must be an integer >= 0, got 'x'"),
+    "less than nothing": (["history", "--limit", -1], 2, "limit must be an integer >= 0, got -1"),
     "no head": (["import-check", "search.json"], 2, "head must be tightbudget-ledger:1:<sequence>"),
     "a copy onto itself": (
         ["copy", "sqlite:///budget.db", "sqlite:///budget.db"],
@@ -354,17 +373,14 @@ def test_states_are_refused_with_code_5() -> None:
     assert "'A1'" in refusal("ledger", "expire", "A1", "--by", "g", "--reason", "r", code=5)
 
 
-def test_tampering_has_code_7(tmp_path: Path) -> None:
-    import sqlite3
-
+def test_tampering_has_code_7() -> None:
     said(*RESERVE)
-    with sqlite3.connect("budget.db") as connection:
+    with contextlib.closing(sqlite3.connect("budget.db")) as connection, connection:
         connection.execute("DROP TRIGGER events_stay")
         connection.execute("UPDATE events SET epsilon = 1 WHERE kind = 'reserved'")
         connection.execute(
             "CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, ''); END"
         )
-    connection.close()
     assert refusal("ledger", "verify", code=7) == "event 4 was changed"
 
 
@@ -532,8 +548,6 @@ def test_infinity_is_a_number_and_a_text_stays_a_text(capsys: pytest.CaptureFixt
 
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
     for name in [n for n in sys.modules if n.startswith("tightbudget.ledger")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
@@ -546,10 +560,6 @@ COMMANDS = ["init", "open", "close", "reserve", "start", "settle", "void", "forf
 
 
 def test_the_commands_are_these() -> None:
-    import typer
-
-    from tightbudget.cli.ledger import commands
-
     assert list(typer.main.get_command(commands).commands) == COMMANDS  # type: ignore[attr-defined]
 
 

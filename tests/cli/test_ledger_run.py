@@ -148,6 +148,12 @@ def test_a_budget_of_another_kind_takes_an_amount() -> None:
         assert ledger.budget("rho").spent.amount == 0.25
 
 
+def test_who_is_granted_a_little_less_is_told_so() -> None:
+    result = wrapped("echo", SECRET, guarantee=["--epsilon", "1.0000000001"])
+    assert result.stderr.startswith("settled with cell 'ran': epsilon 1.0 of ada; granted epsilon")
+    assert ended() == ("settled", "ran", 1.0)
+
+
 def test_the_program_reads_what_is_given_to_it() -> None:
     asked = [SCRIPT, *RUN, "--key", "A1", *GUARANTEE, "--", "cat"]
     done = subprocess.run(asked, input=b"17\nfound\n", capture_output=True, timeout=120)
@@ -319,6 +325,33 @@ def test_what_cannot_be_paid_is_not_shown(
     message = refusal(*asked, code=code)
     assert message == str(error) + ("; the output is not shown, and lost" if code == 6 else "")
     assert (len(calls), ended()) == (tries, ("started", None, 0.3))
+
+
+def test_a_start_that_may_have_happened_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = tb.LedgerHold.start
+
+    def lost(self: tb.LedgerHold) -> None:
+        start(self)
+        raise tb.LedgerError("no answer", unknown=True)
+
+    monkeypatch.setattr(tb.LedgerHold, "start", lost)
+    assert refusal(*RUN, "--key", "A1", *GUARANTEE, "--", "touch", "ran", code=6) == "no answer"
+    assert not Path("ran").exists()
+    assert ended() == ("started", None, 0.3)
+
+
+def test_killed_between_settle_and_reveal_it_is_paid_for_and_never_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def killed(self: HeldBack) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(HeldBack, "reveal", killed)
+    result = wrapped("sh", "-c", f"echo '{SECRET}'; echo found")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert ended() == FOUND
+    asked = [*RUN, "--key", "A1", *GUARANTEE, "--", "echo", "found"]
+    assert "has run before and is paid for" in refusal(*asked, code=5)
 
 
 def test_a_run_that_somebody_forfeits_meanwhile_shows_nothing() -> None:

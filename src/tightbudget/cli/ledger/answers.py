@@ -51,8 +51,11 @@ def print_statement(statement: Statement, *, json: bool) -> None:
         rows["part of"] = statement.parent
     if statement.closed:
         rows["state"] = "closed"
-    amounts = {name: getattr(statement, name) for name in ("cap", "spent", "held", "left", "saved")}
-    print_rows(rows | {name: str(amount) for name, amount in amounts.items()})
+    for name in ("cap", "spent", "held", "left", "saved"):
+        amount = getattr(statement, name)
+        if name in ("cap", "left") or amount.amount or amount.delta:
+            rows[name] = str(amount)
+    print_rows(rows)
 
 
 def print_hold(hold: LedgerHold, *, json: bool) -> None:

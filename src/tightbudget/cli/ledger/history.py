@@ -13,6 +13,7 @@ from tightbudget.accounting.text_file import read_text
 from tightbudget.cli.ledger.options import Url, opened
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, print_table, tracked
+from tightbudget.numerics.validate import count
 
 if TYPE_CHECKING:
     from tightbudget.ledger.verification import Verification
@@ -42,7 +43,8 @@ def history(
     For example: tightbudget ledger history --budget ada --ledger sqlite:///budget.db
     """
     with opened(ledger, json=json) as it:
-        events = it.events(budget=budget, key=key, after=after, limit=limit)
+        most = None if limit is None else count(limit=limit)
+        events = it.events(budget=budget, key=key, after=count(after=after), limit=most)
         if json:
             print_json({"events": [dataclasses.asdict(event) for event in events]})
             return

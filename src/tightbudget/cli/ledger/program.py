@@ -17,8 +17,10 @@ from tightbudget import ParameterError
 
 __all__ = ["HeldBack", "program_of"]
 
-# What somebody sends who wants the program to end.
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# What somebody sends who wants the program to end; not every system has all of them.
+_ENDING = [
+    signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
 _BY_SIGNAL = 128  # a program that a signal has ended has this and the signal as its status
 _CANNOT_RUN = 126  # as shells report it
 _LONGEST = 1 << 16  # bytes of a last line that can name a cell
@@ -65,7 +67,7 @@ class HeldBack:
         end there is nothing left to be ended.
         """
         before = {number: signal.getsignal(number) for number in _ENDING}
-        taken = [number for number, what in before.items() if what is not signal.SIG_IGN]
+        taken = [number for number, what in before.items() if what not in (signal.SIG_IGN, None)]
         try:
             for number in taken:
                 signal.signal(number, self._pass_on)

@@ -151,7 +151,8 @@ def _reveal(
     cost = ", ".join(f"{in_words(c)} of {name}" for name, c in hold.charges.items())
     end = f"settled with cell {hold.cell!r}" if why is None else f"forfeited, since {why}"
     kept = f"; {running.size} bytes of output are not shown" if status else ""
-    typer.echo(f"{end}: {cost}{kept}", err=True)
+    told = "" if hold.told is None else f"; {hold.told}"
+    typer.echo(f"{end}: {cost}{kept}{told}", err=True)
 
 
 def _as_text(output: bytes) -> str:
