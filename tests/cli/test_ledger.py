@@ -504,6 +504,20 @@ def test_people_see_bars_and_what_is_open() -> None:
     assert [row[0] for row in shown("show", "ada")[1:3]] == ["ada", "█"]
 
 
+def test_people_read_what_a_run_holds_and_costs() -> None:
+    holds = ["holds", *"epsilon 0.3, delta 1e-09 of ada".split()]
+    assert shown(*RESERVE) == [["key", "A1"], ["state", "reserved"], holds]
+    started = shown("start", "A1")
+    assert started[2:] == [["token", "5"], holds]
+    settled = shown("settle", "A1", "not found", "--token", 5)
+    assert settled[1:3] == [["state", "settled"], ["cell", "'not", "found'"]]
+    assert settled[-1] == ["cost", *"epsilon 0.1, delta 1e-09 of ada".split()]
+    told = shown("reserve", "--budget", "ada", "--key", "A2", "--epsilon", "0.9000000001")
+    assert told[-1][:4] == ["note", "granted", "epsilon", "0.9,"]
+    Path("head.txt").write_text(run("ledger", "export-head").stdout)
+    assert [row[0] for row in shown("import-check", "head.txt")] == ["kept", "head"]
+
+
 def test_a_terminal_without_unicode_gets_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tightbudget.cli.ledger.show.speaks_unicode", lambda: False)
     assert shown("show")[1][:2] == ["census", "==" + "." * 18]
