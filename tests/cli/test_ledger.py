@@ -505,13 +505,13 @@ def test_people_see_bars_and_what_is_open() -> None:
 
 
 def test_people_read_what_a_run_holds_and_costs() -> None:
-    holds = ["holds", *"epsilon 0.3, delta 1e-09 of ada".split()]
+    holds = ["holds", "epsilon", "0.3,", "delta", "1e-09", "of", "ada"]
     assert shown(*RESERVE) == [["key", "A1"], ["state", "reserved"], holds]
     started = shown("start", "A1")
     assert started[2:] == [["token", "5"], holds]
     settled = shown("settle", "A1", "not found", "--token", 5)
     assert settled[1:3] == [["state", "settled"], ["cell", "'not", "found'"]]
-    assert settled[-1] == ["cost", *"epsilon 0.1, delta 1e-09 of ada".split()]
+    assert settled[-1] == ["cost", "epsilon", "0.1,", "delta", "1e-09", "of", "ada"]
     told = shown("reserve", "--budget", "ada", "--key", "A2", "--epsilon", "0.9000000001")
     assert told[-1][:4] == ["note", "granted", "epsilon", "0.9,"]
     Path("head.txt").write_text(run("ledger", "export-head").stdout)
