@@ -236,7 +236,7 @@ def started() -> tb.LedgerHold:
     ("before", "message"),
     [
         (started, "'A1' was started before, and nobody knows what has been seen of it: forfeit it"),
-        (lambda: started().settle("found"), "'A1' has run before and is paid for; its output was"),
+        (lambda: started().settle("found"), "'A1' has run before and is paid for; its output is"),
         (lambda: started().forfeit(), "'A1' was forfeited; take another key for another run"),
         (lambda: reserved().void(), "'A1' was given up before it ran; take another key"),
     ],

@@ -52,7 +52,7 @@ _PAUSES = (0.1, 0.3, 1.0, 3.0, 10.0)  # seconds: a database that restarts is bac
 _BEFORE = {
     State.STARTED: "was started before, and nobody knows what has been seen of it: forfeit it, "
     "and take another key for another run",
-    State.SETTLED: "has run before and is paid for; its output was shown then, and is not kept",
+    State.SETTLED: "has run before and is paid for; its output is not kept",
     State.FORFEITED: "was forfeited; take another key for another run",
     State.VOID: "was given up before it ran; take another key",
 }
