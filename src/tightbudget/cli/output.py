@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,11 +21,14 @@ __all__ = [
     "print_rows",
     "print_table",
     "print_text",
+    "speaks_unicode",
     "tracked",
     "working",
 ]
 
 T = TypeVar("T")
+
+_TEXT_OR_INFINITY = re.compile(r'("(?:[^"\\]|\\.)*")|Infinity')
 
 
 class Stopwatch:
@@ -44,8 +48,7 @@ def print_json(content: dict[str, Any]) -> None:
 
     (``Infinity`` is not JSON, and ``null`` is less than anything in some languages.)
     """
-    text = json.dumps(content).replace("Infinity", "1e999")
-    typer.echo(text)
+    typer.echo(_TEXT_OR_INFINITY.sub(lambda found: found[1] or "1e999", json.dumps(content)))
 
 
 def print_rows(rows: Mapping[str, str]) -> None:
@@ -53,25 +56,30 @@ def print_rows(rows: Mapping[str, str]) -> None:
     wide = max(map(len, rows)) + 2
     for name, value in rows.items():
         indented = value.replace("\n", "\n" + " " * wide)
-        _print((f"{name:<{wide}}", "dim"), indented)
+        print_text(Text.assemble((f"{name:<{wide}}", "dim"), indented))
 
 
-def print_table(header: tuple[str, str], rows: Sequence[tuple[str, str]]) -> None:
-    """Two columns under a header."""
-    wide = max(len(first) for first, _ in [header, *rows]) + 2
-    _print((f"{header[0]:<{wide}}{header[1]}", "dim"))
-    for first, second in rows:
-        _print(f"{first:<{wide}}{second}")
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
+    """Columns under a header."""
+    table = [[Text(name, "dim") for name in header], *([Text.assemble(c) for c in r] for r in rows)]
+    wide = [max(cell.cell_len for cell in column) for column in zip(*table, strict=True)]
+    for row in table:
+        for cell, width in zip(row, wide, strict=True):
+            cell.pad_right(width - cell.cell_len)
+        line = Text("  ").join(row)
+        line.rstrip()
+        print_text(line)
 
 
-def print_text(text: str) -> None:
-    """As it is."""
-    _print(text)
-
-
-def _print(*parts: str | tuple[str, str]) -> None:
+def print_text(text: str | Text) -> None:
+    """As it is, in colour on a terminal."""
     # no wrapping: what is piped or copied stays one line
-    _console().print(Text.assemble(*parts), soft_wrap=True)
+    _console().print(Text.assemble(text), soft_wrap=True)
+
+
+def speaks_unicode() -> bool:
+    """Whether stdout can show more than ASCII."""
+    return not _console().options.ascii_only
 
 
 def _console(*, stderr: bool = False) -> Console:

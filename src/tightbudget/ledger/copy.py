@@ -80,8 +80,8 @@ def _arrive(connection: Connection, at: str, source: Store, head: Head) -> None:
     with source.reading() as other:
         for table in metadata.sorted_tables:
             order = table.primary_key.columns
-            found = other.execute(select(table).order_by(*order)).mappings()
-            for page in found.partitions(_PAGE):
+            wanted = select(table).order_by(*order).execution_options(yield_per=_PAGE)
+            for page in other.execute(wanted).mappings().partitions():
                 connection.execute(insert(table), [dict(row) for row in page])
     arrived = entry_after(
         head, at, "arrived",
