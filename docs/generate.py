@@ -18,6 +18,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import tightbudget as tb
@@ -141,8 +142,16 @@ def api() -> str:
             continue  # in mechanisms.md
         if inspect.isclass(thing) and issubclass(thing, Exception):
             continue  # in the tree of refusals
-        lines += [f"## {name}", "", *_one(name, thing)]
+        lines += [f"## {name}", ""]
+        lines += _module(name, thing) if inspect.ismodule(thing) else _one(name, thing)
     return "\n".join(lines).rstrip()
+
+
+def _module(name: str, module: ModuleType) -> Iterator[str]:
+    for paragraph in Doc.of(module).paragraphs:
+        yield from (paragraph, "")
+    for member in module.__all__:
+        yield from (f"### {name}.{member}", "", *_one(f"{name}.{member}", getattr(module, member)))
 
 
 def _one(name: str, thing: object) -> Iterator[str]:

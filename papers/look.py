@@ -24,10 +24,10 @@ _METADATA = {".png": {"Software": None}, ".svg": {"Creator": None, "Date": None}
 
 
 @contextmanager
-def picture(path: Path, panels: int = 1) -> Iterator[list[Axes]]:
-    """Axes side by side, dressed and written to the path in the end, as PNG or SVG."""
-    figure = Figure(figsize=(5.0 * panels + 0.4, 3.9), layout="constrained")
-    axes = list(figure.subplots(1, panels, squeeze=False)[0])
+def picture(path: Path, panels: int = 1, rows: int = 1) -> Iterator[list[Axes]]:
+    """Axes, row after row, dressed and in the end written to the path, as PNG or SVG."""
+    figure = Figure(figsize=(5.0 * panels + 0.4, 3.9 * rows), layout="constrained")
+    axes = list(figure.subplots(rows, panels, squeeze=False).flat)
     yield axes
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)

@@ -51,8 +51,8 @@ def numbers() -> dict[str, Any]:
 
 def delta_1(n: int) -> tb.Bounds:
     """The theorem's delta for i = 1: that of n mechanisms at epsilon = (n - 2) * 0.1."""
-    bounds: tb.Bounds = (STEP * n).delta((n - 2) * STEP.epsilon)
-    return bounds
+    _, delta = tb.theorems.kov.points(STEP.epsilon, STEP.delta, n)[1]
+    return delta
 
 
 def fewest(delta: float) -> int:

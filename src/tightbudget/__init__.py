@@ -3,9 +3,13 @@
 The public names, grouped by the room that answers their question.
 """
 
+# what do other people's theorems say?
+from tightbudget import theorems
+
 # what do floating-point numbers promise?
 # what is spent, what would be, how much noise is enough?
 from tightbudget.accounting.calibrate import Calibration, calibrate
+from tightbudget.accounting.compare import Comparison, compare
 from tightbudget.accounting.composition import Composition, compose
 from tightbudget.accounting.curve import Curve
 from tightbudget.accounting.plan_file import read_plan, write_plan
@@ -43,6 +47,7 @@ from tightbudget.pairs import *  # noqa: F403
 from tightbudget.pairs import __all__ as _pairs
 
 # how do losses add up?
+from tightbudget.pld import classic
 from tightbudget.pld.engines import Explanation
 
 __version__ = "0.1.0"
@@ -55,6 +60,7 @@ __all__ = [
     "BudgetError",
     "Calibration",
     "CalibrationError",
+    "Comparison",
     "Composition",
     "Curve",
     "Estimate",
@@ -76,11 +82,14 @@ __all__ = [
     "TightBudgetError",
     "ZCDPFilter",
     "calibrate",
+    "classic",
+    "compare",
     "compose",
     "early_stopping",
     "optimal_delta",
     "read_plan",
     "stopping_delta",
+    "theorems",
     "write_plan",
     *_pairs,
 ]

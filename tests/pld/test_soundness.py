@@ -23,6 +23,7 @@ from tests.exact import Composed, Outputs, normalised, reversed_, subsampled
 import tightbudget as tb
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction
+from tightbudget.pld.engines import Losses
 from tightbudget.pld.enumerate import Outcomes
 from tightbudget.pld.grid import Grid
 from tightbudget.pld.measures import LowerMeasure, Tilt, UpperMeasure, discretise
@@ -137,6 +138,12 @@ bucketed = st.booleans()
 def without_enumeration(active: bool) -> Iterator[None]:
     with mock.patch.object(Outcomes, "of", return_value=None) if active else nullcontext():
         yield
+
+
+def test_outcomes_that_no_double_can_count_are_too_many() -> None:
+    once = tb.Histogram(np.arange(70_000), np.arange(1, 70_001))  # 70,000^64 is about 10^310
+    (steps, _) = Losses.of(((once, 64),)).steps
+    assert Outcomes.of(steps) is None
 
 
 def both_directions(runs: list[Step]) -> tuple[tb.Composition, Composed, Composed]:

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from tightbudget import PrecisionError, TightBudgetError, __version__
 from tightbudget.cli.calibrate import calibrate
+from tightbudget.cli.compare import compare
 from tightbudget.cli.curve import curve
 from tightbudget.cli.epsilon import delta, epsilon
 from tightbudget.cli.histogram import histogram
@@ -77,7 +78,7 @@ def _start(
         typer.echo(context.get_help())
 
 
-for _command in (epsilon, delta, curve, calibrate, stopping):
+for _command in (epsilon, delta, curve, compare, calibrate, stopping):
     app.command(_command.__name__)(with_source(_command))
 app.command()(histogram)
 app.command()(reproduce)

@@ -19,6 +19,7 @@ __all__ = [
     "print_json",
     "print_rows",
     "print_table",
+    "print_text",
     "tracked",
     "working",
 ]
@@ -61,6 +62,11 @@ def print_table(header: tuple[str, str], rows: Sequence[tuple[str, str]]) -> Non
     _print((f"{header[0]:<{wide}}{header[1]}", "dim"))
     for first, second in rows:
         _print(f"{first:<{wide}}{second}")
+
+
+def print_text(text: str) -> None:
+    """As it is."""
+    _print(text)
 
 
 def _print(*parts: str | tuple[str, str]) -> None:
