@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from tightbudget.accounting.composition import Composition, compose
 from tightbudget.errors import ParameterError, PrecisionError
 from tightbudget.numerics.bounds import Bounds, Estimate, rounded
 from tightbudget.numerics.rounding import TINY, UNIT
+from tightbudget.numerics.search import least_between
 from tightbudget.numerics.validate import non_negative, open_probability
 from tightbudget.pairs.gaussian import Gaussian
 from tightbudget.pairs.integer_noise import DiscreteGaussian
@@ -38,6 +38,8 @@ _GAP = 1e-3  # of what a theorem is asked with
 # where on a step's curve a theorem does best is looked for: so many points all over, then
 # near the best, until its epsilon is known about so well (relative)
 _COARSE, _FINE = 17, 0.005
+_FAR = 100.0  # (order - 1) times the largest loss: where a divergence is about that loss
+_NEAR = 1.0625  # an order at which every divergence is finite that is finite anywhere, about
 
 
 @dataclass(frozen=True)
@@ -246,19 +248,14 @@ class _Asked:
             return found.upper
 
         low, high = self._range
-        if low > 0.99 * high:
+        if low >= 0.99 * high:
             return Bounds(0.0, min(at(low), at(high)))
         coarse = np.geomspace(low, high, _COARSE).tolist()
         values = [at(e) for e in coarse]
         best = int(np.argmin(values))
-        around = coarse[max(0, best - 1)], coarse[min(best + 1, _COARSE - 1)]
-        between = optimize.minimize_scalar(
-            lambda x: at(math.exp(x)),
-            bounds=(math.log(around[0]), math.log(around[1])),
-            method="bounded",
-            options={"xatol": _FINE},
-        )
-        return Bounds(0.0, min(*values, at(math.exp(between.x))))
+        ends = coarse[max(0, best - 1)], coarse[min(best + 1, _COARSE - 1)]
+        found, _ = least_between(lambda x: at(math.exp(x)), *map(math.log, ends), _FINE)
+        return Bounds(0.0, min(*values, found))
 
     @functools.cached_property
     def _range(self) -> tuple[float, float]:
@@ -268,10 +265,12 @@ class _Asked:
         steps = self.composition.steps
         # far above, the deltas have become nothing; below, they alone are too much
         far = max(self.step_epsilon(m, 1e-4 * self.target / self.runs) for m, _ in steps)
+        high = far if far < 0.99 * high else high
         low = 0.0
         if self.name == "delta":
             low = max(self.step_epsilon(m, self.target / k) for m, k in steps) * (1 - _GAP)
-        high = min(high, far if math.isfinite(far) else 8.0 * low)
+        if math.isinf(high):  # then anything may do
+            high = max(1.0, self.at, 8.0 * low) if math.isfinite(low) else 1.0
         return min(max(low, 1e-6 * high), high), high
 
     # ------------------------------------------------------------------------ divergences
@@ -281,7 +280,22 @@ class _Asked:
         """Of all steps together, by order, each asked for once."""
         if self.composition.delta(math.inf).lower > 0:
             raise _NotApplicable(_APART)
-        return functools.cache(lambda a: _despite(lambda: self.composition.renyi(a, _GAP)))
+        if math.isinf(_despite(lambda: self.composition.renyi(_NEAR, _GAP)).upper):
+            raise _NotApplicable("no divergence is known to be finite")
+        top, largest = self.composition.renyi(math.inf), self.largest_loss
+
+        def of_order(order: float) -> Bounds:
+            # never more than the largest loss, and so far up hardly less
+            if (order - 1.0) * largest > _FAR and math.isfinite(top.upper):
+                return Bounds(0.0, top.upper)
+            return _despite(lambda: self.composition.renyi(order, _GAP))
+
+        return functools.cache(of_order)
+
+    @property
+    def largest_loss(self) -> float:
+        """Of any one run."""
+        return max(self.single[m].renyi(math.inf).upper for m, _ in self.composition.steps)
 
     @functools.cached_property
     def lines(self) -> tuple[list[Line], renyi.Table | None]:
@@ -292,8 +306,7 @@ class _Asked:
         asked = dataclasses.replace(self, composition=rest) if lines else self
         if not rest.runs:
             return lines, None
-        largest = max(asked.single[m].renyi(math.inf).upper for m, _ in rest.steps)
-        return lines, renyi.Table.of(asked.divergence, renyi.orders(largest))
+        return lines, renyi.Table.of(asked.divergence, renyi.orders(asked.largest_loss))
 
 
 _APART = "some outputs tell the neighbours apart for certain: all divergences are infinite"
@@ -353,15 +366,25 @@ def _kov(asked: _Asked) -> Bounds:
 
 
 def _optimal(asked: _Asked) -> Bounds:
-    """The engine composes the worst mechanisms that have these (epsilon, delta)."""
+    """The engine composes the worst mechanisms that have these (epsilon, delta).
+
+    Each run gets the same delta, all together half of what is asked about.
+    """
     if len(asked.composition.steps) == 1:
         raise _NotApplicable("all steps are the same: see KOV")
-    share = asked.target / (2 * asked.runs)
-    points = [(asked.step_epsilon(m, share), k) for m, k in asked.composition.steps]
-    if any(math.isinf(e) for e, _ in points):
-        return Bounds(0.0, math.inf if asked.name == "delta" else 1.0)
-    worst = compose([WorstCase(e, share) * k for e, k in points])
-    return Bounds(0.0, _despite(lambda: asked.ask(worst, rtol=_GAP)).upper)
+
+    def at(log_target: float) -> float:
+        share = math.exp(log_target) / (2 * asked.runs)
+        points = [(asked.step_epsilon(m, share), k) for m, k in asked.composition.steps]
+        if any(math.isinf(e) for e, _ in points):
+            return math.inf if asked.name == "delta" else 1.0
+        worst = compose([WorstCase(e, share) * k for e, k in points])
+        return _despite(lambda: asked.ask(worst, rtol=_GAP)).upper
+
+    ends = math.log(asked.target), math.log(asked.target)
+    if asked.name == "epsilon":  # the delta that it leads to is only known to lie below KOV's
+        ends = ends[0], max(ends[0], math.log(_kov(asked).upper))
+    return Bounds(0.0, least_between(at, *ends, 0.3)[0])
 
 
 def _renyi(asked: _Asked, conversion: renyi.Conversion) -> Bounds:

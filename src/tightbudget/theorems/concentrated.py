@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.bounds import Bounds
@@ -25,6 +24,7 @@ from tightbudget.numerics.rounding import (
     next_up,
     sub_down,
 )
+from tightbudget.numerics.search import least_between
 from tightbudget.numerics.validate import (
     finite,
     non_negative,
@@ -108,8 +108,10 @@ class Line:
             ParameterError: ``delta`` is not in [0, 1].
         """
         d = probability(delta=delta)
+        if self.rho == 0.0:
+            return Bounds(0.0, max(0.0, self.xi))
         if d == 0.0:
-            return Bounds(0.0, math.inf if self.rho else max(0.0, self.xi))
+            return Bounds(0.0, math.inf)
         root = math.sqrt(mul_up(self.rho, max(0.0, -log_down(d)))) * (1 + 4 * UNIT)
         return Bounds(0.0, max(0.0, add_up(self.xi, self.rho, 2 * root)))
 
@@ -157,12 +159,9 @@ def best_line(
     shares = [0.0, *(2.0**-j for j in range(30, -1, -1))]
     costs = [cost(line(share)) for share in shares]
     best = int(np.argmin(costs))
-    found = optimize.minimize_scalar(
-        lambda share: cost(line(share)),
-        bounds=(shares[max(0, best - 1)], shares[min(best + 1, 31)]),
-        method="bounded",
-    )
-    return min(line(shares[best]), line(float(found.x)), key=cost)
+    ends = shares[max(0, best - 1)], shares[min(best + 1, len(shares) - 1)]
+    _, between = least_between(lambda share: cost(line(share)), *ends, 1e-6 * ends[1])
+    return min(line(shares[best]), line(between), key=cost)
 
 
 def mean_line(

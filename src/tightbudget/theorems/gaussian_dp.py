@@ -111,6 +111,7 @@ def moments(pair: Pair) -> tuple[float, float]:
     x, log_p = sketch.losses, sketch.log_masses
     p = np.exp(log_p)
     # the Q-mass e^-L P is 1 in all, so that E L = E (L - 1 + e^-L): nothing cancels
-    kept = np.where(np.abs(x) < 0.1, p * (np.expm1(-x) + x), np.exp(log_p - x) - p + p * x)
+    near = np.clip(x, -0.1, 0.1)
+    kept = np.where(x == near, p * (np.expm1(-near) + near), np.exp(log_p - x) - p + p * x)
     mean = float(np.sum(kept)) / float(np.sum(p)) + float(pair.q_only().upper[0])
     return mean, float(np.sum(p * (x - mean) ** 2)) / float(np.sum(p))

@@ -147,7 +147,9 @@ class Front:
     def __post_init__(self) -> None:
         eps = [non_negative(**{f"epsilons[{i}]": e}) for i, e in enumerate(self.epsilons)]
         deltas = [probability(**{f"deltas[{i}]": d}) for i, d in enumerate(self.deltas)]
-        if not eps or len(deltas) != len(eps):
+        if not eps:
+            raise refuse("epsilons", "hold at least one point", self.epsilons)
+        if len(deltas) != len(eps):
             raise refuse("deltas", f"have as many entries as epsilons ({len(eps)})", len(deltas))
         for i, (before, after) in enumerate(itertools.pairwise(eps), start=1):
             if not before < after:
@@ -229,7 +231,7 @@ class _Composed:
         lost = self.lost
         lower = add_down(lost.lower, mul_down(max(0.0, sub_down(1.0, lost.lower)), told.lower))
         upper = add_up(lost.upper, mul_up(max(0.0, sub_up(1.0, lost.upper)), told.upper))
-        return Bounds(max(0.0, lower), min(1.0, upper) if told.upper > 0 else lost.upper)
+        return Bounds(max(lost.lower, lower), min(1.0, upper) if told.upper > 0 else lost.upper)
 
     def epsilon(self, target: float) -> Bounds:
         """Bounds of the least eps' with delta' <= target."""

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import optimize
 
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
@@ -27,6 +26,7 @@ from tightbudget.numerics.rounding import (
     next_up,
     sub_up,
 )
+from tightbudget.numerics.search import least_between
 from tightbudget.numerics.special import expm1_less
 from tightbudget.numerics.validate import (
     non_negative,
@@ -175,9 +175,7 @@ def _least(at: Callable[[float], float]) -> float:
         while _LOWEST < x < _HIGHEST and of_exponent(x + step) < of_exponent(x):
             x += step
     if math.isfinite(of_exponent(x)):
-        optimize.minimize_scalar(
-            of_exponent, bounds=(x - 1, x + 1), method="bounded", options={"xatol": 1e-5}
-        )
+        least_between(of_exponent, x - 1.0, x + 1.0, 1e-5)
     return min(at(math.inf), *seen.values())
 
 
@@ -276,9 +274,11 @@ def subsampled_gaussian(order: int, sigma: float, rate: float, sensitivity: floa
     log_sum = float(np.logaddexp.reduce(logs))
     if math.isinf(log_sum):
         return _around(0.0)
-    # each summand of a logarithm rounds in proportion to itself
+    # each summand of a logarithm rounds in proportion to itself; ln(1 + x) is off by no more
+    # than ln x, and relatively by no more where it is below 1
     off = 16.0 * float(np.max(log_choices + np.abs(log_powers) + np.abs(log_terms))) + 4.0 * a
-    return _around(float(np.logaddexp(0.0, log_sum)) / (a - 1), 256.0 + off)
+    log = float(np.logaddexp(0.0, log_sum))
+    return _around(log / (a - 1), 256.0 + off / max(1.0, log))
 
 
 def _around(value: float, units: float = 256.0) -> Bounds:
@@ -316,7 +316,7 @@ def orders(largest_loss: float) -> tuple[float, ...]:
     top = number(largest_loss=largest_loss)
     if not top >= 0:
         raise refuse("largest_loss", "be >= 0", largest_loss)
-    highest = min(32.0 / top, 2.0**24) if 0 < top < math.inf else 2.0**10
+    highest = 2.0**10 if math.isinf(top) else 32.0 / max(top, 32.0 * 2.0**-24)
     octaves = math.log2(max(highest, 1.0))
     return (*(1.0 + 2.0 ** (j / 4) for j in range(-48, math.ceil(4 * octaves) + 1)), math.inf)
 
