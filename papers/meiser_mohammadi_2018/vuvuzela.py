@@ -15,18 +15,28 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any
 
 import tightbudget as tb
 
 __all__ = [
     "ADDED",
     "CLIPPED",
+    "DIALING_HIGH",
+    "DIALING_LOW",
+    "DIALING_MEDIUM",
+    "DIALING_NEW_1",
+    "DIALING_NEW_2",
+    "HIGH",
+    "LOW",
+    "MEDIUM",
+    "NEW_1",
+    "NEW_2",
     "TARGET",
     "Minimal",
     "Noise",
     "View",
     "both_counts",
+    "closest_delta",
     "dialing",
     "minimal_noise",
     "singles",
@@ -74,6 +84,18 @@ class Noise:
 
 def _thousands(x: float) -> str:
     return f"{x / 1000:.4g}k" if x >= 1000 else f"{x:.4g}"
+
+
+# the paper's parameters (Figure 17, and the captions of Figures 16, 20 and 21)
+LOW, MEDIUM, HIGH = (
+    Noise("laplace", 1e3 * mean, 1e3 * scale)
+    for mean, scale in ((150.0, 7.3), (300.0, 13.8), (450.0, 20.0))
+)
+NEW_1, NEW_2 = Noise("gaussian", 15e3, 2.5e3), Noise("gaussian", 45e3, 7.5e3)
+DIALING_LOW, DIALING_MEDIUM, DIALING_HIGH = (
+    Noise("laplace", mean, scale) for mean, scale in ((8e3, 500.0), (13e3, 770.0), (20e3, 1130.0))
+)
+DIALING_NEW_1, DIALING_NEW_2 = Noise("gaussian", 1.6e3, 320.0), Noise("gaussian", 4.1e3, 833.0)
 
 
 # what is seen in one round: of a noise, in a reading
