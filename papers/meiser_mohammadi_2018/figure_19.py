@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from papers.finding import Finding
-from papers.meiser_mohammadi_2018.vuvuzela import HIGH, LOW, NEW_1, NEW_2, both_counts, singles
+from papers.meiser_mohammadi_2018.vuvuzela import (
+    HIGH,
+    LOW,
+    NEW_1,
+    NEW_2,
+    both_counts,
+    singles,
+    sum_of_counts,
+)
 from papers.meiser_mohammadi_2018.vuvuzela_graphs import READINGS, draw_graphs, graphs, judged
 
 __all__ = ["CLAIM", "draw", "finding", "numbers"]
@@ -23,7 +31,7 @@ CASES = {
     65536: [NEW_1, LOW, LOW.of_variance("gaussian")],
     524288: [NEW_2, HIGH, HIGH.of_variance("gaussian")],
 }
-VIEWS = {"both counts": both_counts, "single requests alone": singles}
+VIEWS = {"both counts": both_counts, "their sum": sum_of_counts, "single requests alone": singles}
 
 
 def numbers() -> dict[str, Any]:

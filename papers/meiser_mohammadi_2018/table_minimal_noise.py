@@ -12,7 +12,6 @@ from papers.meiser_mohammadi_2018.vuvuzela import (
     CLIPPED,
     DIALING_HIGH,
     DIALING_LOW,
-    HIGH,
     LOW,
     TARGET,
     Noise,
@@ -36,7 +35,6 @@ CASES: dict[str, tuple[View, Noise, int, dict[str, float]]] = {
     "dialing, 1,024": (dialing, DIALING_LOW, 1024, {"laplace": 4e3, "gaussian": 1.6e3}),
     "dialing, 8,192": (dialing, DIALING_HIGH, 8192, {"laplace": 10e3, "gaussian": 4.1e3}),
     "conversation, 65,536": (both_counts, LOW, 65536, {"laplace": 37.5e3, "gaussian": 15e3}),
-    "conversation, 524,288": (both_counts, HIGH, 524288, {"laplace": 112.5e3, "gaussian": 45e3}),
 }
 NOTHING = Noise("gaussian", -5e3, 2.5e3)  # hardly ever above 0
 
@@ -69,7 +67,7 @@ def table(numbers: dict[str, Any]) -> str:
         f"{'saved':>6}  {'proposed':>8} {'enough?':>7}"
     ]
     for case in CASES:
-        for kind in ("laplace", "gaussian"):
+        for kind in CASES[case][3]:
             one, old = numbers[case][kind], numbers[case]["original"]
             mean = tb.Bounds(**one["mean"])
             enough = "no" if one["proposed"] < mean.lower else "yes"
@@ -83,7 +81,11 @@ def table(numbers: dict[str, Any]) -> str:
 def finding(numbers: dict[str, Any]) -> Finding:
     """The factors saved, and what the other reading would say."""
     saved = {
-        kind: [numbers[case]["original"] / numbers[case][kind]["mean"]["upper"] for case in CASES]
+        kind: [
+            numbers[case]["original"] / numbers[case][kind]["mean"]["upper"]
+            for case in CASES
+            if kind in numbers[case]
+        ]
         for kind in ("gaussian", "laplace")
     }
     said = "; ".join(
@@ -94,5 +96,5 @@ def finding(numbers: dict[str, Any]) -> Finding:
         f"Saved, for {'; '.join(CASES)} rounds: {said}. If noise is read as clipped after moving, the question has no "
         f"answer: {NOTHING}, hardly any dummies, would have delta {nothing}."
     )
-    as_claimed = [x >= y for x, y in zip(saved["gaussian"], (4.9, 4.9, 10.0, 10.0), strict=True)]
+    as_claimed = [x >= y for x, y in zip(saved["gaussian"], (4.9, 4.9, 10.0), strict=True)]
     return Finding(text, Verdict.of(all(as_claimed)) if not any(as_claimed) else Verdict.IN_PART)

@@ -40,6 +40,7 @@ __all__ = [
     "dialing",
     "minimal_noise",
     "singles",
+    "sum_of_counts",
 ]
 
 TARGET = math.log(2.0), 1e-4  # the paper's: e^epsilon <= 2, delta <= 1e-4
@@ -115,6 +116,14 @@ def both_counts(noise: Noise, reading: str) -> tb.Composition:
 def singles(noise: Noise, reading: str) -> tb.Composition:
     """Conversation, the single requests alone."""
     return tb.compose([noise.count(2, reading)])
+
+
+def sum_of_counts(noise: Noise, reading: str) -> tb.Composition:
+    """Conversation, where nothing but the sum of both counts is seen."""
+    pairs = noise.halved
+    return tb.compose(
+        [tb.ClippedSum(noise.mean, noise.scale, pairs.mean, pairs.scale, noise.kind, 2, 1, reading)]
+    )
 
 
 def closest_delta(composition: tb.Composition, epsilon: float, rtol: float = 1e-2) -> tb.Bounds:

@@ -36,7 +36,9 @@ __all__ = [
 ]
 
 READINGS = {CLIPPED: "clipped after moving, as the paper writes", ADDED: "added to the count"}
-DELTAS = [1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12]
+DELTAS = [1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12]
+E_EPSILONS = [1.25, 1.6, 2.0, 3.5]
+_ENDS: dict[str, dict[str, float]] = {"lower": {"lw": 5, "alpha": 0.3}, "upper": {"lw": 1.4}}
 _COLOURS = (RED, BLUE, GREEN, OCHRE, INK)
 _SLACK = 1e-5  # what the original analysis gives to advanced composition's own delta
 
@@ -57,34 +59,53 @@ def original(noise: Noise, view: View, runs: int) -> tuple[float, float]:
 
 
 def graph(rounds: tb.Composition) -> dict[str, Any]:
-    """epsilon at falling delta, down to what is certain; delta at the target's epsilon."""
-    certain, most = rounds.delta(math.inf), closest_delta(rounds, 0.0)
-    deltas = [d for d in DELTAS if certain.upper < d < most.lower]
-    epsilons = rounds.curve(deltas=deltas, rtol=1e-2)
+    """Points of the curve, certified: epsilon at falling delta, down to 1e-12.
+
+    Where some outputs are certain to give the neighbours apart, the curve soon runs flat: then it is
+    delta at rising epsilon.
+    """
+    certain, most = rounds.delta(math.inf), closest_delta(rounds, 0.0, 5e-2)
+    points = [(tb.Bounds(0.0, 0.0), most)]
+    if certain.lower > DELTAS[-1]:
+        for x in E_EPSILONS:
+            epsilon = math.log(x)
+            points.append((tb.Bounds(epsilon, epsilon), closest_delta(rounds, epsilon, 5e-2)))
+    else:
+        deltas = [d for d in DELTAS if d < 0.5 * most.lower]
+        epsilons = rounds.curve(deltas=deltas, rtol=2e-2)
+        points += [(epsilons[i], tb.Bounds(d, d)) for i, d in enumerate(deltas)]
     return {
-        "delta": deltas,
-        "epsilon": [epsilons[i].to_dict() for i in range(len(deltas))],
-        "delta at 0": most.to_dict(),
+        "points": [{"epsilon": e.to_dict(), "delta": d.to_dict()} for e, d in points],
         "delta at infinity": certain.to_dict(),
-        "delta at the target": closest_delta(rounds, TARGET[0]).to_dict(),
+        **at_the_target(rounds),
     }
+
+
+def at_the_target(rounds: tb.Composition) -> dict[str, Any]:
+    """delta at the target's epsilon."""
+    return {"delta at the target": closest_delta(rounds, TARGET[0]).to_dict()}
 
 
 def graphs(
     cases: Mapping[int, Sequence[Noise]], views: Mapping[str, View], readings: Sequence[str]
 ) -> dict[str, Any]:
-    """By rounds, reading and noise. The first noise of each case has the graphs of all views."""
-    first_view = next(iter(views.values()))
+    """By rounds, reading and noise: graphs as the first view has them.
+
+    Of the first noise of each case also delta at the target, as the other views have it.
+    """
+    (_, first), *others = views.items()
     found: dict[str, Any] = {}
     for runs, noises in cases.items():
-        old = next(noise for noise in noises[1:] if noise.kind == "laplace")
-        epsilon, delta = original(old, first_view, runs)
+        new, *olds = noises
+        old = next(noise for noise in olds if noise.kind == "laplace")
+        epsilon, delta = original(old, first, runs)
         found[str(runs)] = {"original": {"noise": str(old), "epsilon": epsilon, "delta": delta}}
         for reading in readings:
-            of = {str(noise): graph(first_view(noise, reading) * runs) for noise in noises}
-            for name, view in list(views.items())[1:]:
-                of[f"{noises[0]}, {name}"] = graph(view(noises[0], reading) * runs)
-            found[str(runs)][reading] = of
+            of = {str(noise): graph(first(noise, reading) * runs) for noise in noises}
+            seen = {
+                f"{new}, {name}": at_the_target(view(new, reading) * runs) for name, view in others
+            }
+            found[str(runs)][reading] = of | seen
     return found
 
 
@@ -99,11 +120,11 @@ def meets(found: dict[str, Any]) -> bool:
 def orders(found: dict[str, Any], old: dict[str, Any]) -> float:
     """By how many powers of ten, at least, delta is below the original at its epsilon."""
     below = [
-        delta
-        for delta, ends in zip(found["delta"], found["epsilon"], strict=True)
-        if ends["upper"] <= old["epsilon"]
+        point["delta"]["upper"]
+        for point in found["points"]
+        if point["epsilon"]["upper"] <= old["epsilon"]
     ]
-    return max(0.0, math.log10(old["delta"] / min(below, default=1.0)))
+    return max(0.0, math.log10(old["delta"] / min(below)))
 
 
 def judged(numbers: dict[str, Any], readings: Sequence[str]) -> Finding:
@@ -153,13 +174,14 @@ def draw_graphs(numbers: dict[str, Any], path: Path, readings: Sequence[str]) ->
 
 
 def _curve(ax: Axes, one: dict[str, Any], colour: str, label: str) -> None:
-    most, certain = one["delta at 0"], one["delta at infinity"]
-    for end, look in (("lower", {"lw": 5, "alpha": 0.3}), ("upper", {"lw": 1.4, "label": label})):
-        x = [1.0, *(math.exp(ends[end]) for ends in one["epsilon"])]
-        y = [most[end], *one["delta"]]
-        if certain["lower"] > DELTAS[-1]:  # no epsilon takes it further down
-            x, y = [*x, 10.0], [*y, certain[end]]
-        ax.plot(x, y, color=colour, **look)
+    if "points" not in one:  # one number is all that is asked of this observer
+        delta = one["delta at the target"]["upper"]
+        ax.plot(math.exp(TARGET[0]), delta, "o", color=colour, ms=5, mfc="none", label=label)
+        return
+    for end, look in _ENDS.items():
+        x = [math.exp(point["epsilon"][end]) for point in one["points"]]
+        y = [point["delta"][end] for point in one["points"]]
+        ax.plot(x, y, color=colour, label=label if end == "upper" else None, **look)
 
 
 def _target(ax: Axes) -> None:
