@@ -15,8 +15,8 @@ from papers.meiser_mohammadi_2018.vuvuzela_graphs import draw_graphs, graphs, ju
 __all__ = ["CLAIM", "draw", "finding", "numbers"]
 
 CLAIM = (
-    "With Gaussian noise GS(15k, 2.5k) meets e^epsilon <= 2, delta <= 1e-4 for 65,536 rounds, and "
-    "GS(45k, 7.5k) for 524,288: a tenth of the original noise."
+    "With Gaussian noise GS(15k, 2.5k) meets e^epsilon <= 2, delta <= 1e-4 for 65,536 rounds, "
+    "and GS(45k, 7.5k) for 524,288: a tenth of the original noise."
 )
 CASES = {
     65536: [NEW_1, LOW, LOW.of_variance("gaussian")],

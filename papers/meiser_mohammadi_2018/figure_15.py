@@ -1,7 +1,7 @@
 """Figure 15: Vuvuzela's dialing protocol over the number of rounds.
 
-The original analysis gives 1e-5 to advanced composition, as Vuvuzela's authors do. epsilon of the new
-noise is at the delta, and its delta at the epsilon, that the original has for its highest noise.
+The original analysis gives 1e-5 to advanced composition, as Vuvuzela's authors do. epsilon of
+the new noise is at the delta, its delta at the epsilon, that the original has for its highest.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from papers.meiser_mohammadi_2018.vuvuzela_graphs import (
 __all__ = ["CLAIM", "draw", "finding", "numbers"]
 
 CLAIM = (
-    "The bounds of GS(4.1k, 833), nearly 5 times less noise, are below those of the original analysis for "
-    "LP(20k, 1130)."
+    "The bounds of GS(4.1k, 833), nearly 5 times less noise, are below those of the original "
+    "analysis for LP(20k, 1130)."
 )
 COUNTS = [2**k for k in range(8, 15)]
 

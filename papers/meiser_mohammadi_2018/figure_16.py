@@ -18,8 +18,9 @@ from papers.meiser_mohammadi_2018.vuvuzela_graphs import READINGS, draw_graphs, 
 __all__ = ["CLAIM", "draw", "finding", "numbers"]
 
 CLAIM = (
-    "A fifth of the noise meets the target: GS(1.6k, 320) for 1,024 rounds, GS(4.1k, 833) for 8,192; LP(8k, 500) "
-    "is 2, LP(20k, 1130) almost 3 and GS(20k, 1598) more than 4 orders of magnitude below the original bound."
+    "A fifth of the noise meets the target: GS(1.6k, 320) for 1,024 rounds, GS(4.1k, 833) for "
+    "8,192; LP(8k, 500) is 2, LP(20k, 1130) almost 3 and GS(20k, 1598) more than 4 orders of "
+    "magnitude below the original bound."
 )
 CASES = {
     1024: [DIALING_NEW_1, DIALING_LOW, DIALING_LOW.of_variance("gaussian")],

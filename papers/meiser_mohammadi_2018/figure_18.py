@@ -1,7 +1,7 @@
 """Figure 18: Vuvuzela's conversation protocol over the number of rounds.
 
-The original analysis gives 1e-5 to advanced composition, as Vuvuzela's authors do. epsilon of the new
-noise is at the delta, and its delta at the epsilon, that the original has for its highest noise.
+The original analysis gives 1e-5 to advanced composition, as Vuvuzela's authors do. epsilon of
+the new noise is at the delta, its delta at the epsilon, that the original has for its highest.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from papers.meiser_mohammadi_2018.vuvuzela_graphs import (
 __all__ = ["CLAIM", "draw", "finding", "numbers"]
 
 CLAIM = (
-    "The bounds of GS(45k, 7.5k), a tenth of the noise, are below those of the original analysis for "
-    "LP(450k, 20k)."
+    "The bounds of GS(45k, 7.5k), a tenth of the noise, are below those of the original "
+    "analysis for LP(450k, 20k)."
 )
 COUNTS = [2**k for k in range(14, 21)]
 

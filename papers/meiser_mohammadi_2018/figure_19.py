@@ -24,8 +24,9 @@ from papers.meiser_mohammadi_2018.vuvuzela_graphs import READINGS, draw_graphs, 
 __all__ = ["CLAIM", "draw", "finding", "numbers"]
 
 CLAIM = (
-    "GS(15k, 2.5k) meets the target for 65,536 rounds, GS(45k, 7.5k) for 524,288; there LP-high is almost 4 "
-    "and GS-high more than 6 orders of magnitude below the original bound, GS-low more than 7."
+    "GS(15k, 2.5k) meets the target for 65,536 rounds, GS(45k, 7.5k) for 524,288; there LP-high "
+    "is almost 4 and GS-high more than 6 orders of magnitude below the original bound, GS-low "
+    "more than 7."
 )
 CASES = {
     65536: [NEW_1, LOW, LOW.of_variance("gaussian")],

@@ -12,8 +12,8 @@ from papers.meiser_mohammadi_2018.vuvuzela_graphs import READINGS, draw_graphs, 
 __all__ = ["CLAIM", "draw", "finding", "numbers"]
 
 CLAIM = (
-    "With Laplace noise a fourth of the original meets the target: LP(37.5k, 2.3k) for 65,536 rounds, "
-    "LP(112.5k, 6.9k) for 524,288."
+    "With Laplace noise a fourth of the original meets the target: LP(37.5k, 2.3k) for 65,536 "
+    "rounds, LP(112.5k, 6.9k) for 524,288."
 )
 CASES = {
     65536: [Noise("laplace", 37.5e3, 2.3e3), LOW, LOW.of_variance("gaussian")],

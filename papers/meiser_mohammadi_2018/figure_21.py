@@ -12,8 +12,9 @@ from papers.meiser_mohammadi_2018.vuvuzela_graphs import READINGS, draw_graphs, 
 __all__ = ["CLAIM", "draw", "finding", "numbers"]
 
 CLAIM = (
-    "With Laplace noise half of the original meets the target: LP(4k, 330) for 1,024 rounds, LP(10k, 827) "
-    "for 8,192; it does as well as Gaussian noise of half its variance, and reaches 2.5 times as far."
+    "With Laplace noise half of the original meets the target: LP(4k, 330) for 1,024 rounds, "
+    "LP(10k, 827) for 8,192; it does as well as Gaussian noise of half its variance, and "
+    "reaches 2.5 times as far."
 )
 CASES = {
     1024: [Noise("laplace", 4e3, 330.0), DIALING_LOW, DIALING_LOW.of_variance("gaussian")],

@@ -29,8 +29,8 @@ import tightbudget as tb
 __all__ = ["CLAIM", "finding", "numbers", "table"]
 
 CLAIM = (
-    "new_1 is (15k, 2.5k), new_2 (45k, 7.5k); low, medium and high are (150k, 7.3k), (300k, 13.8k), "
-    "(450k, 20k). 7.1 has 7.5k for low."
+    "new_1 is (15k, 2.5k), new_2 (45k, 7.5k); low, medium and high are (150k, 7.3k), (300k, "
+    "13.8k), (450k, 20k). 7.1 has 7.5k for low."
 )
 ROWS: dict[str, tuple[Noise, int]] = {
     "new_1": (NEW_1, 65536),

@@ -1,12 +1,13 @@
 """Vuvuzela: what an observer sees in a round, and how few dummy requests hide it.
 
-In each round a server adds ceil(max(0, X)) dummy requests, X ~ LP(mean, scale) or GS(mean, scale^2).
-Dialing hides one count, which moves by 2. Conversation hides two: single requests, which move by 2, and
-pairs of requests, with half the mean and half the scale, which move by 1.
+In each round a server adds ceil(max(0, X)) dummy requests, X ~ LP(mean, scale) or
+GS(mean, scale^2). Dialing hides one count, which moves by 2. Conversation hides two: single
+requests, which move by 2, and pairs of requests, with half the mean and half the scale, which
+move by 1.
 
 Two readings. As the paper writes it (7.1) the noise is clipped *after* the count has moved it:
-ceil(max(0, X)) against ceil(max(0, X + 2)). In the protocol a count that cannot be negative is added to a
-count of requests: N against N + 2, where an output below 2 says which of the two it was.
+ceil(max(0, X)) against ceil(max(0, X + 2)). In the protocol a count that cannot be negative is
+added to a count of requests: N against N + 2, where an output below 2 says which it was.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ __all__ = [
     "Noise",
     "View",
     "both_counts",
+    "clipped_counts",
     "closest_delta",
     "dialing",
     "minimal_noise",
@@ -126,6 +128,11 @@ def sum_of_counts(noise: Noise, reading: str) -> tb.Composition:
     )
 
 
+def clipped_counts(rounds: tb.Composition) -> list[tb.ClippedNoise]:
+    """The counts that are seen."""
+    return [count for count, _ in rounds.parts() if isinstance(count, tb.ClippedNoise)]
+
+
 def closest_delta(composition: tb.Composition, epsilon: float, rtol: float = 1e-2) -> tb.Bounds:
     """delta(epsilon) within ``rtol``, or as closely as it can be had: wide bounds are bounds."""
     try:
@@ -162,7 +169,7 @@ def minimal_noise(
     delta: float = TARGET[1],
     tolerance: float = 2e-2,
 ) -> Minimal:
-    """The least mean number of dummies, over mean and scale, for which ``runs`` rounds meet the target.
+    """The least mean number of dummies, over mean and scale, that meets the target.
 
     The noise is added to the counts (reading ADDED). In the other reading the question has no
     answer: there a smaller mean hides more, and a mean of minus infinity hides everything.
@@ -271,5 +278,5 @@ class _Question:
 
     def rounded(self, scale: float) -> float:
         """A scale at which unrounded noise hides at least what rounded noise does at ``scale``."""
-        counts = [count for count, _ in self.rounds(0.0, scale).parts()]
+        counts = clipped_counts(self.rounds(0.0, scale))
         return scale / (1.0 - max(1.0 / (3.0 * c.scale * c.shift) for c in counts))

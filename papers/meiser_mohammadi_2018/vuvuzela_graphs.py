@@ -1,4 +1,4 @@
-"""The two kinds of graphs of Section 7: delta over e^epsilon, and both over the number of rounds."""
+"""The two kinds of graphs of Section 7: delta over e^epsilon, and both over the rounds."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from papers.meiser_mohammadi_2018.vuvuzela import (
     TARGET,
     Noise,
     View,
+    clipped_counts,
     closest_delta,
 )
 
@@ -38,7 +39,7 @@ __all__ = [
 READINGS = {CLIPPED: "clipped after moving, as the paper writes", ADDED: "added to the count"}
 DELTAS = [1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12]
 E_EPSILONS = [1.25, 1.6, 2.0, 3.5]
-_ENDS: dict[str, dict[str, float]] = {"lower": {"lw": 5, "alpha": 0.3}, "upper": {"lw": 1.4}}
+_ENDS: dict[str, dict[str, Any]] = {"lower": {"lw": 5, "alpha": 0.3}, "upper": {"lw": 1.4}}
 _COLOURS = (RED, BLUE, GREEN, OCHRE, INK)
 _SLACK = 1e-5  # what the original analysis gives to advanced composition's own delta
 
@@ -48,7 +49,7 @@ def original(noise: Noise, view: View, runs: int) -> tuple[float, float]:
 
     A count that moves by s is (s/scale, e^((s - mean)/scale)/2)-DP; counts add up.
     """
-    counts = [count for count, _ in view(noise, ADDED).parts()]
+    counts = clipped_counts(view(noise, ADDED))
     step_epsilon = sum(c.shift / c.scale for c in counts)
     step_delta = sum(0.5 * math.exp((c.shift - c.mean) / c.scale) for c in counts)
     delta = runs * step_delta + _SLACK
@@ -61,8 +62,8 @@ def original(noise: Noise, view: View, runs: int) -> tuple[float, float]:
 def graph(rounds: tb.Composition) -> dict[str, Any]:
     """Points of the curve, certified: epsilon at falling delta, down to 1e-12.
 
-    Where some outputs are certain to give the neighbours apart, the curve soon runs flat: then it is
-    delta at rising epsilon.
+    Where some outputs tell the neighbours apart for certain, the curve soon runs flat: then it
+    is delta at rising epsilon.
     """
     certain, most = rounds.delta(math.inf), closest_delta(rounds, 0.0, 5e-2)
     points = [(tb.Bounds(0.0, 0.0), most)]
