@@ -71,10 +71,10 @@ def table(numbers: dict[str, Any]) -> str:
             one, old = numbers[case][kind], numbers[case]["original"]
             mean = tb.Bounds(**one["mean"])
             enough = "no" if one["proposed"] < mean.lower else "yes"
-            lines.append(
-                f"{case:<22} {kind:<9} {mean.lower:>8.0f} .. {mean.upper:<8.0f} "
-                f"{one['scale']:>6.0f}  {old:>8.0f} {old / mean.upper:>6.2f}  {one['proposed']:>8.0f} {enough:>7}"
-            )
+            least = f"{mean.lower:.0f} .. {mean.upper:.0f}"
+            cells = f"{case:<22} {kind:<9} {least:<20} {one['scale']:>6.0f}  {old:>8.0f}"
+            saved = old / mean.upper
+            lines.append(f"{cells} {saved:>6.2f}  {one['proposed']:>8.0f} {enough:>7}")
     return "\n".join(lines)
 
 
@@ -93,8 +93,8 @@ def finding(numbers: dict[str, Any]) -> Finding:
     )
     nothing = tb.Bounds(**next(reversed(numbers.values())))
     text = (
-        f"Saved, for {'; '.join(CASES)} rounds: {said}. If noise is read as clipped "
-        f"after moving, the question has no answer: {NOTHING}, hardly any dummies, would have delta {nothing}."
+        f"Saved, for {'; '.join(CASES)} rounds: {said}. If noise is read as clipped after moving, "
+        f"the question has no answer: {NOTHING}, hardly any dummies, would have delta {nothing}."
     )
     as_claimed = [x >= y for x, y in zip(saved["gaussian"], (4.9, 4.9, 10.0), strict=True)]
     return Finding(text, Verdict.of(all(as_claimed)) if not any(as_claimed) else Verdict.IN_PART)

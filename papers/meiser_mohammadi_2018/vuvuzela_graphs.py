@@ -147,8 +147,8 @@ def judged(numbers: dict[str, Any], readings: Sequence[str]) -> Finding:
                 else:
                     better.append(f"{name} {orders(one, found['original']):.1f}")
             said.append(
-                f"{READINGS[reading]}: {', '.join(results)}; orders of magnitude below the original "
-                f"bound, at least: {', '.join(better)}"
+                f"{READINGS[reading]}: {', '.join(results)}; orders of magnitude below the "
+                f"original bound, at least: {', '.join(better)}"
             )
     in_part = any(held) and not all(held)
     verdict = Verdict.IN_PART if in_part else Verdict.of(all(held))

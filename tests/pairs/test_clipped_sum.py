@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -26,7 +27,7 @@ def distribution_function(noise: str, mean: float, scale: float, x: float) -> ar
 def count(noise: str, mean: float, scale: float, moved: int, n: int) -> list[arb]:
     """P(ceil(max(0, X + moved)) = k) for k = 0 .. n."""
     below = [distribution_function(noise, mean, scale, k - moved) for k in range(n + 1)]
-    return [below[0], *(b - a for a, b in zip(below, below[1:], strict=False))]
+    return [below[0], *(b - a for a, b in itertools.pairwise(below))]
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -97,7 +98,7 @@ def test_the_other_direction_is_the_reverse() -> None:
 def test_refusals_name_the_parameter() -> None:
     with pytest.raises(ParameterError, match="shift must be"):
         ClippedSum(9.0, 2.5, 4.0, 1.5, shift=0)
-    with pytest.raises(ParameterError, match="scale must be a finite number > 0, got -1.5"):
+    with pytest.raises(ParameterError, match=r"scale must be a finite number > 0, got -1\.5"):
         ClippedSum(9.0, 2.5, 4.0, -1.5)
     with pytest.raises(ParameterError, match="a sum of at most 8388608 outputs"):
         ClippedSum(1e7, 2.5, 4.0, 1.5)

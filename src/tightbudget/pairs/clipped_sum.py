@@ -142,7 +142,7 @@ def _tilted(x: Enclosure, y: Enclosure, theta: float) -> Enclosure:
     """x * y by way of x e^(theta n) and y e^(theta n)."""
     tilted, origin = [], 0
     for z in (x, y):
-        n = np.arange(len(z))
+        n = np.arange(float(len(z)))
         with np.errstate(divide="ignore"):
             peak = int(np.argmax(np.log(z.upper) + theta * n))  # there the factor is 1
         tilted.append(z * _powers(theta, n - peak))
@@ -154,7 +154,7 @@ def _tilted(x: Enclosure, y: Enclosure, theta: float) -> Enclosure:
         np.maximum(0.0, (lower - lower_error) * (1 - 2 * UNIT)),
         np.maximum(TINY, (upper + upper_error) * (1 + 2 * UNIT)),
     )
-    return ends * _powers(-theta, np.arange(upper.size) - origin)
+    return ends * _powers(-theta, np.arange(float(upper.size)) - origin)
 
 
 def _powers(theta: float, n: FloatArray) -> Enclosure:

@@ -224,7 +224,7 @@ class ClippedNoise(Mechanism):
         return max(1, math.ceil(self.mean + z * self.scale)) + self.shift
 
     def listed(self, moved: int, depth: float) -> tuple[Enclosure, float]:
-        """The masses of ceil(max(0, X + moved)) at 0 .. reach, and what lies beyond them, at most."""
+        """The masses of ceil(max(0, X + moved)) at 0 .. reach, and a bound of what lies beyond."""
         last = self.reach(depth)
         edges = np.arange(last + 1.0) - moved
         masses = self._masses(np.append(-np.inf, edges[:-1]), edges).masses()
