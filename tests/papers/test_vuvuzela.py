@@ -59,7 +59,7 @@ def test_which_claims_hold_is_certain(
 
 
 def test_the_original_analysis_is_vuvuzelas() -> None:
-    """Its theorem: (4/b, e^((2 - mu)/b)) for a round of conversation; 70,000 rounds of low noise."""
+    """Its theorem: (4/b, e^((2 - mu)/b)) for a round of conversation."""
     noise = Noise("laplace", 150e3, 7.3e3)
     epsilon, delta = original(noise, both_counts, 70_000)
     step = 4 / 7.3e3
