@@ -18,7 +18,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import tightbudget as tb
@@ -142,16 +141,8 @@ def api() -> str:
             continue  # in mechanisms.md
         if inspect.isclass(thing) and issubclass(thing, Exception):
             continue  # in the tree of refusals
-        lines += [f"## {name}", ""]
-        lines += _module(name, thing) if inspect.ismodule(thing) else _one(name, thing)
+        lines += [f"## {name}", "", *_one(name, thing)]
     return "\n".join(lines).rstrip()
-
-
-def _module(name: str, module: ModuleType) -> Iterator[str]:
-    for paragraph in Doc.of(module).paragraphs:
-        yield from (paragraph, "")
-    for member in module.__all__:
-        yield from (f"### {name}.{member}", "", *_one(f"{name}.{member}", getattr(module, member)))
 
 
 def _one(name: str, thing: object) -> Iterator[str]:
@@ -171,6 +162,18 @@ def _one(name: str, thing: object) -> Iterator[str]:
             else:
                 function = getattr(thing, method)
                 yield from _described(_signature(f"{name}.{method}", function), function)
+    elif inspect.ismodule(thing):
+        # a room whose files are the public names: each by its sentence, then what is in it
+        for part in thing.__all__:
+            module = getattr(thing, part)
+            yield f"### {name}.{part}"
+            yield ""
+            for paragraph in Doc.of(module).paragraphs:
+                yield from (paragraph, "")
+            for public in module.__all__:
+                member = getattr(module, public)
+                if inspect.isclass(member) or inspect.isroutine(member):
+                    yield from _one(f"{name}.{part}.{public}", member)
     else:
         assert isinstance(thing, dict)
         yield f"A dictionary with the keys {', '.join(f'`{key}`' for key in thing)}."

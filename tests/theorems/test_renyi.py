@@ -262,6 +262,12 @@ def test_a_chord_is_exact_where_the_divergence_is_one() -> None:
     assert Table([2.0, math.inf], [3.0, 4.0])(9.0).upper == 4.0
 
 
+def test_a_divergence_is_at_most_that_of_any_higher_order() -> None:
+    table = Table([2.0, 3.0, 5.0, math.inf], [math.inf, 0.7, 0.9, 0.8])
+    assert table.divergences == (0.7, 0.7, 0.8, 0.8)
+    assert 0.7 <= table(2.5).upper < 0.7 + 1e-12
+
+
 def test_orders_reach_as_far_as_the_losses_need() -> None:
     for largest in (1e-3, 0.5, 20.0):
         orders = renyi.orders(largest)
@@ -273,6 +279,8 @@ def test_orders_reach_as_far_as_the_losses_need() -> None:
 
 
 # ------------------------------------------------------------------------------- refusals
+
+NO_INTEGER: Any = 2.5
 
 
 @pytest.mark.parametrize(
@@ -286,10 +294,7 @@ def test_orders_reach_as_far_as_the_losses_need() -> None:
             lambda: renyi.subsampled_gaussian(1, 1.0, 0.5),
             r"order must be an integer in \[2, 10000\]",
         ),
-        (
-            lambda: renyi.subsampled_gaussian(2.5, 1.0, 0.5),
-            "order must be an integer >= 1, got 2.5",
-        ),  # type: ignore[arg-type]
+        (lambda: renyi.subsampled_gaussian(NO_INTEGER, 1.0, 0.5), "order must be an integer >= 1"),
         (lambda: renyi.epsilon(OneOrder(3, 1), 2.0), r"delta must be in \[0, 1\], got 2.0"),
         (lambda: renyi.epsilon(OneOrder(3, 1), 0.1, 0), "runs must be an integer >= 1, got 0"),
         (lambda: renyi.delta(OneOrder(3, 1), -1.0), "epsilon must be a finite number >= 0"),

@@ -26,7 +26,9 @@ from tightbudget.numerics.search import least_between
 from tightbudget.numerics.validate import non_negative, open_probability
 from tightbudget.pairs.gaussian import Gaussian
 from tightbudget.pairs.integer_noise import DiscreteGaussian
+from tightbudget.pairs.laplace import Laplace
 from tightbudget.pairs.pair import Composable, Mechanism
+from tightbudget.pairs.randomized_response import RandomizedResponse
 from tightbudget.pairs.subsampled import Subsampled
 from tightbudget.pairs.worst_case import WorstCase
 from tightbudget.theorems import advanced, gaussian_dp, kov, naive, renyi
@@ -93,7 +95,8 @@ class Comparison:
 
     Attributes:
         composition: what was asked about.
-        given: "delta" or "epsilon". at: its value.
+        given: "delta" or "epsilon".
+        at: its value.
         rows: ours first.
     """
 
@@ -253,18 +256,20 @@ class _Asked:
         coarse = np.geomspace(low, high, _COARSE).tolist()
         values = [at(e) for e in coarse]
         best = int(np.argmin(values))
-        ends = coarse[max(0, best - 1)], coarse[min(best + 1, _COARSE - 1)]
-        found, _ = least_between(lambda x: at(math.exp(x)), *map(math.log, ends), _FINE)
+        left, right = coarse[max(0, best - 1)], coarse[min(best + 1, _COARSE - 1)]
+        found, _ = least_between(lambda x: at(math.exp(x)), math.log(left), math.log(right), _FINE)
         return Bounds(0.0, min(*values, found))
 
     @functools.cached_property
     def _range(self) -> tuple[float, float]:
         """Step epsilons between which the best point lies, about; (0, 0) if there is no loss."""
         directions = self.composition._losses.steps
-        high = max((d.pair.max_loss()[1] for s in directions for d in s.steps), default=0.0)
+        high = max([0.0, *(d.pair.max_loss()[1] for s in directions for d in s.steps)])
         steps = self.composition.steps
         # far above, the deltas have become nothing; below, they alone are too much
+        # (and past an atom, where the engine is slow)
         far = max(self.step_epsilon(m, 1e-4 * self.target / self.runs) for m, _ in steps)
+        far *= 1 + _GAP
         high = far if far < 0.99 * high else high
         low = 0.0
         if self.name == "delta":
@@ -277,20 +282,49 @@ class _Asked:
 
     @functools.cached_property
     def divergence(self) -> renyi.Divergence:
-        """Of all steps together, by order, each asked for once."""
+        """Of all steps together, by order, each asked for once: the worse direction of each."""
         if self.composition.delta(math.inf).lower > 0:
             raise _NotApplicable(_APART)
-        if math.isinf(_despite(lambda: self.composition.renyi(_NEAR, _GAP)).upper):
+        steps = [(self.step_divergence(m), k) for m, k in self.composition.steps]
+
+        @functools.cache
+        def of_order(order: float) -> Bounds:
+            return sum((of_step(order) * k for of_step, k in steps), start=Bounds(0.0, 0.0))
+
+        if math.isinf(of_order(_NEAR).upper):
             raise _NotApplicable("no divergence is known to be finite")
-        top, largest = self.composition.renyi(math.inf), self.largest_loss
+        return of_order
+
+    def step_divergence(self, mechanism: Mechanism) -> renyi.Divergence:
+        """Of one run, by order: in closed form, or else by the engine."""
+        match mechanism:
+            case Gaussian():
+                return functools.partial(
+                    renyi.gaussian, sigma=mechanism.sigma, sensitivity=mechanism.sensitivity
+                )
+            case Laplace():
+                return functools.partial(
+                    renyi.laplace, scale=mechanism.scale, sensitivity=mechanism.sensitivity
+                )
+            case RandomizedResponse(categories=2):
+                return functools.partial(renyi.randomized_response, p=mechanism.p)
+            case Subsampled(base=Gaussian() as base, rate=q):
+                orders = [*range(2, 65), *(round(2 ** (j / 8)) for j in range(49, 81))]
+                found = [
+                    renyi.subsampled_gaussian(a, base.sigma, q, base.sensitivity).upper
+                    for a in orders
+                ]
+                return renyi.Table(orders, found)
+        single = self.single[mechanism]
+        top = single.renyi(math.inf)
 
         def of_order(order: float) -> Bounds:
             # never more than the largest loss, and so far up hardly less
-            if (order - 1.0) * largest > _FAR and math.isfinite(top.upper):
+            if (order - 1.0) * top.upper > _FAR and math.isfinite(top.upper):
                 return Bounds(0.0, top.upper)
-            return _despite(lambda: self.composition.renyi(order, _GAP))
+            return Bounds(0.0, min(top.upper, _despite(lambda: single.renyi(order, _GAP)).upper))
 
-        return functools.cache(of_order)
+        return of_order
 
     @property
     def largest_loss(self) -> float:
@@ -323,8 +357,8 @@ def _despite(question: Callable[[], Bounds]) -> Bounds:
 def _known_line(mechanism: Mechanism) -> Line | None:
     """Of mechanisms whose losses have no end, but a Gaussian's tail.
 
-    Source: Bun, Steinke 2016 (Gaussian); Canonne, Kamath, Steinke 2020, Theorem 4 (discrete). A
-    sample's divergence is at most the whole's (joint convexity).
+    Source: Bun, Steinke 2016 (Gaussian); Canonne, Kamath, Steinke 2020 (discrete). A sample's
+    divergence is at most the whole's, by quasi-convexity.
     """
     if isinstance(mechanism, Subsampled):
         return _known_line(mechanism.base)
@@ -414,6 +448,8 @@ def _gaussian_dp(asked: _Asked) -> Estimate:
         else:
             mu = gaussian_dp.mu_of_sampling(base.sigma, rate, k, base.sensitivity)
             square += mu.value**2
+    if math.isinf(square):
+        raise _NotApplicable("its mu is too large for a double")
     found: Estimate = asked.ask(gaussian_dp, math.sqrt(square))
     return found
 

@@ -221,15 +221,12 @@ def _slope(table: Table, start: float, shift: float, first: float) -> float:
 
 
 def _steepest(s0: float, d0: float, s1: float, d1: float, start: float, shift: float) -> float:
-    """The largest (D - start) / (s + shift) over s in [s0, s1], D = b + a / s on the chord.
-
-    a <= 0, since s D is convex and 0 at 0.
-    """
+    """The largest (D - start) / (s + shift) over s in [s0, s1], D = b + a / s on the chord."""
     if s0 == 0.0 or math.isinf(s1):
         # D grows with s: at most the right end's
         return max(0.0, next_up(d1 - start) / (s0 + shift) * (1 + 4 * UNIT))
     b = (s1 * d1 - s0 * d0) / (s1 - s0)
-    a = min(0.0, s0 * (d0 - b))
+    a = s0 * (d0 - b)  # <= 0 of the divergences themselves, but not always of upper ends
     candidates = [s0, s1]
     c = b - start
     if c > 0:

@@ -354,8 +354,9 @@ class Table:
         for i, d in enumerate(values):
             if not d >= 0:
                 raise refuse(f"divergences[{i}]", "be >= 0", d)
+        least = itertools.accumulate(reversed(values), min)  # a later, smaller one counts
         object.__setattr__(self, "orders", orders)
-        object.__setattr__(self, "divergences", values)
+        object.__setattr__(self, "divergences", tuple(least)[::-1])
 
     @staticmethod
     def of(divergence: Divergence, orders: Sequence[float]) -> Table:
