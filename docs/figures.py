@@ -8,12 +8,19 @@ its modulus where a few rare large losses decide, on one line for all and on a l
 
 stopping.png, from the public API. Left: what stopping early costs, by three accounts with the same
 delta. Right: the delta that many stops take together, where each alone takes 1e-5.
+
+buckets-placing.png, buckets-composing.png, buckets-squaring.png, from tb.classic on one
+small pair: figures 4, 5, 7, 8 and 9 of "Tight on Budget?".
+
+buckets-engine.png, from the engine's measures. Left: one mass a bucket against two. Middle: a
+composition with and without its tilt. Right: how the grid grows as runs double.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +29,11 @@ from matplotlib.figure import Figure
 
 import tightbudget as tb
 from tightbudget.pairs.pair import Direction
+from tightbudget.pld.compose import Demand, Steps, make_plan, power
 from tightbudget.pld.contour import Contour, Line, Lines
+from tightbudget.pld.grid import Grid
+from tightbudget.pld.measures import LowerMeasure, Tilt, UpperMeasure, discretise
+from tightbudget.pld.profile import Profile
 
 IMAGES = Path(__file__).resolve().parent / "images"
 
@@ -225,6 +236,220 @@ def draw_stopping(figure: Figure) -> None:
     draw_together(right)
 
 
+NOISE = tb.DiscreteGaussian(sigma=4.0, sensitivity=3)
+BUCKETS = tb.classic.Buckets.of(NOISE, factor=math.exp(0.3), n=4)
+ENDS = [*(str(i).replace("-", "−") for i in BUCKETS.indexes), "∞"]
+
+
+def with_infinity(tree: tb.classic.Buckets) -> np.ndarray:
+    """The A-masses of buckets -n .. n and inf."""
+    return np.append(tree.masses, tree.infinity)
+
+
+def draw_placed(ax: Axes) -> None:
+    """Figure 4: outputs of both masses, and what one mass at the bucket's edge forgets."""
+    atoms, step = NOISE.pair(Direction.REMOVE).atoms(), BUCKETS.log_factor
+    loss, a, b = atoms.loss_upper, atoms.p.upper, atoms.q.upper
+    index = np.ceil(loss / step)
+    for i in BUCKETS.indexes[::2]:
+        ax.axvspan((i - 1) * step, i * step, color="0.955", lw=0)
+    for i, name in enumerate(ENDS, -BUCKETS.n):
+        ax.text((i - 0.5) * step, 0.1235, name, color=PALE, fontsize=8, ha="center")
+    within = index <= BUCKETS.n
+    least = a[within] * np.exp(-index[within] * step)
+    ax.vlines(loss[within], least, b[within], color=RED, lw=2.2)
+    ax.plot(loss, a, "o", color=BLUE, ms=4)
+    ax.plot(loss, b, "o", color=OCHRE, ms=4)
+    ax.plot(loss[within], least, "_", color=OCHRE, ms=7, mew=1.4)
+    ax.set(xlim=(-5 * step, 5 * step), ylim=(0, 0.131))
+    ax.set(xlabel="privacy loss ln A/B of an output", ylabel="mass")
+    ax.set_title("Placing: bucket i keeps A, and takes A/fⁱ for B", loc="left")
+    ax.text(1.06, 0.084, "A", color=BLUE, fontsize=9)
+    ax.text(-1.13, 0.084, "B", color=OCHRE, fontsize=9)
+    ax.text(0.13, 0.0655, "A/fⁱ", color=OCHRE, fontsize=9)
+    ax.text(-0.25, 0.0815, "error ℓ", color=RED, fontsize=9)
+
+
+def draw_both_directions(ax: Axes) -> None:
+    """Figure 5: A against B upwards, B against A downwards."""
+    against = tb.classic.Buckets.of(
+        NOISE, factor=BUCKETS.factor, n=BUCKETS.n, direction=Direction.ADD
+    )
+    places = np.arange(len(ENDS))
+    colours = [PALE, *[BLUE] * 8, RED]
+    ax.bar(places, with_infinity(BUCKETS), color=colours, width=0.86)
+    ax.bar(places, -with_infinity(against), color=colours, width=0.86, alpha=0.45)
+    ax.axhline(0.0, color=INK, lw=0.8)
+    ax.set_xticks(places, ENDS)
+    ax.set(xlabel="bucket", ylabel="mass", ylim=(-0.24, 0.24))
+    ax.set_yticks([-0.2, -0.1, 0, 0.1, 0.2], ["0.2", "0.1", "0", "0.1", "0.2"])
+    ax.set_title("Both directions have their own buckets", loc="left")
+    ax.text(-0.3, 0.205, "A against B", color=BLUE, fontsize=9)
+    ax.text(-0.3, -0.22, "B against A", color=BLUE, fontsize=9, alpha=0.6)
+    ax.text(9.4, 0.135, "above fⁿ", color=RED, fontsize=8, ha="right")
+
+
+def draw_placing(figure: Figure) -> None:
+    """Figures 4 and 5."""
+    left, right = figure.subplots(1, 2)
+    draw_placed(left)
+    draw_both_directions(right)
+
+
+def draw_pairs_of_buckets(ax: Axes) -> None:
+    """Figure 7 and the left of figure 8: which pairs of buckets meet in bucket 2."""
+    n, size = BUCKETS.n, BUCKETS.masses.size
+    products = np.outer(BUCKETS.masses, BUCKETS.masses)
+    ax.imshow(products, origin="lower", cmap="Greys", vmin=0, vmax=0.12, zorder=2)
+    for j in range(size):
+        for k in range(size):
+            i = j + k - 2 * n
+            name = ENDS[min(max(i, -n), n + 1) + n]
+            colour = RED if i > n else BLUE if i == 2 else INK
+            weight = "bold" if i == 2 else "normal"
+            ax.text(k, j, name, color=colour, fontsize=8, ha="center", va="center", weight=weight)
+    ax.plot([n + 4], [n - 2], "s", mfc="none", mec=BLUE, ms=15, mew=1.4, zorder=3)
+    ax.set_xticks(range(size), ENDS[:-1])
+    ax.set_yticks(range(size), ENDS[:-1])
+    ax.set(xlabel="bucket of the second run", ylabel="bucket of the first run")
+    ax.set_title("Indexes add up: −2 and 4 go to bucket 2", loc="left")
+
+
+def draw_sums(ax: Axes) -> None:
+    """The right of figure 8: the composition's buckets, and what each pair adds to bucket 2."""
+    twice, n = BUCKETS.compose(BUCKETS), BUCKETS.n
+    places = np.arange(len(ENDS))
+    ax.bar(places, with_infinity(twice), color=[PALE, *["#b9cbe2"] * 8, RED], width=0.86)
+    base = 0.0
+    for j in range(2 - n, n + 1):
+        part = BUCKETS.masses[j + n] * BUCKETS.masses[2 - j + n]
+        ax.bar(n + 2, part, bottom=base, color=BLUE, edgecolor="white", lw=0.6, width=0.86)
+        base += part
+    ax.plot(places, with_infinity(BUCKETS), "_", color=INK, ms=15, mew=1.2)
+    ax.set_xticks(places, ENDS)
+    ax.set(xlabel="bucket", ylabel="A-mass", ylim=(0, 0.4))
+    ax.set_title("Composing: seven products make bucket 2", loc="left")
+    ax.text(6.0, 0.115, "−2 + 4, …, 4 − 2", color=BLUE, fontsize=9, ha="center")
+    ax.text(4.5, 0.195, "one run", color=INK, fontsize=9, ha="right")
+    ax.text(8.4, 0.34, "above fⁿ", color=RED, fontsize=9, ha="right")
+
+
+def draw_composing(figure: Figure) -> None:
+    """Figures 7 and 8."""
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.25))
+    draw_pairs_of_buckets(left)
+    draw_sums(right)
+
+
+def draw_squaring(figure: Figure) -> None:
+    """Figure 9: buckets 2i - 1 and 2i become bucket i; the factor is squared."""
+    ax = figure.subplots()
+    fine, coarse, n = BUCKETS, BUCKETS.squared(), BUCKETS.n
+    shades = [PALE, *np.repeat([BLUE, OCHRE], 2), *np.repeat([BLUE, OCHRE], 2), RED]
+    places, lift = np.arange(len(ENDS)), 0.46
+    ax.bar(places, with_infinity(fine), bottom=lift, color=shades, width=0.86)
+    after = [PALE, PALE, PALE, BLUE, OCHRE, BLUE, OCHRE, PALE, PALE, RED]
+    ax.bar(places, with_infinity(coarse), color=after, width=0.86)
+    goes = [*(math.ceil(i / 2) + n for i in fine.indexes), len(ENDS) - 1]
+    for start, end, shade in zip(places, goes, shades, strict=True):
+        tip = (end, with_infinity(coarse)[end] + 0.012)
+        arrow = {"arrowstyle": "-|>", "color": shade, "lw": 1.0}
+        ax.annotate("", tip, (start, lift - 0.05), arrowprops=arrow)
+    for k, name in enumerate(ENDS):
+        ax.text(k, lift - 0.035, name, color=INK, fontsize=8, ha="center")
+    ax.axhline(lift, color=PALE, lw=0.8)
+    ax.set_xticks(places, ENDS)
+    ax.set_yticks([])
+    ax.set(xlabel="bucket", ylim=(0, lift + 0.23), xlim=(-0.7, 9.7))
+    ax.set_title("Squaring: bucket i takes 2i − 1 and 2i", loc="left")
+    ax.text(-0.6, lift + 0.19, "before: factor f", color=INK, fontsize=9)
+    ax.text(-0.6, 0.2, "after: factor f²", color=INK, fontsize=9)
+
+
+def measures(
+    mechanism: tb.Mechanism, top: float, n: int, theta: float
+) -> tuple[UpperMeasure, LowerMeasure, float]:
+    """One run on n buckets between -top and top, and what lies beyond."""
+    hair = Fraction(1e-14 * top)  # so that what is at -top and top is not beyond by rounding
+    grid = Grid(hair - Fraction(top), 2.0 * top / n)
+    return discretise(mechanism.pair(Direction.REMOVE), grid, n + 2, Tilt(theta, Fraction(0)))
+
+
+def draw_gaps(ax: Axes) -> None:
+    """The gap of 256 runs on ever finer buckets: one mass, with error correction, two masses."""
+    mechanism, runs, epsilon = tb.Laplace(20.0), 256, 1.0
+    numbers = [2**k for k in range(5, 12)]
+    one, corrected, two = [], [], []
+    for n in numbers:
+        factor = math.exp(0.1 / n)
+        tree = tb.classic.Trees.of(mechanism * runs, factor=factor, n=n).directions[0]
+        gain = np.maximum(0.0, -np.expm1(epsilon - tree.log_factor * tree.indexes))
+        definition_5 = tree.infinity + float(np.sum(tree.masses * gain))
+        bounds = tree.delta(epsilon)
+        one.append(1.0 - bounds.lower / definition_5)
+        corrected.append(bounds.relative_gap)
+        upper, lower, beyond = measures(mechanism, 0.05, n, 4.0)
+        for _ in range(8):
+            upper, lower = upper * upper, lower * lower
+        lost = tb.Bounds(0.0, runs * beyond)
+        two.append(Profile.of(upper, lower, lost, math.inf, 0.0).delta(epsilon).relative_gap)
+    for gaps, colour in ((one, RED), (corrected, OCHRE), (two, BLUE)):
+        ax.loglog(numbers, gaps, color=colour, lw=1.4, marker="o", ms=3)
+    ax.set(xlabel="buckets for one run", ylabel="relative gap of δ(1)", ylim=(1e-8, 3))
+    ax.set_title("256 runs of Laplace noise", loc="left")
+    ax.text(2000, 0.35, "one mass", color=RED, fontsize=9, ha="right")
+    ax.text(600, 0.008, "with error\ncorrection", color=OCHRE, fontsize=9, ha="right")
+    ax.text(300, 3e-6, "two masses", color=BLUE, fontsize=9)
+
+
+def draw_tilt(ax: Axes) -> None:
+    """What an FFT leaves of a composition's masses, without and with a tilt."""
+    for theta, colour, width in ((0.0, RED, 1.0), (20.0, BLUE, 1.6)):
+        measure = measures(tb.Laplace(20.0), 0.05, 128, theta)[0]
+        for _ in range(8):
+            measure = measure * measure
+        x = measure.grid.losses(len(measure))[0]
+        with np.errstate(divide="ignore"):
+            log = np.log(measure.values) + measure.exponent * math.log(2.0) - theta * x
+        shown = np.isfinite(log) & (x > -1.5) & (x < 8.0)
+        ax.semilogy(x[shown][::16], np.exp(log[shown][::16]), color=colour, lw=width)
+    ax.set(xlabel="privacy loss, nats", ylabel="A-mass of a bucket", ylim=(1e-30, 1))
+    ax.set(xlim=(-1.5, 8), yticks=[1e-30, 1e-20, 1e-10, 1])
+    ax.set_title("The same runs, by FFT", loc="left")
+    ax.text(7.9, 1e-17, "no tilt", color=RED, fontsize=9, ha="right")
+    ax.text(4.2, 2e-3, "tilt e^(20 x)", color=BLUE, fontsize=9)
+
+
+def draw_grid(ax: Axes) -> None:
+    """How wide the engine's window and its buckets are as runs double."""
+    steps = Steps.of(((tb.Laplace(20.0), 2**20),), Direction.REMOVE)
+    saddle = steps.picture.for_delta(DELTA)
+    plan = make_plan(steps, Demand(saddle, 1e-4 * saddle.spread**2, 1e-6, 1e-6))
+    (layout,) = plan.layouts
+    one = discretise(layout.step.pair, layout.grid, layout.n, layout.tilt)[0]
+    runs = [2**k for k in range(0, 21, 2)]
+    held = [power(one, k, plan) for k in runs]
+    buckets = np.array([len(measure) for measure in held])
+    widths = np.array([measure.grid.step for measure in held])
+    ax.loglog(runs, buckets * widths, color=INK, lw=1.4, marker="o", ms=3)
+    ax.loglog(runs, widths, color=BLUE, lw=1.4, marker="o", ms=3)
+    ax.fill_between(runs, widths, buckets * widths, color=BLUE, alpha=0.07, lw=0)
+    ax.set(xlabel="runs", ylabel="nats")
+    ax.set_title("Up to a million runs", loc="left")
+    ax.text(60, 20.0, "all buckets", color=INK, fontsize=9, ha="right")
+    ax.text(2e3, 4e-3, "one bucket", color=BLUE, fontsize=9)
+    text = f"{buckets.min():,} to {buckets.max():,} buckets"
+    ax.text(1e3, 0.3, text, color=PALE, fontsize=9, ha="center")
+
+
+def draw_engine(figure: Figure) -> None:
+    """Two masses, tilting, an evolving grid."""
+    left, middle, right = figure.subplots(1, 3)
+    draw_gaps(left)
+    draw_tilt(middle)
+    draw_grid(right)
+
+
 def save(name: str, height: float, draw: Callable[[Figure], None]) -> None:
     """Draws and writes one picture, in the style of all."""
     figure = Figure(figsize=(10.0, height), layout="constrained")
@@ -247,6 +472,10 @@ def main() -> None:
     save("dpsgd.png", 4.6, draw_dpsgd)
     save("contour.png", 3.7, draw_contour)
     save("stopping.png", 3.9, draw_stopping)
+    save("buckets-placing.png", 3.6, draw_placing)
+    save("buckets-composing.png", 3.9, draw_composing)
+    save("buckets-squaring.png", 3.4, draw_squaring)
+    save("buckets-engine.png", 3.4, draw_engine)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import importlib
 import inspect
 import json
 import re
@@ -18,12 +19,15 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import tightbudget as tb
 from tightbudget import errors
 
 ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:  # where papers are
+    sys.path.insert(0, str(ROOT))
 PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -141,8 +145,21 @@ def api() -> str:
             continue  # in mechanisms.md
         if inspect.isclass(thing) and issubclass(thing, Exception):
             continue  # in the tree of refusals
-        lines += [f"## {name}", "", *_one(name, thing)]
+        lines += [f"## {name}", ""]
+        lines += _module(name, thing) if inspect.ismodule(thing) else _one(name, thing)
     return "\n".join(lines).rstrip()
+
+
+def _module(name: str, module: ModuleType) -> Iterator[str]:
+    """Its text and its public names, which may be modules themselves."""
+    for paragraph in Doc.of(module).paragraphs:
+        yield from (paragraph, "")
+    for public in module.__all__:
+        inside, member = f"{name}.{public}", getattr(module, public)
+        if inspect.ismodule(member):
+            yield from (f"### {inside}", "", *_module(inside, member))
+        elif inspect.isclass(member) or inspect.isroutine(member):
+            yield from (f"### {inside}", "", *_one(inside, member))
 
 
 def _one(name: str, thing: object) -> Iterator[str]:
@@ -162,18 +179,6 @@ def _one(name: str, thing: object) -> Iterator[str]:
             else:
                 function = getattr(thing, method)
                 yield from _described(_signature(f"{name}.{method}", function), function)
-    elif inspect.ismodule(thing):
-        # a room whose files are the public names: each by its sentence, then what is in it
-        for part in thing.__all__:
-            module = getattr(thing, part)
-            yield f"### {name}.{part}"
-            yield ""
-            for paragraph in Doc.of(module).paragraphs:
-                yield from (paragraph, "")
-            for public in module.__all__:
-                member = getattr(module, public)
-                if inspect.isclass(member) or inspect.isroutine(member):
-                    yield from _one(f"{name}.{part}.{public}", member)
     else:
         assert isinstance(thing, dict)
         yield f"A dictionary with the keys {', '.join(f'`{key}`' for key in thing)}."
@@ -229,6 +234,20 @@ def digits() -> str:
     return _measured("digits.json", "digits")
 
 
+def reproductions() -> str:
+    """For each paper's tables and figures: its claim, and what the committed numbers say to it."""
+    lines: list[str] = []
+    for paper in sorted(path.parent for path in (ROOT / "papers").glob("*/expected")):
+        lines += [f"## {paper.name}", "", "| | the paper | what comes out | |", "|" + " --- |" * 4]
+        for path in sorted((paper / "expected").glob("*.json")):
+            script = importlib.import_module(f"papers.{paper.name}.{path.stem}")
+            finding = script.finding(json.loads(path.read_text(encoding="utf-8")))
+            cells = [path.stem, script.CLAIM, finding.text, f"**{finding.verdict}**"]
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "mechanisms-table": mechanisms_table,
     "mechanisms": mechanisms,
@@ -236,6 +255,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "refusals": refusals,
     "benchmarks": benchmarks,
     "digits": digits,
+    "reproductions": reproductions,
 }
 
 

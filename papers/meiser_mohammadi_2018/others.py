@@ -25,6 +25,7 @@ __all__ = [
     "concentrated_delta",
     "draw_deltas",
     "draw_growth",
+    "kov_points",
     "looseness",
 ]
 
@@ -100,9 +101,7 @@ class Others:
 
     @cached_property
     def _points(self) -> tuple[Any, Any]:
-        grid = tb.theorems.kov.grid(self.largest)
-        grid = grid[grid > 1e-4 * self.largest]  # below, delta hardly differs from delta(0)
-        return grid, (self.mechanism * 1).curve(epsilons=grid, rtol=1e-3).upper
+        return kov_points(self.mechanism, self.largest)
 
 
 GAUSS_OTHERS = Others(
@@ -119,6 +118,13 @@ LAPLACE_OTHERS = Others(
     line=tb.theorems.concentrated.Line.pure(1 / LAPLACE.scale),
     kept=-math.expm1(-LAPLACE.bound / LAPLACE.scale),
 )
+
+
+def kov_points(mechanism: tb.Mechanism, largest: float) -> tuple[Any, Any]:
+    """Epsilons on the paper's grid up to the largest, and one run's deltas there."""
+    grid = tb.theorems.kov.grid(largest)
+    grid = grid[grid > 1e-4 * largest]  # below, delta hardly differs from delta(0)
+    return grid, (mechanism * 1).curve(epsilons=grid, rtol=1e-3).upper
 
 
 def concentrated_delta(line: tb.theorems.concentrated.Line, epsilon: float) -> float:

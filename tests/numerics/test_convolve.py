@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tightbudget.numerics.convolve import convolve, correlate
+from tightbudget.numerics.convolve import convolve, convolve_directly, correlate
 
 FloatArray = np.ndarray
 
@@ -158,3 +158,17 @@ def test_a_correlation_of_something_long_keeps_its_digits_where_it_is_small() ->
     b = np.exp(-0.003 * np.arange(13_000.0))
     found, errors = correlate(np.ones(100), b)
     assert float(np.max(errors / found)) < 1e-6
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (5, 3000), (2049, 700), (2500, 4100)])
+def test_direct_sums_keep_every_entry_s_relative_precision(n: int, m: int) -> None:
+    # from 1 down to 1e-100, where a transform would leave nothing but noise
+    a, b = (np.exp(-230.0 * np.linspace(0.0, 1.0, size) ** 2) for size in (n, m))
+    a[::3] = 0.0
+    a[-1] = 1.0
+    found = convolve_directly(a, b)
+    ints, shift = exact(a, b)
+    allowed = (min(n, m) + 1) * Fraction(1, 2**53)
+    for entry, whole in zip(found, ints, strict=True):
+        truth = Fraction(whole, 1 << shift)
+        assert abs(Fraction(float(entry)) - truth) <= allowed * truth

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import typer
@@ -95,25 +95,20 @@ def tracked(points: Sequence[T], text: str) -> Iterator[T]:
 
 
 @contextmanager
-def checklist() -> Iterator[Callable[[str], AbstractContextManager[None]]]:
-    """What is under way, with its time, and ticked when it is done; on stderr if a terminal.
+def checklist(names: Sequence[str]) -> Iterator[Callable[[int], None]]:
+    """A row for each name, to be ticked off by its index; on stderr, if that is a terminal.
 
-    >>> with checklist() as row, row("the first thing"):
-    ...     pass
+    >>> with checklist(["the first thing"]) as done:
+    ...     done(0)
     """
     console = _console(stderr=True)
-    columns = (
+    with Progress(
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description}"),
         TimeElapsedColumn(),
-    )
-    off = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=off) as progress:
-
-        @contextmanager
-        def row(name: str) -> Iterator[None]:
-            task = progress.add_task(name, total=1)
-            yield
-            progress.update(task, completed=1)
-
-        yield row
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        rows = [progress.add_task(name, total=1) for name in names]
+        yield lambda i: progress.update(rows[i], completed=1)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import json as json_format
 import multiprocessing
+import signal
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -152,25 +154,44 @@ def _named(scripts: list[Path], **wanted: list[str]) -> list[Path]:
 
 def _run_all(scripts: Sequence[Path], out: Path, processes: int) -> list[_Result]:
     """What each of them found, in order."""
-    with checklist() as row:
-        if min(processes, len(scripts)) <= 1:
-            results = []
-            for script in scripts:
-                with row(script.stem):
-                    results.append(_run(script, out))
-            return results
+    with checklist([script.stem for script in scripts]) as done:
+        if min(processes, len(scripts)) > 1:
+            return _spread(scripts, out, processes, done)
+        results = []
+        for i, script in enumerate(scripts):
+            results.append(_run(script, out))
+            done(i)
+        return results
 
-        spawn = multiprocessing.get_context("spawn")  # a fork would copy the checklist's thread
-        with (
-            ProcessPoolExecutor(processes, spawn) as workers,
-            ThreadPoolExecutor(processes) as waiting,
-        ):
 
-            def watched(script: Path) -> _Result:
-                with row(script.stem):
-                    return workers.submit(_run, script, out).result()
+def _spread(
+    scripts: Sequence[Path], out: Path, processes: int, done: Callable[[int], None]
+) -> list[_Result]:
+    """The same by several processes; an interruption ends them all."""
+    # a fork would copy the checklist's thread
+    workers = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
+    try:
+        with _deaf():  # the workers start here: a Ctrl-C of the terminal is for this process alone
+            running = [workers.submit(_run, script, out) for script in scripts]
+        for i, one in enumerate(running):
+            one.add_done_callback(lambda _, i=i: done(i))  # type: ignore[misc]
+        return [one.result() for one in running]
+    except BaseException:
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        raise
+    finally:
+        workers.shutdown(cancel_futures=True)
 
-            return list(waiting.map(watched, scripts))
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Interruptions wait until the end, and those that are started meanwhile never hear them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _run(script: Path, out: Path) -> _Result:

@@ -15,9 +15,9 @@ and sums,
 and nothing is ever subtracted: every number keeps its relative precision, which convolutions
 by direct sums carry on.
 
-One corner is not what Definition 7 says. An output that a composition clamps to bucket -n has
-the virtual error B - A/f^-n of Lemma 11 here; V falls short of that by A/f^(j+k) - A/f^-n, and
-with it the lower bound can exceed the truth.
+One corner is not what Definition 7 says: V falls short of the virtual error of an output that
+a composition clamps to bucket -n, by A/f^(j+k) - A/f^-n, and Lemma 11 would not hold there. The
+B-mass of bucket -n is all of it here, as that lemma and the lower bound need.
 
 Source: Meiser, Mohammadi 2018, sections 3 and 4.
 """
@@ -42,9 +42,6 @@ from tightbudget.numerics.rounding import (
     add_up,
     exp_down,
     exp_up,
-    mul_down,
-    mul_up,
-    sub_up,
     sum_down,
     sum_up,
 )
@@ -191,7 +188,7 @@ class Buckets:
         virtual = _product(self.virtual, other.virtual)
         real = _product(self.real, other.real)
         real[0] = masses[0] * exp_down(min(reach, 690.0))  # l(-n) = 0
-        infinity = min(1.0, mul_up(self.infinity_with(other), exp_up(rounding)))
+        infinity = min(1.0, self.infinity_with(other) * exp_up(rounding))
         u = self.u + other.u
         return Buckets(self.log_factor, masses, virtual, real, infinity, u, rounding)._swept()
 
@@ -226,13 +223,13 @@ class Buckets:
     def _swept(self) -> Buckets:
         """Without dust: its A-mass goes to bucket inf, and no B-mass is less than dust for sure."""
         kept = self.masses >= _DUST
-        dust = sum_up(self.masses[~kept])
+        dust = sum_up(self.masses[~kept]) * exp_up(self.rounding)
         return dataclasses.replace(
             self,
             masses=np.where(kept, self.masses, 0.0),
             virtual=np.where(kept, np.maximum(self.virtual, _DUST), 0.0),
             real=np.where(kept & (self.real >= _DUST), self.real, 0.0),
-            infinity=min(1.0, add_up(self.infinity, mul_up(dust, exp_up(self.rounding)))),
+            infinity=min(1.0, add_up(self.infinity, dust)),
         )
 
     # --------------------------------------------------------------------------- answers
@@ -267,16 +264,17 @@ class Buckets:
         gain = -np.expm1(np.minimum(epsilon - off - losses[:first], 0.0)) * (1 + 8 * UNIT)
         near = sum_up(self.masses[:first] * gain)
         far = sum_up(self.masses[first:])
-        corrected = mul_down(exp_down(epsilon - off), sum_down(self.real[first:]))
-        total = sub_up(mul_up(add_up(near, far), exp_up(off)), corrected)
+        # the margins of exp_up and exp_down pay for the products, too
+        corrected = exp_down(epsilon - off) * sum_down(self.real[first:])
+        total = add_up(add_up(near, far) * exp_up(off), -corrected)
         return min(1.0, add_up(self.infinity, max(0.0, total)))
 
     def lower_delta(self, epsilon: float) -> float:
-        """A lower end: bucket by bucket, as if each were one output."""
+        """A lower end: each finite bucket as if it were one output; bucket inf adds nothing."""
         # rounding a product and a difference takes 2^-53 of the A-mass each, at most
         a = self.masses * exp_down(-self.rounding) * (1 - 8 * UNIT)
         with np.errstate(over="ignore", invalid="ignore"):
-            gain = a - self.virtual * (exp_up(epsilon + self.rounding) * (1 + 8 * UNIT))
+            gain = a - self.virtual * (exp_up(add_up(epsilon, self.rounding)) * (1 + 8 * UNIT))
         return sum_down(np.where(gain > 0.0, gain, 0.0))
 
 
@@ -315,8 +313,9 @@ class Trees:
         if not isinstance(composition, Composable):
             raise refuse("composition", "be a mechanism or a composition", composition)
         n, given = _even(n), None if factor is None else _log(factor)
+        free = non_negative(free_infty_budget=free_infty_budget)
         parts = tuple(composition.parts()) or ((Histogram((1.0,), (1.0,)), 1),)
-        lost = free_infty_budget / sum(k for _, k in parts)
+        lost = free / sum(k for _, k in parts)
         reaches = [_reach(mechanism, lost) for mechanism, _ in parts]
 
         def tree(direction: Direction) -> Buckets:
@@ -326,8 +325,8 @@ class Trees:
                 share = math.ldexp(1.0, math.ceil(math.log2(reach / max(reaches))))
                 fitting = share * max(reaches) / (n // 2)
                 leaf = _leaf(mechanism.pair(direction), given or fitting, n)
-                folded.append(r_fold(leaf, runs, free_infty_budget=free_infty_budget))
-            return functools.reduce(lambda a, b: _together(a, b, free_infty_budget), folded)
+                folded.append(r_fold(leaf, runs, free_infty_budget=free))
+            return functools.reduce(lambda a, b: _together(a, b, free), folded)
 
         return Trees(tuple(map(tree, Losses.of(parts).directions)))
 
