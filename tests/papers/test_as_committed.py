@@ -21,7 +21,11 @@ SLOW = {
     "hartmann_2022/figure_gap_stops",
     "meiser_mohammadi_2018/figure_12",
     "meiser_mohammadi_2018/figure_12_coverup",
+    "meiser_mohammadi_2018/figure_18",
+    "meiser_mohammadi_2018/figure_19",
+    "meiser_mohammadi_2018/figure_20",
     "meiser_mohammadi_2018/figure_convergence",
+    "meiser_mohammadi_2018/table_minimal_noise",
     "meiser_mohammadi_2018/table_timing",
 }
 
