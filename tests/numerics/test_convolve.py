@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tightbudget.numerics.convolve import convolve, convolve_directly, correlate
+from tightbudget.numerics.convolve import convolve, convolve_directly, correlate, discounted_sums
 
 FloatArray = np.ndarray
 
@@ -172,3 +172,12 @@ def test_direct_sums_keep_every_entry_s_relative_precision(n: int, m: int) -> No
     for entry, whole in zip(found, ints, strict=True):
         truth = Fraction(whole, 1 << shift)
         assert abs(Fraction(float(entry)) - truth) <= allowed * truth
+
+
+@pytest.mark.parametrize("ratio", [0.0, 1e-300, 0.3, 1.0 - 2.0**-40, 1.0])
+def test_discounted_sums_keep_every_entry_s_relative_precision(ratio: float) -> None:
+    x = np.random.default_rng(5).random(500) ** 20
+    total = Fraction(0)
+    for i, (term, found) in enumerate(zip(x, discounted_sums(x, ratio), strict=True)):
+        total = Fraction(term) + Fraction(ratio) * total
+        assert abs(Fraction(found) - total) <= total * 2 * (i + 1) / 2**53

@@ -1,4 +1,4 @@
-"""Convolution of non-negative arrays, with a bound on what rounding did to it."""
+"""Convolution and running sums of non-negative arrays, and what rounding does to them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scipy import fft
 
 from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, norm_up, sum_up
 
-__all__ = ["FFT_CONSTANT", "convolve", "convolve_directly", "correlate"]
+__all__ = ["FFT_CONSTANT", "convolve", "convolve_directly", "correlate", "discounted_sums"]
 
 # One transform of length N has a 2-norm error of at most FFT_CONSTANT u log2(N), relative:
 # each level adds (1), multiplies (sqrt 5; Brent, Percival, Zimmermann 2007) and has rounded
@@ -103,3 +103,16 @@ def correlate(
     found = np.maximum(whole[:, :step], 0.0).ravel()[:n]
     rounded = found * UNIT if extended else 0.0  # the last step back to doubles
     return found, np.repeat(eta * 1.01 * errors, step)[:n] + rounded
+
+
+def discounted_sums(x: FloatArray, ratio: float) -> FloatArray:
+    """s[i] = x[i] + ratio s[i - 1].
+
+    Guarantee: each entry is within a relative error of 2 (i + 1) times 2^-53 for x >= 0 and
+    ratio >= 0, if nothing leaves the range of normal doubles.
+    """
+    if ratio == 1.0:
+        return np.cumsum(x)
+    from scipy import signal  # takes longer to import than all else that is needed
+
+    return np.asarray(signal.lfilter([1.0], [1.0, -ratio], x))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from scipy import signal
 
 from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.convolve import discounted_sums
 from tightbudget.numerics.rounding import (
     TINY,
     UNIT,
@@ -31,9 +31,7 @@ _DUST = 1e-290
 
 def _suffix_sums(x: FloatArray, ratio: float = 1.0) -> FloatArray:
     """s[i] = x[i] + ratio s[i + 1]: what lies above i, discounted per grid step."""
-    if ratio == 1.0:
-        return np.cumsum(x[::-1])[::-1]
-    return np.asarray(signal.lfilter([1.0], [1.0, -ratio], x[::-1])[::-1])
+    return discounted_sums(x[::-1], ratio)[::-1]
 
 
 def _geometric_norm(rate: float, n: int) -> FloatArray:

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from scipy import signal
 
 from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.convolve import discounted_sums
 from tightbudget.numerics.rounding import (
     TINY,
     UNIT,
@@ -281,7 +281,7 @@ class _Answers:
         # c_m = a_m + w c_(m - 1), w = e^(-2 eps); delta_(m + 1) = delta_m + (1 - w) c_m: sums
         # of positive terms alone
         w, gain = math.exp(-2 * eps), -math.expm1(-2 * eps)
-        c = signal.lfilter([1.0], [1.0, -w], a)
+        c = discounted_sums(a, w)
         totals = np.concatenate([[0.0], gain * np.cumsum(c)])
         # w rounds in each step of both sums, and so do they
         margin = math.expm1(slack) + (16.0 * x.size + 64.0) * UNIT
