@@ -1,0 +1,162 @@
+"""A process is killed before and after each durable step of a deed: what it costs is stated.
+
+``SIGKILL`` comes before every statement that a deed sends to the database, before its commit and
+after it. Whatever had not been committed has not happened; whatever had, has. Nobody pays less
+than what may have run, and asking again under the same key never pays twice.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+from tests.ledger.model import Model
+from tests.ledger.victims import PROCESSES, live, watched
+
+import tightbudget as tb
+from tightbudget.ledger.ledger import Ledger
+from tightbudget.ledger.testing import Deed, LedgerActor
+
+GUARANTEE = "yes=0.3,no=0.1+1e-7"
+NEW = ("open data 1 1e-6",)
+RESERVED = (*NEW, f"reserve A1 {GUARANTEE}")
+STARTED = (*RESERVED, "start A1")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A durable step, what came before, and the charge if death comes before or after it."""
+
+    deed: str
+    story: tuple[str, ...]
+    before: str  # spent and held, if it dies before the commit
+    after: str  # ... if it dies after it
+    again: str = "again"  # what another process hears that asks for the same after the commit
+
+
+NOTHING = "spent 0 held 0 left 1 saved 0"
+HELD = "spent 0 held 0.3 left 0.7 saved 0"
+STEPS = [
+    Step("open ada 0.4 1e-7 in data", NEW, NOTHING, "spent 0 held 0.4 left 0.6 saved 0"),
+    Step(f"reserve A1 {GUARANTEE}", NEW, NOTHING, HELD),
+    # after the start it may have run: it is held until somebody knows the cell, for ever if need be
+    Step("start A1", RESERVED, HELD, HELD, again="too late"),
+    Step("settle A1 no", STARTED, HELD, "spent 0.1 held 0 left 0.9 saved 0.2"),
+    Step("settle A1 yes", STARTED, HELD, "spent 0.3 held 0 left 0.7 saved 0"),
+    Step("settle A1 undeclared", STARTED, HELD, "spent 0.3 held 0 left 0.7 saved 0"),
+    Step("forfeit A1", STARTED, HELD, "spent 0.3 held 0 left 0.7 saved 0"),
+    Step("void A1", RESERVED, HELD, NOTHING),
+    Step("expire A1", RESERVED, HELD, NOTHING),
+    Step("raise data 2 1e-6", NEW, NOTHING, "spent 0 held 0 left 2 saved 0"),
+    Step("close data", NEW, NOTHING, "spent 0 held 0 left 0 saved 0"),
+]
+
+
+def view(url: str) -> tuple[str, str]:
+    """What a new process sees."""
+    actor = LedgerActor(url)
+    try:
+        return actor.act(Deed("epsilon", "data")), actor.act(Deed("state", "A1"))
+    finally:
+        actor.ledger.close()
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.deed)
+def test_a_killed_process_has_done_all_or_nothing(url: str, step: Step) -> None:
+    actor = LedgerActor(url)
+    for line in step.story:
+        assert actor.act(Deed.read(line)) == "ok"
+    before = view(url)
+    assert before[0] == step.before
+    survived = 0
+    while True:
+        life = live(url, [step.deed], fatal=survived)
+        assert life.killed
+        assert life.answers == ()
+        if (after := view(url)) != before:
+            break
+        survived += 1
+    # one moment decides: whoever died until then had done nothing, whoever dies there, all of it
+    assert life.points[-2:] == ("before commit", "after commit")
+    assert survived > 2
+    assert after[0] == step.after
+    assert actor.act(Deed.read(step.deed)) == step.again
+    assert view(url) == after
+    assert actor.act(Deed("verify")) == "ok"
+
+
+def test_a_process_killed_at_any_time_has_done_what_it_said(url: str) -> None:
+    """It says what it has done after each deed; at most the one that it was doing is in doubt."""
+    model = Model()
+    assert LedgerActor(url).act(Deed.read("open data 1000 1e-3")) == "ok"
+    model.act(Deed.read("open data 1000 1e-3"))
+    doubts = 0
+    for life in range(8):
+        lines = [line for run in range(400) for line in story(f"R{life}-{run}")]
+        ours, theirs = PROCESSES.Pipe(duplex=False)
+        process = PROCESSES.Process(target=_worker, args=(url, lines, theirs))
+        process.start()
+        theirs.close()
+        ours.recv()
+        time.sleep(0.02 + 0.037 * life)
+        process.kill()
+        process.join()
+        done = 0
+        while ours.poll():
+            try:
+                done = ours.recv()
+            except EOFError:
+                break
+        for line in lines[:done]:
+            assert model.act(Deed.read(line)) == "ok"
+        actor = LedgerActor(url)
+        if actor.act(Deed("epsilon", "data")) != model.act(Deed("epsilon", "data")):
+            model.act(Deed.read(lines[done]))
+            doubts += 1
+        for deed in (Deed("epsilon", "data"), Deed("delta", "data"), Deed("verify")):
+            assert actor.act(deed) == model.act(deed)
+        actor.ledger.close()
+
+
+def story(key: str) -> tuple[str, ...]:
+    return f"reserve {key} yes=0.03,no=0.01+1e-9", f"start {key}", f"settle {key} no"
+
+
+def _worker(url: str, lines: list[str], ear: Connection[Any, Any]) -> None:
+    actor = LedgerActor(url)
+    ear.send(0)
+    for number, line in enumerate(lines, start=1):
+        assert actor.act(Deed.read(line)) == "ok"
+        ear.send(number)
+
+
+def test_a_migration_that_is_killed_leaves_no_ledger_or_a_whole_one(url: str) -> None:
+    survived = 0
+    while True:
+        process = PROCESSES.Process(target=_pioneer, args=(url, survived))
+        process.start()
+        process.join()
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -signal.SIGKILL
+        survived += 1
+        with pytest.raises(tb.LedgerError, match="no ledger"):
+            Ledger(url, create=False)
+    assert survived > 10
+    assert LedgerActor(url).act(Deed("verify")) == "ok"
+
+
+def _pioneer(url: str, fatal: int) -> None:
+    points = iter(range(fatal))
+
+    def pass_by(point: str) -> None:
+        if next(points, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with watched(pass_by):
+        Ledger(url)

@@ -1,0 +1,215 @@
+"""Every column of every row of every table is changed once, behind the ledger's back.
+
+Whoever changes a row has switched the triggers off, as the owner of a database can; those the
+database refuses all the same, for a constraint, count as detected. What even the owner cannot
+do unseen is tested against an exported head.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Column, Connection, Engine, Row, Table, create_engine, select, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+from tests.ledger.servers import Server
+
+import tightbudget as tb
+from tightbudget.ledger.schema import metadata
+from tightbudget.ledger.testing import Deed, LedgerActor
+
+STORY = """
+open data 2 1e-5
+open ada 0.6 1e-6 in data
+open bob 0.6 1e-6 in data
+reserve A1 yes=0.3,no=0.1+1e-7 on ada
+start A1
+settle A1 no
+close ada
+reserve B1 0.2 on bob
+reserve B2 0.9 on bob
+reserve B3 yes=0.1,no=0 on bob
+start B3
+reserve B4 0.01 on data
+void B4
+reserve B5 0.01 on data
+expire B5
+reserve B6 0.01 on data
+start B6
+forfeit B6
+reserve B7 0.3900000001 on bob
+raise bob 0.61 1e-6
+"""
+
+
+def written(url: str) -> LedgerActor:
+    actor = LedgerActor(url)
+    for line in STORY.strip().splitlines():
+        actor.act(Deed.read(line))
+    plan = tb.compose([tb.Gaussian(sigma=5.0) * 3])
+    actor.ledger.open_budget("plan", kind="plan", plan=plan, delta=1e-6)
+    actor.ledger.reserve("C1", tb.Gaussian(sigma=5.0), budgets=["plan"]).start()
+    return actor
+
+
+@contextlib.contextmanager
+def owner(engine: Engine) -> Iterator[Connection]:
+    """A connection of somebody for whom neither triggers nor foreign keys hold."""
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SET LOCAL session_replication_role = replica"))
+            yield connection
+            return
+        found = connection.execute(
+            text("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+        ).all()
+        for name, _ in found:
+            connection.execute(text(f"DROP TRIGGER {name}"))
+        yield connection
+        for _, sql in found:
+            connection.exec_driver_sql(sql)
+
+
+def other(column: Column[Any], value: Any) -> Any:
+    """Another value of the same type, as near as there is."""
+    if value is None:
+        return 1 if column.type.python_type is int else '"x"'
+    return value + 1 if isinstance(value, int) else value + " "
+
+
+@pytest.mark.parametrize("table", metadata.sorted_tables, ids=str)
+def test_no_value_is_changed_unseen(url: str, table: Table) -> None:
+    actor = written(url)
+    actor.ledger.verify()
+    engine = create_engine(url)
+    unseen = []
+    with engine.connect() as connection:
+        rows = connection.execute(select(table)).all()
+    assert rows
+    for row in rows:
+        for column in table.columns:
+            changed = row._asdict() | {column.name: other(column, row._asdict()[column.name])}
+            if replaced(engine, table, row._asdict(), changed):
+                if not detected(actor):
+                    unseen.append(f"{column} of {row}")
+                assert replaced(engine, table, changed, row._asdict())
+    assert not unseen
+    actor.ledger.verify()
+    engine.dispose()
+
+
+def replaced(engine: Engine, table: Table, old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether the database lets its owner put a row in the place of another."""
+    primary = [column == old[column.name] for column in table.primary_key.columns]
+    try:
+        with owner(engine) as connection:
+            connection.execute(table.update().where(*primary).values(new))
+    except DBAPIError:
+        return False
+    return True
+
+
+def detected(actor: LedgerActor) -> bool:
+    try:
+        actor.ledger.verify()
+    except tb.LedgerCorruptError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("table", metadata.sorted_tables, ids=str)
+def test_no_row_is_taken_out_or_put_in_unseen(url: str, table: Table) -> None:
+    actor = written(url)
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        rows = connection.execute(select(table)).all()
+    for row in rows:
+        primary = [column == row._asdict()[column.name] for column in table.primary_key.columns]
+        with owner(engine) as connection:
+            connection.execute(table.delete().where(*primary))
+        assert detected(actor), f"{row} was deleted"
+        with owner(engine) as connection:
+            connection.execute(table.insert().values(row._asdict()))
+    new = {
+        column.name: value + 1000 if isinstance(value, int) else f"{value}+"
+        for column, value in zip(table.columns, rows[-1], strict=True)
+        if column.primary_key or column.unique
+    }
+    with owner(engine) as connection:
+        connection.execute(table.insert().values(rows[-1]._asdict() | new))
+    assert detected(actor)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("table", metadata.sorted_tables, ids=str)
+def test_the_triggers_refuse_what_only_an_owner_can_do(url: str, table: Table) -> None:
+    actor = written(url)
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        row = connection.execute(select(table)).first()
+    assert row is not None
+    primary = [column == row._asdict()[column.name] for column in table.primary_key.columns]
+    with pytest.raises(DBAPIError, match="never deleted"), engine.begin() as connection:
+        connection.execute(table.delete().where(*primary))
+    actor.ledger.verify()
+    engine.dispose()
+
+
+# ---------------------------------------------------------------- backups and copies
+
+
+def copied(server: Server | None, url: str, folder: Path) -> str:
+    """The same database once more, as a backup or a copied file has it; nobody is connected."""
+    if url.startswith("sqlite"):
+        shutil.copy(str(make_url(url).database), folder / "copy.db")
+        return f"sqlite:///{folder}/copy.db"
+    assert server is not None
+    return server.create_database(template=url)
+
+
+@pytest.fixture
+def pair(url: str, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, str]:
+    """A ledger, and a copy of what it was when nobody was looking."""
+    actor = LedgerActor(url)
+    for line in ("open data 1 1e-6", "reserve A1 yes=0.3,no=0", "start A1"):
+        actor.act(Deed.read(line))
+    actor.ledger.close()
+    server = None if url.startswith("sqlite") else request.getfixturevalue("postgres")
+    return url, copied(server, url, tmp_path)
+
+
+def test_a_restored_backup_is_detected(pair: tuple[str, str]) -> None:
+    """It would let the run settle once more, and forget what was spent since."""
+    now, backup = map(LedgerActor, pair)
+    early = now.ledger.head()
+    assert now.act(Deed("settle", "A1", ("yes",))) == "ok"
+    head = tb.Head.from_text(str(now.ledger.head()))
+    backup.ledger.verify()  # nothing is wrong with it in itself
+    backup.ledger.check(early)
+    now.ledger.check(early)
+    now.ledger.check(head)
+    with pytest.raises(tb.LedgerCorruptError, match="backup|earlier|set back"):
+        backup.ledger.check(head)
+    # going on from the backup does not help
+    for line in ("settle A1 no", "reserve B1 0.1", "start B1"):
+        assert backup.act(Deed.read(line)) == "ok"
+    with pytest.raises(tb.LedgerCorruptError):
+        backup.ledger.check(head)
+
+
+def test_two_copies_in_use_are_detected(pair: tuple[str, str]) -> None:
+    """Both spend what is left, each for itself."""
+    one, two = map(LedgerActor, pair)
+    for actor, cells in ((one, ("yes",)), (two, ("no",))):
+        assert actor.act(Deed("settle", "A1", cells)) == "ok"
+    heads = one.ledger.head(), two.ledger.head()
+    assert heads[0].sequence == heads[1].sequence
+    for actor, head in zip((two, one), heads, strict=True):
+        actor.ledger.verify()
+        with pytest.raises(tb.LedgerCorruptError, match="another|fork"):
+            actor.ledger.check(head)
