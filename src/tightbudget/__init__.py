@@ -3,6 +3,8 @@
 The public names, grouped by the room that answers their question.
 """
 
+from typing import TYPE_CHECKING, Any
+
 # what do floating-point numbers promise?
 # what is spent, what would be, how much noise is enough?
 from tightbudget.accounting.calibrate import Calibration, calibrate
@@ -14,10 +16,15 @@ from tightbudget.accounting.schedule import StoppingSchedule, early_stopping
 # refusals
 from tightbudget.errors import (
     BudgetError,
+    BudgetExceeded,
     CalibrationError,
     ExtraError,
+    FencingError,
     FileError,
     GridError,
+    KeyConflictError,
+    LedgerCorruptError,
+    LedgerError,
     ParameterError,
     PrecisionError,
     RelationError,
@@ -45,6 +52,10 @@ from tightbudget.pairs import __all__ as _pairs
 # how do losses add up?
 from tightbudget.pld.engines import Explanation
 
+# what was promised, durably?
+if TYPE_CHECKING:
+    from tightbudget.ledger.ledger import Ledger, LedgerBudget, LedgerHold
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -53,6 +64,7 @@ __all__ = [
     "Bounds",
     "Budget",
     "BudgetError",
+    "BudgetExceeded",
     "Calibration",
     "CalibrationError",
     "Composition",
@@ -60,10 +72,17 @@ __all__ = [
     "Estimate",
     "Explanation",
     "ExtraError",
+    "FencingError",
     "FileError",
     "GaussianDPFilter",
     "GridError",
     "Hold",
+    "KeyConflictError",
+    "Ledger",
+    "LedgerBudget",
+    "LedgerCorruptError",
+    "LedgerError",
+    "LedgerHold",
     "OutputDP",
     "OutputDPFilter",
     "OutputDPOdometer",
@@ -84,3 +103,12 @@ __all__ = [
     "write_plan",
     *_pairs,
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The ledger loads its database when it is first used."""
+    if name in ("Ledger", "LedgerBudget", "LedgerHold"):
+        from tightbudget.ledger import ledger
+
+        return getattr(ledger, name)
+    raise AttributeError(f"module 'tightbudget' has no attribute {name!r}")

@@ -24,7 +24,8 @@ __all__ = ["AdvancedFilter", "GaussianDPFilter", "RenyiFilter", "ZCDPFilter"]
 class WorstCaseAccount(Account):
     """An account that charges the worst case, whatever comes out."""
 
-    def _cost(self, guarantee: OutputDP | Price, cell: Cell | None) -> Amount:
+    def cost(self, guarantee: OutputDP | Price, cell: Cell | None) -> Amount:
+        """What an output in the cell costs, exactly; at most, if the cell is None."""
         return self._worst(guarantee)
 
     def _worst(self, guarantee: OutputDP | Price) -> Amount:
