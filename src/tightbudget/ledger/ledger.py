@@ -9,7 +9,7 @@ stays charged.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
@@ -26,6 +26,7 @@ from tightbudget.ledger.rows import Balance, Reservation
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.transactions import Refusal, Request, Terms
 from tightbudget.ledger.units import Units
+from tightbudget.ledger.verification import Verification, check_head, verify
 from tightbudget.numerics.validate import positive_count, refuse
 from tightbudget.output_dp.account import Amount, Budget, State
 from tightbudget.output_dp.amount import Price, exact, exact_probability
@@ -311,6 +312,33 @@ class Ledger:
         """How far the history goes; ``str(ledger.head())`` is for keeping elsewhere."""
         with self._store.reading() as connection:
             return rows.head(connection)
+
+    def check(self, head: Head | str) -> None:
+        """Whether the history went on from a head that was kept elsewhere.
+
+        Raises:
+            LedgerCorruptError: it was set back (a restored backup), or it went another way
+                (a copy of which both were used).
+            ParameterError: this is no head.
+        """
+        kept = head if isinstance(head, Head) else Head.from_text(head)
+        with self._store.reading() as connection:
+            check_head(connection, kept)
+
+    def verify(self, progress: Callable[[Iterable[int]], Iterable[int]] = iter) -> Verification:
+        """Plays the whole history again and compares it with everything that is stored.
+
+        Guarantee: no event was changed, and all balances, reservations and prices are those that
+        the history leads to. That no event is missing at its end, only a head that was kept
+        elsewhere can tell: see :meth:`check`.
+
+        ``progress`` wraps the list of pages while they are read (a progress bar).
+
+        Raises:
+            LedgerCorruptError: says what differs.
+        """
+        with self._store.reading() as connection:
+            return verify(connection, progress)
 
 
 class LedgerBudget:

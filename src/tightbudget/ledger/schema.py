@@ -20,7 +20,9 @@ from sqlalchemy import (
 )
 
 __all__ = [
+    "CHECKS",
     "OPEN",
+    "TRIGGERS",
     "VERSION",
     "VERSION_TABLE",
     "budgets",
@@ -41,6 +43,31 @@ OPEN = ("reserved", "started")
 # the version that the tables of this module have, and the table that says which one a ledger has
 VERSION = "0002"
 VERSION_TABLE = "ledger_version"
+
+# the constraints and triggers that the database must have, by name
+CHECKS = {
+    "budgets": {
+        "budget_is_open_or_closed",
+        "spent_is_not_negative",
+        "held_is_not_negative",
+        "saved_is_not_negative",
+        "epsilon_is_within_the_cap",
+        "delta_is_within_the_cap",
+    },
+    "steps": {"step_runs_as_often_as_declared"},
+    "reservations": {"interactive_or_not", "state_is_known", "started_has_a_token"},
+    "charges": {"charge_is_not_negative"},
+}
+TRIGGERS = {
+    "events_stay",
+    "events_remain",
+    "budgets_spend",
+    "budgets_remain",
+    "steps_remain",
+    "reservations_advance",
+    "reservations_remain",
+    "charges_remain",
+}
 
 
 def _number(name: str, *arguments: ForeignKey, primary_key: bool = False) -> Column[int]:

@@ -56,6 +56,7 @@ __all__ = [
     "open_budget",
     "refusal_of",
     "reserve",
+    "runs_of",
     "settle",
     "start",
     "void",
@@ -190,7 +191,7 @@ def _free(act: Act, kind: str, key: str, why: Why) -> Reservation:
         raise SettlementError(f"{key!r} is {hold}: only what was not started is freed")
     for charge in hold.charges:
         if isinstance(charge.rule, Plan):
-            back = {step: -runs for step, runs in _runs(hold.guarantee).items()}
+            back = {step: -runs for step, runs in runs_of(hold.guarantee).items()}
             act.use(charge.budget, back)
     return act.end(kind, hold, {charge.name: NOTHING for charge in hold.charges}, details=why)
 
@@ -297,14 +298,14 @@ def _refusal(
 def _missing(connection: Connection, payer: Balance, wanted: Stored, times: int = 1) -> str | None:
     """Which steps the plan has not enough of."""
     declared = rows.declared(connection, payer)
-    for step, runs in _runs(wanted).items():
+    for step, runs in runs_of(wanted).items():
         most, used = declared.get(step, (0, 0))
         if runs * times > most - used:
             return f"requested {runs * times} runs of {step}; {most - used} left of {most} declared"
     return None
 
 
-def _runs(plan: Stored) -> dict[str, int]:
+def runs_of(plan: Stored) -> dict[str, int]:
     """How often each step runs, by its description."""
     counted: dict[str, int] = {}
     for table in content_of(plan)["steps"]:
@@ -317,9 +318,14 @@ def _runs(plan: Stored) -> dict[str, int]:
 def _refuse(act: Act, key: str, request: Request, refusal: Refusal) -> Refusal:
     """Writes the refusal down: the key stays refused."""
     said = {
-        "digest": digest(request.body), "message": refusal.message, "unit": refusal.unit,
-        "left": refusal.left, "held": refusal.held, "holds": refusal.holds,
-    }  # fmt: skip
+        "digest": digest(request.body),
+        "interactive": request.interactive,
+        "message": refusal.message,
+        "unit": refusal.unit,
+        "left": refusal.left,
+        "held": refusal.held,
+        "holds": refusal.holds,
+    }
     number = act.log("refused", refusal.budget, refusal.requested, key=key, details=said)
     act.add_reservation(_new(number, key, request, "refused", refusal.message, ()))
     return refusal
@@ -339,7 +345,7 @@ def _hold(
                 f" {wanted.up(unit)} requested: run it with no more"
             )
         if isinstance(payer.rule, Plan):
-            act.use(payer.id, _runs(request.guarantee))
+            act.use(payer.id, runs_of(request.guarantee))
     said = "; ".join(told) or None
     details = {"digest": digest(request.body), "interactive": request.interactive, "told": said}
     numbers = [
@@ -407,7 +413,9 @@ class Terms:
             ParameterError: the kind or a parameter is refused.
         """
         text = settings(kind, parameters)
-        return Terms(kind, text, Units.granted(cap_of(kind, text)))
+        # a cap is a promise, and is rounded down; but a plan's is what it costs
+        rounded = Units.charged if kind == "plan" else Units.granted
+        return Terms(kind, text, rounded(cap_of(kind, text)))
 
     @property
     def rule(self) -> Rule:
@@ -446,7 +454,7 @@ def open_budget(act: Act, name: str, terms: Terms, parent: str | None) -> Balanc
     )
     act.add_budget(balance)
     if plan is not None:
-        act.declare(number, _runs(plan.plan))
+        act.declare(number, runs_of(plan.plan))
     if whole is not None:
         act.exchange(whole.id, held=terms.cap)
         act.log("lent", whole.name, terms.cap, details={"part": name})
