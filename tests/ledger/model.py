@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 import tightbudget as tb
-from tightbudget.ledger.testing import Deed, guarantee
+from tightbudget.ledger.testing import Deed, guarantee, number
 
 UNITS = (10**12, 10**18)  # in one epsilon, in one delta
 NOTHING = (0, 0)
@@ -62,6 +62,10 @@ class Account:
     saved: Pair = NOTHING
     closed: bool = False
 
+    def is_part_of(self, whole: Account) -> bool:
+        parent = self.parent
+        return parent is not None and (parent is whole or parent.is_part_of(whole))
+
     @property
     def left(self) -> Pair:
         return NOTHING if self.closed else minus(minus(self.cap, self.spent), self.held)
@@ -74,7 +78,6 @@ class Reservation:
     holds: dict[str, Pair]  # what each budget holds for it
     state: str = "reserved"  # started, settled, forfeited, void; or refused
     cell: str | None = None
-    told: str = ""
 
 
 @dataclass
@@ -83,19 +86,26 @@ class Model:
 
     accounts: dict[str, Account] = field(default_factory=dict)
     reservations: dict[str, Reservation] = field(default_factory=dict)
+    who: int = 0  # which process is acting
+    tokens: set[tuple[int, str]] = field(default_factory=set)  # who has started what
 
     def act(self, deed: Deed) -> str:
         try:
             answer = getattr(self, f"_{deed.verb}")(deed)
         except KeyError:  # nobody has heard of it
-            return "refused"
+            about_a_run = deed.verb in ("start", "settle", "forfeit", "void", "expire", "state")
+            return "too late" if about_a_run else "refused"
         return "ok" if answer is None else str(answer)
 
     def _reopen(self, deed: Deed) -> str:
         return "again"
 
     def _verify(self, deed: Deed) -> str:
-        return "ok"
+        return "again"
+
+    def _forget(self, deed: Deed) -> str:
+        self.tokens.discard((self.who, deed.name))
+        return "again"
 
     # ------------------------------------------------------------------------- budgets
 
@@ -122,9 +132,10 @@ class Model:
             return "exceeded"
         if account.parent is not None:
             more = minus(cap, account.cap)
-            if not fits(more, account.parent.left):
+            if not fits((max(0, more[0]), max(0, more[1])), account.parent.left):
                 return "exceeded"
             account.parent.held = plus(account.parent.held, more)
+            account.parent.spent = plus(account.parent.spent, (0, max(0, -more[1])))
         account.cap = cap
         return None
 
@@ -140,13 +151,15 @@ class Model:
         account.closed = True
         if account.parent is not None:
             account.parent.held = minus(account.parent.held, account.cap)
-            account.parent.spent = plus(account.parent.spent, account.spent)
+            # delta never comes back
+            account.parent.spent = plus(account.parent.spent, (account.spent[0], account.cap[1]))
+            account.parent.saved = plus(account.parent.saved, account.saved)
         return None
 
     def _balance(self, i: int, name: str) -> str:
         a = self.accounts[name]
         amounts = {"spent": a.spent, "held": a.held, "left": a.left, "saved": a.saved}
-        return " ".join(f"{word} {float(Fraction(x[i], UNITS[i]))!r}" for word, x in amounts.items())
+        return " ".join(f"{word} {number(x[i] / UNITS[i])}" for word, x in amounts.items())
 
     def _epsilon(self, deed: Deed) -> str:
         return self._balance(0, deed.name)
@@ -167,32 +180,38 @@ class Model:
             there = self.reservations[deed.name]
             if there.body != body:
                 return "conflict"
-            return "exceeded" if there.state == "refused" else there.told or "again"
+            return "exceeded" if there.state == "refused" else "again"
         accounts = [self.accounts[name] for name in names]
         if any(account.closed for account in accounts):
             return "too late"
+        if any(part.is_part_of(whole) for part in accounts for whole in accounts):
+            return "refused"
         asked = charged(g)
         holds = {account.name: granted(asked, account.left) for account in accounts}
         if None in holds.values():
             self.reservations[deed.name] = Reservation(body, g, {}, "refused")
             return "exceeded"
-        least = min(hold[0] for hold in holds.values())
-        told = "" if least == asked[0] else f"granted {float(Fraction(least, UNITS[0]))!r}"
-        self.reservations[deed.name] = Reservation(body, g, holds, told=told)
+        self.reservations[deed.name] = Reservation(body, g, holds)
         for account in accounts:
             account.held = plus(account.held, holds[account.name])
-        return told or None
+        first = min(holds)
+        cut = any(hold != asked for hold in holds.values())
+        return f"granted {number(holds[first][0] / UNITS[0])}" if cut else None
 
     def _start(self, deed: Deed) -> str | None:
         there = self.reservations[deed.name]
         if there.state != "reserved":
             return "too late"
         there.state = "started"
+        self.tokens.add((self.who, deed.name))
         return None
 
     def _settle(self, deed: Deed) -> str | None:
-        (cell,) = deed.words
-        return self._end(deed.name, ("reserved", "started"), "settled", cell)
+        there, (cell,) = self.reservations[deed.name], deed.words
+        mine = (self.who, deed.name) in self.tokens
+        if (there.state == "forfeited" and mine) or (there.state == "started" and not mine):
+            return "fenced"
+        return self._end(deed.name, ("started",), "settled", cell)
 
     def _forfeit(self, deed: Deed) -> str | None:
         return self._end(deed.name, ("reserved", "started"), "forfeited")

@@ -7,6 +7,7 @@ than what may have run, and asking again under the same key never pays twice.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 from tests.ledger.model import Model
-from tests.ledger.victims import PROCESSES, live, watched
+from tests.ledger.victims import born, heard, killed_at, watched
 
 import tightbudget as tb
 from tightbudget.ledger.ledger import Ledger
@@ -69,25 +70,21 @@ def view(url: str) -> tuple[str, str]:
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.deed)
 def test_a_killed_process_has_done_all_or_nothing(url: str, step: Step) -> None:
     actor = LedgerActor(url)
-    for line in step.story:
-        assert actor.act(Deed.read(line)) == "ok"
-    before = view(url)
+    assert set(actor.told(*step.story)) == {"ok"}
+    before = after = view(url)
     assert before[0] == step.before
-    survived = 0
-    while True:
-        life = live(url, [step.deed], fatal=survived)
-        assert life.killed
-        assert life.answers == ()
-        if (after := view(url)) != before:
-            break
-        survived += 1
+    points: list[str] = []
+    while after == before:
+        points = killed_at(url, step.deed, actor.tokens, fatal=len(points))
+        after = view(url)
     # one moment decides: whoever died until then had done nothing, whoever dies there, all of it
-    assert life.points[-2:] == ("before commit", "after commit")
-    assert survived > 2
+    assert points[-2:] == ["before commit", "after commit"]
+    assert len(points) > 4
     assert after[0] == step.after
-    assert actor.act(Deed.read(step.deed)) == step.again
+    assert actor.told(step.deed) == [step.again]
     assert view(url) == after
-    assert actor.act(Deed("verify")) == "ok"
+    actor.ledger.verify()
+    actor.ledger.close()
 
 
 def test_a_process_killed_at_any_time_has_done_what_it_said(url: str) -> None:
@@ -98,28 +95,20 @@ def test_a_process_killed_at_any_time_has_done_what_it_said(url: str) -> None:
     doubts = 0
     for life in range(8):
         lines = [line for run in range(400) for line in story(f"R{life}-{run}")]
-        ours, theirs = PROCESSES.Pipe(duplex=False)
-        process = PROCESSES.Process(target=_worker, args=(url, lines, theirs))
-        process.start()
-        theirs.close()
-        ours.recv()
+        process, ear = born(_worker, url, lines)
+        assert ear.recv() == 0
         time.sleep(0.02 + 0.037 * life)
         process.kill()
-        process.join()
-        done = 0
-        while ours.poll():
-            try:
-                done = ours.recv()
-            except EOFError:
-                break
+        done = max(heard(process, ear), default=0)
         for line in lines[:done]:
             assert model.act(Deed.read(line)) == "ok"
         actor = LedgerActor(url)
         if actor.act(Deed("epsilon", "data")) != model.act(Deed("epsilon", "data")):
             model.act(Deed.read(lines[done]))
             doubts += 1
-        for deed in (Deed("epsilon", "data"), Deed("delta", "data"), Deed("verify")):
+        for deed in (Deed("epsilon", "data"), Deed("delta", "data")):
             assert actor.act(deed) == model.act(deed)
+        actor.ledger.verify()
         actor.ledger.close()
 
 
@@ -136,26 +125,25 @@ def _worker(url: str, lines: list[str], ear: Connection[Any, Any]) -> None:
 
 
 def test_a_migration_that_is_killed_leaves_no_ledger_or_a_whole_one(url: str) -> None:
-    survived = 0
-    while True:
-        process = PROCESSES.Process(target=_pioneer, args=(url, survived))
-        process.start()
-        process.join()
+    for survived in itertools.count():
+        process, ear = born(_pioneer, url, survived)
+        points = heard(process, ear)
         if process.exitcode == 0:
             break
         assert process.exitcode == -signal.SIGKILL
-        survived += 1
-        with pytest.raises(tb.LedgerError, match="no ledger"):
-            Ledger(url, create=False)
+        if points[-1] != "after commit":
+            with pytest.raises(tb.LedgerError, match="no ledger"):
+                Ledger(url, create=False)
     assert survived > 10
-    assert LedgerActor(url).act(Deed("verify")) == "ok"
+    LedgerActor(url).ledger.verify()
 
 
-def _pioneer(url: str, fatal: int) -> None:
-    points = iter(range(fatal))
+def _pioneer(url: str, fatal: int, ear: Connection[Any, Any]) -> None:
+    points = itertools.count()
 
     def pass_by(point: str) -> None:
-        if next(points, None) is None:
+        ear.send(point)
+        if next(points) == fatal:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with watched(pass_by):

@@ -8,54 +8,56 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
-from tests.ledger.victims import PROCESSES
+from tests.ledger.victims import PROCESSES, born, heard
 
-from tightbudget.ledger.testing import Deed, LedgerActor
+from tightbudget.ledger.testing import Deed, LedgerActor, number
 
 Answers = list[tuple[str, str]]  # key, answer
+Run = Callable[[LedgerActor, str], Answers]
 
 
-def race(url: str, run: Callable[[LedgerActor, str], Answers], processes: int, threads: int) -> Any:
+def race(
+    url: str, run: Run, processes: int, threads: int, tokens: dict[str, int | None] | None = None
+) -> Answers:
     """What each thread of each process heard, all of them let go at once."""
     gate = PROCESSES.Barrier(processes)
-    pipes = []
-    for who in range(processes):
-        ours, theirs = PROCESSES.Pipe(duplex=False)
-        arguments = (url, run, f"P{who}", threads, gate, theirs)
-        process = PROCESSES.Process(target=_runner, args=arguments)
-        process.start()
-        theirs.close()
-        pipes.append((process, ours))
-    heard: Answers = []
-    for process, ours in pipes:
-        heard += ours.recv()
-        process.join()
-    return heard
+    lives = [born(_runner, url, run, f"P{i}", threads, tokens, gate) for i in range(processes)]
+    answers = [said for life in lives for said in heard(*life)]
+    assert len(answers) == processes, "somebody died"
+    return [answer for one in answers for answer in one]
 
 
-def _runner(url: str, run: Any, who: str, threads: int, gate: Any, ear: Connection[Any, Any]) -> None:
-    actor = LedgerActor(url)
-    heard: Answers = []
+def _runner(
+    url: str,
+    run: Run,
+    who: str,
+    threads: int,
+    tokens: dict[str, int | None] | None,
+    gate: Any,
+    ear: Connection[Any, Any],
+) -> None:
+    gate.wait(60)
+    actor = LedgerActor(url, tokens)
+    answers: Answers = []
 
     def thread(name: str) -> None:
-        heard.extend(run(actor, name))
+        answers.extend(run(actor, name))
 
     runners = [threading.Thread(target=thread, args=(f"{who}-{i}",)) for i in range(threads)]
-    gate.wait(60)
     for runner in runners:
         runner.start()
     for runner in runners:
         runner.join()
-    ear.send(heard)
+    ear.send(answers)
     actor.ledger.close()
 
 
 def reserve_until_refused(actor: LedgerActor, who: str) -> Answers:
-    heard: Answers = []
-    while not heard or heard[-1][1] == "ok":
-        key = f"{who}-{len(heard)}"
-        heard.append((key, actor.act(Deed.read(f"reserve {key} 0.1+1e-8"))))
-    return heard
+    answers: Answers = []
+    while not answers or answers[-1][1] == "ok":
+        key = f"{who}-{len(answers)}"
+        answers.append((key, actor.act(Deed.read(f"reserve {key} 0.1+1e-8"))))
+    return answers
 
 
 def start_the_one(actor: LedgerActor, who: str) -> Answers:
@@ -73,31 +75,25 @@ def settle_as_i_like(actor: LedgerActor, who: str) -> Answers:
 def test_the_last_unit_is_granted_once(url: str, cap: str, grants: int) -> None:
     """Exactly floor(left / sup) grants, of epsilon or of delta, whichever ends first."""
     actor = LedgerActor(url)
-    actor.act(Deed.read(f"open data {cap}"))
-    heard = race(url, reserve_until_refused, processes=3, threads=3)
-    assert [answer for _, answer in heard].count("ok") == grants
-    assert [answer for _, answer in heard].count("exceeded") == 9
-    assert len(heard) == grants + 9
-    assert actor.act(Deed("epsilon", "data")).split()[3] == str(grants / 10)
-    assert actor.act(Deed("verify")) == "ok"
+    actor.told(f"open data {cap}")
+    answers = [answer for _, answer in race(url, reserve_until_refused, processes=3, threads=3)]
+    assert sorted(answers) == 9 * ["exceeded"] + grants * ["ok"]
+    assert actor.act(Deed("epsilon", "data")).split()[3] == number(grants / 10)
+    actor.ledger.verify()
 
 
 @pytest.mark.parametrize("run", [start_the_one, settle_as_i_like])
-def test_one_of_many_wins(url: str, run: Callable[[LedgerActor, str], Answers]) -> None:
+def test_one_of_many_wins(url: str, run: Run) -> None:
     actor = LedgerActor(url)
-    for line in ("open data 1 1e-6", "reserve A1 0.3"):
-        actor.act(Deed.read(line))
+    actor.told("open data 1 1e-6", "reserve A1 0.3")
     if run is settle_as_i_like:
-        actor.act(Deed("start", "A1"))
-    heard = race(url, run, processes=3, threads=3)
-    assert sorted(answer for _, answer in heard) == ["ok"] + 8 * ["too late"]
-    assert actor.act(Deed("verify")) == "ok"
+        actor.told("start A1")
+    answers = race(url, run, processes=3, threads=3, tokens=actor.tokens)
+    assert sorted(answer for _, answer in answers) == ["ok"] + 8 * ["too late"]
+    actor.ledger.verify()
 
 
 def test_many_make_the_same_ledger_at_once(url: str) -> None:
     """Nobody has made its tables yet."""
-    heard = race(url, reserve_until_refused, processes=4, threads=0)
-    assert heard == []
+    assert race(url, reserve_until_refused, processes=4, threads=0) == []
     assert LedgerActor(url).act(Deed("verify")) == "ok"
-
-

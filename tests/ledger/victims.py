@@ -1,4 +1,4 @@
-"""Processes that do what a table says, and die at a chosen point of it.
+"""Processes of their own, and some that die at a chosen point of a deed.
 
 A point is where a crash can leave something else behind: before each statement that is sent
 to the database, before each commit and after it. The hooks are put in by the victim itself,
@@ -8,11 +8,11 @@ after it was born; the ledger knows nothing of them.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -20,7 +20,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine.default import DefaultDialect
 from tightbudget.ledger.testing import Deed, LedgerActor
 
-__all__ = ["PROCESSES", "Life", "live", "watched"]
+__all__ = ["PROCESSES", "born", "heard", "killed_at", "watched"]
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tightbudget.ledger.testing", "sqlalchemy.dialects", "psycopg"])
@@ -48,51 +48,45 @@ def watched(pass_by: Callable[[str], None]) -> Iterator[None]:
         event.remove(Engine, "before_cursor_execute", before)
 
 
-@dataclass(frozen=True)
-class Life:
-    """What a process lived to tell."""
-
-    answers: tuple[str, ...]  # to the deeds that came back
-    points: tuple[str, ...]  # that the last deed passed, the one it died at included
-    killed: bool
-
-
-def live(url: str, lines: Sequence[str], fatal: int | None = None) -> Life:
-    """Does all the deeds in a process of its own, which dies at a point of the last one."""
-    ours, theirs = PROCESSES.Pipe(duplex=False)
-    process = PROCESSES.Process(target=_life, args=(url, tuple(lines), fatal, theirs))
+def born(target: Callable[..., None], *arguments: Any) -> tuple[Any, Connection[Any, Any]]:
+    """A process of its own that does something, and a pipe to it, its last argument."""
+    ours, theirs = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=target, args=(*arguments, theirs))
     process.start()
     theirs.close()
-    heard: list[tuple[str, str]] = []
+    return process, ours
+
+
+def heard(process: Any, ear: Connection[Any, Any]) -> list[Any]:
+    """All that a process had to say until its end."""
+    said = []
     try:
         while True:
-            heard.append(ours.recv())
-    except EOFError:
+            said.append(ear.recv())
+    except (EOFError, ConnectionResetError):
         process.join()
-    killed = process.exitcode == -signal.SIGKILL
-    assert killed or process.exitcode == 0, f"it ended with {process.exitcode}"
-    return Life(
-        tuple(text for what, text in heard if what == "answer"),
-        tuple(text for what, text in heard if what == "point"),
-        killed,
-    )
+        ear.close()
+    return said
 
 
-def _life(url: str, lines: tuple[str, ...], fatal: int | None, ear: Connection[Any, Any]) -> None:
-    actor = LedgerActor(url)
-    for line in lines[:-1]:
-        ear.send(("answer", actor.act(Deed.read(line))))
-    passed = 0
+def killed_at(url: str, line: str, tokens: Mapping[str, int | None], fatal: int) -> list[str]:
+    """The points that a process passed which had to do one deed, and was killed at the last."""
+    process, ear = born(_doomed, url, line, tokens, fatal)
+    points = heard(process, ear)
+    assert process.exitcode == -signal.SIGKILL, f"it ended with {process.exitcode}"
+    return points
+
+
+def _doomed(
+    url: str, line: str, tokens: Mapping[str, int | None], fatal: int, ear: Connection[Any, Any]
+) -> None:
+    actor = LedgerActor(url, tokens)
+    points = itertools.count()
 
     def pass_by(point: str) -> None:
-        nonlocal passed
-        ear.send(("point", point))
-        if passed == fatal:
+        ear.send(point)
+        if next(points) == fatal:
             os.kill(os.getpid(), signal.SIGKILL)
-        passed += 1
 
     with watched(pass_by):
-        answer = actor.act(Deed.read(lines[-1]))
-    ear.send(("answer", answer))
-
-
+        actor.act(Deed.read(line))
