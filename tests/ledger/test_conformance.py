@@ -7,10 +7,8 @@ from tightbudget.ledger.testing import TABLES, LedgerActor, Table
 
 
 @pytest.mark.parametrize("table", TABLES, ids=str)
-def test_every_backend_answers_as_the_tables_say(table: Table, url: str) -> None:
-    actor = LedgerActor(url)
+def test_every_backend_answers_as_the_tables_say(table: Table, actor: LedgerActor) -> None:
     table.check(actor)
-    actor.ledger.close()
 
 
 @pytest.mark.parametrize("table", TABLES, ids=str)

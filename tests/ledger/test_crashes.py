@@ -7,6 +7,7 @@ than what may have run, and asking again under the same key never pays twice.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -20,7 +21,6 @@ from tests.ledger.model import Model
 from tests.ledger.victims import born, heard, killed_at, watched
 
 import tightbudget as tb
-from tightbudget.ledger.ledger import Ledger
 from tightbudget.ledger.testing import Deed, LedgerActor
 
 GUARANTEE = "yes=0.3,no=0.1+1e-7"
@@ -53,23 +53,19 @@ STEPS = [
     Step("forfeit A1", STARTED, HELD, "spent 0.3 held 0 left 0.7 saved 0"),
     Step("void A1", RESERVED, HELD, NOTHING),
     Step("expire A1", RESERVED, HELD, NOTHING),
-    Step("raise data 2 1e-6", NEW, NOTHING, "spent 0 held 0 left 2 saved 0"),
+    Step("raise data 2 1e-6", NEW, NOTHING, "spent 0 held 0 left 2 saved 0", again="ok"),
     Step("close data", NEW, NOTHING, "spent 0 held 0 left 0 saved 0"),
 ]
 
 
 def view(url: str) -> tuple[str, str]:
     """What a new process sees."""
-    actor = LedgerActor(url)
-    try:
+    with contextlib.closing(LedgerActor(url)) as actor:
         return actor.act(Deed("epsilon", "data")), actor.act(Deed("state", "A1"))
-    finally:
-        actor.ledger.close()
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.deed)
-def test_a_killed_process_has_done_all_or_nothing(url: str, step: Step) -> None:
-    actor = LedgerActor(url)
+def test_a_killed_process_has_done_all_or_nothing(url: str, actor: LedgerActor, step: Step) -> None:
     assert set(actor.told(*step.story)) == {"ok"}
     before = after = view(url)
     assert before[0] == step.before
@@ -84,14 +80,12 @@ def test_a_killed_process_has_done_all_or_nothing(url: str, step: Step) -> None:
     assert actor.told(step.deed) == [step.again]
     assert view(url) == after
     actor.ledger.verify()
-    actor.ledger.close()
 
 
-def test_a_process_killed_at_any_time_has_done_what_it_said(url: str) -> None:
+def test_a_process_killed_at_any_time_has_done_what_it_said(url: str, actor: LedgerActor) -> None:
     """It says what it has done after each deed; at most the one that it was doing is in doubt."""
-    model = Model()
-    assert LedgerActor(url).act(Deed.read("open data 1000 1e-3")) == "ok"
-    model.act(Deed.read("open data 1000 1e-3"))
+    model, opening = Model(), Deed.read("open data 1000 1e-3")
+    assert actor.act(opening) == model.act(opening) == "ok"
     doubts = 0
     for life in range(8):
         lines = [line for run in range(400) for line in story(f"R{life}-{run}")]
@@ -102,22 +96,19 @@ def test_a_process_killed_at_any_time_has_done_what_it_said(url: str) -> None:
         done = max(heard(process, ear), default=0)
         for line in lines[:done]:
             assert model.act(Deed.read(line)) == "ok"
-        actor = LedgerActor(url)
         if actor.act(Deed("epsilon", "data")) != model.act(Deed("epsilon", "data")):
             model.act(Deed.read(lines[done]))
             doubts += 1
         for deed in (Deed("epsilon", "data"), Deed("delta", "data")):
             assert actor.act(deed) == model.act(deed)
         actor.ledger.verify()
-        actor.ledger.close()
 
 
 def story(key: str) -> tuple[str, ...]:
     return f"reserve {key} yes=0.03,no=0.01+1e-9", f"start {key}", f"settle {key} no"
 
 
-def _worker(url: str, lines: list[str], ear: Connection[Any, Any]) -> None:
-    actor = LedgerActor(url)
+def _worker(url: str, actor: LedgerActor, lines: list[str], ear: Connection[Any, Any]) -> None:
     ear.send(0)
     for number, line in enumerate(lines, start=1):
         assert actor.act(Deed.read(line)) == "ok"
@@ -133,9 +124,10 @@ def test_a_migration_that_is_killed_leaves_no_ledger_or_a_whole_one(url: str) ->
         assert process.exitcode == -signal.SIGKILL
         if points[-1] != "after commit":
             with pytest.raises(tb.LedgerError, match="no ledger"):
-                Ledger(url, create=False)
+                tb.Ledger(url, create=False)
     assert survived > 10
-    LedgerActor(url).ledger.verify()
+    with tb.Ledger(url, create=False) as ledger:
+        ledger.verify()
 
 
 def _pioneer(url: str, fatal: int, ear: Connection[Any, Any]) -> None:
@@ -147,4 +139,4 @@ def _pioneer(url: str, fatal: int, ear: Connection[Any, Any]) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with watched(pass_by):
-        Ledger(url)
+        tb.Ledger(url)

@@ -47,7 +47,7 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/budget.db"
     actor = LedgerActor(url)
     assert actor.told(*STORY) == ["ok"] * 3
-    actor.ledger.close()
+    actor.close()
     pages = sqlite3.connect(tmp_path / "budget.db").execute("PRAGMA page_count").fetchone()[0]
     with at_every_connect(f"PRAGMA max_page_count = {pages + 4}"):
         actor = LedgerActor(url, actor.tokens)
@@ -58,7 +58,7 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
                 granted += 1
         assert 0 < granted < 100
         balance = actor.act(Deed("epsilon", "data"))
-        actor.ledger.close()
+        actor.close()
     actor = LedgerActor(url, actor.tokens)
     assert actor.act(Deed("epsilon", "data")) == balance
     # there is room again: the same request goes through, and the run that had begun is settled
@@ -66,7 +66,7 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     actor.ledger.verify()
     spent, held = actor.act(Deed("epsilon", "data")).split()[1:4:2]
     assert (float(spent), float(held)) == (0.1, pytest.approx(1e-3 * (granted + 1)))
-    actor.ledger.close()
+    actor.close()
 
 
 def test_a_disk_that_stops_in_the_middle_of_a_write_changes_nothing(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_disk_that_stops_in_the_middle_of_a_write_changes_nothing(tmp_path: Pa
     assert outcomes == {0, 1}
     assert actor.told("settle A1 no") == ["again"]
     actor.ledger.verify()
-    actor.ledger.close()
+    actor.close()
 
 
 def _limited(url: str, tokens: dict[str, int | None], length: int, _: Any) -> None:
@@ -105,12 +105,12 @@ def test_a_read_only_file_can_be_read(tmp_path: Path) -> None:
     actor = LedgerActor(f"sqlite:///{tmp_path}/budget.db")
     actor.told(*STORY)
     balance = actor.act(Deed("epsilon", "data"))
-    actor.ledger.close()
+    actor.close()
     reader = LedgerActor(f"sqlite:///file:{tmp_path}/budget.db?mode=ro&uri=true", actor.tokens)
     assert reader.act(Deed("epsilon", "data")) == balance
     with pytest.raises(tb.LedgerError, match="nothing was changed.*readonly"):
         reader.told("settle A1 no")
-    reader.ledger.close()
+    reader.close()
 
 
 # -------------------------------------------------------------------------- connections
@@ -148,14 +148,13 @@ def test_a_lost_connection_is_survived_or_told(postgres: Server, line: str) -> N
         assert answers in (["ok"], ["again"])
         assert actor.told(line) == ["again"]
         actor.ledger.verify()
-        actor.ledger.close()
+        actor.close()
         postgres.drop_database(url)
 
 
 @pytest.mark.parametrize("moment", ["before commit", "after commit"])
-def test_a_commit_without_an_answer_is_said_to_be_unknown(url: str, moment: str) -> None:
+def test_a_commit_without_an_answer_is_said_to_be_unknown(url: str, actor: LedgerActor, moment: str) -> None:
     """Nobody can know whether it happened; asking again under the same key finds out."""
-    actor = LedgerActor(url)
     actor.told(*STORY)
 
     passed = set()
@@ -170,7 +169,7 @@ def test_a_commit_without_an_answer_is_said_to_be_unknown(url: str, moment: str)
     assert caught.value.unknown
     assert actor.told("settle A1 no") == ["ok" if moment == "before commit" else "again"]
     assert actor.act(Deed("epsilon", "data")) == "spent 0.1 held 0 left 0.9 saved 0.2"
-    actor.ledger.close()
+    actor.close()
 
 
 def test_the_server_is_killed_and_comes_back(mortal: OwnServer) -> None:
@@ -184,15 +183,14 @@ def test_the_server_is_killed_and_comes_back(mortal: OwnServer) -> None:
     assert actor.act(Deed("epsilon", "data")) == balance
     assert actor.told("settle A1 no", "settle A1 no") == ["ok", "again"]
     actor.ledger.verify()
-    actor.ledger.close()
+    actor.close()
 
 
 # ---------------------------------------------------------------------------- processes
 
 
-def test_a_process_that_slept_while_another_took_over_frees_nothing(url: str) -> None:
+def test_a_process_that_slept_while_another_took_over_frees_nothing(url: str, actor: LedgerActor) -> None:
     """It wakes with a cheap cell in its hand; the run was given up as lost, at its full price."""
-    actor = LedgerActor(url)
     actor.told(*STORY[:2])
     process, ear = born(_sleeper, url)
     assert ear.recv() == "started"
@@ -204,11 +202,10 @@ def test_a_process_that_slept_while_another_took_over_frees_nothing(url: str) ->
     assert ear.recv() == "fenced"
     process.join()
     assert actor.act(Deed("epsilon", "data")) == "spent 0.3 held 0 left 0.7 saved 0"
-    actor.ledger.close()
+    actor.close()
 
 
-def _sleeper(url: str, ear: Any) -> None:
-    actor = LedgerActor(url)
+def _sleeper(url: str, actor: LedgerActor, ear: Any) -> None:
     actor.told("start A1")
     ear.send("started")
     ear.recv()
@@ -223,11 +220,10 @@ def test_a_child_of_fork_has_connections_of_its_own(url: str) -> None:
     actor = LedgerActor(url)
     assert actor.act(Deed("epsilon", "data")) == "spent 0 held 0.8 left 0.2 saved 0"
     actor.ledger.verify()
-    actor.ledger.close()
+    actor.close()
 
 
-def _forking(url: str, _: Any) -> None:
-    actor = LedgerActor(url)
+def _forking(url: str, actor: LedgerActor, _: Any) -> None:
     actor.told("open data 1 1e-6")
     children = [os.fork() for _ in range(2)]
     who = sum(1 << i for i, child in enumerate(children) if child)
@@ -255,37 +251,34 @@ def test_a_clock_that_jumps_changes_nothing(url: str) -> None:
     actor.ledger.verify()
     years = {event.at[:4] for event in actor.ledger.events()}
     assert years >= {str(now.year - 10), str(now.year + 20)}
-    actor.ledger.close()
+    actor.close()
 
 
 # ----------------------------------------------------------------------- who asks badly
 
 
 @pytest.mark.parametrize("cell", [math.nan, math.inf, -math.inf, 0.5, None, True, b"no", ["no"]])
-def test_what_is_no_cell_settles_nothing(url: str, cell: object) -> None:
-    actor = LedgerActor(url)
+def test_what_is_no_cell_settles_nothing(url: str, actor: LedgerActor, cell: object) -> None:
     actor.told(*STORY)
     with pytest.raises(tb.ParameterError, match="cell must be a text, an integer, or a tuple"):
         actor.ledger.hold("A1", token=actor.tokens["A1"]).settle(cell)  # type: ignore[arg-type]
     assert actor.act(Deed("epsilon", "data")) == "spent 0 held 0.3 left 0.7 saved 0"
-    actor.ledger.close()
+    actor.close()
 
 
 @pytest.mark.parametrize(
     "cell", ["nan", -1, 10**30, "x" * 10**5, "no ", "No", "", "\x00", "\ud800", (), ("no",)]
 )
-def test_a_cell_that_nobody_declared_costs_the_sup(url: str, cell: tb.Cell) -> None:
-    actor = LedgerActor(url)
+def test_a_cell_that_nobody_declared_costs_the_sup(url: str, actor: LedgerActor, cell: tb.Cell) -> None:
     actor.told(*STORY)
     actor.ledger.hold("A1", token=actor.tokens["A1"]).settle(cell)
     assert actor.act(Deed("epsilon", "data")) == "spent 0.3 held 0 left 0.7 saved 0"
     actor.ledger.verify()
-    actor.ledger.close()
+    actor.close()
 
 
 @pytest.mark.parametrize("epsilon", [math.nan, math.inf, -0.1, -1e-300, "0.1", None, True])
-def test_amounts_that_are_none_are_refused(url: str, epsilon: Any) -> None:
-    actor = LedgerActor(url)
+def test_amounts_that_are_none_are_refused(url: str, actor: LedgerActor, epsilon: Any) -> None:
     actor.told("open data 1 1e-6")
     before = actor.ledger.head()
     for ask in (
@@ -297,14 +290,13 @@ def test_amounts_that_are_none_are_refused(url: str, epsilon: Any) -> None:
         with pytest.raises(tb.ParameterError):
             ask()
     assert actor.ledger.head() == before
-    actor.ledger.close()
+    actor.close()
 
 
-def test_amounts_beyond_the_integers_of_a_database_are_refused(url: str) -> None:
-    actor = LedgerActor(url)
+def test_amounts_beyond_the_integers_of_a_database_are_refused(url: str, actor: LedgerActor) -> None:
     actor.told("open data 9e6 1")
     assert actor.told("open more 1e7 1", "reserve A1 1e7", "reserve A2 1e300") == ["refused"] * 3
     assert actor.told("reserve A3 9e6+1", "reserve A4 1e-12") == ["ok", "exceeded"]
     assert actor.told("start A3", "settle A3 no") == ["ok"] * 2
     actor.ledger.verify()
-    actor.ledger.close()
+    actor.close()

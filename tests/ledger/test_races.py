@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.ledger.victims import PROCESSES, born, heard
 
+import tightbudget as tb
 from tightbudget.ledger.testing import Deed, LedgerActor, number
 
 Answers = list[tuple[str, str]]  # key, answer
@@ -49,7 +50,7 @@ def _runner(
     for runner in runners:
         runner.join()
     ear.send(answers)
-    actor.ledger.close()
+    actor.close()
 
 
 def reserve_until_refused(actor: LedgerActor, who: str) -> Answers:
@@ -72,9 +73,8 @@ def settle_as_i_like(actor: LedgerActor, who: str) -> Answers:
     ("cap", "grants"),
     [("2.05 1e-6", 20), ("1000 1.2e-7", 12), ("0.1 1e-6", 1), ("0.09999 1e-6", 0)],
 )
-def test_the_last_unit_is_granted_once(url: str, cap: str, grants: int) -> None:
+def test_the_last_unit_is_granted_once(url: str, actor: LedgerActor, cap: str, grants: int) -> None:
     """Exactly floor(left / sup) grants, of epsilon or of delta, whichever ends first."""
-    actor = LedgerActor(url)
     actor.told(f"open data {cap}")
     answers = [answer for _, answer in race(url, reserve_until_refused, processes=3, threads=3)]
     assert sorted(answers) == 9 * ["exceeded"] + grants * ["ok"]
@@ -83,8 +83,7 @@ def test_the_last_unit_is_granted_once(url: str, cap: str, grants: int) -> None:
 
 
 @pytest.mark.parametrize("run", [start_the_one, settle_as_i_like])
-def test_one_of_many_wins(url: str, run: Run) -> None:
-    actor = LedgerActor(url)
+def test_one_of_many_wins(url: str, actor: LedgerActor, run: Run) -> None:
     actor.told("open data 1 1e-6", "reserve A1 0.3")
     if run is settle_as_i_like:
         actor.told("start A1")
@@ -96,4 +95,5 @@ def test_one_of_many_wins(url: str, run: Run) -> None:
 def test_many_make_the_same_ledger_at_once(url: str) -> None:
     """Nobody has made its tables yet."""
     assert race(url, reserve_until_refused, processes=4, threads=0) == []
-    assert LedgerActor(url).act(Deed("verify")) == "ok"
+    with tb.Ledger(url, create=False) as ledger:
+        ledger.verify()

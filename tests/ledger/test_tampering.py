@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Connection, Engine, Row, Table, create_engine, select, text
+from sqlalchemy import Column, Connection, Engine, Table, create_engine, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from tests.ledger.servers import Server
@@ -178,7 +178,7 @@ def pair(url: str, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str,
     actor = LedgerActor(url)
     for line in ("open data 1 1e-6", "reserve A1 yes=0.3,no=0", "start A1"):
         actor.act(Deed.read(line))
-    actor.ledger.close()
+    actor.close()
     server = None if url.startswith("sqlite") else request.getfixturevalue("postgres")
     return url, copied(server, url, tmp_path)
 

@@ -18,12 +18,22 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 from sqlalchemy.engine.default import DefaultDialect
+
 from tightbudget.ledger.testing import Deed, LedgerActor
 
 __all__ = ["PROCESSES", "born", "heard", "killed_at", "watched"]
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tightbudget.ledger.testing", "sqlalchemy.dialects", "psycopg"])
+# what each of them would have to load else
+PROCESSES.set_forkserver_preload(
+    [
+        "pytest",
+        "alembic.command",
+        "sqlalchemy.dialects.postgresql.psycopg",
+        "sqlalchemy.dialects.sqlite",
+        "tightbudget.ledger.testing",
+    ]
+)
 
 
 @contextlib.contextmanager

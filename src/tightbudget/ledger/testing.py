@@ -123,6 +123,10 @@ class LedgerActor:
             return next(word for kind, word in _REFUSALS.items() if isinstance(error, kind))
         return (said or "ok") if self.ledger.head() != before else "again"
 
+    def close(self) -> None:
+        """Gives the ledger's connections back."""
+        self.ledger.close()
+
     def told(self, *lines: str) -> list[str]:
         """The answers to several deeds, one after the other."""
         return [self.act(Deed.read(line)) for line in lines]
@@ -173,7 +177,7 @@ class LedgerActor:
         self.ledger.expire(deed.name, by="ada", reason="abandoned")
 
     def _reopen(self, deed: Deed) -> None:
-        self.ledger.close()
+        self.close()
         self.ledger = Ledger(self.url)
 
     def _verify(self, deed: Deed) -> None:
