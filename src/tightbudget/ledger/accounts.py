@@ -134,18 +134,18 @@ def settings(kind: str, parameters: Mapping[str, Any]) -> str:
         ParameterError: a parameter is unknown, missing or refused.
     """
     rule = KINDS[one_of(tuple(KINDS), kind=kind)]
-    told = {name: value for name, value in parameters.items() if value is not None}
     accepted = inspect.signature(rule).parameters
-    for name in told:
+    for name in parameters:
         if name not in accepted:
             raise ParameterError(
                 f"a budget of kind {kind} has no {name} (it has {', '.join(accepted)})"
             )
-    for name, parameter in accepted.items():
-        if parameter.default is parameter.empty and name not in told:
+    told = {name: p.default for name, p in accepted.items()} | dict(parameters)
+    for name, value in told.items():
+        if value is inspect.Parameter.empty:
             raise ParameterError(f"a budget of kind {kind} needs {name}")
     rule(**told)
-    return canonical({name: _plain(name, value) for name, value in told.items()})
+    return canonical({name: _plain(name, v) for name, v in told.items() if v is not None})
 
 
 @functools.lru_cache(maxsize=1024)

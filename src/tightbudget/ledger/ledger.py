@@ -252,7 +252,7 @@ class Ledger:
             SettlementError: a budget is closed, or another interactive mechanism is open.
             ParameterError: the key, the guarantee or a budget is refused.
         """
-        request = Request.of(guarantee, list(budgets), bool(interactive))
+        request = Request.of(guarantee, budgets, bool(interactive))
         found = self._do(transactions.reserve, _named(key=key), request)
         return LedgerHold(self, _granted(found), None)
 

@@ -205,6 +205,7 @@ _RESERVATION = _LINES.where(reservations.c.key == bindparam("key")).order_by(bud
 _IS_OPEN = text("reservations.state IN ('reserved', 'started')")  # as the index has it
 _OPEN = _LINES.where(_IS_OPEN).order_by(reservations.c.id, budgets.c.name)
 _ALL = _LINES.order_by(reservations.c.id, budgets.c.name)
+_CONVERSATIONS = _OPEN.where(reservations.c.interactive == 1, budgets.c.root == bindparam("root"))
 _HOLDING = (
     select(charges.c.epsilon, reservations.c.key)
     .join(reservations, reservations.c.id == charges.c.reservation)
@@ -231,10 +232,10 @@ def reservations_in_order(connection: Connection) -> Iterator[Reservation]:
         yield _reservation(list(lines))
 
 
-def conversations(connection: Connection, roots: Sequence[int]) -> list[Reservation]:
-    """Interactive ones that are open in some part of these wholes, with their lines there."""
-    wanted = _OPEN.where(reservations.c.interactive == 1, budgets.c.root.in_(roots))
-    found = itertools.groupby(connection.execute(wanted), key=lambda row: row.id)
+def conversations(connection: Connection, root: int) -> list[Reservation]:
+    """Interactive ones that are open in some part of this whole, with their lines there."""
+    rows = connection.execute(_CONVERSATIONS, {"root": root})
+    found = itertools.groupby(rows, key=lambda row: row.id)
     return [_reservation(list(lines)) for _, lines in found]
 
 

@@ -7,6 +7,7 @@ that was done before it. It is durable when ``write`` returns.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,9 @@ _BEGIN = {
     ("postgresql", "write"): (
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;"
         " SET LOCAL synchronous_commit = on;"
+        " SET LOCAL lock_timeout = '60s';"
+        # who is paused in the middle of an act loses it, and does not keep the others waiting
+        " SET LOCAL idle_in_transaction_session_timeout = '60s';"
         " SELECT pg_advisory_xact_lock(8386102942711423603)"
     ),
     ("postgresql", "read"): "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
@@ -68,7 +72,7 @@ class Store:
 
     def __init__(self, url: str, create: bool) -> None:
         self._url = _checked(url, create)
-        self._engine = _engine(self._url)
+        self._engine, self._process = _engine(self._url), os.getpid()
         if self.version() != VERSION:
             self.write(lambda connection: _upgrade(connection, create))
 
@@ -84,6 +88,13 @@ class Store:
         """Gives all connections back."""
         self._engine.dispose()
 
+    def _connection(self) -> Connection:
+        """A connection of this process: those of a parent process are left to it."""
+        if self._process != os.getpid():
+            self._of_parent = self._engine  # kept, since forgetting it would close them
+            self._engine, self._process = _engine(self._url), os.getpid()
+        return self._engine.connect()
+
     def version(self) -> str | None:
         """The version of the tables that are there; None if there are none."""
         with self.reading() as connection:
@@ -93,7 +104,7 @@ class Store:
     def reading(self) -> Iterator[Connection]:
         """One unchanging view of everything, also while others write."""
         try:
-            with self._engine.connect() as connection:
+            with self._connection() as connection:
                 connection.execution_options(deed="read")
                 with connection.begin():
                     yield connection
@@ -112,7 +123,7 @@ class Store:
         for attempt in range(1, _TRIES + 1):
             committing = False
             try:
-                with self._engine.connect() as connection:
+                with self._connection() as connection:
                     connection.begin()
                     result = act(connection)
                     committing = True
@@ -149,7 +160,8 @@ def _checked(url: str, create: bool) -> URL:
 def _engine(url: URL) -> Engine:
     settings = {"timeout": _PATIENCE} if url.get_backend_name() == "sqlite" else {}
     try:
-        engine = create_engine(url, connect_args=settings)
+        # as many connections as there are threads: they queue for the lock, not for a connection
+        engine = create_engine(url, connect_args=settings, max_overflow=-1)
     except (ImportError, NoSuchModuleError) as error:
         raise ExtraError(
             f"{url.drivername} needs a driver: pip install 'tightbudget[postgresql]'"

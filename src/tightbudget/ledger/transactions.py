@@ -40,6 +40,7 @@ from tightbudget.ledger.act import Act
 from tightbudget.ledger.chain import canonical, digest
 from tightbudget.ledger.rows import Balance, Charge, Reservation
 from tightbudget.ledger.units import NOTHING, Units
+from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.guarantee import Cell
 
 __all__ = [
@@ -90,9 +91,9 @@ class Request:
         Raises:
             ParameterError: no budget, or one of them twice; the guarantee is none.
         """
-        payers = tuple(sorted(names))
+        payers = () if isinstance(names, str) else tuple(sorted(names))
         if not payers or len(set(payers)) != len(payers):
-            raise ParameterError(f"budgets must be one or more, each once, got {list(names)}")
+            raise refuse("budgets", "be a list of one or more names, each once", names)
         content = content_of(guarantee)
         body = {"budgets": payers, "guarantee": content, "interactive": interactive}
         return Request(guarantee_of(content), payers, interactive, canonical(body))
@@ -260,15 +261,15 @@ def _check_conversations(
 
     Also those of other parts of the same whole: the theorem is about everything in it.
     """
-    others = rows.conversations(connection, [payer.root for payer in payers])
-    lines = [(payer.rule, units) for payer, units in zip(payers, asked, strict=True)]
-    lines += [(charge.rule, charge.units) for other in others for charge in other.charges]
-    if others and not all(rule.side_by_side and not units.delta for rule, units in lines):
-        keys = ", ".join(repr(key) for key in sorted({other.key for other in others}))
-        raise SettlementError(
-            f"another interactive mechanism is open ({keys}): settle it first"
-            " (or all must have delta = 0)"
-        )
+    for payer, units in zip(payers, asked, strict=True):
+        others = rows.conversations(connection, payer.root)
+        lines = [(payer.rule, units)]
+        lines += [(charge.rule, charge.units) for other in others for charge in other.charges]
+        if others and not all(rule.side_by_side and not units.delta for rule, units in lines):
+            raise SettlementError(
+                "another interactive mechanism is open: settle"
+                f" {named([other.key for other in others])} first (or all must have delta = 0)"
+            )
 
 
 def _refusal(
