@@ -108,7 +108,8 @@ def story(key: str) -> tuple[str, ...]:
     return f"reserve {key} yes=0.03,no=0.01+1e-9", f"start {key}", f"settle {key} no"
 
 
-def _worker(url: str, actor: LedgerActor, lines: list[str], ear: Connection[Any, Any]) -> None:
+def _worker(url: str, lines: list[str], ear: Connection[Any, Any]) -> None:
+    actor = LedgerActor(url)
     ear.send(0)
     for number, line in enumerate(lines, start=1):
         assert actor.act(Deed.read(line)) == "ok"

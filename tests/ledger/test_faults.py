@@ -205,7 +205,8 @@ def test_a_process_that_slept_while_another_took_over_frees_nothing(url: str, ac
     actor.close()
 
 
-def _sleeper(url: str, actor: LedgerActor, ear: Any) -> None:
+def _sleeper(url: str, ear: Any) -> None:
+    actor = LedgerActor(url)
     actor.told("start A1")
     ear.send("started")
     ear.recv()
@@ -223,7 +224,8 @@ def test_a_child_of_fork_has_connections_of_its_own(url: str) -> None:
     actor.close()
 
 
-def _forking(url: str, actor: LedgerActor, _: Any) -> None:
+def _forking(url: str, _: Any) -> None:
+    actor = LedgerActor(url)
     actor.told("open data 1 1e-6")
     children = [os.fork() for _ in range(2)]
     who = sum(1 << i for i, child in enumerate(children) if child)

@@ -73,8 +73,12 @@ class Store:
     def __init__(self, url: str, create: bool) -> None:
         self._url = _checked(url, create)
         self._engine, self._process = _engine(self._url), os.getpid()
-        if self.version() != VERSION:
-            self.write(lambda connection: _upgrade(connection, create))
+        try:
+            if self.version() != VERSION:
+                self.write(lambda connection: _upgrade(connection, create))
+        except BaseException:
+            self.close()
+            raise
 
     def __str__(self) -> str:
         return self._url.render_as_string(hide_password=True)
