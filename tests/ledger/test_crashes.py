@@ -87,7 +87,7 @@ def test_a_process_killed_at_any_time_has_done_what_it_said(url: str, actor: Led
     model, opening = Model(), Deed.read("open data 1000 1e-3")
     assert actor.act(opening) == model.act(opening) == "ok"
     doubts = 0
-    for life in range(8):
+    for life in range(6):
         lines = [line for run in range(400) for line in story(f"R{life}-{run}")]
         process, ear = born(_worker, url, lines)
         assert ear.recv() == 0
@@ -117,7 +117,7 @@ def _worker(url: str, lines: list[str], ear: Connection[Any, Any]) -> None:
 
 
 def test_a_migration_that_is_killed_leaves_no_ledger_or_a_whole_one(url: str) -> None:
-    for survived in itertools.count():
+    for survived in itertools.count(step=5):
         process, ear = born(_pioneer, url, survived)
         points = heard(process, ear)
         if process.exitcode == 0:

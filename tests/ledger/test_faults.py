@@ -25,7 +25,8 @@ import tightbudget as tb
 from tightbudget.ledger.testing import Deed, LedgerActor
 
 TEN_YEARS = timedelta(days=3653)
-STORY = ("open data 1 1e-6", "reserve A1 yes=0.3,no=0.1+1e-7", "start A1")
+COIN = tb.OutputDP({"yes": 0.3, "no": 0.1}, delta=1e-7)
+STORY = ("open data 1 1e-6", "reserve A1 yes=0.3,no=0.1+1e-7", "start A1")  # of COIN
 
 
 @contextlib.contextmanager
@@ -52,11 +53,13 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     with at_every_connect(f"PRAGMA max_page_count = {pages + 4}"):
         actor = LedgerActor(url, actor.tokens)
         granted = 0
-        with pytest.raises(tb.LedgerError, match="full"):
+        with contextlib.suppress(tb.LedgerError):
             while granted < 100:
                 assert actor.told(f"reserve B{granted} 1e-3") == ["ok"]
                 granted += 1
         assert 0 < granted < 100
+        with pytest.raises(tb.LedgerError, match=r"nothing was changed .* full"):
+            actor.told(f"reserve B{granted} 1e-3")
         balance = actor.act(Deed("epsilon", "data"))
         actor.close()
     actor = LedgerActor(url, actor.tokens)
@@ -77,7 +80,7 @@ def test_a_disk_that_stops_in_the_middle_of_a_write_changes_nothing(tmp_path: Pa
     balance = actor.act(Deed("epsilon", "data"))
     log = tmp_path / "budget.db-wal"
     outcomes = set()
-    for more in range(0, 40_000, 3_000):
+    for more in range(0, 60_000, 8_000):
         process, ear = born(_limited, url, actor.tokens, log.stat().st_size + more)
         heard(process, ear)
         outcomes.add(process.exitcode)
@@ -108,7 +111,7 @@ def test_a_read_only_file_can_be_read(tmp_path: Path) -> None:
     actor.close()
     reader = LedgerActor(f"sqlite:///file:{tmp_path}/budget.db?mode=ro&uri=true", actor.tokens)
     assert reader.act(Deed("epsilon", "data")) == balance
-    with pytest.raises(tb.LedgerError, match="nothing was changed.*readonly"):
+    with pytest.raises(tb.LedgerError, match=r"nothing was changed.*readonly"):
         reader.told("settle A1 no")
     reader.close()
 
@@ -129,31 +132,46 @@ def dropped_at(server: Server, url: str, at: int) -> Callable[[str], None]:
     return pass_by
 
 
-@pytest.mark.parametrize("line", ["reserve B1 0.2", "settle A1 no", "forfeit A1", "close data"])
-def test_a_lost_connection_is_survived_or_told(postgres: Server, line: str) -> None:
+ACTS: dict[str, Callable[[tb.Ledger, tb.LedgerHold], object]] = {
+    "reserve": lambda ledger, hold: ledger.reserve(f"{hold.key}'", COIN, ["data"]),
+    "settle": lambda ledger, hold: hold.settle("no"),
+    "forfeit": lambda ledger, hold: hold.forfeit(),
+    "open": lambda ledger, hold: ledger.open_budget(hold.key, epsilon=1, delta=0, parent="data"),
+}
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_a_lost_connection_is_survived_or_told(postgres: Server, name: str) -> None:
     """Wherever it breaks, asking again under the same key ends as if it had not."""
-    for at in range(30):
-        url = postgres.create_database()
-        actor = LedgerActor(url)
-        actor.told(*STORY)
-        if line == "close data":
-            actor.told("settle A1 no")
-        before = actor.act(Deed("epsilon", "data"))
-        try:
+    url = postgres.create_database()
+    outcomes = set()
+    with tb.Ledger(url) as ledger:
+        data = ledger.open_budget("data", epsilon=100, delta=1e-3)
+        for at in range(16):
+            hold = data.reserve(f"A{at}", COIN)
+            hold.start()
+            before = ledger.head().sequence
             with watched(dropped_at(postgres, url, at)):
-                answers = actor.told(line)
-        except tb.LedgerError as error:
-            assert error.unknown or actor.act(Deed("epsilon", "data")) == before
-            answers = actor.told(line)
-        assert answers in (["ok"], ["again"])
-        assert actor.told(line) == ["again"]
-        actor.ledger.verify()
-        actor.close()
-        postgres.drop_database(url)
+                outcomes.add(outcome(lambda hold=hold: ACTS[name](ledger, hold)))
+            ACTS[name](ledger, hold)
+            assert ledger.head().sequence - before == (2 if name == "open" else 1)
+        ledger.verify()
+    postgres.drop_database(url)
+    assert outcomes == {"done", "unknown"}
+
+
+def outcome(ask: Callable[[], object]) -> str:
+    try:
+        ask()
+    except tb.LedgerError as error:
+        return "unknown" if error.unknown else "not done"
+    return "done"
 
 
 @pytest.mark.parametrize("moment", ["before commit", "after commit"])
-def test_a_commit_without_an_answer_is_said_to_be_unknown(url: str, actor: LedgerActor, moment: str) -> None:
+def test_a_commit_without_an_answer_is_said_to_be_unknown(
+    url: str, actor: LedgerActor, moment: str
+) -> None:
     """Nobody can know whether it happened; asking again under the same key finds out."""
     actor.told(*STORY)
 
@@ -173,23 +191,28 @@ def test_a_commit_without_an_answer_is_said_to_be_unknown(url: str, actor: Ledge
 
 
 def test_the_server_is_killed_and_comes_back(mortal: OwnServer) -> None:
-    actor = LedgerActor(mortal.create_database())
-    assert actor.told(*STORY) == ["ok"] * 3
-    balance = actor.act(Deed("epsilon", "data"))
-    mortal.kill()
-    with pytest.raises(tb.LedgerError, match="nothing was changed"):
-        actor.told("settle A1 no")
-    mortal.start()
-    assert actor.act(Deed("epsilon", "data")) == balance
-    assert actor.told("settle A1 no", "settle A1 no") == ["ok", "again"]
-    actor.ledger.verify()
-    actor.close()
+    with tb.Ledger(mortal.create_database()) as ledger:
+        data = ledger.open_budget("data", epsilon=1, delta=1e-6)
+        hold = data.reserve("A1", COIN)
+        hold.start()
+        before = data.statement()
+        mortal.kill()
+        with pytest.raises(tb.LedgerError, match="nothing was changed"):
+            hold.settle("no")
+        mortal.start()
+        assert data.statement() == before
+        assert hold.settle("no").epsilon == 0.1
+        assert hold.settle("no").epsilon == 0.1
+        assert data.spent.epsilon == 0.1
+        ledger.verify()
 
 
 # ---------------------------------------------------------------------------- processes
 
 
-def test_a_process_that_slept_while_another_took_over_frees_nothing(url: str, actor: LedgerActor) -> None:
+def test_a_process_that_slept_while_another_took_over_frees_nothing(
+    url: str, actor: LedgerActor
+) -> None:
     """It wakes with a cheap cell in its hand; the run was given up as lost, at its full price."""
     actor.told(*STORY[:2])
     process, ear = born(_sleeper, url)
@@ -219,7 +242,7 @@ def test_a_child_of_fork_has_connections_of_its_own(url: str) -> None:
     heard(process, ear)
     assert process.exitcode == 0
     actor = LedgerActor(url)
-    assert actor.act(Deed("epsilon", "data")) == "spent 0 held 0.8 left 0.2 saved 0"
+    assert actor.act(Deed("epsilon", "data")) == "spent 0 held 0.7 left 0.3 saved 0"
     actor.ledger.verify()
     actor.close()
 
@@ -227,14 +250,20 @@ def test_a_child_of_fork_has_connections_of_its_own(url: str) -> None:
 def _forking(url: str, _: Any) -> None:
     actor = LedgerActor(url)
     actor.told("open data 1 1e-6")
-    children = [os.fork() for _ in range(2)]
-    who = sum(1 << i for i, child in enumerate(children) if child)
-    answers = actor.told(*(f"reserve K{who}-{i} 0.1" for i in range(2)))
-    for child in children:
-        if child:
-            _, status = os.waitpid(child, 0)
-            answers.append("ok" if status == 0 else "died")
-    os._exit(0 if set(answers) == {"ok"} else 1)
+    os._exit(_lineage(actor, 0))
+
+
+def _lineage(actor: LedgerActor, generation: int) -> int:
+    """Acts, forks, and acts again while the child does the same; 0 if all went well."""
+    answers = actor.told(f"reserve A{generation} 0.1")
+    status = 0
+    if generation < 3:
+        child = os.fork()
+        if not child:
+            os._exit(_lineage(actor, generation + 1))
+        answers += actor.told(f"reserve B{generation} 0.1")
+        status = os.waitpid(child, 0)[1]
+    return int(bool(status) or set(answers) != {"ok"})
 
 
 # ------------------------------------------------------------------------------- clocks
@@ -245,6 +274,7 @@ def test_a_clock_that_jumps_changes_nothing(url: str) -> None:
     actor, model = LedgerActor(url), Model()
     now = datetime.now(UTC)
     times = itertools.cycle((now, now + TEN_YEARS, now - TEN_YEARS, now + 2 * TEN_YEARS))
+    actor.close()
     actor.ledger = tb.Ledger(url, clock=lambda: next(times))
     for line in (*STORY, "reserve A2 0.4", "settle A1 no", "reserve A3 0.6", "start A2"):
         deed = Deed.read(line)
@@ -259,19 +289,21 @@ def test_a_clock_that_jumps_changes_nothing(url: str) -> None:
 # ----------------------------------------------------------------------- who asks badly
 
 
-@pytest.mark.parametrize("cell", [math.nan, math.inf, -math.inf, 0.5, None, True, b"no", ["no"]])
+@pytest.mark.parametrize("cell", [math.nan, math.inf, 0.5, None, True, b"no", ["no"], "x" * 10**5])
 def test_what_is_no_cell_settles_nothing(url: str, actor: LedgerActor, cell: object) -> None:
     actor.told(*STORY)
-    with pytest.raises(tb.ParameterError, match="cell must be a text, an integer, or a tuple"):
+    with pytest.raises(tb.ParameterError, match="cell must "):
         actor.ledger.hold("A1", token=actor.tokens["A1"]).settle(cell)  # type: ignore[arg-type]
     assert actor.act(Deed("epsilon", "data")) == "spent 0 held 0.3 left 0.7 saved 0"
     actor.close()
 
 
 @pytest.mark.parametrize(
-    "cell", ["nan", -1, 10**30, "x" * 10**5, "no ", "No", "", "\x00", "\ud800", (), ("no",)]
+    "cell", ["nan", -1, 10**30, "no ", "No", "", "\x00", "\ud800", (), ("no",)]
 )
-def test_a_cell_that_nobody_declared_costs_the_sup(url: str, actor: LedgerActor, cell: tb.Cell) -> None:
+def test_a_cell_that_nobody_declared_costs_the_sup(
+    url: str, actor: LedgerActor, cell: tb.Cell
+) -> None:
     actor.told(*STORY)
     actor.ledger.hold("A1", token=actor.tokens["A1"]).settle(cell)
     assert actor.act(Deed("epsilon", "data")) == "spent 0.3 held 0 left 0.7 saved 0"
@@ -295,7 +327,9 @@ def test_amounts_that_are_none_are_refused(url: str, actor: LedgerActor, epsilon
     actor.close()
 
 
-def test_amounts_beyond_the_integers_of_a_database_are_refused(url: str, actor: LedgerActor) -> None:
+def test_amounts_beyond_the_integers_of_a_database_are_refused(
+    url: str, actor: LedgerActor
+) -> None:
     actor.told("open data 9e6 1")
     assert actor.told("open more 1e7 1", "reserve A1 1e7", "reserve A2 1e300") == ["refused"] * 3
     assert actor.told("reserve A3 9e6+1", "reserve A4 1e-12") == ["ok", "exceeded"]

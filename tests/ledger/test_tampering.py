@@ -193,7 +193,7 @@ def test_a_restored_backup_is_detected(pair: tuple[str, str]) -> None:
     backup.ledger.check(early)
     now.ledger.check(early)
     now.ledger.check(head)
-    with pytest.raises(tb.LedgerCorruptError, match="backup|earlier|set back"):
+    with pytest.raises(tb.LedgerCorruptError, match=r"backup|earlier|set back"):
         backup.ledger.check(head)
     # going on from the backup does not help
     for line in ("settle A1 no", "reserve B1 0.1", "start B1"):
@@ -211,5 +211,5 @@ def test_two_copies_in_use_are_detected(pair: tuple[str, str]) -> None:
     assert heads[0].sequence == heads[1].sequence
     for actor, head in zip((two, one), heads, strict=True):
         actor.ledger.verify()
-        with pytest.raises(tb.LedgerCorruptError, match="another|fork"):
+        with pytest.raises(tb.LedgerCorruptError, match=r"another|fork"):
             actor.ledger.check(head)

@@ -131,7 +131,7 @@ class Store:
                     connection.begin()
                     result = act(connection)
                     committing = True
-                    connection.commit()
+                    _commit(connection)
                     return result
             except DBAPIError as error:
                 if committing:
@@ -190,6 +190,15 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
 def _begin(connection: Connection) -> None:
     deed = connection.get_execution_options().get("deed", "write")
     connection.exec_driver_sql(_BEGIN[connection.dialect.name, deed])
+
+
+def _commit(connection: Connection) -> None:
+    """Commits; a connection that could not is closed, since its transaction may be open still."""
+    try:
+        connection.commit()
+    except BaseException:
+        connection.invalidate()
+        raise
 
 
 def _may_pass(error: DBAPIError) -> bool:
