@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, update
 
-from tightbudget.errors import LedgerCorruptError, SettlementError
+from tightbudget.errors import LedgerCorruptError, LedgerError, SettlementError
 from tightbudget.ledger import rows
 from tightbudget.ledger.chain import Head, entry_after
 from tightbudget.ledger.rows import Balance, Reservation
@@ -66,19 +67,26 @@ class Act:
     Args:
         connection: in a transaction that has the ledger's lock.
         at: the time, for people to read; nothing depends on it.
+
+    Raises:
+        LedgerError: the ledger was moved to another database.
     """
 
     def __init__(self, connection: Connection, at: str) -> None:
+        last = rows.last(connection)
+        if last is not None and last.kind == "moved":
+            to = json.loads(last.details)["to"]
+            raise LedgerError(f"this ledger was moved to {to}, and can only be read")
         self.connection = connection
         self._at = at
-        self._head = rows.head(connection)
+        self._head = Head.after(last)
 
     # ---------------------------------------------------------------------------- events
 
     def log(
         self,
         kind: str,
-        budget: str,
+        budget: str | None,
         units: Units,
         *,
         key: str | None = None,

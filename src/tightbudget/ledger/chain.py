@@ -57,6 +57,11 @@ class Head:
         return f"tightbudget-ledger:1:{self.sequence}:{self.hash}"
 
     @staticmethod
+    def after(entry: Entry | None) -> Head:
+        """The head of a history whose last event this is; None if it has none."""
+        return BEGINNING if entry is None else Head(entry.sequence, entry.hash)
+
+    @staticmethod
     def from_text(text: str) -> Head:
         """The head that ``str(head)`` wrote.
 
@@ -101,7 +106,7 @@ def follow(head: Head, entry: Entry) -> Head:
         raise LedgerCorruptError(f"event {entry.sequence} does not follow the one before it")
     if not entry.is_sealed():
         raise LedgerCorruptError(f"event {entry.sequence} was changed")
-    return Head(entry.sequence, entry.hash)
+    return Head.after(entry)
 
 
 def canonical(content: Any) -> str:

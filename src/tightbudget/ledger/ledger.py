@@ -22,6 +22,7 @@ from tightbudget.ledger import rows, transactions
 from tightbudget.ledger.accounts import Guarantee, Stored, epsilon_at
 from tightbudget.ledger.act import Act
 from tightbudget.ledger.chain import Entry, Head
+from tightbudget.ledger.copy import copy
 from tightbudget.ledger.rows import Balance, Reservation
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.transactions import Refusal, Request, Terms
@@ -49,7 +50,7 @@ class Event:
         sequence: its number, from 1 on without a gap.
         at: when, as the clock said; nothing depends on it.
         kind: opened, lent, reserved, refused, started, settled, forfeited, void, expired,
-            capped, corrected, closed or returned.
+            capped, corrected, closed, returned, moved or arrived.
         key: of the reservation.
         budget: which one it changed.
         epsilon, delta: the amount that it is about (rounded up): a cap, what was held, what
@@ -340,6 +341,27 @@ class Ledger:
         with self._store.reading() as connection:
             return verify(connection, progress)
 
+    def copy_to(
+        self, target: Ledger, progress: Callable[[Iterable[int]], Iterable[int]] = iter
+    ) -> Verification:
+        """Moves this ledger to an empty one in another database, and verifies both.
+
+        Guarantee: the target has every event, and the balances, reservations and prices that
+        they lead to; it is written in one transaction or not at all. From before the first
+        row is read, this ledger refuses to be written. If it is interrupted, the same call
+        brings it to its end.
+
+        Returns:
+            what was verified in the target.
+
+        Raises:
+            ParameterError: the target is not empty.
+            LedgerError: this ledger was moved elsewhere before, or a database fails.
+            LedgerCorruptError: one of the two is not what its own history says.
+        """
+        at = self._clock().isoformat()
+        return copy(self._store, target._store, at, progress)
+
 
 class LedgerBudget:
     """A budget in a ledger. What it says is read when it is asked for."""
@@ -520,22 +542,26 @@ class LedgerBudget:
 
 
 class Keyed:
-    """The meter of one caller: each reservation has the next key of a row."""
+    """The meter of one caller: each reservation that is answered has the next key of a row."""
 
     def __init__(self, budget: LedgerBudget, key: str) -> None:
         self._budget = budget
         self._key = key
-        self._reserved = 0
+        self._answered = 0
 
     def reserve(self, guarantee: Guarantee, *, interactive: bool = False) -> LedgerHold:
         """Holds what the mechanism's dearest output would cost, under the next key.
 
         See :meth:`Ledger.reserve`.
         """
-        number = self._reserved + 1
+        number = self._answered + 1
         key = self._key if number == 1 else f"{self._key}#{number}"
-        hold = self._budget.reserve(key, guarantee, interactive=interactive)
-        self._reserved = number
+        try:
+            hold = self._budget.reserve(key, guarantee, interactive=interactive)
+        except BudgetExceeded:
+            self._answered = number  # a refused key stays refused
+            raise
+        self._answered = number
         return hold
 
 

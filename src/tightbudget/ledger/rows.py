@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, bindparam, select, text
 
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.accounts import Rule, Stored, guarantee_of, rule_of
-from tightbudget.ledger.chain import BEGINNING, Entry, Head, digest
+from tightbudget.ledger.chain import Entry, Head, digest
 from tightbudget.ledger.schema import OPEN, budgets, charges, events, reservations, steps
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.numerics.validate import refuse
@@ -31,6 +31,7 @@ __all__ = [
     "find_balance",
     "head",
     "holders",
+    "last",
     "open_reservations",
     "parent_of",
     "reservation",
@@ -258,14 +259,19 @@ def _reservation(rows: Sequence[Row[Any]]) -> Reservation:
 # ----------------------------------------------------------------------------- events
 
 
-_LAST = select(events.c.sequence, events.c.hash).order_by(events.c.sequence.desc()).limit(1)
+_LAST = select(events).order_by(events.c.sequence.desc()).limit(1)
 _EVENT = select(events).where(events.c.sequence == bindparam("sequence"))
+
+
+def last(connection: Connection) -> Entry | None:
+    """The last event."""
+    row = connection.execute(_LAST).one_or_none()
+    return None if row is None else Entry(*row)
 
 
 def head(connection: Connection) -> Head:
     """How far the history goes."""
-    row = connection.execute(_LAST).one_or_none()
-    return BEGINNING if row is None else Head(*row)
+    return Head.after(last(connection))
 
 
 def entry(connection: Connection, sequence: int) -> Entry | None:

@@ -13,27 +13,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    column,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    select,
+    table,
+)
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
 from tightbudget.errors import ExtraError, LedgerError, ParameterError
-from tightbudget.numerics.validate import refuse
-
-try:
-    from sqlalchemy import (
-        URL,
-        Connection,
-        Engine,
-        column,
-        create_engine,
-        event,
-        inspect,
-        make_url,
-        select,
-        table,
-    )
-    from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
-except ImportError as error:
-    raise ExtraError("a ledger needs SQLAlchemy: pip install 'tightbudget[ledger]'") from error
-
 from tightbudget.ledger.schema import VERSION, VERSION_TABLE
+from tightbudget.numerics.validate import refuse
 
 __all__ = ["Store"]
 
@@ -158,6 +154,8 @@ def _checked(url: str, create: bool) -> URL:
             raise ParameterError("url must name a file: a budget in memory is forgotten")
         if not create and not Path(str(parsed.database)).is_file():
             raise LedgerError(f"there is no ledger {parsed.database}")
+        # connections are made later, too, from wherever the process is then
+        return parsed.set(database=str(Path(str(parsed.database)).resolve()))
     return parsed
 
 

@@ -77,21 +77,35 @@ class _History:
         self.head = BEGINNING
         self.budgets: dict[str, _Budget] = {}
         self.runs: dict[str, _Run] = {}
+        self.moved = False
 
     def add(self, entry: Entry) -> None:
         self.head = follow(self.head, entry)
+        if self.moved and entry.kind != "arrived":
+            raise LedgerCorruptError(f"event {entry.sequence} is later than the ledger's move")
         try:
             getattr(self, f"_{entry.kind}")(entry)
+            if entry.budget is not None:
+                self._check_limits(entry, self.budgets[entry.budget])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise LedgerCorruptError(
                 f"event {entry.sequence} ({entry.kind}) makes no sense: {error!r}"
             ) from error
-        balance = self.budgets[entry.budget or ""]
+
+    def _check_limits(self, entry: Entry, balance: _Budget) -> None:
         for i in (0, 1):
             if not 0 <= balance.spent[i] <= balance.spent[i] + balance.held[i] <= balance.cap[i]:
                 raise LedgerCorruptError(
                     f"event {entry.sequence} takes more from {entry.budget!r} than its cap"
                 )
+
+    def _moved(self, entry: Entry) -> None:
+        self.moved = True
+
+    def _arrived(self, entry: Entry) -> None:
+        if not self.moved:
+            raise ValueError("it had not moved")
+        self.moved = False
 
     def _opened(self, entry: Entry) -> None:
         said = json.loads(entry.details)
