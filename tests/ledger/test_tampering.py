@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from tests.ledger.servers import Server
 
 import tightbudget as tb
+from tightbudget.ledger.chain import Head
 from tightbudget.ledger.schema import metadata
 from tightbudget.ledger.testing import Deed, LedgerActor
 
@@ -65,6 +66,7 @@ def owner(engine: Engine) -> Iterator[Connection]:
             connection.execute(text("SET LOCAL session_replication_role = replica"))
             yield connection
             return
+        connection.exec_driver_sql("BEGIN")  # the driver would not, before a DROP
         found = connection.execute(
             text("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
         ).all()
@@ -172,23 +174,25 @@ def copied(server: Server | None, url: str, folder: Path) -> str:
     return server.create_database(template=url)
 
 
+TOKENS = {"A1": 3}  # the number of the event
+
+
 @pytest.fixture
 def pair(url: str, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, str]:
     """A ledger, and a copy of what it was when nobody was looking."""
-    actor = LedgerActor(url)
-    for line in ("open data 1 1e-6", "reserve A1 yes=0.3,no=0", "start A1"):
-        actor.act(Deed.read(line))
-    actor.close()
+    with contextlib.closing(LedgerActor(url)) as actor:
+        actor.told("open data 1 1e-6", "reserve A1 yes=0.3,no=0", "start A1")
+        assert actor.tokens == TOKENS
     server = None if url.startswith("sqlite") else request.getfixturevalue("postgres")
     return url, copied(server, url, tmp_path)
 
 
 def test_a_restored_backup_is_detected(pair: tuple[str, str]) -> None:
     """It would let the run settle once more, and forget what was spent since."""
-    now, backup = map(LedgerActor, pair)
+    now, backup = (LedgerActor(url, TOKENS) for url in pair)
     early = now.ledger.head()
     assert now.act(Deed("settle", "A1", ("yes",))) == "ok"
-    head = tb.Head.from_text(str(now.ledger.head()))
+    head = Head.from_text(str(now.ledger.head()))
     backup.ledger.verify()  # nothing is wrong with it in itself
     backup.ledger.check(early)
     now.ledger.check(early)
@@ -204,7 +208,7 @@ def test_a_restored_backup_is_detected(pair: tuple[str, str]) -> None:
 
 def test_two_copies_in_use_are_detected(pair: tuple[str, str]) -> None:
     """Both spend what is left, each for itself."""
-    one, two = map(LedgerActor, pair)
+    one, two = (LedgerActor(url, TOKENS) for url in pair)
     for actor, cells in ((one, ("yes",)), (two, ("no",))):
         assert actor.act(Deed("settle", "A1", cells)) == "ok"
     heads = one.ledger.head(), two.ledger.head()
