@@ -51,7 +51,7 @@ def rows_of(version: str) -> dict[str, list[list[object]]]:
     """The rows of all tables after the story."""
     clock = iter(datetime(2026, 11, 21, 18, minute, tzinfo=UTC) for minute in range(60))
     with tempfile.TemporaryDirectory() as folder:
-        store.VERSION = version
+        vars(store)["VERSION"] = version
         with tb.Ledger(f"sqlite:///{folder}/budget.db", clock=lambda: next(clock)) as ledger:
             tell_a_story(ledger)
         reader = Store(f"sqlite:///{folder}/budget.db", create=False)

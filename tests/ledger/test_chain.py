@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -52,7 +53,7 @@ def test_the_bytes_that_are_hashed_never_change() -> None:
 def test_no_field_is_changed_unseen(field: str) -> None:
     first, second = chain(2)
     value = getattr(second, field)
-    other = value + 1 if isinstance(value, int) else "0" + value[1:]
+    other: Any = value + 1 if isinstance(value, int) else "0" + value[1:]
     with pytest.raises(tb.LedgerCorruptError):
         follow(Head(1, first.hash), second._replace(**{field: other}))
 

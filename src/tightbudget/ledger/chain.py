@@ -74,6 +74,8 @@ class Head:
         return Head(int(found[1]), found[2])
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
 # before the first event
 BEGINNING = Head(0, "0" * 64)
 
@@ -111,7 +113,7 @@ def follow(head: Head, entry: Entry) -> Head:
 
 def canonical(content: Any) -> str:
     """The one JSON text of a value: ASCII, sorted, without spaces."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(content)
 
 
 def digest(text: str) -> str:

@@ -31,7 +31,7 @@ from tightbudget.ledger.verification import Verification, check_head, verify
 from tightbudget.numerics.validate import positive_count, refuse
 from tightbudget.output_dp.account import Amount, Budget, State
 from tightbudget.output_dp.amount import Price, exact, exact_probability
-from tightbudget.output_dp.guarantee import Cell, cell_name
+from tightbudget.output_dp.guarantee import Cell, cell_from_json, cell_name
 
 __all__ = ["Event", "Ledger", "LedgerBudget", "LedgerHold", "Statement", "WhatIf"]
 
@@ -77,7 +77,10 @@ class Event:
         return Event(
             *(entry.sequence, entry.at, entry.kind, entry.key, entry.budget),
             *(amount.amount, amount.delta),
-            *(None if entry.cell is None else _cell_of(entry.cell), json.loads(entry.details)),
+            *(
+                None if entry.cell is None else cell_from_json(entry.cell),
+                json.loads(entry.details),
+            ),
             entry.hash,
         )
 
@@ -162,6 +165,11 @@ class Ledger:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a password."""
+        return str(self._store)
 
     def close(self) -> None:
         """Gives the connections back; what was done is durable already."""
@@ -599,7 +607,7 @@ class LedgerHold:
     @property
     def cell(self) -> Cell | None:
         """What it was settled with."""
-        return None if self._is.cell is None else _cell_of(self._is.cell)
+        return None if self._is.cell is None else cell_from_json(self._is.cell)
 
     @property
     def told(self) -> str | None:
@@ -647,7 +655,7 @@ class LedgerHold:
             ParameterError: no cell looks like this; it is still held.
         """
         settled = cell_name(cell)
-        if len(repr(settled)) > _LONGEST:
+        if not _is_short(settled):
             raise ParameterError(f"cell must have at most {_LONGEST} characters")
         self._is = self._ledger._do(transactions.settle, self.key, self._token, settled)
         return self.charge
@@ -708,15 +716,12 @@ def _named(**given: Any) -> str:
     return value
 
 
+def _is_short(cell: Cell) -> bool:
+    try:
+        return len(repr(cell)) <= _LONGEST
+    except (ValueError, RecursionError):  # more digits than Python writes down, or parts in parts
+        return False
+
+
 def _why(by: str, reason: str) -> dict[str, str]:
     return {"by": _named(by=by), "reason": _named(reason=reason)}
-
-
-def _cell_of(text: str) -> Cell:
-    cell: Cell = _tuples(json.loads(text))
-    return cell
-
-
-def _tuples(value: Any) -> Any:
-    """JSON has lists where cells have tuples."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -69,6 +69,7 @@ class Store:
     def __init__(self, url: str, create: bool) -> None:
         self._url = _checked(url, create)
         self._engine, self._process = _engine(self._url), os.getpid()
+        self._of_parents: list[Engine] = []
         try:
             if self.version() != VERSION:
                 self.write(lambda connection: _upgrade(connection, create))
@@ -91,7 +92,7 @@ class Store:
     def _connection(self) -> Connection:
         """A connection of this process: those of a parent process are left to it."""
         if self._process != os.getpid():
-            self._of_parent = self._engine  # kept, since forgetting it would close them
+            self._of_parents.append(self._engine)  # kept: to forget it would close them
             self._engine, self._process = _engine(self._url), os.getpid()
         return self._engine.connect()
 
