@@ -17,6 +17,7 @@ from tightbudget.ledger.testing import Deed, guarantee, number
 UNITS = (10**12, 10**18)  # in one epsilon, in one delta
 NOTHING = (0, 0)
 BILLION = 10**9
+ABOUT_A_RUN = ("start", "settle", "forfeit", "void", "state")
 
 Pair = tuple[int, int]
 
@@ -90,11 +91,13 @@ class Model:
     tokens: set[tuple[int, str]] = field(default_factory=set)  # who has started what
 
     def act(self, deed: Deed) -> str:
+        there = self.reservations.get(deed.name)
+        if there and there.state == "refused" and deed.verb in (*ABOUT_A_RUN, "expire"):
+            return "too late" if deed.verb == "expire" else "exceeded"
         try:
             answer = getattr(self, f"_{deed.verb}")(deed)
         except KeyError:  # nobody has heard of it
-            about_a_run = deed.verb in ("start", "settle", "forfeit", "void", "expire", "state")
-            return "too late" if about_a_run else "refused"
+            return "too late" if deed.verb in (*ABOUT_A_RUN, "expire") else "refused"
         return "ok" if answer is None else str(answer)
 
     def _reopen(self, deed: Deed) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from tests.ledger.servers import Server
 
 import tightbudget as tb
 from tightbudget.ledger.chain import Head
-from tightbudget.ledger.schema import metadata
-from tightbudget.ledger.testing import Deed, LedgerActor
+from tightbudget.ledger.schema import TRIGGERS, metadata
+from tightbudget.ledger.testing import LedgerActor
+from tightbudget.output_dp.account import Amount
 
 STORY = """
 open data 2 1e-5
@@ -48,10 +50,10 @@ raise bob 0.61 1e-6
 """
 
 
-def written(url: str) -> LedgerActor:
-    actor = LedgerActor(url)
-    for line in STORY.strip().splitlines():
-        actor.act(Deed.read(line))
+@pytest.fixture
+def busy(actor: LedgerActor) -> LedgerActor:
+    """Somebody on a ledger in which everything has happened."""
+    actor.told(*STORY.strip().splitlines())
     plan = tb.compose([tb.Gaussian(sigma=5.0) * 3])
     actor.ledger.open_budget("plan", kind="plan", plan=plan, delta=1e-6)
     actor.ledger.reserve("C1", tb.Gaussian(sigma=5.0), budgets=["plan"]).start()
@@ -85,9 +87,8 @@ def other(column: Column[Any], value: Any) -> Any:
 
 
 @pytest.mark.parametrize("table", metadata.sorted_tables, ids=str)
-def test_no_value_is_changed_unseen(url: str, table: Table) -> None:
-    actor = written(url)
-    actor.ledger.verify()
+def test_no_value_is_changed_unseen(url: str, busy: LedgerActor, table: Table) -> None:
+    busy.ledger.verify()
     engine = create_engine(url)
     unseen = []
     with engine.connect() as connection:
@@ -97,11 +98,11 @@ def test_no_value_is_changed_unseen(url: str, table: Table) -> None:
         for column in table.columns:
             changed = row._asdict() | {column.name: other(column, row._asdict()[column.name])}
             if replaced(engine, table, row._asdict(), changed):
-                if not detected(actor):
+                if not detected(busy):
                     unseen.append(f"{column} of {row}")
                 assert replaced(engine, table, changed, row._asdict())
     assert not unseen
-    actor.ledger.verify()
+    busy.ledger.verify()
     engine.dispose()
 
 
@@ -116,17 +117,16 @@ def replaced(engine: Engine, table: Table, old: dict[str, Any], new: dict[str, A
     return True
 
 
-def detected(actor: LedgerActor) -> bool:
+def detected(someone: LedgerActor) -> bool:
     try:
-        actor.ledger.verify()
+        someone.ledger.verify()
     except tb.LedgerCorruptError:
         return True
     return False
 
 
 @pytest.mark.parametrize("table", metadata.sorted_tables, ids=str)
-def test_no_row_is_taken_out_or_put_in_unseen(url: str, table: Table) -> None:
-    actor = written(url)
+def test_no_row_is_taken_out_or_put_in_unseen(url: str, busy: LedgerActor, table: Table) -> None:
     engine = create_engine(url)
     with engine.connect() as connection:
         rows = connection.execute(select(table)).all()
@@ -134,7 +134,7 @@ def test_no_row_is_taken_out_or_put_in_unseen(url: str, table: Table) -> None:
         primary = [column == row._asdict()[column.name] for column in table.primary_key.columns]
         with owner(engine) as connection:
             connection.execute(table.delete().where(*primary))
-        assert detected(actor), f"{row} was deleted"
+        assert detected(busy), f"{row} was deleted"
         with owner(engine) as connection:
             connection.execute(table.insert().values(row._asdict()))
     new = {
@@ -144,13 +144,14 @@ def test_no_row_is_taken_out_or_put_in_unseen(url: str, table: Table) -> None:
     }
     with owner(engine) as connection:
         connection.execute(table.insert().values(rows[-1]._asdict() | new))
-    assert detected(actor)
+    assert detected(busy)
     engine.dispose()
 
 
 @pytest.mark.parametrize("table", metadata.sorted_tables, ids=str)
-def test_the_triggers_refuse_what_only_an_owner_can_do(url: str, table: Table) -> None:
-    actor = written(url)
+def test_the_triggers_refuse_what_only_an_owner_can_do(
+    url: str, busy: LedgerActor, table: Table
+) -> None:
     engine = create_engine(url)
     with engine.connect() as connection:
         row = connection.execute(select(table)).first()
@@ -158,11 +159,39 @@ def test_the_triggers_refuse_what_only_an_owner_can_do(url: str, table: Table) -
     primary = [column == row._asdict()[column.name] for column in table.primary_key.columns]
     with pytest.raises(DBAPIError, match="never deleted"), engine.begin() as connection:
         connection.execute(table.delete().where(*primary))
-    actor.ledger.verify()
+    busy.ledger.verify()
+    engine.dispose()
+
+
+@pytest.mark.parametrize("line", ["settle A1 yes", "reserve A2 yes=0.3,no=0.1"])
+def test_a_cheap_act_is_seen_although_its_event_is_in_the_chain(
+    actor: LedgerActor, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who writes events as the ledger does, for less than what they cost."""
+    actor.told("open data 1 1e-6", "reserve A1 yes=0.3,no=0", "start A1")
+    with monkeypatch.context() as patch:
+        patch.setattr(tb.OutputDPFilter, "cost", lambda *_: Amount(Fraction(0), Fraction(0)))
+        assert actor.told(line) == ["ok"]
+    with pytest.raises(tb.LedgerCorruptError, match=r"another (price|amount)"):
+        actor.ledger.verify()
+
+
+@pytest.mark.parametrize("name", sorted(TRIGGERS))
+def test_a_trigger_that_is_gone_is_missed(actor: LedgerActor, url: str, name: str) -> None:
+    engine = create_engine(url)
+    (table,) = (table for table in metadata.tables if name.startswith(table))
+    with engine.begin() as connection:
+        on = f" ON {table}" if url.startswith("postgresql") else ""
+        connection.execute(text(f"DROP TRIGGER {name}{on}"))
+    with pytest.raises(tb.LedgerCorruptError, match=f"lost the triggers {name}"):
+        actor.ledger.verify()
     engine.dispose()
 
 
 # ---------------------------------------------------------------- backups and copies
+
+
+Pair = tuple[LedgerActor, LedgerActor]
 
 
 def copied(server: Server | None, url: str, folder: Path) -> str:
@@ -174,46 +203,43 @@ def copied(server: Server | None, url: str, folder: Path) -> str:
     return server.create_database(template=url)
 
 
-TOKENS = {"A1": 3}  # the number of the event
-
-
 @pytest.fixture
-def pair(url: str, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, str]:
-    """A ledger, and a copy of what it was when nobody was looking."""
+def pair(url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """Somebody on a ledger, and on a copy of what it was when nobody was connected."""
     with contextlib.closing(LedgerActor(url)) as actor:
         actor.told("open data 1 1e-6", "reserve A1 yes=0.3,no=0", "start A1")
-        assert actor.tokens == TOKENS
+        tokens = actor.tokens
     server = None if url.startswith("sqlite") else request.getfixturevalue("postgres")
-    return url, copied(server, url, tmp_path)
+    now, copy = LedgerActor(url, tokens), LedgerActor(copied(server, url, tmp_path), tokens)
+    yield now, copy
+    now.close()
+    copy.close()
 
 
-def test_a_restored_backup_is_detected(pair: tuple[str, str]) -> None:
+def test_a_restored_backup_is_detected(pair: Pair) -> None:
     """It would let the run settle once more, and forget what was spent since."""
-    now, backup = (LedgerActor(url, TOKENS) for url in pair)
+    now, backup = pair
     early = now.ledger.head()
-    assert now.act(Deed("settle", "A1", ("yes",))) == "ok"
-    head = Head.from_text(str(now.ledger.head()))
+    assert now.told("settle A1 yes") == ["ok"]
+    late = Head.from_text(str(now.ledger.head()))
     backup.ledger.verify()  # nothing is wrong with it in itself
-    backup.ledger.check(early)
-    now.ledger.check(early)
-    now.ledger.check(head)
-    with pytest.raises(tb.LedgerCorruptError, match=r"backup|earlier|set back"):
-        backup.ledger.check(head)
+    for ledger, head in ((backup.ledger, early), (now.ledger, early), (now.ledger, late)):
+        ledger.check(head)
+    with pytest.raises(tb.LedgerCorruptError, match="an earlier state of the ledger"):
+        backup.ledger.check(late)
     # going on from the backup does not help
-    for line in ("settle A1 no", "reserve B1 0.1", "start B1"):
-        assert backup.act(Deed.read(line)) == "ok"
-    with pytest.raises(tb.LedgerCorruptError):
-        backup.ledger.check(head)
+    assert backup.told("settle A1 no", "reserve B1 0.1", "start B1") == ["ok"] * 3
+    with pytest.raises(tb.LedgerCorruptError, match="copies of which both were used"):
+        backup.ledger.check(late)
 
 
-def test_two_copies_in_use_are_detected(pair: tuple[str, str]) -> None:
+def test_two_copies_in_use_are_detected(pair: Pair) -> None:
     """Both spend what is left, each for itself."""
-    one, two = (LedgerActor(url, TOKENS) for url in pair)
-    for actor, cells in ((one, ("yes",)), (two, ("no",))):
-        assert actor.act(Deed("settle", "A1", cells)) == "ok"
+    one, two = pair
+    assert one.told("settle A1 yes") == two.told("settle A1 no") == ["ok"]
     heads = one.ledger.head(), two.ledger.head()
     assert heads[0].sequence == heads[1].sequence
     for actor, head in zip((two, one), heads, strict=True):
         actor.ledger.verify()
-        with pytest.raises(tb.LedgerCorruptError, match=r"another|fork"):
+        with pytest.raises(tb.LedgerCorruptError, match="copies of which both were used"):
             actor.ledger.check(head)

@@ -262,6 +262,7 @@ TABLES = (
         void    A1            | ok
         reserve A2 0.6        | exceeded
         reserve A2 0.5        | conflict
+        start   A2            | exceeded
         reserve A3 0.6        | ok
         epsilon data          | spent 0 held 0.6 left 0.4 saved 0
         """,

@@ -17,8 +17,10 @@ from tightbudget.ledger import rows
 from tightbudget.ledger.accounts import Plan, rule_of
 from tightbudget.ledger.chain import BEGINNING, Entry, Head, canonical, digest, follow
 from tightbudget.ledger.rows import Balance, Reservation
-from tightbudget.ledger.schema import CHECKS, TRIGGERS, charges, events
+from tightbudget.ledger.schema import CHECKS, TRIGGERS, charges, events, steps
 from tightbudget.ledger.transactions import runs_of
+from tightbudget.ledger.units import Units
+from tightbudget.output_dp.guarantee import cell_from_json
 
 __all__ = ["Verification", "check_head", "verify"]
 
@@ -66,7 +68,7 @@ class _Run:
     state: str
     token: int | None = None
     cell: str | None = None
-    held: dict[str, tuple[int, int]] = field(default_factory=dict)
+    granted: dict[str, tuple[int, int]] = field(default_factory=dict)
     cost: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -153,10 +155,10 @@ class _History:
                 *(entry.sequence, said["digest"], said["interactive"], said["told"], "reserved")
             )
         run, name = self.runs[key], _name(entry)
-        if run.state != "reserved" or name in run.held or self.budgets[name].closed:
+        if run.state != "reserved" or name in run.granted or self.budgets[name].closed:
             raise ValueError("reserved before")
-        run.held[name] = (entry.epsilon, entry.delta)
-        _add(self.budgets[name].held, run.held[name])
+        run.granted[name] = (entry.epsilon, entry.delta)
+        _add(self.budgets[name].held, run.granted[name])
 
     def _refused(self, entry: Entry) -> None:
         said, key = json.loads(entry.details), _key(entry)
@@ -169,7 +171,7 @@ class _History:
     def _started(self, entry: Entry) -> None:
         run = self.runs[_key(entry)]
         first = run.state == "reserved"
-        if not first and not (run.state == "started" and _name(entry) in run.held):
+        if not first and not (run.state == "started" and _name(entry) in run.granted):
             raise ValueError("started before")
         run.state, run.token = "started", entry.sequence if first else run.token
 
@@ -194,9 +196,9 @@ class _History:
     def _end(self, entry: Entry, state: str, before: tuple[str, ...]) -> tuple[int, int]:
         """One line of an end: what was held there becomes what it has cost."""
         run, name = self.runs[_key(entry)], _name(entry)
-        if run.state not in before:
+        if run.state not in before or name in run.cost:
             raise ValueError(f"it is {run.state}")
-        held, cost = run.held.pop(name), (entry.epsilon, entry.delta)
+        held, cost = run.granted[name], (entry.epsilon, entry.delta)
         run.state, run.cell, run.cost[name] = state, entry.cell, cost
         _add(self.budgets[name].held, (-held[0], -held[1]))
         _add(self.budgets[name].spent, cost)
@@ -211,6 +213,15 @@ def verify(
     Raises:
         LedgerCorruptError: says where they first differ.
     """
+    try:
+        return _verified(connection, progress)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise LedgerCorruptError(f"a row makes no sense: {error!r}") from error
+
+
+def _verified(
+    connection: Connection, progress: Callable[[Iterable[int]], Iterable[int]]
+) -> Verification:
     _check_guards(connection)
     history = _History()
     count = _count(connection, events)
@@ -272,6 +283,7 @@ def _compare_reservations(connection: Connection, history: _History) -> dict[tup
             raise LedgerCorruptError(
                 f"the reservation {found.key!r} is not what the history says it is"
             )
+        _check_prices(found, run)
         for charge in found.charges:
             if isinstance(charge.rule, Plan) and found.state != "void":
                 for step, runs in runs_of(found.guarantee).items():
@@ -291,13 +303,28 @@ def _agree(found: Reservation, run: _Run) -> bool:
         *(found.state, found.token, found.cell),
     )
     taken = {charge.name: tuple(charge.units) for charge in found.charges}
-    return said == shown and taken == run.held | run.cost and digest(found.body) == run.digest
+    return said == shown and taken == run.granted | run.cost and digest(found.body) == run.digest
+
+
+def _check_prices(found: Reservation, run: _Run) -> None:
+    """It holds and costs what its stored guarantee says, also where the chain is right."""
+    for charge in found.charges:
+        asked = Units.charged(charge.rule.cost(found.guarantee, None))
+        granted = Units(*run.granted[charge.name])
+        cut = run.told is not None and granted.fits(asked) and asked.nearly_fits(granted)
+        if granted != asked and not cut:
+            raise LedgerCorruptError(f"{found.key!r} held another amount than its guarantee's")
+        if found.cell is not None:
+            price = Units.charged(charge.rule.cost(found.guarantee, cell_from_json(found.cell)))
+            if charge.units.epsilon != min(price.epsilon, granted.epsilon):
+                raise LedgerCorruptError(f"{found.key!r} was settled at another price than its own")
 
 
 def _compare_budgets(
     connection: Connection, history: _History, used: dict[tuple[str, str], int]
 ) -> None:
     seen: dict[int, Balance] = {}
+    declared = 0
     for found in rows.balances(connection):
         whole = None if found.parent is None else seen.get(found.parent)
         seen[found.id] = found
@@ -310,11 +337,15 @@ def _compare_budgets(
             *(found.id, found.kind, found.parameters, whole and whole.name, found.closed),
             *(list(found.cap), list(found.spent), list(found.held), found.saved.epsilon),
         )
-        if said != shown or found.root != (whole.root if whole else found.id):
+        rooted = found.root == (whole.root if whole else found.id)
+        if said != shown or not rooted or (found.parent is None) != (whole is None):
             raise LedgerCorruptError(f"the budget {found.name!r} is not what the history says")
         _compare_steps(connection, found, used)
+        declared += len(runs_of(found.rule.plan)) if isinstance(found.rule, Plan) else 0
     if len(seen) != len(history.budgets):
         raise LedgerCorruptError(f"{len(history.budgets) - len(seen)} budgets are missing")
+    if declared != _count(connection, steps):
+        raise LedgerCorruptError("there are steps that belong to no plan")
 
 
 def _compare_steps(
