@@ -190,8 +190,9 @@ class Model:
         if any(part.is_part_of(whole) for part in accounts for whole in accounts):
             return "refused"
         asked = charged(g)
-        holds = {account.name: granted(asked, account.left) for account in accounts}
-        if None in holds.values():
+        answers = {account.name: granted(asked, account.left) for account in accounts}
+        holds = {name: hold for name, hold in answers.items() if hold is not None}
+        if len(holds) < len(answers):
             self.reservations[deed.name] = Reservation(body, g, {}, "refused")
             return "exceeded"
         self.reservations[deed.name] = Reservation(body, g, holds)

@@ -104,15 +104,22 @@ class Interleaved(RuleBasedStateMachine):
             actor.ledger.close()
 
 
-SCALE = settings(max_examples=20, stateful_step_count=25)
+SCALE = settings(max_examples=12, stateful_step_count=25)
 
 
 def test_random_deeds_on_sqlite(tmp_path: Path) -> None:
     numbers = itertools.count()
-    run_state_machine_as_test(
-        lambda: Interleaved(f"sqlite:///{tmp_path}/{next(numbers)}.db"), settings=SCALE
-    )
+
+    class OnSQLite(Interleaved):
+        def __init__(self) -> None:
+            super().__init__(f"sqlite:///{tmp_path}/{next(numbers)}.db")
+
+    run_state_machine_as_test(OnSQLite, settings=SCALE)
 
 
 def test_random_deeds_on_postgresql(postgres: Server) -> None:
-    run_state_machine_as_test(lambda: Interleaved(postgres.create_database()), settings=SCALE)
+    class OnPostgreSQL(Interleaved):
+        def __init__(self) -> None:
+            super().__init__(postgres.create_database())
+
+    run_state_machine_as_test(OnPostgreSQL, settings=SCALE)

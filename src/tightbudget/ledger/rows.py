@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -226,11 +226,11 @@ def open_reservations(connection: Connection) -> list[Reservation]:
     return [_reservation(list(lines)) for _, lines in found]
 
 
-def reservations_in_order(connection: Connection) -> Iterator[Reservation]:
+def reservations_in_order(connection: Connection) -> Generator[Reservation, None, None]:
     """All of them, by number, without ever holding all in memory."""
-    found = connection.execute(_ALL, execution_options={"yield_per": 1000})
-    for _, lines in itertools.groupby(found, key=lambda row: row.id):
-        yield _reservation(list(lines))
+    with connection.execute(_ALL, execution_options={"yield_per": 1000}) as found:
+        for _, lines in itertools.groupby(found, key=lambda row: row.id):
+            yield _reservation(list(lines))
 
 
 def conversations(connection: Connection, root: int) -> list[Reservation]:

@@ -6,6 +6,7 @@ and states are computed from the events alone, and then held against the rows.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -277,18 +278,19 @@ def _compare_reservations(connection: Connection, history: _History) -> dict[tup
     """Row by row; how often each step of each plan was reserved."""
     seen = lines = 0
     used: dict[tuple[str, str], int] = {}
-    for found in rows.reservations_in_order(connection):
-        run = history.runs.get(found.key)
-        if run is None or not _agree(found, run):
-            raise LedgerCorruptError(
-                f"the reservation {found.key!r} is not what the history says it is"
-            )
-        _check_prices(found, run)
-        for charge in found.charges:
-            if isinstance(charge.rule, Plan) and found.state != "void":
-                for step, runs in runs_of(found.guarantee).items():
-                    used[charge.name, step] = used.get((charge.name, step), 0) + runs
-        seen, lines = seen + 1, lines + len(found.charges)
+    with contextlib.closing(rows.reservations_in_order(connection)) as reservations:
+        for found in reservations:
+            run = history.runs.get(found.key)
+            if run is None or not _agree(found, run):
+                raise LedgerCorruptError(
+                    f"the reservation {found.key!r} is not what the history says it is"
+                )
+            _check_prices(found, run)
+            for charge in found.charges:
+                if isinstance(charge.rule, Plan) and found.state != "void":
+                    for step, runs in runs_of(found.guarantee).items():
+                        used[charge.name, step] = used.get((charge.name, step), 0) + runs
+            seen, lines = seen + 1, lines + len(found.charges)
     if seen != len(history.runs):
         raise LedgerCorruptError(f"{len(history.runs) - seen} reservations are missing")
     if lines != _count(connection, charges):
