@@ -50,6 +50,7 @@ format: .venv/.test  ## fix what ruff can fix, then format
 bench: .venv-bench/.bench  ## run the benchmarks in their own environment
 	.venv-bench/bin/python benchmarks/run.py $(BENCH_ARGS)
 	.venv-bench/bin/python benchmarks/digits.py
+	PYTHONPATH=. .venv-bench/bin/python benchmarks/ledger.py
 
 clean:  ## remove environments, caches and build output
 	rm -rf .venv .venv-bench .venv-lock build dist htmlcov .coverage .coverage.*

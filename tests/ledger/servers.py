@@ -51,9 +51,9 @@ class Server:
 class OwnServer(Server):
     """A server of the test run alone, which may be killed and started again."""
 
-    def __init__(self) -> None:
+    def __init__(self, disk: Path | None = None) -> None:
         # a short path: the name of a socket has at most 107 bytes
-        self.folder = Path(tempfile.mkdtemp(prefix="tb-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="tb-pg-", dir=disk))
         (self.folder / "run").mkdir()
         os.environ.setdefault("XDG_RUNTIME_DIR", str(self.folder / "run"))
         with warnings.catch_warnings():
