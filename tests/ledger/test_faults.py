@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -24,8 +25,10 @@ from tests.ledger.servers import OwnServer, Server
 from tests.ledger.victims import born, heard, watched
 
 import tightbudget as tb
+from tightbudget.ledger import store
 from tightbudget.ledger.testing import Deed, LedgerActor
 
+NOBODY = 65534
 TEN_YEARS = timedelta(days=3653)
 COIN = tb.OutputDP({"yes": 0.3, "no": 0.1}, delta=1e-7)
 STORY = ("open data 1 1e-6", "reserve A1 yes=0.3,no=0.1+1e-7", "start A1")  # of COIN
@@ -106,16 +109,30 @@ def _limited(url: str, tokens: dict[str, int | None], length: int, _: Any) -> No
         os._exit(1)
 
 
-def test_a_read_only_file_can_be_read(tmp_path: Path) -> None:
-    actor = LedgerActor(f"sqlite:///{tmp_path}/budget.db")
-    actor.told(*STORY)
-    balance = actor.act(Deed("epsilon", "data"))
-    actor.close()
-    reader = LedgerActor(f"sqlite:///file:{tmp_path}/budget.db?mode=ro&uri=true", actor.tokens)
-    assert reader.act(Deed("epsilon", "data")) == balance
-    with pytest.raises(tb.LedgerError, match=r"nothing was changed.*readonly"):
-        reader.told("settle A1 no")
-    reader.close()
+def test_a_read_only_file_can_be_read_and_nothing_else() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o777)  # the reader is somebody else, and needs a log of his own
+        url = f"sqlite:///{name}/budget.db"
+        with contextlib.closing(LedgerActor(url)) as actor:
+            actor.told(*STORY)
+            balance = actor.act(Deed("epsilon", "data"))
+        os.chmod(f"{name}/budget.db", 0o444)
+        said = heard(*born(_reader, url, actor.tokens))
+    assert said[0] == balance
+    assert "nothing was changed" in said[1]
+    assert "readonly" in said[1]
+
+
+def _reader(url: str, tokens: dict[str, int | None], ear: Any) -> None:
+    if os.geteuid() == 0:  # whom no file mode stops
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    with contextlib.closing(LedgerActor(url, tokens)) as reader:
+        ear.send(reader.act(Deed("epsilon", "data")))
+        try:
+            reader.told("settle A1 no")
+        except tb.LedgerError as error:
+            ear.send(str(error))
 
 
 # -------------------------------------------------------------------------- connections
@@ -236,6 +253,52 @@ def _sleeper(url: str, ear: Any) -> None:
     ear.send("started")
     ear.recv()
     ear.send(actor.act(Deed("settle", "A1", ("no",))))
+
+
+def test_a_process_paused_in_the_middle_of_an_act_does_not_stop_the_others_for_ever(
+    url: str, actor: LedgerActor
+) -> None:
+    """It has the lock. SQLite takes it from nobody, but says so; PostgreSQL takes it back."""
+    actor.told(*STORY[:2])
+    process, ear = born(_paused, url)
+    while ear.recv() != "before insert":
+        pass
+    with hasty():
+        other = LedgerActor(url)
+        asked = outcome(lambda: other.told("start A1"))
+        if url.startswith("sqlite"):
+            assert asked == "not done"
+        elif asked == "not done":
+            assert other.told("start A1") == ["ok"]
+        os.kill(process.pid, signal.SIGCONT)
+        awake = heard(process, ear)[-1]
+        other.close()
+    assert awake == (["ok"] if url.startswith("sqlite") else ["too late"])
+    assert actor.act(Deed("state", "A1")) == "started"
+    actor.ledger.verify()
+
+
+@contextlib.contextmanager
+def hasty() -> Iterator[None]:
+    """Nobody waits for a lock, or is waited for, longer than a second or two."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "_PATIENCE", 1.0)
+        begin = store._BEGIN["postgresql", "write"].replace("60s", "1s")
+        patch.setitem(store._BEGIN, ("postgresql", "write"), begin)
+        yield
+
+
+def _paused(url: str, ear: Any) -> None:
+    def pass_by(point: str) -> None:
+        ear.send(point)
+        if point == "before insert":
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    with hasty(), contextlib.closing(LedgerActor(url)) as actor, watched(pass_by):
+        try:
+            ear.send(actor.told("start A1"))
+        except tb.LedgerError as error:
+            ear.send("unknown" if error.unknown else "not done")
 
 
 def test_a_child_of_fork_has_connections_of_its_own(url: str) -> None:

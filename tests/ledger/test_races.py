@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
+from sqlalchemy import Column, Integer, MetaData, Table, create_engine, func, select
+from sqlalchemy.engine import make_url
 from tests.ledger.victims import PROCESSES, born, heard
 
 import tightbudget as tb
+from tightbudget.ledger import store
 from tightbudget.ledger.testing import Deed, LedgerActor, number
 
 Answers = list[tuple[str, str]]  # key, answer
@@ -97,3 +102,32 @@ def test_many_make_the_same_ledger_at_once(url: str) -> None:
     assert race(url, reserve_until_refused, processes=4, threads=0) == []
     with tb.Ledger(url, create=False) as ledger:
         ledger.verify()
+
+
+@pytest.mark.parametrize("careful", [True, False], ids=["as-the-ledger-begins", "by-default"])
+def test_a_transaction_that_begins_by_default_overspends_without_an_error(
+    url: str, careful: bool
+) -> None:
+    """Why the ledger says how a transaction begins: it reads, decides, and writes what it decided.
+
+    As SQLAlchemy and the drivers begin one by themselves, two of them read the same balance.
+    """
+    engine = store._engine(make_url(url)) if careful else create_engine(url)
+    spent = Table("spent", MetaData(), Column("amount", Integer))
+    spent.create(engine)
+    both_have_read = threading.Barrier(2)
+
+    def spend_the_last_unit() -> None:
+        with engine.begin() as connection:
+            left = 1 - (connection.scalar(select(func.sum(spent.c.amount))) or 0)
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both_have_read.wait(0.5)
+            if left:
+                connection.execute(spent.insert().values(amount=1))
+
+    with ThreadPoolExecutor(2) as pool:
+        for spending in [pool.submit(spend_the_last_unit) for _ in range(2)]:
+            spending.result()
+    with engine.begin() as connection:
+        assert connection.scalar(select(func.sum(spent.c.amount))) == (1 if careful else 2)
+    engine.dispose()
