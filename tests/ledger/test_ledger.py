@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -312,22 +312,37 @@ def test_what_can_be_afforded_n_times_is_granted_n_times(ledger: tb.Ledger) -> N
 # ---------------------------------------------------------------------------------- meters
 
 
-@pytest.mark.parametrize(
-    "new", [lambda budget: budget.keyed("run"), lambda _: tb.OutputDPFilter(1, 1e-6)]
-)
-def test_a_mechanism_charges_memory_or_a_ledger_alike(
-    data: tb.LedgerBudget, new: Callable[[tb.LedgerBudget], Any]
-) -> None:
-    meter = new(data)
-    receipts = []
-    for cell in ("nothing", "number", "elsewhere"):
-        hold = meter.reserve(COIN, interactive=True)
-        hold.start()
-        receipts.append(hold.settle(cell))
-    lost = meter.reserve(COIN)
-    assert [receipt.epsilon for receipt in receipts] == [0.0, 0.1, 0.1]
-    assert lost.forfeit() == tb.Budget(0.1, 1e-7, "epsilon")
-    assert meter.reserve(COIN).void().epsilon == 0.0
+class Held(Protocol):
+    """What a mechanism needs of a hold."""
+
+    def start(self) -> None: ...
+    def settle(self, cell: Cell) -> tb.Budget: ...
+    def forfeit(self) -> tb.Budget: ...
+    def void(self) -> tb.Budget: ...
+
+
+class Meter(Protocol):
+    """What a mechanism needs of an account."""
+
+    def reserve(self, guarantee: tb.OutputDP, *, interactive: bool = False) -> Held: ...
+
+
+def test_a_mechanism_charges_memory_or_a_ledger_alike(data: tb.LedgerBudget) -> None:
+    meters: list[Meter] = [data.keyed("run"), tb.OutputDPFilter(1, 1e-6)]
+    for meter in meters:
+        receipts = []
+        for cell in ("nothing", "number", "elsewhere"):
+            hold = meter.reserve(COIN, interactive=True)
+            hold.start()
+            receipts.append(hold.settle(cell))
+            with pytest.raises(tb.SettlementError):
+                hold.start()
+        lost = meter.reserve(COIN)
+        assert [receipt.epsilon for receipt in receipts] == [0.0, 0.1, 0.1]
+        assert lost.forfeit() == tb.Budget(0.1, 1e-7, "epsilon")
+        assert meter.reserve(COIN).void().epsilon == 0.0
+        with pytest.raises(tb.BudgetError):
+            meter.reserve(tb.OutputDP.from_dp(1))
 
 
 def test_a_meter_counts_its_keys_and_never_runs_one_twice(

@@ -263,6 +263,7 @@ def replayed(change: str) -> Callable[[], bool]:
     def true(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
         data.reserve("k", COIN)
         run(data, "k2", "nothing")
+        refused(lambda: data.reserve("k3", tb.OutputDP.from_dp(2)))
 
         def deed(connection: Any) -> None:
             for trigger in ("reservations_advance", "budgets_spend", "events_stay"):
@@ -554,15 +555,15 @@ MUTATIONS = [
         "charges are replayed",
         verification,
         "_agree",
-        (("taken == run.held | run.cost and", ""),),
-        replayed("UPDATE charges SET epsilon = 7"),
+        (("taken == run.granted | run.cost and", ""),),
+        replayed("UPDATE charges SET delta = 7"),
     ),
     Mutation(
         "prices are hashed",
         verification,
         "_agree",
         (("and digest(found.body) == run.digest", ""),),
-        replayed("UPDATE reservations SET body = '{}'"),
+        replayed("UPDATE reservations SET body = '{}' WHERE key = 'k3'"),
     ),
     Mutation(
         "heads fork",

@@ -78,7 +78,7 @@ BAD: dict[str, tuple[list[Line], str]] = {
     "started unreserved": ([OPENED, STARTED], "KeyError('k')"),
     "started after its end": ([OPENED, RESERVED, VOID, STARTED], "started before"),
     "settled unstarted": ([OPENED, RESERVED, SETTLED], "it is reserved"),
-    "settled twice": ([OPENED, RESERVED, STARTED, SETTLED, SETTLED], "KeyError('data')"),
+    "settled twice": ([OPENED, RESERVED, STARTED, SETTLED, SETTLED], "it is settled"),
     "settled and forfeited": ([OPENED, RESERVED, STARTED, SETTLED, FORFEITED], "it is settled"),
     "settled for more": (
         [OPENED, RESERVED, STARTED, changed(SETTLED, units=Units(10**11 + 1, 10**11))],
