@@ -22,6 +22,7 @@ from typing import Any
 
 import tightbudget as tb
 from tightbudget import errors
+from tightbudget.ledger.testing import TABLES
 
 ROOT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -217,6 +218,17 @@ def digits() -> str:
     return _measured("digits.json", "digits")
 
 
+def ledger_speed() -> str:
+    """What ``make bench`` measured last of the ledger."""
+    return _measured("ledger.json", "ledger")
+
+
+def ledger_tables() -> str:
+    """The stories that every ledger must answer alike."""
+    stories = ((table.name, textwrap.dedent(table.text).strip()) for table in TABLES)
+    return "\n\n".join(f"## {name}\n\n```text\n{story}\n```" for name, story in stories)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "mechanisms-table": mechanisms_table,
     "mechanisms": mechanisms,
@@ -224,6 +236,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "refusals": refusals,
     "benchmarks": benchmarks,
     "digits": digits,
+    "ledger-speed": ledger_speed,
+    "ledger-tables": ledger_tables,
 }
 
 

@@ -8,6 +8,7 @@ import itertools
 import math
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import tempfile
@@ -133,6 +134,24 @@ def _reader(url: str, tokens: dict[str, int | None], ear: Any) -> None:
             reader.told("settle A1 no")
         except tb.LedgerError as error:
             ear.send(str(error))
+
+
+@pytest.mark.parametrize("instead", ["nothing", "backup"])
+def test_a_file_that_was_exchanged_is_not_written_to(tmp_path: Path, instead: str) -> None:
+    """An open connection would go on with the old file, which nobody finds any more."""
+    file, backup = tmp_path / "budget.db", tmp_path / "backup.db"
+    with tb.Ledger(f"sqlite:///{file}") as ledger:
+        ledger.open_budget("data", epsilon=1, delta=1e-6)
+    shutil.copy(file, backup)
+    with tb.Ledger(f"sqlite:///{file}") as ledger:
+        hold = ledger.reserve("A1", COIN, ["data"])
+        file.rename(tmp_path / "old.db")
+        if instead == "backup":
+            backup.rename(file)
+        for ask in (hold.start, ledger.head):
+            with pytest.raises(tb.LedgerError, match="not the file that was opened"):
+                ask()
+    assert file.exists() == (instead == "backup")  # and no empty one was made
 
 
 # -------------------------------------------------------------------------- connections
