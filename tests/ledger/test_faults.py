@@ -55,7 +55,8 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     actor = LedgerActor(url)
     assert actor.told(*STORY) == ["ok"] * 3
     actor.close()
-    pages = sqlite3.connect(tmp_path / "budget.db").execute("PRAGMA page_count").fetchone()[0]
+    with contextlib.closing(sqlite3.connect(tmp_path / "budget.db")) as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
     with at_every_connect(f"PRAGMA max_page_count = {pages + 4}"):
         actor = LedgerActor(url, actor.tokens)
         granted = 0
