@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from tests.ledger.model import Model
 from tests.ledger.servers import Server
 from tests.ledger.victims import watched
@@ -55,6 +55,11 @@ class Interleaved(RuleBasedStateMachine):
         super().__init__()
         self.url, self.model = url, Model()
         self.actors = [LedgerActor(url), LedgerActor(url)]
+
+    @initialize(whole=st.sampled_from(("", " in data")))
+    def begin(self, whole: str) -> None:
+        for line in ("open data 1 1e-6", f"open ada 0.5 5e-7{whole}"):
+            self.act(0, Deed.read(line))
 
     @rule(who=st.integers(0, 1), deed=deeds)
     def act(self, who: int, deed: Deed) -> None:

@@ -19,7 +19,7 @@ A budget is named after ``on`` (several with commas between them), or else is th
 Whoever teaches the ledger another database runs every table against it::
 
     for table in TABLES:
-        table.check(url_of_an_empty_database())
+        table.check(LedgerActor(url_of_an_empty_database()))
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tightbudget.errors import (
 from tightbudget.ledger.ledger import Ledger
 from tightbudget.output_dp.guarantee import OutputDP
 
-__all__ = ["TABLES", "Actor", "Deed", "LedgerActor", "Table"]
+__all__ = ["TABLES", "Actor", "Deed", "LedgerActor", "Table", "guarantee", "number"]
 
 
 @dataclass(frozen=True)
