@@ -7,7 +7,7 @@ from typing import Any
 
 from tightbudget import Bounds
 
-__all__ = ["HEADINGS", "cells", "digits", "markdown", "summary"]
+__all__ = ["HEADINGS", "cells", "digits", "ledger", "markdown", "summary"]
 
 
 def _note(row: dict[str, Any]) -> str:
@@ -132,5 +132,34 @@ def digits(results: dict[str, Any]) -> str:
         f"certified ends at a relative gap of {results['rtol']:g}, against dp-accounting "
         f"{results['dp_accounting']} at its defaults and prv-accountant "
         f"{results['prv_accountant']} with an error of 0.01 in ε and δ/1000 in δ.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def ledger(results: dict[str, Any]) -> str:
+    """The table of a ledger.json, as Markdown."""
+    kinds = ("SQLite", "PostgreSQL")
+    table = {
+        "reserve + start + settle, one process": "{ms:.2f} ms (1 in 100: {slow_ms:.1f} ms)",
+        "history of {events:,} events: open": "{open_s:.3f} s",
+        "… show all budgets and open holds": "{show_s:.3f} s",
+        "… verify": "{verify_s:.1f} s",
+    }
+    lines = [f"|  | {' | '.join(kinds)} |", "| --- | --- | --- |"]
+    for title, form in table.items():
+        shown = (form.format(**results[kind]) for kind in kinds)
+        lines.append(f"| {title.format(**results['SQLite'])} | {' | '.join(shown)} |")
+    for n in results["SQLite"]["runs_per_s"]:
+        rates = (results[kind]["runs_per_s"][n] for kind in kinds)
+        cells = (f"{rate:,.0f} ({3 * rate:,.0f})" for rate in rates)
+        title = f"runs (transactions) per second, {n} process{'' if n == '1' else 'es'}"
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    machine = results["machine"]
+    lines += [
+        "",
+        f"On {machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, "
+        f"{machine['date']}. A run is three transactions, each durable when it returns; this disk "
+        f"takes {results['flush_ms']:.2f} ms to make one page durable, and transactions of one "
+        "ledger come one after the other.",
     ]
     return "\n".join(lines) + "\n"

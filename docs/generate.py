@@ -24,6 +24,7 @@ from typing import Any
 
 import tightbudget as tb
 from tightbudget import errors
+from tightbudget.ledger.testing import TABLES
 
 ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:  # where papers are
@@ -248,6 +249,17 @@ def reproductions() -> str:
     return "\n".join(lines).rstrip()
 
 
+def ledger_speed() -> str:
+    """What ``make bench`` measured last of the ledger."""
+    return _measured("ledger.json", "ledger")
+
+
+def ledger_tables() -> str:
+    """The stories that every ledger must answer alike."""
+    stories = ((table.name, textwrap.dedent(table.text).strip()) for table in TABLES)
+    return "\n\n".join(f"## {name}\n\n```text\n{story}\n```" for name, story in stories)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "mechanisms-table": mechanisms_table,
     "mechanisms": mechanisms,
@@ -256,6 +268,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "benchmarks": benchmarks,
     "digits": digits,
     "reproductions": reproductions,
+    "ledger-speed": ledger_speed,
+    "ledger-tables": ledger_tables,
 }
 
 

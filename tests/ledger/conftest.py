@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.ledger.servers import OwnServer, Server
+
+from tightbudget.ledger.testing import LedgerActor
 
 BACKENDS = ["sqlite", "postgresql"]
 
@@ -49,3 +52,10 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     address = server.create_database()
     yield address
     server.drop_database(address)
+
+
+@pytest.fixture
+def actor(url: str) -> Iterator[LedgerActor]:
+    """Somebody who acts on a ledger in which nothing has happened, on each backend."""
+    with contextlib.closing(LedgerActor(url)) as someone:
+        yield someone

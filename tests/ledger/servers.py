@@ -25,10 +25,11 @@ class Server:
     def __init__(self, url: str) -> None:
         self.url: URL = make_url(url).set(drivername="postgresql+psycopg")
 
-    def create_database(self) -> str:
-        """The address of a new, empty database."""
+    def create_database(self, template: str | None = None) -> str:
+        """The address of a new database: an empty one, or a copy of another."""
         name = f"tightbudget_{os.getpid()}_{next(_COUNTER)}"
-        self.execute(f'CREATE DATABASE "{name}"')
+        like = f' TEMPLATE "{make_url(template).database}"' if template else ""
+        self.execute(f'CREATE DATABASE "{name}"{like}')
         return self.url.set(database=name).render_as_string(hide_password=False)
 
     def drop_database(self, url: str) -> None:
@@ -50,9 +51,9 @@ class Server:
 class OwnServer(Server):
     """A server of the test run alone, which may be killed and started again."""
 
-    def __init__(self) -> None:
+    def __init__(self, disk: Path | None = None) -> None:
         # a short path: the name of a socket has at most 107 bytes
-        self.folder = Path(tempfile.mkdtemp(prefix="tb-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="tb-pg-", dir=disk))
         (self.folder / "run").mkdir()
         os.environ.setdefault("XDG_RUNTIME_DIR", str(self.folder / "run"))
         with warnings.catch_warnings():

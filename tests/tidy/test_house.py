@@ -219,7 +219,9 @@ def test_every_public_name_exists_and_has_a_docstring() -> None:
 
 def test_importing_the_package_leaves_the_heavy_neighbours_alone() -> None:
     """Plots, terminals and other people's accountants load when they are used."""
-    code = "import sys, tightbudget; print(*sorted({'.'.join(m.split('.')[:2]) for m in sys.modules}))"
+    code = (
+        "import sys, tightbudget; print(*sorted({'.'.join(m.split('.')[:2]) for m in sys.modules}))"
+    )
     loaded = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout.split()

@@ -70,9 +70,11 @@ class Store:
         self._url = _checked(url, create)
         self._engine, self._process = _engine(self._url), os.getpid()
         self._of_parents: list[Engine] = []
+        self._file: tuple[int, int] | None = None
         try:
             if self.version() != VERSION:
                 self.write(lambda connection: _upgrade(connection, create))
+            self._file = _file(self._url)
         except BaseException:
             self.close()
             raise
@@ -94,6 +96,9 @@ class Store:
         if self._process != os.getpid():
             self._of_parents.append(self._engine)  # kept: to forget it would close them
             self._engine, self._process = _engine(self._url), os.getpid()
+        if self._file is not None and self._file != _file(self._url):
+            # connections that are open would go on writing to a file that nobody finds any more
+            raise LedgerError(f"{self} is not the file that was opened: open the ledger again")
         return self._engine.connect()
 
     def version(self) -> str | None:
@@ -158,6 +163,17 @@ def _checked(url: str, create: bool) -> URL:
         # connections are made later, too, from wherever the process is then
         return parsed.set(database=str(Path(str(parsed.database)).resolve()))
     return parsed
+
+
+def _file(url: URL) -> tuple[int, int] | None:
+    """Which file is there now, whatever its name; None where the ledger is none."""
+    if url.get_backend_name() != "sqlite":
+        return None
+    try:
+        found = os.stat(str(url.database))
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_dev, found.st_ino
 
 
 def _engine(url: URL) -> Engine:
