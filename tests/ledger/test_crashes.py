@@ -23,7 +23,7 @@ from tests.ledger.victims import born, heard, killed_at, watched
 
 import tightbudget as tb
 from tightbudget.ledger import store
-from tightbudget.ledger.schema import VERSION_TABLE
+from tightbudget.ledger.schema import VERSION, VERSION_TABLE
 from tightbudget.ledger.testing import Deed, LedgerActor
 
 GUARANTEE = "yes=0.3,no=0.1+1e-7"
@@ -133,7 +133,7 @@ def test_a_migration_that_is_killed_is_not_begun_or_done(
         if process.exitcode == 0:
             break
         assert process.exitcode == -signal.SIGKILL
-        assert version_of(url) in (version, store.VERSION)
+        assert version_of(url) in (version, VERSION)
         assert points[-1] == "after commit" or version_of(url) == version
     assert survived > 10
     with tb.Ledger(url, create=False) as ledger:
