@@ -57,14 +57,20 @@ if TYPE_CHECKING:
 _release = [
     "FixedNoise",
     "GaussianRelease",
+    "InterquartileRange",
     "LaplaceRelease",
+    "Median",
     "Meter",
     "Noise",
     "OpenDPNoise",
+    "Pricing",
+    "Proposal",
+    "ProposeTestRelease",
     "Receipt",
     "Release",
     "Reserved",
     "ToyRelease",
+    "TrimmedMean",
     "WhatIf",
 ]
 

@@ -37,4 +37,22 @@ CASES: list[Case] = [
     Case("gaussian-real", tb.GaussianRelease(np.mean, 0.37, 5, 1e-6, step=0.125), AGES),
     Case("gaussian-vector", tb.GaussianRelease(np.bincount, 2, 20, 1e-6, size=37), AGES),
     Case("toy", tb.ToyRelease(len, 1, 0.5), AGES),
+    Case(
+        "propose-test-release",
+        tb.ProposeTestRelease(lambda _: [tb.Proposal(2, 0, 1)], 1, 0.1),
+        AGES,
+    ),
+    Case("interquartile-range", tb.InterquartileRange(epsilon=1, delta=0.1, step=1), AGES),
+    Case(
+        "interquartile-range-in-turn",
+        tb.InterquartileRange(epsilon=1, delta=0.1, step=1, pricing=tb.Pricing.IN_TURN),
+        AGES,
+    ),
+    Case("median", tb.Median(epsilon=1, delta=0.1, step=1, scale=18), AGES),
+    Case(
+        "median-in-turn",
+        tb.Median(epsilon=1, delta=0.1, step=1, scale=18, pricing=tb.Pricing.IN_TURN),
+        AGES,
+    ),
+    Case("trimmed-mean", tb.TrimmedMean(epsilon=1, delta=0.1, step=1, spread=40), AGES),
 ]
