@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -78,6 +78,8 @@ def outcomes(
 ) -> Mapping[Cell, Centres]:
     """What comes out where tests draw noise of mass ~ q^|z|."""
     masses: dict[Cell, Centres] = defaultdict(lambda: defaultdict(Fraction))
+    proposals = protocol.propose(data)
+    protocol = replace(protocol, propose=lambda _: proposals)  # once is enough
     coins = (False, True) if protocol.pricing is tb.Pricing.IN_TURN else (False,)
     noise = Geometric(q).cut(furthest)
     for coin, draws in itertools.product(coins, itertools.product(noise, repeat=protocol.tries)):
@@ -89,20 +91,31 @@ def outcomes(
     return masses
 
 
-def excess(
-    guarantee: tb.OutputDP,
-    base: Fraction,
-    x: Mapping[Cell, Centres],
-    y: Mapping[Cell, Centres],
-    p: Fraction,
+def worst_excess(
+    protocol: tb.ProposeTestRelease, everything: Mapping[Column, Any], p: Fraction, s: int
 ) -> Fraction:
-    """Sum over all outputs of (P(x) - base^price Q(y))_+, with noise ~ p^|z| on values."""
-    total = Fraction(0)
-    for cell in x:
-        times = base ** int(guarantee.price(cell))
-        mine, theirs = _spread(x[cell], y.get(cell, {}), p), _spread(y.get(cell, {}), x[cell], p)
-        total += sum(max(Fraction(0), a - times * b) for a, b in zip(mine, theirs, strict=True))
-    return total
+    """The largest sum over all outputs of (P - e^price Q)_+ over all neighbours, exactly.
+
+    Values have noise of mass ~ p^|z| and sensitivity s, and tests of mass ~ q^|z|, where
+    q = p^s is e^-epsilon.
+    """
+    furthest = protocol.test.threshold + max(map(len, everything))
+    known = {x: outcomes(protocol, data, p**s, furthest) for x, data in everything.items()}
+    times = {
+        cell: p ** (-s * int(price / protocol.test.epsilon))
+        for cell, price in protocol.guarantee.cells.items()
+    }
+
+    def excess(x: Column, y: Column) -> Fraction:
+        total = Fraction(0)
+        for cell, centres in known[x].items():
+            mine = _spread(centres, known[y].get(cell, {}), p)
+            theirs = _spread(known[y].get(cell, {}), centres, p)
+            pairs = zip(mine, theirs, strict=True)
+            total += sum(max(Fraction(0), a - times[cell] * b) for a, b in pairs)
+        return total
+
+    return max(excess(x, y) for x, y in neighbours(list(everything)))
 
 
 def _spread(centres: Centres, others: Centres, p: Fraction) -> list[Fraction]:
