@@ -8,11 +8,13 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.exact import exp_ends
 from tests.release.small import Geometric, columns, ordered, worst_excess
 
 import tightbudget as tb
+from tightbudget.release.noise import IntArray
 from tightbudget.release.propose_test_release import StabilityTest
 
 PRICINGS = pytest.mark.parametrize("pricing", list(tb.Pricing), ids=lambda p: p.value)
@@ -57,6 +59,39 @@ def test_a_tie_does_not_pass() -> None:
     test = tied(5, Fraction(1, 2))
     assert not test.passes(2, 3)
     assert test.passes(2, 4)
+
+
+class Scales:
+    """Writes down what noise is asked for; gives none."""
+
+    batch = 1
+
+    def __init__(self) -> None:
+        self.asked = list[Any]()
+
+    def laplace(self, scale: Any, size: int) -> IntArray:
+        self.asked.append(scale)
+        return np.zeros(size, dtype=np.int64)
+
+    gaussian = laplace
+
+    def coin(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 3), Fraction(1, 10), Fraction(7)])
+@pytest.mark.parametrize("sensitivity", [1, 2, 31, 10**6])
+def test_noise_is_as_wide_as_the_price_asks(epsilon: Fraction, sensitivity: int) -> None:
+    noise, test = Scales(), StabilityTest(epsilon, Fraction(1, 10))
+    assert test.value(tb.Proposal(10**6, 5, sensitivity), noise) == 5
+    assert noise.asked == [test.scale, sensitivity * test.scale]
+    assert 1 / epsilon <= test.scale <= (1 + Fraction(1, 2**52)) / epsilon
+
+
+def test_what_does_not_pass_draws_nothing_more() -> None:
+    noise, test = Scales(), StabilityTest(Fraction(1), Fraction(1, 10))
+    assert test.value(tb.Proposal(1, 5, 1), noise) is None
+    assert noise.asked == [test.scale]
 
 
 # ---------------------------------------------------------------------------- the prices

@@ -94,13 +94,8 @@ class StabilityTest:
 
     @cached_property
     def threshold(self) -> int:
-        """The smallest integer t >= 1 with Pr(Z >= t) = q^t / (1 + q) <= delta, q = e^(-1/b).
-
-        Where doubles cannot tell, the next one.
-        """
-        q = exp_down(next_down(float(-1 / self.scale)))
-        log_q_t = log_down(next_down(float(self.delta))), log_down(add_down(1.0, q))
-        return max(1, math.ceil(self.scale * -Fraction(add_down(*log_q_t))))
+        """The largest noisy distance that does not pass."""
+        return _least_threshold(self.scale, self.delta)
 
     def passes(self, distance: int, draw: int) -> bool:
         """Whether the noisy distance is above the threshold; a tie is not."""
@@ -112,6 +107,16 @@ class StabilityTest:
             return None
         draw = noise.laplace(proposal.sensitivity * self.scale, 1)[0]
         return proposal.value + int(draw)
+
+
+def _least_threshold(b: Fraction, delta: Fraction) -> int:
+    """The least integer t >= 1 with Pr(Z >= t) = q^t / (1 + q) <= delta, for q = e^(-1/b).
+
+    Where doubles cannot tell, the next one.
+    """
+    q = exp_down(next_down(float(-1 / b)))
+    log = add_down(log_down(next_down(float(delta))), log_down(add_down(1.0, q)))
+    return max(1, math.ceil(b * -Fraction(log)))
 
 
 @dataclass(frozen=True)
