@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from tests.exact import exp_ends
@@ -17,7 +18,7 @@ from tightbudget.release import median, propose_test_release
 from tightbudget.release.order_statistics import Ordered
 from tightbudget.release.propose_test_release import StabilityTest
 
-GIVEN = {"epsilon": 1, "delta": 0.1, "step": 1}
+GIVEN: dict[str, Any] = {"epsilon": 1, "delta": 0.1, "step": 1}
 MEDIAN = tb.Median(**GIVEN, scale=4 * math.cbrt(5))  # bins of four, for five records
 RANGE = tb.InterquartileRange(**GIVEN)
 TRIMMED = tb.TrimmedMean(**GIVEN, spread=1, trim=0.2)
