@@ -3,6 +3,9 @@
 The public names, grouped by the room that answers their question.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 # what do floating-point numbers promise?
 # what is spent, what would be, how much noise is enough?
 from tightbudget.accounting.calibrate import Calibration, calibrate
@@ -22,6 +25,7 @@ from tightbudget.errors import (
     ParameterError,
     PrecisionError,
     RelationError,
+    ReleaseError,
     SettlementError,
     TightBudgetError,
 )
@@ -46,6 +50,23 @@ from tightbudget.pairs import __all__ as _pairs
 # how do losses add up?
 from tightbudget.pld import classic
 from tightbudget.pld.engines import Explanation
+
+# what does an answer on private data cost?
+if TYPE_CHECKING:
+    from tightbudget.release import *  # noqa: F403
+_release = [
+    "FixedNoise",
+    "GaussianRelease",
+    "LaplaceRelease",
+    "Meter",
+    "Noise",
+    "OpenDPNoise",
+    "Receipt",
+    "Release",
+    "Reserved",
+    "ToyRelease",
+    "WhatIf",
+]
 
 __version__ = "0.1.0"
 
@@ -72,6 +93,7 @@ __all__ = [
     "ParameterError",
     "PrecisionError",
     "RelationError",
+    "ReleaseError",
     "RenyiFilter",
     "Risk",
     "SettlementError",
@@ -87,4 +109,12 @@ __all__ = [
     "stopping_delta",
     "write_plan",
     *_pairs,
+    *_release,
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Mechanisms on data load when one of them is first used."""
+    if name in _release:
+        return getattr(importlib.import_module("tightbudget.release"), name)
+    raise AttributeError(f"module 'tightbudget' has no attribute {name!r}")

@@ -8,6 +8,7 @@ TightBudgetError
 ├── BudgetError (ArithmeticError)   a charge does not fit; says what was asked, left and held
 ├── SettlementError (ValueError)    a hold or an account is not in the state for what is asked
 ├── CalibrationError (ArithmeticError)  no parameter in reach meets the target
+├── ReleaseError (RuntimeError)   a mechanism failed on its data; says nothing about the data
 ├── FileError (ValueError)          a file cannot be read or does not say what it must
 └── ExtraError (ImportError)        an optional dependency is missing; names the extra
 """
@@ -23,6 +24,7 @@ __all__ = [
     "ParameterError",
     "PrecisionError",
     "RelationError",
+    "ReleaseError",
     "SettlementError",
     "TightBudgetError",
 ]
@@ -77,6 +79,10 @@ class SettlementError(TightBudgetError, ValueError):
 
 class CalibrationError(TightBudgetError, ArithmeticError):
     """No value of the parameter within reach meets the target."""
+
+
+class ReleaseError(TightBudgetError, RuntimeError):
+    """A mechanism failed after it had started; the message does not depend on the data."""
 
 
 class FileError(TightBudgetError, ValueError):

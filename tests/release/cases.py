@@ -1,0 +1,40 @@
+"""The one list of mechanisms on data: every law of the release room is checked on every case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tightbudget as tb
+from tightbudget.release import Meter, Noise
+
+
+def _release(mechanism: Any, data: Any, meter: Meter, noise: Noise | None) -> tb.Release[Any]:
+    answer: tb.Release[Any] = mechanism.release(data, meter=meter, noise=noise)
+    return answer
+
+
+@dataclass(frozen=True)
+class Case:
+    """A mechanism, data for it, and how it is run where ``release`` is not enough."""
+
+    name: str
+    mechanism: Any
+    data: Any
+    run: Callable[[Any, Any, Meter, Noise | None], tb.Release[Any]] = _release
+
+
+AGES = np.arange(100) % 37
+
+CASES: list[Case] = [
+    Case("laplace-count", tb.LaplaceRelease(len, 1, 0.5), AGES),
+    Case("laplace-real", tb.LaplaceRelease(np.mean, 0.37, 0.5, step=2.0**-10), AGES),
+    Case("laplace-vector", tb.LaplaceRelease(np.bincount, 2, 0.5, size=37), AGES),
+    Case("gaussian-count", tb.GaussianRelease(len, 1, 5, 1e-6), AGES),
+    Case("gaussian-real", tb.GaussianRelease(np.mean, 0.37, 5, 1e-6, step=0.125), AGES),
+    Case("gaussian-vector", tb.GaussianRelease(np.bincount, 2, 20, 1e-6, size=37), AGES),
+    Case("toy", tb.ToyRelease(len, 1, 0.5), AGES),
+]
