@@ -57,15 +57,25 @@ if TYPE_CHECKING:
 _release = [
     "FixedNoise",
     "GaussianRelease",
+    "GradualRelease",
+    "HUBER_SVM",
+    "Iterative",
+    "LOGISTIC",
     "LaplaceRelease",
+    "Loss",
     "Meter",
     "Noise",
     "OpenDPNoise",
+    "OutputPerturbation",
+    "PrivateLogisticRegression",
     "Receipt",
     "Release",
     "Reserved",
+    "TestSensitivity",
+    "TestedRelease",
     "ToyRelease",
     "WhatIf",
+    "logistic_with_test",
 ]
 
 __version__ = "0.1.0"

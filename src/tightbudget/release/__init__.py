@@ -4,22 +4,53 @@ It reserves its dearest price, runs, settles the price of what came out, and han
 answer with a receipt.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tightbudget.release.additive import GaussianRelease, LaplaceRelease
+from tightbudget.release.erm import OutputPerturbation, TestSensitivity, logistic_with_test
+from tightbudget.release.gradual import GradualRelease
+from tightbudget.release.iterative import Iterative
 from tightbudget.release.meter import Meter, Reserved
+from tightbudget.release.minimum import HUBER_SVM, LOGISTIC, Loss
 from tightbudget.release.noise import FixedNoise, Noise, OpenDPNoise
 from tightbudget.release.release import Receipt, Release, WhatIf
+from tightbudget.release.tested import TestedRelease
 from tightbudget.release.toy import ToyRelease
+
+if TYPE_CHECKING:
+    from tightbudget.release.logistic_regression import PrivateLogisticRegression
 
 __all__ = [
     "FixedNoise",
     "GaussianRelease",
+    "GradualRelease",
+    "HUBER_SVM",
+    "Iterative",
+    "LOGISTIC",
     "LaplaceRelease",
+    "Loss",
     "Meter",
     "Noise",
     "OpenDPNoise",
+    "OutputPerturbation",
+    "PrivateLogisticRegression",
     "Receipt",
     "Release",
     "Reserved",
+    "TestSensitivity",
+    "TestedRelease",
     "ToyRelease",
     "WhatIf",
+    "logistic_with_test",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs scikit-learn loads it when it is first used."""
+    if name == "PrivateLogisticRegression":
+        module = importlib.import_module("tightbudget.release.logistic_regression")
+        return module.PrivateLogisticRegression
+    raise AttributeError(f"module 'tightbudget.release' has no attribute {name!r}")

@@ -18,7 +18,7 @@ from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.grid import Grid
 from tightbudget.release.lattice import LatticeNoise, sqrt_up
 from tightbudget.release.meter import Meter
-from tightbudget.release.minimum import LOGISTIC, Loss, Objective
+from tightbudget.release.minimum import LOGISTIC, LONGEST, Loss, Objective
 from tightbudget.release.noise import Noise, OpenDPNoise
 from tightbudget.release.release import Release, WhatIf, paid, what_if
 from tightbudget.release.tested import TestedRelease, power_of_two_down
@@ -146,7 +146,9 @@ class TestSensitivity(StrEnum):
         if self is TestSensitivity.TIGHT:
             return min(apart / 2, Fraction(2))
         # 0.0 above: rounded up, as a float is not exactly the fraction
-        return min(2 * Fraction(expm1_up(math.nextafter(float(min(apart, 1)), math.inf))), Fraction(2))
+        return min(
+            2 * Fraction(expm1_up(math.nextafter(float(min(apart, 1)), math.inf))), Fraction(2)
+        )
 
 
 def logistic_with_test(
@@ -176,7 +178,9 @@ def logistic_with_test(
         raise refuse("loss", "be logistic where there is a test", perturbation.loss)
     n = positive_count(test_records=test_records)
     # p.x to d + 4 roundings of |p|, tanh, a sum of n terms up to 2
-    off = Fraction(4 * UNIT * ((perturbation.features + 4) * perturbation.objective.radius + n + 40))
+    off = Fraction(
+        4 * UNIT * ((perturbation.features + 4) * perturbation.objective.radius + n + 40)
+    )
     apart = perturbation.sensitivity * (1 + Fraction(1, 2**29)) + off
     return TestedRelease(
         train=perturbation.model,
@@ -206,7 +210,7 @@ def _records(data: tuple[Any, Any], features: int) -> tuple[FloatArray, FloatArr
     x, y = (np.asarray(part, dtype=np.float64) for part in data)
     if x.ndim != 2 or x.shape[1] != features or y.shape != x.shape[:1]:
         raise ParameterError("rows must be (n, d) and labels (n,)")
-    if not (np.linalg.norm(x, axis=1) <= 1 + 2.0**-31).all():
+    if not (np.linalg.norm(x, axis=1) <= LONGEST).all():
         raise ParameterError("rows must have a 2-norm of at most 1")
     if not ((y == -1) | (y == 1)).all():
         raise ParameterError("labels must be -1 or 1")

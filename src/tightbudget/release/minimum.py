@@ -19,10 +19,11 @@ from scipy.special import expit
 
 from tightbudget.numerics.rounding import UNIT, FloatArray
 
-__all__ = ["HUBER_SVM", "LOGISTIC", "Loss", "Objective"]
+__all__ = ["HUBER_SVM", "LOGISTIC", "LONGEST", "Loss", "Objective"]
 
 _TOLERANCE = Fraction(1, 2**11)  # of 2 / (n Lambda)
-_LONGER = Fraction(1, 2**30)  # how much longer than 1 a row may be, for its own rounding
+_LONGER = Fraction(1, 2**30)  # how much longer than 1 a row may be, with its own rounding
+LONGEST = 1 + 2.0**-31  # the length of a row, as it is computed
 _HALVINGS = 8
 
 
