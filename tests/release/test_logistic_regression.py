@@ -20,7 +20,7 @@ import tightbudget as tb
 class Paid(tb.PrivateLogisticRegression):
     """With a meter of its own for each fit, as scikit-learn's checks know of none."""
 
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(self, X: Any, y: Any) -> Any:  # type: ignore[override]
         return super().fit(X, y, meter=tb.OutputDPOdometer())
 
 
@@ -75,7 +75,7 @@ def test_without_a_model_there_is_nothing_to_predict_with() -> None:
 
 def test_a_fit_needs_a_meter() -> None:
     with pytest.raises(TypeError, match="meter"):
-        tb.PrivateLogisticRegression().fit(*rows())
+        tb.PrivateLogisticRegression().fit(*rows())  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

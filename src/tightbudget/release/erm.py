@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tightbudget.errors import ParameterError
-from tightbudget.numerics.rounding import UNIT, FloatArray, expm1_up
+from tightbudget.numerics.rounding import UNIT, FloatArray, expm1_up, next_up
 from tightbudget.numerics.validate import positive, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import OutputDP
@@ -84,7 +83,7 @@ class OutputPerturbation:
 
     @property
     def sensitivity(self) -> Fraction:
-        """How far the rounded minimum, and with the same noise the model, can move in the 2-norm."""
+        """How far the model moves, in the 2-norm, if a record is replaced and the noise is not."""
         # rounding moves two coordinates apart by at most one step
         step = Fraction(self.grid.step or 1)
         return self.objective.sensitivity + sqrt_up(Fraction(self.features)) * step
@@ -145,10 +144,9 @@ class TestSensitivity(StrEnum):
         """For models that are so far apart, and never above 2, the largest error."""
         if self is TestSensitivity.TIGHT:
             return min(apart / 2, Fraction(2))
-        # 0.0 above: rounded up, as a float is not exactly the fraction
-        return min(
-            2 * Fraction(expm1_up(math.nextafter(float(min(apart, 1)), math.inf))), Fraction(2)
-        )
+        # the float may lie below the fraction; beyond 1 the bound is above 2
+        w = next_up(float(min(apart, Fraction(1))))
+        return min(2 * Fraction(expm1_up(w)), Fraction(2))
 
 
 def logistic_with_test(

@@ -82,7 +82,7 @@ class LatticeNoise:
         return np.concatenate([self._block(m, scale, noise) for m, scale in self._blocks])
 
     def _block(self, m: int, scale: Fraction, noise: Noise) -> IntArray:
-        """By rejection: proposed with mass e^(-|z|_1 / scale), taken for what that is too likely."""
+        """By rejection: proposed with mass e^(-|z|_1 / scale), which is nowhere too rare."""
         while True:
             for z in noise.laplace(scale, m * max(1, noise.batch // m)).reshape(-1, m):
                 excess = self.rate * norm_up(z) - Fraction(sum(abs(int(x)) for x in z)) / scale

@@ -103,7 +103,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         signs = np.where(labels == self.classes_[1], 1.0, -1.0)
         self.release_ = self._release(rows, signs, meter, noise)
         if self.release_.value is None:
-            vars(self).pop("coef_", None)
+            self.__dict__.pop("coef_", None)
         else:
             self.coef_ = self.release_.value[None, :]
         return self
@@ -135,8 +135,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             self.test_epsilon,
             TestSensitivity(kind),
         )
-        parts = tuple((rows[part], signs[part]) for part in (~held_out, held_out))
-        return tested.release(parts, meter=meter, noise=noise)
+        training, test = ((rows[part], signs[part]) for part in (~held_out, held_out))
+        return tested.release((training, test), meter=meter, noise=noise)
 
     def decision_function(self, X: Any) -> FloatArray:
         """p.x for each row, (n,).
