@@ -57,9 +57,7 @@ class Law:
 
     def laplace(self, scale: Any, size: int) -> Any:
         a = 1 / power(1 / Fraction(scale))
-        masses = {
-            x: (1 - a) / (1 + a) * a ** abs(x) for x in range(-self.widest, self.widest + 1)
-        }
+        masses = {x: (1 - a) / (1 + a) * a ** abs(x) for x in range(-self.widest, self.widest + 1)}
         return np.array([self._take(masses) for _ in range(size)], dtype=np.int64)
 
     gaussian = laplace
