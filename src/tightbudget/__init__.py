@@ -64,6 +64,10 @@ _release = [
     "Receipt",
     "Release",
     "Reserved",
+    "SparseVector",
+    "SparseVectorRelease",
+    "SparseVectorRun",
+    "TopK",
     "ToyRelease",
     "WhatIf",
 ]

@@ -8,6 +8,8 @@ from tightbudget.release.additive import GaussianRelease, LaplaceRelease
 from tightbudget.release.meter import Meter, Reserved
 from tightbudget.release.noise import FixedNoise, Noise, OpenDPNoise
 from tightbudget.release.release import Receipt, Release, WhatIf
+from tightbudget.release.sparse_vector import SparseVector, SparseVectorRelease, SparseVectorRun
+from tightbudget.release.top_k import TopK
 from tightbudget.release.toy import ToyRelease
 
 __all__ = [
@@ -20,6 +22,10 @@ __all__ = [
     "Receipt",
     "Release",
     "Reserved",
+    "SparseVector",
+    "SparseVectorRelease",
+    "SparseVectorRun",
+    "TopK",
     "ToyRelease",
     "WhatIf",
 ]
