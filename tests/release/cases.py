@@ -27,6 +27,15 @@ class Case:
     run: Callable[[Any, Any, Meter, Noise | None], tb.Release[Any]] = _release
 
 
+def _converse(mechanism: Any, data: Any, meter: Meter, noise: Noise | None) -> tb.Release[Any]:
+    with mechanism.open(data, meter=meter, noise=noise) as run:
+        for age in range(37):
+            if not run.done:
+                run.ask(lambda ages, age=age: int(np.count_nonzero(ages == age)), 1 + age % 2)
+    answer: tb.Release[Any] = run.release()
+    return answer
+
+
 AGES = np.arange(100) % 37
 
 ROWS = np.column_stack([np.cos(AGES), np.sin(AGES)]) * 0.99
@@ -51,6 +60,15 @@ CASES: list[Case] = [
     Case("gaussian-count", tb.GaussianRelease(len, 1, 5, 1e-6), AGES),
     Case("gaussian-real", tb.GaussianRelease(np.mean, 0.37, 5, 1e-6, step=0.125), AGES),
     Case("gaussian-vector", tb.GaussianRelease(np.bincount, 2, 20, 1e-6, size=37), AGES),
+    Case("svt", tb.SparseVector(1, 5, adaptive=False), AGES, _converse),
+    Case("svt-adaptive", tb.SparseVector(1, 5), AGES, _converse),
+    Case("svt-monotone", tb.SparseVector(1, 5, monotone=True, step=0.5), AGES, _converse),
+    Case(
+        "svt-values",
+        tb.SparseVectorRelease(np.bincount, 37, 3, tb.SparseVector(0.5, 4), 0.5),
+        AGES,
+    ),
+    Case("top-k", tb.TopK(np.bincount, 37, 5, 1, 2), AGES),
     Case(
         "gradual",
         tb.GradualRelease(len, 1, (0.1, 0.5, 2), lambda answers: answers[-1] > 100),

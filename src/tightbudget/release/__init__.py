@@ -17,7 +17,9 @@ from tightbudget.release.meter import Meter, Reserved
 from tightbudget.release.minimum import HUBER_SVM, LOGISTIC, Loss
 from tightbudget.release.noise import FixedNoise, Noise, OpenDPNoise
 from tightbudget.release.release import Receipt, Release, WhatIf
+from tightbudget.release.sparse_vector import SparseVector, SparseVectorRelease, SparseVectorRun
 from tightbudget.release.tested import TestedRelease
+from tightbudget.release.top_k import TopK
 from tightbudget.release.toy import ToyRelease
 
 if TYPE_CHECKING:
@@ -29,8 +31,8 @@ __all__ = [
     "GradualRelease",
     "HUBER_SVM",
     "Iterative",
-    "LOGISTIC",
     "LaplaceRelease",
+    "LOGISTIC",
     "Loss",
     "Meter",
     "Noise",
@@ -40,8 +42,12 @@ __all__ = [
     "Receipt",
     "Release",
     "Reserved",
-    "TestSensitivity",
+    "SparseVector",
+    "SparseVectorRelease",
+    "SparseVectorRun",
     "TestedRelease",
+    "TestSensitivity",
+    "TopK",
     "ToyRelease",
     "WhatIf",
     "logistic_with_test",
