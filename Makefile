@@ -9,6 +9,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 WORKERS ?= 2
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
+REPRODUCE_ARGS ?=
 BENCH_ARGS ?=
 LOCK_ARGS ?=
 
@@ -18,10 +19,10 @@ INSTALL_LOCKED = $(PIP) install --require-hashes -r
 INSTALL_SELF = $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types floors unit bench lock format clean env
+.PHONY: help demo test lint types floors unit bench reproduce lock format clean env
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.demo  ## run examples/demo.py
 	.venv/bin/python examples/demo.py $(DEMO_ARGS)
@@ -50,6 +51,9 @@ format: .venv/.test  ## fix what ruff can fix, then format
 bench: .venv-bench/.bench  ## run the benchmarks in their own environment
 	.venv-bench/bin/python benchmarks/run.py $(BENCH_ARGS)
 	.venv-bench/bin/python benchmarks/digits.py
+
+reproduce: .venv/.demo  ## papers' tables and figures anew, with a report in out/
+	.venv/bin/tightbudget reproduce $(REPRODUCE_ARGS)
 
 clean:  ## remove environments, caches and build output
 	rm -rf .venv .venv-bench .venv-lock build dist htmlcov .coverage .coverage.*

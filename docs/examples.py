@@ -5,12 +5,13 @@
 
 In a ``python`` block, an expression followed by ``# -> text`` has that value, and a ``text``
 block right after a block is what it printed. In a ``console`` block, lines after
-``$ tightbudget ...`` are its output. A ``toml`` block that begins with ``# name.toml`` is a
-file of that name. One page is run as one program, in an empty folder.
+``$ tightbudget ...`` are its output, and ``$ export NAME=value`` holds for the rest of the page. A
+``toml`` or ``sh`` block that begins with ``# name.toml`` or ``# name.sh`` is a file of that name.
+One page is run as one program, in an empty folder.
 
 Certified ends may move within their gap when the engine or NumPy changes, so numbers with a
 point or an exponent are compared to one part in a thousand; everything else exactly, but for
-spacing, seconds, gaps and the errors that `explain` lists.
+spacing, seconds, gaps, moments, hashes and the errors that `explain` lists.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import io
 import math
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -31,10 +31,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"^```(python|text|console|toml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```(python|text|console|toml|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ARROW = re.compile(r"# -> (.*)$")
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
-UNSTABLE = re.compile(r'(gap|seconds"?:?|aliasing|beyond|values|rounding) *[\d.e-]+')
+UNSTABLE = re.compile(
+    r'(gap|seconds"?:?|aliasing|beyond|values|rounding) *[\d.e-]+'
+    r"|\d{4}-\d\d-\d\dT[\d:.+]+|[0-9a-f]{64}"
+)
 MAIN = "from tightbudget.cli import main; main()"
 
 
@@ -68,6 +71,7 @@ def _near(a: str, b: str) -> bool:
 def outputs(text: str) -> Iterator[Output]:
     """Runs a page's blocks in order, in the current folder."""
     names: dict[str, Any] = {"__name__": "__page__"}
+    exported: dict[str, str] = {}
     printed = ""
     for block in BLOCK.finditer(text):
         language, body, at = block[1], block[2], block.start(2)
@@ -76,8 +80,8 @@ def outputs(text: str) -> Iterator[Output]:
             for start, end, value in found:
                 yield Output(at + start, at + end, body[start:end], value)
         elif language == "console":
-            yield from _run_console(body, at)
-        elif language == "toml" and (name := re.match(r"# (\S+\.toml)\n", body)):
+            yield from _run_console(body, at, exported)
+        elif name := re.match(r"# (\S+\.(?:toml|sh))\n", body):
             Path(name[1]).write_text(body, encoding="utf-8")
         elif language == "text" and printed:
             yield Output(at, block.end(2), body, printed)
@@ -103,17 +107,22 @@ def _run_python(body: str, names: dict[str, Any]) -> tuple[list[tuple[int, int, 
     return found, stdout.getvalue()
 
 
-def _run_console(body: str, at: int) -> Iterator[Output]:
-    for command in re.finditer(r"^\$ tightbudget (.*)\n((?:(?!\$ ).*\n)*)", body, re.MULTILINE):
+def _run_console(body: str, at: int, exported: dict[str, str]) -> Iterator[Output]:
+    for line in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", body, re.MULTILINE):
+        if name := re.fullmatch(r"export (\w+)=(.*)", line[1]):
+            exported[name[1]] = name[2]
+        if not line[1].startswith("tightbudget "):
+            continue
         done = subprocess.run(
-            [sys.executable, "-c", MAIN, *shlex.split(command[1])],
+            ["sh", "-c", f'tightbudget() {{ {sys.executable} -c "{MAIN}" "$@"; }}\n{line[1]}'],
             capture_output=True,
             text=True,
             check=False,
-            env={**os.environ, "COLUMNS": "100", "TERM": "dumb"},
+            env={**os.environ, **exported, "COLUMNS": "100", "TERM": "dumb"},
         )
-        text = "".join(f"{line.rstrip()}\n" for line in (done.stdout + done.stderr).splitlines())
-        yield Output(at + command.start(2), at + command.end(2), command[2], text)
+        printed = (done.stdout + done.stderr).replace(f"{Path.cwd()}/", "")
+        text = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
+        yield Output(at + line.start(2), at + line.end(2), line[2], text)
 
 
 def run_page(path: Path) -> tuple[str, list[Output]]:

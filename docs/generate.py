@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import importlib
 import inspect
 import json
 import re
@@ -25,6 +26,8 @@ import tightbudget as tb
 from tightbudget import errors
 
 ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:  # where papers are
+    sys.path.insert(0, str(ROOT))
 PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -148,10 +151,15 @@ def api() -> str:
 
 
 def _module(name: str, module: ModuleType) -> Iterator[str]:
+    """Its text and its public names, which may be modules themselves."""
     for paragraph in Doc.of(module).paragraphs:
         yield from (paragraph, "")
-    for member in module.__all__:
-        yield from (f"### {name}.{member}", "", *_one(f"{name}.{member}", getattr(module, member)))
+    for public in module.__all__:
+        inside, member = f"{name}.{public}", getattr(module, public)
+        if inspect.ismodule(member):
+            yield from (f"### {inside}", "", *_module(inside, member))
+        elif inspect.isclass(member) or inspect.isroutine(member):
+            yield from (f"### {inside}", "", *_one(inside, member))
 
 
 def _one(name: str, thing: object) -> Iterator[str]:
@@ -226,6 +234,20 @@ def digits() -> str:
     return _measured("digits.json", "digits")
 
 
+def reproductions() -> str:
+    """For each paper's tables and figures: its claim, and what the committed numbers say to it."""
+    lines: list[str] = []
+    for paper in sorted(path.parent for path in (ROOT / "papers").glob("*/expected")):
+        lines += [f"## {paper.name}", "", "| | the paper | what comes out | |", "|" + " --- |" * 4]
+        for path in sorted((paper / "expected").glob("*.json")):
+            script = importlib.import_module(f"papers.{paper.name}.{path.stem}")
+            finding = script.finding(json.loads(path.read_text(encoding="utf-8")))
+            cells = [path.stem, script.CLAIM, finding.text, f"**{finding.verdict}**"]
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "mechanisms-table": mechanisms_table,
     "mechanisms": mechanisms,
@@ -233,6 +255,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "refusals": refusals,
     "benchmarks": benchmarks,
     "digits": digits,
+    "reproductions": reproductions,
 }
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from tightbudget.cli import app
+from tightbudget.cli.refusals import EXIT_CODES, INTERRUPTED
 
 PAGE = Path(__file__).resolve().parent / "reference" / "cli.md"
 
@@ -27,23 +29,42 @@ def page() -> str:
         group.help,
         "Numbers are printed with the digits that are certified; `--json` prints the exact "
         "doubles of both ends, with infinity as `1e999`. A refusal is one line on stderr, "
-        "`error: ...`, and exit code 2; exit code 3 says that the wanted gap was not reached. "
-        "Files may be gzipped (`.gz`).",
+        "`error: ...`, and an [exit code](#exit-codes). Files may be gzipped (`.gz`).",
         "MECHANISM is a mechanism's name (`-` and `_` are the same) or a TOML plan file. Its "
         "parameters are options of that name; where the command has an option of the same "
         "name, `step-` goes in front. Their values are written as in a plan file.",
     ]
     shared = _shared(group)
-    for name, command in group.commands.items():
+    for path, command in _commands(group, "tightbudget"):
+        parts += [f"{'#' * path.count(' ')}# `{path}`", _prose(command.help)]
+        if hasattr(command, "commands"):
+            continue
         of_mechanisms = shared <= {_flag(p) for p in command.params}
-        own = [p for p in command.params if not (of_mechanisms and _flag(p) in shared)]
-        parts += [f"## `tightbudget {name}`", _prose(command.help), _table(own)]
+        parts.append(
+            _table([p for p in command.params if not of_mechanisms or _flag(p) not in shared])
+        )
         if of_mechanisms:
             parts.append("And the [options for mechanisms](#options-for-mechanisms).")
     first = next(iter(group.commands.values()))
     generated = [p for p in first.params if _flag(p) in shared]
     parts += ["## Options for mechanisms", _table(generated)]
+    parts += ["## Exit codes", _exit_codes()]
     return "\n\n".join(parts) + "\n"
+
+
+def _exit_codes() -> str:
+    rows = sorted((code, meaning) for _, code, meaning in EXIT_CODES)
+    rows = [(0, "done"), *rows, (INTERRUPTED, "interrupted")]
+    lines = [f"| {code} | {meaning} |" for code, meaning in rows]
+    return "\n".join(["| exit code | |", "| --- | --- |", *lines])
+
+
+def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Every command with its words, a group before what is in it."""
+    for name, command in group.commands.items():
+        yield f"{path} {name}", command
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{path} {name}")
 
 
 def _shared(group: Any) -> set[str]:

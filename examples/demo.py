@@ -1,9 +1,13 @@
-"""A first look: what four things cost, with two certified ends each. Run by ``make demo``."""
+"""A first look: what four things cost, with two certified ends each, and a ledger that remembers.
+
+Run by ``make demo``.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +37,7 @@ def main() -> None:
     plan(out)
     calibration()
     coverup(out)
+    ledger()
     print(f"\n{time.perf_counter() - start:.1f} s in all. The pictures are in {out}")
 
 
@@ -94,6 +99,22 @@ def coverup(out: Path) -> None:
         "CoverUp timer delays: 512 observed, foreground, uniform noise of 200 ms\n"
         f"(some delays give it away for certain: δ ≥ {floor.lower:.3g} for every ε)",
     )
+
+
+def ledger() -> None:
+    title("A ledger: ten searches, 0.3 if they find something and 0.1 if not, from epsilon = 2")
+    search = tb.OutputDP({"found": 0.3, "not found": 0.1})
+    with tempfile.TemporaryDirectory() as folder, tb.Ledger(f"sqlite:///{folder}/b.db") as book:
+        ada = book.open_budget("ada", epsilon=2.0, delta=1e-6)
+        for i in range(10):
+            hold = ada.reserve(f"search {i}", search)
+            hold.start()
+            if i != 4:  # the fifth never comes back: its worst case stays held
+                hold.settle("found" if i % 3 == 0 else "not found")
+        for name in ("spent", "held", "left", "saved"):
+            print(f"  {name:<42} {getattr(ada, name)}")
+        found = timed("the whole history again, and all balances", book.verify)
+        print(f"  {'the head of the history, to be kept elsewhere':<42} {str(found.head)[:40]}...")
 
 
 def title(text: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -18,11 +19,15 @@ BLUE, RED, OCHRE, GREEN = "#1f5fa8", "#b3452c", "#b07d12", "#3d7a45"
 INK, PALE = "#333333", "#8a8a8a"
 
 
+# a date or a random id would make each drawing another file
+_METADATA = {".png": {"Software": None}, ".svg": {"Creator": None, "Date": None}}
+
+
 @contextmanager
-def picture(path: Path, panels: int = 1) -> Iterator[list[Axes]]:
-    """Axes side by side, dressed and written to the path in the end."""
-    figure = Figure(figsize=(5.0 * panels + 0.4, 3.9), layout="constrained")
-    axes = list(figure.subplots(1, panels, squeeze=False)[0])
+def picture(path: Path, panels: int = 1, rows: int = 1) -> Iterator[list[Axes]]:
+    """Axes, row after row, dressed and in the end written to the path, as PNG or SVG."""
+    figure = Figure(figsize=(5.0 * panels + 0.4, 3.9 * rows), layout="constrained")
+    axes = list(figure.subplots(rows, panels, squeeze=False).flat)
     yield axes
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
@@ -32,7 +37,8 @@ def picture(path: Path, panels: int = 1) -> Iterator[list[Axes]]:
         ax.grid(True, color="0.92", lw=0.8)
         ax.set_axisbelow(True)
         ax.set_title(ax.get_title(loc="left"), loc="left", fontsize=11, color=INK)
-    figure.savefig(path, dpi=160, metadata={"Software": None})
+    with matplotlib.rc_context({"svg.hashsalt": path.stem}):
+        figure.savefig(path, dpi=160, metadata=_METADATA[path.suffix])
 
 
 def both_ends(

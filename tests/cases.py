@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tightbudget.pairs import (
     Additive,
     ClippedNoise,
+    ClippedSum,
     DiscreteGaussian,
     DiscreteLaplace,
     FromCurve,
@@ -61,6 +62,8 @@ CASES: list[Case] = [
     Case("clipped-laplace-both", ClippedNoise(20.0, 4.0, reading="clipped")),
     Case("clipped-gaussian", ClippedNoise(30.0, 5.0, noise="gaussian")),
     Case("clipped-gaussian-both", ClippedNoise(3.0, 5.0, noise="gaussian", reading="clipped")),
+    Case("clipped-sum", ClippedSum(20.0, 4.0, 10.0, 2.0, shift=2)),
+    Case("clipped-sum-both", ClippedSum(3.0, 5.0, 1.5, 2.5, "gaussian", 2, 1, "clipped")),
     Case("staircase-1", Staircase(1.0)),
     Case("staircase-even", Staircase(0.5, gamma=0.5)),
     Case("response-0.75", RandomizedResponse(0.75)),

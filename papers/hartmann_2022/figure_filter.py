@@ -12,12 +12,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from papers.finding import Finding, Verdict
 from papers.look import BLUE, OCHRE, PALE, RED, both_ends, picture, within
 
 import tightbudget as tb
 
-__all__ = ["MOVES", "draw", "numbers"]
+__all__ = ["CLAIM", "MOVES", "draw", "finding", "numbers"]
 
+CLAIM = "Stopping early against privacy filters is compared in words only (Section 5.3)."
 MOVES = 5e-3  # schedules use up delta but for 1e-3 of it
 STOPS, DELTA = range(20, 1001, 20), 1e-5
 SHOWN = range(4, len(STOPS), 5)  # 100, 200, ..., 1,000 steps
@@ -71,3 +73,14 @@ def draw(numbers: dict[str, Any], path: Path) -> None:
             ax.set_ylim(bottom=0.0)
             ax.set_title(kind, loc="left")
             ax.legend(frameon=False, fontsize=8.5, loc="lower right")
+
+
+def finding(numbers: dict[str, Any]) -> Finding:
+    """At how many stops the filter is dearer."""
+    text = []
+    for kind, found in numbers.items():
+        prices = found["prices"]
+        pairs = zip(prices["optimal"], prices["Renyi filter"], strict=True)
+        dearer = sum(optimal < filtered for optimal, filtered in pairs)
+        text.append(f"{kind}: the filter is dearer at {dearer} of {len(STOPS)} stops")
+    return Finding("; ".join(text) + ".", Verdict.BEYOND)

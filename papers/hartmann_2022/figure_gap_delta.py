@@ -9,13 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from papers.hartmann_2022.gap import MOVES, Gap, Stops
+from papers.finding import Finding, Verdict
+from papers.hartmann_2022.gap import LEFT_OPEN, MOVES, Gap, Stops
 from papers.look import BLUE, GREEN, RED, both_ends, picture, within
 
 import tightbudget as tb
 
-__all__ = ["MOVES", "draw", "numbers"]
+__all__ = ["CLAIM", "MOVES", "draw", "finding", "numbers"]
 
+CLAIM = LEFT_OPEN
 STOPS = range(128, 1025, 128)
 DELTAS = [1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12]
 KINDS: dict[str, tuple[tb.Mechanism, str]] = {
@@ -44,3 +46,16 @@ def draw(numbers: dict[str, Any], path: Path) -> None:
         ax.set(xlabel="δ of one stop alone", ylabel="Lemma 11 / optimal")
         ax.set_title(f"{len(STOPS)} stops: by how much Lemma 11 is too large", loc="left")
         ax.legend(frameon=False, fontsize=8.5)
+
+
+def finding(numbers: dict[str, Any]) -> Finding:
+    """The factors of the largest and the least delta."""
+    ends = f"{DELTAS[0]:g}", f"{DELTAS[-1]:g}"
+    text = "; ".join(
+        f"{kind}: {Gap.of(found[ends[0]]).factor} and {Gap.of(found[ends[1]]).factor} times"
+        for kind, found in numbers.items()
+    )
+    return Finding(
+        f"Lemma 11 is too large, at delta = {ends[0]} and {ends[1]} of one stop. {text}.",
+        Verdict.BEYOND,
+    )

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from papers.hartmann_2022.gap import MOVES, Gap, Stops
+from papers.finding import Finding, Verdict
+from papers.hartmann_2022.gap import LEFT_OPEN, MOVES, Gap, Stops
 from papers.look import BLUE, OCHRE, RED, picture, within
 
 import tightbudget as tb
 
-__all__ = ["MOVES", "draw", "numbers"]
+__all__ = ["CLAIM", "MOVES", "draw", "finding", "numbers"]
 
+CLAIM = LEFT_OPEN
 STEPS, DELTA, EPSILON = 100, 1e-5, 1.0
 NUMBERS = {2: OCHRE, 10: RED, 50: BLUE}  # of stops
 # from x, of which more is more noise, to the mechanism
@@ -63,3 +65,15 @@ def draw(numbers: dict[str, Any], path: Path) -> None:
         ax.set_xlabel("Lemma 11 / optimal")
         ax.set_title("By how much Lemma 11 is too large", loc="left")
         ax.legend(frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.3, -0.15))
+
+
+def finding(numbers: dict[str, Any]) -> Finding:
+    """The least and the largest factor of each number of stops."""
+    text = []
+    for n in NUMBERS:
+        factors = {kind: Gap.of(numbers[kind][str(n)]).factor for kind in KINDS}
+        least, most = (end(KINDS, key=lambda kind: factors[kind].lower) for end in (min, max))
+        text.append(
+            f"at {n} stops {factors[least]} times ({least}) to {factors[most]} times ({most})"
+        )
+    return Finding(f"Lemma 11 is too large, {'; '.join(text)}.", Verdict.BEYOND)

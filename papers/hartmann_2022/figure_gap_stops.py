@@ -10,13 +10,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from papers.hartmann_2022.gap import MOVES, Gap, Stops
+from papers.finding import Finding, Verdict
+from papers.hartmann_2022.gap import LEFT_OPEN, MOVES, Gap, Stops
 from papers.look import BLUE, RED, both_ends, picture, within
 
 import tightbudget as tb
 
-__all__ = ["MOVES", "draw", "numbers"]
+__all__ = ["CLAIM", "MOVES", "draw", "finding", "numbers"]
 
+CLAIM = LEFT_OPEN
 STEPS, MOST, DELTA = 1024, 64, 1e-5
 NUMBERS = [1, 2, 4, 8, 16, 32, 64]  # of stops
 KINDS: dict[str, tuple[tb.Mechanism, str]] = {
@@ -57,3 +59,10 @@ def draw(numbers: dict[str, Any], path: Path) -> None:
         right.set_ylabel("Lemma 11 / optimal")
         right.set_ylim(bottom=0.0)
         right.set_title("By how much Lemma 11 is too large", loc="left")
+
+
+def finding(numbers: dict[str, Any]) -> Finding:
+    """The factors of most stops."""
+    factors = {kind: Gap.of(found[str(MOST)]).factor for kind, found in numbers.items()}
+    text = "; ".join(f"{kind}: {factor} times" for kind, factor in factors.items())
+    return Finding(f"At {MOST} stops Lemma 11 is too large. {text}.", Verdict.BEYOND)

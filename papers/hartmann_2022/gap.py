@@ -13,8 +13,9 @@ from typing import Any
 
 import tightbudget as tb
 
-__all__ = ["MOVES", "Gap", "Stops"]
+__all__ = ["LEFT_OPEN", "MOVES", "Gap", "Stops"]
 
+LEFT_OPEN = "Left open: how far Lemma 11, the sum of the deltas of all stops, is from the optimum."
 RTOL = 1e-3
 # delta is some 20 times as sensitive as a price, which is known to 1e-4
 MOVES = 5e-3

@@ -6,9 +6,13 @@ The public names, grouped by the room that answers their question.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+# what do other people's theorems say?
+from tightbudget import theorems
+
 # what do floating-point numbers promise?
 # what is spent, what would be, how much noise is enough?
 from tightbudget.accounting.calibrate import Calibration, calibrate
+from tightbudget.accounting.compare import Comparison, compare
 from tightbudget.accounting.composition import Composition, compose
 from tightbudget.accounting.curve import Curve
 from tightbudget.accounting.plan_file import read_plan, write_plan
@@ -18,10 +22,15 @@ from tightbudget.accounting.schedule import StoppingSchedule, early_stopping
 # refusals
 from tightbudget.errors import (
     BudgetError,
+    BudgetExceeded,
     CalibrationError,
     ExtraError,
+    FencingError,
     FileError,
     GridError,
+    KeyConflictError,
+    LedgerCorruptError,
+    LedgerError,
     ParameterError,
     PrecisionError,
     RelationError,
@@ -57,22 +66,40 @@ if TYPE_CHECKING:
 _release = [
     "FixedNoise",
     "GaussianRelease",
+    "GradualRelease",
+    "HUBER_SVM",
     "InterquartileRange",
+    "Iterative",
     "LaplaceRelease",
+    "LOGISTIC",
+    "Loss",
     "Median",
     "Meter",
     "Noise",
     "OpenDPNoise",
+    "OutputPerturbation",
     "Pricing",
+    "PrivateLogisticRegression",
     "Proposal",
     "ProposeTestRelease",
     "Receipt",
     "Release",
     "Reserved",
+    "SparseVector",
+    "SparseVectorRelease",
+    "SparseVectorRun",
+    "TestedRelease",
+    "TestSensitivity",
+    "TopK",
     "ToyRelease",
     "TrimmedMean",
     "WhatIf",
+    "logistic_with_test",
 ]
+
+# what was promised, durably?
+if TYPE_CHECKING:
+    from tightbudget.ledger.ledger import Ledger, LedgerBudget, LedgerHold
 
 __version__ = "0.1.0"
 
@@ -82,17 +109,26 @@ __all__ = [
     "Bounds",
     "Budget",
     "BudgetError",
+    "BudgetExceeded",
     "Calibration",
     "CalibrationError",
+    "Comparison",
     "Composition",
     "Curve",
     "Estimate",
     "Explanation",
     "ExtraError",
+    "FencingError",
     "FileError",
     "GaussianDPFilter",
     "GridError",
     "Hold",
+    "KeyConflictError",
+    "Ledger",
+    "LedgerBudget",
+    "LedgerCorruptError",
+    "LedgerError",
+    "LedgerHold",
     "OutputDP",
     "OutputDPFilter",
     "OutputDPOdometer",
@@ -108,11 +144,13 @@ __all__ = [
     "ZCDPFilter",
     "calibrate",
     "classic",
+    "compare",
     "compose",
     "early_stopping",
     "optimal_delta",
     "read_plan",
     "stopping_delta",
+    "theorems",
     "write_plan",
     *_pairs,
     *_release,
@@ -120,7 +158,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Mechanisms on data load when one of them is first used."""
+    """Mechanisms on data, and the ledger with its database, load when they are first used."""
     if name in _release:
         return getattr(importlib.import_module("tightbudget.release"), name)
+    if name in ("Ledger", "LedgerBudget", "LedgerHold"):
+        return getattr(importlib.import_module("tightbudget.ledger.ledger"), name)
     raise AttributeError(f"module 'tightbudget' has no attribute {name!r}")

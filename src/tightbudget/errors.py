@@ -6,7 +6,12 @@ TightBudgetError
 ├── GridError (ValueError)          measures on different grids were mixed
 ├── PrecisionError (ArithmeticError)  the wanted gap was not reached; says which gap was
 ├── BudgetError (ArithmeticError)   a charge does not fit; says what was asked, left and held
+│   └── BudgetExceeded              the same, refused by a ledger for good; says who holds
 ├── SettlementError (ValueError)    a hold or an account is not in the state for what is asked
+│   ├── KeyConflictError            a key was used before, for something else
+│   └── FencingError                another process has taken this run over
+├── LedgerError (RuntimeError)      a ledger cannot be reached, read or written
+│   └── LedgerCorruptError          a ledger is not what its own history says
 ├── CalibrationError (ArithmeticError)  no parameter in reach meets the target
 ├── ReleaseError (RuntimeError)   a mechanism failed on its data; says nothing about the data
 ├── FileError (ValueError)          a file cannot be read or does not say what it must
@@ -17,10 +22,15 @@ from __future__ import annotations
 
 __all__ = [
     "BudgetError",
+    "BudgetExceeded",
     "CalibrationError",
     "ExtraError",
+    "FencingError",
     "FileError",
     "GridError",
+    "KeyConflictError",
+    "LedgerCorruptError",
+    "LedgerError",
     "ParameterError",
     "PrecisionError",
     "RelationError",
@@ -73,8 +83,57 @@ class BudgetError(TightBudgetError, ArithmeticError):
         self.held = held
 
 
+class BudgetExceeded(BudgetError):  # noqa: N818 (says what happened)
+    """A ledger refuses a charge, for good: its key stays refused. Nothing was charged.
+
+    Attributes:
+        requested, left, held: the three amounts (left rounded down, the others up).
+        budget: the name of the budget that has not enough left.
+        holds: the keys of reservations, and the names of budgets inside, that hold the most.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        requested: object,
+        left: object,
+        held: object,
+        budget: str,
+        holds: tuple[str, ...],
+    ) -> None:
+        super().__init__(message, requested=requested, left=left, held=held)
+        self.budget = budget
+        self.holds = holds
+
+
 class SettlementError(TightBudgetError, ValueError):
     """A hold or an account is not in the state that the request needs; nothing was changed."""
+
+
+class KeyConflictError(SettlementError):
+    """A key was used before for something else; a key names one deed."""
+
+
+class FencingError(SettlementError):
+    """A run belongs to another process: the token is missing, wrong, or was overruled."""
+
+
+class LedgerError(TightBudgetError, RuntimeError):
+    """A ledger cannot be reached, read or written.
+
+    Attributes:
+        unknown: whether the act may have happened all the same; asking again under the same
+            key is safe. Otherwise nothing was changed.
+    """
+
+    def __init__(self, message: str, *, unknown: bool = False) -> None:
+        super().__init__(message)
+        self.unknown = unknown
+
+
+class LedgerCorruptError(LedgerError):
+    """A ledger is not what its own history, or an exported head, says that it is."""
 
 
 class CalibrationError(TightBudgetError, ArithmeticError):

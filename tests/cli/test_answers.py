@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.terminal import answer, run
+from tests.cli.terminal import answer, refusal, run
 
 import tightbudget as tb
 
@@ -109,6 +109,31 @@ def test_long_plans_are_listed_in_part(tmp_path: Path) -> None:
     assert "sigma=9.0, 1 time\n" in shown
     assert "and 2 more, 7 times in all" in shown
     assert "sigma=10.0" not in shown
+
+
+# -------------------------------------------------------------------------- compare
+
+
+def test_compare_in_json_is_what_python_answers() -> None:
+    found = tb.compare(tb.RandomizedResponse(0.6) * 20, epsilon=1.0)
+    got = answer("compare", "randomized-response", "--p", 0.6, "--steps", 20, "--epsilon", 1)
+    assert got == json.loads(found.to_json())
+    assert got["answered"] == "delta"
+    assert [row["name"] for row in got["rows"]] == [row.name for row in found.rows]
+
+
+def test_people_compare_in_a_table() -> None:
+    result = run("compare", "randomized-response", "--p", 0.6, "--steps", 20, "--delta", "1e-2")
+    lines = result.stdout.splitlines()
+    assert lines[0].split(None, 1) == ["what", "randomized_response p=0.6, 20 times"]
+    assert "\n".join(lines[1:-1]) == str(tb.compare(tb.RandomizedResponse(0.6) * 20, delta=0.01))
+    assert lines[-1].startswith("seconds")
+
+
+def test_compare_wants_one_question() -> None:
+    for question in ([], ["--delta", "1e-5", "--epsilon", 1]):
+        said = refusal("compare", "laplace", "--scale", 2, *question)
+        assert said == "give exactly one of delta and epsilon"
 
 
 # ------------------------------------------------------------------------------ curve

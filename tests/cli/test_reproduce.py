@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.cli.terminal import answer, refusal, run
+from typer.testing import Result
 
 from tightbudget import Bounds
 from tightbudget.cli.reproduce import differences
@@ -19,24 +20,40 @@ from tightbudget.cli.reproduce import differences
 # the command has the name of its module
 MODULE = importlib.import_module("tightbudget.cli.reproduce")
 
-TABLE = """
+TABLE = '''"""How many n there are.
+
+Details.
+"""
+from papers.finding import Finding, Verdict
+
+CLAIM = "n is < 3"
 MOVES = 1e-3
 
 def numbers():
-    return {"n": 3, "delta": {"lower": 0.5, "upper": 0.5001}, "price": 1.25}
+    return {"n": 3, "delta": {"lower": 0.5, "upper": 0.5001}, "price": 1.25, "seconds": 0.1}
 
 def table(numbers):
     return f"n is {numbers['n']}"
-"""
-FIGURE = """
+
+def finding(numbers):
+    return Finding(f"n = {numbers['n']} & more", Verdict.of(numbers["n"] < 3))
+'''
+FIGURE = '''"""Sizes."""
+from pathlib import Path
+from papers.finding import Finding, Verdict
 from papers.{paper}.sizes import SIZE
+
+CLAIM = "It is large."
 
 def numbers():
     return {{"sizes": [SIZE]}}
 
 def draw(numbers, path):
-    path.write_text(str(numbers["sizes"]))
-"""
+    path.write_text(f"{{path.suffix}} {{numbers['sizes']}}")
+
+def finding(numbers):
+    return Finding("It is.", Verdict.of(numbers["sizes"] > [6]))
+'''
 
 
 @pytest.fixture
@@ -45,10 +62,11 @@ def papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     paper = tmp_path / "papers" / "toy_1999"
     (paper / "expected").mkdir(parents=True)
     (paper / "table_1.py").write_text(TABLE)
-    (paper / "figure_2.py").write_text(FIGURE.format(paper=paper.name))
+    (paper / "figure_02.py").write_text(FIGURE.format(paper=paper.name))
     (paper / "sizes.py").write_text("SIZE = 7\n")
-    expect(paper, "table_1", {"n": 3, "delta": {"lower": 0.4, "upper": 0.50005}, "price": 1.2501})
-    expect(paper, "figure_2", {"sizes": [7]})
+    expect(paper, "table_1", {"n": 3, "delta": {"lower": 0.4, "upper": 0.50005}, "price": 1.2501,
+                              "seconds": 7.0})  # fmt: skip
+    expect(paper, "figure_02", {"sizes": [7]})
     monkeypatch.setattr(MODULE, "_PAPERS", paper.parent)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(tmp_path)
@@ -61,47 +79,154 @@ def expect(paper: Path, name: str, numbers: dict[str, Any]) -> None:
     (paper / "expected" / f"{name}.json").write_text(json.dumps(numbers))
 
 
+def reproduce(*asked: object) -> Result:
+    """In this process: the fixture's folder is where papers are."""
+    return run("reproduce", *asked, "--processes", 1)
+
+
 def test_all_as_expected(papers: Path) -> None:
-    result = run("reproduce")
+    result = reproduce()
     assert result.exit_code == 0
-    lines = [line.split() for line in result.stdout.splitlines()]
-    assert lines[:4] == [
-        ["toy_1999/figure_2", "1", "numbers,", "as", "expected"],
-        ["toy_1999/table_1", "3", "numbers,", "as", "expected"],
-        ["n", "is", "3"],
-        ["wrote", "out"],
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert lines[:-1] == [
+        "toy_1999/figure_02 paper It is large.",
+        "found It is.",
+        "verdict matches",
+        "numbers 1, as expected",
+        "toy_1999/table_1 paper n is < 3",
+        "found n = 3 & more",
+        "verdict does not match",
+        "numbers 4, as expected",
+        "n is 3",
+        "wrote out/report.html",
     ]
     out = Path("out") / "toy_1999"
-    assert (out / "figure_2.png").read_text() == "[7]"
-    assert json.loads((out / "figure_2.json").read_text()) == {"sizes": [7]}
+    assert (out / "figure_02.png").read_text() == ".png [7]"
+    assert (out / "figure_02.svg").read_text() == ".svg [7]"
+    assert json.loads((out / "figure_02.json").read_text()) == {"sizes": [7]}
     assert json.loads((out / "table_1.json").read_text())["n"] == 3
 
 
+def test_the_report_says_claim_finding_and_verdict(papers: Path) -> None:
+    expect(papers / "toy_1999", "figure_02", {"sizes": [8]})
+    assert reproduce().exit_code == 1
+    assert (
+        Path("out/report.md").read_text()
+        == """\
+# Reproductions
+
+## toy_1999/figure_02: Sizes
+
+**paper**: It is large.
+
+**found**: It is.
+
+**verdict**: matches
+
+**numbers**: 1, of which these differ:
+  * sizes[0]: 7, expected 8
+
+![toy_1999/figure_02](toy_1999/figure_02.png)
+
+## toy_1999/table_1: How many n there are
+
+**paper**: n is < 3
+
+**found**: n = 3 & more
+
+**verdict**: does not match
+
+**numbers**: 4, as expected
+
+```text
+n is 3
+```
+"""
+    )
+    page = Path("out/report.html").read_text()
+    for part in (
+        "<h2>toy_1999/table_1: How many n there are</h2>",
+        "<dt>paper</dt><dd>n is &lt; 3</dd>",
+        "<dt>found</dt><dd>n = 3 &amp; more</dd>",
+        "<dt>verdict</dt><dd>does not match</dd>",
+        "<dt>numbers</dt><dd>1, of which these differ:\nsizes[0]: 7, expected 8</dd>",
+        '<img src="toy_1999/figure_02.svg" alt="toy_1999/figure_02">',
+        "<pre>n is 3</pre>",
+    ):
+        assert part in page
+
+
+def test_two_processes_find_the_same(papers: Path) -> None:
+    reproduce("--out", "one")
+    run("reproduce", "--out", "two", "--processes", 2)
+    for path in Path("one").rglob("*.*"):
+        assert path.read_bytes() == (Path("two") / path.relative_to("one")).read_bytes()
+
+
 def test_what_differs_is_named_and_the_exit_code_is_1(papers: Path) -> None:
-    expect(papers / "toy_1999", "figure_2", {"sizes": [8]})
-    result = run("reproduce", "toy_1999")
+    expect(papers / "toy_1999", "figure_02", {"sizes": [8]})
+    result = reproduce("toy-1999")
     assert result.exit_code == 1
-    assert "1 numbers, of which these differ:" in result.stdout
+    assert "1, of which these differ:" in result.stdout
     assert "sizes[0]: 7, expected 8" in result.stdout
-    assert "3 numbers, as expected" in result.stdout
-    assert run("reproduce", "--only", "table_1").exit_code == 0
+    assert "4, as expected" in result.stdout
+    assert reproduce("--table", "1").exit_code == 0
 
 
 def test_numbers_that_nobody_committed_differ(papers: Path) -> None:
     shutil.rmtree(papers / "toy_1999" / "expected")
-    result = run("reproduce", "--only", "table_1")
+    result = reproduce("--table", "1")
     assert result.exit_code == 1
     assert "nothing is committed: no expected/table_1.json" in result.stdout
 
 
+def test_what_needs_other_data_is_skipped_without_them(papers: Path) -> None:
+    figure = papers / "toy_1999" / "figure_02.py"
+    figure.write_text(figure.read_text() + "NEEDS = Path('data')\n")
+    result = reproduce("--figure", "2")
+    assert result.exit_code == 0
+    assert "skipped  data is not there" in result.stdout
+    assert "verdict" not in result.stdout
+    assert "**skipped**: data is not there" in Path("out/report.md").read_text()
+    assert not Path("out/toy_1999").exists()
+    Path("data").mkdir()
+    assert "verdict" in reproduce("--figure", "2").stdout
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (["--figure", "2"], ["figure_02", "figure_02_part"]),
+        (["--figure", "02"], ["figure_02", "figure_02_part"]),
+        (["--figure", "2-part"], ["figure_02_part"]),
+        (["--figure", "2_part", "--table", "1"], ["figure_02_part", "table_1"]),
+        (["--table", "01"], ["table_1"]),
+        (["toy-1999"], ["figure_02", "figure_02_part", "table_1"]),
+    ],
+)
+def test_names(papers: Path, asked: list[str], found: list[str]) -> None:
+    paper = papers / "toy_1999"
+    shutil.copy(paper / "figure_02.py", paper / "figure_02_part.py")
+    expect(paper, "figure_02_part", {"sizes": [7]})
+    assert [*answer("reproduce", *asked, "--processes", 1)["results"]] == [
+        f"toy_1999/{name}" for name in found
+    ]
+
+
 def test_json(papers: Path) -> None:
-    assert answer("reproduce", "--out", "there") == {
+    assert answer("reproduce", "--out", "there", "--processes", 1) == {
         "results": {
-            "toy_1999/table_1": {"numbers": 3, "different": []},
-            "toy_1999/figure_2": {"numbers": 1, "different": []},
+            "toy_1999/figure_02": {
+                "paper": "It is large.", "found": "It is.", "verdict": "matches",
+                "numbers": 1, "different": [],
+            },
+            "toy_1999/table_1": {
+                "paper": "n is < 3", "found": "n = 3 & more", "verdict": "does not match",
+                "numbers": 4, "different": [],
+            },
         },
         "wrote": "there",
-    }
+    }  # fmt: skip
 
 
 B = {"lower": 1.0, "upper": 1.0001}
@@ -126,6 +251,7 @@ B = {"lower": 1.0, "upper": 1.0001}
         ("a", "b", ["x: 'a', expected 'b'"]),
         ([1, 2], [1], ["x: [1, 2], expected [1]"]),
         ([1, 2], [1, 3], ["x[1]: 2, expected 3"]),
+        ({"seconds": 1.0, "a": 1}, {"seconds": 2.0, "a": 1}, []),
         ({"a": {"b": 1}, "c": 2}, {"a": {"b": 2}, "d": 2},
          ["x/a/b: 1, expected 2", "x/d: missing", "x/c: not expected"]),
         (B, 1.0, [f"x: {B}, expected 1.0"]),
@@ -152,7 +278,9 @@ def test_what_was_not_searched_for_does_not_move(found: Any, expected: Any, agre
     ("asked", "message"),
     [
         (["swift_1726"], "paper must be one of toy_1999, got 'swift_1726'"),
-        (["--only", "table_9"], "only must be one of figure_2, table_1, got 'table_9'"),
+        (["--figure", "9"], "figure must be one of 02, got '9'"),
+        (["--table", "2"], "table must be one of 1, got '2'"),
+        (["--processes", "0"], "processes must be an integer >= 1, got 0"),
         (["--out", "papers/toy_1999/sizes.py/x"], "papers/toy_1999/sizes.py/x/toy_1999: not a "
          "directory"),
     ],
@@ -173,7 +301,7 @@ def test_without_matplotlib(papers: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (papers / "toy_1999" / "sizes.py").write_text("import matplotlib.figure\n")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
-    assert refusal("reproduce", "--only", "figure_2") == (
+    assert refusal("reproduce", "--figure", "2") == (
         "figures need matplotlib: pip install 'tightbudget[plot]'"
     )
 
@@ -181,4 +309,4 @@ def test_without_matplotlib(papers: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_any_other_missing_module_is_a_fault_of_the_script(papers: Path) -> None:
     (papers / "toy_1999" / "sizes.py").write_text("import no_such_module\n")
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
-        run("reproduce", "--only", "figure_2")
+        run("reproduce", "--figure", "2")

@@ -268,7 +268,7 @@ MUTATIONS = [
         "lift of atoms left of the grid",
         measures,
         "discretise",
-        (("mass = atoms.p.upper\n", "mass = atoms.p.upper * (where >= 0)\n"),),
+        (("up[0] += sum_up(mass[where <= 0])", "up[0] += sum_up(mass[where == 0])"),),
         lambda: atoms(0.75, 5) and atoms(1.5, 3),
     ),
     Mutation(

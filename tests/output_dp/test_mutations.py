@@ -117,21 +117,21 @@ MUTATIONS = [
     Mutation(
         "delta never comes back",
         OutputDPOdometer,
-        "_cost",
+        "cost",
         (("Amount(epsilon, guarantee.delta)", "Amount(epsilon, guarantee.delta * (cell != 0))"),),
         lambda: theorem_7(0, Fraction(1, 10), TELLTALE),
     ),
     Mutation(
         "the sup is held",
         OutputDPOdometer,
-        "_cost",
+        "cost",
         (("guarantee.sup if cell is None", "min(guarantee.cells.values()) if cell is None"),),
         lambda: theorem_7(0, Fraction(1, 16), FIRST, leaky(1, Fraction(1, 16))),
     ),
     Mutation(
         "the price of the cell is charged",
         OutputDPOdometer,
-        "_cost",
+        "cost",
         (("guarantee.price(cell)", "guarantee.price(cell) * 0"),),
         lambda: theorem_7(2, Fraction(1, 16), FIRST, leaky(2, Fraction(1, 16))),
     ),
@@ -255,7 +255,7 @@ MUTATIONS = [
     Mutation(
         "settled prices do not enter other formulas",
         WorstCaseAccount,
-        "_cost",
+        "cost",
         (
             (
                 "return self._worst(guarantee)",

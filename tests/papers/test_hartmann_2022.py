@@ -1,46 +1,22 @@
-"""The reproductions of Hartmann et al. 2022: as committed, against exact arithmetic, and in law."""
+"""The reproductions of Hartmann et al. 2022: against exact arithmetic, and in law."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
 from papers.hartmann_2022 import figure_gap_mechanism, figure_gap_stops, table_1
 from papers.hartmann_2022.gap import Gap, Stops
 from tests import exact
-from tests.cli.terminal import run
+from tests.papers.committed import committed as numbers_of
 
 import tightbudget as tb
 
-PAPER = Path(__file__).resolve().parents[2] / "papers" / "hartmann_2022"
-QUICK = ["table_1", "figure_filter"]
-SLOW = ["figure_gap_delta", "figure_gap_mechanism", "figure_gap_stops"]
-
 
 def committed(name: str) -> dict[str, Any]:
-    return dict(json.loads((PAPER / "expected" / f"{name}.json").read_text(encoding="utf-8")))
-
-
-# ------------------------------------------------------------------------- as committed
-
-
-@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
-def test_the_numbers_are_those_committed(name: str, tmp_path: Path) -> None:
-    result = run("reproduce", "hartmann_2022", "--only", name, "--out", tmp_path)
-    assert result.exit_code == 0, result.stdout
-    folder = tmp_path / "hartmann_2022"
-    assert json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-    if name.startswith("figure"):
-        assert (folder / f"{name}.png").stat().st_size > 10_000
-
-
-def test_every_table_and_figure_has_numbers_committed() -> None:
-    scripts = {path.stem for kind in ("table", "figure") for path in PAPER.glob(f"{kind}_*.py")}
-    assert scripts == {path.stem for path in (PAPER / "expected").iterdir()} == {*QUICK, *SLOW}
+    return numbers_of(f"hartmann_2022/{name}")
 
 
 # ------------------------------------------------------------------------------ Table 1

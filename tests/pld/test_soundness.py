@@ -23,6 +23,7 @@ from tests.exact import Composed, Outputs, normalised, reversed_, subsampled
 import tightbudget as tb
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction
+from tightbudget.pld.engines import Losses
 from tightbudget.pld.enumerate import Outcomes
 from tightbudget.pld.grid import Grid
 from tightbudget.pld.measures import LowerMeasure, Tilt, UpperMeasure, discretise
@@ -137,6 +138,12 @@ bucketed = st.booleans()
 def without_enumeration(active: bool) -> Iterator[None]:
     with mock.patch.object(Outcomes, "of", return_value=None) if active else nullcontext():
         yield
+
+
+def test_outcomes_that_no_double_can_count_are_too_many() -> None:
+    once = tb.Histogram(np.arange(70_000), np.arange(1, 70_001))  # 70,000^64 is about 10^310
+    (steps, _) = Losses.of(((once, 64),)).steps
+    assert Outcomes.of(steps) is None
 
 
 def both_directions(runs: list[Step]) -> tuple[tb.Composition, Composed, Composed]:
@@ -365,3 +372,27 @@ def test_far_from_the_tilt_an_upper_end_is_high_not_zero(
         profile = Profile.of(upper * upper, lower * lower, Bounds(0.0, 2 * beyond), math.inf, 0.0)
         assert profile.upper_delta(epsilon) >= 1 - 1e-12
         assert profile.lower_delta(epsilon) <= 1
+
+
+# -------------------------------------------------------------------- very many atoms
+
+
+def test_a_heavy_smallest_loss_is_on_the_grid() -> None:
+    """The output 0 of clipped noise, which everything below 0 was moved to: one atom in 1e5."""
+    noise = tb.ClippedNoise(7500.0, 2500.0, "gaussian", shift=2, reading="clipped")
+    assert noise.pair(Direction.ADD).atoms().p.lower[0] > 1e-3
+    assert (noise * 65536).delta(math.log(2), rtol=1e-2).relative_gap <= 1e-2
+
+
+def test_atoms_beyond_the_grid_do_not_blur_those_on_it() -> None:
+    """A hundred thousand of them used to cost as many units in the last place everywhere."""
+    pair = tb.DiscreteGaussian(1e4).pair(Direction.REMOVE)
+    upper, lower, beyond = discretise(
+        pair, Grid(Fraction(-1, 1000), 1e-5), 200, Tilt(0.0, Fraction(0))
+    )
+    outside = np.abs(pair.atoms().loss_upper) > 1e-3
+    assert np.count_nonzero(outside) > 5e5
+    assert math.fsum(pair.atoms().p.upper[outside]) < 1e-20
+    mass = math.ldexp(math.fsum(upper.values), upper.exponent) + beyond
+    assert 0.0 <= mass - 1.0 < 1e-12
+    assert 0.0 <= 1.0 - math.ldexp(math.fsum(lower.p), lower.p_exponent) < 1e-12

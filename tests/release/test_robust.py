@@ -59,7 +59,7 @@ def test_the_median_is_found_on_the_grid() -> None:
 
 
 def test_the_trimmed_mean_is_found() -> None:
-    truth = stats.trim_mean(HEIGHTS, 0.1)
+    truth = float(stats.trim_mean(HEIGHTS, 0.1))
     assert abs(value(STATISTICS[2], HEIGHTS) - truth) <= 2.0**-7
 
 

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tightbudget.accounting.curve import Curve
 from tightbudget.accounting.describe import from_description, to_description
@@ -28,6 +28,9 @@ from tightbudget.pairs.pair import Composable, Mechanism, Neighbouring
 from tightbudget.pld.engines import Explanation, Losses, Memory
 from tightbudget.pld.renyi import renyi_bounds
 from tightbudget.pld.tradeoff import tradeoff_bounds, true_positive_bounds
+
+if TYPE_CHECKING:
+    from tightbudget.accounting.compare import Comparison
 
 __all__ = ["Composition", "compose"]
 
@@ -248,6 +251,14 @@ class Composition(Composable):
             probability(slack=slack),
             _rtol(rtol),
         )
+
+    def compare(
+        self, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 1e-4
+    ) -> Comparison:
+        """Our bounds beside those of other people's theorems: see :func:`tightbudget.compare`."""
+        from tightbudget.accounting.compare import compare
+
+        return compare(self, delta=delta, epsilon=epsilon, rtol=rtol)
 
     def to_json(self) -> str:
         """A versioned JSON text from which :meth:`from_json` builds the same value."""

@@ -8,20 +8,20 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from tightbudget import PrecisionError, TightBudgetError, __version__
+from tightbudget import TightBudgetError, __version__
+from tightbudget.cli import ledger
 from tightbudget.cli.calibrate import calibrate
+from tightbudget.cli.compare import compare
 from tightbudget.cli.curve import curve
 from tightbudget.cli.epsilon import delta, epsilon
 from tightbudget.cli.histogram import histogram
+from tightbudget.cli.refusals import INTERRUPTED, exit_code
 from tightbudget.cli.reproduce import reproduce
 from tightbudget.cli.risk import risk
 from tightbudget.cli.source import with_source
 from tightbudget.cli.stopping import stopping
 
 __all__ = ["app", "main"]
-
-# 2: refused; 3: refused because the gap was not reached; 130: interrupted
-_REFUSED, _TOO_WIDE, _INTERRUPTED = 2, 3, 130
 
 # the root of what typer raises about the command line itself; it is click's or typer's own,
 # with the version
@@ -34,14 +34,12 @@ class _OneLineRefusals(TyperGroup):
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         try:
             code = super().main(*args, **{**kwargs, "standalone_mode": False})
-        except PrecisionError as error:
-            _refuse(str(error), _TOO_WIDE)
         except TightBudgetError as error:
-            _refuse(str(error), _REFUSED)
+            _refuse(str(error), exit_code(error))
         except _UsageError as error:
             _refuse(error.format_message(), error.exit_code)
         except typer.Abort:
-            sys.exit(_INTERRUPTED)
+            sys.exit(INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -78,10 +76,11 @@ def _start(
         typer.echo(context.get_help())
 
 
-for _command in (epsilon, delta, curve, risk, calibrate, stopping):
+for _command in (epsilon, delta, curve, risk, compare, calibrate, stopping):
     app.command(_command.__name__)(with_source(_command))
 app.command()(histogram)
 app.command()(reproduce)
+app.add_typer(ledger.commands)
 
 
 def main() -> None:

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 __all__ = [
     "Stopwatch",
+    "checklist",
     "print_json",
     "print_rows",
     "print_table",
+    "print_text",
+    "speaks_unicode",
     "tracked",
     "working",
 ]
 
 T = TypeVar("T")
+
+_TEXT_OR_INFINITY = re.compile(r'("(?:[^"\\]|\\.)*")|Infinity')
 
 
 class Stopwatch:
@@ -42,8 +48,7 @@ def print_json(content: dict[str, Any]) -> None:
 
     (``Infinity`` is not JSON, and ``null`` is less than anything in some languages.)
     """
-    text = json.dumps(content).replace("Infinity", "1e999")
-    typer.echo(text)
+    typer.echo(_TEXT_OR_INFINITY.sub(lambda found: found[1] or "1e999", json.dumps(content)))
 
 
 def print_rows(rows: Mapping[str, str]) -> None:
@@ -51,20 +56,30 @@ def print_rows(rows: Mapping[str, str]) -> None:
     wide = max(map(len, rows)) + 2
     for name, value in rows.items():
         indented = value.replace("\n", "\n" + " " * wide)
-        _print((f"{name:<{wide}}", "dim"), indented)
+        print_text(Text.assemble((f"{name:<{wide}}", "dim"), indented))
 
 
-def print_table(header: tuple[str, str], rows: Sequence[tuple[str, str]]) -> None:
-    """Two columns under a header."""
-    wide = max(len(first) for first, _ in [header, *rows]) + 2
-    _print((f"{header[0]:<{wide}}{header[1]}", "dim"))
-    for first, second in rows:
-        _print(f"{first:<{wide}}{second}")
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
+    """Columns under a header."""
+    table = [[Text(name, "dim") for name in header], *([Text.assemble(c) for c in r] for r in rows)]
+    wide = [max(cell.cell_len for cell in column) for column in zip(*table, strict=True)]
+    for row in table:
+        for cell, width in zip(row, wide, strict=True):
+            cell.pad_right(width - cell.cell_len)
+        line = Text("  ").join(row)
+        line.rstrip()
+        print_text(line)
 
 
-def _print(*parts: str | tuple[str, str]) -> None:
+def print_text(text: str | Text) -> None:
+    """As it is, in colour on a terminal."""
     # no wrapping: what is piped or copied stays one line
-    _console().print(Text.assemble(*parts), soft_wrap=True)
+    _console().print(Text.assemble(text), soft_wrap=True)
+
+
+def speaks_unicode() -> bool:
+    """Whether stdout can show more than ASCII."""
+    return not _console().options.ascii_only
 
 
 def _console(*, stderr: bool = False) -> Console:
@@ -85,3 +100,23 @@ def tracked(points: Sequence[T], text: str) -> Iterator[T]:
     # off a terminal it would leave an empty line
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         yield from progress.track(points, description=text)
+
+
+@contextmanager
+def checklist(names: Sequence[str]) -> Iterator[Callable[[int], None]]:
+    """A row for each name, to be ticked off by its index; on stderr, if that is a terminal.
+
+    >>> with checklist(["the first thing"]) as done:
+    ...     done(0)
+    """
+    console = _console(stderr=True)
+    with Progress(
+        SpinnerColumn(finished_text="✓"),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        rows = [progress.add_task(name, total=1) for name in names]
+        yield lambda i: progress.update(rows[i], completed=1)

@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import add_down, add_up, mul_down, mul_up, sub_down, sub_up
 
-__all__ = ["Bounds", "Estimate"]
+__all__ = ["Bounds", "Estimate", "rounded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +75,27 @@ class Bounds:
     def __str__(self) -> str:
         if self.lower == self.upper:
             return f"[{self.lower!r}, {self.upper!r}]"
-        return f"[{_rounded(self.lower, self, up=False)}, {_rounded(self.upper, self, up=True)}]"
+        digits = _digits(self)
+        return f"[{rounded(self.lower, digits, up=False)}, {rounded(self.upper, digits, up=True)}]"
 
 
 def _as_bounds(x: Bounds | float) -> Bounds:
     return x if isinstance(x, Bounds) else Bounds(float(x), float(x))
 
 
-def _rounded(x: float, bounds: Bounds, *, up: bool) -> str:
-    """x with as many digits as the gap supports, rounded away from the interval."""
+def _digits(bounds: Bounds) -> int:
+    """As many as the gap supports."""
+    width = bounds.upper - bounds.lower
+    if not math.isfinite(width):
+        return 6
+    magnitude = max(abs(bounds.lower), abs(bounds.upper))
+    return min(17, max(2, math.ceil(math.log10(magnitude / width)) + 1)) if width else 17
+
+
+def rounded(x: float, digits: int, *, up: bool) -> str:
+    """x with so many digits, rounded up or down; never to the other side."""
     if not math.isfinite(x) or x == 0:
         return repr(x)
-    width = bounds.upper - bounds.lower
-    magnitude = max(abs(bounds.lower), abs(bounds.upper))
-    if not math.isfinite(width):
-        digits = 6
-    else:
-        digits = min(17, max(2, math.ceil(math.log10(magnitude / width)) + 1)) if width else 17
     exact = Decimal(x)
     quantum = Decimal(1).scaleb(exact.adjusted() - digits + 1)
     rounded = exact.quantize(quantum, rounding=ROUND_CEILING if up else ROUND_FLOOR)

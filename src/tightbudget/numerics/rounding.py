@@ -23,6 +23,7 @@ __all__ = [
     "FloatArray",
     "add_down",
     "add_up",
+    "any_of",
     "exp_down",
     "exp_up",
     "expm1_up",
@@ -151,3 +152,15 @@ def norm_up(x: FloatArray) -> float:
         return peak
     y = x / peak  # now squares neither overflow nor vanish where they matter
     return peak * math.sqrt(float(np.sum(y * y))) * _summation_margin(x.size + 8)
+
+
+def any_of(chances: list[tuple[float, int]], *, up: bool) -> float:
+    """1 - prod (1 - p)^k: that at least one of independent events happens."""
+    if any(p >= 1.0 for p, k in chances if k):
+        return 1.0
+    log_none = math.fsum(k * math.log1p(-p) for p, k in chances)
+    chance = -math.expm1(log_none)
+    if chance == 0.0:
+        return 0.0 if all(p == 0 for p, _ in chances) else (1e-300 if up else 0.0)
+    margin = 64 * UNIT + len(chances) * 2 * UNIT
+    return min(1.0, chance * (1 + margin) + 1e-300) if up else max(0.0, chance * (1 - margin))

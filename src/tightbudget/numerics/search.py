@@ -1,4 +1,4 @@
-"""Searching for the point where a monotone answer changes, ending on known sides."""
+"""Searching: where a monotone answer changes, ending on known sides; where one is least."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tightbudget.numerics.rounding import next_up
 
-__all__ = ["Change", "last_true"]
+__all__ = ["Change", "last_true", "least_between"]
 
 
 @dataclass(frozen=True)
@@ -61,3 +61,28 @@ def last_true(
         else:
             high = x
     return Change(low, high if high > low else next_up(low))
+
+
+def least_between(
+    f: Callable[[float], float], low: float, high: float, tolerance: float
+) -> tuple[float, float]:
+    """The least value that golden section sees between two points, and where; inf is a value.
+
+    A heuristic: the least of all if f falls, then grows. It ends when the place is known within
+    ``tolerance``.
+    """
+    golden = (math.sqrt(5.0) - 1.0) / 2.0
+    a, b = high - golden * (high - low), low + golden * (high - low)
+    at_a, at_b = f(a), f(b)
+    best = min((at_a, a), (at_b, b))
+    while high - low > tolerance:
+        if at_a <= at_b:
+            high, b, at_b = b, a, at_a
+            a = high - golden * (high - low)
+            at_a = f(a)
+        else:
+            low, a, at_a = a, b, at_b
+            b = low + golden * (high - low)
+            at_b = f(b)
+        best = min(best, (at_a, a), (at_b, b))
+    return best

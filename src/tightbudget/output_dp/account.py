@@ -138,7 +138,7 @@ class Hold:
             SettlementError: settled with another cell before, forfeited, or void.
         """
         settled = cell_name(cell)
-        return self._end(State.SETTLED, settled, self._account._cost(self._guarantee, settled))
+        return self._end(State.SETTLED, settled, self._account.cost(self._guarantee, settled))
 
     def forfeit(self) -> Budget:
         """Charges the dearest price, whatever came out.
@@ -146,7 +146,7 @@ class Hold:
         Raises:
             SettlementError: the hold was settled, or is void.
         """
-        return self._end(State.FORFEITED, None, self._account._cost(self._guarantee, None))
+        return self._end(State.FORFEITED, None, self._account.cost(self._guarantee, None))
 
     def void(self) -> Budget:
         """Frees everything: the mechanism has not run, and never will.
@@ -196,6 +196,11 @@ class Account:
     # ------------------------------------------------------------------------- balances
 
     @property
+    def cap(self) -> Amount | None:
+        """What spent and held may come to, exactly; None where there is no cap."""
+        return self._cap
+
+    @property
     def spent(self) -> Budget:
         """What was settled or forfeited."""
         return self._budget(self._spent)
@@ -237,7 +242,7 @@ class Account:
             SettlementError: the account is closed, or another interactive mechanism is open.
             ParameterError: this account cannot take such a guarantee.
         """
-        held = self._cost(guarantee, None)
+        held = self.cost(guarantee, None)
         with self._lock:
             if interactive and self._conversations and not self._harmless(held):
                 raise SettlementError(
@@ -250,8 +255,12 @@ class Account:
                 self._conversations.add(hold)
             return hold
 
-    def _cost(self, guarantee: OutputDP | Price, cell: Cell | None) -> Amount:
-        """What an output in the cell costs; at most, if the cell is None."""
+    def cost(self, guarantee: OutputDP | Price, cell: Cell | None) -> Amount:
+        """What an output in the cell costs, exactly; at most, if the cell is None.
+
+        Raises:
+            ParameterError: this account cannot take such a guarantee.
+        """
         raise NotImplementedError
 
     def _harmless(self, held: Amount) -> bool:

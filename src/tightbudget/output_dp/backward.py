@@ -28,6 +28,7 @@ from tightbudget.numerics.rounding import (
     UNIT,
     FloatArray,
     add_up,
+    any_of,
     exp_down,
     exp_up,
     mul_down,
@@ -39,7 +40,7 @@ from tightbudget.numerics.rounding import (
     sum_up,
 )
 from tightbudget.output_dp.course import Course, Kernel, Lattice, kernel
-from tightbudget.pld.compose import MAX_LENGTH, any_of
+from tightbudget.pld.compose import MAX_LENGTH
 from tightbudget.pld.measures import LowerMeasure
 from tightbudget.pld.profile import LowerDelta, UpperDelta
 

@@ -46,7 +46,8 @@ class OutputDPOdometer(Account):
     def __init__(self) -> None:
         Account.__init__(self, cap=None)
 
-    def _cost(self, guarantee: OutputDP | Price, cell: Cell | None) -> Amount:
+    def cost(self, guarantee: OutputDP | Price, cell: Cell | None) -> Amount:
+        """What an output in the cell costs, exactly; at most, if the cell is None."""
         if not isinstance(guarantee, OutputDP):
             raise refuse("guarantee", "be an OutputDP", guarantee)
         epsilon = guarantee.sup if cell is None else guarantee.price(cell)

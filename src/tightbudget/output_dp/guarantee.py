@@ -21,7 +21,7 @@ from tightbudget.errors import FileError
 from tightbudget.numerics.validate import positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact, exact_probability
 
-__all__ = ["Cell", "OutputDP", "cell_name"]
+__all__ = ["Cell", "OutputDP", "cell_from_json", "cell_name"]
 
 # A text, an integer, or a tuple of cells.
 Cell = str | int | tuple[Any, ...]
@@ -258,6 +258,15 @@ def cell_name(cell: object) -> Cell:
     if not isinstance(cell, str):
         raise refuse("cell", "be a text, an integer, or a tuple of these", cell)
     return str(cell)
+
+
+def cell_from_json(text: str) -> Cell:
+    """The cell that a JSON text says; its lists are tuples.
+
+    Raises:
+        ValueError: not JSON, or no cell (then it is a ParameterError).
+    """
+    return cell_name(_tuples(json.loads(text)))
 
 
 def _mapping(**given: Any) -> Mapping[Any, Any]:

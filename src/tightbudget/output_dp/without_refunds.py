@@ -11,12 +11,14 @@ import math
 from fractions import Fraction
 
 from tightbudget.errors import ParameterError, PrecisionError
-from tightbudget.numerics.rounding import log_down, log_up, next_down, next_up
+from tightbudget.numerics.rounding import log_down, next_down, next_up
 from tightbudget.numerics.validate import finite, refuse
 from tightbudget.output_dp.account import Account, Amount
 from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.pairs.gaussian import Gaussian
+from tightbudget.theorems.concentrated import Line
+from tightbudget.theorems.renyi import epsilon_at
 
 __all__ = ["AdvancedFilter", "GaussianDPFilter", "RenyiFilter", "ZCDPFilter"]
 
@@ -24,7 +26,8 @@ __all__ = ["AdvancedFilter", "GaussianDPFilter", "RenyiFilter", "ZCDPFilter"]
 class WorstCaseAccount(Account):
     """An account that charges the worst case, whatever comes out."""
 
-    def _cost(self, guarantee: OutputDP | Price, cell: Cell | None) -> Amount:
+    def cost(self, guarantee: OutputDP | Price, cell: Cell | None) -> Amount:
+        """What an output in the cell costs, exactly; at most, if the cell is None."""
         return self._worst(guarantee)
 
     def _worst(self, guarantee: OutputDP | Price) -> Amount:
@@ -86,7 +89,8 @@ class ZCDPFilter(WorstCaseAccount):
 
     def epsilon(self, delta: Price) -> float:
         """rho + 2 sqrt(rho ln(1/delta)): the whole is (epsilon, delta)-DP. Rounded up."""
-        return next_up(float(self._rho + 2 * _sqrt_up(self._rho * _log_one_over(delta))))
+        line = Line(0.0, next_up(float(self._rho)))
+        return line.epsilon(next_down(float(_failure(delta)))).upper
 
 
 class RenyiFilter(WorstCaseAccount):
@@ -122,9 +126,8 @@ class RenyiFilter(WorstCaseAccount):
 
         Source: Canonne, Kamath, Steinke 2020, Proposition 12.
         """
-        a = self._order
-        gain = (_log_one_over(delta) - _log_down(a)) / (a - 1) + _log_up(1 - 1 / a)
-        return next_up(float(max(Fraction(0), self._epsilon + gain)))
+        divergence, d = next_up(float(self._epsilon)), next_down(float(_failure(delta)))
+        return max(0.0, epsilon_at(float(self._order), divergence, d))
 
 
 class GaussianDPFilter(WorstCaseAccount):
@@ -194,10 +197,6 @@ def _failure(delta: Price) -> Fraction:
 
 def _log_down(x: Fraction) -> Fraction:
     return Fraction(log_down(next_down(float(x))))
-
-
-def _log_up(x: Fraction) -> Fraction:
-    return Fraction(log_up(next_up(float(x))))
 
 
 _LEAST = Fraction(1, 10**300)

@@ -1,6 +1,7 @@
 """Which two distributions must an observer tell apart? One mechanism, one file."""
 
 from tightbudget.pairs.additive import Additive
+from tightbudget.pairs.clipped_sum import ClippedSum
 from tightbudget.pairs.curve import FromCurve
 from tightbudget.pairs.gaussian import Gaussian
 from tightbudget.pairs.histogram import Histogram
@@ -17,6 +18,7 @@ __all__ = [
     "MECHANISMS",
     "Additive",
     "ClippedNoise",
+    "ClippedSum",
     "Direction",
     "DiscreteGaussian",
     "DiscreteLaplace",

@@ -139,7 +139,10 @@ class AtomicPair(Pair):
             log_masses = np.minimum(np.log(self.given.p.upper), np.log(self.given.q.upper) + losses)
         if losses.size > _SKETCH:  # neighbours in the loss, summed
             order = np.argsort(losses, kind="stable")
-            starts = np.linspace(0, losses.size, _SKETCH, endpoint=False).astype(np.intp)
+            # each stands where its last one is; the smallest loss alone, since a grid that keeps
+            # everything begins there
+            starts = np.linspace(1, losses.size, _SKETCH - 1, endpoint=False).astype(np.intp)
+            starts = np.append(0, starts)
             losses = losses[order[np.append(starts[1:], losses.size) - 1]]
             log_masses = np.logaddexp.reduceat(log_masses[order], starts)
         return Sketch(losses, log_masses)

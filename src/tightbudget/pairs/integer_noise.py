@@ -218,6 +218,19 @@ class ClippedNoise(Mechanism):
         pair = self._first_against_second()
         return pair if direction is Direction.REMOVE else pair.reversed()
 
+    def reach(self, depth: float) -> int:
+        """An output beyond which lies a mass of about e^-depth, also of the moved count."""
+        z = depth if self.noise == "laplace" else math.sqrt(2 * depth)
+        return max(1, math.ceil(self.mean + z * self.scale)) + self.shift
+
+    def listed(self, moved: int, depth: float) -> tuple[Enclosure, float]:
+        """The masses of ceil(max(0, X + moved)) at 0 .. reach, and a bound of what lies beyond."""
+        last = self.reach(depth)
+        edges = np.arange(last + 1.0) - moved
+        masses = self._masses(np.append(-np.inf, edges[:-1]), edges).masses()
+        beyond = self._masses(edges[-1:], np.array([np.inf])).masses()
+        return masses, float(beyond.upper[0])
+
     def _first_against_second(self) -> AtomicPair:
         s, infinity = self.shift, np.array([np.inf])
         if self.reading == "clipped":

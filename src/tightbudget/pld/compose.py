@@ -23,7 +23,7 @@ import numpy as np
 
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import UNIT, add_up, mul_down, mul_up
+from tightbudget.numerics.rounding import UNIT, add_up, any_of, mul_down, mul_up
 from tightbudget.pairs.pair import Direction, Mechanism, Pair, Sketch
 from tightbudget.pld.grid import Grid
 from tightbudget.pld.measures import LowerMeasure, Tilt, UpperMeasure, discretise
@@ -38,7 +38,6 @@ __all__ = [
     "Plan",
     "Step",
     "Steps",
-    "any_of",
     "edge_near",
     "make_plan",
     "merge",
@@ -426,15 +425,3 @@ def _times(ends: tuple[float, float], runs: int) -> Bounds:
         mul_down(lower, runs) if lower and math.isfinite(lower) else lower,
         mul_up(upper, runs) if upper and math.isfinite(upper) else upper,
     )
-
-
-def any_of(chances: list[tuple[float, int]], *, up: bool) -> float:
-    """1 - prod (1 - p)^k: that at least one of independent events happens."""
-    if any(p >= 1.0 for p, k in chances if k):
-        return 1.0
-    log_none = math.fsum(k * math.log1p(-p) for p, k in chances)
-    chance = -math.expm1(log_none)
-    if chance == 0.0:
-        return 0.0 if all(p == 0 for p, _ in chances) else (1e-300 if up else 0.0)
-    margin = 64 * UNIT + len(chances) * 2 * UNIT
-    return min(1.0, chance * (1 + margin) + 1e-300) if up else max(0.0, chance * (1 - margin))

@@ -33,11 +33,11 @@ class Outcomes:
     @staticmethod
     def of(steps: Steps) -> Outcomes | None:
         """The product of all steps' outputs; None if there are too many, or a continuum."""
-        number = 1.0
+        number = 1  # an int: no power of it overflows
         for step in steps.steps:
             if step.runs > 64 or step.pair.cells(np.zeros(1), np.zeros(1)) is not None:
                 return None
-            number *= float(len(step.pair.atoms())) ** step.runs
+            number *= len(step.pair.atoms()) ** step.runs
             if number > _MOST:
                 return None
         p, low, high = exact(1.0), np.zeros(1), np.zeros(1)

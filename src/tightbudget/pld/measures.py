@@ -314,13 +314,14 @@ def discretise(
     crowd = 1
     if len(atoms):
         where, behind = grid.locate(atoms.loss_upper)  # loss <= x[where], by ``behind`` at most
-        inside = np.clip(where, 0, n)
+        mass, within = atoms.p.upper, (where > 0) & (where < n)
+        up[0] += sum_up(mass[where <= 0])
+        up[n] += sum_up(mass[where >= n])
+        where, behind, mass = where[within], behind[within], mass[within]
         stay = _left_share(np.exp(np.clip(behind, 0.0, 700.0)) * (1 - 8 * UNIT), h)
-        stay = np.where((where > 0) & (where < n), stay, 0.0)
-        mass = atoms.p.upper
-        crowd += int(np.max(np.bincount(inside), initial=0))
-        up += np.bincount(inside, mass * (1.0 - stay), n + 1)
-        up += np.bincount(np.maximum(inside - 1, 0), mass * stay, n + 1)
+        crowd += int(np.max(np.bincount(where), initial=0))
+        up += np.bincount(where, mass * (1.0 - stay), n + 1)
+        up += np.bincount(where - 1, mass * stay, n + 1)
         # any label will do for the lower one; that of the nearest edge keeps lattices exact
         label, ahead = grid.nearest(atoms.loss_lower)
         kept = (label >= 0) & (label < n)

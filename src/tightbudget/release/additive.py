@@ -9,8 +9,6 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from tightbudget.numerics.rounding import FloatArray, next_down
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability, printed_up
@@ -26,15 +24,10 @@ __all__ = ["Answer", "GaussianRelease", "LaplaceRelease", "added"]
 
 Answer = int | float | IntArray | FloatArray
 
-# Queries are at most 2^52 points away from 0, and int64 cuts noise off beyond 2^63: an answer
-# that is kept within 2^61 does not know that anything was cut off.
-_FURTHEST = 2**61
-
 
 def added(grid: Grid, size: int | None, value: Any, noise: IntArray) -> Answer:
     """A query's value, or values, plus noise that is given in points of the grid."""
-    points = grid.points(value, size) + np.clip(noise, -2 * _FURTHEST, 2 * _FURTHEST)
-    answer = grid.values(np.clip(points, -_FURTHEST, _FURTHEST))
+    answer = grid.noisy(grid.points(value, size), noise)
     return answer if size is not None else answer.item()
 
 

@@ -18,6 +18,7 @@ from tightbudget.release.noise import IntArray
 __all__ = ["Grid"]
 
 _FURTHEST = 2**52  # in steps: up to here every double over the step is exact
+_LAST = 2**61
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,25 @@ class Grid:
         points: IntArray = np.clip(np.atleast_1d(array), -_FURTHEST, _FURTHEST).astype(np.int64)
         return points
 
-    def values(self, points: IntArray) -> IntArray | FloatArray:
-        """The numbers that the points stand for."""
-        return points if self.step is None else np.float64(self.step) * points
+    def public(self, **given: Any) -> int:
+        """The point nearest to a number that does not depend on the data.
+
+        Raises:
+            ParameterError: it is no number, or no integer where there is no step.
+        """
+        ((name, value),) = given.items()
+        try:
+            return self.point(value)
+        except (TypeError, ValueError):
+            kind = "an integer" if self.step is None else "a number"
+            raise refuse(name, f"be {kind}", value) from None
+
+    def noisy(self, points: IntArray, noise: IntArray) -> IntArray | FloatArray:
+        """The numbers that points with noise stand for.
+
+        int64 cuts noise off at 2^63; an answer that is kept within 2^61, as it is here, does
+        not know that anything was cut off.
+        """
+        sums = points + np.clip(noise, -2 * _LAST, 2 * _LAST)
+        answer: IntArray = np.clip(sums, -_LAST, _LAST)
+        return answer if self.step is None else np.float64(self.step) * answer

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tightbudget.errors import ExtraError
+from tightbudget.errors import ExtraError, SettlementError
 from tightbudget.numerics.rounding import next_up
 from tightbudget.numerics.validate import count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
@@ -114,7 +114,11 @@ class FixedNoise:
 
 
 class Pool:
-    """Draws in stock, handed out one by one; a stock that a fork has copied is thrown away."""
+    """Draws in stock, handed out one by one.
+
+    Guarantee: no draw is handed out twice, also not in two processes: a fork has copied the
+    stock, and gets nothing from it.
+    """
 
     def __init__(self, draw: Callable[[int], IntArray], batch: int) -> None:
         self._draw, self._batch = draw, batch
@@ -122,9 +126,14 @@ class Pool:
         self._process = os.getpid()
 
     def take(self) -> int:
-        """The next draw."""
-        if not self._stock or self._process != os.getpid():
-            self._process = os.getpid()
+        """The next draw.
+
+        Raises:
+            SettlementError: the stock belongs to another process.
+        """
+        if self._process != os.getpid():
+            raise SettlementError("this noise belongs to the process that began to draw it")
+        if not self._stock:
             self._stock = self._draw(self._batch)[::-1].tolist()
         return self._stock.pop()
 

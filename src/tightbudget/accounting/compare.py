@@ -1,0 +1,489 @@
+"""Every bound side by side: ours first, then what other people's theorems say.
+
+A theorem is asked with what it needs: points of the steps' own delta(eps), which one is best
+being searched for; their Renyi divergences; their largest losses. All of that is certified,
+so whatever a search chooses, an answer that is called proved is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tightbudget.accounting.composition import Composition, compose
+from tightbudget.errors import ParameterError, PrecisionError
+from tightbudget.numerics.bounds import Bounds, Estimate, rounded
+from tightbudget.numerics.rounding import TINY, UNIT
+from tightbudget.numerics.search import least_between
+from tightbudget.numerics.validate import non_negative, open_probability
+from tightbudget.pairs.gaussian import Gaussian
+from tightbudget.pairs.integer_noise import DiscreteGaussian
+from tightbudget.pairs.laplace import Laplace
+from tightbudget.pairs.pair import Composable, Mechanism
+from tightbudget.pairs.randomized_response import RandomizedResponse
+from tightbudget.pairs.subsampled import Subsampled
+from tightbudget.pairs.worst_case import WorstCase
+from tightbudget.theorems import advanced, gaussian_dp, kov, naive, renyi
+from tightbudget.theorems.concentrated import Line, best_line, mean_line
+
+__all__ = ["Comparison", "Row", "compare"]
+
+_GAP = 1e-3  # of what a theorem is asked with
+# where on a step's curve a theorem does best is looked for: so many points all over, then
+# near the best, until its epsilon is known about so well (relative)
+_COARSE, _FINE = 17, 0.005
+_FAR = 100.0  # (order - 1) times the largest loss: where a divergence is about that loss
+_NEAR = 1.0625  # an order at which every divergence is finite that is finite anywhere, about
+
+
+@dataclass(frozen=True)
+class Row:
+    """One bound.
+
+    Attributes:
+        name: of the bound.
+        source: who has proved (or proposed) it.
+        answer: None where it is not applicable; an estimate where it is not proved.
+        reason: why it is not applicable, or None.
+    """
+
+    name: str
+    source: str
+    answer: Bounds | Estimate | None
+    reason: str | None = None
+
+    @property
+    def proved(self) -> bool:
+        """Whether the answer is certified."""
+        return isinstance(self.answer, Bounds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; ``epsilon`` or ``delta`` is not said, :class:`Comparison` knows."""
+        answer: Any = self.answer
+        if isinstance(answer, Bounds):
+            answer = answer.to_dict()
+        elif isinstance(answer, Estimate):
+            answer = answer.value
+        return {
+            "name": self.name,
+            "source": self.source,
+            "proved": self.proved,
+            "answer": answer,
+            "reason": self.reason,
+        }
+
+    def _answer_text(self) -> str:
+        if isinstance(self.answer, Bounds):
+            at_most = self.answer.lower == 0.0 < self.answer.upper
+            return f"<= {rounded(self.answer.upper, 6, up=True)}" if at_most else str(self.answer)
+        return f"about {self.answer.value:.6g}" if self.answer else "-"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All bounds on one composition's epsilon at a delta, or on its delta at an epsilon.
+
+    Prints as a table.
+
+    Attributes:
+        composition: what was asked about.
+        given: "delta" or "epsilon".
+        at: its value.
+        rows: ours first.
+    """
+
+    composition: Composition
+    given: str
+    at: float
+    rows: tuple[Row, ...]
+
+    @property
+    def answered(self) -> str:
+        """The name of the answers: "epsilon" or "delta"."""
+        return "epsilon" if self.given == "delta" else "delta"
+
+    def __getitem__(self, name: str) -> Row:
+        """The row of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise KeyError(name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"delta": 1e-05, "answered": "epsilon", "rows": [...]}``, as plain values."""
+        rows = [row.to_dict() for row in self.rows]
+        return {self.given: self.at, "answered": self.answered, "rows": rows}
+
+    def to_json(self) -> str:
+        """:meth:`to_dict` as one JSON object; infinity is written 1e999, as JSON has none."""
+        return json.dumps(self.to_dict()).replace("Infinity", "1e999")
+
+    def __str__(self) -> str:
+        header = (f"at {self.given} {self.at!r}", self.answered, "proved", "source")
+        lines = [header]
+        for row in self.rows:
+            if row.answer is None:
+                lines.append((row.name, "-", "-", f"not applicable: {row.reason}"))
+            else:
+                proved = "yes" if row.proved else "no"
+                lines.append((row.name, row._answer_text(), proved, row.source))
+        wide = [max(len(line[i]) for line in lines) for i in range(3)]
+        return "\n".join(
+            "  ".join(part.ljust(w) for part, w in zip(line, (*wide, 0), strict=True)).rstrip()
+            for line in lines
+        )
+
+
+def compare(
+    composition: Composable,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    rtol: float = 1e-4,
+) -> Comparison:
+    """Our certified bounds, and those of the theorems that people use instead, side by side.
+
+    Guarantee: the exact answer lies in the bounds of every row that is proved.
+
+    Args:
+        composition: a mechanism or a composition.
+        delta: in (0, 1), to be told epsilon; or else
+        epsilon: >= 0, nats, to be told delta.
+        rtol: wanted relative gap of our own bounds, in (0, 1).
+
+    Raises:
+        ParameterError: not exactly one question was asked, or a value is refused.
+        PrecisionError: the gap cannot be reached; says which one was.
+    """
+    if (delta is None) == (epsilon is None):
+        raise ParameterError("give exactly one of delta and epsilon")
+    whole = compose([composition])
+    if delta is not None:
+        given, at = "delta", open_probability(delta=delta)
+        ours = whole.epsilon(at, rtol)
+        asked = _Asked(whole, given, at, at)
+    else:
+        given, at = "epsilon", non_negative(epsilon=epsilon)
+        ours = whole.delta(at, rtol)
+        asked = _Asked(whole, given, at, min(0.5, max(1e-290, ours.upper)))
+    rows = [Row("tightbudget", "both ends certified, rounding included", ours)]
+    for name, source, theorem in _THEOREMS if whole.runs else ():
+        try:
+            rows.append(Row(name, source, theorem(asked)))
+        except _NotApplicable as reason:
+            rows.append(Row(name, source, None, str(reason)))
+    return Comparison(whole, given, at, tuple(rows))
+
+
+class _NotApplicable(Exception):  # noqa: N818 (an answer, not an error)
+    """Why a theorem says nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """One question about one composition, and what several theorems need for an answer."""
+
+    composition: Composition
+    name: str  # "delta" or "epsilon"
+    at: float
+    target: float  # the delta asked about, or about the delta to be answered
+
+    @property
+    def runs(self) -> int:
+        """Of all steps together."""
+        return self.composition.runs
+
+    def ask(self, of: Any, *arguments: Any, **more: Any) -> Any:
+        """``of.epsilon(*arguments, delta)`` or ``of.delta(*arguments, epsilon)``."""
+        answer = of.epsilon if self.name == "delta" else of.delta
+        return answer(*arguments, self.at, **more)
+
+    # ----------------------------------------------------------- the steps' own delta(eps)
+
+    @functools.cached_property
+    def single(self) -> dict[Mechanism, Composition]:
+        """One run of each."""
+        return {m: compose([m]) for m, _ in self.composition.steps}
+
+    def step_epsilon(self, mechanism: Mechanism, delta: float) -> float:
+        """An upper end of one run's epsilon."""
+        return _despite(lambda: self.single[mechanism].epsilon(delta, _GAP)).upper
+
+    def step_delta(self, mechanism: Mechanism, epsilon: float) -> float:
+        """An upper end of one run's delta."""
+        return _despite(lambda: self.single[mechanism].delta(epsilon, _GAP)).upper
+
+    @functools.cached_property
+    def _common(self) -> dict[float, float]:
+        return {}
+
+    def common_delta(self, epsilon: float) -> float:
+        """A delta that all runs might have at one epsilon: 1 - (1 - delta)^runs is an upper end.
+
+        So is runs times this delta, of the sum: a geometric mean is below the arithmetic one.
+        """
+        if epsilon not in self._common:
+            deltas = [(self.step_delta(m, epsilon), k) for m, k in self.composition.steps]
+            most = max(d for d, _ in deltas)
+            if len(deltas) > 1 and 0.0 < most < 1.0:
+                log = math.fsum(k * math.log1p(-d) for d, k in deltas) / self.runs
+                most = min(most, max(TINY, -math.expm1(log) * (1 + 64 * UNIT)))
+            self._common[epsilon] = most
+        return self._common[epsilon]
+
+    def over_points(self, theorem: Any) -> Bounds:
+        """The least that a theorem answers for any (epsilon, delta) that all runs have."""
+
+        def at(epsilon: float) -> float:
+            found: Bounds = self.ask(theorem, epsilon, self.common_delta(epsilon), self.runs)
+            return found.upper
+
+        low, high = self._range
+        if low >= 0.99 * high:
+            return Bounds(0.0, min(at(low), at(high)))
+        coarse = np.geomspace(low, high, _COARSE).tolist()
+        values = [at(e) for e in coarse]
+        best = int(np.argmin(values))
+        left, right = coarse[max(0, best - 1)], coarse[min(best + 1, _COARSE - 1)]
+        found, _ = least_between(lambda x: at(math.exp(x)), math.log(left), math.log(right), _FINE)
+        return Bounds(0.0, min(*values, found))
+
+    @functools.cached_property
+    def _range(self) -> tuple[float, float]:
+        """Step epsilons between which the best point lies, about; (0, 0) if there is no loss."""
+        directions = self.composition._losses.steps
+        high = max([0.0, *(d.pair.max_loss()[1] for s in directions for d in s.steps)])
+        steps = self.composition.steps
+        # far above, the deltas have become nothing; below, they alone are too much
+        # (and past an atom, where the engine is slow)
+        far = max(self.step_epsilon(m, 1e-4 * self.target / self.runs) for m, _ in steps)
+        far *= 1 + _GAP
+        high = far if far < 0.99 * high else high
+        low = 0.0
+        if self.name == "delta":
+            low = max(self.step_epsilon(m, self.target / k) for m, k in steps) * (1 - _GAP)
+        if math.isinf(high):  # then anything may do
+            high = max(1.0, self.at, 8.0 * low) if math.isfinite(low) else 1.0
+        return min(max(low, 1e-6 * high), high), high
+
+    # ------------------------------------------------------------------------ divergences
+
+    @functools.cached_property
+    def divergence(self) -> renyi.Divergence:
+        """Of all steps together, by order, each asked for once: the worse direction of each."""
+        if self.composition.delta(math.inf).lower > 0:
+            raise _NotApplicable(_APART)
+        steps = [(self.step_divergence(m), k) for m, k in self.composition.steps]
+
+        @functools.cache
+        def of_order(order: float) -> Bounds:
+            return sum((of_step(order) * k for of_step, k in steps), start=Bounds(0.0, 0.0))
+
+        if math.isinf(of_order(_NEAR).upper):
+            raise _NotApplicable("no divergence is known to be finite")
+        return of_order
+
+    def step_divergence(self, mechanism: Mechanism) -> renyi.Divergence:
+        """Of one run, by order: in closed form, or else by the engine."""
+        match mechanism:
+            case Gaussian():
+                return functools.partial(
+                    renyi.gaussian, sigma=mechanism.sigma, sensitivity=mechanism.sensitivity
+                )
+            case Laplace():
+                return functools.partial(
+                    renyi.laplace, scale=mechanism.scale, sensitivity=mechanism.sensitivity
+                )
+            case RandomizedResponse(categories=2):
+                return functools.partial(renyi.randomized_response, p=mechanism.p)
+            case Subsampled(base=Gaussian() as base, rate=q):
+                orders = [*range(2, 65), *(round(2 ** (j / 8)) for j in range(49, 81))]
+                found = [
+                    renyi.subsampled_gaussian(a, base.sigma, q, base.sensitivity).upper
+                    for a in orders
+                ]
+                return renyi.Table(orders, found)
+        single = self.single[mechanism]
+        top = single.renyi(math.inf)
+
+        def of_order(order: float) -> Bounds:
+            # never more than the largest loss, and so far up hardly less
+            if (order - 1.0) * top.upper > _FAR and math.isfinite(top.upper):
+                return Bounds(0.0, top.upper)
+            return Bounds(0.0, min(top.upper, _despite(lambda: single.renyi(order, _GAP)).upper))
+
+        return of_order
+
+    @property
+    def largest_loss(self) -> float:
+        """Of any one run."""
+        return max(self.single[m].renyi(math.inf).upper for m, _ in self.composition.steps)
+
+    @functools.cached_property
+    def lines(self) -> tuple[list[Line], renyi.Table | None]:
+        """The known lines above some steps' divergences, and a table of all the others'."""
+        known = [(_known_line(m), m, k) for m, k in self.composition.steps]
+        lines = [line * k for line, _, k in known if line is not None]
+        rest = Composition(tuple((m, k) for line, m, k in known if line is None))
+        asked = dataclasses.replace(self, composition=rest) if lines else self
+        if not rest.runs:
+            return lines, None
+        return lines, renyi.Table.of(asked.divergence, renyi.orders(asked.largest_loss))
+
+
+_APART = "some outputs tell the neighbours apart for certain: all divergences are infinite"
+
+
+def _despite(question: Callable[[], Bounds]) -> Bounds:
+    """The bounds, also where they are wider than asked for."""
+    try:
+        return question()
+    except PrecisionError as error:
+        return Bounds(error.lower, error.upper)
+
+
+def _known_line(mechanism: Mechanism) -> Line | None:
+    """Of mechanisms whose losses have no end, but a Gaussian's tail.
+
+    Source: Bun, Steinke 2016 (Gaussian); Canonne, Kamath, Steinke 2020 (discrete). A sample's
+    divergence is at most the whole's, by quasi-convexity.
+    """
+    if isinstance(mechanism, Subsampled):
+        return _known_line(mechanism.base)
+    if isinstance(mechanism, (Gaussian, DiscreteGaussian)):
+        return Line.gaussian(mechanism.sigma, mechanism.sensitivity)
+    return None
+
+
+# -------------------------------------------------------------------------- the theorems
+
+
+def _summed(asked: _Asked) -> Bounds:
+    return _shared(asked, asked.target / asked.runs, naive.total)
+
+
+def _adaptive(asked: _Asked) -> Bounds:
+    return _shared(asked, -math.expm1(math.log1p(-asked.target) / asked.runs), naive.adaptive)
+
+
+def _shared(asked: _Asked, delta: float, theorem: Callable[[Any], tuple[Bounds, Bounds]]) -> Bounds:
+    """An equal share of what is given for each run."""
+    if asked.name == "epsilon":
+        share = asked.at / asked.runs * (1 - 16 * UNIT)
+        steps = [(share, asked.step_delta(m, share), k) for m, k in asked.composition.steps]
+        return Bounds(0.0, theorem(steps)[1].upper)
+    share = delta * (1 - 16 * UNIT)
+    steps = [(asked.step_epsilon(m, share), share, k) for m, k in asked.composition.steps]
+    if any(math.isinf(e) for e, _, _ in steps):
+        return Bounds(0.0, math.inf)
+    return Bounds(0.0, theorem(steps)[0].upper)
+
+
+def _advanced(asked: _Asked) -> Bounds:
+    return asked.over_points(advanced)
+
+
+def _kov(asked: _Asked) -> Bounds:
+    return asked.over_points(kov)
+
+
+def _optimal(asked: _Asked) -> Bounds:
+    """The engine composes the worst mechanisms that have these (epsilon, delta).
+
+    Each run gets the same delta, all together half of what is asked about.
+    """
+    if len(asked.composition.steps) == 1:
+        raise _NotApplicable("all steps are the same: see KOV")
+
+    def at(log_target: float) -> float:
+        share = math.exp(log_target) / (2 * asked.runs)
+        points = [(asked.step_epsilon(m, share), k) for m, k in asked.composition.steps]
+        if any(math.isinf(e) for e, _ in points):
+            return math.inf if asked.name == "delta" else 1.0
+        worst = compose([WorstCase(e, share) * k for e, k in points])
+        return _despite(lambda: asked.ask(worst, rtol=_GAP)).upper
+
+    ends = math.log(asked.target), math.log(asked.target)
+    if asked.name == "epsilon":  # the delta that it leads to is only known to lie below KOV's
+        ends = ends[0], max(ends[0], math.log(_kov(asked).upper))
+    return Bounds(0.0, least_between(at, *ends, 0.3)[0])
+
+
+def _renyi(asked: _Asked, conversion: renyi.Conversion) -> Bounds:
+    found: Bounds = asked.ask(renyi, asked.divergence, conversion=conversion)
+    return found
+
+
+def _line(asked: _Asked, of_table: Callable[..., Line | None]) -> Bounds:
+    lines, table = asked.lines
+    if table is not None:
+        found = of_table(table, **{asked.name: asked.at})
+        if found is None:
+            raise _NotApplicable("no such line is known: the largest loss is infinite")
+        lines = [*lines, found]
+    answer: Bounds = asked.ask(functools.reduce(operator.add, lines))
+    return answer
+
+
+def _gaussian_dp(asked: _Asked) -> Estimate:
+    square = 0.0
+    for m, k in asked.composition.steps:
+        rate, base = (m.rate, m.base) if isinstance(m, Subsampled) else (1.0, m)
+        if not isinstance(base, Gaussian):
+            raise _NotApplicable("the formula is for Gaussian noise on Poisson samples")
+        if rate == 1.0:
+            square += k * (base.sensitivity / base.sigma) ** 2
+        else:
+            mu = gaussian_dp.mu_of_sampling(base.sigma, rate, k, base.sensitivity)
+            square += mu.value**2
+    if math.isinf(square):
+        raise _NotApplicable("its mu is too large for a double")
+    found: Estimate = asked.ask(gaussian_dp, math.sqrt(square))
+    return found
+
+
+def _central_limit(asked: _Asked) -> Estimate:
+    if asked.composition.delta(math.inf).lower > 0:
+        raise _NotApplicable("an infinite loss has no mean")
+    found: list[Estimate] = []
+    for direction in asked.composition._losses.steps:
+        moments = [(*gaussian_dp.moments(step.pair), step.runs) for step in direction.steps]
+        mean = math.fsum(k * m for m, _, k in moments)
+        variance = math.fsum(k * v for _, v, k in moments)
+        found.append(asked.ask(gaussian_dp.Normal(mean, variance)))
+    return max(found, key=lambda estimate: estimate.value)
+
+
+_THEOREMS: tuple[tuple[str, str, Callable[[_Asked], Bounds | Estimate]], ...] = (
+    ("naive", "Dwork et al. 2006", _summed),
+    ("adaptive", "Meiser, Mohammadi 2018, Lemma 3", _adaptive),
+    ("advanced", "Dwork, Rothblum, Vadhan 2010", _advanced),
+    ("KOV", "Kairouz, Oh, Viswanath 2017", _kov),
+    ("optimal", "Murtagh, Vadhan 2016", _optimal),
+    (
+        "moments accountant",
+        "Abadi et al. 2016; Mironov 2017",
+        functools.partial(_renyi, conversion=renyi.Conversion.MIRONOV),
+    ),
+    (
+        "Renyi",
+        "Mironov 2017; Canonne, Kamath, Steinke 2020",
+        functools.partial(_renyi, conversion=renyi.Conversion.CANONNE),
+    ),
+    ("zero-concentrated", "Bun, Steinke 2016", functools.partial(_line, of_table=best_line)),
+    ("concentrated", "Dwork, Rothblum 2016", functools.partial(_line, of_table=mean_line)),
+    ("Gaussian DP", "Bu, Dong, Long, Su 2020", _gaussian_dp),
+    ("central limit", "Sommer, Meiser, Mohammadi 2019", _central_limit),
+)

@@ -1,0 +1,34 @@
+"""``tightbudget compare``: our bounds beside other people's theorems."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from tightbudget.cli.options import AsJson, Rtol, number
+from tightbudget.cli.output import Stopwatch, print_json, print_rows, print_text, working
+from tightbudget.cli.source import Source, described
+
+__all__ = ["compare"]
+
+
+def compare(
+    source: Source,
+    delta: Annotated[float | None, number("In (0, 1): compare epsilons.")] = None,
+    epsilon: Annotated[float | None, number("At least 0, in nats: compare deltas.")] = None,
+    rtol: Rtol = 1e-4,
+    json: AsJson = False,
+) -> None:
+    """Our certified bounds beside other people's theorems, at a delta or at an epsilon.
+
+    For example: tightbudget compare laplace --scale 20 --steps 100 --delta 1e-5
+    """
+    watch = Stopwatch()
+    composition = source.composition()
+    with working("composing"):
+        found = composition.compare(delta=delta, epsilon=epsilon, rtol=rtol)
+    if json:
+        print_json({**found.to_dict(), "seconds": watch.seconds})
+        return
+    print_rows({"what": described(composition)})
+    print_text(str(found))
+    print_rows({"seconds": f"{watch.seconds:.2f}"})

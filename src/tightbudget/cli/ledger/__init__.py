@@ -1,0 +1,37 @@
+"""``tightbudget ledger``: budgets that are remembered, from the command line."""
+
+from __future__ import annotations
+
+import typer
+
+from tightbudget.cli.ledger import budgets, copy, history, holds, run, show
+
+__all__ = ["commands"]
+
+commands = typer.Typer(
+    name="ledger",
+    help="Budgets that are remembered, through crashes and by many processes.",
+    no_args_is_help=True,
+)
+
+commands.command()(budgets.init)
+commands.command("open")(budgets.open_)
+for _command in (
+    budgets.close,
+    holds.reserve,
+    holds.start,
+    holds.settle,
+    holds.void,
+    holds.forfeit,
+    run.run,
+    show.show,
+    history.history,
+    history.verify,
+    history.export_head,
+    history.import_check,
+    budgets.raise_cap,
+    budgets.correct,
+    holds.expire,
+    copy.copy,
+):
+    commands.command()(_command)

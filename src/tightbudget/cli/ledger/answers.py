@@ -1,0 +1,76 @@
+"""What the ledger's commands answer: one object for programs, rows for people."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tightbudget import Budget
+from tightbudget.cli.output import print_json, print_rows
+
+if TYPE_CHECKING:
+    from tightbudget import LedgerHold
+    from tightbudget.ledger.ledger import Statement
+
+__all__ = ["hold_as_json", "in_words", "print_hold", "print_statement", "statement_as_json"]
+
+
+def in_words(amount: Budget) -> str:
+    """An amount; delta is named only where there is some."""
+    return str(amount) if amount.delta else f"{amount.unit} {amount.amount!r}"
+
+
+def statement_as_json(statement: Statement) -> dict[str, Any]:
+    """A budget; amounts have the unit that it counts in."""
+    return dataclasses.asdict(statement)
+
+
+def hold_as_json(hold: LedgerHold) -> dict[str, Any]:
+    """A reservation. The token is there only for who has started it."""
+    from tightbudget.ledger.accounts import content_of
+
+    return {
+        "key": hold.key,
+        "state": hold.state.value,
+        "charges": {name: dataclasses.asdict(charge) for name, charge in hold.charges.items()},
+        "cell": hold.cell,
+        "told": hold.told,
+        "token": hold.token,
+        "interactive": hold.interactive,
+        "guarantee": content_of(hold.guarantee),
+    }
+
+
+def print_statement(statement: Statement, *, json: bool) -> None:
+    """A budget, either way."""
+    if json:
+        print_json(statement_as_json(statement))
+        return
+    rows = {"budget": statement.name, "kind": statement.kind}
+    if statement.parent is not None:
+        rows["part of"] = statement.parent
+    if statement.closed:
+        rows["state"] = "closed"
+    for name in ("cap", "spent", "held", "left", "saved"):
+        amount = getattr(statement, name)
+        if name in ("cap", "left") or amount.amount or amount.delta:
+            rows[name] = str(amount)
+    print_rows(rows)
+
+
+def print_hold(hold: LedgerHold, *, json: bool) -> None:
+    """A reservation, either way."""
+    if json:
+        print_json(hold_as_json(hold))
+        return
+    rows = {"key": hold.key, "state": hold.state.value}
+    if hold.cell is not None:
+        rows["cell"] = repr(hold.cell)
+    if hold.token is not None:
+        rows["token"] = str(hold.token)
+    taken = "holds" if hold.state.value in ("reserved", "started") else "cost"
+    charges = (f"{in_words(charge)} of {name}" for name, charge in hold.charges.items())
+    rows[taken] = "\n".join(charges)
+    if hold.told is not None:
+        rows["note"] = hold.told
+    print_rows(rows)

@@ -1,0 +1,131 @@
+"""``tightbudget ledger history``, ``verify``, ``export-head`` and ``import-check``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tightbudget.accounting.text_file import read_text
+from tightbudget.cli.ledger.options import Url, opened
+from tightbudget.cli.options import AsJson, number
+from tightbudget.cli.output import Stopwatch, print_json, print_rows, print_table, tracked
+from tightbudget.numerics.validate import count
+
+if TYPE_CHECKING:
+    from tightbudget.ledger.verification import Verification
+
+__all__ = [
+    "export_head",
+    "history",
+    "import_check",
+    "pages_tracked",
+    "print_verification",
+    "verify",
+]
+
+_SECONDS = len("2026-01-01T00:00:00")
+
+
+def history(
+    ledger: Url,
+    budget: Annotated[str | None, typer.Option(help="Of this budget only.")] = None,
+    key: Annotated[str | None, typer.Option(help="Of this reservation only.")] = None,
+    after: Annotated[int, number("From the event after this number on.")] = 0,
+    limit: Annotated[int | None, number("So many events at most.")] = None,
+    json: AsJson = False,
+) -> None:
+    """What happened, oldest first.
+
+    For example: tightbudget ledger history --budget ada --ledger sqlite:///budget.db
+    """
+    with opened(ledger, json=json) as it:
+        most = None if limit is None else count(limit=limit)
+        events = it.events(budget=budget, key=key, after=count(after=after), limit=most)
+        if json:
+            print_json({"events": [dataclasses.asdict(event) for event in events]})
+            return
+        rows = [
+            (
+                str(event.sequence),
+                event.at[:_SECONDS],
+                event.kind,
+                event.key or "",
+                event.budget or "",
+                repr(event.epsilon),
+                repr(event.delta),
+                "" if event.cell is None else repr(event.cell),
+            )
+            for event in events
+        ]
+    print_table(("number", "at", "what", "key", "budget", "epsilon", "delta", "cell"), rows)
+
+
+def verify(ledger: Url, json: AsJson = False) -> None:
+    """Plays the whole history again, and compares it with all that is stored.
+
+    Exit code 7 says that something was changed. What is missing at the end of a history only a
+    head that was kept elsewhere can tell: see export-head.
+
+    For example: tightbudget ledger verify --ledger sqlite:///budget.db
+    """
+    watch = Stopwatch()
+    with opened(ledger, json=json) as it:
+        print_verification(it.verify(pages_tracked), watch, json=json)
+
+
+def export_head(ledger: Url, json: AsJson = False) -> None:
+    """Prints how far the history goes, to be kept where the ledger is not.
+
+    For example: tightbudget ledger export-head --ledger sqlite:///budget.db
+    """
+    with opened(ledger, json=json) as it:
+        head = it.head()
+        if json:
+            print_json({"head": str(head), "sequence": head.sequence, "hash": head.hash})
+        else:
+            typer.echo(head)
+
+
+def import_check(
+    head: Annotated[Path, typer.Argument(help="A file that export-head has printed.")],
+    ledger: Url,
+    json: AsJson = False,
+) -> None:
+    """Checks that the history went on from an exported head.
+
+    Exit code 7 says that it did not: a backup was restored, or a copy went another way.
+
+    For example: tightbudget ledger import-check head.txt --ledger sqlite:///budget.db
+    """
+    with opened(ledger, json=json) as it:
+        text = read_text(head).strip()
+        it.check(text)
+        answer = {"kept": text, "head": str(it.head())}
+        if json:
+            print_json(answer)
+        else:
+            print_rows(answer)
+
+
+def pages_tracked(pages: Iterable[int]) -> Iterator[int]:
+    """The pages of a history, with a progress bar."""
+    return tracked(list(pages), "verifying")
+
+
+def print_verification(found: Verification, watch: Stopwatch, *, json: bool) -> None:
+    """What was checked and is right, either way."""
+    answer = {
+        "events": found.head.sequence,
+        "budgets": found.budgets,
+        "reservations": found.reservations,
+        "head": str(found.head),
+        "seconds": watch.seconds,
+    }
+    if json:
+        print_json(answer)
+    else:
+        print_rows({name: str(value) for name, value in answer.items()})

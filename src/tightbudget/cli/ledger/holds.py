@@ -1,0 +1,138 @@
+"""``tightbudget ledger reserve``, ``start``, ``settle``, ``void``, ``forfeit`` and ``expire``."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Annotated, Any
+
+import typer
+
+from tightbudget.cli.ledger.answers import print_hold
+from tightbudget.cli.ledger.options import (
+    Amount,
+    Budgets,
+    By,
+    Delta,
+    Epsilon,
+    GuaranteeFile,
+    Key,
+    Plan,
+    Reason,
+    Url,
+    guarantee_of,
+    opened,
+)
+from tightbudget.cli.options import AsJson
+from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_from_json
+
+__all__ = ["cell_of", "expire", "forfeit", "is_declared", "reserve", "settle", "start", "void"]
+
+KeyArgument = Annotated[str, typer.Argument(help="The reservation's key.")]
+
+
+def reserve(
+    budget: Budgets,
+    key: Key,
+    ledger: Url,
+    guarantee: GuaranteeFile = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    amount: Amount = None,
+    plan: Plan = None,
+    interactive: Annotated[bool, typer.Option(help="It answers more than once.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Holds what the dearest output would cost, in all budgets or in none. Again is once.
+
+    For example: tightbudget ledger reserve --budget ada --key A1 --guarantee search.json
+    --ledger sqlite:///budget.db
+    """
+    with opened(ledger, json=json) as it:
+        wanted = guarantee_of(guarantee, epsilon, delta, amount, plan)
+        print_hold(it.reserve(key, wanted, budget, interactive=interactive), json=json)
+
+
+def start(key: KeyArgument, ledger: Url, json: AsJson = False) -> None:
+    """Marks that the mechanism runs now, once, and answers the token to settle it with.
+
+    For example: tightbudget ledger start A1 --ledger sqlite:///budget.db
+    """
+    with opened(ledger, json=json) as it:
+        hold = it.hold(key)
+        hold.start()
+        print_hold(hold, json=json)
+
+
+def settle(
+    key: KeyArgument,
+    cell: Annotated[
+        str, typer.Argument(help="What came out: the name of a cell, or the cell as JSON.")
+    ],
+    token: Annotated[int, typer.Option(help="What start has answered.")],
+    ledger: Url,
+    json: AsJson = False,
+) -> None:
+    """Charges what the cell costs; one that was not declared costs the sup. Then reveal.
+
+    For example: tightbudget ledger settle A1 "not found" --token 5 --ledger sqlite:///budget.db
+    """
+    with opened(ledger, json=json) as it:
+        hold = it.hold(key, token=token)
+        hold.settle(cell_of(cell, hold.guarantee))
+        print_hold(hold, json=json)
+
+
+def void(key: KeyArgument, ledger: Url, json: AsJson = False) -> None:
+    """Frees a reservation that was not started, and never will be.
+
+    For example: tightbudget ledger void A1 --ledger sqlite:///budget.db
+    """
+    with opened(ledger, json=json) as it:
+        hold = it.hold(key)
+        hold.void()
+        print_hold(hold, json=json)
+
+
+def forfeit(
+    key: KeyArgument,
+    ledger: Url,
+    by: Annotated[str | None, typer.Option(help="Who does this; it is written down.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; it is written down.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Charges the dearest price, whatever came out: the end of a run that did not come back.
+
+    For example: tightbudget ledger forfeit A1 --by grace --reason "the machine is gone"
+    --ledger sqlite:///budget.db
+    """
+    with opened(ledger, json=json) as it:
+        hold = it.hold(key)
+        hold.forfeit(by=by, reason=reason)
+        print_hold(hold, json=json)
+
+
+def expire(key: KeyArgument, ledger: Url, by: By, reason: Reason, json: AsJson = False) -> None:
+    """Frees a reservation that was never started, for an administrator.
+
+    For example: tightbudget ledger expire A1 --by grace --reason "never came back"
+    --ledger sqlite:///budget.db
+    """
+    with opened(ledger, json=json) as it:
+        print_hold(it.expire(key, by=by, reason=reason), json=json)
+
+
+def cell_of(text: str, guarantee: Any) -> Cell:
+    """The cell that a text names: as JSON, or else by the text itself.
+
+    ``3`` and ``["found", 3]`` are the integer and the tuple; where only the text "3" was
+    declared, ``3`` is that. So each cell has a name, and none has two meanings.
+    """
+    readings: list[Cell] = [text]
+    with contextlib.suppress(ValueError, RecursionError):
+        readings.insert(0, cell_from_json(text))
+    return next((cell for cell in readings if is_declared(cell, guarantee)), readings[0])
+
+
+def is_declared(cell: Cell, guarantee: Any) -> bool:
+    """Whether the cell has a price of its own."""
+    return isinstance(guarantee, OutputDP) and cell in guarantee.cells

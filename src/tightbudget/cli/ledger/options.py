@@ -1,0 +1,120 @@
+"""What the ledger's commands share: which ledger, what guarantee, how refusals are told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import tightbudget
+from tightbudget import FileError, OutputDP, ParameterError, TightBudgetError, read_plan
+from tightbudget.accounting.text_file import read_text
+from tightbudget.cli.options import value_of
+from tightbudget.cli.output import print_json
+from tightbudget.cli.refusals import as_json
+
+if TYPE_CHECKING:
+    from tightbudget import Ledger
+
+__all__ = [
+    "Amount",
+    "Budgets",
+    "By",
+    "Delta",
+    "Epsilon",
+    "GuaranteeFile",
+    "Key",
+    "Plan",
+    "Reason",
+    "Url",
+    "exact_number",
+    "guarantee_of",
+    "opened",
+]
+
+
+def _exactly(text: str) -> Any:
+    """The number as it is written, also where no double prints so."""
+    value = value_of(text)
+    if isinstance(value, float) and math.isfinite(value) and Decimal(text) != Decimal(repr(value)):
+        return Decimal(text)
+    return value
+
+
+def exact_number(help: str) -> Any:
+    """A typer option for a number that is charged: exactly what is written."""
+    return typer.Option(help=help, parser=_exactly, metavar="NUMBER")
+
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--ledger",
+        envvar="TIGHTBUDGET_LEDGER",
+        metavar="URL",
+        help="sqlite:///FILE or postgresql+psycopg://HOST/NAME.",
+    ),
+]
+Budgets = Annotated[
+    list[str], typer.Option(help="The budget that pays; may be repeated: all or none.")
+]
+Key = Annotated[str, typer.Option(help="Your name for this one run; the same again is once.")]
+By = Annotated[str, typer.Option(help="Who does this; it is written down.")]
+Reason = Annotated[str, typer.Option(help="Why; it is written down.")]
+
+GuaranteeFile = Annotated[
+    Path | None, typer.Option("--guarantee", help="A file that OutputDP.to_json wrote.")
+]
+Epsilon = Annotated[Any, exact_number("Of a guarantee without cells, nats.")]
+Delta = Annotated[Any, exact_number("Of a guarantee without cells; 0 if absent.")]
+Amount = Annotated[Any, exact_number("What budgets of other kinds count: rho, mu, a divergence.")]
+Plan = Annotated[Path | None, typer.Option(help="Steps of a fixed plan: a plan file.")]
+
+
+@contextmanager
+def opened(url: str, *, json: bool, create: bool = False) -> Iterator[Ledger]:
+    """The ledger; with --json a refusal is an object on stdout, too."""
+    try:
+        with tightbudget.Ledger(url, create=create) as ledger:
+            yield ledger
+    except TightBudgetError as error:
+        if json:
+            print_json({"error": as_json(error)})
+        raise
+
+
+def guarantee_of(
+    file: Path | None, epsilon: Any, delta: Any, amount: Any, plan: Path | None
+) -> Any:
+    """What is reserved for, as given in one of four ways.
+
+    Raises:
+        TightBudgetError: in none, in several, or not well.
+    """
+    given = {"--guarantee": file, "--epsilon": epsilon, "--amount": amount, "--plan": plan}
+    ways = [name for name, value in given.items() if value is not None]
+    if len(ways) != 1:
+        got = " and ".join(ways) or "none"
+        raise ParameterError(f"give one of {', '.join(given)}, got {got}")
+    if delta is not None and epsilon is None:
+        raise ParameterError(f"--delta belongs to --epsilon, got it beside {ways[0]}")
+    if file is not None:
+        return _read(file)
+    if plan is not None:
+        return read_plan(plan)
+    return amount if epsilon is None else OutputDP.from_dp(epsilon, 0 if delta is None else delta)
+
+
+def _read(file: Path) -> OutputDP:
+    try:
+        return OutputDP.from_json(read_text(file))
+    except ParameterError as error:
+        raise ParameterError(f"{file}: {error}") from error
+    except FileError as error:
+        named = str(error).startswith(f"{file}: ")
+        raise error if named else FileError(f"{file}: {error}") from error

@@ -1,0 +1,159 @@
+"""``tightbudget ledger run``: any program, paid for before anybody sees what it has printed.
+
+Order: reserve -> start -> run -> settle -> reveal. Wherever this is killed, either nothing was
+seen, or what was seen is paid for.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tightbudget import (
+    Budget,
+    LedgerCorruptError,
+    LedgerError,
+    OutputDP,
+    SettlementError,
+)
+from tightbudget.cli.ledger.answers import hold_as_json, in_words
+from tightbudget.cli.ledger.holds import cell_of, is_declared
+from tightbudget.cli.ledger.options import (
+    Amount,
+    Budgets,
+    Delta,
+    Epsilon,
+    GuaranteeFile,
+    Key,
+    Plan,
+    Url,
+    guarantee_of,
+    opened,
+)
+from tightbudget.cli.ledger.program import HeldBack, program_of
+from tightbudget.cli.options import AsJson
+from tightbudget.cli.output import print_json
+from tightbudget.output_dp.account import State
+from tightbudget.output_dp.guarantee import Cell
+
+if TYPE_CHECKING:
+    from tightbudget import LedgerHold
+
+__all__ = ["run"]
+
+_RAN = "ran"  # the cell of a program whose guarantee has no cells
+_PAUSES = (0.1, 0.3, 1.0, 3.0, 10.0)  # seconds: a database that restarts is back by then
+
+# why a key cannot be run again
+_BEFORE = {
+    State.STARTED: "was started before, and nobody knows what has been seen of it: forfeit it, "
+    "and take another key for another run",
+    State.SETTLED: "has run before and is paid for; its output is not kept",
+    State.FORFEITED: "was forfeited; take another key for another run",
+    State.VOID: "was given up before it ran; take another key",
+}
+
+
+def run(
+    command: Annotated[list[str], typer.Argument(help="The program and its arguments, after --.")],
+    budget: Budgets,
+    key: Key,
+    ledger: Url,
+    guarantee: GuaranteeFile = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    amount: Amount = None,
+    plan: Plan = None,
+    json: AsJson = False,
+) -> None:
+    """Pays for a program, and shows what it printed when that is paid for.
+
+    Reserves, starts, runs the program, settles the cell that it names on its last line of stdout,
+    and only then shows its stdout and stderr. The exit status is the program's, or 128 + the
+    signal that ended it: if it is not 0, the dearest price is charged and nothing is shown. A
+    last line that names no declared cell costs the dearest price, too.
+
+    For example: tightbudget ledger run --budget ada --key A1 --guarantee search.json
+    --ledger sqlite:///budget.db -- python search.py --depth 3
+    """
+    program = program_of(command)
+    with opened(ledger, json=json) as it, HeldBack.files() as running:
+        hold = it.reserve(key, guarantee_of(guarantee, epsilon, delta, amount, plan), budget)
+        if hold.state is not State.RESERVED:
+            raise SettlementError(f"{key!r} {_BEFORE[hold.state]}")
+        hold.start()
+        with running.signals():
+            status = running.run(program)
+            why = _settle(hold, running, status)
+        _reveal(hold, running, status, why, json=json)
+    raise typer.Exit(status)
+
+
+def _settle(hold: LedgerHold, running: HeldBack, status: int) -> str | None:
+    """Charges for what came out, durably; why it costs the dearest price, if it does.
+
+    Raises:
+        SettlementError: somebody else has ended the reservation.
+        LedgerError: the ledger cannot be written.
+    """
+    if status:
+        why = f"its exit status is {status}"
+    else:
+        cell = _cell(hold.guarantee, running)
+        if cell is not None:
+            _patiently(lambda: hold.settle(cell))
+            return None
+        why = "its last line names no declared cell"
+    _patiently(lambda: hold.forfeit(reason=why))
+    return why
+
+
+def _cell(guarantee: Any, running: HeldBack) -> Cell | None:
+    """What came out; None if the program does not say so."""
+    if not (isinstance(guarantee, OutputDP) and guarantee.cells):
+        return _RAN
+    line = running.last_line()
+    cell = None if line is None else cell_of(line, guarantee)
+    return cell if cell is not None and is_declared(cell, guarantee) else None
+
+
+def _patiently(settle: Callable[[], Budget]) -> None:
+    """Settles, also if the ledger is away for a few seconds: the answer is here only."""
+    for pause in _PAUSES:
+        try:
+            settle()
+            return
+        except LedgerCorruptError:
+            raise
+        except LedgerError:
+            time.sleep(pause)
+    try:
+        settle()
+    except LedgerError as error:
+        raise LedgerError(f"{error}; the output is not shown, and lost") from error
+
+
+def _reveal(
+    hold: LedgerHold, running: HeldBack, status: int, why: str | None, *, json: bool
+) -> None:
+    """Shows the output of a program that has not failed, and what it has cost."""
+    if json:
+        shown = (None, None) if status else map(_as_text, running.read())
+        output = dict(zip(("stdout_base64", "stderr_base64"), shown, strict=True))
+        print_json({**hold_as_json(hold), "exit_status": status, **output})
+        return
+    if not status:
+        running.reveal()
+    cost = ", ".join(f"{in_words(c)} of {name}" for name, c in hold.charges.items())
+    end = f"settled with cell {hold.cell!r}" if why is None else f"forfeited, since {why}"
+    kept = f"; {running.size} bytes of output are not shown" if status else ""
+    told = "" if hold.told is None else f"; {hold.told}"
+    typer.echo(f"{end}: {cost}{kept}{told}", err=True)
+
+
+def _as_text(output: bytes) -> str:
+    return base64.b64encode(output).decode()

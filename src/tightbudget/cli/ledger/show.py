@@ -1,0 +1,129 @@
+"""``tightbudget ledger show``: the budgets as a tree, with what is spent, held, left and saved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from tightbudget.cli.ledger.answers import hold_as_json, in_words, statement_as_json
+from tightbudget.cli.ledger.options import Url, opened
+from tightbudget.cli.options import AsJson
+from tightbudget.cli.output import print_json, print_table, print_text, speaks_unicode
+
+if TYPE_CHECKING:
+    from tightbudget import LedgerHold
+    from tightbudget.ledger.ledger import Statement
+
+__all__ = ["show"]
+
+_WIDE = 20  # characters of a whole cap
+# what a bar is made of: (character, the same in ASCII, style)
+_SPENT, _HELD, _LEFT, _SAVED = (
+    ("█", "#", "bold"),
+    ("▒", "=", "yellow"),
+    ("·", ".", "dim"),
+    ("░", "+", "green"),
+)
+_MEANING = {"spent": _SPENT, "held": _HELD, "left": _LEFT, "saved by settlement": _SAVED}
+
+
+def show(
+    ledger: Url,
+    budget: Annotated[
+        str | None, typer.Argument(help="This one and its parts.", show_default="all")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Budgets with what is spent, held, left and saved, and the reservations that are open.
+
+    Saved is what worst cases would have cost beyond what came out.
+
+    For example: tightbudget ledger show --ledger sqlite:///budget.db
+    """
+    with opened(ledger, json=json) as it:
+        if budget is not None:
+            it.budget(budget)  # refuses, if there is none
+        tree = list(_tree(it.statements(), budget))
+        names = {statement.name for _, statement in tree}
+        holds = [hold for hold in it.holds() if names & hold.charges.keys()]
+        if json:
+            budgets = [statement_as_json(statement) for _, statement in tree]
+            reservations = [hold_as_json(hold) for hold in holds]
+            print_json({"ledger": it.url, "budgets": budgets, "reservations": reservations})
+            return
+    _print_budgets(tree)
+    if holds:
+        _print_holds(holds)
+
+
+def _tree(statements: tuple[Statement, ...], top: str | None) -> Iterator[tuple[int, Statement]]:
+    """Each budget with its depth, parts after their whole: all, or those of one."""
+    parts: dict[str | None, list[Statement]] = {}
+    for statement in statements:
+        parts.setdefault(statement.parent, []).append(statement)
+
+    def below(name: str | None, depth: int) -> Iterator[tuple[int, Statement]]:
+        for statement in parts.get(name, []):
+            yield depth, statement
+            yield from below(statement.name, depth + 1)
+
+    if top is None:
+        yield from below(None, 0)
+    else:
+        yield 0, next(statement for statement in statements if statement.name == top)
+        yield from below(top, 1)
+
+
+def _print_budgets(tree: list[tuple[int, Statement]]) -> None:
+    rows: list[list[str | Text]] = [
+        [
+            "  " * depth + statement.name + (" (closed)" if statement.closed else ""),
+            _bar(statement),
+            *(repr(amount.amount) for amount in (statement.spent, statement.held, statement.left)),
+            f"{statement.cap.unit} {statement.cap.amount!r}",
+            repr(statement.saved.amount),
+            f"{statement.left.delta!r} of {statement.cap.delta!r}",
+        ]
+        for depth, statement in tree
+    ]
+    print_table(("budget", "", "spent", "held", "left", "of", "saved", "delta left"), rows)
+    legend = Text("  ").join(Text(f"{_ink(part)} {name}") for name, part in _MEANING.items())
+    print_text(legend)
+
+
+def _bar(statement: Statement) -> Text:
+    """Spent and held are rounded up, as the numbers are; what is saved lies beyond the cap."""
+    cap = statement.cap.amount
+
+    def characters(amount: float) -> int:
+        return math.ceil(_WIDE * min(amount / cap, 1.0)) if cap else 0
+
+    spent = characters(statement.spent.amount)
+    held = characters(statement.spent.amount + statement.held.amount) - spent
+    return Text.assemble(
+        *((_ink(part) * n, part[2]) for part, n in (
+            (_SPENT, spent), (_HELD, held), (_LEFT, _WIDE - spent - held),
+            (_SAVED, characters(statement.saved.amount)),
+        ))
+    )  # fmt: skip
+
+
+def _ink(part: tuple[str, str, str]) -> str:
+    return part[0] if speaks_unicode() else part[1]
+
+
+def _print_holds(holds: list[LedgerHold]) -> None:
+    rows = [
+        (
+            hold.key,
+            hold.state.value,
+            ", ".join(f"{in_words(charge)} of {name}" for name, charge in hold.charges.items()),
+        )
+        for hold in holds
+    ]
+    print_text(Text())
+    print_table(("reservation", "state", "holds"), rows)

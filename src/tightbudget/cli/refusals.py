@@ -1,0 +1,53 @@
+"""How a refusal leaves the program: one line on stderr, an exit code, and with --json an object."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tightbudget import (
+    Budget,
+    BudgetError,
+    LedgerCorruptError,
+    LedgerError,
+    PrecisionError,
+    SettlementError,
+    TightBudgetError,
+)
+
+__all__ = ["EXIT_CODES", "INTERRUPTED", "as_json", "exit_code"]
+
+INTERRUPTED = 130
+
+# A refusal has the exit code of the first line that it is of.
+EXIT_CODES: tuple[tuple[type[TightBudgetError], int, str], ...] = (
+    (PrecisionError, 3, "the wanted gap was not reached"),
+    (BudgetError, 4, "it does not fit into what is left of a budget; nothing was charged"),
+    (
+        SettlementError,
+        5,
+        "the key was used for something else, or the reservation is not in the state for it",
+    ),
+    (LedgerCorruptError, 7, "the ledger contradicts its own history or an exported head"),
+    (LedgerError, 6, "the ledger cannot be reached, read or written"),
+    (TightBudgetError, 2, "what was asked is refused"),
+)
+
+
+def exit_code(error: TightBudgetError) -> int:
+    """The exit code of a refusal."""
+    return next(code for of, code, _ in EXIT_CODES if isinstance(error, of))
+
+
+def as_json(error: TightBudgetError) -> dict[str, Any]:
+    """A refusal for programs: its type, message, exit code and attributes."""
+    more = {
+        name: dataclasses.asdict(value) if isinstance(value, Budget) else value
+        for name, value in vars(error).items()
+    }
+    return {
+        "type": type(error).__name__,
+        "message": str(error),
+        "exit_code": exit_code(error),
+        **more,
+    }

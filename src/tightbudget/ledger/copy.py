@@ -1,0 +1,90 @@
+"""A ledger moves to another database, and the one that it leaves is never written again.
+
+Its last event says where it went, and refuses every later act: of two copies that are both
+charged, each would know half of what was spent. In the target the same history goes on, with
+an event that says where it came from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+
+from sqlalchemy import Connection, insert, select
+
+from tightbudget.errors import LedgerError, ParameterError
+from tightbudget.ledger import rows
+from tightbudget.ledger.act import Act
+from tightbudget.ledger.chain import BEGINNING, Head, entry_after
+from tightbudget.ledger.schema import events, metadata
+from tightbudget.ledger.store import Store
+from tightbudget.ledger.units import NOTHING
+from tightbudget.ledger.verification import Verification, check_head, verify
+
+__all__ = ["copy"]
+
+_PAGE = 10_000  # rows
+
+
+def copy(
+    source: Store, target: Store, at: str, progress: Callable[[Iterable[int]], Iterable[int]]
+) -> Verification:
+    """Moves everything to an empty database; both ends are verified.
+
+    The source is sealed before its first row is read, and all rows are written in one
+    transaction; so whatever stops this in between, the same call brings it to its end.
+
+    Raises:
+        ParameterError: the target is not empty.
+        LedgerError: the source was moved to another place before.
+        LedgerCorruptError: one of them is not what its own history says.
+    """
+    with source.reading() as connection:
+        verify(connection, progress)
+        moved = _moved_to(connection)
+    with target.reading() as connection:
+        there = rows.head(connection)
+    if there != BEGINNING and moved is None:
+        raise ParameterError(f"target must be empty, got a ledger of {there.sequence} events")
+    head = source.write(lambda connection: _leave(connection, at, str(target)))
+    target.write(lambda connection: _arrive(connection, at, source, head))
+    with target.reading() as connection:
+        check_head(connection, head)
+        return verify(connection, progress)
+
+
+def _moved_to(connection: Connection) -> str | None:
+    """Where the ledger has gone, if it has."""
+    last = rows.last(connection)
+    if last is None or last.kind != "moved":
+        return None
+    place: str = json.loads(last.details)["to"]
+    return place
+
+
+def _leave(connection: Connection, at: str, target: str) -> Head:
+    """Seals the source, once; the head of its whole history."""
+    place = _moved_to(connection)
+    if place is None:
+        Act(connection, at).log("moved", None, NOTHING, details={"to": target})
+    elif place != target:
+        raise LedgerError(f"this ledger was moved to {place}, and cannot be moved to {target}")
+    return rows.head(connection)
+
+
+def _arrive(connection: Connection, at: str, source: Store, head: Head) -> None:
+    """Writes every row of the source, and opens the history again."""
+    if rows.head(connection) != BEGINNING:
+        check_head(connection, head)  # it has arrived before
+        return
+    with source.reading() as other:
+        for table in metadata.sorted_tables:
+            order = table.primary_key.columns
+            wanted = select(table).order_by(*order).execution_options(yield_per=_PAGE)
+            for page in other.execute(wanted).mappings().partitions():
+                connection.execute(insert(table), [dict(row) for row in page])
+    arrived = entry_after(
+        head, at, "arrived",
+        key=None, budget=None, units=NOTHING, cell=None, details={"from": str(source)},
+    )  # fmt: skip
+    connection.execute(insert(events), arrived._asdict())

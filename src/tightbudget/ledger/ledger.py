@@ -1,0 +1,727 @@
+"""A ledger: budgets that are remembered, through crashes and by many processes.
+
+A mechanism is paid for in the order reserve -> start -> run -> settle -> reveal. Each but the
+run is durable when it returns. What its dearest output would cost is held before it runs, and
+nothing but its settled cell frees a part of that: whatever breaks in between, the worst case
+stays charged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+from tightbudget.errors import BudgetExceeded, ParameterError, SettlementError
+from tightbudget.ledger import rows, transactions
+from tightbudget.ledger.accounts import Guarantee, Stored, epsilon_at
+from tightbudget.ledger.act import Act
+from tightbudget.ledger.chain import Entry, Head
+from tightbudget.ledger.copy import copy
+from tightbudget.ledger.rows import Balance, Reservation
+from tightbudget.ledger.store import Store
+from tightbudget.ledger.transactions import Refusal, Request, Terms
+from tightbudget.ledger.units import Units
+from tightbudget.ledger.verification import Verification, check_head, verify
+from tightbudget.numerics.validate import positive_count, refuse
+from tightbudget.output_dp.account import Amount, Budget, State
+from tightbudget.output_dp.amount import Price, exact, exact_probability
+from tightbudget.output_dp.guarantee import Cell, cell_from_json, cell_name
+
+__all__ = ["Event", "Ledger", "LedgerBudget", "LedgerHold", "Statement", "WhatIf"]
+
+T = TypeVar("T")
+
+_LONGEST = 10_000  # characters of a cell
+_LONGEST_NAME = 200
+_PAGE = 10_000  # events that are read at once
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of the history.
+
+    Attributes:
+        sequence: its number, from 1 on without a gap.
+        at: when, as the clock said; nothing depends on it.
+        kind: opened, lent, reserved, refused, started, settled, forfeited, void, expired,
+            capped, corrected, closed, returned, moved or arrived.
+        key: of the reservation.
+        budget: which one it changed.
+        epsilon, delta: the amount that it is about (rounded up): a cap, what was held, what
+            it has cost.
+        cell: that was settled.
+        details: who, why, and what else belongs to the kind.
+        hash: of all this and of the event before.
+    """
+
+    sequence: int
+    at: str
+    kind: str
+    key: str | None
+    budget: str | None
+    epsilon: float
+    delta: float
+    cell: Cell | None
+    details: dict[str, Any]
+    hash: str
+
+    @staticmethod
+    def _of(entry: Entry) -> Event:
+        amount = Units(entry.epsilon, entry.delta).up("epsilon")
+        return Event(
+            *(entry.sequence, entry.at, entry.kind, entry.key, entry.budget),
+            *(amount.amount, amount.delta),
+            *(
+                None if entry.cell is None else cell_from_json(entry.cell),
+                json.loads(entry.details),
+            ),
+            entry.hash,
+        )
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A budget at one moment: what is left and saved rounded down, what is taken rounded up.
+
+    Attributes:
+        name, kind, parent, closed: which one it is.
+        cap: what spent and held may come to.
+        spent: what was settled or forfeited, or spent in parts that are closed.
+        held: by reservations that are open and by parts that are open.
+        left: what may still be reserved.
+        saved: what worst cases would have cost beyond what came out.
+    """
+
+    name: str
+    kind: str
+    parent: str | None
+    closed: bool
+    cap: Budget
+    spent: Budget
+    held: Budget
+    left: Budget
+    saved: Budget
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What a reservation would be answered.
+
+    Attributes:
+        fits: whether it would be granted.
+        requested: what it would hold.
+        left: what is left now, and
+        left_after: with it.
+        message: the refusal, if it does not fit.
+    """
+
+    fits: bool
+    requested: Budget
+    left: Budget
+    left_after: Budget
+    message: str | None
+
+
+class Ledger:
+    """Budgets in a database: one file of SQLite, or PostgreSQL for many machines.
+
+    Guarantee: spent + held of each budget never exceeds its cap, and no charge is lost, whatever
+    processes, threads and machines do at the same time and wherever they stop.
+
+    Args:
+        url: as SQLAlchemy has it: ``sqlite:///budget.db``, ``postgresql+psycopg://host/name``.
+        create: whether to make a ledger where there is none; otherwise that is an error. One
+            that an earlier version made is brought up to date in any case.
+        clock: what time it is, for people who read the history; nothing depends on it.
+
+    Raises:
+        LedgerError: it cannot be opened.
+        ExtraError: SQLAlchemy, or the driver of the database, is not installed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        create: bool = True,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store = Store(url, create)
+        self._clock = clock
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a password."""
+        return str(self._store)
+
+    def close(self) -> None:
+        """Gives the connections back; what was done is durable already."""
+        self._store.close()
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self._store)!r})"
+
+    def _do(self, act: Callable[..., T], *arguments: Any) -> T:
+        at = self._clock().isoformat()
+        return self._store.write(lambda connection: act(Act(connection, at), *arguments))
+
+    # --------------------------------------------------------------------------- budgets
+
+    def open_budget(
+        self,
+        name: str,
+        *,
+        parent: str | LedgerBudget | None = None,
+        kind: str = "output_dp",
+        **parameters: Any,
+    ) -> LedgerBudget:
+        """Opens a budget; again with the same terms, it is the one that is there.
+
+        Args:
+            name: of 1 to 200 printable characters, its own in the ledger.
+            parent: of which it becomes a part: its cap is held there until it is closed.
+            kind: ``output_dp`` (with epsilon and delta) charges what came out. The others
+                charge the worst case and give nothing back: ``zcdp`` (rho), ``renyi`` (order,
+                epsilon), ``gaussian_dp`` (mu), ``advanced`` (epsilon, delta, slack) and
+                ``plan`` (plan, a composition; delta).
+            parameters: those of the kind, as in the in-memory filters.
+
+        Raises:
+            BudgetError: it does not fit into what its parent has left.
+            KeyConflictError: there is another budget of this name.
+            ParameterError: a parameter is refused.
+            SettlementError: the parent is closed.
+        """
+        terms = Terms.of(kind, parameters)
+        whole = parent.name if isinstance(parent, LedgerBudget) else parent
+        self._do(transactions.open_budget, _named(name=name), terms, whole)
+        return LedgerBudget(self, name)
+
+    def budget(self, name: str) -> LedgerBudget:
+        """The budget of this name.
+
+        Raises:
+            ParameterError: there is none.
+        """
+        with self._store.reading() as connection:
+            return LedgerBudget(self, rows.balance(connection, name).name)
+
+    def budgets(self) -> tuple[LedgerBudget, ...]:
+        """All budgets, each after the one that it is a part of."""
+        with self._store.reading() as connection:
+            return tuple(LedgerBudget(self, b.name) for b in rows.balances(connection))
+
+    def statements(self) -> tuple[Statement, ...]:
+        """All budgets at one moment, each after the one that it is a part of."""
+        with self._store.reading() as connection:
+            return tuple(_statement(connection, b) for b in rows.balances(connection))
+
+    # ---------------------------------------------------------------------- reservations
+
+    def reserve(
+        self,
+        key: str,
+        guarantee: Guarantee,
+        budgets: Sequence[str],
+        *,
+        interactive: bool = False,
+    ) -> LedgerHold:
+        """Holds what the mechanism's dearest output would cost, in several budgets or in none.
+
+        The guarantee is written down: what a cell will cost is fixed from here on.
+
+        Args:
+            key: the caller's name for this one run, of 1 to 200 printable characters. The same
+                key with the same request is the same reservation, whatever has become of it.
+            guarantee: an :class:`OutputDP`; or what else the budgets' kinds take.
+            budgets: the names of those that pay, none a part of another.
+            interactive: it answers more than once, and others may run in between. Several of
+                these are open side by side only if all have delta = 0.
+
+        Raises:
+            BudgetExceeded: it does not fit. The key stays refused.
+            KeyConflictError: the key was used for something else.
+            SettlementError: a budget is closed, or another interactive mechanism is open.
+            ParameterError: the key, the guarantee or a budget is refused.
+        """
+        request = Request.of(guarantee, budgets, bool(interactive))
+        found = self._do(transactions.reserve, _named(key=key), request)
+        return LedgerHold(self, _granted(found), None)
+
+    def hold(self, key: str, *, token: int | None = None) -> LedgerHold:
+        """The reservation of this key, for instance of a process that is no more.
+
+        Args:
+            key: that it was reserved under.
+            token: of its start, if this process may settle it. Anyone may forfeit it.
+
+        Raises:
+            SettlementError: there is none.
+            BudgetExceeded: it was refused.
+        """
+        with self._store.reading() as connection:
+            found = rows.reservation(connection, key)
+            if found is None:
+                raise SettlementError(f"there is no reservation {key!r}")
+            answer = transactions.refusal_of(connection, found) or found
+        return LedgerHold(self, _granted(answer), token)
+
+    def holds(self) -> tuple[LedgerHold, ...]:
+        """All reservations that are not ended."""
+        with self._store.reading() as connection:
+            return tuple(LedgerHold(self, r, None) for r in rows.open_reservations(connection))
+
+    def expire(self, key: str, *, by: str, reason: str) -> LedgerHold:
+        """Frees a hold that was never started, for an administrator who knows that it won't be.
+
+        Raises:
+            SettlementError: it was started or is over, or there is none.
+        """
+        why = _why(by, reason)
+        return LedgerHold(self, self._do(transactions.expire, key, why), None)
+
+    # --------------------------------------------------------------------------- history
+
+    def events(
+        self,
+        budget: str | None = None,
+        key: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> Iterator[Event]:
+        """The history, oldest first: of a budget, of a key, or all."""
+        wanted = {"budget": budget, "key": key}
+        while limit is None or limit > 0:
+            size = _PAGE if limit is None else min(limit, _PAGE)
+            with self._store.reading() as connection:
+                page = rows.entries(connection, **wanted, after=after, limit=size)
+            yield from map(Event._of, page)
+            if len(page) < size:
+                return
+            after, limit = page[-1].sequence, None if limit is None else limit - size
+
+    def head(self) -> Head:
+        """How far the history goes; ``str(ledger.head())`` is for keeping elsewhere."""
+        with self._store.reading() as connection:
+            return rows.head(connection)
+
+    def check(self, head: Head | str) -> None:
+        """Whether the history went on from a head that was kept elsewhere.
+
+        Raises:
+            LedgerCorruptError: it was set back (a restored backup), or it went another way
+                (a copy of which both were used).
+            ParameterError: this is no head.
+        """
+        kept = head if isinstance(head, Head) else Head.from_text(head)
+        with self._store.reading() as connection:
+            check_head(connection, kept)
+
+    def verify(self, progress: Callable[[Iterable[int]], Iterable[int]] = iter) -> Verification:
+        """Plays the whole history again and compares it with everything that is stored.
+
+        Guarantee: no event was changed, and all balances, reservations and prices are those that
+        the history leads to. That no event is missing at its end, only a head that was kept
+        elsewhere can tell: see :meth:`check`.
+
+        ``progress`` wraps the list of pages while they are read (a progress bar).
+
+        Raises:
+            LedgerCorruptError: says what differs.
+        """
+        with self._store.reading() as connection:
+            return verify(connection, progress)
+
+    def copy_to(
+        self, target: Ledger, progress: Callable[[Iterable[int]], Iterable[int]] = iter
+    ) -> Verification:
+        """Moves this ledger to an empty one in another database, and verifies both.
+
+        Guarantee: the target has every event, and the balances, reservations and prices that
+        they lead to; it is written in one transaction or not at all. From before the first
+        row is read, this ledger refuses to be written. If it is interrupted, the same call
+        brings it to its end.
+
+        Returns:
+            what was verified in the target.
+
+        Raises:
+            ParameterError: the target is not empty.
+            LedgerError: this ledger was moved elsewhere before, or a database fails.
+            LedgerCorruptError: one of the two is not what its own history says.
+        """
+        at = self._clock().isoformat()
+        return copy(self._store, target._store, at, progress)
+
+
+class LedgerBudget:
+    """A budget in a ledger. What it says is read when it is asked for."""
+
+    def __init__(self, ledger: Ledger, name: str) -> None:
+        self._ledger = ledger
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<LedgerBudget {self._name!r}>"
+
+    # ------------------------------------------------------------------------- balances
+
+    def statement(self) -> Statement:
+        """All about it at one moment."""
+        with self._ledger._store.reading() as connection:
+            return _statement(connection, rows.balance(connection, self._name))
+
+    @property
+    def name(self) -> str:
+        """Its name, which no other budget of the ledger has."""
+        return self._name
+
+    @property
+    def kind(self) -> str:
+        """How it counts: ``output_dp``, or one of those without refunds."""
+        return self.statement().kind
+
+    @property
+    def parent(self) -> str | None:
+        """The name of the budget that it is a part of."""
+        return self.statement().parent
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self.statement().closed
+
+    @property
+    def cap(self) -> Budget:
+        """What spent and held may come to (rounded down)."""
+        return self.statement().cap
+
+    @property
+    def spent(self) -> Budget:
+        """What was settled or forfeited here, or spent in parts that are closed (rounded up)."""
+        return self.statement().spent
+
+    @property
+    def held(self) -> Budget:
+        """What open reservations and open parts hold (rounded up)."""
+        return self.statement().held
+
+    @property
+    def left(self) -> Budget:
+        """What may still be reserved (rounded down)."""
+        return self.statement().left
+
+    @property
+    def saved(self) -> Budget:
+        """What worst cases would have cost beyond what came out (rounded down); never delta."""
+        return self.statement().saved
+
+    def epsilon(self, delta: Price) -> float:
+        """The epsilon at which all that this budget lets through is (epsilon, delta)-DP.
+
+        Guarantee: rounded up; for a plan, the engine's upper end.
+
+        Raises:
+            ParameterError: delta is refused, for instance below the budget's own.
+        """
+        balance = self._balance()
+        return epsilon_at(balance.kind, balance.parameters, delta)
+
+    # -------------------------------------------------------------------------- charges
+
+    def reserve(
+        self,
+        key: str,
+        guarantee: Guarantee,
+        *,
+        also: Sequence[str] = (),
+        interactive: bool = False,
+    ) -> LedgerHold:
+        """Holds what the mechanism's dearest output would cost, here and in the budgets ``also``.
+
+        See :meth:`Ledger.reserve`.
+        """
+        return self._ledger.reserve(key, guarantee, (self._name, *also), interactive=interactive)
+
+    def keyed(self, key: str) -> Keyed:
+        """A meter for a mechanism that knows no keys: its runs are key, key#2, key#3, ..."""
+        return Keyed(self, key)
+
+    def what_if(self, guarantee: Guarantee) -> WhatIf:
+        """What a reservation would be answered now; nothing is held.
+
+        Raises:
+            ParameterError: the guarantee is refused.
+            SettlementError: the budget is closed.
+        """
+        request = Request.of(guarantee, (self._name,), False)
+        with self._ledger._store.reading() as connection:
+            (payer,), (asked,), refusal = transactions.answer(connection, request)
+        unit, left = payer.rule.unit, payer.left
+        return WhatIf(
+            fits=refusal is None,
+            requested=asked.up(unit),
+            left=left.down(unit),
+            left_after=(left if refusal else left.minus(asked.least(left))).down(unit),
+            message=None if refusal is None else refusal.message,
+        )
+
+    def can_afford(self, guarantee: Guarantee, n: int = 1) -> bool:
+        """Whether this would be granted n times, if it cost the worst case each time.
+
+        Raises:
+            ParameterError: the guarantee or n is refused.
+        """
+        times, request = positive_count(n=n), Request.of(guarantee, (self._name,), False)
+        with self._ledger._store.reading() as connection:
+            return transactions.affords(connection, self._name, request.guarantee, times)
+
+    def holds(self) -> tuple[LedgerHold, ...]:
+        """The reservations that hold something here."""
+        return tuple(hold for hold in self._ledger.holds() if self._name in hold.charges)
+
+    def history(self) -> Iterator[Event]:
+        """What happened here, oldest first."""
+        return self._ledger.events(budget=self._name)
+
+    # --------------------------------------------------------------------- administration
+
+    def raise_cap(self, *, by: str, reason: str, **parameters: Price) -> None:
+        """Sets other parameters of the kind (``epsilon=2``, ``rho=0.5``), for an administrator.
+
+        A smaller cap is possible, too, down to what is spent and held. The parent holds the new
+        cap; of a smaller one it gets epsilon back, not delta.
+
+        Raises:
+            BudgetError: below spent and held, or more than the parent has left.
+            ParameterError: a parameter is refused; a plan's cap is the plan.
+            SettlementError: the budget is closed.
+        """
+        self._ledger._do(transactions.change_cap, self._name, parameters, _why(by, reason))
+
+    def correct(self, *, epsilon: Price, delta: Price = 0, by: str, reason: str) -> None:
+        """Adds to what was spent, for what happened elsewhere. Nothing is ever taken off.
+
+        Args:
+            epsilon: of what the budget counts: rho, mu^2, ... in other kinds.
+            delta: the same for delta.
+            by: who says so.
+            reason: why.
+
+        Raises:
+            BudgetError: it does not fit: raise the cap first.
+            SettlementError: the budget is closed.
+        """
+        more = Units.charged(Amount(exact(epsilon=epsilon), exact_probability(delta=delta)))
+        self._ledger._do(transactions.correct, self._name, more, _why(by, reason))
+
+    def close(self) -> Budget:
+        """Ends this budget; epsilon that was not spent goes back to its parent, delta does not.
+
+        Returns:
+            what was spent here.
+
+        Raises:
+            SettlementError: something is still held here.
+        """
+        balance = self._ledger._do(transactions.close_budget, self._name)
+        return balance.spent.up(balance.rule.unit)
+
+    def _balance(self) -> Balance:
+        with self._ledger._store.reading() as connection:
+            return rows.balance(connection, self._name)
+
+
+class Keyed:
+    """The meter of one caller: each reservation that is answered has the next key of a row."""
+
+    def __init__(self, budget: LedgerBudget, key: str) -> None:
+        self._budget = budget
+        self._key = key
+        self._answered = 0
+
+    def reserve(self, guarantee: Guarantee, *, interactive: bool = False) -> LedgerHold:
+        """Holds what the mechanism's dearest output would cost, under the next key.
+
+        See :meth:`Ledger.reserve`.
+        """
+        number = self._answered + 1
+        key = self._key if number == 1 else f"{self._key}#{number}"
+        try:
+            hold = self._budget.reserve(key, guarantee, interactive=interactive)
+        except BudgetExceeded:
+            self._answered = number  # a refused key stays refused
+            raise
+        self._answered = number
+        return hold
+
+
+class LedgerHold:
+    """One reservation, as it was when this object last asked the ledger."""
+
+    def __init__(self, ledger: Ledger, reservation: Reservation, token: int | None) -> None:
+        self._ledger = ledger
+        self._is = reservation
+        self._token = token
+
+    def __repr__(self) -> str:
+        return f"<LedgerHold {self.key!r}: {self._is}>"
+
+    @property
+    def key(self) -> str:
+        """What it was reserved under."""
+        return self._is.key
+
+    @property
+    def state(self) -> State:
+        """Reserved, started, settled, forfeited or void."""
+        return State(self._is.state)
+
+    @property
+    def guarantee(self) -> Stored:
+        """What was reserved for, as it was written down."""
+        return self._is.guarantee
+
+    @property
+    def interactive(self) -> bool:
+        """Whether it answers more than once."""
+        return self._is.interactive
+
+    @property
+    def cell(self) -> Cell | None:
+        """What it was settled with."""
+        return None if self._is.cell is None else cell_from_json(self._is.cell)
+
+    @property
+    def told(self) -> str | None:
+        """What the caller must know: that less was granted than was requested."""
+        return self._is.told
+
+    @property
+    def token(self) -> int | None:
+        """Of the start, if this object may settle it; to be kept with the mechanism's output."""
+        return self._token
+
+    @property
+    def charges(self) -> dict[str, Budget]:
+        """What this run takes from each of its budgets: until it is settled, what is held."""
+        return {c.name: c.units.up(c.rule.unit) for c in self._is.charges}
+
+    @property
+    def charge(self) -> Budget:
+        """What it takes from its budget, or from the first of them by name."""
+        return next(iter(self.charges.values()))
+
+    def start(self) -> None:
+        """Marks that the mechanism runs, once; from here on nothing but its cell frees epsilon.
+
+        Raises:
+            SettlementError: it was started before, also by another process, or is over.
+        """
+        self._is = self._ledger._do(transactions.start, self.key)
+        self._token = self._is.token
+
+    def settle(self, cell: Cell) -> Budget:
+        """Charges what an output in ``cell`` costs, and frees the rest of epsilon, not delta.
+
+        A cell that was not declared costs the sup. The same cell again changes nothing. The
+        price is an output, too: it is as public as what the mechanism answered. Reveal that
+        answer afterwards.
+
+        Returns:
+            what the run has cost: a receipt, to travel with the answer.
+
+        Raises:
+            FencingError: it was started by another process, or forfeited meanwhile: the answer
+                must not be revealed by this one.
+            SettlementError: it was not started, was settled with another cell, or is void.
+            ParameterError: no cell looks like this; it is still held.
+        """
+        settled = cell_name(cell)
+        if not _is_short(settled):
+            raise ParameterError(f"cell must have at most {_LONGEST} characters")
+        self._is = self._ledger._do(transactions.settle, self.key, self._token, settled)
+        return self.charge
+
+    def forfeit(self, *, by: str | None = None, reason: str | None = None) -> Budget:
+        """Charges the dearest price, whatever came out. Anyone may: it frees nothing.
+
+        Raises:
+            SettlementError: it was settled, or is void.
+        """
+        said = {"by": by, "reason": reason}
+        why = {name: words for name, words in said.items() if words is not None}
+        self._is = self._ledger._do(transactions.forfeit, self.key, why)
+        return self.charge
+
+    def void(self) -> Budget:
+        """Frees everything: the mechanism has not run, and never will.
+
+        Raises:
+            SettlementError: it was started or is over.
+        """
+        self._is = self._ledger._do(transactions.void, self.key)
+        return self.charge
+
+
+def _statement(connection: Connection, balance: Balance) -> Statement:
+    whole, unit = rows.parent_of(connection, balance), balance.rule.unit
+    return Statement(
+        *(balance.name, balance.kind, None if whole is None else whole.name, balance.closed),
+        *(balance.cap.down(unit), balance.spent.up(unit), balance.held.up(unit)),
+        *(balance.left.down(unit), balance.saved.down(unit)),
+    )
+
+
+def _granted(answer: Reservation | Refusal) -> Reservation:
+    """The reservation.
+
+    Raises:
+        BudgetExceeded: it was refused.
+    """
+    if isinstance(answer, Reservation):
+        return answer
+    raise BudgetExceeded(
+        answer.message,
+        requested=answer.requested.up(answer.unit),
+        left=answer.left.down(answer.unit),
+        held=answer.held.up(answer.unit),
+        budget=answer.budget,
+        holds=answer.holds,
+    )
+
+
+def _named(**given: Any) -> str:
+    """A name or key: what can be printed, typed and stored everywhere."""
+    ((what, value),) = given.items()
+    if not (isinstance(value, str) and 1 <= len(value) <= _LONGEST_NAME and value.isprintable()):
+        raise refuse(what, f"be a text of 1 to {_LONGEST_NAME} printable characters", value)
+    return value
+
+
+def _is_short(cell: Cell) -> bool:
+    try:
+        return len(repr(cell)) <= _LONGEST
+    except (ValueError, RecursionError):  # more digits than Python writes down, or parts in parts
+        return False
+
+
+def _why(by: str, reason: str) -> dict[str, str]:
+    return {"by": _named(by=by), "reason": _named(reason=reason)}

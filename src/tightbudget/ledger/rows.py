@@ -1,0 +1,297 @@
+"""What the tables say, as values: budgets, reservations, and the last event."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select, text
+
+from tightbudget.errors import LedgerCorruptError
+from tightbudget.ledger.accounts import Rule, Stored, guarantee_of, rule_of
+from tightbudget.ledger.chain import Entry, Head, digest
+from tightbudget.ledger.schema import OPEN, budgets, charges, events, reservations, steps
+from tightbudget.ledger.units import NOTHING, Units
+from tightbudget.numerics.validate import refuse
+
+__all__ = [
+    "Balance",
+    "Charge",
+    "Reservation",
+    "balance",
+    "balances",
+    "conversations",
+    "declared",
+    "entries",
+    "entry",
+    "find_balance",
+    "head",
+    "holders",
+    "last",
+    "open_reservations",
+    "parent_of",
+    "reservation",
+    "reservations_in_order",
+]
+
+
+@dataclass(frozen=True)
+class Balance:
+    """A budget, its limits and what became of it, in units."""
+
+    id: int
+    name: str
+    kind: str
+    parameters: str
+    parent: int | None
+    root: int
+    closed: bool
+    cap: Units
+    spent: Units
+    held: Units
+    saved: Units
+
+    @property
+    def rule(self) -> Rule:
+        """By whose formulas guarantees are priced here."""
+        return rule_of(self.kind, self.parameters)
+
+    @property
+    def left(self) -> Units:
+        """What may still be reserved."""
+        return NOTHING if self.closed else self.cap.minus(self.spent).minus(self.held)
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What a reservation holds in one of its budgets, or has cost there."""
+
+    budget: int
+    name: str
+    rule: Rule
+    units: Units
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A reservation: what was asked for, how far it has come, and what it takes."""
+
+    id: int
+    key: str
+    body: str
+    digest: str
+    interactive: bool
+    state: str
+    token: int | None
+    cell: str | None
+    told: str | None
+    charges: tuple[Charge, ...]
+
+    @property
+    def guarantee(self) -> Stored:
+        """What was reserved for, as it was written down then.
+
+        Raises:
+            LedgerCorruptError: it was changed since.
+        """
+        return _guarantee(self.body, self.digest)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still holds something."""
+        return self.state in OPEN
+
+    def __str__(self) -> str:
+        return self.state + ("" if self.cell is None else f" with cell {self.cell}")
+
+
+@functools.lru_cache(maxsize=256)
+def _guarantee(body: str, expected: str) -> Stored:
+    if digest(body) != expected:
+        raise LedgerCorruptError("the prices of a reservation were changed")
+    return guarantee_of(json.loads(body)["guarantee"])
+
+
+# ---------------------------------------------------------------------------- budgets
+
+
+_BALANCE = select(budgets).where(budgets.c.name == bindparam("name"))
+_BALANCES = select(budgets).order_by(budgets.c.id)
+_PARTS = select(budgets.c.cap_epsilon, budgets.c.name).where(
+    budgets.c.parent == bindparam("of"), budgets.c.closed == 0
+)
+_PARENT = select(budgets).where(budgets.c.id == bindparam("id"))
+_STEPS = select(steps.c.step, steps.c.times, steps.c.used).where(
+    steps.c.budget == bindparam("budget")
+)
+
+
+def find_balance(connection: Connection, name: str) -> Balance | None:
+    """The budget of this name, if there is one."""
+    row = connection.execute(_BALANCE, {"name": name}).one_or_none()
+    return None if row is None else _balance(row)
+
+
+def balance(connection: Connection, name: str) -> Balance:
+    """The budget of this name.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    found = find_balance(connection, name)
+    if found is None:
+        raise refuse("budget", "be the name of a budget in this ledger", name)
+    return found
+
+
+def parent_of(connection: Connection, child: Balance) -> Balance | None:
+    """The budget that this one is a part of."""
+    if child.parent is None:
+        return None
+    return _balance(connection.execute(_PARENT, {"id": child.parent}).one())
+
+
+def balances(connection: Connection) -> Iterator[Balance]:
+    """All budgets in the order in which they were opened: parents first."""
+    return map(_balance, connection.execute(_BALANCES))
+
+
+def holders(connection: Connection, of: Balance) -> list[str]:
+    """The keys of reservations and the names of parts that hold something, the most first."""
+    found = [
+        (-epsilon, name)
+        for statement in (_HOLDING, _PARTS)
+        for epsilon, name in connection.execute(statement, {"of": of.id})
+    ]
+    return [name for _, name in sorted(found)]
+
+
+def declared(connection: Connection, plan: Balance) -> dict[str, tuple[int, int]]:
+    """How often each step of a plan may run, and how often it was reserved."""
+    rows = connection.execute(_STEPS, {"budget": plan.id})
+    return {step: (times, used) for step, times, used in rows}
+
+
+def _balance(row: Row[Any]) -> Balance:
+    return Balance(
+        *(row.id, row.name, row.kind, row.parameters, row.parent, row.root, bool(row.closed)),
+        cap=Units(row.cap_epsilon, row.cap_delta),
+        spent=Units(row.spent_epsilon, row.spent_delta),
+        held=Units(row.held_epsilon, row.held_delta),
+        saved=Units(row.saved_epsilon, 0),
+    )
+
+
+# ----------------------------------------------------------------------- reservations
+
+
+_LINES = (
+    select(
+        reservations,
+        charges.c.budget,
+        charges.c.epsilon,
+        charges.c.delta,
+        budgets.c.name,
+        budgets.c.kind,
+        budgets.c.parameters,
+    )
+    .outerjoin(charges, charges.c.reservation == reservations.c.id)
+    .outerjoin(budgets, budgets.c.id == charges.c.budget)
+)
+_RESERVATION = _LINES.where(reservations.c.key == bindparam("key")).order_by(budgets.c.name)
+_IS_OPEN = text("reservations.state IN ('reserved', 'started')")  # as the index has it
+_OPEN = _LINES.where(_IS_OPEN).order_by(reservations.c.id, budgets.c.name)
+_ALL = _LINES.order_by(reservations.c.id, budgets.c.name)
+_CONVERSATIONS = _OPEN.where(reservations.c.interactive == 1, budgets.c.root == bindparam("root"))
+_HOLDING = (
+    select(charges.c.epsilon, reservations.c.key)
+    .join(reservations, reservations.c.id == charges.c.reservation)
+    .where(_IS_OPEN, charges.c.budget == bindparam("of"))
+)
+
+
+def reservation(connection: Connection, key: str) -> Reservation | None:
+    """The reservation of this key, also a refused one."""
+    rows = connection.execute(_RESERVATION, {"key": key}).all()
+    return _reservation(rows) if rows else None
+
+
+def open_reservations(connection: Connection) -> list[Reservation]:
+    """What is reserved or started and not ended, in the order of the reservations."""
+    found = itertools.groupby(connection.execute(_OPEN), key=lambda row: row.id)
+    return [_reservation(list(lines)) for _, lines in found]
+
+
+def reservations_in_order(connection: Connection) -> Generator[Reservation, None, None]:
+    """All of them, by number, without ever holding all in memory."""
+    with connection.execute(_ALL, execution_options={"yield_per": 1000}) as found:
+        for _, lines in itertools.groupby(found, key=lambda row: row.id):
+            yield _reservation(list(lines))
+
+
+def conversations(connection: Connection, root: int) -> list[Reservation]:
+    """Interactive ones that are open in some part of this whole, with their lines there."""
+    rows = connection.execute(_CONVERSATIONS, {"root": root})
+    found = itertools.groupby(rows, key=lambda row: row.id)
+    return [_reservation(list(lines)) for _, lines in found]
+
+
+def _reservation(rows: Sequence[Row[Any]]) -> Reservation:
+    first = rows[0]
+    return Reservation(
+        *(first.id, first.key, first.body, first.digest, bool(first.interactive)),
+        *(first.state, first.token, first.cell, first.told),
+        charges=tuple(
+            Charge(
+                row.budget, row.name, rule_of(row.kind, row.parameters),
+                Units(row.epsilon, row.delta),
+            )
+            for row in rows
+            if row.budget is not None
+        ),
+    )  # fmt: skip
+
+
+# ----------------------------------------------------------------------------- events
+
+
+_LAST = select(events).order_by(events.c.sequence.desc()).limit(1)
+_EVENT = select(events).where(events.c.sequence == bindparam("sequence"))
+
+
+def last(connection: Connection) -> Entry | None:
+    """The last event."""
+    row = connection.execute(_LAST).one_or_none()
+    return None if row is None else Entry(*row)
+
+
+def head(connection: Connection) -> Head:
+    """How far the history goes."""
+    return Head.after(last(connection))
+
+
+def entry(connection: Connection, sequence: int) -> Entry | None:
+    """One event."""
+    row = connection.execute(_EVENT, {"sequence": sequence}).one_or_none()
+    return None if row is None else Entry(*row)
+
+
+def entries(
+    connection: Connection,
+    *,
+    budget: str | None = None,
+    key: str | None = None,
+    after: int = 0,
+    limit: int | None = None,
+) -> list[Entry]:
+    """The events of a budget, of a key, or all, in their order."""
+    wanted = select(events).where(events.c.sequence > after).order_by(events.c.sequence)
+    if budget is not None:
+        wanted = wanted.where(events.c.budget == budget)
+    if key is not None:
+        wanted = wanted.where(events.c.key == key)
+    return [Entry(*row) for row in connection.execute(wanted.limit(limit))]

@@ -1,0 +1,560 @@
+"""The acts of the protocol, each one transaction: reserve -> start -> settle.
+
+What an act reads it reads under the ledger's lock, so nothing changes between a check and what
+follows from it. It writes its events, and with them the balances that they change: an act that
+did not come to its end has changed nothing. The database has the same limits once more, as
+constraints and triggers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from tightbudget.errors import (
+    BudgetError,
+    FencingError,
+    KeyConflictError,
+    LedgerCorruptError,
+    ParameterError,
+    SettlementError,
+)
+from tightbudget.ledger import rows
+from tightbudget.ledger.accounts import (
+    Plan,
+    Rule,
+    Stored,
+    cap_of,
+    content_of,
+    given,
+    guarantee_of,
+    order_of,
+    rule_of,
+    settings,
+)
+from tightbudget.ledger.act import Act
+from tightbudget.ledger.chain import canonical, digest
+from tightbudget.ledger.rows import Balance, Charge, Reservation
+from tightbudget.ledger.units import NOTHING, Units
+from tightbudget.numerics.validate import refuse
+from tightbudget.output_dp.guarantee import Cell
+
+__all__ = [
+    "Refusal",
+    "Request",
+    "Terms",
+    "affords",
+    "answer",
+    "change_cap",
+    "close_budget",
+    "correct",
+    "expire",
+    "forfeit",
+    "open_budget",
+    "refusal_of",
+    "reserve",
+    "runs_of",
+    "settle",
+    "start",
+    "void",
+]
+
+Why = Mapping[str, str]  # who did it and for what reason, where an administrator must say so
+
+_SHOWN = 10  # how many holders a refusal names
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for under a key.
+
+    Attributes:
+        guarantee: as it is read from the body, so that what is stored is what is charged.
+        budgets: the names of those that pay, in alphabetical order.
+        interactive: whether the mechanism answers more than once.
+        body: all of it as one text, the same for equal requests.
+    """
+
+    guarantee: Any
+    budgets: tuple[str, ...]
+    interactive: bool
+    body: str
+
+    @staticmethod
+    def of(guarantee: Any, names: Sequence[str], interactive: bool) -> Request:
+        """The request in its one form.
+
+        Raises:
+            ParameterError: no budget, or one of them twice; the guarantee is none.
+        """
+        payers = () if isinstance(names, str) else tuple(sorted(names))
+        if not payers or len(set(payers)) != len(payers):
+            raise refuse("budgets", "be a list of one or more names, each once", names)
+        content = content_of(guarantee)
+        body = {"budgets": payers, "guarantee": content, "interactive": interactive}
+        return Request(guarantee_of(content), payers, interactive, canonical(body))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A request that does not fit into a budget, as it was answered the first time."""
+
+    message: str
+    budget: str
+    unit: str
+    requested: Units
+    left: Units
+    held: Units
+    holds: tuple[str, ...]
+
+
+# ------------------------------------------------------------------------- the protocol
+
+
+def reserve(act: Act, key: str, request: Request) -> Reservation | Refusal:
+    """Holds what the dearest cell would cost, in all budgets or in none.
+
+    The same key and request again get the same answer, also if that was a refusal.
+    """
+    known = rows.reservation(act.connection, key)
+    if known is not None:
+        if known.body != request.body:
+            raise KeyConflictError(f"the key {key!r} was used before, for something else")
+        return refusal_of(act.connection, known) or known
+    payers, asked, refusal = answer(act.connection, request)
+    if refusal is not None:
+        return _refuse(act, key, request, refusal)
+    return _hold(act, key, request, payers, asked)
+
+
+def start(act: Act, key: str) -> Reservation:
+    """Marks that the mechanism runs, once. The number of this event is the run's token."""
+    hold = act.known(key)
+    if hold.state != "reserved":
+        raise SettlementError(f"a hold is started once, and {key!r} is {hold}")
+    numbers = [
+        act.log("started", charge.name, NOTHING, key=key, details={}) for charge in hold.charges
+    ]
+    return act.advance(hold, "started", token=numbers[0])
+
+
+def settle(act: Act, key: str, token: int | None, cell: Cell) -> Reservation:
+    """Charges what the cell costs, by the prices stored when it was reserved.
+
+    Epsilon comes back, delta does not; a cell that was not declared costs the sup.
+    """
+    hold, name = act.known(key), canonical(cell)
+    if (hold.state, hold.cell) == ("settled", name):
+        return hold
+    if hold.state == "forfeited" and token is not None and token == hold.token:
+        raise FencingError(f"the run {key!r} was overruled: it is forfeited, at the dearest price")
+    if hold.state != "started":
+        raise SettlementError(f"{key!r} is {hold}, and cannot be settled with cell {name}")
+    if token != hold.token:
+        raise FencingError(f"{key!r} is settled with the token of its start, got {token!r}")
+    costs = {}
+    for charge in hold.charges:
+        price = Units.charged(charge.rule.cost(hold.guarantee, cell)).least(charge.units)
+        costs[charge.name] = Units(price.epsilon, charge.units.delta)
+    return act.end("settled", hold, costs, cell=name, details={})
+
+
+def forfeit(act: Act, key: str, why: Why) -> Reservation:
+    """Charges the dearest price, whatever came out. Anyone may: it frees nothing."""
+    hold = act.known(key)
+    if hold.state == "forfeited":
+        return hold
+    if not hold.is_open:
+        raise SettlementError(f"{key!r} is {hold}, and cannot be forfeited")
+    costs = {charge.name: charge.units for charge in hold.charges}
+    return act.end("forfeited", hold, costs, details=why)
+
+
+def void(act: Act, key: str) -> Reservation:
+    """Frees everything: the mechanism has not run, and now it never will."""
+    return _free(act, "void", key, {})
+
+
+def expire(act: Act, key: str, why: Why) -> Reservation:
+    """The same, by an administrator, for a hold that was left lying before its start."""
+    return _free(act, "expired", key, why)
+
+
+def _free(act: Act, kind: str, key: str, why: Why) -> Reservation:
+    hold = act.known(key)
+    if hold.state == "void":
+        return hold
+    if hold.state != "reserved":
+        raise SettlementError(f"{key!r} is {hold}: only what was not started is freed")
+    for charge in hold.charges:
+        if isinstance(charge.rule, Plan):
+            back = {step: -runs for step, runs in runs_of(hold.guarantee).items()}
+            act.use(charge.budget, back)
+    return act.end(kind, hold, {charge.name: NOTHING for charge in hold.charges}, details=why)
+
+
+# ---------------------------------------------------------------------- what reserve does
+
+
+def answer(
+    connection: Connection, request: Request
+) -> tuple[list[Balance], list[Units], Refusal | None]:
+    """Who pays, what each is asked for, and the refusal of the first that has not enough left.
+
+    Raises:
+        ParameterError: an unknown budget, parts of each other, or a guarantee of another kind.
+        SettlementError: a budget is closed, or another interactive mechanism is open.
+    """
+    payers = [rows.balance(connection, name) for name in request.budgets]
+    asked = [Units.charged(payer.rule.cost(request.guarantee, None)) for payer in payers]
+    _check_open(payers)
+    _check_apart(connection, payers)
+    if request.interactive:
+        _check_conversations(connection, payers, asked)
+    for payer, units in zip(payers, asked, strict=True):
+        refusal = _refusal(connection, payer, units, request)
+        if refusal is not None:
+            return payers, asked, refusal
+    return payers, asked, None
+
+
+def affords(connection: Connection, name: str, guarantee: Stored, times: int) -> bool:
+    """Whether a budget has enough for so many runs at their dearest."""
+    balance = rows.balance(connection, name)
+    each = Units.charged(balance.rule.cost(guarantee, None))
+    if balance.closed:
+        return False
+    if isinstance(balance.rule, Plan):
+        return _missing(connection, balance, guarantee, times) is None
+    before_last = each.times(times - 1)
+    left = balance.left
+    return before_last.fits(left) and each.nearly_fits(left.minus(before_last))
+
+
+def _check_open(payers: Sequence[Balance]) -> None:
+    for payer in payers:
+        if payer.closed:
+            raise SettlementError(f"the budget {payer.name!r} is closed")
+
+
+def _check_apart(connection: Connection, payers: Sequence[Balance]) -> None:
+    """What is charged to a part is held in the whole already."""
+    for payer in payers if len(payers) > 1 else ():
+        whole = rows.parent_of(connection, payer)
+        while whole is not None:
+            if any(whole.id == other.id for other in payers):
+                raise ParameterError(
+                    f"budgets must not be parts of each other: {payer.name!r} is a part of"
+                    f" {whole.name!r}, which holds its whole cap already"
+                )
+            whole = rows.parent_of(connection, whole)
+
+
+def _check_conversations(
+    connection: Connection, payers: Sequence[Balance], asked: Sequence[Units]
+) -> None:
+    """Interactive mechanisms are open side by side only if each has delta = 0.
+
+    Also those of other parts of the same whole: the theorem is about everything in it.
+    """
+    for payer, units in zip(payers, asked, strict=True):
+        others = rows.conversations(connection, payer.root)
+        lines = [(payer.rule, units)]
+        lines += [(charge.rule, charge.units) for other in others for charge in other.charges]
+        if others and not all(rule.side_by_side and not units.delta for rule, units in lines):
+            raise SettlementError(
+                "another interactive mechanism is open: settle"
+                f" {named([other.key for other in others])} first (or all must have delta = 0)"
+            )
+
+
+def _refusal(
+    connection: Connection, payer: Balance, asked: Units, request: Request
+) -> Refusal | None:
+    """Why this budget does not pay; None if it does."""
+    unit = payer.rule.unit
+    if isinstance(payer.rule, Plan):
+        missing = _missing(connection, payer, request.guarantee)
+        if missing is None:
+            return None
+        message = f"{missing} in the plan {payer.name!r}"
+        return Refusal(message, payer.name, unit, asked, payer.left, payer.held, ())
+    if asked.nearly_fits(payer.left):
+        return None
+    holders = rows.holders(connection, payer)
+    message = (
+        f"requested {asked.up(unit)} of {payer.name!r}; left {payer.left.down(unit)};"
+        f" held {payer.held.up(unit)}"
+    )
+    if holders:
+        message += f" by {named(holders)}"
+    shown = tuple(holders[:_SHOWN])
+    return Refusal(message, payer.name, unit, asked, payer.left, payer.held, shown)
+
+
+def _missing(connection: Connection, payer: Balance, wanted: Stored, times: int = 1) -> str | None:
+    """Which steps the plan has not enough of."""
+    declared = rows.declared(connection, payer)
+    for step, runs in runs_of(wanted).items():
+        most, used = declared.get(step, (0, 0))
+        if runs * times > most - used:
+            return f"requested {runs * times} runs of {step}; {most - used} left of {most} declared"
+    return None
+
+
+def runs_of(plan: Stored) -> dict[str, int]:
+    """How often each step runs, by its description."""
+    counted: dict[str, int] = {}
+    for table in content_of(plan)["steps"]:
+        runs = table.pop("times")
+        step = canonical(table)
+        counted[step] = counted.get(step, 0) + runs
+    return counted
+
+
+def _refuse(act: Act, key: str, request: Request, refusal: Refusal) -> Refusal:
+    """Writes the refusal down: the key stays refused."""
+    said = {
+        "digest": digest(request.body),
+        "interactive": request.interactive,
+        "message": refusal.message,
+        "unit": refusal.unit,
+        "left": refusal.left,
+        "held": refusal.held,
+        "holds": refusal.holds,
+    }
+    number = act.log("refused", refusal.budget, refusal.requested, key=key, details=said)
+    act.add_reservation(_new(number, key, request, "refused", refusal.message, ()))
+    return refusal
+
+
+def _hold(
+    act: Act, key: str, request: Request, payers: Sequence[Balance], asked: Sequence[Units]
+) -> Reservation:
+    lines, told = [], []
+    for payer, wanted in zip(payers, asked, strict=True):
+        units = wanted.least(payer.left)
+        lines.append(Charge(payer.id, payer.name, payer.rule, units))
+        if units != wanted:
+            unit = payer.rule.unit
+            told.append(
+                f"granted {units.down(unit)} of {payer.name!r}, which is all that is left, for the"
+                f" {wanted.up(unit)} requested: run it with no more"
+            )
+        if isinstance(payer.rule, Plan):
+            act.use(payer.id, runs_of(request.guarantee))
+    said = "; ".join(told) or None
+    details = {"digest": digest(request.body), "interactive": request.interactive, "told": said}
+    numbers = [
+        act.log("reserved", line.name, line.units, key=key, details=details) for line in lines
+    ]
+    hold = _new(numbers[0], key, request, "reserved", said, tuple(lines))
+    act.add_reservation(hold)
+    return hold
+
+
+def _new(
+    number: int,
+    key: str,
+    request: Request,
+    state: str,
+    told: str | None,
+    lines: tuple[Charge, ...],
+) -> Reservation:
+    return Reservation(
+        *(number, key, request.body, digest(request.body), request.interactive, state),
+        *(None, None, told, lines),
+    )
+
+
+def refusal_of(connection: Connection, known: Reservation) -> Refusal | None:
+    """How a reservation was refused; None if it was not.
+
+    Raises:
+        LedgerCorruptError: its event is missing.
+    """
+    if known.state != "refused":
+        return None
+    entry = rows.entry(connection, known.id)
+    if entry is None or entry.budget is None:
+        raise LedgerCorruptError(f"the refusal of {known.key!r} is not in the history")
+    said = json.loads(entry.details)
+    return Refusal(
+        *(said["message"], entry.budget, said["unit"], Units(entry.epsilon, entry.delta)),
+        *(Units(*said["left"]), Units(*said["held"]), tuple(said["holds"])),
+    )
+
+
+def named(holders: Sequence[str]) -> str:
+    """Those who hold something, the first few by name."""
+    more = len(holders) - _SHOWN
+    return ", ".join(map(repr, holders[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
+
+
+# ------------------------------------------------------------------------------ budgets
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a budget is opened with: its kind, the parameters as one text, and the cap."""
+
+    kind: str
+    parameters: str
+    cap: Units
+
+    @staticmethod
+    def of(kind: str, parameters: Mapping[str, Any]) -> Terms:
+        """The terms; for a plan this asks the engine.
+
+        Raises:
+            ParameterError: the kind or a parameter is refused.
+        """
+        text = settings(kind, parameters)
+        # a cap is a promise, and is rounded down; but a plan's is what it costs
+        rounded = Units.charged if kind == "plan" else Units.granted
+        return Terms(kind, text, rounded(cap_of(kind, text)))
+
+    @property
+    def rule(self) -> Rule:
+        """By whose formulas guarantees are priced."""
+        return rule_of(self.kind, self.parameters)
+
+
+def open_budget(act: Act, name: str, terms: Terms, parent: str | None) -> Balance:
+    """Makes a budget; its cap is held in its parent until it is closed.
+
+    Opened again with the same terms, it is the one that is there.
+    """
+    said = {
+        "kind": terms.kind, "parameters": json.loads(terms.parameters), "parent": parent
+    }  # fmt: skip
+    known = rows.find_balance(act.connection, name)
+    if known is not None:
+        opened = rows.entry(act.connection, known.id)
+        if opened is None or opened.details != canonical(said):
+            raise KeyConflictError(f"there is a budget {name!r} already, on other terms")
+        return known
+    whole = None if parent is None else rows.balance(act.connection, parent)
+    if whole is not None:
+        _check_part(act.connection, whole, terms, name)
+    number = act.log("opened", name, terms.cap, details=said)
+    plan = terms.rule if isinstance(terms.rule, Plan) else None
+    balance = Balance(
+        *(number, name, terms.kind, terms.parameters),
+        parent=None if whole is None else whole.id,
+        root=number if whole is None else whole.root,
+        closed=False,
+        cap=terms.cap,
+        spent=NOTHING if plan is None else terms.cap,  # a plan is charged whole
+        held=NOTHING,
+        saved=NOTHING,
+    )
+    act.add_budget(balance)
+    if plan is not None:
+        act.declare(number, runs_of(plan.plan))
+    if whole is not None:
+        act.exchange(whole.id, held=terms.cap)
+        act.log("lent", whole.name, terms.cap, details={"part": name})
+    return balance
+
+
+def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Balance:
+    """Sets other parameters, in the parent, too; never less than what is spent and held."""
+    balance = rows.balance(act.connection, name)
+    _check_open([balance])
+    if isinstance(balance.rule, Plan) or "order" in changed:
+        raise ParameterError(f"{name!r} has a plan or an order, and keeps it")
+    terms = Terms.of(balance.kind, {**given(balance.parameters), **changed})
+    taken = balance.spent.plus(balance.held)
+    if not taken.fits(terms.cap):
+        unit = balance.rule.unit
+        raise BudgetError(
+            f"the cap of {name!r} cannot be {terms.cap.down(unit)}: spent and held are"
+            f" {taken.up(unit)}",
+            requested=terms.cap.down(unit),
+            left=balance.left.down(unit),
+            held=balance.held.up(unit),
+        )
+    more = terms.cap.minus(balance.cap)
+    whole = rows.parent_of(act.connection, balance)
+    if whole is not None:
+        _check_lent(act.connection, whole, more.most(NOTHING), name)
+        # of what a part no longer has, epsilon goes back to the whole and delta is gone
+        act.exchange(whole.id, held=more, spent=Units(0, max(0, -more.delta)))
+        act.log("lent", whole.name, terms.cap, details={"part": name})
+    act.change_budget(
+        balance.id,
+        parameters=terms.parameters,
+        cap_epsilon=terms.cap.epsilon,
+        cap_delta=terms.cap.delta,
+    )
+    said = {"parameters": json.loads(terms.parameters), **why}
+    act.log("capped", name, terms.cap, details=said)
+    return rows.balance(act.connection, name)
+
+
+def correct(act: Act, name: str, more: Units, why: Why) -> Balance:
+    """Adds to what was spent, for what happened elsewhere; nothing is ever taken off."""
+    balance = rows.balance(act.connection, name)
+    _check_open([balance])
+    unit = balance.rule.unit
+    if not more.fits(balance.left):
+        raise BudgetError(
+            f"{more.up(unit)} more does not fit into {name!r}: left {balance.left.down(unit)};"
+            " raise its cap first",
+            requested=more.up(unit),
+            left=balance.left.down(unit),
+            held=balance.held.up(unit),
+        )
+    act.exchange(balance.id, spent=more)
+    act.log("corrected", name, more, details=why)
+    return rows.balance(act.connection, name)
+
+
+def close_budget(act: Act, name: str) -> Balance:
+    """Ends a budget; the epsilon that was not spent goes back to its parent, delta does not."""
+    balance = rows.balance(act.connection, name)
+    if balance.closed:
+        return balance
+    holders = rows.holders(act.connection, balance)
+    if holders:
+        raise SettlementError(
+            f"{name!r} is still held by {named(holders)}: settle, forfeit or close them first"
+        )
+    act.log("closed", name, balance.spent, details={})
+    act.change_budget(balance.id, closed=1)
+    whole = rows.parent_of(act.connection, balance)
+    if whole is not None:
+        charge = Units(balance.spent.epsilon, balance.cap.delta)
+        saved = balance.saved.epsilon
+        act.exchange(whole.id, held=NOTHING.minus(balance.cap), spent=charge, saved=saved)
+        act.log("returned", whole.name, charge, details={"part": name, "saved": saved})
+    return rows.balance(act.connection, name)
+
+
+def _check_part(connection: Connection, whole: Balance, terms: Terms, name: str) -> None:
+    """A part is counted as its whole is; a plan may be a part of a budget of epsilon."""
+    same = (terms.kind, order_of(terms.parameters)) == (whole.kind, order_of(whole.parameters))
+    if not same and (terms.kind, whole.kind) != ("plan", "output_dp"):
+        raise ParameterError(
+            f"{name!r} must be of the kind of {whole.name!r}, {whole.kind}, got {terms.kind}"
+        )
+    _check_lent(connection, whole, terms.cap, name)
+
+
+def _check_lent(connection: Connection, whole: Balance, more: Units, name: str) -> None:
+    _check_open([whole])
+    if not more.fits(whole.left):
+        unit, holders = whole.rule.unit, rows.holders(connection, whole)
+        raise BudgetError(
+            f"requested {more.up(unit)} of {whole.name!r} for {name!r};"
+            f" left {whole.left.down(unit)}; held {whole.held.up(unit)}"
+            + (f" by {named(holders)}" if holders else ""),
+            requested=more.up(unit),
+            left=whole.left.down(unit),
+            held=whole.held.up(unit),
+        )

@@ -1,0 +1,381 @@
+"""Renyi differential privacy and the moments accountant: divergences of one order add up.
+
+A divergence is handed in as a function from an order to bounds: one of the closed forms here,
+a :class:`Table`, or ``composition.renyi``. The order is chosen from a continuum.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import (
+    UNIT,
+    add_up,
+    exp_up,
+    log_down,
+    log_up,
+    mul_up,
+    next_up,
+    sub_up,
+)
+from tightbudget.numerics.search import least_between
+from tightbudget.numerics.special import expm1_less
+from tightbudget.numerics.validate import (
+    non_negative,
+    number,
+    open_probability,
+    positive,
+    positive_count,
+    probability,
+    refuse,
+)
+
+__all__ = [
+    "Conversion",
+    "Divergence",
+    "Table",
+    "delta",
+    "epsilon",
+    "gaussian",
+    "laplace",
+    "orders",
+    "randomized_response",
+    "subsampled_gaussian",
+]
+
+Divergence = Callable[[float], Bounds]  # from an order > 1 (also inf) to the divergence, nats
+
+_MOST_ORDER = 10_000
+_LOWEST, _START, _HIGHEST = -16, 4, 24  # exponents of order - 1: where the search goes
+
+
+class Conversion(enum.Enum):
+    """Whose theorem leads from a Renyi divergence to (epsilon, delta).
+
+    MIRONOV: eps = D + ln(1/delta) / (order - 1). Source: Mironov 2017, Proposition 3; the
+    moments accountant's (Abadi et al. 2016, Theorem 2). CANONNE: the sharper eps = D +
+    ln((order - 1) / order) - (ln(delta) + ln(order)) / (order - 1). Source: Canonne, Kamath,
+    Steinke 2020, Proposition 12.
+    """
+
+    MIRONOV = "Mironov 2017"
+    CANONNE = "Canonne, Kamath, Steinke 2020"
+
+
+# ----------------------------------------------------------------- to (epsilon, delta)
+
+
+def epsilon(
+    divergence: Divergence,
+    delta: float,
+    runs: int = 1,
+    conversion: Conversion = Conversion.CANONNE,
+) -> Bounds:
+    """The least epsilon at ``delta`` that any order gives.
+
+    Guarantee: what has at most ``runs`` times these divergences, at each order, is
+    (result.upper, delta)-DP, rounding included.
+
+    Args:
+        divergence: of one run, by order > 1; the upper ends count.
+        delta: in [0, 1]; at 0 only the order inf helps.
+        runs: >= 1.
+        conversion: whose theorem.
+
+    Raises:
+        ParameterError: an argument is refused.
+    """
+    d, k = probability(delta=delta), positive_count(runs=runs)
+
+    def at(order: float) -> float:
+        return epsilon_at(order, mul_up(k, divergence(order).upper), d, conversion)
+
+    return Bounds(0.0, max(0.0, _least(at) if d > 0 else at(math.inf)))
+
+
+def delta(
+    divergence: Divergence,
+    epsilon: float,
+    runs: int = 1,
+    conversion: Conversion = Conversion.CANONNE,
+) -> Bounds:
+    """The least delta at ``epsilon`` that any order gives.
+
+    Guarantee: what has at most ``runs`` times these divergences, at each order, is
+    (epsilon, result.upper)-DP, rounding included.
+
+    Args:
+        divergence, runs, conversion: as for :func:`epsilon`.
+        epsilon: >= 0, nats.
+
+    Raises:
+        ParameterError: an argument is refused.
+    """
+    e, k = non_negative(epsilon=epsilon), positive_count(runs=runs)
+
+    def at(order: float) -> float:
+        return log_delta_at(order, mul_up(k, divergence(order).upper), e, conversion)
+
+    least = _least(at)
+    return Bounds(0.0, min(1.0, exp_up(least)) if least > -math.inf else 0.0)
+
+
+def epsilon_at(
+    order: float, divergence: float, delta: float, conversion: Conversion = Conversion.CANONNE
+) -> float:
+    """What one order gives at a delta > 0 (or the order inf at any): at least its epsilon."""
+    if math.isinf(order):
+        return divergence
+    s = order - 1.0  # exact
+    log = -log_down(delta)
+    if conversion is Conversion.MIRONOV:
+        return add_up(divergence, next_up(log / s))
+    log = sub_up(log, log_down(order))
+    return add_up(divergence, log_up(next_up(s / order)), next_up(log / s))
+
+
+def log_delta_at(
+    order: float, divergence: float, epsilon: float, conversion: Conversion = Conversion.CANONNE
+) -> float:
+    """What one order gives: at least the logarithm of its delta."""
+    if math.isinf(order):
+        return -math.inf if divergence <= epsilon else 0.0
+    if math.isinf(divergence):
+        return math.inf
+    s = order - 1.0  # exact
+    log = mul_up(s, sub_up(divergence, epsilon))
+    if conversion is Conversion.CANONNE:
+        log = add_up(log, mul_up(s, log_up(next_up(s / order))), -log_down(order))
+    return log
+
+
+def _least(at: Callable[[float], float]) -> float:
+    """The smallest of all values seen at orders > 1; they fall up to the best one, then grow."""
+    seen: dict[float, float] = {}
+
+    def of_exponent(x: float) -> float:
+        order = 1.0 + 2.0**x
+        if order not in seen:
+            seen[order] = at(order)
+        return seen[order]
+
+    # downhill in steps of a factor 2 (high orders may be infinite), then in between
+    x = _START
+    while math.isinf(of_exponent(x)) and x > _LOWEST:
+        x -= 1
+    for step in (-1, 1):
+        while _LOWEST < x < _HIGHEST and of_exponent(x + step) < of_exponent(x):
+            x += step
+    if math.isfinite(of_exponent(x)):
+        least_between(of_exponent, x - 1.0, x + 1.0, 1e-5)
+    return min(at(math.inf), *seen.values())
+
+
+# ---------------------------------------------------------------------------- closed forms
+
+
+def gaussian(order: float, sigma: float, sensitivity: float = 1.0) -> Bounds:
+    """order sensitivity^2 / (2 sigma^2).
+
+    Guarantee: the divergence between N(0, sigma^2) and N(sensitivity, sigma^2) lies inside.
+    Source: Mironov 2017, Proposition 7.
+
+    Raises:
+        ParameterError: an argument is refused.
+    """
+    a, sigma = _order(order), positive(sigma=sigma)
+    m = positive(sensitivity=sensitivity) / sigma
+    return _around(a * m * m / 2)
+
+
+def laplace(order: float, scale: float, sensitivity: float = 1.0) -> Bounds:
+    """ln(a / (2a - 1) e^((a - 1) m) + (a - 1) / (2a - 1) e^(-a m)) / (a - 1), for the order a.
+
+    Guarantee: with m = sensitivity / scale, the divergence between Laplace noises that are
+    ``sensitivity`` apart lies inside. Source: Mironov 2017, Proposition 6.
+
+    Raises:
+        ParameterError: an argument is refused.
+    """
+    a, scale = _order(order), positive(scale=scale)
+    m = positive(sensitivity=sensitivity) / scale
+    if math.isinf(a):
+        return _around(m)
+    s = a - 1.0
+    whole = 1.0 + 2.0 * s
+    if s * m > 30.0:
+        log = s * m + math.log(a / whole + s / whole * math.exp(-whole * m))
+    else:  # first orders cancel: with g(x) = e^x - 1 - x what remains is positive
+        log = math.log1p((a * _beyond(s * m) + s * _beyond(-a * m)) / whole)
+    return _around(log / s)
+
+
+def randomized_response(order: float, p: float) -> Bounds:
+    """ln(p^a (1 - p)^(1 - a) + (1 - p)^a p^(1 - a)) / (a - 1), for the order a.
+
+    Guarantee: the divergence of the answers of binary randomised response with probability
+    p lies inside. Source: Mironov 2017, Proposition 5.
+
+    Raises:
+        ParameterError: an argument is refused.
+    """
+    a, p = _order(order), open_probability(p=p)
+    rare = min(p, 1.0 - p)
+    often = 1.0 - rare
+    gap = often - rare
+    loss = math.log1p(gap / rare)
+    if math.isinf(a):
+        return _around(loss)
+    y = (a - 1.0) * loss
+    if y > 30.0:
+        log = y + math.log(often + rare * math.exp(-2.0 * y))
+    else:
+        log = math.log1p(often * _beyond(y) + rare * _beyond(-y) + gap * y)
+    return _around(log / (a - 1.0))
+
+
+def subsampled_gaussian(order: int, sigma: float, rate: float, sensitivity: float = 1.0) -> Bounds:
+    """ln(sum over i of C(a, i) (1 - q)^(a - i) q^i e^((i^2 - i) m^2 / 2)) / (a - 1).
+
+    Guarantee: with m = sensitivity / sigma, the divergence of a Gaussian on a Poisson sample of
+    rate q lies inside, the larger one of both directions (that of removing a record).
+    Source: Mironov, Talwar, Zhang 2019, section 3.3.
+
+    Args:
+        order: an integer a in [2, 10000].
+        sigma: > 0. rate: in [0, 1]. sensitivity: > 0.
+
+    Raises:
+        ParameterError: an argument is refused.
+    """
+    a, sigma, q = positive_count(order=order), positive(sigma=sigma), probability(rate=rate)
+    if not 2 <= a <= _MOST_ORDER:
+        raise refuse("order", f"be an integer in [2, {_MOST_ORDER}]", order)
+    m = positive(sensitivity=sensitivity) / sigma
+    if q in (0.0, 1.0):
+        return Bounds(0.0, 0.0) if q == 0.0 else gaussian(a, sigma, sensitivity)
+    i = np.arange(2.0, a + 1.0)
+    choices = itertools.accumulate(range(1, a + 1), lambda c, j: c * (a - j + 1) // j, initial=1)
+    log_choices = np.array([math.log(c) for c in choices])[2:]
+    # 1 is what the powers alone add up to: terms e^y - 1 are left, and all are positive
+    y = (i * i - i) * (m * m / 2)
+    log_powers = (a - i) * math.log1p(-q) + i * math.log(q)
+    with np.errstate(divide="ignore"):  # y = 0 where m * m is
+        log_terms = np.where(y > 1, y + np.log1p(-np.exp(-y)), np.log(np.expm1(np.minimum(y, 1))))
+    logs = log_choices + log_powers + log_terms
+    log_sum = float(np.logaddexp.reduce(logs))
+    if math.isinf(log_sum):
+        return _around(0.0)
+    # each summand of a logarithm rounds in proportion to itself; ln(1 + x) is off by no more
+    # than ln x, and relatively by no more where it is below 1
+    off = 16.0 * float(np.max(log_choices + np.abs(log_powers) + np.abs(log_terms))) + 4.0 * a
+    log = float(np.logaddexp(0.0, log_sum))
+    return _around(log / (a - 1), 256.0 + off / max(1.0, log))
+
+
+def _around(value: float, units: float = 256.0) -> Bounds:
+    """Both ends of a number >= 0 that is known up to some units of 2^-53, relative."""
+    least = 1e-300  # where rounding is not relative any more
+    lower = value * (1 - units * UNIT) if value > least else 0.0
+    return Bounds(lower, max(value * (1 + units * UNIT), least))
+
+
+def _beyond(x: float) -> float:
+    """e^x - 1 - x."""
+    return float(expm1_less(np.asarray(x))) if abs(x) <= 0.5 else math.expm1(x) - x
+
+
+def _order(order: float) -> float:
+    a = number(order=order)
+    if not a > 1:
+        raise refuse("order", "be > 1", order)
+    return a
+
+
+# ------------------------------------------------------------------------------- a table
+
+
+def orders(largest_loss: float) -> tuple[float, ...]:
+    """Orders for a table: from near 1, a factor 2^(1/4) apart, to where nothing more happens.
+
+    Args:
+        largest_loss: of one run, >= 0, nats; may be inf. At orders far above 1 / largest_loss a
+            divergence is nearly the largest loss, which is that of the order inf.
+
+    Raises:
+        ParameterError: the argument is refused.
+    """
+    top = number(largest_loss=largest_loss)
+    if not top >= 0:
+        raise refuse("largest_loss", "be >= 0", largest_loss)
+    highest = 2.0**10 if math.isinf(top) else 32.0 / max(top, 32.0 * 2.0**-24)
+    octaves = math.log2(max(highest, 1.0))
+    return (*(1.0 + 2.0 ** (j / 4) for j in range(-48, math.ceil(4 * octaves) + 1)), math.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Divergences at some orders, and what they imply at all others.
+
+    Guarantee: where each divergence is at most the one given, a call's upper end is at least
+    the divergence of its order: (order - 1) D is convex in the order (0 at order 1), so chords
+    are above it; and D grows with the order, so the last one counts for all above if it is
+    that of the order inf. Source: van Erven, Harremoes 2014, Theorem 3 and Corollary 2.
+
+    Args:
+        orders: (n,) > 1, ascending; the last may be inf.
+        divergences: (n,) >= 0, nats; may be inf.
+
+    Raises:
+        ParameterError: an argument is refused.
+    """
+
+    orders: Sequence[float] = field(repr=False)
+    divergences: Sequence[float] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        orders = tuple(_order(a) for a in self.orders)
+        values = tuple(number(**{f"divergences[{i}]": d}) for i, d in enumerate(self.divergences))
+        if not orders or len(values) != len(orders):
+            raise refuse(
+                "divergences", f"have as many entries as orders ({len(orders)})", len(values)
+            )
+        for i, (before, after) in enumerate(itertools.pairwise(orders), start=1):
+            if not before < after:
+                raise refuse(f"orders[{i}]", f"be above orders[{i - 1}]", after)
+        for i, d in enumerate(values):
+            if not d >= 0:
+                raise refuse(f"divergences[{i}]", "be >= 0", d)
+        least = itertools.accumulate(reversed(values), min)  # a later, smaller one counts
+        object.__setattr__(self, "orders", orders)
+        object.__setattr__(self, "divergences", tuple(least)[::-1])
+
+    @staticmethod
+    def of(divergence: Divergence, orders: Sequence[float]) -> Table:
+        """The upper ends at these orders, for instance those of :func:`orders`."""
+        return Table(orders, [divergence(a).upper for a in orders])
+
+    def __call__(self, order: float) -> Bounds:
+        """Bounds of the divergence of any order > 1; inf where none is known."""
+        a = _order(order)
+        i = bisect.bisect_left(self.orders, a)
+        if i == len(self.orders):
+            return Bounds(0.0, math.inf)
+        right = self.divergences[i]
+        if math.isinf(self.orders[i]) or self.orders[i] == a or math.isinf(right):
+            return Bounds(0.0, right)
+        s, s_right = a - 1.0, self.orders[i] - 1.0
+        s_left, left = (self.orders[i - 1] - 1.0, self.divergences[i - 1]) if i else (0.0, 0.0)
+        share = (s - s_left) / (s_right - s_left)
+        chord = ((1 - share) * s_left * left + share * s_right * right) / s
+        # 1 - share loses what share has rounded away
+        chord *= 1 + 32 * UNIT
+        return Bounds(0.0, min(right, add_up(chord, 2 * UNIT * s_left * left / s)))

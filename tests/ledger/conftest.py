@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.ledger.servers import OwnServer, Server
+
+BACKENDS = ["sqlite", "postgresql"]
+
+
+def own_server() -> OwnServer:
+    """One more server; a skip that says so where there is no binary, and an error in CI."""
+    try:
+        return OwnServer()
+    except ImportError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no PostgreSQL server: {error}; TIGHTBUDGET_TEST_POSTGRES may name one")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """The server that the tests share, one for each worker of pytest."""
+    if url := os.environ.get("TIGHTBUDGET_TEST_POSTGRES"):
+        yield Server(url)
+        return
+    server = own_server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def mortal() -> Iterator[OwnServer]:
+    """A server that a test may kill."""
+    server = own_server()
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=BACKENDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of a database with nothing in it, on each backend."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/budget.db"
+        return
+    server: Server = request.getfixturevalue("postgres")
+    address = server.create_database()
+    yield address
+    server.drop_database(address)
