@@ -75,7 +75,11 @@ def test_without_a_model_there_is_nothing_to_predict_with() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "most", "least"),
-    [({}, 0.5, 0.5), ({"threshold": 1.0}, 0.5, 0.25), ({"threshold": 1.0, "test_epsilon": 2.0}, 2.0, 2.0)],
+    [
+        ({}, 0.5, 0.5),
+        ({"threshold": 1.0}, 0.5, 0.25),
+        ({"threshold": 1.0, "test_epsilon": 2.0}, 2.0, 2.0),
+    ],
 )
 def test_what_a_fit_would_cost(changes: dict[str, Any], most: float, least: float) -> None:
     model = tb.PrivateLogisticRegression(0.5, **{"test_epsilon": 0.25} | changes)

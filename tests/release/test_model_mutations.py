@@ -37,7 +37,7 @@ def gradual_prices() -> bool:
     return worst_excess(EPSILONS[1:], 8) <= 0
 
 
-def tested_prices() -> bool:
+def prices_of_a_test() -> bool:
     audited = mechanism()
     return worst_tested(audited, {str(c): p for c, p in audited.guarantee.cells.items()}) <= 0
 
@@ -83,10 +83,10 @@ def the_error_moves_no_further() -> bool:
 
 MUTATIONS = [
     Mutation(
-        "a coin against the wrong bit",
+        "a coin that says the opposite",
         coins,
         "bernoulli",
-        (("noise.coin() != bit", "noise.coin() == bit"),),
+        (("return bit", "return not bit"),),
         a_third,
     ),
     Mutation(
@@ -107,7 +107,7 @@ MUTATIONS = [
         "answers with noise of their own",
         gradual.GradualRelease,
         "_answers",
-        (("draws.append(draws[-1] + (", "draws.append((" ),),
+        (("draws.append(draws[-1] + (", "draws.append(("),),
         gradual_prices,
     ),
     Mutation(
@@ -122,7 +122,7 @@ MUTATIONS = [
         tested.TestedRelease,
         "_tried",
         (("error + int(noise.laplace(self._scale, 1)[0])", "error"),),
-        tested_prices,
+        prices_of_a_test,
     ),
     Mutation(
         "a norm rounded down",
@@ -164,6 +164,6 @@ def test_without_the_guard(monkeypatch: pytest.MonkeyPatch, mutation: Mutation) 
             lambda narrow, wide: stays(1 / power(1 / wide), 1 / power(1 / narrow)),
         )
         monkeypatch.setattr(gradual, "bernoulli", lambda p, noise: noise.biased(p))
-    if mutation.true is tested_prices:
+    if mutation.true is prices_of_a_test:
         monkeypatch.setattr(tested, "_FINENESS", 1)
     lose_a_truth(monkeypatch, mutation)
