@@ -81,7 +81,7 @@ class Outcomes:
         masses: dict[Hashable, Fraction] = {}
         for outcome, probability in _paths(run, widest, depth, []):
             masses[outcome] = masses.get(outcome, Fraction(0)) + probability
-        return Outcomes(masses, 1 - sum(masses.values()))
+        return Outcomes(masses, 1 - sum(masses.values(), Fraction(0)))
 
 
 def _paths(

@@ -12,6 +12,7 @@ from tests.release.cases import PARTS
 from tests.release.test_minimum import data
 
 import tightbudget as tb
+from tightbudget.output_dp.amount import exact
 from tightbudget.release.erm import mean_error
 
 TIGHT, PAPER = tb.TestSensitivity.TIGHT, tb.TestSensitivity.PAPER
@@ -22,16 +23,16 @@ GRID = [(n, 10.0**k) for n in (10, 100, 1000, 10**4, 10**5, 10**6) for k in rang
 def test_four_times_less(n: int, regularization: float) -> None:
     """The error moves by 2 tanh(w / 4) at most: below w / 2, and far below 2 (e^w - 1)."""
     w = 2 / (n * Fraction(regularization))
-    exact = 2 * math.tanh(float(w) / 4)
+    truth = 2 * math.tanh(float(w) / 4)
     tight, paper = TIGHT.bound(w), PAPER.bound(w)
-    assert exact <= tight * (1 + Fraction(1, 2**50))
+    assert truth <= tight * (1 + Fraction(1, 2**50))
     if w <= Fraction(1, 2):  # the paper's is below 2, so it says something
         assert 4 * tight <= paper
         assert float(paper) == pytest.approx(2 * math.expm1(w), rel=1e-12)
         assert Fraction(paper) >= 2 * w
     if w <= Fraction(1, 50):
         assert 4 <= paper / tight <= 4.05
-        assert float(tight) == pytest.approx(exact, rel=1e-4)
+        assert float(tight) == pytest.approx(truth, rel=1e-4)
     assert tight <= paper <= 2
 
 
@@ -57,10 +58,10 @@ def test_the_error_moves_by_less_than_is_charged(
     assert tested.by_training is not None
     for shift in np.eye(3) * 2:  # as noise would
         errors = [mean_error(p + shift, test_x, test_y) for p in ends]
-        assert abs(errors[0] - errors[1]) <= float(Fraction(tested.by_training))
+        assert abs(errors[0] - errors[1]) <= float(exact(by_training=tested.by_training))
     flipped = np.concatenate([-test_y[:1], test_y[1:]])
     moved = mean_error(ends[0], test_x, test_y) - mean_error(ends[0], test_x, flipped)
-    assert abs(moved) <= float(Fraction(tested.by_test))
+    assert abs(moved) <= float(exact(by_test=tested.by_test))
 
 
 @pytest.mark.parametrize(("n", "regularization"), [(10, 1.0), (700, 0.01), (7000, 1e-4)])

@@ -111,15 +111,13 @@ def test_each_answer_by_itself_has_laplace_noise() -> None:
         assert 0 <= masses(1 / power(first), k) - mass <= found.missing < Fraction(1, 100)
 
 
-def test_it_stops_when_the_rule_says_so() -> None:
-    for last in (1, 2, 3):
-        meter = tb.OutputDPFilter(2)
-        mechanism = tb.GradualRelease(
-            len, 1, (0.5, 1, 2), lambda answers, n=last: len(answers) == n
-        )
-        answer = mechanism.release("abc", meter=meter)
-        assert answer.cell == len(answer.value) == last
-        assert meter.spent.epsilon == (0.5, 1.0, 2.0)[last - 1]
+@pytest.mark.parametrize(("last", "price"), [(1, 0.5), (2, 1.0), (3, 2.0)])
+def test_it_stops_when_the_rule_says_so(last: int, price: float) -> None:
+    meter = tb.OutputDPFilter(2)
+    mechanism = tb.GradualRelease(len, 1, (0.5, 1, 2), lambda answers: len(answers) == last)
+    answer = mechanism.release("abc", meter=meter)
+    assert answer.cell == len(answer.value) == last
+    assert meter.spent.epsilon == price
 
 
 def test_answers_lie_on_the_grid() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -85,14 +86,12 @@ def test_prices_that_are_too_low_are_caught() -> None:
 
 def excess(mechanism: tb.Iterative) -> Fraction:
     """The smallest delta for its prices, at least, in the direction of 1 against 0."""
-    found = [
-        Outcomes.of(
-            lambda noise, bit=bit: (
-                mechanism.release(bit, meter=tb.OutputDPOdometer(), noise=noise).value
-            )
-        )
-        for bit in (1, 0)
-    ]
+
+    def run(bit: int) -> Callable[[Any], Any]:
+        meter = tb.OutputDPOdometer()
+        return lambda noise: mechanism.release(bit, meter=meter, noise=noise).value
+
+    found = [Outcomes.of(run(bit)) for bit in (1, 0)]
     assert all(not f.missing for f in found)
     total = Fraction(0)
     for outputs, mass in found[0].masses.items():

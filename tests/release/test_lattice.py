@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def test_no_shift_within_the_distance_costs_more(
             for z in points(size, 2 if size < 4 else 1):
                 moved = tuple(a + b for a, b in zip(z, w, strict=True))
                 most = max(most, abs(length(noise, moved) - length(noise, z)))
-    assert noise.rate * most <= noise.epsilon
+    assert noise.rate * most <= Fraction(3, 4)
     assert noise.rate * most >= Fraction(1, 4)  # and not by far less
 
 
@@ -58,20 +59,27 @@ def test_the_rate_in_the_large(size: int) -> None:
 def test_what_is_proposed_is_taken_as_often_as_it_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mass of a proposal times the chance that it is taken: e^(-rate N), for every point."""
     noise = LatticeNoise(3, 10, 1)
-    ((m, scale),) = noise._blocks
+    ((m, proposed),) = noise._blocks
     assert m == 3
     asked = list[Fraction]()
-    monkeypatch.setattr(lattice, "bernoulli_exp", lambda x, _: asked.append(x) or True)
+
+    def taken(excess: Fraction, _: object) -> bool:
+        asked.append(excess)
+        return True
+
+    monkeypatch.setattr(lattice, "bernoulli_exp", taken)
     for z in points(3, 4):
 
         class Proposed(Law):
-            def laplace(self, given: Fraction, size: int, z: tuple[int, ...] = z) -> object:
-                assert (given, size) == (scale, 3)
+            def laplace(self, scale: Any, size: int, z: tuple[int, ...] = z) -> Any:
+                assert (scale, size) == (proposed, 3)
                 return np.array(z)
 
         assert tuple(noise.draw(Proposed([], 0))) == z
         assert asked[-1] >= 0
-        assert asked[-1] + Fraction(sum(map(abs, z))) / scale == noise.rate * norm_up(np.array(z))
+        assert asked[-1] + Fraction(sum(map(abs, z))) / proposed == noise.rate * norm_up(
+            np.array(z)
+        )
 
 
 def test_what_is_drawn_has_these_masses() -> None:

@@ -73,6 +73,27 @@ def test_without_a_model_there_is_nothing_to_predict_with() -> None:
         model.predict(x)
 
 
+@pytest.mark.parametrize(
+    ("changes", "most", "least"),
+    [
+        ({}, 0.5, 0.5),
+        ({"threshold": 1.0}, 0.5, 0.25),
+        ({"threshold": 1.0, "test_epsilon": 2.0}, 2.0, 2.0),
+    ],
+)
+def test_what_a_fit_would_cost(changes: dict[str, Any], most: float, least: float) -> None:
+    model = tb.PrivateLogisticRegression(0.5, **{"test_epsilon": 0.25} | changes)
+    meter = tb.OutputDPFilter(1)
+    answer = model.what_if(meter)
+    assert (answer.most.epsilon, answer.least.epsilon) == (most, least)
+    assert answer.fits == (most <= 1)
+    assert meter.left.epsilon == 1.0
+    x, y = rows(100)
+    paid = tb.OutputDPOdometer()
+    model.fit(x, y, meter=paid)
+    assert paid.spent.epsilon <= most
+
+
 def test_a_fit_needs_a_meter() -> None:
     with pytest.raises(TypeError, match="meter"):
         tb.PrivateLogisticRegression().fit(*rows())  # type: ignore[call-arg]

@@ -72,8 +72,10 @@ def test_the_gradient_is_as_exact_as_is_said(loss: Loss) -> None:
     x, y = data(500, 7, 2)
     p = np.sin(np.arange(7.0))
     p *= 2 * objective.radius / np.linalg.norm(p)
-    plain, long = (_gradient(objective, *(a.astype(t) for a in (x, y, p)), t) for t in (
-        np.float64, np.longdouble))  # fmt: skip
+    plain, long = (
+        _gradient(objective, x.astype(kind), y.astype(kind), p.astype(kind), kind)
+        for kind in (np.float64, np.longdouble)
+    )
     assert float(np.linalg.norm((plain - long).astype(np.float64))) <= objective.rounding
 
 

@@ -38,9 +38,9 @@ def test_prices_are_those_of_the_theorem(
     found = mechanism(
         by_test=by_test, by_training=by_training, epsilon=epsilon, test_epsilon=test_epsilon
     ).guarantee
-    value = max(epsilon, Fraction(by_test, max(by_test, by_training)) * test_epsilon)
+    value = max(Fraction(epsilon), Fraction(by_test, max(by_test, by_training)) * test_epsilon)
     assert 0 <= found.price("value") - value < Fraction(1, 10**5)
-    assert 0 <= found.price("bottom") - min(value, test_epsilon) < Fraction(1, 10**5)
+    assert 0 <= found.price("bottom") - min(value, Fraction(test_epsilon)) < Fraction(1, 10**5)
     assert found.delta == 0
 
 

@@ -120,8 +120,7 @@ class OutputPerturbation:
         if len(y) != self.records:
             raise ValueError("another number of records than was declared")
         exact = self.grid.points(self.objective.minimum(x, y), self.features)
-        drawn = np.clip(self.noise.draw(noise), -(2**61), 2**61)
-        p = np.asarray(self.grid.values(exact + drawn), dtype=np.float64)
+        p = np.asarray(self.grid.noisy(exact, self.noise.draw(noise)), dtype=np.float64)
         length, radius = float(np.linalg.norm(p)), self.objective.radius
         return p if length <= radius else p * (radius / length)
 

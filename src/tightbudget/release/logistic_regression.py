@@ -14,10 +14,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import one_of, open_probability
+from tightbudget.output_dp.amount import Price
+from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.erm import OutputPerturbation, TestSensitivity, logistic_with_test
 from tightbudget.release.meter import Meter
 from tightbudget.release.minimum import LONGEST
 from tightbudget.release.noise import Noise
+from tightbudget.release.release import WhatIf, what_if
 
 __all__ = ["PrivateLogisticRegression"]
 
@@ -76,6 +79,14 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         tags.classifier_tags.multi_class = False
         tags.non_deterministic = True
         return tags
+
+    def what_if(self, meter: Meter) -> WhatIf:
+        """What a fit would cost at most, and whether it fits; nothing is touched."""
+        prices: dict[Cell, Price] = {"value": self.epsilon}
+        if self.threshold is not None:
+            dearest = max(self.epsilon, self.test_epsilon)
+            prices = {"value": dearest, "bottom": self.test_epsilon}
+        return what_if(OutputDP(prices), meter)
 
     def fit(self, X: Any, y: Any, *, meter: Meter, noise: Noise | None = None) -> Self:
         """Trains, tests if there is a threshold, and charges the meter for what came out.

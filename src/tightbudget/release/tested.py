@@ -91,6 +91,11 @@ class TestedRelease(Generic[V]):
         return self._moves[1] / exact_positive(test_epsilon=self.test_epsilon)
 
     @property
+    def error_scale(self) -> float:
+        """Of the noise on the error, in the error's unit."""
+        return float(self._scale) * float(self._grid.step or 1)
+
+    @property
     def guarantee(self) -> OutputDP:
         """Prices of "value" and "bottom"."""
         test_epsilon = exact_positive(test_epsilon=self.test_epsilon)
