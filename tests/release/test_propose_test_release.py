@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.exact import exp_ends
-from tests.release.small import Geometric, columns, ordered, worst_excess
+from tests.release.small import Geometric, Script, columns, ordered, worst_excess
 
 import tightbudget as tb
 from tightbudget.release.noise import IntArray
@@ -111,6 +111,15 @@ def test_prices_as_one_mechanism(tries: int) -> None:
 def test_prices_in_turn() -> None:
     cells = {("value", 1): 0.2, ("value", 2): 0.3, "bottom": 0.2}
     assert protocol(2, tb.Pricing.IN_TURN).guarantee == tb.OutputDP(cells, 1e-6)
+
+
+@pytest.mark.parametrize("coin", [False, True])
+def test_a_coin_says_which_try_is_first(coin: bool) -> None:
+    turn = protocol(2, tb.Pricing.IN_TURN)
+    proposals = [tb.Proposal(1, 5, 2), tb.Proposal(10**6, 7, 2)]
+    assert turn.run(proposals, Script(turn.test.scale, [0, 0], coin)) == (7, ("value", 2 - coin))
+    one = protocol(2)
+    assert one.run(proposals, Script(one.test.scale, [0, 0], coin)) == (7, "value")
 
 
 def test_no_try_costs_nothing() -> None:

@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from typing import Any
 
-import numpy as np
 import pytest
 from scipy import stats
+from tests.release.test_statistics import MISSED, Stock, proved
 
 import tightbudget as tb
 from tightbudget.output_dp.guarantee import Cell
-from tightbudget.release.noise import IntArray, OpenDPNoise, Pool
-
-CONFIDENCE = 1 - 1e-6
 
 
-class Batched:
-    """OpenDP's draws, one by one from a stock; at a part of the scale, that is sabotage."""
-
-    batch = 1
-
-    def __init__(self, part: float = 1.0) -> None:
-        self._part, self._pools = part, dict[Any, Pool]()
-
-    def laplace(self, scale: Any, size: int) -> IntArray:
-        if scale not in self._pools:
-            real = float(scale) * self._part
-            self._pools[scale] = Pool(lambda n: OpenDPNoise().laplace(real, n), 10_000)
-        return np.array([self._pools[scale].take()])
-
-    gaussian = laplace
-
-    def coin(self) -> bool:
-        return OpenDPNoise().coin()
-
-
-def seen(proposals: list[tb.Proposal], runs: int, noise: Batched) -> Counter[tuple[Cell, bool]]:
+def seen(proposals: list[tb.Proposal], runs: int, noise: Stock) -> Counter[tuple[Cell, bool]]:
     """How often each cell came, and in it a value of at most 0."""
     protocol = tb.ProposeTestRelease(lambda data: data, 1, 0.3, len(proposals))
     counts: Counter[tuple[Cell, bool]] = Counter()
@@ -47,14 +22,7 @@ def seen(proposals: list[tb.Proposal], runs: int, noise: Batched) -> Counter[tup
     return counts
 
 
-def lower(x: int, y: int, runs: int) -> float:
-    """Clopper-Pearson: what ln(P/Q) is at least, for an event seen x and y times."""
-    p = stats.beta.ppf(1 - CONFIDENCE, x, runs - x + 1)
-    q = stats.beta.ppf(CONFIDENCE, y + 1, runs - y)
-    return math.log(p / q)
-
-
-def loss(tries: int, event: tuple[Cell, bool], distance: int, runs: int, noise: Batched) -> float:
+def loss(tries: int, event: tuple[Cell, bool], distance: int, runs: int, noise: Stock) -> float:
     """Of neighbours that are as far apart as they may be, where the event is likelier at x.
 
     Distances 2 and more: there the bound holds and no delta is needed.
@@ -62,7 +30,7 @@ def loss(tries: int, event: tuple[Cell, bool], distance: int, runs: int, noise: 
     step = -1 if event[0] == "bottom" else 1
     x = [tb.Proposal(distance + step, 0, 1)] * tries
     y = [tb.Proposal(distance, 1, 1)] * tries
-    return lower(seen(x, runs, noise)[event], seen(y, runs, noise)[event], runs)
+    return proved(seen(x, runs, noise)[event], seen(y, runs, noise)[event], runs)
 
 
 EVENTS = pytest.mark.parametrize(
@@ -79,7 +47,7 @@ EVENTS = pytest.mark.parametrize(
 def test_no_cell_says_more_than_it_costs(
     tries: int, event: tuple[Cell, bool], distance: int, price: float, runs: int
 ) -> None:
-    measured = loss(tries, event, distance, runs, Batched())
+    measured = loss(tries, event, distance, runs, Stock())
     assert 0.8 * price < measured <= price
 
 
@@ -87,12 +55,12 @@ def test_no_cell_says_more_than_it_costs(
 def test_half_of_the_noise_is_caught(
     tries: int, event: tuple[Cell, bool], distance: int, price: float
 ) -> None:
-    assert loss(tries, event, distance, 50_000, Batched(0.5)) > price
+    assert loss(tries, event, distance, 50_000, Stock(0.5)) > price
 
 
 def test_a_bound_that_fails_passes_with_delta_at_most() -> None:
     """At distance 1; at distance 2 more often: the test is no stricter than it must be."""
     runs = 50_000
     for distance, within in [(1, True), (2, False)]:
-        passed = runs - seen([tb.Proposal(distance, 0, 1)], runs, Batched())["bottom", False]
-        assert bool(stats.beta.ppf(1 - CONFIDENCE, passed, runs - passed + 1) <= 0.3) is within
+        passed = runs - seen([tb.Proposal(distance, 0, 1)], runs, Stock())["bottom", False]
+        assert bool(stats.beta.ppf(MISSED, passed, runs - passed + 1) <= 0.3) is within
