@@ -93,9 +93,17 @@ def test_what_is_drawn_has_these_masses() -> None:
         assert abs(drawn.count(z) - expected) < 7 * math.sqrt(expected)
 
 
+def test_blocks_make_it_longer_by_a_sixteenth_at_most() -> None:
+    """A block of m coordinates has m (m + 1) / rate^2; without blocks it were d (d + 1)."""
+    for size in range(1, 200):
+        widths = LatticeNoise(size, 2**20, 1)._widths
+        square = len(widths) * sum(m * (m + 1) for m in widths)
+        assert size * (size + 1) <= square <= (1 + 1 / 16) ** 2 * size * (size + 1)
+
+
 @pytest.mark.parametrize("size", [3, 8, 24])
 def test_how_long_it_is(size: int) -> None:
-    """sqrt(d (d + 1)) in root mean square for one block; for B blocks d sqrt(1 + 1/m)."""
+    """sqrt(d (d + 1)) in root mean square for one block; for blocks of 8, d sqrt(1 + 1/8)."""
     noise, source = LatticeNoise(size, 2**20, 1), tb.OpenDPNoise()
     square = np.mean([np.sum((noise.draw(source) / 2**20) ** 2) for _ in range(60)])
     assert math.sqrt(square) == pytest.approx(size * math.sqrt(1 + 1 / min(size, 8)), rel=0.45)

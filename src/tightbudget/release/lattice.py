@@ -33,8 +33,7 @@ class LatticeNoise:
     scaling, and that is at most rate (sqrt(B) distance + B).
 
     With one block it is the discrete form of the noise with a uniform direction and a length of
-    Gamma(d). With many its length is at most sqrt(1 + 1/m) / sqrt(1 + 1/d) times as large (root
-    mean square, m the least width of a block): 6 % for m = 8, and 41 % for m = 1.
+    Gamma(d), whose root mean square is sqrt(d (d + 1)) / rate. With many it is at most 1/16 longer.
 
     Guarantee: the masses of no two vectors that are at most ``distance`` apart differ by more
     than a factor e^epsilon: adding a draw to a point that moves so far is epsilon-DP.
