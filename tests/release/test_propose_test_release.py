@@ -140,6 +140,20 @@ def test_a_propose_that_breaks_its_word_is_charged() -> None:
     assert meter.spent.epsilon == 0.3
 
 
+@pytest.mark.parametrize("wrong", [(0, 0, 1), (2, 0.5, 1), (2, 0, 0), (1.5, 0, 1), (2, "1", 1)])
+def test_a_proposal_of_anything_but_integers_is_charged_and_not_shown(wrong: Any) -> None:
+    careless = tb.ProposeTestRelease(lambda _: [tb.Proposal(*wrong)], 0.1, 1e-6)
+    meter = tb.OutputDPFilter(1, 0.1)
+    with pytest.raises(tb.ReleaseError, match="the mechanism failed after it had"):
+        careless.release(None, meter=meter)
+    assert meter.spent.epsilon == 0.2
+
+
+def test_proposals_have_integers_that_do_not_overflow() -> None:
+    proposal = tb.Proposal(np.int64(2), np.int64(2**63 - 1), np.int64(1))  # type: ignore[arg-type]
+    assert all(type(x) is int for x in (proposal.distance, proposal.value, proposal.sensitivity))
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -33,10 +33,13 @@ class InterquartileRange(RobustStatistic):
     Source: Dwork, Lei 2009; Hartmann et al. 2022, Lemma 10.
 
     Args:
-        epsilon: > 0, nats.
+        epsilon: >= 1e-9, nats: of one test, and again of the value.
         delta: in (0, 1), for both tests together.
         step: of the grid that records and answer lie on, a power of two.
-        pricing: how the two tries are paid for.
+        pricing: how the two tries are priced.
+
+    Raises:
+        ParameterError: a parameter is refused.
     """
 
     pricing: Pricing = Pricing.ONE_MECHANISM

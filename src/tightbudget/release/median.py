@@ -19,7 +19,7 @@ class Median(RobustStatistic):
     It is proposed that the median of no neighbour leaves the bin that it lies in, of width
     scale / n^(1/3), at least two grid steps. There are two tries: the bins of the second begin
     in the middle of those of the first. What passes is released with noise of scale
-    width / epsilon.
+    (width - 1) / epsilon.
 
     Guarantee: for data sets that differ in one record, with n public: {"value": 3 epsilon,
     "bottom": 2 epsilon} and delta, or the prices of :attr:`Pricing.IN_TURN`. Without a scale
@@ -27,12 +27,15 @@ class Median(RobustStatistic):
     Source: Dwork, Lei 2009; Hartmann et al. 2022, section 4.2.
 
     Args:
-        epsilon: > 0, nats.
+        epsilon: >= 1e-9, nats: of one test, and again of the value.
         delta: in (0, 1), for both tests together.
         step: of the grid that records and answer lie on, a power of two.
         scale: > 0, public: the value of an :class:`InterquartileRange`, None where that was
             "bottom".
         pricing: how the two tries are priced.
+
+    Raises:
+        ParameterError: a parameter is refused.
     """
 
     scale: float | None

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import enum
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -30,7 +31,7 @@ from functools import cached_property
 from typing import Any
 
 from tightbudget.numerics.rounding import add_down, exp_down, log_down, next_down
-from tightbudget.numerics.validate import count, one_of, refuse
+from tightbudget.numerics.validate import count, one_of, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive, exact_probability
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.meter import Meter
@@ -59,7 +60,7 @@ class Pricing(enum.Enum):
 
 @dataclass(frozen=True)
 class Proposal:
-    """What is proposed for one data set: as private as the data.
+    """What is proposed for one data set, in integers: as private as the data.
 
     Attributes:
         distance: A(x) >= 1, in records to replace.
@@ -70,6 +71,12 @@ class Proposal:
     distance: int
     value: int
     sensitivity: int
+
+    def __post_init__(self) -> None:
+        # integers of Python: those of NumPy overflow, and a float would round with the noise
+        object.__setattr__(self, "distance", positive_count(distance=self.distance))
+        object.__setattr__(self, "value", operator.index(self.value))
+        object.__setattr__(self, "sensitivity", positive_count(sensitivity=self.sensitivity))
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,7 @@ class ProposeTestRelease:
 
     Args:
         propose: from the data to its proposals, as many as there are tries, in their order.
-        epsilon: > 0, nats: of one test, and again of one value.
+        epsilon: >= 1e-9, nats: of one test, and again of one value.
         delta: in (0, 1), for all tests together.
         tries: how many proposals there are. With 0 the answer is "bottom", and costs nothing.
         pricing: how several tries are priced.

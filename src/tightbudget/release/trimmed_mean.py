@@ -30,13 +30,16 @@ class TrimmedMean(RobustStatistic):
     Source: Dwork, Lei 2009; Hartmann et al. 2022, Definition 9.
 
     Args:
-        epsilon: > 0, nats.
+        epsilon: >= 1e-9, nats: of one test, and again of the value.
         delta: in (0, 1).
         step: of the grid that records and answer lie on, a power of two.
         spread: > 0, public; say three times the value of an :class:`InterquartileRange` (None
             where that was "bottom"). Bell-shaped data keep a range of 1.9 times theirs
             with a tenth trimmed at each end.
         trim: in [0, 1/2), the part that is left out at each end.
+
+    Raises:
+        ParameterError: a parameter is refused.
     """
 
     spread: float | None
