@@ -14,7 +14,7 @@ from tightbudget.release.erm import OutputPerturbation, TestSensitivity, logisti
 from tightbudget.release.gradual import GradualRelease
 from tightbudget.release.iterative import Iterative
 from tightbudget.release.meter import Meter, Reserved
-from tightbudget.release.minimum import HUBER_SVM, LOGISTIC, Loss
+from tightbudget.release.minimum import Loss
 from tightbudget.release.noise import FixedNoise, Noise, OpenDPNoise
 from tightbudget.release.release import Receipt, Release, WhatIf
 from tightbudget.release.sparse_vector import SparseVector, SparseVectorRelease, SparseVectorRun
@@ -29,10 +29,8 @@ __all__ = [
     "FixedNoise",
     "GaussianRelease",
     "GradualRelease",
-    "HUBER_SVM",
     "Iterative",
     "LaplaceRelease",
-    "LOGISTIC",
     "Loss",
     "Meter",
     "Noise",
