@@ -38,7 +38,7 @@ class Noise(Protocol):
 
     @property
     def batch(self) -> int:
-        """How many draws are best made at once."""
+        """How many draws are made at once where many are needed."""
         ...
 
     def laplace(self, scale: Price, size: int) -> IntArray:
@@ -65,7 +65,7 @@ class OpenDPNoise:
         ParameterError: a scale is not in (0, 2^40], a size is not an integer >= 0.
     """
 
-    batch = 256
+    batch = 1024
 
     def laplace(self, scale: Price, size: int) -> IntArray:
         """Discrete Laplace noise."""
@@ -81,7 +81,7 @@ class OpenDPNoise:
 
     def _draw(self, kind: str, scale: Price, size: int) -> IntArray:
         # OpenDP takes the noise to be part of an answer: here the answer is 0
-        zeros = [0] * count(size=size)
+        zeros = np.zeros(count(size=size), dtype=np.int64)
         return np.array(_sampler(kind, scale_up(scale))(zeros), dtype=np.int64)
 
 
@@ -114,14 +114,14 @@ class FixedNoise:
 
 
 class Pool:
-    """Draws in stock, handed out one by one.
+    """Draws in stock, handed out one by one; the longer it runs, the more at once.
 
     Guarantee: no draw is handed out twice, also not in two processes: a fork has copied the
     stock, and gets nothing from it.
     """
 
     def __init__(self, draw: Callable[[int], IntArray], batch: int) -> None:
-        self._draw, self._batch = draw, batch
+        self._draw, self._batch, self._most = draw, min(32, batch), batch
         self._stock: list[int] = []
         self._process = os.getpid()
 
@@ -135,6 +135,7 @@ class Pool:
             raise SettlementError("this noise belongs to the process that began to draw it")
         if not self._stock:
             self._stock = self._draw(self._batch)[::-1].tolist()
+            self._batch = min(2 * self._batch, self._most)
         return self._stock.pop()
 
 

@@ -52,9 +52,10 @@ class SparseVector:
     Guarantee: delta = 0; the cell is how much was found, from 0 on. With ``adaptive`` an
     answer of the first look counts 1 and one of the second look 2, out of 2 ``aboves``; cell k
     costs eps1 + k / (2 aboves) eps2. Without, each counts 1, and cell k costs
-    eps1 + k / aboves eps2. So at least ``aboves`` answers "above" are possible, and up to twice
-    as many where they are clear. eps1 + eps2 = epsilon is split where the comparison is the
-    least noisy, eps1 : eps2 = 1 : (2 aboves)^(2/3), or 1 : aboves^(2/3) if monotone.
+    eps1 + k / aboves eps2. It goes on while a dearest answer is paid for: so it can find
+    ``aboves``, and up to 2 aboves - 1 where they are clear. eps1 + eps2 = epsilon is split
+    where the comparison is the least noisy, eps1 : eps2 = 1 : (2 aboves)^(2/3), or
+    1 : aboves^(2/3) if monotone.
     Source: Hartmann et al. 2022, Algorithm 2, Lemma 8; Lyu, Su, Li 2017, Algorithm 7;
     Ding, Wang, Zhang, Kifer 2020, Algorithm 2.
 
