@@ -102,8 +102,8 @@ class Variant:
         degree = self.degree * len(transcript)
         ends = sum(
             (
-                _series(ratio, self.unit, self.far, degree, lambda x, s=side: factor(s * x))
-                for side in (1, -1)
+                _series(ratio, self.unit, self.far, degree, side)
+                for side in (factor, lambda x: factor(-x))
             ),
             Fraction(0),
         )

@@ -98,7 +98,7 @@ CASES: list[Case] = [
         (AGES, AGES),
     ),
     Case("linear-model", MODEL, PARTS[0]),
-    Case("svm", tb.OutputPerturbation(0.5, 0.1, 60, 2, tb.HUBER_SVM), PARTS[0]),
+    Case("svm", tb.OutputPerturbation(0.5, 0.1, 60, 2, tb.Loss.HUBER_SVM), PARTS[0]),
     Case("logistic-tested", tb.logistic_with_test(MODEL, 40, 1.0, 0.1), PARTS),
     Case("toy", tb.ToyRelease(len, 1, 0.5), AGES),
     Case(

@@ -44,7 +44,7 @@ def test_the_tight_sensitivity_against_all_margins(w: float) -> None:
     assert moved == pytest.approx(2 * math.tanh(w / 4), rel=1e-3)
 
 
-@pytest.mark.parametrize("loss", [tb.LOGISTIC])
+@pytest.mark.parametrize("loss", [tb.Loss.LOGISTIC])
 @pytest.mark.parametrize(("n", "regularization"), [(5, 0.5), (50, 0.1), (400, 0.01)])
 def test_the_error_moves_by_less_than_is_charged(
     loss: tb.Loss, n: int, regularization: float
@@ -92,7 +92,7 @@ def test_the_noise_is_a_thousandth_wider_than_without_rounding(size: int) -> Non
     assert 1 <= float(steps) * perturbation.grid.step / ideal < 1.0011
 
 
-@pytest.mark.parametrize("loss", [tb.LOGISTIC, tb.HUBER_SVM], ids=repr)
+@pytest.mark.parametrize("loss", [tb.Loss.LOGISTIC, tb.Loss.HUBER_SVM], ids=repr)
 def test_with_little_noise_it_is_the_minimum(loss: tb.Loss) -> None:
     x, y = data(500, 4, 5)
     perturbation = tb.OutputPerturbation(1e5, 0.1, 500, 4, loss)
@@ -146,7 +146,7 @@ def test_refusals(given: tuple[Any, ...], said: str) -> None:
 
 
 def test_only_logistic_models_are_tested() -> None:
-    svm = tb.OutputPerturbation(1.0, 0.1, 60, 2, tb.HUBER_SVM)
+    svm = tb.OutputPerturbation(1.0, 0.1, 60, 2, tb.Loss.HUBER_SVM)
     with pytest.raises(tb.ParameterError, match=r"loss must be logistic .* got Huber SVM"):
         tb.logistic_with_test(svm, 40, 1.0, 0.1)
     with pytest.raises(tb.ParameterError, match="test_records must be an integer >= 1, got 0"):

@@ -54,7 +54,7 @@ def test_it_learns() -> None:
 @pytest.mark.parametrize("kind", ["tight", "paper"])
 def test_what_is_released_and_what_is_not(kind: str) -> None:
     x, y = rows(4000)
-    for threshold, cell, price in ((2.0, "value", 1), (0.0, "bottom", Fraction(1, 10))):
+    for threshold, cell, price in ((20.0, "value", 1), (-20.0, "bottom", Fraction(1, 10))):
         meter = tb.OutputDPFilter(1)
         model = tb.PrivateLogisticRegression(
             1.0, 0.05, threshold=threshold, test_sensitivity=kind
@@ -67,7 +67,7 @@ def test_without_a_model_there_is_nothing_to_predict_with() -> None:
     x, y = rows(4000)
     model = tb.PrivateLogisticRegression(1.0, 0.05)
     model.fit(x, y, meter=tb.OutputDPFilter(1))
-    model.set_params(threshold=0.0).fit(x, y, meter=tb.OutputDPFilter(1))
+    model.set_params(threshold=-20.0).fit(x, y, meter=tb.OutputDPFilter(1))
     assert not hasattr(model, "coef_")
     with pytest.raises(NotFittedError, match="the test released no model"):
         model.predict(x)

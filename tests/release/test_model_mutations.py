@@ -61,7 +61,7 @@ def in_budget_of_exponents() -> bool:
 
 
 def near_the_minimum() -> bool:
-    objective = minimum.Objective(tb.HUBER_SVM, 4.0, 1, 1)
+    objective = minimum.Objective(tb.Loss.HUBER_SVM, 4.0, 1, 1)
     found = objective.minimum(np.ones((1, 1)), np.ones(1))[0]
     return abs(found - 0.25) <= objective.tolerance
 

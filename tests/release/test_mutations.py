@@ -101,7 +101,7 @@ MUTATIONS = [
              lambda: found(False, [0] * 9) == 2),
     Mutation("a first look costs nothing", _Search, "above",
              (("self.found += 1", "pass"),),
-             lambda: found(True, [0, *[10**6] * 3]) == 3),
+             lambda: found(True, [0, *[10**6] * 4]) == 3),
     Mutation("the margin is forgotten", _Search, "above",
              ((">= self._margin", ">= 0"),),
              lambda: found(True, [0, 0, 0, 0, 0]) == 4),

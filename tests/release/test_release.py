@@ -14,6 +14,10 @@ from tightbudget.release.release import paid, started
 PRICES = tb.OutputDP({"dear": 0.4, "cheap": 0.1}, 1e-6)
 
 
+def broken(data: str) -> Any:
+    return int(data)
+
+
 def filter_() -> tb.OutputDPFilter:
     return tb.OutputDPFilter(1, 1e-5)
 
@@ -62,10 +66,10 @@ def test_a_column_of_the_wrong_type_costs_nothing() -> None:
 
 def test_only_an_operator_sees_what_failed(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(tb.ReleaseError):
-        paid(filter_(), PRICES, "secret", int)
+        paid(filter_(), PRICES, "secret", broken)
     assert "secret" not in caplog.text
     with caplog.at_level(logging.DEBUG), pytest.raises(tb.ReleaseError):
-        paid(filter_(), PRICES, "secret", int)
+        paid(filter_(), PRICES, "secret", broken)
     assert "secret" in caplog.text
 
 

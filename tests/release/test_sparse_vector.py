@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,10 @@ def identity(data: Any) -> Any:
     return data
 
 
+def tenfold(i: int, data: Any) -> int:
+    return 10 * int(data[i])
+
+
 # ---------------------------------------------------------------------- conversations
 
 
@@ -31,7 +36,7 @@ def test_it_finds_what_is_above_and_then_no_more(adaptive: bool) -> None:
     with svt.open(np.arange(100), meter=meter) as run:
         for i in range(100):
             if not run.done:
-                found += run.ask(lambda data, i=i: 10 * int(data[i]), 895)
+                found += run.ask(partial(tenfold, i), 895)
         # clear cases cost half
         assert found == (5 if adaptive else 3)
         assert run.done

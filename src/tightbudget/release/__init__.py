@@ -16,7 +16,7 @@ from tightbudget.release.interquartile_range import InterquartileRange
 from tightbudget.release.iterative import Iterative
 from tightbudget.release.median import Median
 from tightbudget.release.meter import Meter, Reserved
-from tightbudget.release.minimum import HUBER_SVM, LOGISTIC, Loss
+from tightbudget.release.minimum import Loss
 from tightbudget.release.noise import FixedNoise, Noise, OpenDPNoise
 from tightbudget.release.propose_test_release import Pricing, Proposal, ProposeTestRelease
 from tightbudget.release.release import Receipt, Release, WhatIf
@@ -33,11 +33,9 @@ __all__ = [
     "FixedNoise",
     "GaussianRelease",
     "GradualRelease",
-    "HUBER_SVM",
     "InterquartileRange",
     "Iterative",
     "LaplaceRelease",
-    "LOGISTIC",
     "Loss",
     "Median",
     "Meter",

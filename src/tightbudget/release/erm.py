@@ -17,7 +17,7 @@ from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.grid import Grid
 from tightbudget.release.lattice import LatticeNoise, sqrt_up
 from tightbudget.release.meter import Meter
-from tightbudget.release.minimum import LOGISTIC, LONGEST, Loss, Objective
+from tightbudget.release.minimum import LONGEST, Loss, Objective
 from tightbudget.release.noise import Noise, OpenDPNoise
 from tightbudget.release.release import Release, WhatIf, paid, what_if
 from tightbudget.release.tested import TestedRelease, power_of_two_down
@@ -44,7 +44,7 @@ class OutputPerturbation:
         regularization: Lambda > 0, of (Lambda / 2) |p|^2.
         records: n, >= 1.
         features: d, >= 1.
-        loss: convex, differentiable, |l'| <= 1: ``LOGISTIC`` or ``HUBER_SVM``, or another.
+        loss: convex, differentiable, |l'| <= 1: ``Loss.LOGISTIC``, ``Loss.HUBER_SVM``, or another.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -54,7 +54,7 @@ class OutputPerturbation:
     regularization: float
     records: int
     features: int
-    loss: Loss = LOGISTIC
+    loss: Loss = Loss.LOGISTIC
 
     def __post_init__(self) -> None:
         exact_positive(epsilon=self.epsilon)
@@ -171,7 +171,7 @@ def logistic_with_test(
     Raises:
         ParameterError: a parameter is refused.
     """
-    if perturbation.loss != LOGISTIC:
+    if perturbation.loss != Loss.LOGISTIC:
         raise refuse("loss", "be logistic where there is a test", perturbation.loss)
     n = positive_count(test_records=test_records)
     # p.x to d + 4 roundings of |p|, tanh, a sum of n terms up to 2

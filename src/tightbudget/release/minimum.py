@@ -13,13 +13,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit
 
 from tightbudget.numerics.rounding import UNIT, FloatArray
 
-__all__ = ["HUBER_SVM", "LOGISTIC", "LONGEST", "Loss", "Objective"]
+__all__ = ["LONGEST", "Loss", "Objective"]
 
 _TOLERANCE = Fraction(1, 2**11)  # of 2 / (n Lambda)
 _LONGER = Fraction(1, 2**30)  # how much longer than 1 a row may be, with its own rounding
@@ -36,7 +37,12 @@ class Loss:
         slope: l'(z), to 8 units of rounding.
         bend: l''(z), or a number in [0, curvature]: it guides, and promises nothing.
         curvature: how fast the slope changes, at most.
+        LOGISTIC: ln(1 + e^-z).
+        HUBER_SVM: max(0, 1 - z), rounded off where |1 - z| <= 1/2.
     """
+
+    LOGISTIC: ClassVar[Loss]
+    HUBER_SVM: ClassVar[Loss]
 
     name: str
     slope: Callable[[FloatArray], FloatArray]
@@ -47,14 +53,14 @@ class Loss:
         return self.name
 
 
-LOGISTIC = Loss(
-    name="logistic",  # ln(1 + e^-z)
+Loss.LOGISTIC = Loss(
+    name="logistic",
     slope=lambda z: np.asarray(-expit(-z)),
     bend=lambda z: np.asarray(expit(z) * expit(-z)),
     curvature=0.25,
 )
-HUBER_SVM = Loss(
-    name="Huber SVM",  # max(0, 1 - z), rounded off where |1 - z| <= 1/2
+Loss.HUBER_SVM = Loss(
+    name="Huber SVM",
     slope=lambda z: np.clip(z - 1.5, -1.0, 0.0),
     bend=lambda z: np.where(np.abs(z - 1.0) <= 0.5, 1.0, 0.0),
     curvature=1.0,
