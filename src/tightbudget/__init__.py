@@ -3,6 +3,7 @@
 The public names, grouped by the room that answers their question.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 # what do other people's theorems say?
@@ -33,6 +34,7 @@ from tightbudget.errors import (
     ParameterError,
     PrecisionError,
     RelationError,
+    ReleaseError,
     SettlementError,
     TightBudgetError,
 )
@@ -57,6 +59,41 @@ from tightbudget.pairs import __all__ as _pairs
 # how do losses add up?
 from tightbudget.pld import classic
 from tightbudget.pld.engines import Explanation
+
+# what does an answer on private data cost?
+if TYPE_CHECKING:
+    from tightbudget.release import *  # noqa: F403
+_release = [
+    "FixedNoise",
+    "GaussianRelease",
+    "GradualRelease",
+    "InterquartileRange",
+    "Iterative",
+    "LaplaceRelease",
+    "Loss",
+    "Median",
+    "Meter",
+    "Noise",
+    "OpenDPNoise",
+    "OutputPerturbation",
+    "Pricing",
+    "PrivateLogisticRegression",
+    "Proposal",
+    "ProposeTestRelease",
+    "Receipt",
+    "Release",
+    "Reserved",
+    "SparseVector",
+    "SparseVectorRelease",
+    "SparseVectorRun",
+    "TestedRelease",
+    "TestSensitivity",
+    "TopK",
+    "ToyRelease",
+    "TrimmedMean",
+    "WhatIf",
+    "logistic_with_test",
+]
 
 # what was promised, durably?
 if TYPE_CHECKING:
@@ -96,6 +133,7 @@ __all__ = [
     "ParameterError",
     "PrecisionError",
     "RelationError",
+    "ReleaseError",
     "RenyiFilter",
     "Risk",
     "SettlementError",
@@ -113,13 +151,14 @@ __all__ = [
     "theorems",
     "write_plan",
     *_pairs,
+    *_release,
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """The ledger loads its database when it is first used."""
+    """Mechanisms on data, and the ledger with its database, load when they are first used."""
+    if name in _release:
+        return getattr(importlib.import_module("tightbudget.release"), name)
     if name in ("Ledger", "LedgerBudget", "LedgerHold"):
-        from tightbudget.ledger import ledger
-
-        return getattr(ledger, name)
+        return getattr(importlib.import_module("tightbudget.ledger.ledger"), name)
     raise AttributeError(f"module 'tightbudget' has no attribute {name!r}")

@@ -13,6 +13,7 @@ TightBudgetError
 ├── LedgerError (RuntimeError)      a ledger cannot be reached, read or written
 │   └── LedgerCorruptError          a ledger is not what its own history says
 ├── CalibrationError (ArithmeticError)  no parameter in reach meets the target
+├── ReleaseError (RuntimeError)   a mechanism failed on its data; says nothing about the data
 ├── FileError (ValueError)          a file cannot be read or does not say what it must
 └── ExtraError (ImportError)        an optional dependency is missing; names the extra
 """
@@ -33,6 +34,7 @@ __all__ = [
     "ParameterError",
     "PrecisionError",
     "RelationError",
+    "ReleaseError",
     "SettlementError",
     "TightBudgetError",
 ]
@@ -136,6 +138,10 @@ class LedgerCorruptError(LedgerError):
 
 class CalibrationError(TightBudgetError, ArithmeticError):
     """No value of the parameter within reach meets the target."""
+
+
+class ReleaseError(TightBudgetError, RuntimeError):
+    """A mechanism failed after it had started; the message does not depend on the data."""
 
 
 class FileError(TightBudgetError, ValueError):

@@ -19,6 +19,7 @@ SLOW = {
     "hartmann_2022/figure_gap_delta",
     "hartmann_2022/figure_gap_mechanism",
     "hartmann_2022/figure_gap_stops",
+    "hartmann_2022/figure_refinements",
     "meiser_mohammadi_2018/figure_12",
     "meiser_mohammadi_2018/figure_12_coverup",
     "meiser_mohammadi_2018/figure_18",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
-from papers.hartmann_2022 import figure_gap_mechanism, figure_gap_stops, table_1
+from papers.hartmann_2022 import figure_02, figure_gap_mechanism, figure_gap_stops, table_1
 from papers.hartmann_2022.gap import Gap, Stops
+from papers.hartmann_2022.search import EPSILON, SIZE, THRESHOLD, Found, noise_on_values
 from tests import exact
 from tests.papers.committed import committed as numbers_of
 
@@ -151,3 +155,71 @@ def test_against_the_filter() -> None:
     assert all(cheaper[:25])
     assert cheaper[-1]
     assert not all(cheaper)
+
+
+# ------------------------------------------------------------------------ Figures 1, 2
+
+
+def entry(i: int, vector: list[int]) -> int:
+    return vector[i]
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_what_a_search_is_expected_to_find_is_what_it_finds(adaptive: bool) -> None:
+    """The library's own search, some hundred times, against the enumeration."""
+    search, large = tb.SparseVector(EPSILON, 4, adaptive=adaptive), 3
+    found = Found.of(search, large, 600)
+    assert found.chances.sum() == pytest.approx(1.0, rel=1e-12)
+    queries = [partial(entry, i) for i in range(SIZE)]
+    entries = [600] * large + [0] * (SIZE - large)
+    cells, numbers = list[int](), list[int]()
+    for _ in range(150):
+        with search.open(entries, meter=tb.OutputDPOdometer()) as run:
+            for query in queries:
+                if not run.done:
+                    run.ask(query, THRESHOLD)
+        release = run.release()
+        cells.append(int(str(release.cell)))
+        numbers.append(sum(release.value))
+    n, k = np.indices(found.chances.shape)
+    for measured, index in ((numbers, n), (cells, k)):
+        mean = float((found.chances * index).sum())
+        spread = math.sqrt(float((found.chances * (index - mean) ** 2).sum()) / len(measured))
+        assert abs(np.mean(measured) - mean) < 6 * spread
+
+
+def test_the_noise_of_the_text() -> None:
+    """Lap(40) without output DP; Lap(c' / eps3') with it."""
+    search = tb.SparseVector(EPSILON, 20, adaptive=False)
+    assert noise_on_values(search, 20, 20) == 40.0
+    eps_2 = 0.5 * 40 ** (2 / 3) / (1 + 40 ** (2 / 3))
+    assert noise_on_values(search, 7, 7) == pytest.approx(7 / (0.5 + 13 / 20 * eps_2), rel=1e-4)
+
+
+def test_expected_noise_is_below_its_bound_and_above_that_of_the_large_entries() -> None:
+    search = tb.SparseVector(EPSILON, 20, adaptive=False)
+    for large, found in committed("figure_01").items():
+        least = noise_on_values(search, int(large), int(large))
+        assert 0.99 * least < found["expected"] <= found["bound"] <= found["without"] == 40.0
+
+
+@pytest.mark.parametrize("regularization", [1.0, 0.01])
+@pytest.mark.parametrize("sensitivity", list(tb.TestSensitivity))
+def test_percentiles_by_formula(regularization: float, sensitivity: tb.TestSensitivity) -> None:
+    n = 5000
+    w = 2 / (0.7 * n * regularization)
+    moves = w / 2 if sensitivity is tb.TestSensitivity.TIGHT else 2 * math.expm1(w)
+    a = max(2 / (0.3 * n), moves)
+    found = figure_02.percentile(n, regularization, 0.1, sensitivity)
+    assert found == pytest.approx(a / 0.1 * math.log(10), rel=3e-3)
+
+
+def test_refinements_help_where_it_is_said_that_they_do() -> None:
+    found = committed("figure_refinements")
+    for value, scales in found["noise"]["adaptive"].items():
+        assert scales["20"] < 0.85 * found["noise"]["plain"][value]["20"]
+        assert scales["1"] > found["noise"]["plain"][value]["1"]
+    for x, tight in found["test"]["tight"].items():
+        factor = found["test"]["paper"][x] / tight
+        assert factor == pytest.approx(1) if x == "1.0" else factor > 2.5
+        assert (factor > 4) == (float(x) <= 0.1)

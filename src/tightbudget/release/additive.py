@@ -1,0 +1,173 @@
+"""Noise on a number, or on a vector of numbers: Laplace and Gaussian."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from tightbudget.numerics.rounding import FloatArray, next_down
+from tightbudget.numerics.validate import positive_count
+from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability, printed_up
+from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.output_dp.without_refunds import ZCDPFilter
+from tightbudget.pairs.integer_noise import DiscreteGaussian
+from tightbudget.release.grid import Grid
+from tightbudget.release.meter import Meter
+from tightbudget.release.noise import IntArray, Noise, OpenDPNoise, scale_up
+from tightbudget.release.release import Release, WhatIf, paid, what_if
+
+__all__ = ["Answer", "GaussianRelease", "LaplaceRelease", "added"]
+
+Answer = int | float | IntArray | FloatArray
+
+
+def added(grid: Grid, size: int | None, value: Any, noise: IntArray) -> Answer:
+    """A query's value, or values, plus noise that is given in points of the grid."""
+    answer = grid.noisy(grid.points(value, size), noise)
+    return answer if size is not None else answer.item()
+
+
+@dataclass(frozen=True)
+class LaplaceRelease:
+    """Answers a query with discrete Laplace noise of scale sensitivity / epsilon.
+
+    Guarantee: epsilon-DP, delta = 0; one cell, "value".
+    Source: Dwork, McSherry, Nissim, Smith 2006; Ghosh, Roughgarden, Sundararajan 2009.
+
+    Args:
+        query: from the data to an integer; with a step, to any real number; with a size, to
+            a vector of these.
+        sensitivity: > 0, how far the query can move (1-norm) between neighbouring data sets.
+            What neighbouring means, the caller says by this number.
+        epsilon: > 0, nats.
+        size: how many numbers the query answers; None for a number that is not in an array.
+        step: of the grid that answers lie on, a power of two; None for integers.
+
+    Raises:
+        ParameterError: a parameter is refused.
+    """
+
+    query: Callable[[Any], Any]
+    sensitivity: Price
+    epsilon: Price
+    size: int | None = None
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        scale_up(self.scale)
+
+    @cached_property
+    def guarantee(self) -> OutputDP:
+        """One cell, at the price epsilon."""
+        return OutputDP({"value": exact_positive(epsilon=self.epsilon)})
+
+    @cached_property
+    def scale(self) -> Fraction:
+        """Of the noise, in points of the grid."""
+        points = Grid(self.step).sensitivity(self.sensitivity, _numbers(self.size))
+        return points / exact_positive(epsilon=self.epsilon)
+
+    def what_if(self, meter: Meter) -> WhatIf:
+        """The price, and whether it fits; touches nothing."""
+        return what_if(self.guarantee, meter)
+
+    def release(self, data: Any, *, meter: Meter, noise: Noise | None = None) -> Release[Answer]:
+        """The noisy answer.
+
+        Raises:
+            BudgetError: it does not fit; the data was not touched.
+            ReleaseError: the query raised, or answered something else than was declared.
+        """
+        source = noise or OpenDPNoise()
+
+        def run(data: Any) -> tuple[Answer, Cell]:
+            value = self.query(data)
+            drawn = source.laplace(self.scale, _numbers(self.size))
+            return added(Grid(self.step), self.size, value, drawn), "value"
+
+        return paid(meter, self.guarantee, data, run)
+
+
+@dataclass(frozen=True)
+class GaussianRelease:
+    """Answers a query with discrete Gaussian noise.
+
+    Guarantee: (epsilon, delta)-DP with the certified epsilon in ``guarantee``; one cell,
+    "value"; delta is charged whole. For a number, epsilon is the upper end of what
+    :class:`DiscreteGaussian` costs. For a vector, it is what S^2 / (2 sigma^2)-zCDP costs,
+    with S the sensitivity in the 2-norm.
+    Source: Canonne, Kamath, Steinke 2020, Theorem 14; Bun, Steinke 2016, Proposition 1.3.
+
+    Args:
+        query: from the data to an integer; with a step, to any real number; with a size, to
+            a vector of these.
+        sensitivity: > 0, how far the query can move (2-norm) between neighbouring data sets.
+            What neighbouring means, the caller says by this number.
+        sigma: > 0, of the noise, in the query's unit.
+        delta: in (0, 1).
+        size: how many numbers the query answers; None for a number that is not in an array.
+        step: of the grid that answers lie on, a power of two; None for integers.
+
+    Raises:
+        ParameterError: a parameter is refused.
+        PrecisionError: no epsilon could be certified.
+    """
+
+    query: Callable[[Any], Any]
+    sensitivity: Price
+    sigma: Price
+    delta: Price
+    size: int | None = None
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.guarantee
+
+    @cached_property
+    def guarantee(self) -> OutputDP:
+        """One cell, at the certified epsilon for delta."""
+        delta = exact_probability(delta=self.delta)
+        grid, n = Grid(self.step), _numbers(self.size)
+        if self.size is None:
+            noisy = DiscreteGaussian(scale_up(self.scale), grid.sensitivity(self.sensitivity))
+            certified = (noisy * 1).epsilon(delta=next_down(float(delta)))
+            epsilon = printed_up(exact(epsilon=certified))
+        else:
+            moved = grid.steps(exact_positive(sensitivity=self.sensitivity))
+            # rounding moves n numbers by at most sqrt(n) in the 2-norm; sqrt(n) <= r
+            rounded = 0 if self.step is None else Fraction(math.isqrt(n * 2**64 - 1) + 1, 2**32)
+            epsilon = ZCDPFilter(((moved + rounded) / self.scale) ** 2 / 2).epsilon(delta)
+        return OutputDP({"value": epsilon}, delta)
+
+    @cached_property
+    def scale(self) -> Fraction:
+        """Of the noise, in points of the grid."""
+        return Grid(self.step).steps(exact_positive(sigma=self.sigma))
+
+    def what_if(self, meter: Meter) -> WhatIf:
+        """The price, and whether it fits; touches nothing."""
+        return what_if(self.guarantee, meter)
+
+    def release(self, data: Any, *, meter: Meter, noise: Noise | None = None) -> Release[Answer]:
+        """The noisy answer.
+
+        Raises:
+            BudgetError: it does not fit; the data was not touched.
+            ReleaseError: the query raised, or answered something else than was declared.
+        """
+        source = noise or OpenDPNoise()
+
+        def run(data: Any) -> tuple[Answer, Cell]:
+            value = self.query(data)
+            drawn = source.gaussian(self.scale, _numbers(self.size))
+            return added(Grid(self.step), self.size, value, drawn), "value"
+
+        return paid(meter, self.guarantee, data, run)
+
+
+def _numbers(size: int | None) -> int:
+    return 1 if size is None else positive_count(size=size)

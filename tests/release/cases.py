@@ -1,0 +1,122 @@
+"""The one list of mechanisms on data: every law of the release room is checked on every case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import tightbudget as tb
+from tightbudget.release import Meter, Noise
+
+
+def _release(mechanism: Any, data: Any, meter: Meter, noise: Noise | None) -> tb.Release[Any]:
+    answer: tb.Release[Any] = mechanism.release(data, meter=meter, noise=noise)
+    return answer
+
+
+@dataclass(frozen=True)
+class Case:
+    """A mechanism, data for it, and how it is run where ``release`` is not enough."""
+
+    name: str
+    mechanism: Any
+    data: Any
+    run: Callable[[Any, Any, Meter, Noise | None], tb.Release[Any]] = _release
+
+
+def _converse(mechanism: Any, data: Any, meter: Meter, noise: Noise | None) -> tb.Release[Any]:
+    with mechanism.open(data, meter=meter, noise=noise) as run:
+        for age in range(37):
+            if not run.done:
+                run.ask(lambda ages, age=age: int(np.count_nonzero(ages == age)), 1 + age % 2)
+    answer: tb.Release[Any] = run.release()
+    return answer
+
+
+AGES = np.arange(100) % 37
+
+ROWS = np.column_stack([np.cos(AGES), np.sin(AGES)]) * 0.99
+SIGNS = np.where(np.cos(AGES) > 0, 1.0, -1.0)
+PARTS = (ROWS[:60], SIGNS[:60]), (ROWS[60:], SIGNS[60:])
+MODEL = tb.OutputPerturbation(0.5, 0.1, 60, 2)
+SCHEDULE = replace(  # what is dearer is true, too; and these print exactly
+    tb.early_stopping(tb.DiscreteGaussian(10), (2, 4), 1e-5),
+    epsilons=(0.5625, 0.75),
+    delta=tb.Bounds(0.0, 2.0**-16),
+)
+
+
+def noisy_count(data: Any, _: tuple[int, ...], noise: Noise) -> int:
+    return len(data) + int(noise.gaussian(10, 1)[0])
+
+
+CASES: list[Case] = [
+    Case("laplace-count", tb.LaplaceRelease(len, 1, 0.5), AGES),
+    Case("laplace-real", tb.LaplaceRelease(np.mean, 0.37, 0.5, step=2.0**-10), AGES),
+    Case("laplace-vector", tb.LaplaceRelease(np.bincount, 2, 0.5, size=37), AGES),
+    Case("gaussian-count", tb.GaussianRelease(len, 1, 5, 1e-6), AGES),
+    Case("gaussian-real", tb.GaussianRelease(np.mean, 0.37, 5, 1e-6, step=0.125), AGES),
+    Case("gaussian-vector", tb.GaussianRelease(np.bincount, 2, 20, 1e-6, size=37), AGES),
+    Case("svt", tb.SparseVector(1, 5, adaptive=False), AGES, _converse),
+    Case("svt-adaptive", tb.SparseVector(1, 5), AGES, _converse),
+    Case("svt-monotone", tb.SparseVector(1, 5, monotone=True, step=0.5), AGES, _converse),
+    Case(
+        "svt-values",
+        tb.SparseVectorRelease(np.bincount, 37, 3, tb.SparseVector(0.5, 4), 0.5),
+        AGES,
+    ),
+    Case("top-k", tb.TopK(np.bincount, 37, 5, 1, 2), AGES),
+    Case(
+        "gradual",
+        tb.GradualRelease(len, 1, (0.1, 0.5, 2), lambda answers: answers[-1] > 100),
+        AGES,
+    ),
+    Case(
+        "gradual-real",
+        tb.GradualRelease(np.mean, 0.37, (0.1, 0.5), lambda _: False, step=0.125),
+        AGES,
+    ),
+    Case(
+        "iterative",
+        tb.Iterative(noisy_count, (2, 4), lambda outputs: sum(outputs) > 200, SCHEDULE),
+        AGES,
+    ),
+    Case(
+        "tested",
+        tb.TestedRelease(
+            lambda a, noise: noisy_count(a, (), noise),
+            0.1,
+            lambda a, b: abs(a - len(b)),
+            10,
+            0.05,
+            1,
+            1,
+        ),
+        (AGES, AGES),
+    ),
+    Case("linear-model", MODEL, PARTS[0]),
+    Case("svm", tb.OutputPerturbation(0.5, 0.1, 60, 2, tb.Loss.HUBER_SVM), PARTS[0]),
+    Case("logistic-tested", tb.logistic_with_test(MODEL, 40, 1.0, 0.1), PARTS),
+    Case("toy", tb.ToyRelease(len, 1, 0.5), AGES),
+    Case(
+        "propose-test-release",
+        tb.ProposeTestRelease(lambda _: [tb.Proposal(2, 0, 1)], 1, 0.1),
+        AGES,
+    ),
+    Case("interquartile-range", tb.InterquartileRange(epsilon=1, delta=0.1, step=1), AGES),
+    Case(
+        "interquartile-range-in-turn",
+        tb.InterquartileRange(epsilon=1, delta=0.1, step=1, pricing=tb.Pricing.IN_TURN),
+        AGES,
+    ),
+    Case("median", tb.Median(epsilon=1, delta=0.1, step=1, scale=18), AGES),
+    Case(
+        "median-in-turn",
+        tb.Median(epsilon=1, delta=0.1, step=1, scale=18, pricing=tb.Pricing.IN_TURN),
+        AGES,
+    ),
+    Case("trimmed-mean", tb.TrimmedMean(epsilon=1, delta=0.1, step=1, spread=40), AGES),
+]

@@ -1,0 +1,158 @@
+"""What holds for every mechanism on data, whoever wrote it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from tests.release.cases import CASES, Case
+
+import tightbudget as tb
+from tightbudget import release
+from tightbudget.release import Meter, Reserved
+
+every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+class Journal:
+    """A meter that writes down what it is asked."""
+
+    def __init__(self, meter: tb.OutputDPFilter) -> None:
+        self.meter, self.asked = meter, list[str]()
+
+    @property
+    def left(self) -> tb.Budget:
+        return self.meter.left
+
+    def reserve(self, guarantee: tb.OutputDP, *, interactive: bool = False) -> Reserved:
+        self.asked.append("reserve")
+        hold = self.meter.reserve(guarantee, interactive=interactive)
+        for name in ("start", "settle", "forfeit", "void"):
+            setattr(hold, name, self._written(name, getattr(hold, name)))
+        return hold
+
+    def _written(self, name: str, method: Any) -> Any:
+        def write(*given: Any) -> Any:
+            self.asked.append(name)
+            return method(*given)
+
+        return write
+
+
+class Untouchable:
+    """Data that must not be looked at."""
+
+    def __getattribute__(self, name: str) -> Any:
+        pytest.fail(f"the data was touched: {name}")
+
+    __len__ = __iter__ = __array__ = __getitem__ = lambda self, *_: pytest.fail("touched")
+
+
+class Broken:
+    """A source of randomness that fails, as a mechanism may that has started."""
+
+    batch = 1
+
+    def laplace(self, *_: Any) -> Any:
+        raise ZeroDivisionError("secret 42")
+
+    gaussian = coin = laplace
+
+
+def budget(case: Case) -> tb.OutputDPFilter:
+    """Just enough for one run."""
+    return tb.OutputDPFilter(*case.mechanism.guarantee.worst_case())
+
+
+@every
+def test_reserve_start_settle(case: Case) -> None:
+    journal = Journal(budget(case))
+    case.run(case.mechanism, case.data, journal, None)
+    assert journal.asked == ["reserve", "start", "settle"]
+
+
+@every
+def test_a_release_costs_the_price_of_its_cell(case: Case) -> None:
+    meter = budget(case)
+    answer = case.run(case.mechanism, case.data, meter, None)
+    guarantee = case.mechanism.guarantee
+    assert answer.cell in guarantee.cells
+    assert meter.spent == answer.receipt.charged
+    assert meter._spent == (guarantee.price(answer.cell), guarantee.delta)
+    assert meter.held == tb.Budget(0.0, 0.0, "epsilon")
+
+
+@every
+def test_the_receipt_adds_up(case: Case) -> None:
+    receipt = case.run(case.mechanism, case.data, budget(case), None).receipt
+    for part in ("amount", "delta"):
+        held, charged, returned = (
+            Fraction(repr(getattr(b, part)))
+            for b in (receipt.held, receipt.charged, receipt.returned)
+        )
+        assert held - charged - held / 10**15 <= returned <= held - charged
+    assert receipt.returned.delta == 0
+    assert "returned epsilon" in str(receipt)
+
+
+@every
+def test_what_does_not_fit_is_refused_before_the_data_is_touched(case: Case) -> None:
+    epsilon, delta = case.mechanism.guarantee.worst_case()
+    meter = tb.OutputDPFilter(epsilon * Fraction(999, 1000), delta)
+    with pytest.raises(tb.BudgetError):
+        case.run(case.mechanism, Untouchable(), meter, None)
+    assert meter.spent == meter.held == tb.Budget(0.0, 0.0, "epsilon")
+
+
+@every
+def test_a_failure_after_the_start_costs_the_dearest_price(case: Case) -> None:
+    meter = budget(case)
+    with pytest.raises(tb.ReleaseError) as caught:
+        case.run(case.mechanism, case.data, meter, Broken())
+    assert meter._spent == case.mechanism.guarantee.worst_case()
+    # and what the analyst sees is always the same
+    assert str(caught.value) == (
+        "the mechanism failed after it had started: nothing is released, "
+        "and its dearest price is charged"
+    )
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+@every
+def test_what_if_touches_nothing(case: Case) -> None:
+    meter = budget(case)
+    journal = Journal(meter)
+    answer = case.mechanism.what_if(journal)
+    assert answer.fits
+    assert not journal.asked
+    assert meter.left == answer.left
+    assert (answer.most.amount, answer.most.delta) == (meter.left.amount, meter.left.delta)
+    assert answer.least.amount <= answer.most.amount
+    assert str(answer).endswith(": fits")
+
+
+@every
+def test_what_if_says_that_it_does_not_fit(case: Case) -> None:
+    answer = case.mechanism.what_if(tb.OutputDPFilter(0.01))
+    assert not answer.fits
+    assert str(answer).endswith(": does not fit")
+
+
+def test_what_if_refuses_what_does_not_count_epsilon() -> None:
+    with pytest.raises(tb.ParameterError, match="meter must count epsilon, got 'rho'"):
+        CASES[0].mechanism.what_if(tb.ZCDPFilter(1))
+
+
+def test_the_package_names_what_the_room_names() -> None:
+    assert set(release.__all__) <= set(tb.__all__)
+    assert all(getattr(tb, name) is getattr(release, name) for name in release.__all__)
+
+
+def test_filters_are_meters() -> None:
+    meters: list[Meter] = [
+        tb.OutputDPFilter(1), tb.OutputDPOdometer(), tb.AdvancedFilter(5, 1e-6), tb.ZCDPFilter(1)
+    ]  # fmt: skip
+    for meter in meters:
+        CASES[0].run(CASES[0].mechanism, CASES[0].data, meter, None)

@@ -1,0 +1,126 @@
+"""Each guard of the release room is taken away, and something true is lost."""
+
+from __future__ import annotations
+
+import contextlib
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.mutants import Mutation, each, lose_a_truth
+
+import tightbudget as tb
+from tightbudget.release import release
+from tightbudget.release.grid import Grid
+from tightbudget.release.noise import Pool
+from tightbudget.release.sparse_vector import SparseVectorRun, _Search
+from tightbudget.release.top_k import TopK
+
+pytestmark = pytest.mark.filterwarnings("ignore:FixedNoise")
+
+
+def failing(data: object) -> Any:
+    raise ZeroDivisionError("secret")
+
+
+def spent(run: Any) -> Fraction:
+    """What a run costs that fails."""
+    meter = tb.OutputDPFilter(1)
+    with contextlib.suppress(Exception):
+        run(meter)
+    return meter._spent.counted
+
+
+def error_is_silent() -> bool:
+    try:
+        tb.LaplaceRelease(failing, 1, 1).release(0, meter=tb.OutputDPFilter(1))
+    except Exception as error:
+        return error.__context__ is None and "secret" not in str(error)
+    return False
+
+
+def swallows(meter: tb.OutputDPFilter) -> None:
+    """An analyst who goes on after an error."""
+    with tb.SparseVector(1, 5).open(0, meter=meter) as run, contextlib.suppress(Exception):
+        run.ask(failing, 0)
+
+
+def undeclared(meter: tb.OutputDPFilter) -> None:
+    prices = tb.OutputDP({"cheap": 0.1, "dear": 0.5})
+    release.paid(meter, prices, 0, lambda _: ("shown", "other"))
+
+
+def reveals_the_undeclared() -> bool:
+    with contextlib.suppress(tb.ReleaseError):
+        undeclared(tb.OutputDPFilter(1))
+        return True
+    return False
+
+
+def found(adaptive: bool, noise: list[int]) -> int:
+    """How much four queries at the threshold are said to have found."""
+    search = _Search(tb.SparseVector(1, 2, adaptive=adaptive), tb.FixedNoise(noise))
+    for _ in range(4):
+        if not search.done:
+            search.above(0, 0)
+    return search.found
+
+
+def two_draws() -> list[int]:
+    pool = Pool(np.arange, 8)
+    return [pool.take(), pool.take()]
+
+
+def named(entries: list[int]) -> tuple[int, ...]:
+    return tb.TopK(list, 3, 1, 1, 0)._named(np.array(entries), np.zeros(4, dtype=np.int64))
+
+
+def released(value: int, noise: int) -> Any:
+    return Grid().noisy(np.array([value]), np.array([noise])).item()
+
+
+MUTATIONS = [
+    Mutation("a failure is not charged", release, "started",
+             (("        yield run\n    except BaseException:\n        hold.forfeit()",
+               "        yield run\n    except BaseException:\n        hold.settle('cheap')"),),
+             lambda: spent(swallows) == 1 and spent(undeclared) == Fraction(1, 2)),
+    Mutation("an error shows its cause", release, "guarded",
+             (("    except Exception:", "    except ZeroDivisionError:"),
+              ('        _operator.debug("a mechanism failed after it had started", exc_info=True)',
+               "        raise")),
+             error_is_silent),
+    Mutation("any cell is good", release, "_declared",
+             (("cell_name(cell) not in guarantee.cells", "False"),),
+             lambda: not reveals_the_undeclared()),
+    Mutation("a run goes on after an error", SparseVectorRun, "ask",
+             (("self._open, self._charge.cell = False, None", "pass"),),
+             lambda: spent(swallows) == 1),
+    Mutation("it never has found enough", _Search, "above",
+             (("self.found += self._least", "pass"),),
+             lambda: found(False, [0] * 9) == 2),
+    Mutation("a first look costs nothing", _Search, "above",
+             (("self.found += 1", "pass"),),
+             lambda: found(True, [0, *[10**6] * 4]) == 3),
+    Mutation("the margin is forgotten", _Search, "above",
+             ((">= self._margin", ">= 0"),),
+             lambda: found(True, [0, 0, 0, 0, 0]) == 4),
+    Mutation("a stock is drawn on twice", Pool, "take",
+             (("self._stock.pop()", "self._stock[-1]"),),
+             lambda: two_draws() == [0, 1]),
+    Mutation("rounding is free", Grid, "sensitivity",
+             (("steps + positive_count(size=size)", "steps"),),
+             lambda: Grid(1.0).point(0.6) - Grid(1.0).point(-0.6) <= Grid(1.0).sensitivity(1.2)
+             and Grid(1.0).points([0.5 + 2**-9] * 2, 2).sum() <= Grid(1.0).sensitivity(0.1, 2)),
+    Mutation("noise that was cut off shows", Grid, "noisy",
+             (("np.clip(sums, -_LAST, _LAST)", "sums"),),
+             lambda: released(0, 2**62) == released(9, 2**62)),
+    Mutation("top-k is cut off too late", TopK, "_named",
+             (("min(self.k, order.index(self.size))", "order.index(self.size)"),),
+             lambda: len(named([9, 9, 9])) == 1),
+]  # fmt: skip
+
+
+@each(MUTATIONS)
+def test_each_guard_guards(monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
+    lose_a_truth(monkeypatch, mutation)
