@@ -103,6 +103,8 @@ def _default(value: object) -> str:
 
 
 def _constructor(cls: type) -> str:
+    if getattr(cls, "_is_protocol", False):
+        return cls.__name__  # nobody makes one
     return _signature(cls.__name__, cls).replace(", *, relation=None", "")
 
 

@@ -48,7 +48,7 @@ def mutate(monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
     for line, becomes in mutation.changes:
         assert source.count(line) == 1, f"the guard has moved: {line!r}"
         source = source.replace(line, becomes)
-    space = dict(inspect.unwrap(original).__globals__)  # of what is under staticmethod, lru_cache
+    space = dict(inspect.unwrap(original).__globals__)  # of what a decorator has wrapped
     exec(compile("from __future__ import annotations\n" + source, "mutant", "exec"), space)
     mutant = space[mutation.function]
     monkeypatch.setattr(mutation.owner, mutation.function, mutant)

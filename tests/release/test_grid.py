@@ -40,6 +40,39 @@ def test_the_sensitivity_is_one_point_more_and_that_can_be_reached() -> None:
     assert Grid(1.0).sensitivity(1.1) == 3
 
 
+@pytest.mark.parametrize("step", [None, 0.5, 2.0**-30, 2.0**-500, 1024.0])
+@pytest.mark.parametrize("kind", "bBhHiIlLqQefd")
+def test_every_kind_of_number_keeps_its_order_up_to_the_ends(kind: str, step: float | None) -> None:
+    """No wrapping, no overflow, no warning: what is beyond the ends is moved to them."""
+    ends: list[float]
+    if kind in "efd":
+        if step is None:
+            return
+        largest = float(np.finfo(kind).max)
+        ends = [-math.inf, -largest, -1, 0, 1, largest, math.inf]
+    else:
+        least, largest = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
+        ends = sorted({least, least + 1, 0, 1, largest})
+    values: list[float] = np.array(ends, dtype=kind).tolist()
+    points = Grid(step).points(np.array(ends, dtype=kind), len(ends)).tolist()
+    unit = Fraction(step or 1)
+    for point, value in zip(points, values, strict=True):
+        most = 2**52 if kind in "efd" else min(2**52, int(2**53 / unit))
+        exact = most if abs(value) == math.inf else abs(Fraction(value)) / unit
+        assert abs(abs(point) - min(most, exact)) <= Fraction(1, 2)
+        assert point == 0 or (point < 0) == (value < 0)
+    assert points == sorted(points)
+
+
+def test_large_integers_are_not_rounded_twice() -> None:
+    """Beyond 2^53 doubles have gaps as wide as a step may be: integers end there."""
+    x, y = 2**62 - 2**9 - 1, 2**62 - 2**9
+    grid = Grid(1024.0)
+    assert grid.point(np.int64(y)) - grid.point(np.int64(x)) <= 1
+    with pytest.raises(TypeError):
+        grid.point(np.longdouble(1))
+
+
 def test_counts_are_exact() -> None:
     grid = Grid()
     assert grid.sensitivity(1) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from fractions import Fraction
 from typing import Any
 
@@ -44,6 +45,17 @@ def swallows(meter: tb.OutputDPFilter) -> None:
     """An analyst who goes on after an error."""
     with tb.SparseVector(1, 5).open(0, meter=meter) as run, contextlib.suppress(Exception):
         run.ask(failing, 0)
+
+
+def held_after_a_fork() -> float:
+    meter = tb.OutputDPFilter(1)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.suppress(tb.SettlementError),
+        tb.SparseVector(1, 2).open(0, meter=meter),
+    ):
+        patch.setattr(os, "getpid", lambda: -1)
+    return meter.held.epsilon
 
 
 def undeclared(meter: tb.OutputDPFilter) -> None:
@@ -90,6 +102,9 @@ MUTATIONS = [
               ('        _operator.debug("a mechanism failed after it had started", exc_info=True)',
                "        raise")),
              error_is_silent),
+    Mutation("a fork settles", release, "started",
+             (("os.getpid() != process", "False"),),
+             lambda: held_after_a_fork() == 1),
     Mutation("any cell is good", release, "_declared",
              (("cell_name(cell) not in guarantee.cells", "False"),),
              lambda: not reveals_the_undeclared()),

@@ -112,3 +112,17 @@ def test_a_fork_cannot_go_on_with_a_conversation(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(tb.ReleaseError):
         converse()
     assert meter.spent.epsilon == 1
+
+
+def test_a_fork_cannot_settle_what_another_process_is_still_answering(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    meter = tb.OutputDPFilter(1)
+
+    def leave() -> Any:
+        with tb.SparseVector(1, 2).open(0, meter=meter):
+            monkeypatch.setattr(os, "getpid", lambda: -1)
+
+    with pytest.raises(tb.SettlementError, match="by the process that has started it"):
+        leave()
+    assert meter.held.epsilon == 1

@@ -18,6 +18,7 @@ from tightbudget.release.noise import IntArray
 __all__ = ["Grid"]
 
 _FURTHEST = 2**52  # in steps: up to here every double over the step is exact
+_WHOLE = 2**53  # up to here every integer is a double
 _LAST = 2**61
 
 
@@ -27,8 +28,8 @@ class Grid:
 
     Guarantee: numbers that are at most D apart are at most ``sensitivity(D)`` points apart
     (so are n of them, in the 1-norm, for ``sensitivity(D, n)``): rounding moves each number by
-    at most half a step, and nothing else is rounded. What is beyond 2^52 steps is moved to
-    there, which brings no two numbers further apart.
+    at most half a step, and nothing else is rounded. What is beyond 2^52 steps, or an integer
+    beyond 2^53, is moved to there, which brings no two numbers further apart.
 
     Args:
         step: a power of two, in the query's unit; None where queries are integers.
@@ -71,10 +72,14 @@ class Grid:
         array: NDArray[Any] = np.asarray(values)
         if array.shape != (() if size is None else (size,)):
             raise ValueError("another shape than was declared")
-        if array.dtype.kind not in ("iu" if self.step is None else "iuf"):
+        if array.dtype.kind not in ("iu" if self.step is None else "iuf") or array.itemsize > 8:
             raise TypeError("not numbers, or not integers where there is no grid")
         if self.step is not None:
-            array = np.rint(np.clip(array / self.step, -_FURTHEST, _FURTHEST))
+            if array.dtype.kind != "f":
+                array = np.clip(array, -_WHOLE, _WHOLE)
+            with np.errstate(over="ignore"):
+                steps = array.astype(np.float64) / self.step
+            array = np.rint(np.clip(steps, -_FURTHEST, _FURTHEST))
         if np.isnan(array).any():
             raise ValueError("not a number")
         points: IntArray = np.clip(np.atleast_1d(array), -_FURTHEST, _FURTHEST).astype(np.int64)

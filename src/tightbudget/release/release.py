@@ -8,6 +8,7 @@ declared, is charged its dearest price, and the error says nothing that depends 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -185,7 +186,7 @@ def started(
         hold.void()
         raise
     hold.start()
-    run = Started(admitted, held)
+    run, process = Started(admitted, held), os.getpid()
     try:
         yield run
     except BaseException:
@@ -194,6 +195,9 @@ def started(
     if run.cell is None:
         hold.forfeit()
         raise ReleaseError("the run has ended without an answer: its dearest price is charged")
+    if os.getpid() != process:
+        # the other process may still be answering: it has to say what came out
+        raise SettlementError("a run is settled by the process that has started it")
     run.charged = hold.settle(run.cell)
 
 

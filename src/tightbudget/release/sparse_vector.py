@@ -173,7 +173,7 @@ class SparseVectorRun:
         self._grid, self._charge = Grid(svt.step), charge
         self._answers: list[bool] = []
         self._open = True
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._search = guarded(lambda: _Search(svt, noise))
         charge.cell = 0
 
