@@ -19,7 +19,7 @@ INSTALL_LOCKED = $(PIP) install --require-hashes -r
 INSTALL_SELF = $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types floors unit bench reproduce lock format clean env
+.PHONY: help demo test slow lint types floors unit bench reproduce lock format clean env
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -27,7 +27,10 @@ help:  ## show this list
 demo: .venv/.demo  ## run examples/demo.py
 	.venv/bin/python examples/demo.py $(DEMO_ARGS)
 
-test: lint types floors unit  ## every check: lint, types, floors, then the tests with coverage
+test: lint types floors unit  ## every check but the slow tests: lint, types, floors, the tests with coverage
+
+slow: .venv/.test  ## the slow tests: whole figures, audits of a million runs, every case of long laws
+	.venv/bin/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
 
 env: .venv/.test  ## make .venv with everything the checks need, and run nothing
 
@@ -41,8 +44,8 @@ types: .venv/.test  ## mypy
 floors: .venv/.test  ## import-linter: imports go down only
 	.venv/bin/python -c 'from importlinter.cli import lint_imports_command as run; run()'
 
-unit: .venv/.test  ## pytest; e.g. make unit PYTEST_ARGS="-m 'not slow' -k gaussian"
-	.venv/bin/python -m pytest -n $(WORKERS) --cov --cov-report=term $(PYTEST_ARGS)
+unit: .venv/.test  ## pytest but for the slow tests; e.g. make unit PYTEST_ARGS="-k gaussian"
+	.venv/bin/python -m pytest -n $(WORKERS) -m "not slow" --cov --cov-report=term $(PYTEST_ARGS)
 
 format: .venv/.test  ## fix what ruff can fix, then format
 	.venv/bin/python -m ruff check --fix-only .
