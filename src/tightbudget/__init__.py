@@ -7,7 +7,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 # what do other people's theorems say?
-from tightbudget import theorems
+# what does an answer on private data cost?
+from tightbudget import release, theorems
 
 # what do floating-point numbers promise?
 # what is spent, what would be, how much noise is enough?
@@ -59,41 +60,10 @@ from tightbudget.pairs import __all__ as _pairs
 # how do losses add up?
 from tightbudget.pld import classic
 from tightbudget.pld.engines import Explanation
+from tightbudget.release import __all__ as _release
 
-# what does an answer on private data cost?
 if TYPE_CHECKING:
     from tightbudget.release import *  # noqa: F403
-_release = [
-    "FixedNoise",
-    "GaussianRelease",
-    "GradualRelease",
-    "InterquartileRange",
-    "Iterative",
-    "LaplaceRelease",
-    "Loss",
-    "Median",
-    "Meter",
-    "Noise",
-    "OpenDPNoise",
-    "OutputPerturbation",
-    "Pricing",
-    "PrivateLogisticRegression",
-    "Proposal",
-    "ProposeTestRelease",
-    "Receipt",
-    "Release",
-    "Reserved",
-    "SparseVector",
-    "SparseVectorRelease",
-    "SparseVectorRun",
-    "TestedRelease",
-    "TestSensitivity",
-    "TopK",
-    "ToyRelease",
-    "TrimmedMean",
-    "WhatIf",
-    "logistic_with_test",
-]
 
 # what was promised, durably?
 if TYPE_CHECKING:
@@ -156,9 +126,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Mechanisms on data, and the ledger with its database, load when they are first used."""
+    """Models, with scikit-learn, and the ledger with its database load when they are first used."""
     if name in _release:
-        return getattr(importlib.import_module("tightbudget.release"), name)
+        return getattr(release, name)
     if name in ("Ledger", "LedgerBudget", "LedgerHold"):
         return getattr(importlib.import_module("tightbudget.ledger.ledger"), name)
     raise AttributeError(f"module 'tightbudget' has no attribute {name!r}")

@@ -82,14 +82,7 @@ class LaplaceRelease:
             BudgetError: it does not fit; the data was not touched.
             ReleaseError: the query raised, or answered something else than was declared.
         """
-        source = noise or OpenDPNoise()
-
-        def run(data: Any) -> tuple[Answer, Cell]:
-            value = self.query(data)
-            drawn = source.laplace(self.scale, _numbers(self.size))
-            return added(Grid(self.step), self.size, value, drawn), "value"
-
-        return paid(meter, self.guarantee, data, run)
+        return _answered(self, (noise or OpenDPNoise()).laplace, data, meter)
 
 
 @dataclass(frozen=True)
@@ -159,15 +152,24 @@ class GaussianRelease:
             BudgetError: it does not fit; the data was not touched.
             ReleaseError: the query raised, or answered something else than was declared.
         """
-        source = noise or OpenDPNoise()
-
-        def run(data: Any) -> tuple[Answer, Cell]:
-            value = self.query(data)
-            drawn = source.gaussian(self.scale, _numbers(self.size))
-            return added(Grid(self.step), self.size, value, drawn), "value"
-
-        return paid(meter, self.guarantee, data, run)
+        return _answered(self, (noise or OpenDPNoise()).gaussian, data, meter)
 
 
 def _numbers(size: int | None) -> int:
     return 1 if size is None else positive_count(size=size)
+
+
+def _answered(
+    asked: LaplaceRelease | GaussianRelease,
+    draw: Callable[[Price, int], IntArray],
+    data: Any,
+    meter: Meter,
+) -> Release[Answer]:
+    """What the query answers, with the noise that is drawn for it."""
+
+    def run(data: Any) -> tuple[Answer, Cell]:
+        value = asked.query(data)
+        drawn = draw(asked.scale, _numbers(asked.size))
+        return added(Grid(asked.step), asked.size, value, drawn), "value"
+
+    return paid(meter, asked.guarantee, data, run)
