@@ -20,7 +20,7 @@ SCRIPT = Path(sys.executable).with_name("tightbudget")
 ASK = ["epsilon", "gaussian", "--sigma", "1", "--delta", "1e-5"]
 # far more points than there is patience
 LONG = ["curve", "gaussian", "--sigma", "1", "--rate", "0.01", "--steps", "1000",
-        "--deltas", "1e-2:1e-9:1000"]  # fmt: skip
+        "--deltas", "1e-2:1e-9:40000"]  # fmt: skip
 
 
 def process(*args: str) -> subprocess.CompletedProcess[str]:
