@@ -19,8 +19,8 @@ import tightbudget as tb
 SCRIPT = Path(sys.executable).with_name("tightbudget")
 ASK = ["epsilon", "gaussian", "--sigma", "1", "--delta", "1e-5"]
 # far more points than there is patience
-LONG = ["curve", "gaussian", "--sigma", "1", "--rate", "0.01", "--steps", "1000",
-        "--deltas", "1e-2:1e-9:40000"]  # fmt: skip
+LONG = ["curve", "truncated-laplace", "--scale", "20", "--bound", "400", "--steps", "1000",
+        "--deltas", "1e-1:1e-3:3000"]  # fmt: skip
 
 
 def process(*args: str) -> subprocess.CompletedProcess[str]:
