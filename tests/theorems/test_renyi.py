@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flint import arb, ctx
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.balls import ball, inside
 
@@ -61,6 +61,8 @@ def test_laplace(order: float, scale: float, sensitivity: float) -> None:
 
 
 @given(ORDERS, st.floats(1e-6, 1 - 1e-6).filter(lambda p: p != 0.5))
+@example(order=2.0, p=0.498115463410649)
+@example(order=2.0, p=0.4999999)
 def test_randomized_response(order: float, p: float) -> None:
     bounds, exact = renyi.randomized_response(order, p), response(order, p)
     assert inside(bounds, exact)

@@ -230,7 +230,7 @@ def randomized_response(order: float, p: float) -> Bounds:
     a, p = _order(order), open_probability(p=p)
     rare = min(p, 1.0 - p)
     often = 1.0 - rare
-    gap = often - rare
+    gap = 1.0 - 2.0 * rare  # not often - rare: near p = 1/2 that has lost the digits of often
     loss = math.log1p(gap / rare)
     if math.isinf(a):
         return _around(loss)
