@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from papers.finding import Finding, Verdict
-from papers.look import picture
 from papers.meiser_mohammadi_2018.others import (
     CDP,
     KOV,
     MA,
     Others,
-    draw_deltas,
-    draw_growth,
+    draw_both,
     looseness,
 )
 from papers.meiser_mohammadi_2018.settings import RUNS, spread
@@ -55,11 +53,7 @@ def numbers() -> dict[str, Any]:
 
 def draw(numbers: dict[str, Any], path: Path) -> None:
     """Two panels."""
-    with picture(path, panels=2) as (left, right):
-        draw_deltas(left, E_EPSILONS, numbers["delta"])
-        left.set_title(f"{RUNS} runs", loc="left")
-        draw_growth(right, COUNTS, numbers["epsilon"])
-        right.set_title(f"δ = {DELTA:g}", loc="left")
+    draw_both(numbers, RUNS, DELTA, path)
 
 
 def finding(numbers: dict[str, Any]) -> Finding:

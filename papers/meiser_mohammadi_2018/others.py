@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from papers.look import BLUE, GREEN, OCHRE, RED, both_ends
+from papers.look import BLUE, GREEN, OCHRE, RED, both_ends, picture
 from papers.meiser_mohammadi_2018.settings import GAUSS, LAPLACE, as_bounds, deltas, factors
 
 import tightbudget as tb
@@ -23,8 +24,8 @@ __all__ = [
     "OURS",
     "Others",
     "concentrated_delta",
+    "draw_both",
     "draw_deltas",
-    "draw_growth",
     "kov_points",
     "looseness",
 ]
@@ -165,7 +166,7 @@ def draw_deltas(ax: Axes, e_epsilons: Sequence[float], found: dict[str, list[Any
     ax.legend(frameon=False, fontsize=8.5)
 
 
-def draw_growth(ax: Axes, counts: Sequence[int], found: dict[str, list[Any]]) -> None:
+def _draw_growth(ax: Axes, counts: Sequence[int], found: dict[str, list[Any]]) -> None:
     """e^epsilon over the number of runs."""
     for name, values in found.items():
         if name == OURS:
@@ -176,6 +177,15 @@ def draw_growth(ax: Axes, counts: Sequence[int], found: dict[str, list[Any]]) ->
             ax.plot(counts, upper, "--", color=COLOURS[name], lw=1.6, label=name)
     ax.set(xlabel="runs", ylabel=r"$e^{\epsilon}$")
     ax.legend(frameon=False, fontsize=8.5)
+
+
+def draw_both(numbers: dict[str, Any], runs: int, delta: float, path: Path) -> None:
+    """delta over e^epsilon, and e^epsilon over the number of runs, side by side."""
+    with picture(path, panels=2) as (left, right):
+        draw_deltas(left, numbers["e^epsilon"], numbers["delta"])
+        left.set_title(f"{runs} runs", loc="left")
+        _draw_growth(right, numbers["runs"], numbers["epsilon"])
+        right.set_title(f"δ = {delta:g}", loc="left")
 
 
 def looseness(found: dict[str, list[Any]]) -> dict[str, list[float]]:
