@@ -19,7 +19,7 @@ INSTALL_LOCKED = $(PIP) install --require-hashes -r
 INSTALL_SELF = $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint types floors unit bench reproduce lock format clean env
+.PHONY: help demo test slow adapters lint types floors unit bench reproduce lock format clean env
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,9 @@ test: lint types floors unit  ## every check but the slow tests: lint, types, fl
 
 slow: .venv/.test  ## the slow tests: whole figures, audits of a million runs, every case of long laws
 	.venv/bin/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
+
+adapters: .venv/.adapters  ## the tests beside PyTorch, Opacus and JAX Privacy, which are large
+	.venv/bin/python -m pytest -n $(WORKERS) tests/adapters $(PYTEST_ARGS)
 
 env: .venv/.test  ## make .venv with everything the checks need, and run nothing
 
@@ -89,6 +92,11 @@ endef
 	.venv/bin/python $(INSTALL_SELF)
 	@touch .venv/.demo $@
 
+# Without hashes: PyTorch's builds for one processor or another share a version and no hash.
+.venv/.adapters: requirements/adapters.txt .venv/.test
+	.venv/bin/python $(PIP) install -r requirements/adapters.txt
+	@touch $@
+
 .venv-bench/.bench: requirements/bench.txt pyproject.toml
 	$(call make_env,.venv-bench)
 	.venv-bench/bin/python $(INSTALL_LOCKED) requirements/bench.txt
@@ -104,7 +112,8 @@ COMPILE = CUSTOM_COMPILE_COMMAND="make lock" .venv-lock/bin/python -m piptools c
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host $(LOCK_ARGS)
 
 lock: .venv-lock/.lock  ## resolve requirements/*.txt again from pyproject.toml and requirements/*.in
-	$(COMPILE) --extra plot --extra postgresql --extra sklearn --output-file requirements/test.txt pyproject.toml requirements/test.in
+	$(COMPILE) $(foreach extra,plot postgresql sklearn web remote sweep dask,--extra $(extra)) \
+		--output-file requirements/test.txt pyproject.toml requirements/test.in
 	$(COMPILE) --extra plot --extra ledger --constraint requirements/test.txt \
 		--output-file requirements/demo.txt pyproject.toml requirements/build.in
 	$(COMPILE) --extra postgresql --output-file requirements/bench.txt pyproject.toml requirements/bench.in
