@@ -1,0 +1,170 @@
+"""The accountant ``tight`` for Opacus: importing this module registers it.
+
+What is proved is the price of Poisson-sampled Gaussian steps with the noise multipliers and
+sample rates that Opacus reports, for neighbours that differ by one record. That its
+sampler and its noise are what they say is Opacus's part: so with ``poisson_sampling=False`` its
+sample rate is a figure of speech, and no accountant that gets it from there has a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tightbudget.accounting.composition import Composition
+from tightbudget.adapters.stopping import StoppingCallback
+from tightbudget.errors import ExtraError, ParameterError
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.validate import count, non_negative, probability, refuse
+from tightbudget.pairs.gaussian import Gaussian
+from tightbudget.pairs.pair import Mechanism
+from tightbudget.pairs.worst_case import WorstCase
+
+try:
+    from opacus.accountants import IAccountant, register_accountant
+    from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer
+except ImportError as error:
+    raise ExtraError("the accountant needs Opacus: pip install 'tightbudget[opacus]'") from error
+
+__all__ = ["TightAccountant", "dp_sgd_step"]
+
+
+def dp_sgd_step(noise_multiplier: float, sample_rate: float) -> Mechanism:
+    """What one step of Opacus's optimizer is: Gaussian noise on a Poisson sample.
+
+    Args:
+        noise_multiplier: the noise's standard deviation by the clipping norm, >= 0; without
+            noise, a record that is sampled is seen.
+        sample_rate: in [0, 1]; for the loader that Opacus returns, 1 / len(loader).
+
+    Raises:
+        ParameterError: an argument is refused.
+    """
+    sigma = non_negative(noise_multiplier=noise_multiplier)
+    base = Gaussian(sigma) if sigma > 0 else WorstCase(0.0, 1.0)
+    return base.subsampled(probability(sample_rate=sample_rate))
+
+
+class TightAccountant(IAccountant):  # type: ignore[misc]
+    """Opacus's accountant with certified bounds: ``PrivacyEngine(accountant="tight")``.
+
+    Guarantee: :meth:`bounds` holds the exact epsilon of the steps in ``history``, the larger of
+    both directions (a record added, a record removed), their numbers fixed beforehand.
+
+    Attributes:
+        history: (noise multiplier, sample rate, steps), in order, as in Opacus's accountants.
+    """
+
+    def __init__(self) -> None:
+        self.history: list[tuple[float, float, int]] = []
+        self._stopping: StoppingCallback[Any] | None = None
+
+    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
+        """Counts one step.
+
+        Raises:
+            ParameterError: an argument is refused, or the step by the callback that is told.
+            SettlementError: the callback has a stop due, or its run is over.
+        """
+        mechanism = dp_sgd_step(noise_multiplier, sample_rate)
+        if self._stopping is not None:
+            self._stopping.step(mechanism)
+        kind, steps = (float(noise_multiplier), float(sample_rate)), 0
+        if self.history and tuple(self.history[-1][:2]) == kind:
+            steps = self.history.pop()[2]
+        self.history.append((*kind, steps + 1))
+
+    def report_to(self, stopping: StoppingCallback[Any]) -> None:
+        """From here on tells each step to the callback, which refuses what is not paid for.
+
+        Opacus's hook comes before the update: a step that is refused has no effect.
+        """
+        self._stopping = stopping
+
+    @property
+    def composition(self) -> Composition:
+        """All steps so far, to be asked for what else there is to know: deltas, curves, risk.
+
+        Raises:
+            ParameterError: an entry of the history is refused.
+        """
+        return Composition(
+            tuple((dp_sgd_step(sigma, q), k) for sigma, q, k in _checked(self.history))
+        )
+
+    def bounds(self, delta: float, rtol: float = 1e-4) -> Bounds:
+        """Both ends of epsilon: see :meth:`tightbudget.Composition.epsilon`."""
+        return self.composition.epsilon(delta, rtol)
+
+    def get_epsilon(self, delta: float, *, rtol: float = 1e-4, **_ignored: object) -> float:
+        """The upper end of :meth:`bounds`.
+
+        Other keywords, which Opacus hands to all accountants alike, change nothing.
+        """
+        return self.bounds(delta, rtol).upper
+
+    def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[DPOptimizer], None]:
+        """What Opacus calls after noise was added and before the model is updated.
+
+        Raises (the hook):
+            ParameterError: the step is none that :func:`dp_sgd_step` describes.
+        """
+
+        def hook(optimizer: DPOptimizer) -> None:
+            if isinstance(optimizer, AdaClipDPOptimizer):
+                raise ParameterError(
+                    "clipping must be 'flat' or 'per_layer': 'adaptive' divides by the size of the "
+                    "sample, which no noise hides"
+                )
+            if optimizer.accumulated_iterations != 1:
+                raise refuse(
+                    "accumulated_iterations",
+                    "be 1: a record may be in several samples of one step",
+                    optimizer.accumulated_iterations,
+                )
+            self.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=sample_rate)
+
+        return hook
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """What ``state_dict`` returned, of an accountant of this kind.
+
+        Raises:
+            ValueError: it is none, or of another kind.
+            ParameterError: an entry of its history is refused.
+        """
+        history = _checked((state_dict or {}).get("history", ()))
+        super().load_state_dict(state_dict)
+        self.history = history
+
+    def __len__(self) -> int:
+        """How many steps there were."""
+        return sum(steps for _, _, steps in self.history)
+
+    @classmethod
+    def mechanism(cls) -> str:
+        """The name that Opacus knows it by."""
+        return "tight"
+
+
+def _checked(history: object) -> list[tuple[float, float, int]]:
+    """The entries of a history, as numbers."""
+    if not isinstance(history, (tuple, list)):
+        raise refuse("history", "be a list", history)
+    checked = []
+    for i, entry in enumerate(history):
+        if not isinstance(entry, (tuple, list)) or len(entry) != 3:
+            raise refuse(f"history[{i}]", "be (noise multiplier, sample rate, steps)", entry)
+        sigma, rate, steps = entry
+        checked.append(
+            (
+                non_negative(**{f"history[{i}][0]": sigma}),
+                probability(**{f"history[{i}][1]": rate}),
+                count(**{f"history[{i}][2]": steps}),
+            )
+        )
+    return checked
+
+
+# a module that is loaded again replaces its own accountant
+register_accountant("tight", TightAccountant, force=True)
