@@ -1,0 +1,510 @@
+"""The accountant inside Opacus: real engines, optimizers, loaders and checkpoints, on the CPU."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integrals import Integral, Saddle, Step
+from tests.mutants import Mutation, each, lose_a_truth
+from tests.mutations.test_mutations import gaussian_truth
+
+import tightbudget as tb
+from tightbudget.adapters.stopping import StoppingCallback
+from tightbudget.pairs.subsampled import Subsampled
+
+torch = pytest.importorskip("torch", reason="make adapters")
+opacus = pytest.importorskip("opacus", reason="make adapters")
+
+from opacus.accountants import PRVAccountant, RDPAccountant, create_accountant  # noqa: E402
+from opacus.accountants.utils import get_noise_multiplier  # noqa: E402
+from opacus.optimizers import DistributedDPOptimizer  # noqa: E402
+from opacus.schedulers import StepNoise  # noqa: E402
+from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
+
+from tightbudget.adapters.opacus import TightAccountant, dp_sgd_step  # noqa: E402
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Secure RNG turned off"),
+    pytest.mark.filterwarnings("ignore:Full backward hook is firing"),
+    # of the other accountants
+    pytest.mark.filterwarnings("ignore:Optimal order is the largest alpha"),
+    pytest.mark.filterwarnings("ignore:divide by zero encountered in log"),
+]
+
+History = list[tuple[float, float, int]]
+Truth = Callable[[float], tuple[float, float]]  # from epsilon to both ends of delta
+
+DELTA = 1e-5
+HISTORIES = [
+    [(1.0, 0.05, 20)],
+    [(0.7, 0.01, 300)],
+    [(4.0, 0.25, 1000)],
+    [(1.0, 0.05, 10), (2.0, 0.1, 30), (1.0, 0.05, 10)],
+    [(2.0, 1.0, 3)],
+]
+
+
+def counted(history: History) -> Any:
+    accountant = TightAccountant()
+    for sigma, rate, steps in history:
+        for _ in range(steps):
+            accountant.step(noise_multiplier=sigma, sample_rate=rate)
+    return accountant
+
+
+def named(history: History) -> str:
+    return "+".join(f"{sigma},{q}x{k}" for sigma, q, k in history)
+
+
+histories = pytest.mark.parametrize("history", HISTORIES, ids=named)
+
+
+# --------------------------------------------------------------------------------- laws
+
+
+def one_sampled(sigma: float, q: float) -> Truth:
+    """One step, a record removed: q times what ln(1 + (e^eps - 1) / q) costs unsampled."""
+
+    def delta(epsilon: float) -> tuple[float, float]:
+        shifted = math.log1p(math.expm1(epsilon) / q)
+        low, high = gaussian_truth(1 / sigma, shifted)
+        return q * low * (1 - 1e-12), q * high * (1 + 1e-12)
+
+    return delta
+
+
+def all_records(sigma: float, steps: int) -> Truth:
+    """Steps that see every record are one step of that many times the square of its distance."""
+    return lambda epsilon: gaussian_truth(math.sqrt(steps) / sigma, epsilon)
+
+
+def many_sampled(sigma: float, q: float, steps: int) -> Truth:
+    """By line integrals in ball arithmetic."""
+
+    def delta(epsilon: float) -> tuple[float, float]:
+        course = ((Step.of(sigma, q, remove=True), steps),)
+        saddle = Saddle.near(course, math.log(DELTA))
+        (found,) = Integral.of(course, saddle, 30.0).deltas([epsilon])
+        return float(found.lower()), float(found.upper())
+
+    return delta
+
+
+TRUTHS: list[tuple[History, Truth]] = [
+    ([(1.0, 0.05, 1)], one_sampled(1.0, 0.05)),
+    ([(0.6, 0.3, 1)], one_sampled(0.6, 0.3)),
+    ([(2.0, 1.0, 3)], all_records(2.0, 3)),
+    ([(4.0, 0.25, 1000)], many_sampled(4.0, 0.25, 1000)),
+]
+
+
+def holds_the_truth(history: History, delta: Truth) -> bool:
+    """The exact epsilon lies between both ends, which are close."""
+    bounds, hair = counted(history).bounds(DELTA), 1e-9
+    return (
+        delta(bounds.upper)[0] <= DELTA * (1 + hair)
+        and DELTA * (1 - hair) <= delta(bounds.lower)[1]
+        and bounds.relative_gap <= 1e-4
+    )
+
+
+@pytest.mark.parametrize(("history", "delta"), TRUTHS, ids=[named(h) for h, _ in TRUTHS])
+def test_both_ends_hold_the_truth(history: History, delta: Truth) -> None:
+    assert holds_the_truth(history, delta)
+
+
+@histories
+def test_the_order_of_accountants(history: History) -> None:
+    """Renyi's bound is above ours; that of PRVs is within the error that it allows itself."""
+    bounds = counted(history).bounds(DELTA)
+    others = {}
+    for kind in (RDPAccountant, PRVAccountant):
+        accountant = kind()
+        accountant.history = list(history)
+        others[kind.mechanism()] = accountant.get_epsilon(DELTA)
+    assert bounds.upper < others["rdp"]
+    assert bounds.lower <= others["prv"] <= bounds.upper + 0.03
+
+
+@histories
+def test_what_it_returns_is_the_upper_end(history: History) -> None:
+    accountant = counted(history)
+    whole = tb.compose([tb.Gaussian(s).subsampled(q) * k for s, q, k in history])
+    assert accountant.composition == whole
+    assert len(accountant) == whole.runs
+    assert accountant.bounds(DELTA) == whole.epsilon(DELTA)
+    assert accountant.get_epsilon(DELTA) == accountant.bounds(DELTA).upper
+    # Opacus hands the keywords of one accountant to all
+    assert accountant.get_epsilon(DELTA, alphas=[2.0]) == accountant.get_epsilon(DELTA)
+    assert accountant.get_epsilon(DELTA, rtol=0.1) <= 1.2 * accountant.get_epsilon(DELTA)
+
+
+def test_runs_of_equal_steps_are_one_entry() -> None:
+    assert counted(HISTORIES[3]).history == HISTORIES[3]
+    assert counted([]).bounds(DELTA) == tb.Bounds(0.0, 0.0)
+
+
+def test_without_noise_nothing_is_promised_but_the_sample() -> None:
+    accountant = counted([(0.0, 0.01, 10)])
+    assert accountant.get_epsilon(DELTA) == math.inf
+    delta = accountant.composition.delta(5.0)
+    assert delta.lower <= 1 - 0.99**10 <= delta.upper + 1e-15
+
+
+# ---------------------------------------------------------------------------- by name
+
+
+@pytest.mark.parametrize(("epsilon", "steps", "rate"), [(1.0, 1000, 0.01), (8.0, 50, 0.2)])
+def test_noise_for_a_target(epsilon: float, steps: int, rate: float) -> None:
+    target = {"target_epsilon": epsilon, "target_delta": DELTA, "sample_rate": rate}
+    found = {
+        name: get_noise_multiplier(**target, steps=steps, accountant=name)
+        for name in ("tight", "rdp")
+    }
+    met = (dp_sgd_step(found["tight"], rate) * steps).epsilon(DELTA)
+    assert epsilon - 0.02 <= met.lower <= met.upper <= epsilon
+    assert found["tight"] <= found["rdp"]
+
+
+def test_it_is_there_by_name_however_often_it_is_imported() -> None:
+    module = importlib.reload(sys.modules["tightbudget.adapters.opacus"])
+    assert type(create_accountant("tight")) is module.TightAccountant
+
+
+def test_without_opacus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opacus.accountants", None)
+    monkeypatch.delitem(sys.modules, "tightbudget.adapters.opacus")
+    with pytest.raises(tb.ExtraError, match=r"pip install 'tightbudget\[opacus\]'"):
+        importlib.import_module("tightbudget.adapters.opacus")
+
+
+# ------------------------------------------------------------------------------- engines
+
+
+class Private:
+    """A small model made private: 48 records, 6 batches."""
+
+    def __init__(self, accountant: str = "tight", noise: float = 1.0, **options: Any) -> None:
+        torch.manual_seed(0)
+        x, y = torch.randn(48, 3), torch.randint(0, 2, (48,))
+        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=8)
+        self.module = module = torch.nn.Linear(3, 2)
+        self.engine = opacus.PrivacyEngine(accountant=accountant)
+        self.loss = torch.nn.CrossEntropyLoss()
+        model, self.optimizer, *criterion, self.loader = self.engine.make_private(
+            module=module,
+            optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+            data_loader=loader,
+            criterion=self.loss,
+            noise_multiplier=noise,
+            **{"max_grad_norm": 1.0, **options},
+        )
+        self.model, self.loss = model, (criterion or [self.loss])[0]
+
+    @property
+    def accountant(self) -> Any:
+        return self.engine.accountant
+
+    @property
+    def weights(self) -> list[Any]:
+        return [p.detach().clone() for p in self.module.parameters()]
+
+    def backward(self, x: Any, y: Any) -> None:
+        self.loss(self.model(x), y).backward()
+
+    def epoch(self, loader: Any = None) -> None:
+        for x, y in loader or self.loader:
+            self.optimizer.zero_grad()
+            self.backward(x, y)
+            self.optimizer.step()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"clipping": "per_layer", "max_grad_norm": [0.6, 0.8]}, {"grad_sample_mode": "ghost"}],
+    ids=["flat", "per-layer", "ghost"],
+)
+def test_each_step_of_training_is_counted(options: dict[str, Any]) -> None:
+    run = Private(**options)
+    run.epoch()
+    run.epoch()
+    assert run.accountant.history == [(1.0, 1 / 6, 12)]
+    assert run.engine.get_epsilon(DELTA) == (dp_sgd_step(1.0, 1 / 6) * 12).epsilon(DELTA).upper
+
+
+def test_it_counts_as_opacus_counts() -> None:
+    runs = [Private(name) for name in ("tight", "rdp", "prv")]
+    for run in runs:
+        run.epoch()
+        StepNoise(run.optimizer, step_size=1, gamma=0.5).step()
+        run.epoch()
+    assert runs[0].accountant.history == [(1.0, 1 / 6, 6), (0.5, 1 / 6, 6)]
+    assert all(run.accountant.history == runs[0].accountant.history for run in runs)
+
+
+def test_batches_in_pieces_are_one_step() -> None:
+    run = Private()
+    with BatchMemoryManager(
+        data_loader=run.loader, max_physical_batch_size=3, optimizer=run.optimizer
+    ) as pieces:
+        run.epoch(pieces)
+    assert run.accountant.history == [(1.0, 1 / 6, 6)]
+
+
+def test_a_target_for_the_whole_run() -> None:
+    run = Private()
+    module = torch.nn.Linear(3, 2)
+    _, optimizer, loader = opacus.PrivacyEngine(accountant="tight").make_private_with_epsilon(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=run.loader,
+        target_epsilon=2.0,
+        target_delta=DELTA,
+        epochs=5,
+        max_grad_norm=1.0,
+    )
+    spent = (dp_sgd_step(optimizer.noise_multiplier, 1 / len(loader)) * 30).epsilon(DELTA)
+    assert 1.95 <= spent.lower <= spent.upper <= 2.0
+
+
+def test_without_poisson_sampling_opacus_reports_a_rate_all_the_same() -> None:
+    """Which is why the page says that no bound follows from it."""
+    run = Private(poisson_sampling=False)
+    run.epoch()
+    assert run.accountant.history == [(1.0, 1 / 6, 6)]
+
+
+# --------------------------------------------------------------------------- checkpoints
+
+
+def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
+    run, other = Private(), Private(noise=3.0)
+    run.epoch()
+    path = tmp_path / "checkpoint.pt"
+    run.engine.save_checkpoint(path=path, module=run.model, optimizer=run.optimizer)
+    saved = list(run.accountant.history)
+    other.engine.load_checkpoint(path=path, module=other.model, optimizer=other.optimizer)
+    assert other.accountant.history == saved
+    other.epoch()
+    run.epoch()
+    assert other.accountant.history == [*saved, (3.0, 1 / 6, 6)]
+    assert run.accountant.history == [(1.0, 1 / 6, 12)]
+
+
+def test_a_state_is_a_copy() -> None:
+    accountant, other = counted(HISTORIES[3]), TightAccountant()
+    state = accountant.state_dict()
+    assert state["mechanism"] == "tight"
+    other.load_state_dict(state)
+    for each_one in (accountant, other):
+        each_one.step(noise_multiplier=1.0, sample_rate=0.05)
+    assert state["history"] == HISTORIES[3]
+    assert accountant.history == other.history != HISTORIES[3]
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (None, "state dict is either None or empty"),
+        ({}, "state dict is either None or empty"),
+        ({"mechanism": "tight"}, "does not have the key `history`"),
+        ({"history": []}, "does not have the key `mechanism`"),
+        ({"history": [(1.0, 0.1, 3)], "mechanism": "rdp"}, "state_dict of rdp cannot be loaded"),
+        ({"history": 3, "mechanism": "tight"}, "history must be a list, got 3"),
+        (
+            {"history": [(1.0, 0.1)], "mechanism": "tight"},
+            r"history\[0\] must be \(noise multiplier, sample rate, steps\), got \(1.0, 0.1\)",
+        ),
+        (
+            {"history": [(1.0, 0.1, 2), (math.nan, 0.1, 2)], "mechanism": "tight"},
+            r"history\[1\]\[0\] must be a finite number >= 0, got nan",
+        ),
+        (
+            {"history": [(1.0, 1.1, 2)], "mechanism": "tight"},
+            r"history\[0\]\[1\] must be in \[0, 1\], got 1.1",
+        ),
+        (
+            {"history": [(1.0, 0.1, 2.5)], "mechanism": "tight"},
+            r"history\[0\]\[2\] must be an integer >= 0, got 2.5",
+        ),
+    ],
+)
+def test_a_state_that_is_none_changes_nothing(state: Any, message: str) -> None:
+    accountant = counted(HISTORIES[0])
+    with pytest.raises(ValueError, match=message):
+        accountant.load_state_dict(state)
+    assert accountant.history == HISTORIES[0]
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "message"),
+    [
+        (math.nan, 0.1, "noise_multiplier must be a finite number >= 0, got nan"),
+        (-1.0, 0.1, "noise_multiplier must be a finite number >= 0, got -1.0"),
+        (1.0, 1.5, r"sample_rate must be in \[0, 1\], got 1.5"),
+    ],
+)
+def test_a_step_that_is_none_is_refused(noise: float, rate: float, message: str) -> None:
+    accountant = counted([])
+    with pytest.raises(tb.ParameterError, match=message):
+        accountant.step(noise_multiplier=noise, sample_rate=rate)
+    assert len(accountant) == 0
+
+
+# ------------------------------------------------------------- what Opacus may do besides
+
+
+def without_effect(run: Private, step: Callable[[], object], error: Any, message: str) -> None:
+    """The step is refused, counts nothing and leaves the model as it was."""
+    before, counted_before = run.weights, list(run.accountant.history)
+    with pytest.raises(error, match=message):
+        step()
+    assert all(torch.equal(a, b) for a, b in zip(before, run.weights, strict=True))
+    assert run.accountant.history == counted_before
+
+
+def test_samples_that_pile_up_are_refused() -> None:
+    """Opacus adds up the rates, as if no record could be in two of the samples."""
+    run = Private(poisson_sampling=False)
+    for x, y in [*run.loader][:2]:
+        run.backward(x, y)
+    without_effect(
+        run, run.optimizer.step, tb.ParameterError, "accumulated_iterations must be 1.*, got 2"
+    )
+
+
+def test_adding_up_rates_would_not_cover_two_samples() -> None:
+    """Two samples at rate 1/2 add up to 1: one step that always sees the record, at most once."""
+    claimed = tb.Gaussian(1.0) * 1
+    # in both with probability 1/4, and then the gradient moves by 2
+    alone = 0.25 * (tb.Gaussian(1.0, sensitivity=2.0) * 1).delta(6.0).lower
+    assert alone > 100 * claimed.delta(6.0).upper
+
+
+def test_clipping_that_adapts_is_refused() -> None:
+    run = Private(
+        clipping="adaptive",
+        target_unclipped_quantile=0.5,
+        clipbound_learning_rate=0.2,
+        max_clipbound=2.0,
+        min_clipbound=0.1,
+        unclipped_num_std=5.0,
+    )
+    without_effect(run, run.epoch, tb.ParameterError, "clipping must be 'flat' or 'per_layer'")
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """A process group of one."""
+    torch.distributed.init_process_group(
+        "gloo", rank=0, world_size=1, store=torch.distributed.HashStore()
+    )
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("alone")
+def test_distributed_training_is_counted() -> None:
+    module = opacus.distributed.DifferentiallyPrivateDistributedDataParallel(torch.nn.Linear(3, 2))
+    data = torch.utils.data.TensorDataset(torch.randn(48, 3), torch.randint(0, 2, (48,)))
+    engine = opacus.PrivacyEngine(accountant="tight")
+    model, optimizer, loader = engine.make_private(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=torch.utils.data.DataLoader(data, batch_size=8),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )
+    assert isinstance(optimizer, DistributedDPOptimizer)
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    assert engine.accountant.history == [(1.0, 1 / 6, 6)]
+
+
+# ------------------------------------------------------------------------ early stopping
+
+
+def schedule(noise: float = 1.0, rate: float = 1 / 6) -> tb.StoppingSchedule:
+    """Epochs of six steps, with a stop after each."""
+    return tb.early_stopping(dp_sgd_step(noise, rate) * 6, [1, 2, 3], DELTA)
+
+
+def begun(run: Private, batches: Any, used: tb.StoppingSchedule) -> None:
+    with StoppingCallback(used, tb.OutputDPOdometer(), bool) as stopping:
+        run.accountant.report_to(stopping)
+        run.epoch(batches)
+        stopping.should_stop(1, True)
+
+
+@pytest.mark.parametrize("other", [{"noise": 2.0}, {"rate": 0.1}], ids=str)
+def test_steps_are_refused_that_the_schedule_has_not(other: dict[str, float]) -> None:
+    run = Private()
+    message = r"stop 1 comes after Subsampled.*, got Subsampled.*sigma=1.0.*rate=0.1666"
+    without_effect(
+        run, lambda: begun(run, run.loader, schedule(**other)), tb.ParameterError, message
+    )
+
+
+def test_an_epoch_that_is_too_short_is_refused() -> None:
+    run = Private()
+    with pytest.raises(tb.SettlementError, match=r"stop 1 comes after .* \* 1, which did not run"):
+        begun(run, [*run.loader][:5], schedule())
+
+
+def test_a_run_that_stops_early_pays_for_its_stop() -> None:
+    run, account, used = Private(), tb.OutputDPFilter(20, DELTA), schedule()
+    with StoppingCallback(used, account, bool) as stopping:
+        run.accountant.report_to(stopping)
+        run.epoch()
+        without_effect(run, run.epoch, tb.SettlementError, r"ask should_stop\(1, ...\)")
+        assert not stopping.should_stop(1, False)
+        run.epoch()
+        assert stopping.should_stop(2, True)
+        without_effect(run, run.epoch, tb.SettlementError, "no run is open")
+    without_effect(run, run.epoch, tb.SettlementError, "no run is open")
+    assert account.spent.epsilon == pytest.approx(used.epsilons[1])
+    # less than the worst case, and more than if two epochs had been decided on beforehand
+    assert run.engine.get_epsilon(DELTA) < account.spent.epsilon < used.epsilons[2]
+
+
+# ---------------------------------------------------------------------------- mutations
+
+
+MUTATIONS = [
+    Mutation(
+        "the direction in which a record is removed",
+        Subsampled,
+        "pair",
+        (("(RemovePair if direction is Direction.REMOVE else AddPair)", "AddPair"),),
+        lambda: holds_the_truth(*TRUTHS[0]),
+    ),
+    Mutation(
+        "each step counts",
+        TightAccountant,
+        "step",
+        (("steps + 1", "1"),),
+        lambda: len(counted(HISTORIES[0])) == 20,
+    ),
+    Mutation(
+        "the upper end",
+        TightAccountant,
+        "get_epsilon",
+        ((".upper", ".lower"),),
+        lambda: TRUTHS[0][1](counted(TRUTHS[0][0]).get_epsilon(DELTA))[1] <= DELTA,
+    ),
+]
+
+
+@each(MUTATIONS)
+def test_without_the_guard_a_truth_is_lost(
+    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+) -> None:
+    lose_a_truth(monkeypatch, mutation)
