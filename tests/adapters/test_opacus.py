@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
+import runpy
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,6 +41,8 @@ pytestmark = [
 
 History = list[tuple[float, float, int]]
 Truth = Callable[[float], tuple[float, float]]  # from epsilon to both ends of delta
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "opacus_early_stopping.py"
 
 DELTA = 1e-5
 HISTORIES = [
@@ -473,6 +477,21 @@ def test_a_run_that_stops_early_pays_for_its_stop() -> None:
     assert account.spent.epsilon == pytest.approx(used.epsilons[1])
     # less than the worst case, and more than if two epochs had been decided on beforehand
     assert run.engine.get_epsilon(DELTA) < account.spent.epsilon < used.epsilons[2]
+
+
+def test_the_example_stops_early_and_gets_change(capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    said = capsys.readouterr().out
+    epsilons = {
+        word: float(re.search(rf"^ *{word}\D+([\d.]+)", said, re.MULTILINE)[1])  # type: ignore[index]
+        for word in ("held", "charged", "back", "tight", "prv", "rdp")
+    }
+    assert epsilons["back"] == pytest.approx(epsilons["held"] - epsilons["charged"])
+    assert epsilons["back"] > 1
+    # to have been free to stop costs something
+    assert epsilons["tight"] < epsilons["rdp"] < epsilons["held"]
+    assert epsilons["tight"] < epsilons["charged"]
 
 
 # ---------------------------------------------------------------------------- mutations
