@@ -7,7 +7,8 @@ In a ``python`` block, an expression followed by ``# -> text`` has that value, a
 block right after a block is what it printed. In a ``console`` block, lines after
 ``$ tightbudget ...`` are its output, and ``$ export NAME=value`` holds for the rest of the page. A
 ``toml`` or ``sh`` block that begins with ``# name.toml`` or ``# name.sh`` is a file of that name.
-One page is run as one program, in an empty folder.
+One page is run as one program, in an empty folder. A page with ``<!-- needs: name -->`` is left out,
+and says so, where no module of that name is installed.
 
 Certified ends may move within their gap when the engine or NumPy changes, so numbers with a
 point or an exponent are compared to one part in a thousand; everything else exactly, but for
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib.util
 import io
 import math
 import os
@@ -32,6 +34,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```(python|text|console|toml|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NEEDS = re.compile(r"^<!-- needs: (\w+) -->$", re.MULTILINE)
 ARROW = re.compile(r"# -> (.*)$")
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 UNSTABLE = re.compile(
@@ -141,10 +144,19 @@ def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted(written)]
 
 
+def missing(path: Path) -> list[str]:
+    """The modules that the page needs and that are not installed."""
+    needed = NEEDS.findall(path.read_text(encoding="utf-8"))
+    return [name for name in needed if importlib.util.find_spec(name) is None]
+
+
 def main(arguments: list[str]) -> int:
     """Tells, and with --write rewrites."""
     found = False
     for path in pages():
+        if lacking := missing(path):
+            sys.stdout.write(f"{path.relative_to(ROOT)}: left out, needs {', '.join(lacking)}\n")
+            continue
         text, differing = run_page(path)
         for output in differing:
             found = True
