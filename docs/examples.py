@@ -7,8 +7,8 @@ In a ``python`` block, an expression followed by ``# -> text`` has that value, a
 block right after a block is what it printed. In a ``console`` block, lines after
 ``$ tightbudget ...`` are its output, and ``$ export NAME=value`` holds for the rest of the page. A
 ``toml`` or ``sh`` block that begins with ``# name.toml`` or ``# name.sh`` is a file of that name.
-One page is run as one program, in an empty folder. A page with ``<!-- needs: name -->`` is left out,
-and says so, where no module of that name is installed.
+One page is run as one program, in an empty folder; one with ``<!-- needs: name -->`` only where a
+module of that name is installed.
 
 Certified ends may move within their gap when the engine or NumPy changes, so numbers with a
 point or an exponent are compared to one part in a thousand; everything else exactly, but for
