@@ -479,6 +479,38 @@ def test_a_run_that_stops_early_pays_for_its_stop() -> None:
     assert run.engine.get_epsilon(DELTA) < account.spent.epsilon < used.epsilons[2]
 
 
+def test_epochs_may_differ_as_declared() -> None:
+    run = Private()
+    steps = [dp_sgd_step(noise, 1 / 6) * 6 for noise in (1.0, 0.5)]
+    used = tb.early_stopping(steps, [1, 2], DELTA)
+    with StoppingCallback(used, tb.OutputDPOdometer(), bool) as stopping:
+        run.accountant.report_to(stopping)
+        run.epoch()
+        assert not stopping.should_stop(1, False)
+        without_effect(run, run.epoch, tb.ParameterError, "sigma=0.5.*, got .*sigma=1.0")
+        run.optimizer.zero_grad()
+        StepNoise(run.optimizer, step_size=1, gamma=0.5).step()
+        run.epoch()
+        assert stopping.should_stop(2, False)
+    assert stopping.receipt.charged.epsilon >= used.epsilons[1]
+
+
+def test_a_noisy_look_at_held_out_records_is_one_of_the_steps() -> None:
+    look = tb.Laplace(scale=20.0)
+    used = tb.early_stopping(dp_sgd_step(1.0, 1 / 6) * 6 + look, [1, 2], DELTA)
+    run = Private()
+    with StoppingCallback(used, tb.OutputDPOdometer(), bool) as stopping:
+        run.accountant.report_to(stopping)
+        for k in used.stops:
+            run.epoch()
+            with pytest.raises(
+                tb.SettlementError, match=r"comes after Laplace.*, which did not run"
+            ):
+                stopping.should_stop(k, False)
+            stopping.step(look)
+            assert stopping.should_stop(k, False) == (k == 2)
+
+
 def test_the_example_stops_early_and_gets_change(capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     runpy.run_path(str(EXAMPLE), run_name="__main__")

@@ -106,8 +106,8 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
     def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[DPOptimizer], None]:
         """What Opacus calls after noise was added and before the model is updated.
 
-        Raises (the hook):
-            ParameterError: the step is none that :func:`dp_sgd_step` describes.
+        It refuses, with a ParameterError, a step that :func:`dp_sgd_step` does not describe: of
+        batches that were accumulated, or with clipping that adapts.
         """
 
         def hook(optimizer: DPOptimizer) -> None:
