@@ -32,8 +32,8 @@ test: lint types floors unit  ## every check but the slow tests: lint, types, fl
 slow: .venv/.test  ## the slow tests: whole figures, audits of a million runs, every case of long laws
 	.venv/bin/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
 
-adapters: .venv/.adapters  ## the tests beside PyTorch, Opacus and JAX Privacy, which are large
-	.venv/bin/python -m pytest -n $(WORKERS) tests/adapters $(PYTEST_ARGS)
+adapters: .venv/.adapters  ## the tests and pages that need PyTorch, Opacus and JAX Privacy, which are large
+	.venv/bin/python -m pytest -n $(WORKERS) tests/adapters tests/docs $(PYTEST_ARGS)
 
 env: .venv/.test  ## make .venv with everything the checks need, and run nothing
 

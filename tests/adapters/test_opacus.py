@@ -503,9 +503,7 @@ def test_a_noisy_look_at_held_out_records_is_one_of_the_steps() -> None:
         run.accountant.report_to(stopping)
         for k in used.stops:
             run.epoch()
-            with pytest.raises(
-                tb.SettlementError, match=r"comes after Laplace.*, which did not run"
-            ):
+            with pytest.raises(tb.SettlementError, match=r"after Laplace.*, which did not run"):
                 stopping.should_stop(k, False)
             stopping.step(look)
             assert stopping.should_stop(k, False) == (k == 2)
