@@ -45,8 +45,8 @@ class StoppingCallback(Generic[T]):
         schedule: see :func:`tightbudget.early_stopping`.
         meter: what pays: a filter, or a budget of a ledger with its key (``budget.keyed(key)``).
         rule: told what :meth:`should_stop` is given, says whether to stop.
-        interactive: whether anybody but the rule sees something of the run before it ends. If
-            not, several runs may be open on one meter side by side.
+        interactive: whether, before it ends, anybody but the rule sees something of the run, or
+            the rule anything but the run. If not, several may be open on one meter side by side.
 
     Raises:
         ParameterError: schedule or rule is not one.
