@@ -170,14 +170,15 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
             )
         prefix, _ = _payer(self.estimator)
         paid = {"meter": meter} if noise is None else {"meter": meter, "noise": noise}
-        self.cv = _splitter(self.folds)
+        scoring: Any = None  # exact
         if self.score_epsilon is not None:
-            self.scoring = PrivateAccuracy(self.score_epsilon, meter, noise)
+            scoring = PrivateAccuracy(self.score_epsilon, meter, noise)
+        self.cv, self.scoring = _splitter(self.folds), scoring
         try:
             with config_context(enable_metadata_routing=False):
                 super().fit(X, y, **{f"{prefix}{name}": value for name, value in paid.items()})
         finally:
-            self.scoring = None  # what is kept, and may be pickled, knows no meter
+            self.cv = self.scoring = None  # what is kept, and may be pickled, knows no meter
         self.scorer_ = check_scoring(self.estimator)
         return self
 
