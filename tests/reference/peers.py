@@ -127,6 +127,6 @@ def most(function: Callable[[float], Composable], epsilon: float, delta: float) 
 
 
 def one_way(direction: str, mechanism: Mechanism, epsilon: float) -> Bounds:
-    """delta(epsilon) of one run in one direction, where the other is worse."""
+    """delta(epsilon) of one run in one direction, whether or not the other is worse."""
     steps = Steps.of(tb.compose([mechanism]).steps, Direction(direction))
     return delta_bounds((steps,), epsilon, 1e-4)
