@@ -85,16 +85,17 @@ EPSILONS = {"epsilon": [0.5, 1.0]}
 PIPE = Pipeline([("unit", Normalizer()), ("spy", Spy())])
 INSIDE = {"spy__epsilon": [0.5, 1.0]}
 DELTA = Fraction(1, 2**20)
+PUBLIC = PredefinedSplit([0] * 40 + [-1] * 80)  # the first forty
 CASES: list[tuple[Any, Any, dict[str, Any], Any, Any]] = [
     # estimator, grid, options, epsilon, fits
     (Spy(), EPSILONS, {}, 3 * (1.5 + 2 * 0.25) + 1.0, 7),
     (Spy(), EPSILONS, {"refit": False}, 3 * (1.5 + 2 * 0.25), 6),
-    (Spy(), EPSILONS, {"score_epsilon": None}, 3 * 1.5 + 1.0, 7),
+    (Spy(), EPSILONS, {"folds": PUBLIC, "score_epsilon": None}, 1.5 + 1.0, 3),
     (Spy(), EPSILONS, {"folds": 2}, 2 * (1.5 + 2 * 0.25) + 1.0, 5),
     (Spy(), EPSILONS, {"folds": KFold(4)}, 4 * (1.5 + 2 * 0.25) + 1.0, 9),
     (Spy(), EPSILONS, {"folds": RepeatedKFold(n_splits=2, n_repeats=2)}, 4 * 2.0 + 1.0, 9),
     (Spy(), EPSILONS, {"folds": ShuffleSplit(1)}, 2.0 + 1.0, 3),
-    (Spy(), EPSILONS, {"folds": PredefinedSplit([-1, 0] * 60)}, 2.0 + 1.0, 3),
+    (Spy(), EPSILONS, {"folds": PUBLIC}, 2.0 + 1.0, 3),
     (Spy(), [{"epsilon": [1.0]}, {"epsilon": [0.25]}], {}, 3 * (1.25 + 0.5) + 1.0, 7),
     (Spy(), {}, {}, 3 * 0.75 + 0.5, 4),
     (PIPE, INSIDE, {}, 7.0, 7),
@@ -165,8 +166,7 @@ def test_a_model_that_no_test_lets_pass_has_no_score() -> None:
 
 
 def test_public_rows_are_scored_exactly() -> None:
-    test_fold = [0] * 40 + [-1] * 80  # the first forty are public
-    tried = search(Spy(), {}, folds=PredefinedSplit(test_fold), score_epsilon=None)
+    tried = search(Spy(), {}, folds=PUBLIC, score_epsilon=None)
     assert tried.fit(X, Y, meter=tb.OutputDPOdometer()).best_score_ == 1.0
 
 
@@ -189,6 +189,7 @@ def test_metadata_routing_changes_nothing() -> None:
         (Spy(), {"folds": [([0], [1])]}, "folds must be an integer >= 2"),
         (Spy(), {"score_epsilon": 0}, "score_epsilon must be a finite number > 0, got 0"),
         (Spy(), {"score_epsilon": np.nan}, "score_epsilon must be a finite number > 0, got nan"),
+        (Spy(), {"score_epsilon": None}, "score_epsilon must be > 0, unless a PredefinedSplit"),
         (LogisticRegression(), {}, "estimator must have a fit that takes a meter"),
         (make_pipeline(StandardScaler(), Spy()), {}, "step 'standardscaler' would learn from"),
         (

@@ -93,15 +93,16 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
     Guarantee: what the search learns from the records, and the model that it ends with, is paid
     for, fit by fit and score by score, for data sets of which one record is replaced: no fold
     depends on a record, no step but the model learns from them, and a refusal ends the search. The
-    number of records is public, and how long fits take is not hidden. ``score`` of the
-    fitted search is the model's: it is not private and not paid for.
+    number of records is public, and that the model can be fitted to each part of them (that no
+    label is missing there); how long that takes is not hidden. ``score`` of the fitted search is
+    the model's: it is not private and not paid for.
 
     Args:
         estimator: one whose ``fit`` takes a meter, or a Pipeline that ends in one; the steps
             before it are stateless or frozen.
         param_grid: from names of parameters to the values that are tried.
-        score_epsilon: what a score costs, > 0, nats; None if all records that are ever tested
-            on are public: then scores are exact.
+        score_epsilon: what a score costs, > 0, nats; None if folds is a PredefinedSplit and all
+            records that it tests on are public: then scores are exact.
         folds: how many, at least 2; or a KFold, RepeatedKFold, ShuffleSplit or PredefinedSplit.
         refit: whether the best parameters train on all records, once more.
 
@@ -130,10 +131,7 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         Raises:
             ParameterError: a parameter is refused, or a step would learn without paying.
         """
-        rounds = _splitter(self.folds).get_n_splits()
-        score = Fraction(0)
-        if self.score_epsilon is not None:
-            score = exact_positive(score_epsilon=self.score_epsilon)
+        rounds, score = _splitter(self.folds).get_n_splits(), self._score()
         fits = [_payer(candidate)[1].what_if(meter) for candidate in self._candidates()]
         most, least = [fit.most for fit in fits], [fit.least for fit in fits]
         return WhatIf(
@@ -141,6 +139,15 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
             least=_total(least, rounds, Fraction(0), min if self.refit else None),
             left=meter.left,
         )
+
+    def _score(self) -> Fraction:
+        if self.score_epsilon is not None:
+            return exact_positive(score_epsilon=self.score_epsilon)
+        if not isinstance(self.folds, PredefinedSplit):
+            raise refuse(
+                "score_epsilon", "be > 0, unless a PredefinedSplit says who is public", None
+            )
+        return Fraction(0)
 
     def _candidates(self) -> Iterator[Any]:
         for parameters in ParameterGrid(self.param_grid):
