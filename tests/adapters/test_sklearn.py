@@ -462,6 +462,13 @@ MUTATIONS = [
         lambda: refused(lambda: adapter._splitter(StratifiedKFold())),
     ),
     Mutation(
+        "anybody is public",
+        PrivateGridSearchCV,
+        "_score",
+        (("if not isinstance(self.folds, PredefinedSplit):", "if False:"),),
+        lambda: refused(lambda: search(Spy(), {}, score_epsilon=None)._score()),
+    ),
+    Mutation(
         "scores for nothing",
         adapter,
         "_total",

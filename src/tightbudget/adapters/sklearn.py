@@ -144,9 +144,8 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         if self.score_epsilon is not None:
             return exact_positive(score_epsilon=self.score_epsilon)
         if not isinstance(self.folds, PredefinedSplit):
-            raise refuse(
-                "score_epsilon", "be > 0, unless a PredefinedSplit says who is public", None
-            )
+            must = "be > 0, unless a PredefinedSplit says who is public"
+            raise refuse("score_epsilon", must, None)
         return Fraction(0)
 
     def _candidates(self) -> Iterator[Any]:
