@@ -27,7 +27,7 @@ from tightbudget import errors
 from tightbudget.ledger.testing import TABLES
 
 ROOT = Path(__file__).resolve().parents[1]
-if str(ROOT) not in sys.path:  # where papers are
+if str(ROOT) not in sys.path:  # where papers and tests are
     sys.path.insert(0, str(ROOT))
 PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -251,6 +251,38 @@ def reproductions() -> str:
     return "\n".join(lines).rstrip()
 
 
+def agreement() -> str:
+    """What other tools say, and what is so: what is wrong first, then all of it, tool by tool."""
+    rows = importlib.import_module("tests.reference.peers").rows()
+    tools = {row.tool: [r for r in rows if r.tool == row.tool] for row in rows}
+    verdicts = ("agrees", "too high", "inf", "too low")
+    lines = [f"| | {' | '.join(verdicts)} |", "|" + " --- |" * (1 + len(verdicts))]
+    for tool, said in tools.items():
+        counts = [sum(row.verdict == verdict for row in said) or "" for verdict in verdicts]
+        lines.append(f"| {tool} | {' | '.join(map(str, counts))} |")
+    lines += ["", "## Too low"]
+    for tool, said in tools.items():
+        if low := [row for row in said if row.verdict == "too low"]:
+            lines += ["", f"{tool} {low[0].version}:", "", *_agreement(low)]
+    for tool, said in tools.items():
+        lines += ["", f"## {tool}"]
+        for version, source in dict.fromkeys((row.version, row.source) for row in said):
+            of = f"`{source}`" if "/" in source else source
+            lines += ["", f"{version}, {of}:".removeprefix(", "), ""]
+            lines += _agreement([r for r in said if (r.version, r.source) == (version, source)])
+    return "\n".join(lines)
+
+
+def _agreement(rows: list[Any]) -> Iterator[str]:
+    yield "| there | says | here | certified | |"
+    yield "|" + " --- |" * 5
+    for row in rows:
+        off = f", by {abs(row.off()):.1g}" if row.off() else ""
+        verdict = row.verdict if row.verdict == "agrees" else f"**{row.verdict}**{off}"
+        asked = row.asked if row.tool == "closed forms" else f"`{row.asked}`"
+        yield f"| {asked} | {row.says} | `{row.ours}` | {row.certified} | {verdict} |"
+
+
 def ledger_speed() -> str:
     """What ``make bench`` measured last of the ledger."""
     return _measured("ledger.json", "ledger")
@@ -270,6 +302,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "benchmarks": benchmarks,
     "digits": digits,
     "reproductions": reproductions,
+    "agreement": agreement,
     "ledger-speed": ledger_speed,
     "ledger-tables": ledger_tables,
 }

@@ -557,6 +557,11 @@ class Keyed:
         self._key = key
         self._answered = 0
 
+    @property
+    def left(self) -> Budget:
+        """What may still be reserved."""
+        return self._budget.left
+
     def reserve(self, guarantee: Guarantee, *, interactive: bool = False) -> LedgerHold:
         """Holds what the mechanism's dearest output would cost, under the next key.
 

@@ -80,6 +80,9 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         tags.non_deterministic = True
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "release_") and self.release_.value is not None
+
     def what_if(self, meter: Meter) -> WhatIf:
         """What a fit would cost at most, and whether it fits; nothing is touched."""
         prices: dict[Cell, Price] = {"value": self.epsilon}

@@ -1,0 +1,239 @@
+"""Model selection with scikit-learn on private data: every fit and every score is paid for.
+
+``GridSearchCV`` may be given a meter as a parameter of ``fit``, and then each fit is charged. But
+its folds are stratified, so one record decides where others go; its scores are answers on private
+records that nobody pays for; a step before the model may learn from all rows; and a fit that does
+not fit into the budget becomes a missing score. :class:`PrivateGridSearchCV` is the same search
+without these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    ParameterGrid,
+    PredefinedSplit,
+    RepeatedKFold,
+    ShuffleSplit,
+)
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from tightbudget.errors import BudgetError, ParameterError
+from tightbudget.numerics.validate import refuse
+from tightbudget.output_dp.account import Budget
+from tightbudget.output_dp.amount import Price, exact, exact_positive, printed_up
+from tightbudget.release import LaplaceRelease, Meter, Noise, WhatIf
+
+__all__ = ["PrivateAccuracy", "PrivateGridSearchCV"]
+
+_BLIND = (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit)  # splitters that see no label
+
+
+@dataclass(frozen=True)
+class PrivateAccuracy:
+    """A scorer: the share of right predictions, with Laplace noise on their number.
+
+    Guarantee: each score is epsilon-DP, delta = 0, for records of which one is replaced, and is
+    charged to the meter. A model that was withheld scores 0, at no charge. Copies, as scikit-learn
+    makes them, share the meter.
+
+    Args:
+        epsilon: of each score, > 0, nats.
+        meter: what pays.
+        noise: the operating system's, if absent.
+    """
+
+    epsilon: Price
+    meter: Meter
+    noise: Noise | None = None
+
+    def __post_init__(self) -> None:
+        exact_positive(epsilon=self.epsilon)
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """The noisy share; it may lie a little outside [0, 1].
+
+        Raises:
+            BudgetError: it does not fit; the records were not touched.
+            ReleaseError: the model failed on them; nothing is released.
+        """
+        try:
+            check_is_fitted(estimator)
+        except NotFittedError:
+            return 0.0
+        right = LaplaceRelease(
+            lambda data: int(np.count_nonzero(estimator.predict(data[0]) == data[1])),
+            sensitivity=1,
+            epsilon=self.epsilon,
+        )
+        answer = right.release((X, np.asarray(y)), meter=self.meter, noise=self.noise)
+        return float(answer.value) / len(y)
+
+    def __deepcopy__(self, _: Any) -> Self:
+        return self  # a budget is not doubled
+
+
+class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
+    """``GridSearchCV`` whose fits and scores are all charged to one meter.
+
+    Guarantee: what the search learns from the records, and the model that it ends with, is paid
+    for, fit by fit and score by score, for data sets of which one record is replaced: no fold
+    depends on a record, no step but the model learns from them, and a refusal ends the search. The
+    number of records is public, and that the model can be fitted to each part of them (that no
+    label is missing there); how long that takes is not hidden. ``score`` of the fitted search is
+    the model's: it is not private and not paid for.
+
+    Args:
+        estimator: one whose ``fit`` takes a meter, or a Pipeline that ends in one; the steps
+            before it are stateless or frozen.
+        param_grid: from names of parameters to the values that are tried.
+        score_epsilon: what a score costs, > 0, nats; None if folds is a PredefinedSplit and all
+            records that it tests on are public: then scores are exact.
+        folds: how many, at least 2; or a KFold, RepeatedKFold, ShuffleSplit or PredefinedSplit.
+        refit: whether the best parameters train on all records, once more.
+
+    Attributes:
+        best_params_, best_score_, best_estimator_, cv_results_: as in GridSearchCV.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Any,
+        *,
+        score_epsilon: Price | None,
+        folds: Any = 5,
+        refit: bool = True,
+    ) -> None:
+        super().__init__(estimator, param_grid, refit=refit, error_score="raise")
+        self.score_epsilon = score_epsilon
+        self.folds = folds
+
+    def what_if(self, meter: Meter) -> WhatIf:
+        """What the search would cost at most, and whether it fits; nothing is touched.
+
+        At least it costs its fits, at their cheapest: a model that is withheld has no score.
+
+        Raises:
+            ParameterError: a parameter is refused, or a step would learn without paying.
+        """
+        rounds, score = _splitter(self.folds).get_n_splits(), self._score()
+        fits = [_payer(candidate)[1].what_if(meter) for candidate in self._candidates()]
+        most, least = [fit.most for fit in fits], [fit.least for fit in fits]
+        return WhatIf(
+            most=_total(most, rounds, score, max if self.refit else None),
+            least=_total(least, rounds, Fraction(0), min if self.refit else None),
+            left=meter.left,
+        )
+
+    def _score(self) -> Fraction:
+        if self.score_epsilon is not None:
+            return exact_positive(score_epsilon=self.score_epsilon)
+        if not isinstance(self.folds, PredefinedSplit):
+            must = "be > 0, unless a PredefinedSplit says who is public"
+            raise refuse("score_epsilon", must, None)
+        return Fraction(0)
+
+    def _candidates(self) -> Iterator[Any]:
+        for parameters in ParameterGrid(self.param_grid):
+            yield clone(self.estimator).set_params(**clone(parameters, safe=False))
+
+    def fit(self, X: Any, y: Any, *, meter: Meter, noise: Noise | None = None) -> Self:
+        """Fits and scores every combination on every fold, and refits the best.
+
+        Args:
+            X: rows, (n, d).
+            y: labels, (n,).
+            meter: what pays; on a ledger, one of ``budget.keyed(...)`` with a key for this search.
+            noise: the operating system's, if absent.
+
+        Raises:
+            BudgetError: the whole search does not fit at its dearest, and nothing was
+                charged; or somebody else has taken what was left, and it ends where it is.
+            ParameterError: a parameter or a row is refused, or a step would learn without paying.
+        """
+        whole = self.what_if(meter)
+        if not whole.fits:
+            raise BudgetError(
+                f"the search may cost {whole.most}; left {whole.left}",
+                requested=whole.most,
+                left=whole.left,
+                held=None,
+            )
+        prefix, _ = _payer(self.estimator)
+        paid = {"meter": meter} if noise is None else {"meter": meter, "noise": noise}
+        scoring: Any = None  # exact
+        if self.score_epsilon is not None:
+            scoring = PrivateAccuracy(self.score_epsilon, meter, noise)
+        self.cv, self.scoring = _splitter(self.folds), scoring
+        try:
+            with config_context(enable_metadata_routing=False):
+                super().fit(X, y, **{f"{prefix}{name}": value for name, value in paid.items()})
+        finally:
+            self.cv = self.scoring = None  # what is kept, and may be pickled, knows no meter
+        self.scorer_ = check_scoring(self.estimator)
+        return self
+
+
+def _splitter(folds: Any) -> Any:
+    """What chooses the folds, by the rows' numbers alone."""
+    if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool) and folds >= 2:
+        return KFold(folds, shuffle=True, random_state=0)
+    if type(folds) in _BLIND:
+        return folds
+    names = ", ".join(kind.__name__ for kind in _BLIND)
+    raise refuse("folds", f"be an integer >= 2, or see no label as one of {names} does", folds)
+
+
+def _payer(estimator: Any, prefix: str = "") -> tuple[str, Any]:
+    """The one step that learns from the records, and what begins the names of its parameters."""
+    if isinstance(estimator, Pipeline):
+        *before, (name, last) = estimator.steps
+        for step, transformer in before:
+            if _learns(transformer):
+                raise ParameterError(
+                    f"step {step!r} would learn from the records, and pays nothing: use a "
+                    "stateless transformer, or a FrozenEstimator that was fitted on public rows"
+                )
+        return _payer(last, f"{prefix}{name}__")
+    if not has_fit_parameter(estimator, "meter"):
+        raise refuse("estimator", "have a fit that takes a meter", estimator)
+    return prefix, estimator
+
+
+def _learns(transformer: Any) -> bool:
+    if isinstance(transformer, Pipeline):
+        return any(_learns(step) for _, step in transformer.steps)
+    if transformer in (None, "passthrough") or isinstance(transformer, FrozenEstimator):
+        return False
+    return bool(get_tags(transformer).requires_fit)
+
+
+def _total(
+    fits: list[Budget], rounds: int, score: Fraction, refit: Callable[..., Fraction] | None
+) -> Budget:
+    """Each fit and its score in each round, and one fit more."""
+
+    def whole(amounts: list[Fraction], score: Fraction) -> float:
+        last = refit(amounts, default=Fraction(0)) if refit else Fraction(0)
+        return printed_up(rounds * (sum(amounts) + len(amounts) * score) + last)
+
+    return Budget(
+        whole([exact(epsilon=fit.amount) for fit in fits], score),
+        whole([exact(delta=fit.delta) for fit in fits], Fraction(0)),
+        "epsilon",
+    )

@@ -1,0 +1,492 @@
+"""Searches with scikit-learn: what is charged, what is refused, and what no record may decide."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import joblib  # type: ignore[import-untyped]
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import FitFailedWarning, NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    PredefinedSplit,
+    RepeatedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    cross_val_score,
+)
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from tests.mutants import Mutation, each, lose_a_truth
+
+import tightbudget as tb
+from tightbudget.adapters import sklearn as adapter
+from tightbudget.adapters.sklearn import PrivateAccuracy, PrivateGridSearchCV
+from tightbudget.output_dp.guarantee import OutputDP
+from tightbudget.release.release import paid, what_if
+
+ANGLES = np.arange(120) * 2.0
+X = np.column_stack([np.cos(ANGLES), np.sin(ANGLES)]) * 0.99
+Y = np.where(np.cos(ANGLES) > 0, "yes", "no")
+
+
+class Spy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Pays, and notes which rows it saw; says "yes" to the right, or is withheld."""
+
+    seen: ClassVar[list[Any]] = []
+
+    def __init__(self, epsilon: float = 0.5, withheld: bool = False) -> None:
+        self.epsilon = epsilon
+        self.withheld = withheld
+
+    @property
+    def guarantee(self) -> OutputDP:
+        return OutputDP({"value": self.epsilon, "bottom": 0.125}, delta=2.0**-20)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "classes_") and not self.withheld
+
+    def what_if(self, meter: tb.Meter) -> tb.WhatIf:
+        return what_if(self.guarantee, meter)
+
+    def fit(self, X: Any, y: Any, *, meter: tb.Meter, noise: Any = None) -> Self:
+        cell = "bottom" if self.withheld else "value"
+        paid(meter, self.guarantee, (X, y), lambda _: (None, cell))
+        self.classes_ = np.array(["no", "yes"])
+        self.seen.append((np.array(X), np.array(y)))
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return np.where(np.asarray(X)[:, 0] > 0, "yes", "no")
+
+
+def spent(meter: Any) -> tuple[Fraction | int, Fraction | int]:
+    return meter._spent.counted, meter._spent.delta
+
+
+def search(estimator: Any, grid: Any, **more: Any) -> PrivateGridSearchCV:
+    return PrivateGridSearchCV(estimator, grid, **{"score_epsilon": 0.25, "folds": 3} | more)
+
+
+# ------------------------------------------------------------------------- what is charged
+
+EPSILONS = {"epsilon": [0.5, 1.0]}
+PIPE = Pipeline([("unit", Normalizer()), ("spy", Spy())])
+INSIDE = {"spy__epsilon": [0.5, 1.0]}
+DELTA = Fraction(1, 2**20)
+PUBLIC = PredefinedSplit([0] * 40 + [-1] * 80)  # the first forty
+CASES: list[tuple[Any, Any, dict[str, Any], Any, Any]] = [
+    # estimator, grid, options, epsilon, fits
+    (Spy(), EPSILONS, {}, 3 * (1.5 + 2 * 0.25) + 1.0, 7),
+    (Spy(), EPSILONS, {"refit": False}, 3 * (1.5 + 2 * 0.25), 6),
+    (Spy(), EPSILONS, {"folds": PUBLIC, "score_epsilon": None}, 1.5 + 1.0, 3),
+    (Spy(), EPSILONS, {"folds": 2}, 2 * (1.5 + 2 * 0.25) + 1.0, 5),
+    (Spy(), EPSILONS, {"folds": KFold(4)}, 4 * (1.5 + 2 * 0.25) + 1.0, 9),
+    (Spy(), EPSILONS, {"folds": RepeatedKFold(n_splits=2, n_repeats=2)}, 4 * 2.0 + 1.0, 9),
+    (Spy(), EPSILONS, {"folds": ShuffleSplit(1)}, 2.0 + 1.0, 3),
+    (Spy(), EPSILONS, {"folds": PUBLIC}, 2.0 + 1.0, 3),
+    (Spy(), [{"epsilon": [1.0]}, {"epsilon": [0.25]}], {}, 3 * (1.25 + 0.5) + 1.0, 7),
+    (Spy(), {}, {}, 3 * 0.75 + 0.5, 4),
+    (PIPE, INSIDE, {}, 7.0, 7),
+    (Pipeline([("outer", PIPE)]), {"outer__spy__epsilon": [0.5, 1.0]}, {}, 7.0, 7),
+    (PIPE, INSIDE | {"unit": ["passthrough", Normalizer()]}, {}, 13.0, 13),
+]
+
+
+@pytest.mark.parametrize(("estimator", "grid", "options", "epsilon", "fits"), CASES)
+def test_each_fit_and_each_score_is_charged(
+    estimator: Any, grid: Any, options: dict[str, Any], epsilon: float, fits: int
+) -> None:
+    """Of all that score alike the first is chosen; here the dearest, so the most is spent."""
+    meter = tb.OutputDPFilter(100, 1)
+    tried = search(estimator, grid, **options)
+    before = tried.what_if(meter)
+    assert (before.most.epsilon, before.most.delta) == (epsilon, float(fits * DELTA))
+    assert before.fits
+    Spy.seen.clear()
+    tried.fit(X, Y, meter=meter)
+    assert len(Spy.seen) == fits
+    total, delta = spent(meter)
+    assert delta == fits * DELTA
+    refitted = 0 if options.get("refit") is False else _price(tried.best_params_)
+    assert total == Fraction(epsilon) - (max_price(grid) if refitted else 0) + Fraction(refitted)
+    assert before.least.epsilon <= total <= before.most.epsilon
+
+
+def _price(parameters: dict[str, Any]) -> float:
+    return next((v for name, v in parameters.items() if name.endswith("epsilon")), 0.5)
+
+
+def max_price(grid: Any) -> Fraction:
+    tables = grid if isinstance(grid, list) else [grid]
+    prices = [v for t in tables for name, values in t.items() if "epsilon" in name for v in values]
+    return Fraction(max(prices, default=0.5))
+
+
+def test_withheld_models_score_nothing_and_cost_the_least() -> None:
+    meter = tb.OutputDPFilter(100, 1)
+    tried = search(Spy(withheld=True), EPSILONS)
+    least = tried.what_if(meter).least
+    tried.fit(X, Y, meter=meter)
+    assert least.epsilon == 7 * 0.125
+    assert spent(meter)[0] == 7 * Fraction(1, 8)
+    assert set(tried.cv_results_["mean_test_score"]) == {0.0}
+
+
+def test_the_real_estimator_learns() -> None:
+    meter = tb.OutputDPFilter(100)
+    pipe = make_pipeline(Normalizer(), tb.PrivateLogisticRegression(2.0, clip=True))
+    name = "privatelogisticregression__regularization"
+    tried = search(pipe, {name: [0.05, 0.5]}, score_epsilon=1.0).fit(X, Y, meter=meter)
+    assert spent(meter)[0] == 7 * 2 + 6
+    assert tried.best_params_[name] in (0.05, 0.5)
+    assert tried.score(X, Y) > 0.8
+    assert spent(meter)[0] == 7 * 2 + 6  # the model's own score is not private, and not paid
+
+
+def test_a_model_that_no_test_lets_pass_has_no_score() -> None:
+    meter = tb.OutputDPFilter(100)
+    model = tb.PrivateLogisticRegression(1.0, threshold=-1e3, test_epsilon=0.125)
+    tried = search(model, {"regularization": [0.1]}).fit(X, Y, meter=meter)
+    assert tried.best_score_ == 0.0
+    assert spent(meter)[0] == 4 * Fraction(1, 8)
+    with pytest.raises(NotFittedError):
+        tried.predict(X)
+
+
+def test_public_rows_are_scored_exactly() -> None:
+    tried = search(Spy(), {}, folds=PUBLIC, score_epsilon=None)
+    assert tried.fit(X, Y, meter=tb.OutputDPOdometer()).best_score_ == 1.0
+
+
+def test_metadata_routing_changes_nothing() -> None:
+    meter = tb.OutputDPFilter(100, 1)
+    with config_context(enable_metadata_routing=True):
+        search(PIPE, INSIDE).fit(X, Y, meter=meter)
+    assert spent(meter)[1] == 7 * DELTA
+
+
+# ------------------------------------------------------------------- what is refused, and how
+
+
+@pytest.mark.parametrize(
+    ("estimator", "options", "said"),
+    [
+        (Spy(), {"folds": StratifiedKFold(3)}, "folds must be an integer >= 2, or see no label"),
+        (Spy(), {"folds": 1}, "folds must be an integer >= 2"),
+        (Spy(), {"folds": True}, "got True"),
+        (Spy(), {"folds": [([0], [1])]}, "folds must be an integer >= 2"),
+        (Spy(), {"score_epsilon": 0}, "score_epsilon must be a finite number > 0, got 0"),
+        (Spy(), {"score_epsilon": np.nan}, "score_epsilon must be a finite number > 0, got nan"),
+        (Spy(), {"score_epsilon": None}, "score_epsilon must be > 0, unless a PredefinedSplit"),
+        (LogisticRegression(), {}, "estimator must have a fit that takes a meter"),
+        (make_pipeline(StandardScaler(), Spy()), {}, "step 'standardscaler' would learn from"),
+        (
+            Pipeline([("first", make_pipeline(StandardScaler())), ("last", Spy())]),
+            {},
+            "step 'first' would learn from the records, and pays nothing",
+        ),
+    ],
+)
+def test_refusals(estimator: Any, options: dict[str, Any], said: str) -> None:
+    meter = tb.OutputDPFilter(100, 1)
+    Spy.seen.clear()
+    with pytest.raises(tb.ParameterError) as caught:
+        search(estimator, {}, **options).fit(X, Y, meter=meter)
+    assert said in str(caught.value)
+    assert spent(meter) == (0, 0)
+    assert not Spy.seen
+
+
+def test_a_grid_may_not_bring_in_a_step_that_learns() -> None:
+    with pytest.raises(tb.ParameterError, match="step 'unit' would learn"):
+        search(PIPE, {"unit": [Normalizer(), StandardScaler()]}).fit(
+            X, Y, meter=tb.OutputDPOdometer()
+        )
+
+
+def test_steps_that_learn_nothing_are_welcome() -> None:
+    public = FrozenEstimator(StandardScaler().fit(X[:10]))
+    halves = FunctionTransformer(lambda rows: rows / 2)
+    pipe = Pipeline([("a", public), ("b", make_pipeline(halves)), ("c", None), ("spy", Spy())])
+    meter = tb.OutputDPFilter(100, 1)
+    search(pipe, {}).fit(X, Y, meter=meter)
+    assert spent(meter)[1] == 4 * DELTA
+
+
+def test_a_search_that_may_not_fit_does_not_begin() -> None:
+    meter = tb.OutputDPFilter(Fraction("6.9999"), 1)
+    Spy.seen.clear()
+    with pytest.raises(tb.BudgetError) as caught:
+        search(Spy(), EPSILONS).fit(X, Y, meter=meter)
+    assert str(caught.value) == (
+        f"the search may cost epsilon 7.0, delta {float(7 * DELTA)!r}; left epsilon 6.9999, "
+        "delta 1.0"
+    )
+    assert not Spy.seen
+    assert spent(meter) == (0, 0)
+
+
+class Shared:
+    """A budget of which somebody else takes the rest after some runs."""
+
+    def __init__(self, runs: int) -> None:
+        self.budget, self.runs = tb.OutputDPFilter(100, 1), runs
+
+    @property
+    def left(self) -> tb.Budget:
+        return self.budget.left
+
+    def reserve(self, guarantee: OutputDP, *, interactive: bool = False) -> Any:
+        self.runs -= 1
+        if self.runs < 0:
+            self.budget.reserve(OutputDP({"all": Fraction(str(self.left.epsilon))})).forfeit()
+        return self.budget.reserve(guarantee, interactive=interactive)
+
+
+@pytest.mark.parametrize("runs", [0, 1, 2, 5, 12])
+def test_a_refusal_in_the_middle_ends_the_search(runs: int) -> None:
+    """At a fit or at a score, or at the refit."""
+    meter = Shared(runs)
+    tried = search(Spy(), EPSILONS)
+    with pytest.raises(tb.BudgetError, match="requested epsilon"):
+        tried.fit(X, Y, meter=meter)
+    assert meter.budget.left.epsilon == 0
+    assert not hasattr(tried, "best_estimator_") or not hasattr(tried.best_estimator_, "classes_")
+
+
+# ------------------------------------------------------------- one record decides one record
+
+
+def rows_apart(tried: Any, **more: Any) -> int:
+    """The most rows that any fit sees changed, where one record of the data is replaced."""
+    seen = []
+    for y in (Y, np.where(np.arange(len(Y)) == 7, np.where(Y == "yes", "no", "yes"), Y)):
+        Spy.seen.clear()
+        clone(tried).fit(X, y, meter=tb.OutputDPOdometer(), **more)
+        seen.append([np.column_stack([a.astype(str), b]) for a, b in Spy.seen])
+    pairs = list(zip(*seen, strict=True))
+    if any(a.shape != b.shape for a, b in pairs):
+        return len(Y)
+    return max(int(np.count_nonzero((a != b).any(axis=1))) for a, b in pairs)
+
+
+@pytest.mark.parametrize(
+    "folds",
+    [2, 5, KFold(3), RepeatedKFold(n_splits=3, random_state=1), ShuffleSplit(3, random_state=1)],
+)
+def test_no_fold_depends_on_a_record(folds: Any) -> None:
+    assert rows_apart(search(Spy(), {}, folds=folds)) == 1
+
+
+def test_the_folds_of_a_plain_search_depend_on_labels() -> None:
+    """Why this search is not that one."""
+    assert rows_apart(GridSearchCV(Spy(), {}, cv=5)) > 1
+
+
+# --------------------------------------------------------------------------------- the score
+
+
+class Planned:
+    """Noise that was thought of before."""
+
+    batch = 1
+
+    def __init__(self, draw: int) -> None:
+        self.draw, self.scales = draw, list[Any]()
+
+    def laplace(self, scale: Any, size: int) -> Any:
+        self.scales.append(scale)
+        return np.full(size, self.draw, dtype=np.int64)
+
+
+@pytest.mark.parametrize(("draw", "score"), [(0, 0.75), (3, 0.9), (-20, -0.25)])
+def test_a_score_is_the_noisy_share_of_right_predictions(draw: int, score: float) -> None:
+    meter, noise = tb.OutputDPFilter(1), Planned(draw)
+    accuracy = PrivateAccuracy(0.25, meter, noise)  # type: ignore[arg-type]
+    model = Spy().fit(X, Y, meter=tb.OutputDPOdometer())
+    x, y = X[:20], np.array(list(Y[:15]) + ["neither"] * 5)
+    assert accuracy(model, x, y) == pytest.approx(score, rel=1e-12)
+    assert noise.scales == [4]  # of a count that one record moves by 1
+    assert spent(meter)[0] == Fraction(1, 4)
+
+
+def test_a_score_costs_before_it_looks_and_says_nothing_when_it_fails() -> None:
+    meter = tb.OutputDPFilter(Fraction(3, 10))
+    model = Spy().fit(X, Y, meter=tb.OutputDPOdometer())
+    accuracy = PrivateAccuracy(0.2, meter)
+    with pytest.raises(tb.ReleaseError, match="its dearest price is charged") as caught:
+        accuracy(model, np.zeros((3, 0)), Y[:3])
+    assert caught.value.__context__ is None
+    with pytest.raises(tb.BudgetError, match=r"requested epsilon 0\.2"):
+        accuracy(model, X, Y)
+    assert spent(meter)[0] == Fraction(1, 5)
+    with pytest.raises(tb.ParameterError, match="epsilon must be a finite number > 0, got 0"):
+        PrivateAccuracy(0, meter)
+
+
+# ----------------------------------------------------------------- one meter, never a copy
+
+
+def test_plain_searches_may_be_given_the_pieces() -> None:
+    """Each fit is charged, and each score; copies of the search share the meter."""
+    meter = tb.OutputDPFilter(100, 1)
+    plain = GridSearchCV(
+        Spy(), EPSILONS, cv=KFold(3), scoring=PrivateAccuracy(0.25, meter), error_score="raise"
+    )
+    clone(plain).fit(X, Y, meter=meter)
+    assert spent(meter)[1] == 7 * DELTA
+    inner = clone(plain).set_params(refit=True)
+    cross_val_score(inner, X, Y, cv=KFold(2), scoring=PrivateAccuracy(0.25, meter),
+                    params={"meter": meter}, error_score="raise")  # fmt: skip
+    assert spent(meter)[1] == 3 * 7 * DELTA
+
+
+def test_a_plain_search_hides_a_refusal() -> None:
+    """Why this search is not that one, again."""
+    meter = tb.OutputDPFilter(3, 1)
+    plain = GridSearchCV(Spy(1.0), {"epsilon": [1.0, 2.0]}, cv=KFold(3), refit=False)
+    with pytest.warns(FitFailedWarning), pytest.warns(UserWarning, match="non-finite"):
+        plain.fit(X, Y, meter=meter)
+    assert meter.left.epsilon == 0
+
+
+def test_a_budget_does_not_go_to_other_processes() -> None:
+    meter = tb.OutputDPFilter(100, 1)
+    with joblib.parallel_config(n_jobs=2), pytest.raises(pickle.PicklingError):
+        search(Spy(), EPSILONS).fit(X, Y, meter=meter)
+    assert spent(meter) == (0, 0)
+
+
+def test_threads_share_it() -> None:
+    meter = tb.OutputDPFilter(7, 1)
+    with joblib.parallel_config("threading", n_jobs=4):
+        search(Spy(), {"epsilon": [1.0, 0.5]}).fit(X, Y, meter=meter)
+    assert spent(meter)[1] == 7 * DELTA
+
+
+def test_what_is_kept_knows_no_meter() -> None:
+    tried = search(PIPE, INSIDE).fit(X, Y, meter=tb.OutputDPFilter(100, 1))
+    again = pickle.loads(pickle.dumps(tried))
+    assert (again.predict(X) == tried.predict(X)).all()
+    assert clone(tried).get_params(deep=False).keys() == {
+        "estimator", "param_grid", "score_epsilon", "folds", "refit",
+    }  # fmt: skip
+
+
+def test_a_search_on_a_ledger_has_a_key_and_runs_once(tmp_path: Path) -> None:
+    with tb.Ledger(f"sqlite:///{tmp_path}/budget.db") as ledger:
+        ada = ledger.open_budget("ada", epsilon=20, delta=1e-3)
+        tried = search(Spy(), EPSILONS)
+        assert tried.what_if(ada.keyed("S")).fits
+        tried.fit(X, Y, meter=ada.keyed("S"))
+        charged = ada.spent
+        assert 6.5 <= charged.epsilon <= 7.0
+        assert {hold.key for hold in ada.holds()} == set()
+        keys = {event.key for event in ada.history() if event.kind == "settled"}
+        assert keys == {"S", *(f"S#{i}" for i in range(2, 14))}
+        with pytest.raises(tb.SettlementError):  # its models were not kept
+            clone(tried).fit(X, Y, meter=ada.keyed("S"))
+        assert ada.spent == charged
+        clone(tried).fit(X, Y, meter=ada.keyed("T"))
+        assert ada.spent.epsilon >= 2 * 6.5
+
+
+# -------------------------------------------------------------------- scikit-learn's own checks
+
+
+class Paid(PrivateGridSearchCV):
+    """With a meter of its own for each fit, as scikit-learn's checks know of none."""
+
+    def fit(self, X: Any, y: Any) -> Any:  # type: ignore[override]
+        return super().fit(X, y, meter=tb.OutputDPOdometer())
+
+
+@parametrize_with_checks(
+    [
+        Paid(
+            tb.PrivateLogisticRegression(epsilon=1e4, clip=True),
+            {"regularization": [1e-3]},
+            score_epsilon=1e4,
+            folds=2,
+        )
+    ],
+    expected_failed_checks=lambda _: {"check_fit_idempotent": "the noise is drawn anew"},
+)
+def test_estimator_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+# ------------------------------------------------------------------------- guards, taken away
+
+
+def refused(call: Callable[[], Any]) -> bool:
+    try:
+        call()
+    except tb.ParameterError:
+        return True
+    return False
+
+
+MUTATIONS = [
+    Mutation(
+        "a step learns",
+        adapter,
+        "_learns",
+        (("return bool(get_tags(transformer).requires_fit)", "return False"),),
+        lambda: refused(lambda: adapter._payer(make_pipeline(StandardScaler(), Spy()))),
+    ),
+    Mutation(
+        "any model",
+        adapter,
+        "_payer",
+        (('if not has_fit_parameter(estimator, "meter"):', "if False:"),),
+        lambda: refused(lambda: adapter._payer(LogisticRegression())),
+    ),
+    Mutation(
+        "any folds",
+        adapter,
+        "_splitter",
+        (("if type(folds) in _BLIND:", "if True:"),),
+        lambda: refused(lambda: adapter._splitter(StratifiedKFold())),
+    ),
+    Mutation(
+        "anybody is public",
+        PrivateGridSearchCV,
+        "_score",
+        (("if not isinstance(self.folds, PredefinedSplit):", "if False:"),),
+        lambda: refused(lambda: search(Spy(), {}, score_epsilon=None)._score()),
+    ),
+    Mutation(
+        "scores for nothing",
+        adapter,
+        "_total",
+        (("len(amounts) * score", "0"),),
+        lambda: search(Spy(), {}).what_if(tb.OutputDPOdometer()).most.epsilon == 2.75,
+    ),
+    Mutation(
+        "a refit for nothing",
+        adapter,
+        "_total",
+        (("last = refit(amounts, default=Fraction(0)) if refit else Fraction(0)", "last = 0"),),
+        lambda: search(Spy(), {}).what_if(tb.OutputDPOdometer()).most.epsilon == 2.75,
+    ),
+]
+
+
+@each(MUTATIONS)
+def test_without_a_guard_something_true_is_lost(
+    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+) -> None:
+    lose_a_truth(monkeypatch, mutation)

@@ -1,0 +1,132 @@
+"""The rows of peers.toml: one question in two languages, two answers, and who is right.
+
+The certified ends decide. What a tool says is a decimal that somebody has rounded, so it is taken
+as that decimal and one unit of its last place on both sides.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import tightbudget as tb
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.pairs import Direction, Mechanism
+from tightbudget.pairs.pair import Composable
+from tightbudget.pld.compose import Steps
+from tightbudget.pld.precision import delta_bounds
+
+FILE = Path(__file__).with_name("peers.toml")
+ASKED = "asked"  # the source of an answer that nobody publishes: the tool was asked
+
+
+@dataclass(frozen=True)
+class Row:
+    """One question.
+
+    Attributes:
+        tool, version, source: who says it, and in which of its files; or that it was asked.
+        asked: the question in the tool's words.
+        says: its answer, as printed.
+        ours: the question in our words.
+        certified: our answer when the row was written, rounded outwards.
+        verdict: "agrees", "too low" (unsound), "too high" (sound, and dear) or "inf".
+        slow: whether the tool takes more than some seconds.
+    """
+
+    tool: str
+    version: str
+    source: str
+    asked: str
+    says: str
+    ours: str
+    certified: str
+    verdict: str
+    slow: bool = False
+
+    @property
+    def recorded(self) -> Bounds:
+        """The certified ends of the file."""
+        return Bounds(*map(float, self.certified.strip("[]").split(", ")))
+
+    def answer(self) -> Bounds:
+        """Our answer, now."""
+        words = {"tb": tb, "math": math, "least": least, "most": most, "one_way": one_way}
+        answer: Bounds = eval(self.ours, words)
+        return answer
+
+    def near(self, answer: float) -> bool:
+        """Whether the tool's answer now prints as it did, up to the last place (or the ninth)."""
+        if self.says == "inf":
+            return math.isinf(answer)
+        hair = max(self._unit, abs(self._said) / 10**9)
+        return math.isfinite(answer) and abs(Fraction(answer) - self._said) <= hair
+
+    def judged(self, truth: Bounds) -> str:
+        """The verdict that certified ends imply."""
+        if self.says == "inf":
+            return "inf" if math.isfinite(truth.upper) else "agrees"
+        if self._said + self._unit < Fraction(truth.lower):
+            return "too low"
+        if self._said - self._unit > Fraction(truth.upper):
+            return "too high"
+        return "agrees"
+
+    def off(self) -> float:
+        """How far the tool is off at least, relative to the truth; < 0 where it is too low."""
+        truth = self.recorded
+        if self.verdict == "too low":
+            return float((self._said + self._unit) / Fraction(truth.lower)) - 1
+        if self.verdict == "too high":
+            return float((self._said - self._unit) / Fraction(truth.upper)) - 1
+        return 0.0
+
+    @property
+    def _said(self) -> Fraction:
+        return Fraction(Decimal(self.says))
+
+    @property
+    def _unit(self) -> Fraction:
+        exponent = Decimal(self.says).as_tuple().exponent
+        assert isinstance(exponent, int)
+        return Fraction(Decimal(1).scaleb(exponent))
+
+
+def rows() -> list[Row]:
+    """All of them, in the order of the file."""
+    tables = tomllib.loads(FILE.read_text(encoding="utf-8"))["source"]
+    return [
+        Row(table["tool"], table["version"], table["file"], **row)
+        for table in tables
+        for row in table["rows"]
+    ]
+
+
+# ------------------------------------------------ questions that no single public name asks
+
+
+def least(function: Callable[[float], Composable], epsilon: float, delta: float) -> Bounds:
+    """The smallest parameter (noise) that meets the target: below the lower end it is missed."""
+    found = tb.calibrate(function, epsilon=epsilon, delta=delta)
+    less = found.value * (1 - 1e-4)
+    assert found.delta.upper <= delta < tb.compose([function(less)]).delta(epsilon, 1e-5).lower
+    return Bounds(less, found.value)
+
+
+def most(function: Callable[[float], Composable], epsilon: float, delta: float) -> Bounds:
+    """The largest integer (number of steps) that meets the target: one more misses it."""
+    found = tb.calibrate(function, epsilon=epsilon, delta=delta, integer=True)
+    more = tb.compose([function(found.value + 1)])
+    assert found.delta.upper <= delta < more.delta(epsilon, 1e-5).lower
+    return Bounds(found.value, found.value)
+
+
+def one_way(direction: str, mechanism: Mechanism, epsilon: float) -> Bounds:
+    """delta(epsilon) of one run in one direction, whether or not the other is worse."""
+    steps = Steps.of(tb.compose([mechanism]).steps, Direction(direction))
+    return delta_bounds((steps,), epsilon, 1e-4)
