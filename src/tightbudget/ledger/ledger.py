@@ -34,7 +34,7 @@ from tightbudget.output_dp.account import Amount, Budget, State
 from tightbudget.output_dp.amount import Price, exact, exact_probability
 from tightbudget.output_dp.guarantee import Cell, cell_from_json, cell_name
 
-__all__ = ["Event", "Ledger", "LedgerBudget", "LedgerHold", "Statement", "WhatIf"]
+__all__ = ["Event", "Ledger", "LedgerBudget", "LedgerHold", "Statement", "WhatIf", "printable"]
 
 T = TypeVar("T")
 
@@ -212,7 +212,7 @@ class Ledger:
         """
         terms = Terms.of(kind, parameters)
         whole = parent.name if isinstance(parent, LedgerBudget) else parent
-        self._do(transactions.open_budget, _named(name=name), terms, whole)
+        self._do(transactions.open_budget, printable(name=name), terms, whole)
         return LedgerBudget(self, name)
 
     def budget(self, name: str) -> LedgerBudget:
@@ -233,6 +233,15 @@ class Ledger:
         """All budgets at one moment, each after the one that it is a part of."""
         with self._store.reading() as connection:
             return tuple(_statement(connection, b) for b in rows.balances(connection))
+
+    def within(self, names: Collection[str]) -> frozenset[str]:
+        """The names of these budgets and of all their parts; who is none is left out."""
+        found: dict[int, str] = {}
+        with self._store.reading() as connection:
+            for balance in rows.balances(connection):
+                if balance.name in names or balance.parent in found:
+                    found[balance.id] = balance.name
+        return frozenset(found.values())
 
     # ---------------------------------------------------------------------- reservations
 
@@ -263,7 +272,7 @@ class Ledger:
             ParameterError: the key, the guarantee or a budget is refused.
         """
         request = Request.of(guarantee, budgets, bool(interactive))
-        found = self._do(transactions.reserve, _named(key=key), request)
+        found = self._do(transactions.reserve, printable(key=key), request)
         return LedgerHold(self, _granted(found), None)
 
     def hold(self, key: str, *, token: int | None = None) -> LedgerHold:
@@ -767,7 +776,7 @@ def _granted(answer: Reservation | Refusal) -> Reservation:
     )
 
 
-def _named(**given: Any) -> str:
+def printable(**given: Any) -> str:
     """A name or key: what can be printed, typed and stored everywhere."""
     ((what, value),) = given.items()
     if not (isinstance(value, str) and 1 <= len(value) <= _LONGEST_NAME and value.isprintable()):
@@ -783,4 +792,4 @@ def _is_short(cell: Cell) -> bool:
 
 
 def _why(by: str, reason: str) -> dict[str, str]:
-    return {"by": _named(by=by), "reason": _named(reason=reason)}
+    return {"by": printable(by=by), "reason": printable(reason=reason)}
