@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -26,9 +28,17 @@ def browser() -> Iterator[Browser]:
 def ledger_url(tmp_path: Path) -> str:
     """A census with analysts' parts: runs that were settled, refused, given up, and are open."""
     url = f"sqlite:///{tmp_path}/budget.db"
-    with tb.Ledger(url) as ledger:
+    with tb.Ledger(url, clock=slowly()) as ledger:
         told(ledger)
     return url
+
+
+def slowly() -> Callable[[], datetime]:
+    """A clock on which every act is some hours later, until some hours ago."""
+    begin, acts = datetime.now(UTC) - timedelta(days=21), itertools.count()
+    return lambda: (
+        begin + timedelta(hours=5.2) * (now := next(acts)) + timedelta(minutes=now**2 % 97)
+    )
 
 
 def told(ledger: tb.Ledger) -> None:
