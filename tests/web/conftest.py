@@ -86,7 +86,7 @@ def ledger_url(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path}/budget.db"
     with tb.Ledger(url) as ledger:
         ledger.open_budget("census", epsilon=4, delta=1e-6)
-        ledger.open_budget("ada", parent="census", epsilon=1, delta=1e-7)
+        ledger.open_budget("ada", parent="census", epsilon=2, delta=1e-7)
         ledger.open_budget("bob", parent="census", epsilon=1, delta=1e-7)
         ledger.open_budget("eve", parent="ada", epsilon=0.25, delta=1e-9)
         ledger.reserve("A1", SEARCH, ["ada"])

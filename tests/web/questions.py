@@ -44,7 +44,7 @@ def questions(app: FastAPI) -> list[Question]:
         known.get(f"{method} {route.path}", Question(method, route.path, {}, None))
         for route in app.routes
         if isinstance(route, APIRoute)
-        for method in sorted(route.methods)
+        for method in sorted(route.methods or ())
     ]
 
 

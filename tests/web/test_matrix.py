@@ -91,12 +91,12 @@ def _status(client: TestClient, question: Question, token: str | None) -> int:
 
 
 def test_every_route_of_the_table_has_a_rule(client: Client) -> None:
-    found = {}
+    found: dict[str, Need] = {}
     for route in _app(client()).routes:
         if isinstance(route, APIRoute):
             gate = gate_of(route)
             assert gate is not None
-            found |= {f"{method} {route.path}": gate.need for method in route.methods}
+            found |= {f"{method} {route.path}": gate.need for method in route.methods or ()}
     assert found == NEEDS
 
 

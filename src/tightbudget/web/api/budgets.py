@@ -83,7 +83,7 @@ class RaiseCap(Body):
     """Another cap; never below what is spent and held."""
 
     name: Annotated[Name, Field(examples=["ada"])]
-    parameters: Parameters = Field(examples=[{"epsilon": 1.25}])
+    parameters: Parameters = Field(examples=[{"epsilon": 2.5}])
     reason: Annotated[Name, Field(examples=["second wave"])]
 
 
