@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,17 +12,18 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-__all__ = ["Question", "examples", "questions"]
+__all__ = ["Question", "csrf_of", "examples", "questions"]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A method and a path, with what the document shows as an example."""
+    """A method and a path, with an example of what is sent."""
 
     method: str
     path: str
     query: dict[str, Any]
-    body: dict[str, Any] | None
+    body: dict[str, Any] | None = None
+    form: dict[str, str] | None = None
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -32,20 +34,41 @@ class Question:
             self.path,
             params=self.query,
             json=self.body,
+            data=self.form,
             follow_redirects=False,
             **more,
         )
 
 
+# Pages are in no document; what their forms send is here.
+PAGES = [
+    Question("GET", "/budget", {"name": "ada"}),
+    Question("POST", "/budget/verify", {}, form={"name": "ada"}),
+    Question("POST", "/budgets/open", {}, form={"name": "dan", "kind": "zcdp", "rho": "0.5"}),
+    Question(
+        "POST", "/budget/raise-cap", {}, form={"name": "ada", "epsilon": "1.1", "reason": "x"}
+    ),
+    Question("POST", "/budget/expire", {}, form={"name": "ada", "key": "A1", "reason": "x"}),
+    Question("POST", "/budget/close", {}, form={"name": "eve", "sure": "yes"}),
+]
+
+
 def questions(app: FastAPI) -> list[Question]:
     """One for each route of the table, with its example if it has one."""
-    known = {str(question): question for question in examples(app)}
+    known = {str(question): question for question in [*examples(app), *PAGES]}
     return [
-        known.get(f"{method} {route.path}", Question(method, route.path, {}, None))
+        known.get(f"{method} {route.path}", Question(method, route.path, {}))
         for route in app.routes
         if isinstance(route, APIRoute)
         for method in sorted(route.methods or ())
     ]
+
+
+def csrf_of(page: httpx.Response) -> str:
+    """What the forms of a page carry."""
+    found = re.search(r'name="csrf" value="([^"]+)"', page.text)
+    assert found is not None, page.text
+    return found[1]
 
 
 def examples(app: FastAPI) -> Iterator[Question]:

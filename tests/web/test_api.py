@@ -67,7 +67,8 @@ def test_budgets_are_as_the_ledger_states_them(ask: TestClient, ledger: tb.Ledge
     assert get(ask, "budgets") == {"budgets": as_sent(stated)}
     for statement in stated:
         name = statement["name"]
-        holds = [hold_as_json(hold) for hold in ledger.budget(name).holds()]
+        held = ledger.budget(name).holds()
+        holds = [{**hold_as_json(hold), "since": hold.since} for hold in held]
         assert get(ask, "budget", name=name) == as_sent({**statement, "holds": holds})
         assert get(ask, "holds", budget=name) == as_sent({"holds": holds})
     assert [hold["key"] for hold in get(ask, "holds")["holds"]] == ["A1", "A2", "B1", "AB"]

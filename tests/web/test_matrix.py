@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 from tests.mutants import Mutation, each, mutate
 from tests.web.conftest import Client
-from tests.web.questions import Question, questions
+from tests.web.questions import Question, csrf_of, questions
 
 from tightbudget.web import access
 from tightbudget.web import app as web_app
@@ -24,8 +24,10 @@ NEEDS: dict[str, Need] = {
     "GET /api/v1/openapi.json": PUBLIC,
     "GET /api/v1/budgets": READ,
     "GET /api/v1/budget": READ,
+    "GET /api/v1/course": READ,
     "GET /api/v1/events": READ,
     "GET /api/v1/events.csv": READ,
+    "GET /api/v1/events.json": READ,
     "GET /api/v1/head": READ,
     "GET /api/v1/hold": READ,
     "GET /api/v1/holds": READ,
@@ -41,6 +43,16 @@ NEEDS: dict[str, Need] = {
     "POST /api/v1/raise-cap": ADMINISTER,
     "POST /api/v1/close": ADMINISTER,
     "POST /api/v1/expire": ADMINISTER,
+    "GET /sign-in": PUBLIC,
+    "POST /sign-in": PUBLIC,
+    "POST /sign-out": PUBLIC,
+    "GET /": READ,
+    "GET /budget": READ,
+    "POST /budget/verify": READ,
+    "POST /budgets/open": ADMINISTER,
+    "POST /budget/raise-cap": ADMINISTER,
+    "POST /budget/expire": ADMINISTER,
+    "POST /budget/close": ADMINISTER,
 }
 
 # What a role is for: on this machine, and elsewhere.
@@ -71,8 +83,8 @@ def deviations(client: TestClient, roles: Roles, *, local: bool) -> list[str]:
     for question in questions(_app(client)):
         for role, token in roles.items():
             needed, most = NEEDS[str(question)], MAY[role][0 if local else 1]
-            expected = (200, 409, 404) if needed <= most else (401 if token is None else 403,)
-            status = _status(client, question, token)
+            expected = (200, 303, 409, 404) if needed <= most else (401 if token is None else 403,)
+            status = _status(client, question, token, roles)
             if status not in expected:
                 found.append(f"{question} by {role}: {status}")
     return found
@@ -83,11 +95,20 @@ def _app(client: TestClient) -> FastAPI:
     return client.app
 
 
-def _status(client: TestClient, question: Question, token: str | None) -> int:
+def _status(client: TestClient, question: Question, token: str | None, roles: Roles) -> int:
     query = question.query | ({"job": "0"} if str(question) == "GET /api/v1/verify" else {})
+    form = question.form
+    if question.method == "POST" and not question.path.startswith("/api/"):
+        form = {
+            "csrf": csrf_of(client.get("/sign-in")),
+            "token": str(roles["viewer"]),
+            **(form or {}),
+        }
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
-    asked = Question(question.method, question.path, query, question.body)
-    return asked.ask(client, headers=headers).status_code
+    asked = Question(question.method, question.path, query, question.body, form)
+    status = asked.ask(client, headers=headers).status_code
+    client.cookies.clear()  # of who has signed in
+    return status
 
 
 def test_every_route_of_the_table_has_a_rule(client: Client) -> None:
