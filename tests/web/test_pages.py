@@ -186,7 +186,7 @@ def test_a_budget_of_each_kind_is_opened(
     ("path", "form", "status", "message"),
     [
         ("/budgets/open", {"name": "", "kind": "zcdp", "rho": "1"}, 400, "name must be a text"),
-        ("/budgets/open", {"name": "x", "kind": "zcdp", "rho": "much"}, 400, "rho must be a number"),
+        ("/budgets/open", {"name": "x", "kind": "zcdp", "rho": "much"}, 400, "rho must be"),
         ("/budgets/open", {"name": "x", "kind": "zcdp"}, 400, "of kind zcdp needs rho"),
         ("/budgets/open", {"name": "x", "kind": "best"}, 400, "kind must be"),
         ("/budgets/open",
@@ -332,6 +332,27 @@ def test_the_course_is_answered_as_the_library_has_it(client: Client, ledger: tb
         assert moment["statement"]["spent"]["amount"] == then.spent.amount
         assert moment["statement"]["saved"]["amount"] == then.saved.amount
     assert words.down(found[-1]["statement"]["saved"]["amount"]) == "0.2"
+
+
+def test_a_reservation_is_shown_with_the_prices_of_its_cells(
+    client: Client, ledger: tb.Ledger
+) -> None:
+    hold = ledger.reserve("S1", SEARCH, ["bob"])
+    asked = {"name": "bob", "key": "S1"}
+    page = text_of(client().get("/budget", params=asked).text)
+    assert "Reservation S1 reserved ; holds 0.3 ε, δ 1e-9 of bob" in page
+    hold.start()
+    hold.settle("not found")
+    page = text_of(client().get("/budget", params=asked).text)
+    assert "Reservation S1 settled with cell not found ; has cost 0.1 ε, δ 1e-9 of bob" in page
+    assert "Cell Price found 0.3 not found came out 0.1 " in page
+    many = tb.OutputDP({f"c{i:02}": 0.001 * i for i in range(30)})
+    ledger.reserve("S2", many, ["bob"])
+    page = text_of(client().get("/budget", params={"name": "bob", "key": "S2"}).text)
+    assert "the dearest 20 of 30 cells" in page
+    assert "c29 0.029" in page
+    assert "c09" not in page
+    assert "Reservation nobody" not in client().get("/budget?name=bob&key=nobody").text
 
 
 def test_all_events_are_one_document(client: Client, ledger: tb.Ledger) -> None:

@@ -24,6 +24,7 @@ PAGES = {
     "budgets": "/",
     "budget": "/budget?name=ada",
     "filtered": "/budget?name=ada&kind=refused&search=everything",
+    "reservation": "/budget?name=ada&key=search-08",
     "other-kind": "/budget?name=telemetry",
     "closed": "/budget?name=pilot",
     "sign-in": "/sign-in",
