@@ -322,6 +322,12 @@ def test_a_verification_is_followed_and_what_it_finds_is_said(
     assert "not as it was the ledger has lost the triggers" in verified()
 
 
+def test_a_verification_that_is_forgotten_leaves_the_page(client: Client) -> None:
+    page = client().get("/budget?name=ada&job=12")
+    assert page.status_code == 200
+    assert "Verifying plays the whole history again" in text_of(page.text)
+
+
 def test_the_course_is_answered_as_the_library_has_it(client: Client, ledger: tb.Ledger) -> None:
     hold = ledger.budget("ada").reserve("A1", SEARCH)
     hold.start()

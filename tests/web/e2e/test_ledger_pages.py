@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from tests.web.browser import DARK, DESK, PHONE, Looks
 from tests.web.e2e.conftest import Open
 
@@ -304,6 +304,23 @@ def test_the_history_is_verified_on_demand(glance: Open, ledger: tb.Ledger) -> N
         verified = seen.page.locator("#chain")
         expect(verified).to_contain_text(f"verified {ledger.head().sequence} events, 6 budgets")
         seen.shoot("verified")
+
+
+def test_a_verification_is_followed_while_it_runs(glance: Open) -> None:
+    """The page is told of a verification that takes its time, and asks until it is over."""
+    answers = iter(["<progress aria-label='Verification'></progress>", "<p>verified</p>"])
+    chain = re.compile(r'(<div id="chain" data-live>).*?(</div>)', re.DOTALL)
+
+    def slowed(route: Route) -> None:
+        answer = route.fetch()
+        body = chain.sub(rf"\1{next(answers, '<p>verified</p>')}\2", answer.text())
+        route.fulfill(response=answer, body=body)
+
+    with glance(DESK) as seen:
+        seen.page.route("**/budget?*", slowed)
+        seen.page.goto("/budget?name=ada")
+        expect(seen.page.get_by_role("progressbar", name="Verification")).to_be_visible()
+        expect(seen.page.locator("#chain")).to_have_text("verified")
 
 
 # ------------------------------------------------------------------------------------- how

@@ -137,7 +137,7 @@ def _page(
     status: int = 200,
 ) -> Response:
     caller, state, found = caller_of(request), state_of(request), budget_seen(request, name)
-    ledger = state.ledger
+    ledger, head = state.ledger, state.ledger.head()  # first: what is read later is as new
     statement = statement_seen(found.statement(), caller)
     listed = ledger.latest(_PAGE + 1, before=before, budget=name, **wanted.said())
     events = [event_seen(event, caller) for event in listed[:_PAGE]]
@@ -163,8 +163,8 @@ def _page(
         older=_after(asked, events) if len(listed) > _PAGE else None,
         query=urlencode({"budget": name, **wanted.said()}),
         kinds_of_events=KINDS_OF_EVENTS,
-        head=ledger.head(),
-        job=progress_seen(request, job) if job else None,
+        head=head,
+        job=_progress(request, job) if job else None,
         numbers=numbers,
         given={**dict.fromkeys(("reason", *(f.name for f in numbers)), ""), **(given or {})},
     )
@@ -189,6 +189,14 @@ def _wholes(request: Request, statement: Mapping[str, Any]) -> Iterator[str]:
     while (name := statement["parent"]) is not None:
         yield name
         statement = statement_seen(ledger.budget(name).statement(), caller)
+
+
+def _progress(request: Request, job: str) -> dict[str, Any] | None:
+    """How far a verification has come; None if it is forgotten, for instance by a restart."""
+    try:
+        return progress_seen(request, job)
+    except Refusal:
+        return None
 
 
 def _after(asked: Mapping[str, str], events: list[dict[str, Any]]) -> str:
