@@ -150,7 +150,7 @@ def test_a_reservation_is_watched_being_held_and_settled(look: Open, ledger: tb.
         expect(bob).to_contain_text("Worst-case accounting would have charged 0.1 ε more.")
         seen.shoot("settled")
 
-        newest = other.page.locator("#timeline tbody tr").first
+        newest = other.page.locator(".timeline tbody tr").first
         expect(newest).to_contain_text("settled")
         expect(newest).to_contain_text("not found")
         expect(other.page.locator("#course-table tbody tr").last).to_contain_text("settled")
@@ -174,7 +174,7 @@ def test_what_one_is_at_stays_as_it_is(look: Open, ledger: tb.Ledger, token: Tok
         page.keyboard.type("tence")
         expect(reason).to_have_value("half a sentence")
         page.get_by_role("row", name="joint").get_by_role("button").click()
-        expect(page.locator("#timeline tbody tr").first).to_contain_text("grace: half a sentence")
+        expect(page.locator(".timeline tbody tr").first).to_contain_text("grace: half a sentence")
     assert "joint" not in {hold.key for hold in ledger.holds()}
 
 
@@ -240,7 +240,7 @@ def test_a_budget_is_opened_raised_and_closed(look: Open, ledger: tb.Ledger, tok
         page.get_by_role("textbox", name="ε").fill("0.2")
         page.get_by_label("Reason").fill("second wave")
         page.get_by_role("button", name="Set the new cap").click()
-        expect(page.locator("#timeline tbody tr").first).to_contain_text("grace: second wave")
+        expect(page.locator(".timeline tbody tr").first).to_contain_text("grace: second wave")
         assert eve.cap.epsilon == 0.2
         page.get_by_role("textbox", name="ε").fill("0.3")
         page.get_by_label("Reason").fill("third")
@@ -269,7 +269,7 @@ def test_timelines_are_filtered_paged_and_exported(
         page.goto("/budget?name=ada")
         numbers: list[int] = []
         while True:
-            rows = page.locator("#timeline tbody tr .sequence").all_inner_texts()
+            rows = page.locator(".timeline tbody tr .sequence").all_inner_texts()
             numbers += map(int, rows)
             older = page.get_by_role("link", name="Older")
             if not older.count():
@@ -282,7 +282,7 @@ def test_timelines_are_filtered_paged_and_exported(
         page.get_by_label("What happened").select_option("settled")
         page.get_by_role("button", name="Filter").click()
         wanted = list(ledger.events("ada", kind="settled", search="not found"))
-        expect(page.locator("#timeline tbody tr")).to_have_count(len(wanted))
+        expect(page.locator(".timeline tbody tr")).to_have_count(len(wanted))
 
         def exported(name: str) -> str:
             with page.expect_download() as download:
@@ -366,7 +366,7 @@ def test_without_scripts_everything_is_there(look: Open, ledger: tb.Ledger) -> N
         page.get_by_role("link", name="ada").first.click()
         page.get_by_role("textbox", name="Reservation").fill("search-08")
         page.get_by_role("button", name="Filter").click()
-        expect(page.locator("#timeline tbody tr")).to_have_count(3)
+        expect(page.locator(".timeline tbody tr")).to_have_count(3)
         page.get_by_text("The plot as a table").click()
         expect(page.locator("#course-table tbody tr").last).to_be_visible()
         page.get_by_role("button", name="Verify now").click()
