@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, Route, expect
-from tests.web.browser import DARK, DESK, PHONE, Looks
+from tests.web import browser as browser_module
+from tests.web.browser import DARK, DESK, PHONE, Looks, launched
 from tests.web.e2e.conftest import Open
 
 import tightbudget as tb
@@ -397,6 +398,18 @@ def test_what_goes_wrong_on_a_page_is_noticed(glance: Open, script: str, fault: 
 
     with pytest.raises(AssertionError, match=re.escape(fault)):
         go_wrong()
+
+
+@pytest.mark.parametrize(
+    ("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)]
+)
+def test_without_a_browser_tests_are_skipped_but_fail_in_ci(
+    ci: str, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(browser_module, "_chromium", lambda: None)
+    with pytest.raises(outcome, match="no browser: apt-get install chromium"), launched():
+        pass
 
 
 def test_axe_notices_what_is_wrong(glance: Open) -> None:
