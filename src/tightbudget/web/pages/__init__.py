@@ -1,0 +1,60 @@
+"""The pages: HTML that the server writes, whole without scripts; what scripts add comes after.
+
+A page shows what its JSON twin under ``/api/v1`` answers, made by the same functions. There is one
+environment of templates, and :func:`render`, through which every page goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.datastructures import FormData
+
+from tightbudget.web.access import caller_of
+from tightbudget.web.pages.words import FILTERS
+
+__all__ = ["Form", "refused_page", "render"]
+
+
+async def _form(request: Request) -> FormData:
+    return await request.form()
+
+
+# what a form says
+Form = Annotated[FormData, Depends(_form)]
+
+_templates = Environment(
+    loader=PackageLoader("tightbudget.web"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_templates.filters |= FILTERS
+
+
+def render(request: Request, name: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+    """A page from the template of this name, for whoever asks."""
+    page = _templates.get_template(name).render(
+        here=request.url.path,
+        caller=caller_of(request),
+        csrf=getattr(request.state, "csrf", ""),  # where no route was found, there is none
+        version=version("tightbudget"),
+        status=status,
+        **context,
+    )
+    return HTMLResponse(page, status)
+
+
+def refused_page(
+    request: Request, message: str, *, status: int, headers: Mapping[str, str]
+) -> HTMLResponse:
+    """The page of a request that was refused."""
+    page = render(request, "refused.html", status=status, message=message)
+    page.headers.update(headers)
+    return page

@@ -1,0 +1,56 @@
+"""How wide the parts of a budget's bar are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from tightbudget.web.pages.words import down, symbol
+
+__all__ = ["Share", "share_of"]
+
+_WIDEST = Decimal("1.5")  # caps: a bar that showed more would leave too little for the cap
+
+
+@dataclass(frozen=True)
+class Share:
+    """Of the whole width, in percent.
+
+    Attributes:
+        cap, spent, held, saved: all fit.
+        is_cut: saved is too much to be shown whole.
+        worst: what worst-case accounting would say, in words; empty where it says the same.
+    """
+
+    cap: float
+    spent: float
+    held: float
+    saved: float
+    is_cut: bool
+    worst: str
+
+
+def share_of(statement: dict[str, Any]) -> Share:
+    """The bar of a statement, as the API answers it."""
+    cap, spent, held, saved = (
+        Decimal(repr(statement[part]["amount"])) for part in ("cap", "spent", "held", "saved")
+    )
+    worst = spent + held + saved
+    whole = min(max(cap, worst), cap * _WIDEST)
+    percent = 100 / whole if whole else Decimal(0)
+
+    def width(part: Decimal) -> float:
+        return round(float(part * percent), 3)
+
+    shown = min(saved, whole - spent - held)
+    widths = (width(cap), width(spent), width(held), width(shown))
+    return Share(*widths, is_cut=shown < saved, worst=_in_words(statement, worst - cap))
+
+
+def _in_words(statement: dict[str, Any], beyond: Decimal) -> str:
+    saved, unit = statement["saved"]["amount"], symbol(statement["saved"]["unit"])
+    if not saved:
+        return ""
+    words = f"Worst-case accounting would have charged {down(saved)} {unit} more"
+    return f"{words}: {down(float(beyond))} above the cap." if beyond > 0 else f"{words}."

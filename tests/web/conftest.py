@@ -1,0 +1,133 @@
+"""A ledger that is served: in this process, or by a program of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import tightbudget as tb
+from tightbudget.ledger.tokens import Tokens
+from tightbudget.web.app import create_app
+from tightbudget.web.settings import Settings
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it would rather have a later httpx
+    from starlette.testclient import TestClient
+
+HERE = "http://127.0.0.1:8000"
+SEARCH = tb.OutputDP({"found": 0.3, "not found": 0.1}, 1e-9)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that runs, and its program."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+    def end(self) -> str:
+        """Ends it; what it has logged."""
+        self.process.terminate()
+        _, log = self.process.communicate(timeout=30)
+        return log
+
+
+Serve = Callable[..., Served]
+
+
+@contextmanager
+def servers() -> Iterator[Serve]:
+    """``serve(ledger_url, "--option", ...)`` runs ``tightbudget serve`` on a free port."""
+    running: list[Served] = []
+
+    def serve(ledger: str, *options: str) -> Served:
+        words = ["-m", "tightbudget", "serve", "--ledger", ledger, "--port", "0", *options]
+        process = subprocess.Popen(
+            [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        if not url:
+            _, log = process.communicate(timeout=30)
+            pytest.fail(f"the server did not start: {log}")
+        running.append(Served(url, process))
+        return running[-1]
+
+    try:
+        yield serve
+    finally:
+        for one in running:
+            if one.process.poll() is None:
+                one.process.kill()
+            one.process.communicate(timeout=30)
+
+
+@pytest.fixture
+def served() -> Iterator[Serve]:
+    """Servers for one test."""
+    with servers() as serve:
+        yield serve
+
+
+@pytest.fixture
+def ledger_url(tmp_path: Path) -> str:
+    """A ledger with a census, of which ada and bob have parts, and eve has one of ada's.
+
+    A1 is reserved and A2 started (with the token 10), both of ada; B1 is of bob, AB of both.
+    """
+    url = f"sqlite:///{tmp_path}/budget.db"
+    with tb.Ledger(url) as ledger:
+        ledger.open_budget("census", epsilon=4, delta=1e-6)
+        ledger.open_budget("ada", parent="census", epsilon=2, delta=1e-7)
+        ledger.open_budget("bob", parent="census", epsilon=1, delta=1e-7)
+        ledger.open_budget("eve", parent="ada", epsilon=0.25, delta=1e-9)
+        ledger.reserve("A1", SEARCH, ["ada"])
+        ledger.reserve("A2", SEARCH, ["ada"]).start()
+        ledger.reserve("B1", SEARCH, ["bob"])
+        ledger.reserve("AB", tb.OutputDP.from_dp(0.01), ["ada", "bob"])
+    return url
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[tb.Ledger]:
+    with tb.Ledger(ledger_url, create=False) as it:
+        yield it
+
+
+@pytest.fixture
+def token(ledger: tb.Ledger) -> Callable[..., str]:
+    """``token("analyst", "ada")`` is a token that lasts for an hour."""
+
+    def make(role: str, *budgets: str, name: str = "") -> str:
+        made = Tokens(ledger).create(name or role, role, budgets=budgets, lasts=timedelta(hours=1))
+        return made[1]
+
+    return make
+
+
+Client = Callable[..., TestClient]
+
+
+@pytest.fixture
+def client(ledger_url: str) -> Iterator[Client]:
+    """``client("tb_...", host=...)`` asks a server in this process, with a token or without."""
+    open_clients: list[TestClient] = []
+
+    def make(token: str | None = None, **settings: str) -> TestClient:
+        app = create_app(Settings(ledger_url, **settings))  # type: ignore[arg-type]
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        one = TestClient(app, HERE, headers=headers, client=("127.0.0.1", 50000))
+        open_clients.append(one)
+        return one.__enter__()
+
+    yield make
+    for one in open_clients:
+        one.__exit__(None, None, None)
