@@ -189,7 +189,11 @@ def _one(name: str, thing: object) -> Iterator[str]:
 
 
 def _methods(cls: type) -> Iterator[tuple[str, Any]]:
-    for name, member in vars(cls).items():
+    """Its own, and those of bases that have no place of their own."""
+    bases = (base for base in cls.__mro__[1:] if base.__module__.startswith("tightbudget."))
+    unlisted = [base for base in bases if base.__name__ not in tb.__all__]
+    members = dict(item for of in (*reversed(unlisted), cls) for item in vars(of).items())
+    for name, member in members.items():
         text = (member.__func__ if isinstance(member, staticmethod) else member).__doc__
         callable_ = inspect.isfunction(member) or isinstance(member, (property, staticmethod))
         # only what has a text of its own is part of the promise
