@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,16 @@ import tightbudget as tb
 from tightbudget.ledger import ledger as ledger_module
 from tightbudget.ledger import store
 from tightbudget.ledger.migrations import guards
-from tightbudget.ledger.schema import CHECKS, TRIGGERS, VERSION, VERSION_TABLE, metadata
+from tightbudget.ledger.schema import (
+    CHECKS,
+    TRIGGERS,
+    VERSION,
+    VERSION_TABLE,
+    metadata,
+    without_history,
+)
 from tightbudget.ledger.store import Store, migrate
+from tightbudget.ledger.tokens import Tokens
 from tightbudget.ledger.verification import _TRIGGERS
 
 FILES = sorted(FOLDER.glob("*.json"))
@@ -126,7 +135,7 @@ def test_a_ledger_of_a_later_version_is_left_alone(url: str) -> None:
                 text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
             )
         )
-    with pytest.raises(tb.LedgerError, match=r"these tables are not of a version up to 0002"):
+    with pytest.raises(tb.LedgerError, match=r"these tables are not of a version up to 0003"):
         tb.Ledger(url)
 
 
@@ -134,8 +143,8 @@ def test_the_tables_are_those_that_the_code_sees(url: str) -> None:
     with tb.Ledger(url) as ledger, ledger._store.reading() as connection:
         options = {"version_table": VERSION_TABLE}
         context = MigrationContext.configure(connection, opts=options)
-        assert compare_metadata(context, metadata) == []
-        for table in metadata.tables:
+        assert compare_metadata(context, [metadata, without_history]) == []
+        for table in (*metadata.tables, *without_history.tables):
             found = {check["name"] for check in inspect(connection).get_check_constraints(table)}
             assert found == CHECKS.get(table, set())
     _, _, triggers = shape(url)
@@ -175,12 +184,23 @@ REFUSED = [
     ("UPDATE reservations SET state = 'started', token = 1 WHERE key = 'A1'", "ends once"),
     ("UPDATE reservations SET state = 'unheard of' WHERE key = 'B3'", "state_is_known"),
     ("UPDATE reservations SET state = 'started' WHERE key = 'B3'", "started_has_a_token"),
+    ("DELETE FROM tokens", "tokens are never deleted"),
+    ("UPDATE tokens SET role = 'administrator'", "a token keeps what it may do"),
+    ("UPDATE tokens SET budgets = '[]'", "a token keeps what it may do"),
+    ("UPDATE tokens SET expires = '9999'", "a token keeps what it may do"),
+    ("UPDATE tokens SET hash = '0'", "a token keeps what it may do"),
+    ("UPDATE tokens SET revoked = NULL WHERE name = 'lost'", "is revoked once"),
+    ("INSERT INTO tokens VALUES ('0', 'x', 'root', '[]', '0', '9', '0', NULL)", "role_is_known"),
 ]
 
 
 def test_the_database_refuses_what_the_code_never_does(url: str) -> None:
     with tb.Ledger(url) as ledger:
         tell_a_story(ledger)
+        tokens = Tokens(ledger)
+        for name in ("ada", "lost"):
+            token, _ = tokens.create(name, "analyst", budgets=["bob"], lasts=timedelta(days=1))
+        tokens.revoke(token.id)
         for statement, message in REFUSED:
             with pytest.raises(tb.LedgerError, match=message):
                 ledger._store.write(lambda connection: connection.execute(text(statement)))  # noqa: B023

@@ -87,7 +87,8 @@ def enters_by_the_front_door(module: ast.Module) -> Iterator[int]:
 RULES: dict[str, tuple[Rule, tuple[str, ...], str]] = {
     "randomness": (
         draws_randomness,
-        ("release/noise.py",),
+        # a password that nobody can guess is random, too; no answer depends on it
+        ("release/noise.py", "ledger/tokens.py", "web/settings.py"),
         "only release/noise.py draws randomness: take a noise source as an argument",
     ),
     "nextafter": (

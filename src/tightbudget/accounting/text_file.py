@@ -1,14 +1,19 @@
-"""Text in and out of files, gzipped where the name ends in .gz; refusals name the file."""
+"""Text in and out of files, gzipped where the name ends in .gz; and JSON with its infinities."""
 
 from __future__ import annotations
 
 import gzip
+import json
+import re
 import zlib
 from pathlib import Path
+from typing import Any
 
 from tightbudget.errors import FileError
 
-__all__ = ["read_text", "write_text"]
+__all__ = ["json_text", "read_text", "write_text"]
+
+_TEXT_OR_INFINITY = re.compile(r'("(?:[^"\\]|\\.)*")|Infinity')
 
 
 def read_text(path: str | Path) -> str:
@@ -49,3 +54,11 @@ def write_text(path: str | Path, text: str) -> None:
 
 def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
+
+
+def json_text(content: dict[str, Any]) -> str:
+    """One line of JSON; infinity is written 1e999, a number that every parser reads as that.
+
+    (``Infinity`` is not JSON, and ``null`` is less than anything in some languages.)
+    """
+    return _TEXT_OR_INFINITY.sub(lambda found: found[1] or "1e999", json.dumps(content))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +11,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
+
+from tightbudget.accounting.text_file import json_text
 
 __all__ = [
     "Stopwatch",
@@ -28,8 +28,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-_TEXT_OR_INFINITY = re.compile(r'("(?:[^"\\]|\\.)*")|Infinity')
-
 
 class Stopwatch:
     """Seconds since it was made."""
@@ -44,11 +42,8 @@ class Stopwatch:
 
 
 def print_json(content: dict[str, Any]) -> None:
-    """One line of JSON; infinity is written 1e999, a number that every parser reads as that.
-
-    (``Infinity`` is not JSON, and ``null`` is less than anything in some languages.)
-    """
-    typer.echo(_TEXT_OR_INFINITY.sub(lambda found: found[1] or "1e999", json.dumps(content)))
+    """One line of JSON."""
+    typer.echo(json_text(content))
 
 
 def print_rows(rows: Mapping[str, str]) -> None:

@@ -78,7 +78,7 @@ class Act:
             to = json.loads(last.details)["to"]
             raise LedgerError(f"this ledger was moved to {to}, and can only be read")
         self.connection = connection
-        self._at = at
+        self.at = at
         self._head = Head.after(last)
 
     # ---------------------------------------------------------------------------- events
@@ -95,7 +95,7 @@ class Act:
     ) -> int:
         """Adds one event to the history; its number."""
         entry = entry_after(
-            self._head, self._at, kind,
+            self._head, self.at, kind,
             key=key, budget=budget, units=units, cell=cell, details=details,
         )  # fmt: skip
         self.connection.execute(_INSERT[events], entry._asdict())

@@ -16,7 +16,7 @@ from tightbudget.errors import LedgerError, ParameterError
 from tightbudget.ledger import rows
 from tightbudget.ledger.act import Act
 from tightbudget.ledger.chain import BEGINNING, Head, entry_after
-from tightbudget.ledger.schema import events, metadata
+from tightbudget.ledger.schema import events, metadata, without_history
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.units import NOTHING
 from tightbudget.ledger.verification import Verification, check_head, verify
@@ -78,7 +78,7 @@ def _arrive(connection: Connection, at: str, source: Store, head: Head) -> None:
         check_head(connection, head)  # it has arrived before
         return
     with source.reading() as other:
-        for table in metadata.sorted_tables:
+        for table in (*metadata.sorted_tables, *without_history.sorted_tables):
             order = table.primary_key.columns
             wanted = select(table).order_by(*order).execution_options(yield_per=_PAGE)
             for page in other.execute(wanted).mappings().partitions():

@@ -8,7 +8,7 @@ stays charged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, TypeVar
@@ -25,8 +25,9 @@ from tightbudget.ledger.accounts import Guarantee, Stored, epsilon_at
 from tightbudget.ledger.act import Act
 from tightbudget.ledger.chain import Head
 from tightbudget.ledger.copy import copy
+from tightbudget.ledger.course import course
 from tightbudget.ledger.protocol import Event, Payer, Statement, WhatIf, short_cell
-from tightbudget.ledger.rows import Balance, Reservation
+from tightbudget.ledger.rows import Balance, Reservation, Which
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.transactions import Refusal, Request, Terms
 from tightbudget.ledger.units import Units
@@ -36,7 +37,7 @@ from tightbudget.output_dp.account import Amount, Budget, State
 from tightbudget.output_dp.amount import Price, exact, exact_probability
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
 
-__all__ = ["Event", "Ledger", "LedgerBudget", "LedgerHold", "Statement", "WhatIf"]
+__all__ = ["Event", "Ledger", "LedgerBudget", "LedgerHold", "Statement", "WhatIf", "printable"]
 
 T = TypeVar("T")
 
@@ -127,7 +128,7 @@ class Ledger:
         """
         terms = Terms.of(kind, parameters)
         whole = parent.name if isinstance(parent, LedgerBudget) else parent
-        self._do(transactions.open_budget, _named(name=name), terms, whole)
+        self._do(transactions.open_budget, printable(name=name), terms, whole)
         return LedgerBudget(self, name)
 
     def budget(self, name: str) -> LedgerBudget:
@@ -148,6 +149,15 @@ class Ledger:
         """All budgets at one moment, each after the one that it is a part of."""
         with self._store.reading() as connection:
             return tuple(_statement(connection, b) for b in rows.balances(connection))
+
+    def within(self, names: Collection[str]) -> frozenset[str]:
+        """The names of these budgets and of all their parts; who is none is left out."""
+        found: dict[int, str] = {}
+        with self._store.reading() as connection:
+            for balance in rows.balances(connection):
+                if balance.name in names or balance.parent in found:
+                    found[balance.id] = balance.name
+        return frozenset(found.values())
 
     # ---------------------------------------------------------------------- reservations
 
@@ -178,7 +188,7 @@ class Ledger:
             ParameterError: the key, the guarantee or a budget is refused.
         """
         request = Request.of(guarantee, budgets, bool(interactive))
-        found = self._do(transactions.reserve, _named(key=key), request)
+        found = self._do(transactions.reserve, printable(key=key), request)
         return LedgerHold(self, _granted(found), None)
 
     def hold(self, key: str, *, token: int | None = None) -> LedgerHold:
@@ -221,17 +231,49 @@ class Ledger:
         key: str | None = None,
         after: int = 0,
         limit: int | None = None,
+        *,
+        budgets: Collection[str] | None = None,
+        kind: str | None = None,
+        search: str | None = None,
     ) -> Iterator[Event]:
-        """The history, oldest first: of a budget, of a key, or all."""
-        wanted = {"budget": budget, "key": key}
+        """The history, oldest first: of a budget, of a key, or all.
+
+        Args:
+            budget: of this budget only.
+            key: of this reservation only.
+            after: from the event after this number on.
+            limit: so many events at most.
+            budgets: of these budgets only.
+            kind: of this kind only.
+            search: only events with this text in the key, the budget's name, the cell or the
+                details; in ASCII, either case.
+        """
+        which = Which(budget, budgets, key, kind, search)
         while limit is None or limit > 0:
             size = _PAGE if limit is None else min(limit, _PAGE)
             with self._store.reading() as connection:
-                page = rows.entries(connection, **wanted, after=after, limit=size)
+                page = rows.entries(connection, which, after=after, limit=size)
             yield from map(Event._of, page)
             if len(page) < size:
                 return
             after, limit = page[-1].sequence, None if limit is None else limit - size
+
+    def latest(
+        self,
+        limit: int,
+        *,
+        before: int | None = None,
+        budget: str | None = None,
+        budgets: Collection[str] | None = None,
+        key: str | None = None,
+        kind: str | None = None,
+        search: str | None = None,
+    ) -> tuple[Event, ...]:
+        """The last events, newest first, or the last before one; filters as in :meth:`events`."""
+        which = Which(budget, budgets, key, kind, search)
+        with self._store.reading() as connection:
+            found = rows.entries(connection, which, before=before, limit=limit, newest_first=True)
+        return tuple(map(Event._of, found))
 
     def head(self) -> Head:
         """How far the history goes; ``str(ledger.head())`` is for keeping elsewhere."""
@@ -365,6 +407,20 @@ class LedgerBudget(Payer["LedgerHold"]):
         """What happened here, oldest first."""
         return self._ledger.events(budget=self._name)
 
+    def course(self, last: int = 1000) -> tuple[tuple[Event, Statement], ...]:
+        """What happened here last, oldest first, each with the budget as it was after it.
+
+        Guarantee: each statement is the one that would have been read then.
+
+        Args:
+            last: so many events at most; how many there were before does not matter.
+        """
+        with self._ledger._store.reading() as connection:
+            now = rows.balance(connection, self._name)
+            whole = rows.parent_of(connection, now)
+            found = course(connection, now, positive_count(last=last))
+        return tuple((Event._of(entry), _stated(then, whole)) for entry, then in found)
+
     # --------------------------------------------------------------------- administration
 
     def raise_cap(self, *, by: str, reason: str, **parameters: Price) -> None:
@@ -433,6 +489,14 @@ class LedgerHold:
     def state(self) -> State:
         """Reserved, started, settled, forfeited or void."""
         return State(self._is.state)
+
+    @property
+    def since(self) -> str:
+        """When it was reserved or, if it was, started; as the clock said."""
+        with self._ledger._store.reading() as connection:
+            entry = rows.entry(connection, self._is.token or self._is.id)
+        assert entry is not None, "a reservation's number and token are those of its events"
+        return entry.at
 
     @property
     def guarantee(self) -> Stored:
@@ -519,7 +583,11 @@ class LedgerHold:
 
 
 def _statement(connection: Connection, balance: Balance) -> Statement:
-    whole, unit = rows.parent_of(connection, balance), balance.rule.unit
+    return _stated(balance, rows.parent_of(connection, balance))
+
+
+def _stated(balance: Balance, whole: Balance | None) -> Statement:
+    unit = balance.rule.unit
     return Statement(
         *(balance.name, balance.kind, None if whole is None else whole.name, balance.closed),
         *(balance.cap.down(unit), balance.spent.up(unit), balance.held.up(unit)),
@@ -545,7 +613,7 @@ def _granted(answer: Reservation | Refusal) -> Reservation:
     )
 
 
-def _named(**given: Any) -> str:
+def printable(**given: Any) -> str:
     """A name or key: what can be printed, typed and stored everywhere."""
     ((what, value),) = given.items()
     if not (isinstance(value, str) and 1 <= len(value) <= _LONGEST_NAME and value.isprintable()):
@@ -554,4 +622,4 @@ def _named(**given: Any) -> str:
 
 
 def _why(by: str, reason: str) -> dict[str, str]:
-    return {"by": _named(by=by), "reason": _named(reason=reason)}
+    return {"by": printable(by=by), "reason": printable(reason=reason)}

@@ -31,9 +31,12 @@ __all__ = [
     "metadata",
     "reservations",
     "steps",
+    "tokens",
+    "without_history",
 ]
 
 metadata = MetaData()
+without_history = MetaData()  # what is no part of the history, and not compared with it
 
 # SQLite has one kind of integers, of 64 bits, and calls it INTEGER
 _Integer = BigInteger().with_variant(Integer(), "sqlite")
@@ -41,7 +44,7 @@ _Integer = BigInteger().with_variant(Integer(), "sqlite")
 OPEN = ("reserved", "started")
 
 # the version that the tables of this module have, and the table that says which one a ledger has
-VERSION = "0002"
+VERSION = "0003"
 VERSION_TABLE = "ledger_version"
 
 # the constraints and triggers that the database must have, by name
@@ -57,6 +60,7 @@ CHECKS = {
     "steps": {"step_runs_as_often_as_declared"},
     "reservations": {"interactive_or_not", "state_is_known", "started_has_a_token"},
     "charges": {"charge_is_not_negative"},
+    "tokens": {"role_is_known"},
 }
 TRIGGERS = {
     "events_stay",
@@ -67,6 +71,8 @@ TRIGGERS = {
     "reservations_advance",
     "reservations_remain",
     "charges_remain",
+    "tokens_stay",
+    "tokens_remain",
 }
 
 
@@ -151,4 +157,18 @@ events = Table(
     Column("hash", Text, nullable=False),
     Index("events_of_a_budget", "budget", "sequence"),
     Index("events_of_a_key", "key", "sequence"),
+)
+
+# who may do what over HTTP; budgets as a list in JSON, times in ISO 8601
+tokens = Table(
+    "tokens",
+    without_history,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("budgets", Text, nullable=False),
+    Column("created", Text, nullable=False),
+    Column("expires", Text, nullable=False),
+    Column("revoked", Text, nullable=True),
+    Column("hash", Text, nullable=False),
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tightbudget import Budget
 from tightbudget.cli.output import print_json, print_rows
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
     from tightbudget import LedgerHold
     from tightbudget.ledger.ledger import Statement
 
-__all__ = ["hold_as_json", "in_words", "print_hold", "print_statement", "statement_as_json"]
+__all__ = ["in_words", "print_hold", "print_statement"]
 
 
 def in_words(amount: Budget) -> str:
@@ -20,30 +19,11 @@ def in_words(amount: Budget) -> str:
     return str(amount) if amount.delta else f"{amount.unit} {amount.amount!r}"
 
 
-def statement_as_json(statement: Statement) -> dict[str, Any]:
-    """A budget; amounts have the unit that it counts in."""
-    return dataclasses.asdict(statement)
-
-
-def hold_as_json(hold: LedgerHold) -> dict[str, Any]:
-    """A reservation. The token is there only for who has started it."""
-    from tightbudget.ledger.accounts import content_of
-
-    return {
-        "key": hold.key,
-        "state": hold.state.value,
-        "charges": {name: dataclasses.asdict(charge) for name, charge in hold.charges.items()},
-        "cell": hold.cell,
-        "told": hold.told,
-        "token": hold.token,
-        "interactive": hold.interactive,
-        "guarantee": content_of(hold.guarantee),
-    }
-
-
 def print_statement(statement: Statement, *, json: bool) -> None:
     """A budget, either way."""
     if json:
+        from tightbudget.ledger.as_json import statement_as_json
+
         print_json(statement_as_json(statement))
         return
     rows = {"budget": statement.name, "kind": statement.kind}
@@ -61,6 +41,8 @@ def print_statement(statement: Statement, *, json: bool) -> None:
 def print_hold(hold: LedgerHold, *, json: bool) -> None:
     """A reservation, either way."""
     if json:
+        from tightbudget.ledger.as_json import hold_as_json
+
         print_json(hold_as_json(hold))
         return
     rows = {"key": hold.key, "state": hold.state.value}

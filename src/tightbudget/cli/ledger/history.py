@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,7 +45,9 @@ def history(
         most = None if limit is None else count(limit=limit)
         events = it.events(budget=budget, key=key, after=count(after=after), limit=most)
         if json:
-            print_json({"events": [dataclasses.asdict(event) for event in events]})
+            from tightbudget.ledger.as_json import event_as_json
+
+            print_json({"events": [event_as_json(event) for event in events]})
             return
         rows = [
             (

@@ -20,7 +20,7 @@ from tightbudget import (
     OutputDP,
     SettlementError,
 )
-from tightbudget.cli.ledger.answers import hold_as_json, in_words
+from tightbudget.cli.ledger.answers import in_words
 from tightbudget.cli.ledger.holds import cell_of, is_declared
 from tightbudget.cli.ledger.options import (
     Amount,
@@ -142,6 +142,8 @@ def _reveal(
 ) -> None:
     """Shows the output of a program that has not failed, and what it has cost."""
     if json:
+        from tightbudget.ledger.as_json import hold_as_json
+
         shown = (None, None) if status else map(_as_text, running.read())
         output = dict(zip(("stdout_base64", "stderr_base64"), shown, strict=True))
         print_json({**hold_as_json(hold), "exit_status": status, **output})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from tightbudget.cli.ledger.answers import hold_as_json, in_words, statement_as_json
+from tightbudget.cli.ledger.answers import in_words
 from tightbudget.cli.ledger.options import Url, opened
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json, print_table, print_text, speaks_unicode
@@ -51,6 +51,8 @@ def show(
         names = {statement.name for _, statement in tree}
         holds = [hold for hold in it.holds() if names & hold.charges.keys()]
         if json:
+            from tightbudget.ledger.as_json import hold_as_json, statement_as_json
+
             budgets = [statement_as_json(statement) for _, statement in tree]
             reservations = [hold_as_json(hold) for hold in holds]
             print_json({"ledger": it.url, "budgets": budgets, "reservations": reservations})

@@ -1,0 +1,167 @@
+"""Tokens: shown once, stored as a hash, over when they expire or are revoked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, select
+
+import tightbudget as tb
+from tightbudget.ledger.schema import tokens as table
+from tightbudget.ledger.tokens import ROLES, Token, Tokens
+
+DAY = timedelta(days=1)
+NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
+
+
+class Clock:
+    """A clock that tests move."""
+
+    def __init__(self) -> None:
+        self.time = NOW
+
+    def __call__(self) -> datetime:
+        return self.time
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(url: str, clock: Clock) -> Iterator[tb.Ledger]:
+    with tb.Ledger(url, clock=clock) as it:
+        it.open_budget("census", epsilon=2)
+        it.open_budget("ada", parent="census", epsilon=1)
+        yield it
+
+
+@pytest.fixture
+def tokens(ledger: tb.Ledger) -> Tokens:
+    return Tokens(ledger)
+
+
+def a_token(tokens: Tokens, role: str = "viewer") -> tuple[Token, str]:
+    budgets = ["ada"] if role == "analyst" else []
+    return tokens.create("for ada", role, budgets=budgets, lasts=DAY)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_token_is_what_was_created(tokens: Tokens, role: str) -> None:
+    token, text = a_token(tokens, role)
+    assert (token.name, token.role) == ("for ada", role)
+    assert token.budgets == (("ada",) if role == "analyst" else ())
+    assert (token.created, token.expires, token.revoked) == (NOW, NOW + DAY, None)
+    assert tokens.borne_by(text) == tokens.valid(token.id) == token
+    assert tokens.all() == (token,)
+
+
+def test_each_token_is_another(tokens: Tokens) -> None:
+    texts = {a_token(tokens)[1] for _ in range(20)}
+    assert len(texts) == len(tokens.all()) == 20
+
+
+@pytest.mark.parametrize("i", [0, 3, 14, 15, 16, 40, 79])
+def test_every_character_matters(tokens: Tokens, i: int) -> None:
+    _, text = a_token(tokens)
+    assert len(text) == 80
+    other = "1" if text[i] == "0" else "0"
+    assert tokens.borne_by(text[:i] + other + text[i + 1 :]) is None
+    assert tokens.borne_by(text[:i] + text[i + 1 :]) is None
+    assert tokens.borne_by(text) is not None
+
+
+@pytest.mark.parametrize("text", ["", "tb_", "tb_0_0", "Bearer", "\0", "tb_" + "٣" * 12 + "_"])
+def test_what_is_no_token_opens_nothing(tokens: Tokens, text: str) -> None:
+    assert tokens.borne_by(text) is None
+
+
+def test_it_is_over_when_it_expires(tokens: Tokens, clock: Clock) -> None:
+    token, text = a_token(tokens)
+    clock.time = NOW + DAY - timedelta(microseconds=1)
+    assert tokens.borne_by(text) == token
+    clock.time = NOW + DAY
+    assert tokens.borne_by(text) is None
+    assert tokens.valid(token.id) is None
+    assert tokens.all() == (token,)
+
+
+def test_it_is_over_when_it_is_revoked_and_others_are_not(tokens: Tokens, clock: Clock) -> None:
+    token, text = a_token(tokens)
+    other, other_text = a_token(tokens)
+    clock.time += timedelta(hours=1)
+    revoked = tokens.revoke(token.id)
+    assert revoked.revoked == clock.time
+    assert tokens.borne_by(text) is tokens.valid(token.id) is None
+    assert tokens.borne_by(other_text) == other
+    clock.time += timedelta(hours=1)
+    assert tokens.revoke(token.id) == revoked  # the same again changes nothing
+
+
+def test_the_database_has_no_secret(url: str, tokens: Tokens) -> None:
+    token, text = a_token(tokens)
+    secret = text.rpartition("_")[2]
+    assert secret not in repr(token)
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        (row,) = connection.execute(select(table))
+    engine.dispose()
+    assert secret not in json.dumps(row._asdict())
+    assert row.hash not in repr(token)
+
+
+def test_refusals_say_what_is_refused(tokens: Tokens) -> None:
+    for give, message in (
+        ({"name": ""}, "name must be a text of 1 to 200 printable characters, got ''"),
+        ({"role": "root"}, "role must be one of viewer, analyst, administrator, got 'root'"),
+        ({"role": "analyst"}, r"budgets must be named for an analyst.* got analyst of \[\]"),
+        ({"budgets": ["ada"]}, r"budgets must be named .* nobody else, got viewer of \['ada'\]"),
+        (
+            {"role": "analyst", "budgets": ["bob"]},
+            "budget must be the name of a budget in this ledger, got 'bob'",
+        ),
+        ({"lasts": timedelta(0)}, "expires must be in more than no time"),
+        ({"lasts": timedelta(days=4000)}, "at most ten years, got '4000 days, 0:00:00'"),
+    ):
+        asked = {"name": "n", "role": "viewer", "lasts": DAY} | give
+        with pytest.raises(tb.ParameterError, match=message):
+            tokens.create(**asked)
+    with pytest.raises(tb.ParameterError, match="id must be that of a token of this ledger"):
+        tokens.revoke("0" * 12)
+    assert tokens.all() == ()
+
+
+def test_they_move_with_the_ledger(ledger: tb.Ledger, tokens: Tokens, tmp_path: Path) -> None:
+    token, text = a_token(tokens, "analyst")
+    lost, lost_text = a_token(tokens)
+    tokens.revoke(lost.id)
+    clock = ledger._clock
+    with tb.Ledger(f"sqlite:///{tmp_path}/target.db", clock=clock) as target:
+        ledger.copy_to(target)
+        assert Tokens(target).borne_by(text) == token
+        assert Tokens(target).borne_by(lost_text) is None
+    for act in (lambda: a_token(tokens), lambda: tokens.revoke(token.id)):
+        with pytest.raises(tb.LedgerError, match="was moved to"):
+            act()
+
+
+def test_they_are_no_part_of_the_history(ledger: tb.Ledger, tokens: Tokens) -> None:
+    before = ledger.head()
+    token, _ = a_token(tokens)
+    tokens.revoke(token.id)
+    assert ledger.head() == before
+    ledger.verify()
+
+
+def test_a_budget_is_seen_with_its_parts(ledger: tb.Ledger) -> None:
+    ledger.open_budget("eve", parent="ada", epsilon=0.5)
+    ledger.open_budget("bob", parent="census", epsilon=0.5)
+    assert ledger.within(["ada"]) == {"ada", "eve"}
+    assert ledger.within(["census"]) == {"census", "ada", "eve", "bob"}
+    assert ledger.within(["bob", "unheard of"]) == {"bob"}
+    assert ledger.within([]) == frozenset()
