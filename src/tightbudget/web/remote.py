@@ -345,13 +345,15 @@ class RemoteHold:
         self._is = self._wire.post("settle", asked, _said)
         return self.charge
 
-    def forfeit(self) -> Budget:
+    def forfeit(self, *, reason: str | None = None) -> Budget:
         """Charges the dearest price, whatever came out. It frees nothing.
+
+        Who says so, is the token's name.
 
         Raises:
             SettlementError: it was settled, or is void.
         """
-        self._is = self._wire.post("forfeit", {"key": self.key}, _said)
+        self._is = self._wire.post("forfeit", {"key": self.key, "reason": reason}, _said)
         return self.charge
 
     def void(self) -> Budget:

@@ -135,7 +135,10 @@ class Wire:
             TightBudgetError: the ledger refuses.
         """
         # ASCII: a cell may hold half a character, which no encoding has
-        asked = {"content": json.dumps(body).encode("ascii")}
+        asked = {
+            "content": json.dumps(body).encode("ascii"),
+            "headers": {"Content-Type": "application/json"},
+        }
         return self._ask("POST", path, asked, read, act)
 
     def _ask(

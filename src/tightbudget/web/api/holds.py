@@ -85,7 +85,9 @@ class Settle(Body):
     """What came out of which run."""
 
     key: Annotated[Name, Field(examples=["A2"])]
-    token: int = Field(description="What start has answered.", examples=[7], ge=0, lt=2**63)
+    token: int | None = Field(
+        None, description="What start has answered.", examples=[7], ge=0, lt=2**63
+    )
     cell: Annotated[Cell, Field(examples=["not found"])]
 
 
