@@ -365,7 +365,7 @@ def test_a_connection_is_kept_but_not_shared_with_a_child(
         assert _Counted.connections == 1
         parent = ledger._wire._client
         with monkeypatch.context() as child:
-            child.setattr(wire.os, "getpid", lambda: 1)
+            child.setattr("os.getpid", lambda: 1)
             assert ledger.statements() == ()
             ledger.close()
         assert _Counted.connections == 2
