@@ -65,11 +65,12 @@ def create_app(settings: Settings) -> FastAPI:
         description=_SAID,
         version=tightbudget.__version__,
         openapi_url=None,  # a route like the others, with a gate
+        redirect_slashes=False,
         lifespan=serving,
     )
     app.state.open = State(settings, ledger, Tokens(ledger), Failures(), Verifications(ledger))
     app.add_middleware(Guards, settings=settings)
-    for of in (TightBudgetError, Refusal, HTTPException, RequestValidationError):
+    for of in (TightBudgetError, Refusal, HTTPException, RequestValidationError, RecursionError):
         app.add_exception_handler(of, refused)
     for router in ROUTERS:
         app.router.routes.extend(router.routes)
