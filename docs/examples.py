@@ -6,8 +6,8 @@
 In a ``python`` block, an expression followed by ``# -> text`` has that value, and a ``text``
 block right after a block is what it printed. In a ``console`` block, lines after
 ``$ tightbudget ...`` (or ``curl``, ``sed``) are its output, and ``$ export NAME=value`` holds for
-the rest of the page. What ends in ``&`` runs until its end; where a page says 8000, a free port is
-meant. A ``toml`` or ``sh`` block that begins with ``# name.toml`` or ``# name.sh`` is a file of that
+the rest of the page. What ends in ``&`` runs until its end; for 8000, a page is given a free port.
+A ``toml`` or ``sh`` block that begins with ``# name.toml`` or ``# name.sh`` is a file of that
 name. One page is run as one program, in an empty folder.
 
 Certified ends may move within their gap when the engine or NumPy changes, so numbers with a

@@ -260,6 +260,11 @@ def ledger_speed() -> str:
     return _measured("ledger.json", "ledger")
 
 
+def web_speed() -> str:
+    """What ``make bench`` measured last of a ledger that is served."""
+    return _measured("web.json", "web")
+
+
 def ledger_tables() -> str:
     """The stories that every ledger must answer alike."""
     stories = ((table.name, textwrap.dedent(table.text).strip()) for table in TABLES)
@@ -275,6 +280,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "digits": digits,
     "reproductions": reproductions,
     "ledger-speed": ledger_speed,
+    "web-speed": web_speed,
     "ledger-tables": ledger_tables,
 }
 
