@@ -271,6 +271,11 @@ def ledger_tables() -> str:
     return "\n\n".join(f"## {name}\n\n```text\n{story}\n```" for name, story in stories)
 
 
+def http_api() -> str:
+    """Every operation of the API, from its own document."""
+    return str(runpy.run_path(str(ROOT / "docs" / "http_api.py"))["reference"]())
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "mechanisms-table": mechanisms_table,
     "mechanisms": mechanisms,
@@ -282,6 +287,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "ledger-speed": ledger_speed,
     "web-speed": web_speed,
     "ledger-tables": ledger_tables,
+    "http-api": http_api,
 }
 
 

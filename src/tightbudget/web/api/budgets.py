@@ -30,7 +30,7 @@ __all__ = ["router"]
 router = router_of("budgets")
 
 
-class Budgets(Answer):
+class Statements(Answer):
     """Budgets, each after the one that it is a part of."""
 
     budgets: list[Statement]
@@ -93,7 +93,7 @@ class Close(Body):
     name: Annotated[Name, Field(examples=["eve"])]
 
 
-@router.get("/budgets", dependencies=[allow(READ)], response_model=Budgets)
+@router.get("/budgets", dependencies=[allow(READ)], response_model=Statements)
 def budgets(request: Request) -> Response:
     """All budgets at one moment."""
     caller = caller_of(request)
