@@ -176,11 +176,12 @@ def web(results: dict[str, Any]) -> str:
             for row in (results[kind][clients] for kind in kinds)
         )
         lines.append(f"| {clients} | {' | '.join(shown)} |")
-    machine = results["machine"]
+    machine, load = results["machine"], results["load"]
     lines += [
         "",
         f"On {machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, "
         f"{machine['date']}: requests to one server, {results['seconds']} seconds of each. Clients "
-        "and server share the cores.",
+        "and server share the cores."
+        + (f" So did {load:.0f} other programs: alone it is faster." if load >= 1 else ""),
     ]
     return "\n".join(lines) + "\n"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -51,7 +52,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for web.json and web.md")
     parser.add_argument("--disk", type=Path, help="folder for the databases")
     options = parser.parse_args()
-    results: dict[str, Any] = {"machine": _machine(), "seconds": 2 if options.quick else 30}
+    results: dict[str, Any] = {
+        "machine": _machine(),
+        "load": os.getloadavg()[0],
+        "seconds": 2 if options.quick else 30,
+    }
     with tempfile.TemporaryDirectory(dir=options.disk) as name:
         folder, server = Path(name), OwnServer(options.disk)
         for clients in CLIENTS:
