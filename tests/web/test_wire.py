@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import logging
 import re
+import shutil
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -344,16 +348,29 @@ class _Counted(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def counted() -> Iterator[str]:
-    """A server that answers with no budgets, and counts who connects."""
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, *_: Any) -> None:
+        """A client that does not like the certificate goes away."""
+
+
+@contextlib.contextmanager
+def counting(context: ssl.SSLContext | None = None) -> Iterator[int]:
+    """A server that answers with no budgets, and counts who connects; its port."""
     _Counted.connections = 0
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Counted) as server:
-        thread = threading.Thread(target=server.serve_forever)
+    with _Quiet(("127.0.0.1", 0), _Counted) as server:
+        if context is not None:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield server.server_port
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def counted() -> Iterator[str]:
+    with counting() as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def test_a_connection_is_kept_but_not_shared_with_a_child(
@@ -379,6 +396,34 @@ def test_no_proxy_is_asked_for_what_is_not_encrypted(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with tb.RemoteLedger(counted) as ledger:
         assert ledger.statements() == ()
+
+
+def test_who_cannot_show_a_certificate_learns_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an authority that is known; one of one's own is named in SSL_CERT_FILE."""
+    if not (openssl := shutil.which("openssl")):
+        pytest.skip("no openssl: no certificate can be made")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost",
+         "-keyout", str(key), "-out", str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with counting(context) as port:
+        unknown = tb.RemoteLedger(f"https://localhost:{port}", token=TOKEN)
+        with unknown, pytest.raises(tb.LedgerError, match="certificate verify failed") as caught:
+            unknown.budget("data").reserve("A1", tb.OutputDP.from_dp(0.1))
+        assert not caught.value.unknown
+        assert _Counted.connections == 0
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        with tb.RemoteLedger(f"https://localhost:{port}", token=TOKEN) as ledger:
+            assert ledger.statements() == ()
+        assert _Counted.connections == 1
 
 
 # -------------------------------------------------------------------------------- extras
