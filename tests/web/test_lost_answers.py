@@ -104,13 +104,13 @@ def test_a_start_that_got_no_answer_counts_as_started(
     ledger: tb.Ledger, network: Lossy, far: tb.RemoteLedger
 ) -> None:
     data = ledger.open_budget("data", epsilon=1, delta=1e-6)
-    hold = far.budget("data").reserve("A1", COIN)
+    hold = far.budget("data").reserve("L1", COIN)
     network.answers = 1
     with pytest.raises(tb.LedgerError, match="void the reservation, or if that is refused") as lost:
         hold.start()
     assert lost.value.unknown
     assert hold.token is None
-    assert far.hold("A1").state is State.STARTED
+    assert far.hold("L1").state is State.STARTED
     with pytest.raises(tb.SettlementError, match="only what was not started is freed"):
         hold.void()
     with pytest.raises(tb.FencingError, match="is settled with the token of its start, got None"):
@@ -124,14 +124,14 @@ def test_a_start_that_did_not_arrive_can_be_given_back(
     ledger: tb.Ledger, network: Lossy, far: tb.RemoteLedger
 ) -> None:
     data = ledger.open_budget("data", epsilon=1, delta=1e-6)
-    hold = far.budget("data").reserve("A1", COIN)
+    hold = far.budget("data").reserve("L1", COIN)
     network.requests = 1
     with pytest.raises(tb.LedgerError) as lost:
         hold.start()
     assert lost.value.unknown
     hold.void()
     assert balance(data) == NOTHING
-    with pytest.raises(tb.SettlementError, match="a hold is started once, and 'A1' is void"):
+    with pytest.raises(tb.SettlementError, match="a hold is started once, and 'L1' is void"):
         hold.start()
     ledger.verify()
 
