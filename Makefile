@@ -54,10 +54,11 @@ format: .venv/.test  ## fix what ruff can fix, then format
 	.venv/bin/python -m ruff check --fix-only .
 	.venv/bin/python -m ruff format .
 
-bench: .venv-bench/.bench  ## run the benchmarks in their own environment
+bench: .venv-bench/.bench .venv/.test  ## run the benchmarks in their own environment
 	.venv-bench/bin/python benchmarks/run.py $(BENCH_ARGS)
 	.venv-bench/bin/python benchmarks/digits.py
 	PYTHONPATH=. .venv-bench/bin/python benchmarks/ledger.py
+	PYTHONPATH=. .venv/bin/python benchmarks/web.py
 
 reproduce: .venv/.demo  ## papers' tables and figures anew, with a report in out/
 	.venv/bin/tightbudget reproduce $(REPRODUCE_ARGS)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tightbudget import Bounds
 
-__all__ = ["HEADINGS", "cells", "digits", "ledger", "markdown", "summary"]
+__all__ = ["HEADINGS", "cells", "digits", "ledger", "markdown", "summary", "web"]
 
 
 def _note(row: dict[str, Any]) -> str:
@@ -161,5 +161,27 @@ def ledger(results: dict[str, Any]) -> str:
         f"{machine['date']}. A run is three transactions, each durable when it returns; this disk "
         f"takes {results['flush_ms']:.2f} ms to make one page durable, and transactions of one "
         "ledger come one after the other.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def web(results: dict[str, Any]) -> str:
+    """The table of a web.json, as Markdown."""
+    kinds = ("SQLite", "PostgreSQL")
+    lines = [f"| clients | {' | '.join(kinds)} |", "| --- | --- | --- |"]
+    for clients in results["SQLite"]:
+        shown = (
+            "{requests_per_s:,.0f} per second; half in {p50:.0f}, 95 of 100 in {p95:.0f}, 99 in"
+            " {p99:.0f} ms".format(**{k: v * 1e3 if k[0] == "p" else v for k, v in row.items()})
+            for row in (results[kind][clients] for kind in kinds)
+        )
+        lines.append(f"| {clients} | {' | '.join(shown)} |")
+    machine, load = results["machine"], results["load"]
+    lines += [
+        "",
+        f"On {machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, "
+        f"{machine['date']}: requests to one server, {results['seconds']} seconds of each. Clients "
+        "and server share the cores."
+        + (f" So did {load:.0f} other programs: alone it is faster." if load >= 1 else ""),
     ]
     return "\n".join(lines) + "\n"

@@ -5,10 +5,11 @@
 
 In a ``python`` block, an expression followed by ``# -> text`` has that value, and a ``text``
 block right after a block is what it printed. In a ``console`` block, lines after
-``$ tightbudget ...`` are its output, and ``$ export NAME=value`` holds for the rest of the page. A
-``toml`` or ``sh`` block that begins with ``# name.toml`` or ``# name.sh`` is a file of that name.
-One page is run as one program, in an empty folder; one with ``<!-- needs: name -->`` only where a
-module of that name is installed.
+``$ tightbudget ...`` (or ``curl``, ``sed``) are its output, and ``$ export NAME=value`` holds for
+the rest of the page. What ends in ``&`` runs until its end; for 8000, a page is given a free port.
+A ``toml`` or ``sh`` block that begins with ``# name.toml`` or ``# name.sh`` is a file of that
+name. One page is run as one program, in an empty folder; one with ``<!-- needs: name -->`` only
+where a module of that name is installed.
 
 Certified ends may move within their gap when the engine or NumPy changes, so numbers with a
 point or an exponent are compared to one part in a thousand; everything else exactly, but for
@@ -21,9 +22,12 @@ import ast
 import contextlib
 import importlib.util
 import io
+import itertools
 import math
 import os
 import re
+import shlex
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,6 +35,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```(python|text|console|toml|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -40,7 +45,9 @@ NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 UNSTABLE = re.compile(
     r'(gap|seconds"?:?|aliasing|beyond|values|rounding) *[\d.e-]+'
     r"|\d{4}-\d\d-\d\dT[\d:.+]+|[0-9a-f]{64}"
+    r"|(?<![0-9a-z.])[0-9a-f]{12}(?![0-9a-z])"  # of a token
 )
+PORT = re.compile(r"(?<=[: ])8000\b")
 MAIN = "from tightbudget.cli import main; main()"
 
 
@@ -74,21 +81,22 @@ def _near(a: str, b: str) -> bool:
 def outputs(text: str) -> Iterator[Output]:
     """Runs a page's blocks in order, in the current folder."""
     names: dict[str, Any] = {"__name__": "__page__"}
-    exported: dict[str, str] = {}
     printed = ""
-    for block in BLOCK.finditer(text):
-        language, body, at = block[1], block[2], block.start(2)
-        if language == "python":
-            found, printed = _run_python(body, names)
-            for start, end, value in found:
-                yield Output(at + start, at + end, body[start:end], value)
-        elif language == "console":
-            yield from _run_console(body, at, exported)
-        elif name := re.match(r"# (\S+\.(?:toml|sh))\n", body):
-            Path(name[1]).write_text(body, encoding="utf-8")
-        elif language == "text" and printed:
-            yield Output(at, block.end(2), body, printed)
-            printed = ""
+    with contextlib.ExitStack() as page:
+        page.enter_context(mock.patch.dict(os.environ, COLUMNS="100", TERM="dumb"))
+        for block in BLOCK.finditer(text):
+            language, body, at = block[1], block[2], block.start(2)
+            if language == "python":
+                found, printed = _run_python(body, names)
+                for start, end, value in found:
+                    yield Output(at + start, at + end, body[start:end], value)
+            elif language == "console":
+                yield from _run_console(body, at, page)
+            elif name := re.match(r"# (\S+\.(?:toml|sh))\n", body):
+                Path(name[1]).write_text(body, encoding="utf-8")
+            elif language == "text" and printed:
+                yield Output(at, block.end(2), body, printed)
+                printed = ""
 
 
 def _run_python(body: str, names: dict[str, Any]) -> tuple[list[tuple[int, int, str]], str]:
@@ -110,31 +118,54 @@ def _run_python(body: str, names: dict[str, Any]) -> tuple[list[tuple[int, int, 
     return found, stdout.getvalue()
 
 
-def _run_console(body: str, at: int, exported: dict[str, str]) -> Iterator[Output]:
+def _run_console(body: str, at: int, page: contextlib.ExitStack) -> Iterator[Output]:
     for line in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", body, re.MULTILINE):
         if name := re.fullmatch(r"export (\w+)=(.*)", line[1]):
-            exported[name[1]] = name[2]
-        if not line[1].startswith("tightbudget "):
+            os.environ[name[1]] = _shell(f"printf %s {name[2]}").stdout
+        if not line[1].startswith(("tightbudget ", "curl ", "sed ")):
             continue
-        done = subprocess.run(
-            ["sh", "-c", f'tightbudget() {{ {sys.executable} -c "{MAIN}" "$@"; }}\n{line[1]}'],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, **exported, "COLUMNS": "100", "TERM": "dumb"},
-        )
-        printed = (done.stdout + done.stderr).replace(f"{Path.cwd()}/", "")
+        if line[1].endswith(" &"):
+            printed = _started(line[1].removesuffix(" &"), page)
+        else:
+            done = _shell(line[1])
+            printed = (done.stdout + done.stderr).replace(f"{Path.cwd()}/", "")
         text = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
         yield Output(at + line.start(2), at + line.end(2), line[2], text)
+
+
+def _shell(line: str) -> subprocess.CompletedProcess[str]:
+    program = f'tightbudget() {{ {sys.executable} -c "{MAIN}" "$@"; }}\n{line}'
+    return subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=False)
+
+
+def _started(line: str, page: contextlib.ExitStack) -> str:
+    """Starts a program that runs until the page has ended; the first line that it prints."""
+    words = [sys.executable, "-c", MAIN, *shlex.split(line)[1:]]
+    running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    page.enter_context(running)
+    page.callback(running.kill)
+    assert running.stdout is not None
+    return running.stdout.readline()
+
+
+def _free_port() -> str:
+    """Of four digits, so that everything on the page stays where it is; another for each worker."""
+    for port in itertools.count(2000 + os.getpid() % 7000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return str(port)
+    raise AssertionError("one is free")
 
 
 def run_page(path: Path) -> tuple[str, list[Output]]:
     """The page with its outputs written anew, and those that differ."""
     text = path.read_text(encoding="utf-8")
+    port = _free_port() if PORT.search(text) else "8000"
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        differing = [output for output in outputs(text) if not output.agrees]
+        found = list(outputs(PORT.sub(port, text)))
+    differing = [output for output in found if not output.agrees]
     for output in reversed(differing):
-        text = text[: output.start] + output.printed + text[output.end :]
+        printed = output.printed.replace(f":{port}", ":8000")
+        text = text[: output.start] + printed + text[output.end :]
     return text, differing
 
 

@@ -189,7 +189,11 @@ def _one(name: str, thing: object) -> Iterator[str]:
 
 
 def _methods(cls: type) -> Iterator[tuple[str, Any]]:
-    for name, member in vars(cls).items():
+    """Its own, and those of bases that have no place of their own."""
+    bases = (base for base in cls.__mro__[1:] if base.__module__.startswith("tightbudget."))
+    unlisted = [base for base in bases if base.__name__ not in tb.__all__]
+    members = dict(item for of in (*reversed(unlisted), cls) for item in vars(of).items())
+    for name, member in members.items():
         text = (member.__func__ if isinstance(member, staticmethod) else member).__doc__
         callable_ = inspect.isfunction(member) or isinstance(member, (property, staticmethod))
         # only what has a text of its own is part of the promise
@@ -288,6 +292,11 @@ def ledger_speed() -> str:
     return _measured("ledger.json", "ledger")
 
 
+def web_speed() -> str:
+    """What ``make bench`` measured last of a ledger that is served."""
+    return _measured("web.json", "web")
+
+
 def ledger_tables() -> str:
     """The stories that every ledger must answer alike."""
     stories = ((table.name, textwrap.dedent(table.text).strip()) for table in TABLES)
@@ -309,6 +318,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "reproductions": reproductions,
     "agreement": agreement,
     "ledger-speed": ledger_speed,
+    "web-speed": web_speed,
     "ledger-tables": ledger_tables,
     "http-api": http_api,
 }

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 # what was promised, durably?
 if TYPE_CHECKING:
     from tightbudget.ledger.ledger import Ledger, LedgerBudget, LedgerHold
+    from tightbudget.web.remote import RemoteBudget, RemoteHold, RemoteLedger
 
 __version__ = "0.1.0"
 
@@ -104,6 +105,9 @@ __all__ = [
     "PrecisionError",
     "RelationError",
     "ReleaseError",
+    "RemoteBudget",
+    "RemoteHold",
+    "RemoteLedger",
     "RenyiFilter",
     "Risk",
     "SettlementError",
@@ -126,9 +130,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Models, with scikit-learn, and the ledger with its database load when they are first used."""
+    """What needs scikit-learn, a database or the network loads when it is first used."""
     if name in _release:
         return getattr(release, name)
     if name in ("Ledger", "LedgerBudget", "LedgerHold"):
         return getattr(importlib.import_module("tightbudget.ledger.ledger"), name)
+    if name in ("RemoteLedger", "RemoteBudget", "RemoteHold"):
+        return getattr(importlib.import_module("tightbudget.web.remote"), name)
     raise AttributeError(f"module 'tightbudget' has no attribute {name!r}")

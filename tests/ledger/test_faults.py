@@ -351,6 +351,37 @@ def _lineage(actor: LedgerActor, generation: int) -> int:
     return int(bool(status) or set(answers) != {"ok"})
 
 
+def test_a_child_of_fork_does_not_wait_for_a_turn_of_its_parent(url: str) -> None:
+    process, ear = born(_forking_in_turn, url)
+    heard(process, ear)
+    assert process.exitcode == 0
+
+
+def _forking_in_turn(url: str, _: Any) -> None:
+    actor = LedgerActor(url)
+    with actor.ledger._store._in_turn():
+        child = os.fork()
+        if not child:
+            os._exit(int(actor.told("open data 1 1e-6") != ["ok"]))
+        os._exit(int(bool(os.waitpid(child, 0)[1])))
+
+
+def test_an_act_that_does_not_get_its_turn_changes_nothing(
+    url: str, actor: LedgerActor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread of the process is in the middle of an act, and stays there."""
+    actor.told(*STORY)
+    monkeypatch.setattr(store, "_PATIENCE", 0.05)
+    with actor.ledger._store._in_turn():
+        with pytest.raises(
+            tb.LedgerError, match=r"^nothing was changed in .*: too many acts"
+        ) as no:
+            actor.told("settle A1 no")
+        assert not no.value.unknown
+        assert actor.told("state A1") == ["started"]
+    assert actor.told("settle A1 no") == ["ok"]
+
+
 # ------------------------------------------------------------------------------- clocks
 
 

@@ -8,22 +8,25 @@ stays charged.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection
+from tightbudget.errors import BudgetExceeded, ExtraError, SettlementError
 
-from tightbudget.errors import BudgetExceeded, ParameterError, SettlementError
+try:
+    from sqlalchemy import Connection
+except ImportError as error:
+    raise ExtraError("a ledger needs SQLAlchemy: pip install 'tightbudget[ledger]'") from error
+
 from tightbudget.ledger import rows, transactions
 from tightbudget.ledger.accounts import Guarantee, Stored, epsilon_at
 from tightbudget.ledger.act import Act
-from tightbudget.ledger.chain import Entry, Head
+from tightbudget.ledger.chain import Head
 from tightbudget.ledger.copy import copy
 from tightbudget.ledger.course import course
+from tightbudget.ledger.protocol import Event, Payer, Statement, WhatIf, short_cell
 from tightbudget.ledger.rows import Balance, Reservation, Which
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.transactions import Refusal, Request, Terms
@@ -32,101 +35,14 @@ from tightbudget.ledger.verification import Verification, check_head, verify
 from tightbudget.numerics.validate import positive_count, refuse
 from tightbudget.output_dp.account import Amount, Budget, State
 from tightbudget.output_dp.amount import Price, exact, exact_probability
-from tightbudget.output_dp.guarantee import Cell, cell_from_json, cell_name
+from tightbudget.output_dp.guarantee import Cell, cell_from_json
 
 __all__ = ["Event", "Ledger", "LedgerBudget", "LedgerHold", "Statement", "WhatIf", "printable"]
 
 T = TypeVar("T")
 
-_LONGEST = 10_000  # characters of a cell
 _LONGEST_NAME = 200
 _PAGE = 10_000  # events that are read at once
-
-
-@dataclass(frozen=True)
-class Event:
-    """One line of the history.
-
-    Attributes:
-        sequence: its number, from 1 on without a gap.
-        at: when, as the clock said; nothing depends on it.
-        kind: opened, lent, reserved, refused, started, settled, forfeited, void, expired,
-            capped, corrected, closed, returned, moved or arrived.
-        key: of the reservation.
-        budget: which one it changed.
-        epsilon, delta: the amount that it is about (rounded up): a cap, what was held, what
-            it has cost.
-        cell: that was settled.
-        details: who, why, and what else belongs to the kind.
-        hash: of all this and of the event before.
-    """
-
-    sequence: int
-    at: str
-    kind: str
-    key: str | None
-    budget: str | None
-    epsilon: float
-    delta: float
-    cell: Cell | None
-    details: dict[str, Any]
-    hash: str
-
-    @staticmethod
-    def _of(entry: Entry) -> Event:
-        amount = Units(entry.epsilon, entry.delta).up("epsilon")
-        return Event(
-            *(entry.sequence, entry.at, entry.kind, entry.key, entry.budget),
-            *(amount.amount, amount.delta),
-            *(
-                None if entry.cell is None else cell_from_json(entry.cell),
-                json.loads(entry.details),
-            ),
-            entry.hash,
-        )
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A budget at one moment: what is left and saved rounded down, what is taken rounded up.
-
-    Attributes:
-        name, kind, parent, closed: which one it is.
-        cap: what spent and held may come to.
-        spent: what was settled or forfeited, or spent in parts that are closed.
-        held: by reservations that are open and by parts that are open.
-        left: what may still be reserved.
-        saved: what worst cases would have cost beyond what came out.
-    """
-
-    name: str
-    kind: str
-    parent: str | None
-    closed: bool
-    cap: Budget
-    spent: Budget
-    held: Budget
-    left: Budget
-    saved: Budget
-
-
-@dataclass(frozen=True)
-class WhatIf:
-    """What a reservation would be answered.
-
-    Attributes:
-        fits: whether it would be granted.
-        requested: what it would hold.
-        left: what is left now, and
-        left_after: with it.
-        message: the refusal, if it does not fit.
-    """
-
-    fits: bool
-    requested: Budget
-    left: Budget
-    left_after: Budget
-    message: str | None
 
 
 class Ledger:
@@ -409,15 +325,12 @@ class Ledger:
         return copy(self._store, target._store, at, progress)
 
 
-class LedgerBudget:
+class LedgerBudget(Payer["LedgerHold"]):
     """A budget in a ledger. What it says is read when it is asked for."""
 
     def __init__(self, ledger: Ledger, name: str) -> None:
+        super().__init__(name)
         self._ledger = ledger
-        self._name = name
-
-    def __repr__(self) -> str:
-        return f"<LedgerBudget {self._name!r}>"
 
     # ------------------------------------------------------------------------- balances
 
@@ -425,51 +338,6 @@ class LedgerBudget:
         """All about it at one moment."""
         with self._ledger._store.reading() as connection:
             return _statement(connection, rows.balance(connection, self._name))
-
-    @property
-    def name(self) -> str:
-        """Its name, which no other budget of the ledger has."""
-        return self._name
-
-    @property
-    def kind(self) -> str:
-        """How it counts: ``output_dp``, or one of those without refunds."""
-        return self.statement().kind
-
-    @property
-    def parent(self) -> str | None:
-        """The name of the budget that it is a part of."""
-        return self.statement().parent
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self.statement().closed
-
-    @property
-    def cap(self) -> Budget:
-        """What spent and held may come to (rounded down)."""
-        return self.statement().cap
-
-    @property
-    def spent(self) -> Budget:
-        """What was settled or forfeited here, or spent in parts that are closed (rounded up)."""
-        return self.statement().spent
-
-    @property
-    def held(self) -> Budget:
-        """What open reservations and open parts hold (rounded up)."""
-        return self.statement().held
-
-    @property
-    def left(self) -> Budget:
-        """What may still be reserved (rounded down)."""
-        return self.statement().left
-
-    @property
-    def saved(self) -> Budget:
-        """What worst cases would have cost beyond what came out (rounded down); never delta."""
-        return self.statement().saved
 
     def epsilon(self, delta: Price) -> float:
         """The epsilon at which all that this budget lets through is (epsilon, delta)-DP.
@@ -497,10 +365,6 @@ class LedgerBudget:
         See :meth:`Ledger.reserve`.
         """
         return self._ledger.reserve(key, guarantee, (self._name, *also), interactive=interactive)
-
-    def keyed(self, key: str) -> Keyed:
-        """A meter for a mechanism that knows no keys: its runs are key, key#2, key#3, ..."""
-        return Keyed(self, key)
 
     def what_if(self, guarantee: Guarantee) -> WhatIf:
         """What a reservation would be answered now; nothing is held.
@@ -601,35 +465,6 @@ class LedgerBudget:
             return rows.balance(connection, self._name)
 
 
-class Keyed:
-    """The meter of one caller: each reservation that is answered has the next key of a row."""
-
-    def __init__(self, budget: LedgerBudget, key: str) -> None:
-        self._budget = budget
-        self._key = key
-        self._answered = 0
-
-    @property
-    def left(self) -> Budget:
-        """What may still be reserved."""
-        return self._budget.left
-
-    def reserve(self, guarantee: Guarantee, *, interactive: bool = False) -> LedgerHold:
-        """Holds what the mechanism's dearest output would cost, under the next key.
-
-        See :meth:`Ledger.reserve`.
-        """
-        number = self._answered + 1
-        key = self._key if number == 1 else f"{self._key}#{number}"
-        try:
-            hold = self._budget.reserve(key, guarantee, interactive=interactive)
-        except BudgetExceeded:
-            self._answered = number  # a refused key stays refused
-            raise
-        self._answered = number
-        return hold
-
-
 class LedgerHold:
     """One reservation, as it was when this object last asked the ledger."""
 
@@ -719,10 +554,7 @@ class LedgerHold:
             SettlementError: it was not started, was settled with another cell, or is void.
             ParameterError: no cell looks like this; it is still held.
         """
-        settled = cell_name(cell)
-        if not _is_short(settled):
-            raise ParameterError(f"cell must have at most {_LONGEST} characters")
-        self._is = self._ledger._do(transactions.settle, self.key, self._token, settled)
+        self._is = self._ledger._do(transactions.settle, self.key, self._token, short_cell(cell))
         return self.charge
 
     def forfeit(self, *, by: str | None = None, reason: str | None = None) -> Budget:
@@ -783,13 +615,6 @@ def printable(**given: Any) -> str:
     if not (isinstance(value, str) and 1 <= len(value) <= _LONGEST_NAME and value.isprintable()):
         raise refuse(what, f"be a text of 1 to {_LONGEST_NAME} printable characters", value)
     return value
-
-
-def _is_short(cell: Cell) -> bool:
-    try:
-        return len(repr(cell)) <= _LONGEST
-    except (ValueError, RecursionError):  # more digits than Python writes down, or parts in parts
-        return False
 
 
 def _why(by: str, reason: str) -> dict[str, str]:

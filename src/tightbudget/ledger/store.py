@@ -8,6 +8,7 @@ that was done before it. It is durable when ``write`` returns.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +36,7 @@ __all__ = ["Store"]
 
 T = TypeVar("T")
 
-_PATIENCE = 60.0  # seconds that SQLite waits for the lock
+_PATIENCE = 60.0  # seconds that an act waits for its turn, and SQLite for the lock
 _TRIES = 4
 # "serialization_failure", "deadlock_detected": rolled back, says PostgreSQL, and to be tried again
 _PASSING = ("40001", "40P01")
@@ -68,7 +69,8 @@ class Store:
 
     def __init__(self, url: str, create: bool) -> None:
         self._url = _checked(url, create)
-        self._engine, self._process = _engine(self._url), os.getpid()
+        self._engine, self._turn = _engine(self._url), threading.Lock()
+        self._process = os.getpid()
         self._of_parents: list[Engine] = []
         self._file: tuple[int, int] | None = None
         try:
@@ -92,14 +94,35 @@ class Store:
         self._engine.dispose()
 
     def _connection(self) -> Connection:
-        """A connection of this process: those of a parent process are left to it."""
-        if self._process != os.getpid():
-            self._of_parents.append(self._engine)  # kept: to forget it would close them
-            self._engine, self._process = _engine(self._url), os.getpid()
+        """A connection of this process."""
+        self._arrive()
         if self._file is not None and self._file != _file(self._url):
             # connections that are open would go on writing to a file that nobody finds any more
             raise LedgerError(f"{self} is not the file that was opened: open the ledger again")
         return self._engine.connect()
+
+    def _arrive(self) -> None:
+        """In a process that was forked: what its parent has open, and waits for, is left to it."""
+        if self._process != os.getpid():
+            self._of_parents.append(self._engine)  # kept: to forget it would close connections
+            self._engine, self._turn = _engine(self._url), threading.Lock()
+            self._process = os.getpid()
+
+    @contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        """One thread of this process at a time: SQLite keeps no queue, and lets the last win.
+
+        Raises:
+            LedgerError: the others did not come to an end.
+        """
+        self._arrive()
+        turn = self._turn
+        if not turn.acquire(timeout=_PATIENCE):
+            raise LedgerError(f"nothing was changed in {self}: too many acts are waiting")
+        try:
+            yield
+        finally:
+            turn.release()
 
     def version(self) -> str | None:
         """The version of the tables that are there; None if there are none."""
@@ -129,7 +152,7 @@ class Store:
         for attempt in range(1, _TRIES + 1):
             committing = False
             try:
-                with self._connection() as connection:
+                with self._in_turn(), self._connection() as connection:
                     connection.begin()
                     result = act(connection)
                     committing = True

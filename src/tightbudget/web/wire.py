@@ -1,0 +1,267 @@
+"""Requests to a ledger that is served: what is asked again, and what is known when no answer comes.
+
+A request that was never sent has changed nothing. One that was sent and not answered may have:
+acts that are done once under a key are asked for again, and all others are left in doubt, aloud.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from tightbudget import errors
+from tightbudget.errors import (
+    BudgetError,
+    BudgetExceeded,
+    ExtraError,
+    LedgerError,
+    ParameterError,
+    TightBudgetError,
+)
+from tightbudget.numerics.validate import positive, refuse
+from tightbudget.output_dp.account import Budget
+
+try:
+    import httpx
+except ImportError as error:
+    raise ExtraError("a remote ledger needs httpx: pip install 'tightbudget[remote]'") from error
+
+__all__ = ["Act", "Wire", "amount"]
+
+T = TypeVar("T")
+
+_PAUSES = (0.1, 0.4, 1.6)  # seconds before each time that something is asked again
+_IDLE = 2.0  # seconds; servers close idle connections later, and never while one is used again
+_NOT_SENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.LocalProtocolError,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
+_WORD = re.compile(r"[\x21-\x7e]{1,1000}")
+
+# An exception is made again with the attributes of the first line that it is of.
+_ATTRIBUTES: tuple[tuple[type[TightBudgetError], tuple[str, ...]], ...] = (
+    (BudgetExceeded, ("requested", "left", "held", "budget", "holds")),
+    (BudgetError, ("requested", "left", "held")),
+    (LedgerError, ("unknown",)),
+    (TightBudgetError, ()),
+)
+
+
+class Act(enum.Enum):
+    """What it means to ask for something twice."""
+
+    READING = "nothing: it changes nothing"
+    REPEATABLE = "the same as once: the key names one deed"
+    ONCE = "that the second is refused, and nobody knows whether the first was done"
+
+
+class Wire:
+    """The way to a ledger that is served.
+
+    Args:
+        url: where; plain http only to this machine, or if ``insecure`` says so.
+        token: who asks. It travels in a header, and is shown nowhere.
+        timeout: seconds that each step of a request may take.
+        insecure: whether whoever listens on the way may learn the token.
+        transport: how requests travel, if not over the network.
+
+    Raises:
+        ParameterError: the url, the token or the timeout is refused.
+    """
+
+    def __init__(
+        self,
+        url: object,
+        token: object,
+        *,
+        timeout: float,
+        insecure: bool,
+        transport: httpx.BaseTransport | None,
+    ) -> None:
+        self._url = _checked(url, insecure)
+        if token is not None and not (isinstance(token, str) and _WORD.fullmatch(token)):
+            raise ParameterError("token must be one word of ASCII characters")  # and is not shown
+        self._settings: dict[str, Any] = {
+            "base_url": f"{self._url}/api/v1/",
+            "headers": {} if token is None else {"Authorization": f"Bearer {token}"},
+            "timeout": positive(timeout=timeout),
+            "limits": httpx.Limits(keepalive_expiry=_IDLE),
+            "transport": transport,
+            # no proxy reads what is not encrypted
+            "trust_env": self._url.startswith("https:"),
+        }
+        self._client, self._process = httpx.Client(**self._settings), os.getpid()
+
+    def __str__(self) -> str:
+        return self._url
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._client.close()
+
+    # ------------------------------------------------------------------------- asking
+
+    def get(self, path: str, query: Mapping[str, object], read: Callable[[Any], T]) -> T:
+        """Reads something; what is None in the query is not asked for.
+
+        Raises:
+            LedgerError: it cannot be read.
+            TightBudgetError: the ledger refuses.
+        """
+        asked = {name: str(value) for name, value in query.items() if value is not None}
+        return self._ask("GET", path, {"params": asked}, read, Act.READING)
+
+    def post(
+        self,
+        path: str,
+        body: Mapping[str, object],
+        read: Callable[[Any], T],
+        act: Act = Act.REPEATABLE,
+    ) -> T:
+        """Does something.
+
+        Raises:
+            LedgerError: it was not done; or, if it is ``unknown``, it may have been.
+            TightBudgetError: the ledger refuses.
+        """
+        # ASCII: a cell may hold half a character, which no encoding has
+        asked = {
+            "content": json.dumps(body).encode("ascii"),
+            "headers": {"Content-Type": "application/json"},
+        }
+        return self._ask("POST", path, asked, read, act)
+
+    def _ask(
+        self, verb: str, path: str, asked: dict[str, Any], read: Callable[[Any], T], act: Act
+    ) -> T:
+        in_doubt = False  # whether a request was sent, and nobody has said what became of it
+        for pause in (0.0, *_PAUSES):
+            time.sleep(pause)
+            try:
+                return self._read(self._answer(verb, path, asked), read, act)
+            except _Lost as lost:
+                why = str(lost)
+                in_doubt = in_doubt or lost.sent
+                if in_doubt and act is Act.ONCE:
+                    break
+            except LedgerError as refusal:  # which is about this request, not about one before
+                if not in_doubt:
+                    raise
+                why = str(refusal)
+                break
+        if act is Act.READING:
+            raise LedgerError(f"{self} cannot be read: {why}")
+        if not in_doubt:
+            raise LedgerError(f"nothing was changed in {self}: {why}")
+        now = {
+            Act.REPEATABLE: "ask again under the same key",
+            Act.ONCE: "void the reservation, or if that is refused, forfeit it",
+        }
+        raise LedgerError(
+            f"{self} did not say whether the act happened: {why}; {now[act]}", unknown=True
+        )
+
+    def _answer(self, verb: str, path: str, asked: dict[str, Any]) -> Any:
+        """What one request is answered.
+
+        Raises:
+            _Lost: there is no answer of the ledger.
+            TightBudgetError: the answer is a refusal.
+        """
+        if self._process != os.getpid():  # the connections of a parent process are left to it
+            self._client, self._process = httpx.Client(**self._settings), os.getpid()
+        try:
+            response = self._client.request(verb, path, **asked)
+        except httpx.RequestError as error:
+            raise _Lost(_words(error), sent=not isinstance(error, _NOT_SENT)) from None
+        try:
+            content = json.loads(response.content)
+        except ValueError:
+            content = None
+        told = content.get("error") if isinstance(content, dict) else None
+        if response.is_success and told is None:
+            return content
+        if not isinstance(told, dict):  # of a proxy, or of something else that listens there
+            status = f"{response.status_code} {response.reason_phrase}"
+            told = {"type": "", "message": f"{self} answered {status}, as no ledger does"}
+        doubtful = response.is_server_error
+        refusal = self._read(told, lambda said: _refusal(said, doubtful), Act.ONCE)
+        if isinstance(refusal, LedgerError) and refusal.unknown:
+            raise _Lost(str(refusal), sent=True)
+        raise refusal
+
+    def _read(self, content: Any, read: Callable[[Any], T], act: Act) -> T:
+        try:
+            return read(content)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            pass
+        unknown = act is not Act.READING
+        raise LedgerError(f"{self} answered what no ledger answers", unknown=unknown)
+
+
+class _Lost(Exception):  # noqa: N818 (it never leaves this module)
+    """No answer came; says why, and whether the request was sent."""
+
+    def __init__(self, why: str, *, sent: bool) -> None:
+        super().__init__(why)
+        self.sent = sent
+
+
+def amount(content: Mapping[str, Any]) -> Budget:
+    """An amount as it travels."""
+    return Budget(float(content["amount"]), float(content["delta"]), str(content["unit"]))
+
+
+def _refusal(told: Mapping[str, Any], doubtful: bool) -> TightBudgetError:
+    """The exception that the ledger has raised, or what else was said in its place."""
+    kind, message = str(told["type"]), str(told["message"])
+    if kind not in errors.__all__:
+        return LedgerError(message, unknown=doubtful)
+    raised: type[TightBudgetError] = getattr(errors, kind)
+    names = next(names for of, names in _ATTRIBUTES if issubclass(raised, of))
+    return raised(message, **{name: _value(told[name]) for name in names})
+
+
+def _value(content: Any) -> Any:
+    if isinstance(content, dict):
+        return amount(content)
+    return tuple(content) if isinstance(content, list) else content
+
+
+def _checked(url: object, insecure: bool) -> str:
+    if isinstance(url, str) and "@" in url:
+        raise ParameterError("url must hold no user and no password")  # and is not shown
+    must = "be the address of a ledger that is served, such as https://ledger.example.org"
+    try:
+        parsed = httpx.URL(str(url))
+    except httpx.InvalidURL:
+        raise refuse("url", must, url) from None
+    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.query or parsed.fragment:
+        raise refuse("url", must, url)
+    if parsed.scheme == "http" and not insecure and not _is_here(parsed.host):
+        raise refuse(
+            "url", "begin with https: (or else say insecure=True: the token can be read)", url
+        )
+    return str(parsed).rstrip("/")
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _words(error: httpx.RequestError) -> str:
+    """The kind of failure, and what is said about it."""
+    return ": ".join(filter(None, (type(error).__name__, str(error))))
