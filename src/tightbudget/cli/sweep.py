@@ -16,6 +16,7 @@ from tightbudget import ExtraError, FileError, ParameterError, Sweep, read_quest
 from tightbudget.accounting.sweep.table import table_path
 from tightbudget.cli.options import AsJson, value_of
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, print_table, tracked
+from tightbudget.numerics.validate import positive_count
 
 __all__ = ["sweep"]
 
@@ -90,7 +91,7 @@ def _journal(out: Path, *, resume: bool) -> Path:
 @contextmanager
 def _executor(workers: Any, dask: str | None) -> Iterator[Executor | int | None]:
     if dask is None:
-        yield workers
+        yield workers if workers is None else positive_count(workers=workers)
         return
     if workers is not None:
         raise ParameterError("give one of --workers and --dask, got both")

@@ -9,7 +9,6 @@ what to ``find`` and a target; and ``rtol``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ import numpy as np
 
 from tightbudget.accounting.plan_file import read_tables
 from tightbudget.accounting.sweep.question import ARGUMENTS, Question, questions
-from tightbudget.errors import FileError, ParameterError, TightBudgetError
-from tightbudget.numerics.validate import finite, positive, positive_count, refuse
+from tightbudget.errors import FileError, TightBudgetError
+from tightbudget.numerics.validate import finite, positive, refuse
 
 __all__ = ["read_questions"]
 
@@ -61,20 +60,16 @@ def _axis(name: str, axis: Any) -> list[Any]:
     must = f"be a list, or a table of {', '.join(_AXIS)}"
     if not isinstance(axis, dict) or not {*_AXIS[:3]} <= set(axis) <= {*_AXIS}:
         raise refuse(f"over.{name}", must, axis)
-    number, space = _spacing(axis)
+    for flag in ("log", "whole"):
+        if not isinstance(axis.get(flag, False), bool):
+            raise refuse(f"over.{name}.{flag}", "be true or false", axis[flag])
+    log, whole = axis.get("log", False), axis.get("whole", False)
+    number, space = (positive, np.geomspace) if log else (finite, np.linspace)
     ends = [number(**{f"over.{name}.{end}": axis[end]}) for end in ("first", "last")]
-    points = positive_count(**{f"over.{name}.points": axis["points"]})
-    if not 2 <= points <= _MOST_POINTS:
-        raise refuse(f"over.{name}.points", f"be from 2 to {_MOST_POINTS}", points)
+    points = axis["points"]
+    if type(points) is not int or not 2 <= points <= _MOST_POINTS:
+        raise refuse(f"over.{name}.points", f"be an integer from 2 to {_MOST_POINTS}", points)
     # the points are the asker's: short ones are as good as any, and easier to quote
     inner = [float(f"{x:.6g}") for x in space(*ends, points)[1:-1]]
     found = [ends[0], *inner, ends[1]]
-    return list(dict.fromkeys(map(round, found))) if axis.get("whole", False) else found
-
-
-def _spacing(axis: dict[str, Any]) -> tuple[Callable[..., float], Callable[..., Any]]:
-    """Which numbers the ends are, and how points lie between them."""
-    for flag in ("log", "whole"):
-        if not isinstance(axis.get(flag, False), bool):
-            raise ParameterError(f"{flag} must be true or false, got {axis[flag]!r}")
-    return (positive, np.geomspace) if axis.get("log", False) else (finite, np.linspace)
+    return list(dict.fromkeys(map(round, found))) if whole else found

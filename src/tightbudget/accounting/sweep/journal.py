@@ -7,13 +7,13 @@ checksum is wrong (the last one, after a crash) counts as not there.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
 import json
 import os
 from pathlib import Path
-from typing import BinaryIO
 
 from tightbudget import errors
 from tightbudget.accounting.sweep.answer import Answer
@@ -40,11 +40,13 @@ class Journal:
             FileError: it cannot be read or written there, or is a file of another kind.
         """
         self._path = Path(path)
-        try:
-            self._file = self._path.open("a+b")
-            self._known = self._begun(self._file)
-        except OSError as error:
-            raise FileError(f"{path}: {reason(error)}") from error
+        with contextlib.ExitStack() as stack:
+            try:
+                self._file = stack.enter_context(self._path.open("a+b"))
+                self._known = self._begun()
+            except OSError as error:
+                raise FileError(f"{path}: {reason(error)}") from error
+            stack.pop_all()  # it stays open
 
     def __enter__(self) -> Journal:
         return self
@@ -73,10 +75,10 @@ class Journal:
         except OSError as error:
             raise FileError(f"{self._path}: {reason(error)}") from error
 
-    def _begun(self, file: BinaryIO) -> dict[str, Answer]:
+    def _begun(self) -> dict[str, Answer]:
         """What is kept; an empty file, or one that was torn in its first line, begins anew."""
-        file.seek(0)
-        content = file.read()
+        self._file.seek(0)
+        content = self._file.read()
         if _HEAD.startswith(content):
             self._write(_HEAD[len(content) :])
             _make_durable(self._path.parent)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from tightbudget.accounting.sweep.answer import Answer, answers, refusal
 from tightbudget.accounting.sweep.question import Question
 from tightbudget.errors import ParameterError
-from tightbudget.numerics.validate import positive_count
+from tightbudget.numerics.validate import refuse
 
 __all__ = ["Answered", "answered"]
 
@@ -71,7 +71,9 @@ def answered(questions: Iterable[Question], executor: Executor | int | None) -> 
         return _here(jobs)
     if isinstance(executor, Executor):
         return _there(jobs, executor)
-    return _on_processes(jobs, positive_count(executor=executor))
+    if isinstance(executor, bool) or not isinstance(executor, int) or executor < 1:
+        raise refuse("executor", "be None, a number of processes or an Executor", executor)
+    return _on_processes(jobs, executor)
 
 
 def _jobs(questions: Iterable[Question]) -> list[_Job]:

@@ -116,9 +116,9 @@ def questions(
     steps = _steps(plan)
     axes = {name: [_plain(x) for x in values] for name, values in (over or {}).items()}
     used = set(_references([steps, arguments]))
-    for name, values in axes.items():
-        if not values:
-            raise refuse(f"over.{name}", "be a list of one value or more", values)
+    for name, axis in axes.items():
+        if not axis:
+            raise refuse(f"over.{name}", "be a list of one value or more", axis)
         if name not in used or name == find:
             raise ParameterError(f"over.{name} must be in the plan or the target as '${name}'")
         if name in _TARGET and arguments.get(name) not in (None, f"${name}"):
