@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tightbudget.accounting.sweep.answer import Answer, answers
 
-__all__ = ["FATAL", "FLAG", "dies_always", "dies_once"]
+__all__ = ["FATAL", "FLAG", "dies_always", "dies_once", "set_flag"]
 
 FATAL = '"sigma": 0.666'  # in the plan of whose question a worker dies
 FLAG = "TIGHTBUDGET_TEST_FLAG"  # names a file that says that somebody has died already
@@ -27,3 +27,8 @@ def dies_once(plan: str, asked: Sequence[tuple[str | None, str]]) -> list[Answer
         flag.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return answers(plan, asked)
+
+
+def set_flag(path: str) -> None:
+    """For a worker that is there already."""
+    os.environ[FLAG] = path

@@ -129,11 +129,11 @@ def _on_processes(jobs: Iterable[_Job], workers: int) -> Answered:
     """
     todo = deque(jobs)
     while todo:
-        pool = _started(workers)
+        # jobs that a worker was lost with are the last ones, and go one at a time
+        pool = _started(1 if todo[0].lost else workers)
         flying: dict[Future[list[Answer]], _Job] = {}
         try:
             while todo or flying:
-                # jobs that a worker was lost with are the last ones
                 while todo and len(flying) < (1 if todo[0].lost else _AHEAD * workers):
                     flying[pool.submit(answers, *todo[0].arguments)] = todo[0]
                     todo.popleft()
