@@ -76,6 +76,7 @@ def test_a_worker_that_is_killed_loses_nothing(monkeypatch, tmp_path) -> None:
     assert found.refused == tuple(range(len(MIXED) - 5, len(MIXED)))  # the bad ones
 
 
+@pytest.mark.slow
 def test_a_question_that_kills_every_worker_is_refused_and_the_others_go_on(
     monkeypatch, tmp_path
 ) -> None:
@@ -168,7 +169,7 @@ def cluster():
     """A real one: a scheduler and two worker processes, on this machine only."""
     distributed = pytest.importorskip("distributed")
     dask = pytest.importorskip("dask")
-    quiet = {"distributed.scheduler.allowed-failures": 1, "distributed.admin.log-length": 0}
+    quiet = {"distributed.scheduler.allowed-failures": 1, "distributed.comm.timeouts.connect": "3s"}
     with dask.config.set(quiet), distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None,
         silence_logs="CRITICAL",
@@ -188,6 +189,7 @@ def test_a_cluster_answers_the_same(client) -> None:
         assert same_bits(tb.sweep(QUESTIONS, executor), WHOLE)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_loses_a_worker_loses_nothing(client, monkeypatch, tmp_path) -> None:
     flag = tmp_path / "died"
     monkeypatch.setenv(victims.FLAG, str(flag))  # for workers that begin later
@@ -200,6 +202,7 @@ def test_a_cluster_that_loses_a_worker_loses_nothing(client, monkeypatch, tmp_pa
     assert same_bits(found, tb.sweep(MIXED))
 
 
+@pytest.mark.slow
 def test_a_question_that_kills_the_workers_of_a_cluster_is_refused(client, monkeypatch) -> None:
     monkeypatch.setattr(pool, "answers", victims.dies_always)
     with client.get_executor() as executor:
