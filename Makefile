@@ -58,6 +58,7 @@ bench: .venv-bench/.bench  ## run the benchmarks in their own environment
 	.venv-bench/bin/python benchmarks/run.py $(BENCH_ARGS)
 	.venv-bench/bin/python benchmarks/digits.py
 	PYTHONPATH=. .venv-bench/bin/python benchmarks/ledger.py
+	.venv-bench/bin/python benchmarks/sweep.py
 
 reproduce: .venv/.demo  ## papers' tables and figures anew, with a report in out/
 	.venv/bin/tightbudget reproduce $(REPRODUCE_ARGS)

@@ -302,6 +302,7 @@ def with_infinity(tree: tb.classic.Buckets) -> np.ndarray:
 
 
 EPOCHS, RATES, EPSILONS = (1, 10, 100), (0.001, 0.01, 0.1), np.geomspace(0.1, 10.0, 9)
+WORKERS: int | None = 2
 
 
 def exact_noise() -> np.ndarray:
@@ -318,7 +319,7 @@ def exact_noise() -> np.ndarray:
             delta=1e-6,
         )
     ]
-    found = [answer.value for answer in tb.sweep(asked, executor=2)]
+    found = [answer.value for answer in tb.sweep(asked, WORKERS)]
     return np.array(found, dtype=float).reshape(len(RATES), len(EPOCHS), len(EPSILONS))
 
 
@@ -351,10 +352,11 @@ def draw_noise(figure: Figure) -> None:
                 left.loglog(EPSILONS, asked, color=colour, ls=(0, (2, 2)), lw=1.2)
                 left.text(0.1, 1.15 * asked[0], f"rate {rate:g}", color=colour, fontsize=9)
     left.set(xlabel="ε at δ = 1e-6", ylabel="noise σ", ylim=(0.3, 90))
-    left.set_title("DP-SGD, 10 epochs: least noise, exact and by Rényi", loc="left")
+    left.set_title("The least noise for 10 epochs of DP-SGD", loc="left")
     left.text(0.9, 20.0, "dashed: Rényi divergences", color=INK, fontsize=9)
-    right.set(xlabel="ε at δ = 1e-6", ylabel="more noise than needed, %", ylim=(2, 200))
-    right.set_yticks([2, 5, 10, 20, 50, 100, 200], ["2", "5", "10", "20", "50", "100", "200"])
+    left.set_yticks([0.3, 1, 3, 10, 30], ["0.3", "1", "3", "10", "30"])
+    right.set(xlabel="ε at δ = 1e-6", ylabel="more noise than needed, %", ylim=(2, 150))
+    right.set_yticks([2, 5, 10, 20, 50, 100], ["2", "5", "10", "20", "50", "100"])
     right.set_title("What Rényi accounting adds to it", loc="left")
     for dashes, epochs in zip(
         (":", "--", "-"), ("1 epoch", "10 epochs", "100 epochs"), strict=True
@@ -592,7 +594,7 @@ def main() -> None:
     save("contour.png", 3.7, draw_contour)
     save("stopping.png", 3.9, draw_stopping)
     save("risk.png", 3.9, draw_risk)
-    save("sweep.png", 3.9, draw_noise)
+    save("sweep.png", 3.0, draw_noise)
 
     save("buckets-placing.png", 3.6, draw_placing)
     save("buckets-composing.png", 3.9, draw_composing)
