@@ -63,9 +63,8 @@ def test_without_a_file_the_table_is_printed() -> None:
         [runs, "1.0", "1e-05", "sigma"] for runs in ("100", "300")
     ]
     for line, runs in zip(printed[1:3], (100, 300), strict=True):
-        same = tb.calibrate(
-            lambda s, k=runs: tb.Gaussian(s).subsampled(0.01) * k, epsilon=1.0, delta=1e-5
-        )
+        plan = [{"mechanism": "gaussian", "sigma": "$s", "rate": 0.01, "times": runs}]
+        (same,) = tb.sweep([tb.Question.of(plan, find="s", epsilon=1.0, delta=1e-5)])
         assert line.split()[4] == repr(same.value)
     assert printed[3].split() == ["questions", "2"]
     assert printed[4].split() == ["refused", "0"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tightbudget as tb
 
 __all__ = ["GRID", "PLAN", "QUESTIONS", "REFUSED"]
 
-PLAN = [{"mechanism": "gaussian", "sigma": "$sigma", "rate": 0.01, "times": "$runs"}]
-GRID = {"sigma": [0.9, 2.0], "runs": [300, 1000], "delta": [1e-5, 1e-7, 1e-9]}
+PLAN: list[dict[str, Any]] = [
+    {"mechanism": "gaussian", "sigma": "$sigma", "rate": 0.01, "times": "$runs"}
+]
+GRID: dict[str, list[Any]] = {"sigma": [0.9, 2.0], "runs": [300, 1000], "delta": [1e-5, 1e-7, 1e-9]}
 
 # value -> what its row says
 REFUSED = {

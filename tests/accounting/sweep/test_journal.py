@@ -22,7 +22,7 @@ WHOLE = tb.sweep(QUESTIONS)
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """(plan, arguments) of every question that is asked, and known here."""
-    seen = []
+    seen: list[tuple[str, str]] = []
     known = {(q.plan, q.find, q.arguments): a for q, a in zip(QUESTIONS, WHOLE, strict=True)}
 
     def counted(plan, questions):
@@ -102,7 +102,12 @@ def test_a_journal_of_more_questions_serves_fewer(path, asked) -> None:
 def test_progress_counts_what_is_left(path) -> None:
     tb.sweep(QUESTIONS[:4], journal=path)
     left = []
-    tb.sweep(QUESTIONS, journal=path, progress=lambda r: left.append(len(r)) or iter(r))
+
+    def progress(questions: range) -> range:
+        left.append(len(questions))
+        return questions
+
+    tb.sweep(QUESTIONS, journal=path, progress=progress)
     assert left == [len(QUESTIONS) - 4]
 
 
@@ -178,6 +183,7 @@ def test_a_process_that_is_killed_loses_no_line(path) -> None:
             [sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True
         )
         with process:
+            assert process.stdout is not None
             for _ in range(lines):
                 if not (line := process.stdout.readline()):
                     break

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,8 +74,8 @@ def test_what_differs_is_another_question() -> None:
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    over = {"sigma": np.array([0.9, 2.0]), "runs": np.array([300, 1000])}
-    ours = {"sigma": [0.9, 2.0], "runs": [300, 1000]}
+    over: dict[str, Any] = {"sigma": np.array([0.9, 2.0]), "runs": np.array([300, 1000])}
+    ours: dict[str, list[Any]] = {"sigma": [0.9, 2.0], "runs": [300, 1000]}
     of_numpy = tb.questions(PLAN, over, delta=np.float64(1e-5))
     assert of_numpy == tb.questions(PLAN, ours, delta=1e-5)
     kinds = {type(value) for q in of_numpy for _, value in q.labels[:2]}
@@ -85,12 +86,12 @@ def test_numbers_of_numpy_are_numbers() -> None:
 def test_a_question_does_not_change_and_travels() -> None:
     question = tb.questions(PLAN, GRID, delta="$delta")[0]
     with pytest.raises(dataclasses.FrozenInstanceError):
-        question.plan = ""
+        question.plan = ""  # type: ignore[misc]
     assert pickle.loads(pickle.dumps(question)) == question
 
 
 def test_an_axis_may_be_in_several_steps_and_inside_lists() -> None:
-    plan = [
+    plan: list[dict[str, Any]] = [
         {"mechanism": "gaussian", "sigma": "$s"},
         {"mechanism": "histogram", "p": ["$s", 1.0], "q": [1.0, 1.0]},
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from typing import Any
 
 import pytest
 from tests.accounting.sweep.small import GRID, PLAN, QUESTIONS, REFUSED
@@ -62,9 +63,9 @@ def test_the_noise_found_is_that_of_calibrate(target) -> None:
 
 def test_an_integer_can_be_found() -> None:
     plan = [{"mechanism": "laplace", "scale": 20.0, "times": "$most"}]
-    target = {"epsilon": 1.0, "delta": 1e-5, "integer": True}
+    target: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "integer": True}
     (found,) = tb.sweep([tb.Question.of(plan, find="most", **target)])
-    assert found.value == tb.calibrate(lambda k: tb.Laplace(20.0) * k, **target).value
+    assert found.value == tb.calibrate(lambda k: tb.Laplace(20.0) * int(k), **target).value
     assert isinstance(found.value, int)
 
 
@@ -86,7 +87,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         done.append((plan, len(asked)))
         return answers(plan, asked)
 
-    answers = pool.answers
+    answers = pool.answers  # type: ignore[attr-defined]
     monkeypatch.setattr(pool, "answers", counted)
     return done
 
@@ -113,7 +114,7 @@ def test_very_many_targets_of_one_plan_are_shared_out(work) -> None:
 
 
 def test_the_composition_is_prepared_once_for_all_its_targets(monkeypatch) -> None:
-    made = Counter()
+    made: Counter[object] = Counter()
     of = tb.accounting.composition.Losses.of
 
     def counted(parts):
@@ -127,7 +128,7 @@ def test_the_composition_is_prepared_once_for_all_its_targets(monkeypatch) -> No
 
 
 def test_a_calibration_is_a_piece_of_its_own(work) -> None:
-    over = {"runs": [100], "e": [1.0, 2.0]}
+    over: dict[str, list[Any]] = {"runs": [100], "e": [1.0, 2.0]}
     tb.sweep(tb.questions(PLAN, over, find="sigma", epsilon="$e", delta=1e-5))
     assert [n for _, n in work] == [1, 1]
 
@@ -159,7 +160,7 @@ def test_a_bad_question_is_a_row_that_says_why(name) -> None:
     good = tb.Question.of(tb.Gaussian(2.0), delta=1e-5)
     found = tb.sweep([good, question, good])
     assert found.refused == (1,)
-    assert found[1].refusal.startswith(message)
+    assert str(found[1].refusal).startswith(message)
     assert found[1].value is None
     assert found[0] == found[2] == tb.sweep([good])[0]
 
@@ -189,7 +190,7 @@ def test_what_is_no_question_is_refused() -> None:
     with pytest.raises(
         tb.ParameterError, match=r"questions\[1\] must be a tightbudget.Question, got 'a'"
     ):
-        tb.sweep([QUESTIONS[0], "a"])
+        tb.sweep([QUESTIONS[0], "a"])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("executor", [0, -1, True, 1.5, "4"])

@@ -65,11 +65,11 @@ def _axis(name: str, axis: Any) -> list[Any]:
             raise refuse(f"over.{name}.{flag}", "be true or false", axis[flag])
     log, whole = axis.get("log", False), axis.get("whole", False)
     number, space = (positive, np.geomspace) if log else (finite, np.linspace)
-    ends = [number(**{f"over.{name}.{end}": axis[end]}) for end in ("first", "last")]
+    first, last = (number(**{f"over.{name}.{end}": axis[end]}) for end in ("first", "last"))
     points = axis["points"]
     if type(points) is not int or not 2 <= points <= _MOST_POINTS:
         raise refuse(f"over.{name}.points", f"be an integer from 2 to {_MOST_POINTS}", points)
     # the points are the asker's: short ones are as good as any, and easier to quote
-    inner = [float(f"{x:.6g}") for x in space(*ends, points)[1:-1]]
-    found = [ends[0], *inner, ends[1]]
+    inner = [float(f"{x:.6g}") for x in space(first, last, points)[1:-1]]
+    found = [first, *inner, last]
     return list(dict.fromkeys(map(round, found))) if whole else found

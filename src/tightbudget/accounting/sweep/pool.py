@@ -71,7 +71,7 @@ def answered(questions: Iterable[Question], executor: Executor | int | None) -> 
         return _here(jobs)
     if isinstance(executor, Executor):
         return _there(jobs, executor)
-    if isinstance(executor, bool) or not isinstance(executor, int) or executor < 1:
+    if type(executor) is not int or executor < 1:
         raise refuse("executor", "be None, a number of processes or an Executor", executor)
     return _on_processes(jobs, executor)
 
