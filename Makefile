@@ -59,6 +59,7 @@ bench: .venv-bench/.bench .venv/.test  ## run the benchmarks in their own enviro
 	.venv-bench/bin/python benchmarks/digits.py
 	PYTHONPATH=. .venv-bench/bin/python benchmarks/ledger.py
 	PYTHONPATH=. .venv/bin/python benchmarks/web.py
+	.venv-bench/bin/python benchmarks/sweep.py
 
 reproduce: .venv/.demo  ## papers' tables and figures anew, with a report in out/
 	.venv/bin/tightbudget reproduce $(REPRODUCE_ARGS)

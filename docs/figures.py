@@ -12,6 +12,9 @@ Right: delta(eps) beside the mass of losses above eps.
 stopping.png, from the public API. Left: what stopping early costs, by three accounts with the same
 delta. Right: the delta that many stops take together, where each alone takes 1e-5.
 
+sweep.png, from the public API: a sweep. Left: the least noise of DP-SGD for an eps, and what Renyi
+divergences ask for. Right: how much more that is.
+
 buckets-placing.png, buckets-composing.png, buckets-squaring.png, from tb.classic on one
 small pair: figures 4, 5, 7, 8 and 9 of "Tight on Budget?".
 
@@ -21,6 +24,7 @@ composition with and without its tilt. Right: how the grid grows as runs double.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -37,6 +41,7 @@ from tightbudget.pld.contour import Contour, Line, Lines
 from tightbudget.pld.grid import Grid
 from tightbudget.pld.measures import LowerMeasure, Tilt, UpperMeasure, discretise
 from tightbudget.pld.profile import Profile
+from tightbudget.theorems import renyi as theorem
 
 IMAGES = Path(__file__).resolve().parent / "images"
 
@@ -296,6 +301,72 @@ def with_infinity(tree: tb.classic.Buckets) -> np.ndarray:
     return np.append(tree.masses, tree.infinity)
 
 
+EPOCHS, RATES, EPSILONS = (1, 10, 100), (0.001, 0.01, 0.1), np.geomspace(0.1, 10.0, 9)
+WORKERS: int | None = 2
+
+
+def exact_noise() -> np.ndarray:
+    """The least noise by rate, epochs and eps, at delta = 1e-6."""
+    plan = [{"mechanism": "gaussian", "sigma": "$sigma", "rate": "$rate", "times": "$runs"}]
+    asked = [
+        question
+        for rate in RATES
+        for question in tb.questions(
+            plan,
+            {"rate": [rate], "runs": [round(e / rate) for e in EPOCHS], "epsilon": EPSILONS},
+            find="sigma",
+            epsilon="$epsilon",
+            delta=1e-6,
+        )
+    ]
+    found = [answer.value for answer in tb.sweep(asked, WORKERS)]
+    return np.array(found, dtype=float).reshape(len(RATES), len(EPOCHS), len(EPSILONS))
+
+
+def renyi_noise(rate: float, runs: int, epsilon: float, least: float) -> float:
+    """The least noise, from a lower bound, for which Renyi divergences prove (eps, 1e-6)."""
+    orders = [*range(2, 65), *(round(2 ** (j / 8)) for j in range(49, 97))]
+    low, high = math.log(least), math.log(8.0 * least)
+    while high - low > 1e-4:
+        middle = 0.5 * (low + high)
+        step = functools.partial(theorem.subsampled_gaussian, sigma=math.exp(middle), rate=rate)
+        proved = theorem.epsilon(theorem.Table.of(step, orders), 1e-6, runs).upper
+        low, high = (low, middle) if proved <= epsilon else (middle, high)
+    return math.exp(high)
+
+
+def draw_noise(figure: Figure) -> None:
+    """What exact bounds save."""
+    left, right = figure.subplots(1, 2)
+    exact = exact_noise()
+    for i, (rate, colour) in enumerate(zip(RATES, (OCHRE, BLUE, RED), strict=True)):
+        for j, (epochs, dashes) in enumerate(zip(EPOCHS, (":", "--", "-"), strict=True)):
+            asked = [
+                renyi_noise(rate, round(epochs / rate), eps, least)
+                for eps, least in zip(EPSILONS, exact[i, j], strict=True)
+            ]
+            more = 100.0 * (np.array(asked) / exact[i, j] - 1.0)
+            right.loglog(EPSILONS, more, color=colour, ls=dashes, lw=1.4)
+            if epochs == 10:
+                left.loglog(EPSILONS, exact[i, j], color=colour, lw=1.6)
+                left.loglog(EPSILONS, asked, color=colour, ls=(0, (2, 2)), lw=1.2)
+                left.text(0.1, 1.15 * asked[0], f"rate {rate:g}", color=colour, fontsize=9)
+    left.set(xlabel="ε at δ = 1e-6", ylabel="noise σ", ylim=(0.3, 90))
+    left.set_title("The least noise for 10 epochs of DP-SGD", loc="left")
+    left.text(0.9, 20.0, "dashed: Rényi divergences", color=INK, fontsize=9)
+    left.set_yticks([0.3, 1, 3, 10, 30], ["0.3", "1", "3", "10", "30"])
+    right.set(xlabel="ε at δ = 1e-6", ylabel="more noise than needed, %", ylim=(2, 150))
+    right.set_yticks([2, 5, 10, 20, 50, 100], ["2", "5", "10", "20", "50", "100"])
+    right.set_title("What Rényi accounting adds to it", loc="left")
+    for dashes, epochs in zip(
+        (":", "--", "-"), ("1 epoch", "10 epochs", "100 epochs"), strict=True
+    ):
+        right.plot([], [], color=INK, ls=dashes, lw=1.4, label=epochs)
+    for ax in (left, right):
+        ax.set_xticks([0.1, 0.3, 1.0, 3.0, 10.0], ["0.1", "0.3", "1", "3", "10"])
+    right.legend(frameon=False, fontsize=9)
+
+
 def draw_placed(ax: Axes) -> None:
     """Figure 4: outputs of both masses, and what one mass at the bucket's edge forgets."""
     atoms, step = NOISE.pair(Direction.REMOVE).atoms(), BUCKETS.log_factor
@@ -523,6 +594,7 @@ def main() -> None:
     save("contour.png", 3.7, draw_contour)
     save("stopping.png", 3.9, draw_stopping)
     save("risk.png", 3.9, draw_risk)
+    save("sweep.png", 3.0, draw_noise)
 
     save("buckets-placing.png", 3.6, draw_placing)
     save("buckets-composing.png", 3.9, draw_composing)

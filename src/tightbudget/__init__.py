@@ -19,6 +19,11 @@ from tightbudget.accounting.curve import Curve
 from tightbudget.accounting.plan_file import read_plan, write_plan
 from tightbudget.accounting.risk import Risk
 from tightbudget.accounting.schedule import StoppingSchedule, early_stopping
+from tightbudget.accounting.sweep.answer import Answer
+from tightbudget.accounting.sweep.grid_file import read_questions
+from tightbudget.accounting.sweep.question import Question, questions
+from tightbudget.accounting.sweep.sweep import sweep
+from tightbudget.accounting.sweep.table import Sweep
 
 # refusals
 from tightbudget.errors import (
@@ -75,6 +80,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Account",
     "AdvancedFilter",
+    "Answer",
     "Bounds",
     "Budget",
     "BudgetError",
@@ -103,6 +109,7 @@ __all__ = [
     "OutputDPOdometer",
     "ParameterError",
     "PrecisionError",
+    "Question",
     "RelationError",
     "ReleaseError",
     "RemoteBudget",
@@ -112,6 +119,7 @@ __all__ = [
     "Risk",
     "SettlementError",
     "StoppingSchedule",
+    "Sweep",
     "TightBudgetError",
     "ZCDPFilter",
     "calibrate",
@@ -120,8 +128,11 @@ __all__ = [
     "compose",
     "early_stopping",
     "optimal_delta",
+    "questions",
     "read_plan",
+    "read_questions",
     "stopping_delta",
+    "sweep",
     "theorems",
     "write_plan",
     *_pairs,

@@ -17,7 +17,7 @@ from tightbudget.accounting.describe import to_description
 from tightbudget.accounting.text_file import read_text, write_text
 from tightbudget.errors import FileError, TightBudgetError
 
-__all__ = ["plan_text", "read_plan", "write_plan"]
+__all__ = ["plan_text", "read_plan", "read_tables", "write_plan"]
 
 _VERSION = 1
 
@@ -35,14 +35,7 @@ def read_plan(path: str | Path) -> Composition:
         FileError: the file cannot be read, is not TOML, or is not a plan; names the path, the
             step and the reason.
     """
-    text = read_text(path)
-    try:
-        content = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{path}: not TOML: {error}") from error
-    version = content.pop("tightbudget", _VERSION)
-    if isinstance(version, bool) or version != _VERSION:
-        raise FileError(f"{path}: tightbudget (the version) must be {_VERSION}, got {version!r}")
+    content = read_tables(path)
     steps = content.pop("steps", None)
     if steps is None:
         raise FileError(f"{path}: a plan needs [[steps]], and there are none")
@@ -53,6 +46,23 @@ def read_plan(path: str | Path) -> Composition:
         return from_steps(steps)
     except TightBudgetError as error:
         raise FileError(f"{path}: {error}") from error
+
+
+def read_tables(path: str | Path) -> dict[str, Any]:
+    """What a TOML file of this format says, without its version.
+
+    Raises:
+        FileError: the file cannot be read, is not TOML, or has another version.
+    """
+    text = read_text(path)
+    try:
+        content = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path}: not TOML: {error}") from error
+    version = content.pop("tightbudget", _VERSION)
+    if isinstance(version, bool) or version != _VERSION:
+        raise FileError(f"{path}: tightbudget (the version) must be {_VERSION}, got {version!r}")
+    return content
 
 
 def write_plan(composition: Composition, path: str | Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tightbudget.errors import FileError
 
-__all__ = ["json_text", "read_text", "write_text"]
+__all__ = ["json_text", "read_text", "reason", "write_text"]
 
 _TEXT_OR_INFINITY = re.compile(r'("(?:[^"\\]|\\.)*")|Infinity')
 
@@ -31,7 +31,7 @@ def read_text(path: str | Path) -> str:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise FileError(f"{path}: not a whole gzip file: {error}") from error
     except OSError as error:
-        raise FileError(f"{path}: {_reason(error)}") from error
+        raise FileError(f"{path}: {reason(error)}") from error
     except ValueError as error:  # a name that no file can have
         raise FileError(f"{str(path)!r}: {error}") from error
 
@@ -47,12 +47,13 @@ def write_text(path: str | Path, text: str) -> None:
     try:
         path.write_bytes(gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)
     except OSError as error:
-        raise FileError(f"{path}: {_reason(error)}") from error
+        raise FileError(f"{path}: {reason(error)}") from error
     except ValueError as error:
         raise FileError(f"{str(path)!r}: {error}") from error
 
 
-def _reason(error: OSError) -> str:
+def reason(error: OSError) -> str:
+    """What went wrong, without the name of the file."""
     return (error.strerror or str(error)).lower()
 
 

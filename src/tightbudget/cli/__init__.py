@@ -21,6 +21,7 @@ from tightbudget.cli.risk import risk
 from tightbudget.cli.serve import serve
 from tightbudget.cli.source import with_source
 from tightbudget.cli.stopping import stopping
+from tightbudget.cli.sweep import sweep
 
 __all__ = ["app", "main"]
 
@@ -80,6 +81,7 @@ def _start(
 for _command in (epsilon, delta, curve, risk, compare, calibrate, stopping):
     app.command(_command.__name__)(with_source(_command))
 app.command()(histogram)
+app.command()(sweep)
 app.command()(reproduce)
 app.add_typer(ledger.commands)
 app.command()(serve)

@@ -1,0 +1,1 @@
+"""Thousands of questions at once: grids, executors, a journal and a table."""

@@ -1,0 +1,64 @@
+"""The main path: equal questions once, on any executor, into a table."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from pathlib import Path
+
+from tightbudget.accounting.sweep.answer import Answer
+from tightbudget.accounting.sweep.journal import Journal
+from tightbudget.accounting.sweep.pool import answered
+from tightbudget.accounting.sweep.question import Question
+from tightbudget.accounting.sweep.table import Sweep
+from tightbudget.numerics.validate import refuse
+
+__all__ = ["sweep"]
+
+
+def sweep(
+    questions: Iterable[Question],
+    executor: Executor | int | None = None,
+    *,
+    journal: str | Path | None = None,
+    progress: Callable[[range], Iterable[int]] = iter,
+) -> Sweep:
+    """Answers many questions: equal ones once, what is already known not at all.
+
+    ``progress`` wraps the range of questions that are left while they are answered (a progress
+    bar).
+
+    Guarantee: a row for each question, in their order, with the numbers that it has when it is
+    asked alone, whatever the executor and however often the sweep was interrupted. A question
+    that is refused, or that kills its process three times, is a row with a refusal; the others go
+    on.
+
+    Args:
+        questions: from :func:`tightbudget.questions` or :meth:`Question.of`.
+        executor: None for this process; a number of processes, made anew if one is killed;
+            or an executor, also of other machines (``Client.get_executor()`` of Dask).
+        journal: a file that answers are appended to, each durable before the next; what it has
+            already is not asked again. At most one sweep at a time may write it.
+
+    Raises:
+        ParameterError: an entry is not a question, or executor is none of the three.
+        FileError: the journal cannot be read or written, or is a file of another kind.
+    """
+    asked = tuple(questions)
+    for i, question in enumerate(asked):
+        if not isinstance(question, Question):
+            raise refuse(f"questions[{i}]", "be a tightbudget.Question", question)
+    with contextlib.ExitStack() as stack:
+        book = None if journal is None else stack.enter_context(Journal(journal))
+        known: dict[Question, Answer] = {}
+        if book is not None:
+            found = ((question, book.get(question)) for question in asked)
+            known = {question: answer for question, answer in found if answer is not None}
+        left = [question for question in dict.fromkeys(asked) if question not in known]
+        answers = stack.enter_context(contextlib.closing(answered(left, executor)))
+        for _, (question, answer) in zip(progress(range(len(left))), answers, strict=True):
+            known[question] = answer
+            if book is not None:
+                book.keep(question, answer)
+    return Sweep(asked, tuple(known[question] for question in asked))

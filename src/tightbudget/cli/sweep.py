@@ -1,0 +1,113 @@
+"""``tightbudget sweep``: a file of questions, many cores or machines, a table."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import tightbudget
+from tightbudget import ExtraError, FileError, ParameterError, Sweep, read_questions
+from tightbudget.accounting.sweep.table import table_path
+from tightbudget.cli.options import AsJson, value_of
+from tightbudget.cli.output import Stopwatch, print_json, print_rows, print_table, tracked
+from tightbudget.numerics.validate import positive_count
+
+__all__ = ["sweep"]
+
+_PATIENCE = 10  # seconds for a scheduler to answer
+
+
+def sweep(
+    questions: Annotated[Path, typer.Argument(help="A plan file with axes: a grid of questions.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a .csv, .csv.gz or .parquet (extra: sweep).", show_default="print"
+        ),
+    ] = None,
+    workers: Annotated[
+        Any,
+        typer.Option(
+            help="So many processes.", parser=value_of, metavar="NUMBER", show_default="this one"
+        ),
+    ] = None,
+    dask: Annotated[
+        str | None, typer.Option(help="The address of a Dask scheduler (extra: dask).")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where an interrupted sweep stopped.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Bounds for a grid of compositions and targets, or the noise that each cell needs.
+
+    Answers are kept in a journal beside --out as they come, until the table is written. A question
+    that is refused is a row that says why.
+
+    For example: tightbudget sweep sweep.toml --workers 4 --out sweep.parquet
+    """
+    watch = Stopwatch()
+    asked = read_questions(questions)
+    journal = None if out is None else _journal(table_path(out), resume=resume)
+    if out is None and resume:
+        raise ParameterError("--resume needs --out: the journal lies beside it")
+    with _executor(workers, dask) as executor:
+        found = tightbudget.sweep(
+            asked, executor, journal=journal, progress=lambda left: tracked(left, "answering")
+        )
+    if out is not None and journal is not None:
+        found.write(out)
+        journal.unlink()
+    if json:
+        rows = {} if out is not None else {"rows": found.rows()}
+        counts = {"questions": len(found), "refused": len(found.refused)}
+        print_json({**rows, **counts, "seconds": watch.seconds})
+        return
+    if out is None:
+        print_table(found.columns, _cells(found))
+    print_rows(
+        ({"wrote": str(out)} if out is not None else {})
+        | {"questions": str(len(found)), "refused": str(len(found.refused))}
+        | {"seconds": f"{watch.seconds:.2f}"}
+    )
+
+
+def _journal(out: Path, *, resume: bool) -> Path:
+    """Where the answers are until the table is written."""
+    journal = out.with_name(f"{out.name}.journal")
+    if journal.exists() and not resume:
+        raise FileError(
+            f"{journal}: left by an interrupted sweep; go on with --resume, or remove it"
+        )
+    return journal
+
+
+@contextmanager
+def _executor(workers: Any, dask: str | None) -> Iterator[Executor | int | None]:
+    if dask is None:
+        yield workers if workers is None else positive_count(workers=workers)
+        return
+    if workers is not None:
+        raise ParameterError("give one of --workers and --dask, got both")
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError as error:
+        raise ExtraError("--dask needs Dask: pip install 'tightbudget[dask]'") from error
+    try:
+        client = distributed.Client(dask, timeout=_PATIENCE)
+    except (OSError, ValueError) as error:  # nobody there in time; no address
+        raise ParameterError(
+            f"dask must be a scheduler's address, got {dask!r}: {error}"
+        ) from error
+    with client:
+        yield client.get_executor()
+
+
+def _cells(found: Sweep) -> list[list[str]]:
+    return [["" if value is None else str(value) for value in row.values()] for row in found.rows()]

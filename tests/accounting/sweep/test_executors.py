@@ -1,0 +1,213 @@
+"""The same numbers wherever they are computed, and whatever dies while they are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import Any
+
+import pytest
+from tests.accounting.sweep import victims
+from tests.accounting.sweep.small import PLAN, QUESTIONS
+
+import tightbudget as tb
+from tightbudget.accounting.sweep import pool
+
+WHOLE = tb.sweep(QUESTIONS)
+JOBS = len(pool._jobs(QUESTIONS))
+FATAL = tb.questions(PLAN, {"sigma": [0.666], "runs": [300], "d": [1e-5, 1e-6]}, delta="$d")
+MIXED = [*QUESTIONS[:6], *FATAL, *QUESTIONS[6:]]
+LOST = "BrokenProcessPool: the process that answered it was lost, 3 times"
+
+
+class Backwards(Executor):
+    """Does everything in the end, last things first."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Any] = []
+
+    def submit(self, function, /, *args, **kwargs):
+        future: Future[Any] = Future()
+        self.waiting.append((future, function, args, kwargs))
+        if len(self.waiting) == JOBS:
+            for later, work, given, named in reversed(self.waiting):
+                later.set_result(work(*given, **named))
+        return future
+
+
+def same_bits(a: tb.Sweep, b: tb.Sweep) -> bool:
+    def bits(answer: tb.Answer) -> list[object]:
+        value = None if answer.value is None else float(answer.value).hex()
+        return [answer.lower.hex(), answer.upper.hex(), value, answer.refusal]
+
+    return list(map(bits, a)) == list(map(bits, b)) and a.questions == b.questions
+
+
+def test_threads_answer_the_same() -> None:
+    with ThreadPoolExecutor(3) as executor:
+        assert same_bits(tb.sweep(QUESTIONS, executor), WHOLE)
+
+
+def test_an_executor_of_processes_answers_the_same() -> None:
+    with ProcessPoolExecutor(2, get_context("spawn")) as executor:
+        assert same_bits(tb.sweep(QUESTIONS, executor), WHOLE)
+
+
+def test_rows_are_in_order_whatever_comes_first() -> None:
+    assert same_bits(tb.sweep(QUESTIONS, Backwards()), WHOLE)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_processes_of_our_own_answer_the_same(workers, tmp_path) -> None:
+    path = tmp_path / "sweep.journal"
+    assert same_bits(tb.sweep(QUESTIONS, workers, journal=path), WHOLE)
+    assert same_bits(tb.sweep(QUESTIONS, journal=path), WHOLE)
+
+
+def test_a_worker_that_is_killed_loses_nothing(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(pool, "answers", victims.dies_once)
+    monkeypatch.setenv(victims.FLAG, str(tmp_path / "died"))
+    found = tb.sweep(MIXED, 2)
+    assert (tmp_path / "died").exists()
+    monkeypatch.undo()
+    assert same_bits(found, tb.sweep(MIXED))
+    assert found.refused == tuple(range(len(MIXED) - 5, len(MIXED)))  # the bad ones
+
+
+@pytest.mark.slow
+def test_a_question_that_kills_every_worker_is_refused_and_the_others_go_on(
+    monkeypatch, tmp_path
+) -> None:
+    path = tmp_path / "sweep.journal"
+    with monkeypatch.context() as patched:
+        patched.setattr(pool, "answers", victims.dies_always)
+        found = tb.sweep(MIXED, 2, journal=path)
+    assert [found[i].refusal for i in (6, 7)] == [LOST] * 2
+    assert [*found][:6] + [*found][8:] == [*WHOLE]
+    # a process may live longer next time: that it died is not kept
+    assert same_bits(tb.sweep(MIXED, journal=path), tb.sweep(MIXED))
+
+
+def test_only_the_question_that_kills_is_refused_not_its_plan() -> None:
+    """A killer is known by its arguments too: the same plan with another target goes on."""
+    apart = pool._Job(tuple(FATAL)).again()
+    assert [job.questions for job in apart] == [(FATAL[0],), (FATAL[1],)]
+    assert [job.lost for job in apart] == [1, 1]
+    assert apart[0].again()[0].again() == ()
+
+
+def test_what_a_broken_executor_has_not_answered_is_refused_and_may_be_asked_again(
+    monkeypatch, tmp_path
+) -> None:
+    path = tmp_path / "sweep.journal"
+    with monkeypatch.context() as patched, ProcessPoolExecutor(1, get_context("spawn")) as executor:
+        patched.setattr(pool, "answers", victims.dies_always)
+        found = tb.sweep(MIXED, executor, journal=path)
+    lost = {i for i in found.refused if "BrokenProcessPool" in str(found[i].refusal)}
+    assert {6, 7} <= lost
+    answered = set(range(len(MIXED))) - lost
+    again = tb.sweep(MIXED, journal=path)
+    assert all(found[i] == again[i] for i in answered)
+    assert same_bits(again, tb.sweep(MIXED))
+
+
+def test_an_executor_that_takes_no_more_refuses_the_rest() -> None:
+    class Broken(Executor):
+        def submit(self, function, /, *args, **kwargs):
+            raise BrokenProcessPool("gone")
+
+    found = tb.sweep(QUESTIONS, Broken())
+    assert {answer.refusal for answer in found} == {"BrokenProcessPool: gone"}
+    assert len(found) == len(QUESTIONS)
+
+
+def test_an_interrupted_sweep_withdraws_what_it_has_submitted() -> None:
+    class Patient(Executor):
+        def __init__(self) -> None:
+            self.futures: list[Future[Any]] = []
+
+        def submit(self, function, /, *args, **kwargs):
+            future: Future[Any] = Future()
+            if not self.futures:
+                future.set_result(function(*args))
+            self.futures.append(future)
+            return future
+
+    executor = Patient()
+
+    def interrupted(left):
+        yield 0
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tb.sweep(QUESTIONS, executor, progress=interrupted)
+    assert len(executor.futures) == JOBS
+    assert all(future.cancelled() for future in executor.futures[1:])
+
+
+def test_processes_that_do_not_begin_are_nobodys_refusal(tmp_path) -> None:
+    """A script without the usual guard starts itself again in every process."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import tightbudget as tb\ntb.sweep([tb.Question.of(tb.Gaussian(2.0), delta=1e-5)], 1)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert (
+        "ParameterError: executor: 1 processes were started and ended at once; a script must "
+        'start its work under if __name__ == "__main__"' in done.stderr
+    )
+
+
+# --------------------------------------------------------------------------------- Dask
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A real one: a scheduler and two worker processes, on this machine only."""
+    distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    quiet = {"distributed.scheduler.allowed-failures": 1, "distributed.comm.timeouts.connect": "3s"}
+    with dask.config.set(quiet), distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None,
+        silence_logs="CRITICAL",
+    ) as found:  # fmt: skip
+        yield found
+
+
+@pytest.fixture
+def client(cluster):
+    with cluster.get_client() as found:
+        yield found
+
+
+def test_a_cluster_answers_the_same(client) -> None:
+    assert len(client.scheduler_info()["workers"]) == 2
+    with client.get_executor() as executor:
+        assert same_bits(tb.sweep(QUESTIONS, executor), WHOLE)
+
+
+@pytest.mark.slow
+def test_a_cluster_that_loses_a_worker_loses_nothing(client, monkeypatch, tmp_path) -> None:
+    flag = tmp_path / "died"
+    monkeypatch.setenv(victims.FLAG, str(flag))  # for workers that begin later
+    client.run(victims.set_flag, str(flag))
+    monkeypatch.setattr(pool, "answers", victims.dies_once)
+    with client.get_executor() as executor:
+        found = tb.sweep(MIXED, executor)
+    assert flag.exists()
+    monkeypatch.undo()
+    assert same_bits(found, tb.sweep(MIXED))
+
+
+@pytest.mark.slow
+def test_a_question_that_kills_the_workers_of_a_cluster_is_refused(client, monkeypatch) -> None:
+    monkeypatch.setattr(pool, "answers", victims.dies_always)
+    with client.get_executor() as executor:
+        found = tb.sweep(MIXED, executor)
+    said = [found[i].refusal for i in (6, 7)]
+    assert all(text is not None and text.startswith("KilledWorker: ") for text in said)
+    assert [*found][:6] + [*found][8:] == [*WHOLE]
