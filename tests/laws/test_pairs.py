@@ -18,9 +18,13 @@ CONTINUOUS = [
     for case, direction in ASKED
     if case.mechanism.pair(direction).cells(np.zeros(1), np.zeros(1)) is not None
 ]
-# pairs whose cells are those of *every* choice of exact edges within the slack; an additive
-# pair chooses where in there it cuts
-EVERY_EDGE = [asked for asked in CONTINUOUS if "Additive" not in repr(asked[0].mechanism)]
+# pairs whose cells are those of *every* choice of exact edges within the slack; one that finds
+# its outputs by bisection chooses where in there it cuts
+EVERY_EDGE = [
+    asked
+    for asked in CONTINUOUS
+    if not any(name in repr(asked[0].mechanism) for name in ("Additive", "MixtureOfGaussians"))
+]
 
 
 def ask(cases):
