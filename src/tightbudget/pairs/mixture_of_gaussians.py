@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,7 @@ __all__ = ["MixtureOfGaussians"]
 _TAIL = 39.0  # a standard normal variable lies further out with less than the least mass, TINY
 _PICTURED = 32  # the heaviest components are enough to plan with
 _MOST = 1000  # components
+_TABLE = 4097  # outputs between which a loss is sought
 
 
 @dataclass(frozen=True)
@@ -172,14 +173,14 @@ class MixturePair(Pair):
     def _cuts(self, losses: FloatArray) -> FloatArray:
         """Outputs up to which the loss is surely at most the given one, as far as it matters."""
         low, high = self._reach
-        left, right = np.full(losses.size, low), np.full(losses.size, high)
-        never = self._loss(left)[1] > losses
-        for _ in range(64):
+        table = np.linspace(low, high, _TABLE)
+        after = np.searchsorted(np.maximum.accumulate(self._loss(table)[1]), losses, "right")
+        left, right = table[np.maximum(after - 1, 0)], table[np.minimum(after, _TABLE - 1)]
+        while np.max(right - left) > 1e-13 * (high - low):
             middle = left + (right - left) / 2
             fits = self._loss(middle)[1] <= losses
             left, right = np.where(fits, middle, left), np.where(fits, right, middle)
-        left = np.where(self._loss(right)[1] <= losses, right, left)
-        left = np.where(never, -np.inf, left)
+        left = np.where(after == 0, -np.inf, left)
         return np.asarray(np.where(losses >= self.max_loss()[1], np.inf, left))
 
     def cells(self, edges: FloatArray, slack: FloatArray) -> Cells:
@@ -222,15 +223,33 @@ class MixturePair(Pair):
     def log_tail_moment(self, x: float, s: float) -> tuple[float, float]:
         if math.isfinite(self.max_loss()[1]):
             return super().log_tail_moment(x, s)
-        # P(z) e^(s L) = N(0, 1)(z) A(z)^(s + 1) A'(-z)^-s for the two ratios A, A', and powers
-        # above 1 and below 0 are convex: at most the mean of those of the components
-        cut = self._cuts(np.array([x]))[0] if math.isfinite(x) else -np.inf
-        a, b = self.right.shifts[:, None], self.left.shifts
+        # P(z) e^(s L) = N(0, 1)(z) A(z)^(s + 1) A'(-z)^-s for the two ratios A and A'. Powers above
+        # 1 and below 0 are convex: at most the mean of those of the components
+        log_w, log_v = np.log(self.right.shares()), np.log(self.left.shares())
+        whole = self._log_moment(self.right.shifts[:, None], self.left.shifts, s, -np.inf)
+        most = float(np.logaddexp.reduce(np.ravel(log_w[:, None] + log_v + whole)))
+        least, cut = -math.inf, self._cuts(np.array([x]))
+        if math.isfinite(cut[0]):
+            # far out one component each is nearly all, and the rest weighs less and less
+            a, b = float(self.right.shifts[-1]), float(self.left.shifts[0])
+            power = (s + 1.0) * log_w[-1] - s * log_v[0]
+            ratio, off = self.right.log_ratio(cut)
+            rest = float((ratio + off - a * (cut - a / 2))[0] - log_w[-1])
+            most = min(most, power + (s + 1.0) * rest + self._log_moment(a, b, s, cut[0])[0])
+            ratio, off = self.left.log_ratio(-cut)
+            rest = float((ratio + off + b * (cut + b / 2))[0] - log_v[0])
+            beyond = cut + 1e-9 * (1 + np.abs(cut))
+            if self._loss(beyond)[0][0] >= x:
+                least = power - s * rest + self._log_moment(a, b, s, beyond[0])[0]
+        fuzz = 1e-9 * (1 + abs(most))
+        return float(least) - fuzz, float(most) + fuzz
+
+    @staticmethod
+    def _log_moment(a: Any, b: Any, s: float, cut: float) -> FloatArray:
+        """ln of the integral over z > cut of the above, for one component a of A and b of A'."""
         c = (s + 1.0) * a + s * b
-        log_mean = (s * b * b - (s + 1.0) * a * a + c * c) / 2 + sp.log_ndtr(c - cut)
-        log_w = np.log(self.right.shares())[:, None] + np.log(self.left.shares())
-        most = float(np.logaddexp.reduce(np.ravel(log_w + log_mean)))
-        return -math.inf, most + 1e-9 * (1 + abs(most))
+        log_scale = (s * b * b - (s + 1.0) * a * a + c * c) / 2
+        return np.atleast_1d(log_scale + sp.log_ndtr(c - cut))
 
 
 def _heaviest(mixture: Mixture) -> FloatArray:
