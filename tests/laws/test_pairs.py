@@ -158,9 +158,12 @@ def delta(pair: Pair, epsilon: float) -> Delta:
 @pytest.mark.parametrize("mechanism", [pytest.param(c.mechanism, id=c.name) for c in CASES])
 def test_the_two_directions_agree(mechanism: Mechanism):
     there, back = mechanism.pair(Direction.REMOVE), mechanism.pair(Direction.ADD)
-    one_point = getattr(mechanism, "kind", "") == "curve" and mechanism.is_symmetric()
+    # each direction is a bound of its own
+    apart = mechanism.kind == "loss_table" or (
+        mechanism.kind == "curve" and mechanism.is_symmetric()
+    )
     for epsilon in (-2.0, -0.3, -1e-3, 0.0, 1e-3, 0.3, 2.0):
-        if one_point:  # each direction is the whole bound
+        if apart:
             continue
         forward, other = delta(there, -epsilon), delta(back, epsilon)
         e = np.exp(epsilon)

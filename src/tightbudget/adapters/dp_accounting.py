@@ -13,10 +13,13 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from tightbudget.accounting.composition import Composition
+import numpy as np
+from numpy.typing import NDArray
+
+from tightbudget.accounting.composition import Composition, compose
 from tightbudget.errors import ExtraError, ParameterError, PrecisionError
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import add_up, mul_up, next_up
+from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, mul_up, next_up
 from tightbudget.numerics.validate import (
     count,
     masses,
@@ -27,11 +30,13 @@ from tightbudget.numerics.validate import (
     refuse,
 )
 from tightbudget.pairs import (
+    Direction,
     DiscreteLaplace,
     FromCurve,
     Gaussian,
     Histogram,
     Laplace,
+    LossTable,
     Mechanism,
     MixtureOfGaussians,
     Neighbouring,
@@ -39,18 +44,21 @@ from tightbudget.pairs import (
     Subsampled,
     WorstCase,
 )
+from tightbudget.pairs.pair import Composable
+from tightbudget.pld.engines import Losses, Reader
 from tightbudget.theorems import renyi
 from tightbudget.theorems.concentrated import Line
 
 try:
     import dp_accounting
     from dp_accounting import dp_event
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 except ImportError as error:
     raise ExtraError(
         "events need dp-accounting: pip install 'tightbudget[dp-accounting]'"
     ) from error
 
-__all__ = ["TightPrivacyAccountant", "from_dp_event"]
+__all__ = ["TightPrivacyAccountant", "from_dp_event", "from_pld", "to_pld"]
 
 Relation = dp_accounting.NeighboringRelation
 Step = tuple[Mechanism | Line, int]  # one of an event's releases, and how often it runs
@@ -61,6 +69,8 @@ _RELATIONS = {
     Relation.REPLACE_SPECIAL: Neighbouring.ZERO_OUT,
 }
 _LARGEST, _POINTS = 1e4, 1000  # of a privacy curve: nats, and how many
+_DOTS = 400  # losses of a distribution that is made here
+_HAIR = 1e-12  # relative, and far above what doubles round
 _SUMS = (Gaussian, Laplace, DiscreteLaplace, MixtureOfGaussians, Subsampled)
 
 
@@ -161,6 +171,91 @@ class TightPrivacyAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[m
     def get_delta(self, target_epsilon: float) -> float:
         """The upper end of :meth:`get_delta_bounds`."""
         return self.get_delta_bounds(target_epsilon).upper
+
+
+def from_pld(pld: Any) -> Composition:
+    """What a ``dp_accounting.pld`` privacy loss distribution says, as one step of a composition.
+
+    An imported distribution carries its own rounding. What is certified is that distribution,
+    optimistic or pessimistic, with whatever was discretised, cut off or rounded on the way to it;
+    not the mechanism that it was made for. Prefer :func:`from_dp_event` where there is an event.
+
+    Guarantee: in each direction delta(eps) is at least what the distribution's masses say in
+    exact arithmetic, for every eps from its smallest loss on; see :class:`LossTable` for masses
+    that do not sum to 1. Masses below 0, which its convolutions leave, count as 0.
+
+    Args:
+        pld: a ``PrivacyLossDistribution``; its relation is not known here.
+
+    Raises:
+        ParameterError: it is none, or its masses do not sum to 1 within 1e-3.
+    """
+    if not isinstance(pld, privacy_loss_distribution.PrivacyLossDistribution):
+        raise refuse("pld", "be a dp_accounting PrivacyLossDistribution", pld)
+    remove = pld._pmf_remove.to_dense_pmf()
+    add = None if pld._symmetric else _table_of(pld._pmf_add.to_dense_pmf())
+    return Composition(((LossTable(remove._discretization, _table_of(remove), add), 1),))
+
+
+def _table_of(pmf: Any) -> tuple[int, FloatArray, float]:
+    return pmf._lower_loss, np.maximum(pmf._probs, 0.0), pmf._infinity_mass
+
+
+def to_pld(composition: Composable, value_discretization_interval: float = 1e-4) -> Any:
+    """A pessimistic privacy loss distribution of dp-accounting that dominates a composition.
+
+    Its losses are some hundreds of multiples of the interval. Between them delta(eps) is a chord
+    in e^eps ("Connect the Dots"), and losses of total mass below about 1e-15 count as infinite.
+
+    Guarantee: the distribution's delta(eps) is nowhere below that of the composition, also as
+    dp-accounting adds it up in doubles: certified upper ends are taken a hair to the left and a
+    hair larger. What dp-accounting convolves it with has the rounding of its convolution.
+
+    Args:
+        composition: a composition, or a mechanism.
+        value_discretization_interval: what losses are multiples of, > 0, nats.
+
+    Raises:
+        ParameterError: an argument is refused.
+    """
+    if not isinstance(composition, Composable):
+        raise refuse("composition", "be a mechanism or a composition", composition)
+    step = positive(value_discretization_interval=value_discretization_interval)
+    whole = compose([composition])
+    lost = whole.delta(math.inf).upper
+    top = _reached(lambda: whole.epsilon(min(1.0, lost + 1e-15), 1e-2)).upper if lost < 1 else 0.0
+    stride = max(1, math.ceil(min(top, _LARGEST) / (step * _DOTS)))
+    indices = stride * np.arange(math.ceil(min(top, _LARGEST) / (step * stride)) + 2)
+    losses = Losses.of(whole.steps)
+    deltas = [_raised(part.reader(), (indices * step).tolist()) for part in losses.apart()]
+    pmfs = [
+        _dots(indices, step, right, left) for right, left in zip(deltas, deltas[::-1], strict=True)
+    ]
+    return privacy_loss_distribution.PrivacyLossDistribution(*pmfs)
+
+
+def _raised(read: Reader, epsilons: list[float]) -> list[float]:
+    """Upper ends of delta, with room for the rounding of who adds up masses again."""
+    found = (read(epsilon * (1 - _HAIR), 1e-4).upper for epsilon in epsilons)
+    return [min(1.0, delta * (1 + 1e3 * _HAIR)) for delta in found]
+
+
+def _dots(indices: NDArray[np.int_], step: float, right: list[float], left: list[float]) -> Any:
+    """The smallest masses on the points whose delta is at least ``right`` there.
+
+    ``left`` is that of the other direction: it says delta(-eps) = 1 - e^-eps + e^-eps left(eps).
+    """
+    epsilons = indices * step
+    mirrored = 1.0 - np.exp(-epsilons) * (1.0 - np.array(left)) + 4 * UNIT
+    dots = FromCurve(
+        np.concatenate([-epsilons[:0:-1], epsilons]),
+        np.concatenate([np.minimum(1.0, mirrored[:0:-1]), right]),
+        both_ways=False,
+    ).pair(Direction.REMOVE)
+    atoms = dots.atoms()
+    where = np.rint(atoms.loss_upper / step).astype(int)
+    masses_at = {0: 0.0, **dict(zip(where.tolist(), atoms.p.upper.tolist(), strict=True))}
+    return pld_pmf.create_pmf(masses_at, step, float(dots.p_only().upper[0]), True)
 
 
 def _reached(ask: Callable[[], Bounds]) -> Bounds:
