@@ -109,14 +109,13 @@ def from_dp_event(
         must = "be one of dp_accounting.NeighboringRelation"
         raise refuse("neighboring_relation", must, neighboring_relation)
     relation = _RELATIONS[neighboring_relation]
-    mechanisms, line = [], None
-    for step, runs in _steps_of(event, relation):
-        if isinstance(step, Line):
-            line = step * runs if line is None else line + step * runs
-        else:
-            mechanisms.append((step, runs))
-    if line is not None:
-        mechanisms.append((_worst_below(line, relation), 1))
+    steps = _steps_of(event, relation)
+    mechanisms = [(step, runs) for step, runs in steps if not isinstance(step, Line)]
+    lines = [(step, runs) for step, runs in steps if isinstance(step, Line)]
+    if lines:
+        xi = sum((runs * Fraction(line.xi) for line, runs in lines), Fraction(0))
+        rho = sum((runs * Fraction(line.rho) for line, runs in lines), Fraction(0))
+        mechanisms.append((_worst_below(Line(_up(xi), _up(rho)), relation), 1))
     return Composition(tuple(mechanisms))
 
 
@@ -142,7 +141,7 @@ class TightPrivacyAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[m
 
     def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:
         try:
-            from_dp_event(event, self.neighboring_relation)
+            _steps_of(event, _RELATIONS[self.neighboring_relation])
         except _EventError as refused:
             return self.CompositionErrorDetails(refused.event, str(refused))
         if do_compose:
@@ -361,7 +360,10 @@ def _mixture_of_gaussians(event: Any, relation: Neighbouring) -> list[Step]:
 
 @_steps.register(dp_event.ZCDpEvent)
 def _zero_concentrated(event: Any, relation: Neighbouring) -> list[Step]:
-    return [(Line(non_negative(xi=event.xi), event.rho), 1)]
+    xi, rho = non_negative(xi=event.xi), non_negative(rho=event.rho)
+    if rho == 0.0:  # the largest loss is a Renyi divergence, too
+        return [(WorstCase(xi, relation=relation), 1)]
+    return [(Line(xi, rho), 1)]
 
 
 @_steps.register(dp_event.SingleEpochTreeAggregationDpEvent)
@@ -397,11 +399,10 @@ def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
         sizes, weights = (0.0, step.sensitivity / 2), (_down(1 - Fraction(q)), q)
         mixed = MixtureOfGaussians(step.sigma, sizes, weights, mirrored=True, relation=relation)
         return [(mixed, 1)]
-    if isinstance(step, Line) and relation is Neighbouring.ADD_OR_REMOVE:
-        return [(_worst_below(step, relation).subsampled(q), 1)]
-    if not isinstance(step, _SUMS):
+    if relation is Neighbouring.ZERO_OUT and not isinstance(step, _SUMS):
         raise _EventError(event, "a sample with one record made special needs a sum with noise")
-    return [(step.subsampled(q), 1)]
+    base = _worst_below(step, relation) if isinstance(step, Line) else step
+    return [(base.subsampled(q), 1)]
 
 
 def _one_release(steps: list[Step]) -> list[Step]:
@@ -435,9 +436,7 @@ def _revealed(chance: float, relation: Neighbouring) -> list[Step]:
 
 
 def _worst_below(line: Line, relation: Neighbouring) -> Mechanism:
-    """The worst mechanism with (eps, delta) as Renyi divergences below a line allow."""
-    if line.rho == 0.0:
-        return WorstCase(line.xi, relation=relation)  # so is the largest loss
+    """The worst mechanism with the (eps, delta) that Renyi divergences below a line allow."""
     # delta falls below 1e-280 at the last point
     top = line.xi + line.rho + 2 * math.sqrt(645 * line.rho)
     epsilons = [min(top, _LARGEST) * j / _POINTS for j in range(_POINTS + 1)]
