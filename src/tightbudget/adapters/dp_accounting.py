@@ -69,7 +69,8 @@ _RELATIONS = {
     Relation.REPLACE_SPECIAL: Neighbouring.ZERO_OUT,
 }
 _LARGEST, _POINTS = 1e4, 1000  # of a privacy curve: nats, and how many
-_DOTS = 400  # losses of a distribution that is made here
+_DOTS = 256  # losses > 0 of a distribution that is made here
+_LOST = 1e-15  # of its mass: what dp-accounting cuts off, too
 _HAIR = 1e-12  # relative, and far above what doubles round
 _SUMS = (Gaussian, Laplace, DiscreteLaplace, MixtureOfGaussians, Subsampled)
 
@@ -222,7 +223,7 @@ def to_pld(composition: Composable, value_discretization_interval: float = 1e-4)
     step = positive(value_discretization_interval=value_discretization_interval)
     whole = compose([composition])
     lost = whole.delta(math.inf).upper
-    top = _reached(lambda: whole.epsilon(min(1.0, lost + 1e-15), 1e-2)).upper if lost < 1 else 0.0
+    top = _reached(lambda: whole.epsilon(min(1.0, lost + _LOST), 1e-2)).upper if lost < 1 else 0.0
     stride = max(1, math.ceil(min(top, _LARGEST) / (step * _DOTS)))
     indices = stride * np.arange(math.ceil(min(top, _LARGEST) / (step * stride)) + 2)
     losses = Losses.of(whole.steps)
@@ -235,8 +236,14 @@ def to_pld(composition: Composable, value_discretization_interval: float = 1e-4)
 
 def _raised(read: Reader, epsilons: list[float]) -> list[float]:
     """Upper ends of delta, with room for the rounding of who adds up masses again."""
-    found = (read(epsilon * (1 - _HAIR), 1e-4).upper for epsilon in epsilons)
-    return [min(1.0, delta * (1 + 1e3 * _HAIR)) for delta in found]
+    deltas: list[float] = []
+    for epsilon in epsilons:
+        if deltas and deltas[-1] < _LOST:  # it falls, and does not matter any more
+            deltas.append(deltas[-1])
+        else:
+            delta = read(epsilon * (1 - _HAIR), 1e-4).upper
+            deltas.append(min(1.0, delta * (1 + 1e3 * _HAIR)))
+    return deltas
 
 
 def _dots(indices: NDArray[np.int_], step: float, right: list[float], left: list[float]) -> Any:
