@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.exact import Composed, Outputs
 
 import tightbudget as tb
+from tightbudget.adapters import dp_accounting as adapter
 from tightbudget.adapters.dp_accounting import TightPrivacyAccountant, from_dp_event
 
 Relation = dp.NeighboringRelation
@@ -62,10 +63,8 @@ EVENTS: list[tuple[Any, tuple[Any, ...]]] = [
     (events.PoissonSampledDpEvent(0.1, events.ZCDpEvent(0.1)), (ADD,)),
     (events.PoissonSampledDpEvent(0.1, events.RandomizedResponseDpEvent(0.3, 3)), ()),
     (
-        events.PoissonSampledDpEvent(
-            0.1, events.ComposedDpEvent([GAUSSIAN, events.LaplaceDpEvent(1.0)])
-        ),
-        (),
+        events.PoissonSampledDpEvent(0.1, events.ComposedDpEvent([GAUSSIAN, SAMPLED])),
+        (ADD, SPECIAL),
     ),
     (
         events.PoissonSampledDpEvent(
@@ -74,7 +73,9 @@ EVENTS: list[tuple[Any, tuple[Any, ...]]] = [
         (ADD, SPECIAL),
     ),
     (events.SampledWithReplacementDpEvent(100, 10, GAUSSIAN), ()),
-    (events.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN), ()),
+    (events.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN), (ONE,)),
+    (events.SampledWithoutReplacementDpEvent(9, 9, GAUSSIAN), (ONE,)),
+    (events.SampledWithoutReplacementDpEvent(9, 0, GAUSSIAN), (ONE,)),
     (events.RepeatAndSelectDpEvent(GAUSSIAN, 3.0, 1.0), ()),
     (events.TruncatedSubsampledGaussianDpEvent(1000, 0.1, 120, 1.0), ()),
 ]
@@ -341,6 +342,29 @@ def test_a_concentrated_part_is_as_good_as_its_renyi_divergences(rho: float, xi:
     assert composed(event, ADD).get_delta(1.0) >= gaussian.delta(1.0).lower
 
 
+def test_a_sample_without_replacement_is_its_share_of_the_curve() -> None:
+    """delta'(eps') = r delta(eps) at eps' = ln(1 + r (e^eps - 1)), and chords between."""
+    for inner in (events.RandomizedResponseDpEvent(0.3, 3), GAUSSIAN, events.NonPrivateDpEvent()):
+        whole = from_dp_event(inner, ONE)
+        sampled = from_dp_event(events.SampledWithoutReplacementDpEvent(4, 1, inner), ONE)
+        for epsilon in (0.0, 0.1, 1.0, 2.0):
+            got = sampled.delta(math.log1p(0.25 * math.expm1(epsilon)))
+            truth = 0.25 * whole.delta(epsilon, 1e-6).lower
+            assert truth * (1 - 1e-12) <= got.upper
+            assert got.lower <= truth * 1.005
+
+
+def test_of_several_releases_on_one_sample_the_curve_is_sampled() -> None:
+    # Gaussians, as a curve and as the one Gaussian that they are
+    both = events.ComposedDpEvent([events.GaussianDpEvent(2.0), events.GaussianDpEvent(2.0)])
+    steps = tuple(step for part in both.events for step in from_dp_event(part).steps)
+    curve = adapter._curve_of(steps, tb.Neighbouring.ADD_OR_REMOVE).subsampled(0.1) * 20
+    one = from_dp_event(events.PoissonSampledDpEvent(0.1, both)) * 20
+    for delta in (1e-3, 1e-6):
+        exact = one.epsilon(delta)
+        assert exact.lower <= curve.epsilon(delta).upper <= exact.upper * 1.002
+
+
 def test_what_never_runs_is_nothing() -> None:
     assert from_dp_event(events.SelfComposedDpEvent(GAUSSIAN, 0)) == tb.Composition()
     never = events.PoissonSampledDpEvent(0.1, events.SelfComposedDpEvent(SAMPLED, 0))
@@ -385,10 +409,22 @@ def test_trees_have_as_many_levels_as_a_leaf_has_ancestors() -> None:
             "sampling_probability must be in [0, 1], got 1.5",
         ),
         (
-            events.PoissonSampledDpEvent(0.1, events.SelfComposedDpEvent(SAMPLED, 2)),
+            events.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN),
             ADD,
-            "SelfComposedDpEvent",
-            "of several releases on one sample, only Gaussian ones",
+            "SampledWithoutReplacementDpEvent",
+            "needs the relation REPLACE_ONE",
+        ),
+        (
+            events.SampledWithoutReplacementDpEvent(10, 11, GAUSSIAN),
+            ONE,
+            "SampledWithoutReplacementDpEvent",
+            "sample_size / source_dataset_size must be in [0, 1], got 1.1",
+        ),
+        (
+            events.PoissonSampledDpEvent(0.1, events.SelfComposedDpEvent(GAUSSIAN, 2)),
+            ONE,
+            "PoissonSampledDpEvent",
+            "needs Gaussian noise",
         ),
         (
             events.PoissonSampledDpEvent(0.1, events.LaplaceDpEvent(1.0)),
@@ -400,7 +436,7 @@ def test_trees_have_as_many_levels_as_a_leaf_has_ancestors() -> None:
             events.PoissonSampledDpEvent(0.1, events.ZCDpEvent(0.1)),
             SPECIAL,
             "PoissonSampledDpEvent",
-            "needs a sum with noise",
+            "needs sums with noise",
         ),
         (events.SelfComposedDpEvent(GAUSSIAN, -1), ADD, "SelfComposed", "count must be an integer"),
         (events.SingleEpochTreeAggregationDpEvent(1.0, 3), ONE, "SingleEpoch", "REPLACE_SPECIAL"),

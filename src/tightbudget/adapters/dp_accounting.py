@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tightbudget.accounting.composition import Composition, compose
 from tightbudget.errors import ExtraError, ParameterError, PrecisionError
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, mul_up, next_up
+from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, expm1_up, mul_up, next_up
 from tightbudget.numerics.validate import (
     count,
     masses,
@@ -69,7 +69,7 @@ _RELATIONS = {
     Relation.REPLACE_SPECIAL: Neighbouring.ZERO_OUT,
 }
 _LARGEST, _POINTS = 1e4, 1000  # of a privacy curve: nats, and how many
-_DOTS = 256  # losses > 0 of a distribution that is made here
+_DOTS = 256  # losses > 0 of a distribution, or of several releases as one curve
 _LOST = 1e-15  # of its mass: what dp-accounting cuts off, too
 _HAIR = 1e-12  # relative, and far above what doubles round
 _SUMS = (Gaussian, Laplace, DiscreteLaplace, MixtureOfGaussians, Subsampled)
@@ -110,14 +110,7 @@ def from_dp_event(
         must = "be one of dp_accounting.NeighboringRelation"
         raise refuse("neighboring_relation", must, neighboring_relation)
     relation = _RELATIONS[neighboring_relation]
-    steps = _steps_of(event, relation)
-    mechanisms = [(step, runs) for step, runs in steps if not isinstance(step, Line)]
-    lines = [(step, runs) for step, runs in steps if isinstance(step, Line)]
-    if lines:
-        xi = sum((runs * Fraction(line.xi) for line, runs in lines), Fraction(0))
-        rho = sum((runs * Fraction(line.rho) for line, runs in lines), Fraction(0))
-        mechanisms.append((_worst_below(Line(_up(xi), _up(rho)), relation), 1))
-    return Composition(tuple(mechanisms))
+    return _composition_of(_steps_of(event, relation), relation)
 
 
 class TightPrivacyAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]
@@ -284,6 +277,16 @@ def _steps_of(event: Any, relation: Neighbouring) -> list[Step]:
         raise _EventError(event, str(cause)) from cause
 
 
+def _composition_of(steps: list[Step], relation: Neighbouring) -> Composition:
+    mechanisms = [(step, runs) for step, runs in steps if not isinstance(step, Line)]
+    lines = [(step, runs) for step, runs in steps if isinstance(step, Line)]
+    if lines:
+        xi = sum((runs * Fraction(line.xi) for line, runs in lines), Fraction(0))
+        rho = sum((runs * Fraction(line.rho) for line, runs in lines), Fraction(0))
+        mechanisms.append((_worst_below(Line(_up(xi), _up(rho)), relation), 1))
+    return Composition(tuple(mechanisms))
+
+
 @functools.singledispatch
 def _steps(event: Any, relation: Neighbouring) -> list[Step]:
     raise _EventError(event, "there is no mechanism for this type of event")
@@ -396,20 +399,33 @@ def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
     (step, runs), *more = inner
     if step == WorstCase(0.0, 1.0, relation=relation):
         return _revealed(q, relation)
-    if more or runs > 1:
-        raise _EventError(event.event, "of several releases on one sample, only Gaussian ones")
+    alone = runs == 1 and not more
     if relation is Neighbouring.REPLACE_ONE:
-        if not isinstance(step, Gaussian):
+        if not (alone and isinstance(step, Gaussian)):
             raise _EventError(event, "a sample with one record replaced needs Gaussian noise")
         # the record adds up to half of that, before and after, in opposite directions at worst;
         # more weight on a contribution dominates
         sizes, weights = (0.0, step.sensitivity / 2), (_down(1 - Fraction(q)), q)
         mixed = MixtureOfGaussians(step.sigma, sizes, weights, mirrored=True, relation=relation)
         return [(mixed, 1)]
-    if relation is Neighbouring.ZERO_OUT and not isinstance(step, _SUMS):
-        raise _EventError(event, "a sample with one record made special needs a sum with noise")
-    base = _worst_below(step, relation) if isinstance(step, Line) else step
-    return [(base.subsampled(q), 1)]
+    if relation is Neighbouring.ZERO_OUT and not all(isinstance(s, _SUMS) for s, _ in inner):
+        raise _EventError(event, "a sample with one record made special needs sums with noise")
+    if alone and isinstance(step, Mechanism):
+        return [(step.subsampled(q), 1)]
+    return [(_curve_of(tuple(inner), relation).subsampled(q), 1)]
+
+
+@_steps.register(dp_event.SampledWithoutReplacementDpEvent)
+def _sampled_without_replacement(event: Any, relation: Neighbouring) -> list[Step]:
+    if relation is not Neighbouring.REPLACE_ONE:
+        raise _EventError(event, "a sample of known size needs the relation REPLACE_ONE")
+    n = positive_count(source_dataset_size=event.source_dataset_size)
+    share = Fraction(count(sample_size=event.sample_size), n)
+    rate = probability(**{"sample_size / source_dataset_size": _up(share)})
+    inner = [step for step in _steps_of(event.event, relation) if step[1]]
+    if rate == 1.0 or not inner:
+        return inner
+    return [] if rate == 0.0 else [(_curve_of(tuple(inner), relation, rate), 1)]
 
 
 def _one_release(steps: list[Step]) -> list[Step]:
@@ -442,6 +458,7 @@ def _revealed(chance: float, relation: Neighbouring) -> list[Step]:
     return [(WorstCase(0.0, chance, relation=relation), 1)]
 
 
+@functools.lru_cache(maxsize=64)
 def _worst_below(line: Line, relation: Neighbouring) -> Mechanism:
     """The worst mechanism with the (eps, delta) that Renyi divergences below a line allow."""
     # delta falls below 1e-280 at the last point
@@ -453,6 +470,26 @@ def _worst_below(line: Line, relation: Neighbouring) -> Mechanism:
 
     deltas = [renyi.delta(divergence, epsilon).upper for epsilon in epsilons]
     return FromCurve(epsilons, deltas, relation=relation)
+
+
+@functools.lru_cache(maxsize=64)
+def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0) -> Mechanism:
+    """What several releases are together, or, with a rate, on a sample without replacement.
+
+    With share r of the records, delta'(eps') <= r delta(eps) at eps' = ln(1 + r (e^eps - 1)).
+    Source: Balle, Barthe, Gaboardi 2018 (subsampling without replacement, one replaced).
+    """
+    whole = _composition_of(list(steps), relation)
+    lost = whole.delta(math.inf).upper
+    top = _reached(lambda: whole.epsilon(min(1.0, lost + 1e-30), 1e-2)).upper if lost < 1 else 0.0
+    read = Losses.of(whole.steps).reader()
+    points: dict[float, float] = {}  # a point is moved right, or up, by rounding
+    for j in range(_DOTS + 1):
+        epsilon = min(top, _LARGEST) * j / _DOTS
+        odds = mul_up(rate, expm1_up(epsilon)) if epsilon else 0.0
+        moved = min(epsilon, next_up(next_up(math.log1p(odds)))) if epsilon else 0.0
+        points.setdefault(moved, min(1.0, mul_up(rate, read(epsilon, 1e-3).upper)))
+    return FromCurve(tuple(points), tuple(points.values()), relation=relation)
 
 
 def _up(exact: Fraction) -> float:
