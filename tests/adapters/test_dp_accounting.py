@@ -421,7 +421,7 @@ def test_trees_have_as_many_levels_as_a_leaf_has_ancestors() -> None:
             "sample_size / source_dataset_size must be in [0, 1], got 1.1",
         ),
         (
-            events.PoissonSampledDpEvent(0.1, events.SelfComposedDpEvent(GAUSSIAN, 2)),
+            events.PoissonSampledDpEvent(0.1, events.SelfComposedDpEvent(SAMPLED, 2)),
             ONE,
             "PoissonSampledDpEvent",
             "needs Gaussian noise",

@@ -50,6 +50,13 @@ def a_sample_with_one_added_is_a_sample() -> bool:
     return is_about(event, ADD, 1.0, 0.08169517865853658)
 
 
+def a_sample_without_replacement_is_not_below_its_share() -> bool:
+    inner = events.RandomizedResponseDpEvent(0.3, 3)
+    got = delta(events.SampledWithoutReplacementDpEvent(4, 1, inner), ONE, math.log1p(0.25))
+    truth = 0.25 * delta(inner, ONE, math.log(2.0)).lower
+    return got.upper >= truth * (1 - 1e-12)
+
+
 def so_many_runs_are_so_many() -> bool:
     event = events.SelfComposedDpEvent(events.GaussianDpEvent(math.sqrt(3.0)), 3)
     return is_about(event, ADD, 1.0, 0.1269367375066439)
@@ -172,8 +179,22 @@ MUTATIONS = [
         "the wrong sampling rate",
         adapter,
         "_poisson_sampled",
-        (("base.subsampled(q)", "base.subsampled(q * q)"),),
+        (("step.subsampled(q)", "step.subsampled(q * q)"),),
         a_sample_with_one_added_is_a_sample,
+    ),
+    Mutation(
+        "the share of a sample is squared",
+        adapter,
+        "_curve_of",
+        (("mul_up(rate, read", "mul_up(rate * rate, read"),),
+        a_sample_without_replacement_is_not_below_its_share,
+    ),
+    Mutation(
+        "points move too far to the left",
+        adapter,
+        "_curve_of",
+        (("mul_up(rate, expm1_up", "mul_up(rate * rate, expm1_up"),),
+        a_sample_without_replacement_is_not_below_its_share,
     ),
     Mutation(
         "the count is forgotten",
