@@ -76,6 +76,11 @@ def test_delta_is_what_lies_beyond_the_output_of_that_loss(
     ("found", "value", "digits"),
     [
         ((PUBLISHED * 1).delta(1.0), 0.15768284088654105, 1e-9),
+        (
+            (PUBLISHED * 3 + MixtureOfGaussians(2, (0, 2, 3), (33, 34, 33)) * 2).epsilon(1e-6),
+            17.193115,
+            1e-4,
+        ),
         # a Poisson-sampled Gaussian with one record replaced
         ((MixtureOfGaussians(2, (0, 1), (1, 4), True) * 1).delta(1.0), 0.05808665654484252, 1e-9),
         ((MixtureOfGaussians(2, (0, 1), (7, 3), True) * 1).delta(2.0), 2.4770380148941894e-9, 1e-9),
