@@ -29,6 +29,7 @@ from tightbudget.ledger.testing import TABLES
 ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:  # where papers and tests are
     sys.path.insert(0, str(ROOT))
+ADAPTERS = ("adapters.dp_accounting",)  # those whose neighbours are always there
 PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -150,6 +151,8 @@ def api() -> str:
             continue  # in the tree of refusals
         lines += [f"## {name}", ""]
         lines += _module(name, thing) if inspect.ismodule(thing) else _one(name, thing)
+    for name in ADAPTERS:
+        lines += [f"## {name}", "", *_module(name, importlib.import_module(f"tightbudget.{name}"))]
     return "\n".join(lines).rstrip()
 
 

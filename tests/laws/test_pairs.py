@@ -18,9 +18,13 @@ CONTINUOUS = [
     for case, direction in ASKED
     if case.mechanism.pair(direction).cells(np.zeros(1), np.zeros(1)) is not None
 ]
-# pairs whose cells are those of *every* choice of exact edges within the slack; an additive
-# pair chooses where in there it cuts
-EVERY_EDGE = [asked for asked in CONTINUOUS if "Additive" not in repr(asked[0].mechanism)]
+# pairs whose cells are those of *every* choice of exact edges within the slack; one that finds
+# its outputs by bisection chooses where in there it cuts
+EVERY_EDGE = [
+    asked
+    for asked in CONTINUOUS
+    if not any(name in repr(asked[0].mechanism) for name in ("Additive", "MixtureOfGaussians"))
+]
 
 
 def ask(cases):
@@ -154,9 +158,12 @@ def delta(pair: Pair, epsilon: float) -> Delta:
 @pytest.mark.parametrize("mechanism", [pytest.param(c.mechanism, id=c.name) for c in CASES])
 def test_the_two_directions_agree(mechanism: Mechanism):
     there, back = mechanism.pair(Direction.REMOVE), mechanism.pair(Direction.ADD)
-    one_point = getattr(mechanism, "kind", "") == "curve" and mechanism.is_symmetric()
+    # each direction is a bound of its own
+    apart = mechanism.kind == "loss_table" or (
+        mechanism.kind == "curve" and mechanism.is_symmetric()
+    )
     for epsilon in (-2.0, -0.3, -1e-3, 0.0, 1e-3, 0.3, 2.0):
-        if one_point:  # each direction is the whole bound
+        if apart:
             continue
         forward, other = delta(there, -epsilon), delta(back, epsilon)
         e = np.exp(epsilon)

@@ -7,6 +7,8 @@ from tightbudget.pairs.gaussian import Gaussian
 from tightbudget.pairs.histogram import Histogram
 from tightbudget.pairs.integer_noise import ClippedNoise, DiscreteGaussian, DiscreteLaplace
 from tightbudget.pairs.laplace import Laplace
+from tightbudget.pairs.loss_table import LossTable
+from tightbudget.pairs.mixture_of_gaussians import MixtureOfGaussians
 from tightbudget.pairs.pair import Direction, Mechanism, Neighbouring
 from tightbudget.pairs.randomized_response import RandomizedResponse
 from tightbudget.pairs.staircase import Staircase
@@ -26,7 +28,9 @@ __all__ = [
     "Gaussian",
     "Histogram",
     "Laplace",
+    "LossTable",
     "Mechanism",
+    "MixtureOfGaussians",
     "Neighbouring",
     "RandomizedResponse",
     "Staircase",

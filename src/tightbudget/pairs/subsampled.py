@@ -34,7 +34,8 @@ class Subsampled(Mechanism):
 
     Guarantee: holds for neighbours that differ by the presence of one record
     (``Neighbouring.ADD_OR_REMOVE``), in both directions, tracked separately; the base's
-    pair must be stated for the same relation (record present against absent).
+    pair must be stated for the same relation (record present against absent). A base that is
+    declared for ``Neighbouring.ZERO_OUT`` must take a zeroed record for an absent one, as sums do.
     Source: Zhu, Dong, Wang 2022 (dominating pairs), Theorem 11.
 
     Args:
@@ -52,8 +53,6 @@ class Subsampled(Mechanism):
     kind: ClassVar[str] = "subsampled"
 
     def __post_init__(self) -> None:
-        if self.relation is None:
-            self._set(relation=Neighbouring.ADD_OR_REMOVE)
         super().__post_init__()
         if not isinstance(self.base, Mechanism):
             raise ParameterError(f"base must be a mechanism, got {self.base!r}")
@@ -61,12 +60,15 @@ class Subsampled(Mechanism):
         if 0 < rate < 1e-100:
             raise refuse("rate", "be 0 or in [1e-100, 1]", self.rate)
         self._set(rate=rate)
-        for relation in (self.relation, self.base.relation):
-            if relation not in (None, Neighbouring.ADD_OR_REMOVE):
+        declared = self.base.relation or Neighbouring.ADD_OR_REMOVE
+        for relation in (self.relation or declared, declared):
+            if relation is not declared or relation is Neighbouring.REPLACE_ONE:
                 raise RelationError(
-                    f"Poisson subsampling holds for {Neighbouring.ADD_OR_REMOVE}, "
+                    f"Poisson subsampling holds for {Neighbouring.ADD_OR_REMOVE} (or "
+                    f"{Neighbouring.ZERO_OUT}, if the base is declared for it), "
                     f"but {relation} was declared"
                 )
+        self._set(relation=declared)
 
     def is_symmetric(self) -> bool:
         return self.rate in (0.0, 1.0) and self.base.is_symmetric()

@@ -1,0 +1,503 @@
+"""dp-accounting's events and accountants: the same event trees, answered with proved bounds.
+
+``TightPrivacyAccountant`` stands wherever a ``dp_accounting.PrivacyAccountant`` may:
+``calibrate_dp_mechanism``, JAX Privacy, TensorFlow Privacy. ``from_dp_event`` gives the
+composition behind it. Needs the extra ``dp-accounting``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightbudget.accounting.composition import Composition, compose
+from tightbudget.errors import ExtraError, ParameterError, PrecisionError
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, expm1_up, mul_up, next_up
+from tightbudget.numerics.validate import (
+    count,
+    masses,
+    non_negative,
+    positive,
+    positive_count,
+    probability,
+    refuse,
+)
+from tightbudget.pairs import (
+    Direction,
+    DiscreteLaplace,
+    FromCurve,
+    Gaussian,
+    Histogram,
+    Laplace,
+    LossTable,
+    Mechanism,
+    MixtureOfGaussians,
+    Neighbouring,
+    RandomizedResponse,
+    Subsampled,
+    WorstCase,
+)
+from tightbudget.pairs.pair import Composable
+from tightbudget.pld.engines import Losses, Reader
+from tightbudget.theorems import renyi
+from tightbudget.theorems.concentrated import Line
+
+try:
+    import dp_accounting
+    from dp_accounting import dp_event
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+except ImportError as error:
+    raise ExtraError(
+        "events need dp-accounting: pip install 'tightbudget[dp-accounting]'"
+    ) from error
+
+__all__ = ["TightPrivacyAccountant", "from_dp_event", "from_pld", "to_pld"]
+
+Relation = dp_accounting.NeighboringRelation
+Step = tuple[Mechanism | Line, int]  # one of an event's releases, and how often it runs
+
+_RELATIONS = {
+    Relation.ADD_OR_REMOVE_ONE: Neighbouring.ADD_OR_REMOVE,
+    Relation.REPLACE_ONE: Neighbouring.REPLACE_ONE,
+    Relation.REPLACE_SPECIAL: Neighbouring.ZERO_OUT,
+}
+_LARGEST, _POINTS = 1e4, 1000  # of a privacy curve: nats, and how many
+_DOTS = 256  # losses > 0 of a distribution, or of several releases as one curve
+_LOST = 1e-15  # of its mass: what dp-accounting cuts off, too
+_HAIR = 1e-12  # relative, and far above what doubles round
+_SUMS = (Gaussian, Laplace, DiscreteLaplace, MixtureOfGaussians, Subsampled)
+
+
+class _EventError(ParameterError):
+    """An event that has no mechanism here; ``event`` is the one to blame inside a tree."""
+
+    def __init__(self, event: Any, reason: str) -> None:
+        super().__init__(f"{event!r:.200} is not supported: {reason}")
+        self.event = event
+
+
+def from_dp_event(
+    event: Any, neighboring_relation: Any = Relation.ADD_OR_REMOVE_ONE
+) -> Composition:
+    """The composition that a ``dp_accounting.DpEvent`` stands for, under a neighbouring relation.
+
+    Guarantee: the composition dominates the event: its upper ends are upper bounds for it. It is
+    the event itself, but that a parameter which no double holds (1/a for the scale of discrete
+    Laplace noise, a sum of squares for several Gaussians on one sample) is rounded to the less
+    private side, and that events of which only an inequality is known (zero-concentrated ones)
+    are the worst that it allows.
+
+    A norm of at most C bounds what one record adds, so that a replaced record (``REPLACE_ONE``)
+    moves a sum by up to 2 C, and one that is replaced by the special, zero, record by C.
+    All zero-concentrated parts are added up before they are turned into one privacy curve.
+
+    Args:
+        event: any tree of events.
+        neighboring_relation: a ``dp_accounting.NeighboringRelation``.
+
+    Raises:
+        ParameterError: an event in the tree is not supported under this relation, or has a
+            parameter that is refused; the message shows that event, and why.
+    """
+    if neighboring_relation not in _RELATIONS:
+        must = "be one of dp_accounting.NeighboringRelation"
+        raise refuse("neighboring_relation", must, neighboring_relation)
+    relation = _RELATIONS[neighboring_relation]
+    return _composition_of(_steps_of(event, relation), relation)
+
+
+class TightPrivacyAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]
+    """A ``dp_accounting.PrivacyAccountant`` whose answers are certified upper ends.
+
+    Guarantee: what was composed is (``get_epsilon(delta)``, delta)-DP and (eps,
+    ``get_delta(eps)``)-DP under the accountant's relation, rounding included; both ends are in
+    ``get_epsilon_bounds`` and ``get_delta_bounds``.
+
+    Args:
+        neighboring_relation: a ``dp_accounting.NeighboringRelation``.
+        rtol: wanted relative gap between the two ends, in (0, 1); a gap that cannot be reached
+            gives a wider interval, whose upper end is as certain.
+    """
+
+    def __init__(
+        self, neighboring_relation: Any = Relation.ADD_OR_REMOVE_ONE, rtol: float = 1e-4
+    ) -> None:
+        super().__init__(neighboring_relation)
+        self._rtol = rtol
+        self._composed: Composition | None = Composition()
+
+    def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:
+        try:
+            _steps_of(event, _RELATIONS[self.neighboring_relation])
+        except _EventError as refused:
+            return self.CompositionErrorDetails(refused.event, str(refused))
+        if do_compose:
+            self._composed = None
+        return None
+
+    @property
+    def composition(self) -> Composition:
+        """What was composed so far, with everything that a composition can be asked."""
+        if self._composed is None:
+            self._composed = from_dp_event(self.ledger, self.neighboring_relation)
+        return self._composed
+
+    def get_epsilon_bounds(self, target_delta: float) -> Bounds:
+        """Both ends of epsilon at a delta in [0, 1]."""
+        return _reached(lambda: self.composition.epsilon(target_delta, self._rtol))
+
+    def get_delta_bounds(self, target_epsilon: float) -> Bounds:
+        """Both ends of delta at an epsilon >= 0, nats."""
+        return _reached(lambda: self.composition.delta(target_epsilon, self._rtol))
+
+    def get_epsilon(self, target_delta: float) -> float:
+        """The upper end of :meth:`get_epsilon_bounds`."""
+        return self.get_epsilon_bounds(target_delta).upper
+
+    def get_delta(self, target_epsilon: float) -> float:
+        """The upper end of :meth:`get_delta_bounds`."""
+        return self.get_delta_bounds(target_epsilon).upper
+
+
+def from_pld(pld: Any) -> Composition:
+    """What a ``dp_accounting.pld`` privacy loss distribution says, as one step of a composition.
+
+    An imported distribution carries its own rounding. What is certified is that distribution,
+    optimistic or pessimistic, with whatever was discretised, cut off or rounded on the way to it;
+    not the mechanism that it was made for. Prefer :func:`from_dp_event` where there is an event.
+
+    Guarantee: in each direction delta(eps) is at least what the distribution's masses say in
+    exact arithmetic, for every eps from its smallest loss on; see :class:`LossTable` for masses
+    that do not sum to 1. Masses below 0, which its convolutions leave, count as 0.
+
+    Args:
+        pld: a ``PrivacyLossDistribution``; its relation is not known here.
+
+    Raises:
+        ParameterError: it is none, or its masses do not sum to 1 within 1e-3.
+    """
+    if not isinstance(pld, privacy_loss_distribution.PrivacyLossDistribution):
+        raise refuse("pld", "be a dp_accounting PrivacyLossDistribution", pld)
+    remove = pld._pmf_remove.to_dense_pmf()
+    add = None if pld._symmetric else _table_of(pld._pmf_add.to_dense_pmf())
+    return Composition(((LossTable(remove._discretization, _table_of(remove), add), 1),))
+
+
+def _table_of(pmf: Any) -> tuple[int, FloatArray, float]:
+    return pmf._lower_loss, np.maximum(pmf._probs, 0.0), pmf._infinity_mass
+
+
+def to_pld(composition: Composable, value_discretization_interval: float = 1e-4) -> Any:
+    """A pessimistic privacy loss distribution of dp-accounting that dominates a composition.
+
+    Its losses are some hundreds of multiples of the interval. Between them delta(eps) is a chord
+    in e^eps ("Connect the Dots"), and losses of total mass below about 1e-15 count as infinite.
+
+    Guarantee: the distribution's delta(eps) is nowhere below that of the composition, also as
+    dp-accounting adds it up in doubles: certified upper ends are taken a hair to the left and a
+    hair larger. What dp-accounting convolves it with has the rounding of its convolution.
+
+    Args:
+        composition: a composition, or a mechanism.
+        value_discretization_interval: what losses are multiples of, > 0, nats.
+
+    Raises:
+        ParameterError: an argument is refused.
+    """
+    if not isinstance(composition, Composable):
+        raise refuse("composition", "be a mechanism or a composition", composition)
+    step = positive(value_discretization_interval=value_discretization_interval)
+    whole = compose([composition])
+    lost = whole.delta(math.inf).upper
+    top = _reached(lambda: whole.epsilon(min(1.0, lost + _LOST), 1e-2)).upper if lost < 1 else 0.0
+    stride = max(1, math.ceil(min(top, _LARGEST) / (step * _DOTS)))
+    indices = stride * np.arange(math.ceil(min(top, _LARGEST) / (step * stride)) + 2)
+    losses = Losses.of(whole.steps)
+    deltas = [_raised(part.reader(), (indices * step).tolist()) for part in losses.apart()]
+    pmfs = [
+        _dots(indices, step, right, left) for right, left in zip(deltas, deltas[::-1], strict=True)
+    ]
+    return privacy_loss_distribution.PrivacyLossDistribution(*pmfs)
+
+
+def _raised(read: Reader, epsilons: list[float]) -> list[float]:
+    """Upper ends of delta, with room for the rounding of who adds up masses again."""
+    deltas: list[float] = []
+    for epsilon in epsilons:
+        if deltas and deltas[-1] < _LOST:  # it falls, and does not matter any more
+            deltas.append(deltas[-1])
+        else:
+            delta = read(epsilon * (1 - _HAIR), 1e-4).upper
+            deltas.append(min(1.0, delta * (1 + 1e3 * _HAIR)))
+    return deltas
+
+
+def _dots(indices: NDArray[np.int_], step: float, right: list[float], left: list[float]) -> Any:
+    """The smallest masses on the points whose delta is at least ``right`` there.
+
+    ``left`` is that of the other direction: it says delta(-eps) = 1 - e^-eps + e^-eps left(eps).
+    """
+    epsilons = indices * step
+    mirrored = 1.0 - np.exp(-epsilons) * (1.0 - np.array(left)) + 4 * UNIT
+    dots = FromCurve(
+        np.concatenate([-epsilons[:0:-1], epsilons]),
+        np.concatenate([np.minimum(1.0, mirrored[:0:-1]), right]),
+        both_ways=False,
+    ).pair(Direction.REMOVE)
+    atoms = dots.atoms()
+    where = np.rint(atoms.loss_upper / step).astype(int)
+    masses_at = {0: 0.0, **dict(zip(where.tolist(), atoms.p.upper.tolist(), strict=True))}
+    return pld_pmf.create_pmf(masses_at, step, float(dots.p_only().upper[0]), True)
+
+
+def _reached(ask: Callable[[], Bounds]) -> Bounds:
+    try:
+        return ask()
+    except PrecisionError as error:  # wide bounds are bounds
+        return Bounds(error.lower, error.upper)
+
+
+# -------------------------------------------------------------------- events, one by one
+
+
+def _steps_of(event: Any, relation: Neighbouring) -> list[Step]:
+    """What an event releases; blames the innermost event that is refused."""
+    try:
+        return _steps(event, relation)
+    except _EventError:
+        raise
+    except (ParameterError, OverflowError) as cause:
+        raise _EventError(event, str(cause)) from cause
+
+
+def _composition_of(steps: list[Step], relation: Neighbouring) -> Composition:
+    mechanisms = [(step, runs) for step, runs in steps if not isinstance(step, Line)]
+    lines = [(step, runs) for step, runs in steps if isinstance(step, Line)]
+    if lines:
+        xi = sum((runs * Fraction(line.xi) for line, runs in lines), Fraction(0))
+        rho = sum((runs * Fraction(line.rho) for line, runs in lines), Fraction(0))
+        mechanisms.append((_worst_below(Line(_up(xi), _up(rho)), relation), 1))
+    return Composition(tuple(mechanisms))
+
+
+@functools.singledispatch
+def _steps(event: Any, relation: Neighbouring) -> list[Step]:
+    raise _EventError(event, "there is no mechanism for this type of event")
+
+
+@_steps.register(dp_event.NoOpDpEvent)
+def _no_op(event: Any, relation: Neighbouring) -> list[Step]:
+    return []
+
+
+@_steps.register(dp_event.NonPrivateDpEvent)
+def _non_private(event: Any, relation: Neighbouring) -> list[Step]:
+    return _revealed(1.0, relation)
+
+
+@_steps.register(dp_event.ComposedDpEvent)
+def _composed(event: Any, relation: Neighbouring) -> list[Step]:
+    return [step for part in event.events for step in _steps_of(part, relation)]
+
+
+@_steps.register(dp_event.SelfComposedDpEvent)
+def _self_composed(event: Any, relation: Neighbouring) -> list[Step]:
+    times = count(count=event.count)
+    return [(step, times * runs) for step, runs in _steps_of(event.event, relation)]
+
+
+@_steps.register(dp_event.GaussianDpEvent)
+def _gaussian(event: Any, relation: Neighbouring) -> list[Step]:
+    if event.noise_multiplier == 0:
+        return _revealed(1.0, relation)
+    return [(Gaussian(event.noise_multiplier, _distance(relation), relation=relation), 1)]
+
+
+@_steps.register(dp_event.LaplaceDpEvent)
+def _laplace(event: Any, relation: Neighbouring) -> list[Step]:
+    if event.noise_multiplier == 0:
+        return _revealed(1.0, relation)
+    return [(Laplace(event.noise_multiplier, _distance(relation), relation=relation), 1)]
+
+
+@_steps.register(dp_event.DiscreteLaplaceDpEvent)
+def _discrete_laplace(event: Any, relation: Neighbouring) -> list[Step]:
+    # less noise dominates: noise of a larger scale is that of a smaller one and more of its kind
+    scale = _down(1 / Fraction(positive(noise_parameter=event.noise_parameter)))
+    moved = positive_count(sensitivity=event.sensitivity) * int(_distance(relation))
+    return [(DiscreteLaplace(scale, moved, relation=relation), 1)]
+
+
+@_steps.register(dp_event.RandomizedResponseDpEvent)
+def _randomized_response(event: Any, relation: Neighbouring) -> list[Step]:
+    if relation is Neighbouring.ADD_OR_REMOVE:
+        raise _EventError(event, "a response that is there or not tells neighbours apart")
+    p = Fraction(probability(noise_parameter=event.noise_parameter))
+    k = positive_count(num_buckets=event.num_buckets)
+    if k == 1 or p == 1:
+        return []
+    # a more likely true answer dominates: mixed with a uniform one it is the less likely one
+    if relation is Neighbouring.REPLACE_ONE:
+        true = _up(1 - p + p / k)
+        if true == 1.0:
+            return _revealed(1.0, relation)
+        return [(RandomizedResponse(true, k, relation=relation), 1)]
+    # the special record has a uniform answer
+    weights = _up(k * (1 - p) + p), _down((k - 1) * p)
+    return [(Histogram(weights, (1, k - 1), relation=relation), 1)]
+
+
+@_steps.register(dp_event.MixtureOfGaussiansDpEvent)
+def _mixture_of_gaussians(event: Any, relation: Neighbouring) -> list[Step]:
+    if relation is Neighbouring.REPLACE_ONE:
+        raise _EventError(event, "its pair is that of a record which is there or not")
+    weights = masses(sampling_probs=event.sampling_probs)
+    sizes = [c for c, w in zip(event.sensitivities, weights, strict=True) if w]
+    if not any(sizes):
+        return []
+    if event.standard_deviation == 0:
+        return _revealed(1.0, relation)
+    noise = event.standard_deviation
+    return [(MixtureOfGaussians(noise, event.sensitivities, weights, relation=relation), 1)]
+
+
+@_steps.register(dp_event.ZCDpEvent)
+def _zero_concentrated(event: Any, relation: Neighbouring) -> list[Step]:
+    xi, rho = non_negative(xi=event.xi), non_negative(rho=event.rho)
+    if rho == 0.0:  # the largest loss is a Renyi divergence, too
+        return [(WorstCase(xi, relation=relation), 1)]
+    return [(Line(xi, rho), 1)]
+
+
+@_steps.register(dp_event.SingleEpochTreeAggregationDpEvent)
+def _tree_aggregation(event: Any, relation: Neighbouring) -> list[Step]:
+    if relation is not Neighbouring.ZERO_OUT:
+        raise _EventError(event, "a tree of sums needs the relation REPLACE_SPECIAL")
+    given = event.step_counts
+    counts = given if isinstance(given, Sequence) else [given]
+    most = max(positive_count(**{f"step_counts[{i}]": n}) for i, n in enumerate(counts))
+    # a record is in one node of each level, of which n leaves need as many as n has digits
+    gaussian = dp_event.GaussianDpEvent(event.noise_multiplier)
+    return [(step, most.bit_length()) for step, _ in _gaussian(gaussian, relation)]
+
+
+@_steps.register(dp_event.PoissonSampledDpEvent)
+def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
+    q = probability(sampling_probability=event.sampling_probability)
+    inner = _one_release([s for s in _steps_of(event.event, relation) if s[1]])
+    if q == 1.0 or not inner:
+        return inner
+    if q == 0.0:
+        return []
+    (step, runs), *more = inner
+    if step == WorstCase(0.0, 1.0, relation=relation):
+        return _revealed(q, relation)
+    alone = runs == 1 and not more
+    if relation is Neighbouring.REPLACE_ONE:
+        if not (alone and isinstance(step, Gaussian)):
+            raise _EventError(event, "a sample with one record replaced needs Gaussian noise")
+        # the record adds up to half of that, before and after, in opposite directions at worst;
+        # more weight on a contribution dominates
+        sizes, weights = (0.0, step.sensitivity / 2), (_down(1 - Fraction(q)), q)
+        mixed = MixtureOfGaussians(step.sigma, sizes, weights, mirrored=True, relation=relation)
+        return [(mixed, 1)]
+    if relation is Neighbouring.ZERO_OUT and not all(isinstance(s, _SUMS) for s, _ in inner):
+        raise _EventError(event, "a sample with one record made special needs sums with noise")
+    if alone and isinstance(step, Mechanism):
+        return [(step.subsampled(q), 1)]
+    return [(_curve_of(tuple(inner), relation).subsampled(q), 1)]
+
+
+@_steps.register(dp_event.SampledWithoutReplacementDpEvent)
+def _sampled_without_replacement(event: Any, relation: Neighbouring) -> list[Step]:
+    if relation is not Neighbouring.REPLACE_ONE:
+        raise _EventError(event, "a sample of known size needs the relation REPLACE_ONE")
+    n = positive_count(source_dataset_size=event.source_dataset_size)
+    share = Fraction(count(sample_size=event.sample_size), n)
+    rate = probability(**{"sample_size / source_dataset_size": _up(share)})
+    inner = [step for step in _steps_of(event.event, relation) if step[1]]
+    if rate == 1.0 or not inner:
+        return inner
+    return [] if rate == 0.0 else [(_curve_of(tuple(inner), relation, rate), 1)]
+
+
+def _one_release(steps: list[Step]) -> list[Step]:
+    """Several Gaussian releases as the one that they are together, anything else as it is."""
+    if sum(runs for _, runs in steps) < 2:
+        return steps
+    gaussians = [(step, runs) for step, runs in steps if isinstance(step, Gaussian)]
+    if len(gaussians) < len(steps):
+        return steps
+    square = sum(
+        (runs * (Fraction(g.sensitivity) / Fraction(g.sigma)) ** 2 for g, runs in gaussians),
+        Fraction(0),
+    )
+    m = math.sqrt(square)
+    while Fraction(m) ** 2 < square:
+        m = next_up(m)
+    return [(Gaussian(1.0, m, relation=gaussians[0][0].relation), 1)]
+
+
+# ------------------------------------------------------------------------------- parts
+
+
+def _distance(relation: Neighbouring) -> float:
+    """How far a sum moves, in units of the largest norm of what one record adds."""
+    return 2.0 if relation is Neighbouring.REPLACE_ONE else 1.0
+
+
+def _revealed(chance: float, relation: Neighbouring) -> list[Step]:
+    """A release that gives the record away with this chance, and is silent otherwise."""
+    return [(WorstCase(0.0, chance, relation=relation), 1)]
+
+
+@functools.lru_cache(maxsize=64)
+def _worst_below(line: Line, relation: Neighbouring) -> Mechanism:
+    """The worst mechanism with the (eps, delta) that Renyi divergences below a line allow."""
+    # delta falls below 1e-280 at the last point
+    top = line.xi + line.rho + 2 * math.sqrt(645 * line.rho)
+    epsilons = [min(top, _LARGEST) * j / _POINTS for j in range(_POINTS + 1)]
+
+    def divergence(order: float) -> Bounds:
+        return Bounds(0.0, add_up(line.xi, mul_up(line.rho, order)))
+
+    deltas = [renyi.delta(divergence, epsilon).upper for epsilon in epsilons]
+    return FromCurve(epsilons, deltas, relation=relation)
+
+
+@functools.lru_cache(maxsize=64)
+def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0) -> Mechanism:
+    """What several releases are together, or, with a rate, on a sample without replacement.
+
+    With share r of the records, delta'(eps') <= r delta(eps) at eps' = ln(1 + r (e^eps - 1)).
+    Source: Balle, Barthe, Gaboardi 2018 (subsampling without replacement, one replaced).
+    """
+    whole = _composition_of(list(steps), relation)
+    lost = whole.delta(math.inf).upper
+    top = _reached(lambda: whole.epsilon(min(1.0, lost + 1e-30), 1e-2)).upper if lost < 1 else 0.0
+    read = Losses.of(whole.steps).reader()
+    points: dict[float, float] = {}  # a point is moved right, or up, by rounding
+    for j in range(_DOTS + 1):
+        epsilon = min(top, _LARGEST) * j / _DOTS
+        odds = mul_up(rate, expm1_up(epsilon)) if epsilon else 0.0
+        moved = min(epsilon, next_up(next_up(math.log1p(odds)))) if epsilon else 0.0
+        points.setdefault(moved, min(1.0, mul_up(rate, read(epsilon, 1e-3).upper)))
+    return FromCurve(tuple(points), tuple(points.values()), relation=relation)
+
+
+def _up(exact: Fraction) -> float:
+    """A double >= the number, the number itself where it is one."""
+    near = float(exact)
+    return near if Fraction(near) >= exact else next_up(near)
+
+
+def _down(exact: Fraction) -> float:
+    """A double <= the number, the number itself where it is one."""
+    return -_up(-exact)
