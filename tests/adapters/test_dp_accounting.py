@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import itertools
 import logging
 import math
+import sys
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -544,3 +546,10 @@ def test_its_calibration_finds_the_largest_number_of_steps() -> None:
     )
     assert composed(made(steps), ADD).get_epsilon(1e-5) <= 2.0
     assert composed(made(steps + 1), ADD).get_epsilon_bounds(1e-5).upper > 2.0
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    monkeypatch.delitem(sys.modules, "tightbudget.adapters.dp_accounting")
+    with pytest.raises(tb.ExtraError, match=r"pip install 'tightbudget\[dp-accounting\]'"):
+        importlib.import_module("tightbudget.adapters.dp_accounting")

@@ -233,13 +233,14 @@ def test_other_refusals():
 
 
 def test_a_base_declared_for_zeroed_records_keeps_its_relation():
-    zeroed = Gaussian(1.0, relation=Neighbouring.ZERO_OUT).subsampled(0.1)
+    base = Gaussian(1.0, relation=Neighbouring.ZERO_OUT)
+    zeroed = base.subsampled(0.1)
     assert zeroed.relation is Neighbouring.ZERO_OUT
-    assert zeroed == Subsampled(zeroed.base, 0.1, relation=Neighbouring.ZERO_OUT)
+    assert zeroed == Subsampled(base, 0.1, relation=Neighbouring.ZERO_OUT)
     assert Gaussian(1.0).subsampled(0.1).relation is Neighbouring.ADD_OR_REMOVE
     for direction in Direction:
         assert zeroed.pair(direction) == Gaussian(1.0).subsampled(0.1).pair(direction)
     with pytest.raises(RelationError, match=r"add-or-remove|ADD_OR_REMOVE was declared"):
-        Subsampled(zeroed.base, 0.1, relation=Neighbouring.ADD_OR_REMOVE)
+        Subsampled(base, 0.1, relation=Neighbouring.ADD_OR_REMOVE)
     again = Composition.from_json((zeroed * 3).to_json())
     assert again == zeroed * 3

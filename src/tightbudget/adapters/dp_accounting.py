@@ -70,6 +70,7 @@ _RELATIONS = {
 }
 _LARGEST, _POINTS = 1e4, 1000  # of a privacy curve: nats, and how many
 _DOTS = 256  # losses > 0 of a distribution, or of several releases as one curve
+_GAP = 1e-4  # relative, of delta at each of them
 _LOST = 1e-15  # of its mass: what dp-accounting cuts off, too
 _HAIR = 1e-12  # relative, and far above what doubles round
 _SUMS = (Gaussian, Laplace, DiscreteLaplace, MixtureOfGaussians, Subsampled)
@@ -234,7 +235,7 @@ def _raised(read: Reader, epsilons: list[float]) -> list[float]:
         if deltas and deltas[-1] < _LOST:  # it falls, and does not matter any more
             deltas.append(deltas[-1])
         else:
-            delta = read(epsilon * (1 - _HAIR), 1e-4).upper
+            delta = read(epsilon * (1 - _HAIR), _GAP).upper
             deltas.append(min(1.0, delta * (1 + 1e3 * _HAIR)))
     return deltas
 
@@ -488,7 +489,7 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
         epsilon = min(top, _LARGEST) * j / _DOTS
         odds = mul_up(rate, expm1_up(epsilon)) if epsilon else 0.0
         moved = min(epsilon, next_up(next_up(math.log1p(odds)))) if epsilon else 0.0
-        points.setdefault(moved, min(1.0, mul_up(rate, read(epsilon, 1e-3).upper)))
+        points.setdefault(moved, min(1.0, mul_up(rate, read(epsilon, _GAP).upper)))
     return FromCurve(tuple(points), tuple(points.values()), relation=relation)
 
 
