@@ -17,7 +17,7 @@ from tightbudget.accounting.describe import to_description
 from tightbudget.accounting.text_file import read_text, write_text
 from tightbudget.errors import FileError, TightBudgetError
 
-__all__ = ["plan_text", "read_plan", "write_plan"]
+__all__ = ["parse_plan", "plan_text", "read_plan", "write_plan"]
 
 _VERSION = 1
 
@@ -35,7 +35,16 @@ def read_plan(path: str | Path) -> Composition:
         FileError: the file cannot be read, is not TOML, or is not a plan; names the path, the
             step and the reason.
     """
-    text = read_text(path)
+    return parse_plan(read_text(path), path)
+
+
+def parse_plan(text: str, path: str | Path) -> Composition:
+    """The composition that the text of a plan file lists; refused as in :func:`read_plan`.
+
+    Args:
+        text: TOML.
+        path: what refusals call it.
+    """
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
