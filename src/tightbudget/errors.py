@@ -12,6 +12,7 @@ TightBudgetError
 │   └── FencingError                another process has taken this run over
 ├── LedgerError (RuntimeError)      a ledger cannot be reached, read or written
 │   └── LedgerCorruptError          a ledger is not what its own history says
+├── LimitError (RuntimeError)       a question takes more than a server gives to one
 ├── CalibrationError (ArithmeticError)  no parameter in reach meets the target
 ├── ReleaseError (RuntimeError)   a mechanism failed on its data; says nothing about the data
 ├── FileError (ValueError)          a file cannot be read or does not say what it must
@@ -31,6 +32,7 @@ __all__ = [
     "KeyConflictError",
     "LedgerCorruptError",
     "LedgerError",
+    "LimitError",
     "ParameterError",
     "PrecisionError",
     "RelationError",
@@ -134,6 +136,18 @@ class LedgerError(TightBudgetError, RuntimeError):
 
 class LedgerCorruptError(LedgerError):
     """A ledger is not what its own history, or an exported head, says that it is."""
+
+
+class LimitError(TightBudgetError, RuntimeError):
+    """A question takes more time or memory than a server gives to one; nothing was answered.
+
+    Attributes:
+        busy: whether it was not even begun, as too many others are; later it may be answered.
+    """
+
+    def __init__(self, message: str, *, busy: bool = False) -> None:
+        super().__init__(message)
+        self.busy = busy
 
 
 class CalibrationError(TightBudgetError, ArithmeticError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tightbudget.accounting.describe import to_description
 from tightbudget.accounting.text_file import read_text, write_text
 from tightbudget.errors import FileError, TightBudgetError
 
-__all__ = ["parse_plan", "plan_text", "read_plan", "write_plan"]
+__all__ = ["parse_plan", "plan_text", "read_plan", "toml_value", "write_plan"]
 
 _VERSION = 1
 
@@ -84,18 +85,29 @@ def plan_text(composition: Composition) -> str:
         lines.append("steps = []")
     for mechanism, times in composition.steps:
         table = {**to_description(mechanism), "times": times}
-        lines += ["", "[[steps]]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+        lines += [
+            "",
+            "[[steps]]",
+            *(f"{key} = {toml_value(value)}" for key, value in table.items()),
+        ]
     return "\n".join(lines) + "\n"
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as a plan file writes it, on one line."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(entry)}" for key, entry in value.items()) + " }"
+        return (
+            "{ " + ", ".join(f"{key} = {toml_value(entry)}" for key, entry in value.items()) + " }"
+        )
     if isinstance(value, (tuple, list)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     if isinstance(value, str):
         # JSON's strings are TOML's, but for the one control character that JSON lets pass
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)  # an int or a float: repr gives every digit, and TOML reads it
+
+
+def _entries(table: dict[str, Any]) -> Iterator[str]:
+    return (f"{key} = {toml_value(value)}" for key, value in table.items())
