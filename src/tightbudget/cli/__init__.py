@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from tightbudget import TightBudgetError, __version__
-from tightbudget.cli import ledger
+from tightbudget.cli import ledger, token
 from tightbudget.cli.calibrate import calibrate
 from tightbudget.cli.compare import compare
 from tightbudget.cli.curve import curve
@@ -18,6 +18,7 @@ from tightbudget.cli.histogram import histogram
 from tightbudget.cli.refusals import INTERRUPTED, exit_code
 from tightbudget.cli.reproduce import reproduce
 from tightbudget.cli.risk import risk
+from tightbudget.cli.serve import serve
 from tightbudget.cli.source import with_source
 from tightbudget.cli.stopping import stopping
 
@@ -81,6 +82,8 @@ for _command in (epsilon, delta, curve, risk, compare, calibrate, stopping):
 app.command()(histogram)
 app.command()(reproduce)
 app.add_typer(ledger.commands)
+app.command()(serve)
+app.add_typer(token.commands)
 
 
 def main() -> None:

@@ -23,7 +23,8 @@ from tightbudget.ledger.accounts import Guarantee, Stored, epsilon_at
 from tightbudget.ledger.act import Act
 from tightbudget.ledger.chain import Entry, Head
 from tightbudget.ledger.copy import copy
-from tightbudget.ledger.rows import Balance, Reservation
+from tightbudget.ledger.course import course
+from tightbudget.ledger.rows import Balance, Reservation, Which
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.transactions import Refusal, Request, Terms
 from tightbudget.ledger.units import Units
@@ -314,17 +315,49 @@ class Ledger:
         key: str | None = None,
         after: int = 0,
         limit: int | None = None,
+        *,
+        budgets: Collection[str] | None = None,
+        kind: str | None = None,
+        search: str | None = None,
     ) -> Iterator[Event]:
-        """The history, oldest first: of a budget, of a key, or all."""
-        wanted = {"budget": budget, "key": key}
+        """The history, oldest first: of a budget, of a key, or all.
+
+        Args:
+            budget: of this budget only.
+            key: of this reservation only.
+            after: from the event after this number on.
+            limit: so many events at most.
+            budgets: of these budgets only.
+            kind: of this kind only.
+            search: only events with this text in the key, the budget's name, the cell or the
+                details; in ASCII, either case.
+        """
+        which = Which(budget, budgets, key, kind, search)
         while limit is None or limit > 0:
             size = _PAGE if limit is None else min(limit, _PAGE)
             with self._store.reading() as connection:
-                page = rows.entries(connection, **wanted, after=after, limit=size)
+                page = rows.entries(connection, which, after=after, limit=size)
             yield from map(Event._of, page)
             if len(page) < size:
                 return
             after, limit = page[-1].sequence, None if limit is None else limit - size
+
+    def latest(
+        self,
+        limit: int,
+        *,
+        before: int | None = None,
+        budget: str | None = None,
+        budgets: Collection[str] | None = None,
+        key: str | None = None,
+        kind: str | None = None,
+        search: str | None = None,
+    ) -> tuple[Event, ...]:
+        """The last events, newest first, or the last before one; filters as in :meth:`events`."""
+        which = Which(budget, budgets, key, kind, search)
+        with self._store.reading() as connection:
+            found = rows.entries(connection, which, before=before, limit=limit, newest_first=True)
+        return tuple(map(Event._of, found))
 
     def head(self) -> Head:
         """How far the history goes; ``str(ledger.head())`` is for keeping elsewhere."""
@@ -510,6 +543,20 @@ class LedgerBudget:
         """What happened here, oldest first."""
         return self._ledger.events(budget=self._name)
 
+    def course(self, last: int = 1000) -> tuple[tuple[Event, Statement], ...]:
+        """What happened here last, oldest first, each with the budget as it was after it.
+
+        Guarantee: each statement is the one that would have been read then.
+
+        Args:
+            last: so many events at most; how many there were before does not matter.
+        """
+        with self._ledger._store.reading() as connection:
+            now = rows.balance(connection, self._name)
+            whole = rows.parent_of(connection, now)
+            found = course(connection, now, positive_count(last=last))
+        return tuple((Event._of(entry), _stated(then, whole)) for entry, then in found)
+
     # --------------------------------------------------------------------- administration
 
     def raise_cap(self, *, by: str, reason: str, **parameters: Price) -> None:
@@ -604,6 +651,14 @@ class LedgerHold:
         return State(self._is.state)
 
     @property
+    def since(self) -> str:
+        """When it was reserved or, if it was, started; as the clock said."""
+        with self._ledger._store.reading() as connection:
+            entry = rows.entry(connection, self._is.token or self._is.id)
+        assert entry is not None, "a reservation's number and token are those of its events"
+        return entry.at
+
+    @property
     def guarantee(self) -> Stored:
         """What was reserved for, as it was written down."""
         return self._is.guarantee
@@ -691,7 +746,11 @@ class LedgerHold:
 
 
 def _statement(connection: Connection, balance: Balance) -> Statement:
-    whole, unit = rows.parent_of(connection, balance), balance.rule.unit
+    return _stated(balance, rows.parent_of(connection, balance))
+
+
+def _stated(balance: Balance, whole: Balance | None) -> Statement:
+    unit = balance.rule.unit
     return Statement(
         *(balance.name, balance.kind, None if whole is None else whole.name, balance.closed),
         *(balance.cap.down(unit), balance.spent.up(unit), balance.held.up(unit)),

@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select, text
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, or_, select, text
 
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.accounts import Rule, Stored, guarantee_of, rule_of
-from tightbudget.ledger.chain import Entry, Head, digest
+from tightbudget.ledger.chain import Entry, Head, canonical, digest
 from tightbudget.ledger.schema import OPEN, budgets, charges, events, reservations, steps
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.numerics.validate import refuse
@@ -22,12 +22,14 @@ __all__ = [
     "Balance",
     "Charge",
     "Reservation",
+    "Which",
     "balance",
     "balances",
     "conversations",
     "declared",
     "entries",
     "entry",
+    "entry_before",
     "find_balance",
     "head",
     "holders",
@@ -280,18 +282,70 @@ def entry(connection: Connection, sequence: int) -> Entry | None:
     return None if row is None else Entry(*row)
 
 
+def entry_before(
+    connection: Connection, later: Entry, kind: str, details: str | None = None
+) -> Entry | None:
+    """The last event of a kind before another one, of the same budget."""
+    wanted = select(events).where(
+        events.c.budget == later.budget, events.c.sequence < later.sequence, events.c.kind == kind
+    )
+    if details is not None:
+        wanted = wanted.where(events.c.details == details)
+    row = connection.execute(wanted.order_by(events.c.sequence.desc()).limit(1)).one_or_none()
+    return None if row is None else Entry(*row)
+
+
+@dataclass(frozen=True)
+class Which:
+    """Which events: those that agree with all that is said here.
+
+    Attributes:
+        budget: of this one.
+        budgets: of one of these.
+        key: of this reservation.
+        kind: of this kind.
+        search: with this text in the key, the budget's name, the cell or the details; in
+            ASCII, either case.
+    """
+
+    budget: str | None = None
+    budgets: Collection[str] | None = None
+    key: str | None = None
+    kind: str | None = None
+    search: str | None = None
+
+    def conditions(self) -> Iterator[ColumnElement[bool]]:
+        """What must be true of an event's row."""
+        of = events.c
+        for column, value in ((of.budget, self.budget), (of.key, self.key), (of.kind, self.kind)):
+            if value is not None:
+                yield column == value
+        if self.budgets is not None:
+            yield of.budget.in_(self.budgets)
+        if self.search is not None:
+            as_json = canonical(self.search)[1:-1]  # cells and details are stored as JSON
+            plain = (
+                column.icontains(self.search, autoescape=True) for column in (of.key, of.budget)
+            )
+            coded = (column.icontains(as_json, autoescape=True) for column in (of.cell, of.details))
+            yield or_(*plain, *coded)
+
+
+ALL = Which()
+
+
 def entries(
     connection: Connection,
+    which: Which = ALL,
     *,
-    budget: str | None = None,
-    key: str | None = None,
     after: int = 0,
+    before: int | None = None,
     limit: int | None = None,
+    newest_first: bool = False,
 ) -> list[Entry]:
-    """The events of a budget, of a key, or all, in their order."""
-    wanted = select(events).where(events.c.sequence > after).order_by(events.c.sequence)
-    if budget is not None:
-        wanted = wanted.where(events.c.budget == budget)
-    if key is not None:
-        wanted = wanted.where(events.c.key == key)
-    return [Entry(*row) for row in connection.execute(wanted.limit(limit))]
+    """These events in their order, after one and before another."""
+    wanted = select(events).where(events.c.sequence > after, *which.conditions())
+    if before is not None:
+        wanted = wanted.where(events.c.sequence < before)
+    order = events.c.sequence.desc() if newest_first else events.c.sequence
+    return [Entry(*row) for row in connection.execute(wanted.order_by(order).limit(limit))]

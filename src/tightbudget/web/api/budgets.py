@@ -1,0 +1,137 @@
+"""Budgets: what is spent, held and left; and for administrators, opening and closing them."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from tightbudget.accounting.composition import Composition
+from tightbudget.web.access import ADMINISTER, READ, allow, caller_of
+from tightbudget.web.api.forms import (
+    Answer,
+    Body,
+    Hold,
+    Name,
+    Number,
+    Statement,
+    answered,
+    number_of,
+    router_of,
+)
+from tightbudget.web.api.sight import budget_seen, hold_seen, statement_seen
+from tightbudget.web.settings import state_of
+
+__all__ = ["router"]
+
+router = router_of("budgets")
+
+
+class Budgets(Answer):
+    """Budgets, each after the one that it is a part of."""
+
+    budgets: list[Statement]
+
+
+class WithHolds(Statement):
+    """A budget, and the reservations that hold something in it."""
+
+    holds: list[Hold]
+
+
+class Parameters(Body):
+    """Those of the budget's kind."""
+
+    epsilon: Number | None = None
+    delta: Number | None = None
+    slack: Number | None = None
+    rho: Number | None = None
+    mu: Number | None = None
+    order: Number | None = None
+    plan: dict[str, Any] | None = Field(None, description="As `Composition.to_json` writes it.")
+
+    def given(self) -> dict[str, Any]:
+        """Those that were given, as the ledger takes them."""
+        found = {name: number_of(**{name: value}) for name, value in self if value is not None}
+        if self.plan is not None:
+            found["plan"] = Composition.from_json(json.dumps(self.plan, default=float))
+        if "order" in found:
+            found["order"] = _double(found["order"])
+        return found
+
+
+def _double(value: Any) -> Any:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return value
+
+
+class Open(Body):
+    """A budget to be opened; the same again changes nothing."""
+
+    name: Annotated[Name, Field(examples=["bob"])]
+    parent: Name | None = Field(None, examples=["census"])
+    kind: str = Field("output_dp", examples=["output_dp"])
+    parameters: Parameters = Field(examples=[{"epsilon": 0.5, "delta": 1e-7}])
+
+
+class RaiseCap(Body):
+    """Another cap; never below what is spent and held."""
+
+    name: Annotated[Name, Field(examples=["ada"])]
+    parameters: Parameters = Field(examples=[{"epsilon": 1.25}])
+    reason: Annotated[Name, Field(examples=["second wave"])]
+
+
+class Close(Body):
+    """A budget to be closed for good."""
+
+    name: Annotated[Name, Field(examples=["eve"])]
+
+
+@router.get("/budgets", dependencies=[allow(READ)], response_model=Budgets)
+def budgets(request: Request) -> Response:
+    """All budgets at one moment."""
+    caller = caller_of(request)
+    found = [s for s in state_of(request).ledger.statements() if caller.sees(s.name)]
+    return answered({"budgets": [statement_seen(statement, caller) for statement in found]})
+
+
+@router.get("/budget", dependencies=[allow(READ)], response_model=WithHolds)
+def budget(request: Request, name: Annotated[str, Query(examples=["ada"])]) -> Response:
+    """One budget, and the reservations that hold something in it."""
+    found, caller = budget_seen(request, name), caller_of(request)
+    holds = [hold_seen(hold, caller) for hold in found.holds()]
+    return answered({**statement_seen(found.statement(), caller), "holds": holds})
+
+
+@router.post("/open", dependencies=[allow(ADMINISTER)], response_model=Statement)
+def open_(request: Request, body: Open) -> Response:
+    """Opens a budget; again with the same terms, it is the one that is there."""
+    if body.parent is not None:
+        budget_seen(request, body.parent)
+    ledger = state_of(request).ledger
+    opened = ledger.open_budget(
+        body.name, parent=body.parent, kind=body.kind, **body.parameters.given()
+    )
+    return answered(statement_seen(opened.statement(), caller_of(request)))
+
+
+@router.post("/raise-cap", dependencies=[allow(ADMINISTER)], response_model=Statement)
+def raise_cap(request: Request, body: RaiseCap) -> Response:
+    """Sets other parameters of a budget; the token's name is written down beside the reason."""
+    found, caller = budget_seen(request, body.name), caller_of(request)
+    found.raise_cap(by=caller.name, reason=body.reason, **body.parameters.given())
+    return answered(statement_seen(found.statement(), caller))
+
+
+@router.post("/close", dependencies=[allow(ADMINISTER)], response_model=Statement)
+def close(request: Request, body: Close) -> Response:
+    """Ends a budget; epsilon that was not spent goes back to its parent, delta does not."""
+    found = budget_seen(request, body.name)
+    found.close()
+    return answered(statement_seen(found.statement(), caller_of(request)))

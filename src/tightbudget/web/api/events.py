@@ -1,0 +1,124 @@
+"""The history: what happened, oldest first, and how far it goes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request
+from starlette.responses import Response, StreamingResponse
+
+from tightbudget.accounting.text_file import json_text
+from tightbudget.ledger.ledger import printable
+from tightbudget.web.access import READ, allow, caller_of
+from tightbudget.web.api.forms import Answer, Event, answered, router_of
+from tightbudget.web.api.sight import budget_seen, event_seen
+from tightbudget.web.settings import state_of
+
+__all__ = ["router"]
+
+router = router_of("history")
+
+_COLUMNS = (
+    *("sequence", "at", "kind", "key", "budget"),
+    *("epsilon", "delta", "cell", "details", "hash"),
+)
+_COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for a formula
+
+
+class Events(Answer):
+    """Some of the history."""
+
+    events: list[Event]
+    next: int | None
+
+
+class Head(Answer):
+    """How far the history goes; `head` is the line to be kept where the ledger is not."""
+
+    head: str
+    sequence: int
+    hash: str
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which events are asked for."""
+
+    budget: Annotated[str | None, Query(description="Of this budget.", examples=["ada"])] = None
+    key: Annotated[str | None, Query(description="Of this reservation.")] = None
+    kind: Annotated[str | None, Query(description="Of this kind.", examples=["settled"])] = None
+    search: Annotated[
+        str | None, Query(description="With this text in key, budget, cell or details.")
+    ] = None
+
+
+def _asked(request: Request, filters: Filters, after: int, limit: int | None) -> Any:
+    """The events that are asked for, of those that the caller sees."""
+    if filters.budget is not None:
+        budget_seen(request, filters.budget)
+    for name in ("key", "kind", "search"):
+        if getattr(filters, name) is not None:
+            printable(**{name: getattr(filters, name)})
+    return state_of(request).ledger.events(
+        **vars(filters), after=after, limit=limit, budgets=caller_of(request).budgets
+    )
+
+
+@router.get("/events", dependencies=[allow(READ)], response_model=Events)
+def events(
+    request: Request,
+    filters: Annotated[Filters, Depends()],
+    after: Annotated[int, Query(ge=0, lt=2**63, description="From the event after this on.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000, description="So many at most.")] = 100,
+) -> Response:
+    """What happened, oldest first; `next` is where to go on after, if there is more."""
+    found, caller = list(_asked(request, filters, after, limit + 1)), caller_of(request)
+    shown = [event_seen(event, caller) for event in found[:limit]]
+    more = len(found) > limit
+    return answered({"events": shown, "next": shown[-1]["sequence"] if more else None})
+
+
+@router.get("/events.csv", dependencies=[allow(READ)], response_class=StreamingResponse,
+            responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}},
+                             "description": "A line for each event."}})  # fmt: skip
+def events_csv(request: Request, filters: Annotated[Filters, Depends()]) -> Response:
+    """The whole history for a spreadsheet, or what the filters leave of it.
+
+    A text that a spreadsheet would compute begins with an apostrophe.
+    """
+    found, caller = _asked(request, filters, 0, None), caller_of(request)
+
+    def lines() -> Iterator[str]:
+        yield _line(_COLUMNS)
+        for event in found:
+            content = event_seen(event, caller)
+            yield _line([_field(name, content[name]) for name in _COLUMNS])
+
+    name = {"content-disposition": 'attachment; filename="events.csv"'}
+    return StreamingResponse(lines(), headers=name, media_type="text/csv")
+
+
+@router.get("/head", dependencies=[allow(READ)], response_model=Head)
+def head(request: Request) -> Response:
+    """How far the history goes: to be kept where the ledger is not."""
+    found = state_of(request).ledger.head()
+    return answered({"head": str(found), "sequence": found.sequence, "hash": found.hash})
+
+
+def _field(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, (int, float)):
+        return repr(value)
+    text = value if isinstance(value, str) else json_text(value)
+    return f"'{text}" if text.startswith(_COMPUTED) else text
+
+
+def _line(fields: Any) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer).writerow(fields)
+    return buffer.getvalue()

@@ -1,0 +1,203 @@
+"""Reservations: reserve, start, settle; and what else may become of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+from fastapi import Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from tightbudget.output_dp.guarantee import cell_name
+from tightbudget.web.access import ADMINISTER, READ, WRITE, allow, caller_of
+from tightbudget.web.api.forms import (
+    Amount,
+    Answer,
+    Body,
+    Cell,
+    Guarantee,
+    Hold,
+    Name,
+    answered,
+    guarantee_of,
+    router_of,
+)
+from tightbudget.web.api.sight import budget_seen, hold_found, hold_seen, hold_touched
+from tightbudget.web.settings import state_of
+
+__all__ = ["router"]
+
+router = router_of("reservations")
+
+_SEARCH = {
+    "tightbudget": 1,
+    "output_dp": {
+        "cells": [["found", 0.3], ["not found", 0.1]],
+        "delta": 1e-9,
+        "sup": 0.3,
+    },
+}
+Asked = Annotated[Guarantee, Field(examples=[_SEARCH])]
+
+
+class Holds(Answer):
+    """Reservations that are not ended."""
+
+    holds: list[Hold]
+
+
+class WhatIf(Body):
+    """A reservation that is not made."""
+
+    budget: Annotated[Name, Field(examples=["ada"])]
+    guarantee: Asked
+    times: int = Field(1, ge=1, le=10**9, examples=[3])
+
+
+class Foreseen(Answer):
+    """What it would be answered."""
+
+    fits: bool
+    requested: Amount
+    left: Amount
+    left_after: Amount
+    message: str | None
+    affordable: bool = Field(description="Whether it would be granted so many times.")
+
+
+class Reserve(Body):
+    """What to hold, in which budgets, under which key."""
+
+    key: Annotated[Name, Field(examples=["A9"])]
+    guarantee: Asked
+    budgets: list[Name] = Field(min_length=1, max_length=100, examples=[["ada"]])
+    interactive: bool = False
+
+
+class Start(Body):
+    """Which reservation."""
+
+    key: Annotated[Name, Field(examples=["A1"])]
+
+
+class Settle(Body):
+    """What came out of which run."""
+
+    key: Annotated[Name, Field(examples=["A2"])]
+    token: int = Field(description="What start has answered.", examples=[7], ge=0, lt=2**63)
+    cell: Annotated[Cell, Field(examples=["not found"])]
+
+
+class Void(Body):
+    """Which reservation."""
+
+    key: Annotated[Name, Field(examples=["A1"])]
+
+
+class Forfeit(Body):
+    """Which run, and why; who says so is the token's name."""
+
+    key: Annotated[Name, Field(examples=["A2"])]
+    reason: Name | None = Field(None, examples=["the machine is gone"])
+
+
+class Expire(Body):
+    """Which reservation, and why; who says so is the token's name."""
+
+    key: Annotated[Name, Field(examples=["A1"])]
+    reason: Annotated[Name, Field(examples=["left lying"])]
+
+
+@router.get("/holds", dependencies=[allow(READ)], response_model=Holds)
+def holds(
+    request: Request, budget: Annotated[str | None, Query(examples=["ada"])] = None
+) -> Response:
+    """Reservations that are not ended, of a budget or all."""
+    caller = caller_of(request)
+    of = state_of(request).ledger if budget is None else budget_seen(request, budget)
+    found = [hold for hold in of.holds() if any(map(caller.sees, hold.charges))]
+    return answered({"holds": [hold_seen(hold, caller) for hold in found]})
+
+
+@router.get("/hold", dependencies=[allow(READ)], response_model=Hold)
+def hold(request: Request, key: Annotated[str, Query(examples=["A1"])]) -> Response:
+    """One reservation, whatever has become of it; one that was refused is refused again."""
+    return answered(hold_seen(hold_found(request, key), caller_of(request)))
+
+
+@router.post("/what-if", dependencies=[allow(READ)], response_model=Foreseen)
+def what_if(request: Request, body: WhatIf) -> Response:
+    """What a reservation would be answered now; nothing is held."""
+    budget, guarantee = budget_seen(request, body.budget), guarantee_of(body.guarantee)
+    answer = dataclasses.asdict(budget.what_if(guarantee))
+    return answered({**answer, "affordable": budget.can_afford(guarantee, body.times)})
+
+
+@router.post("/reserve", dependencies=[allow(WRITE)], response_model=Hold)
+def reserve(request: Request, body: Reserve) -> Response:
+    """Holds what the dearest output would cost, in all budgets or in none. Again is once."""
+    names = [budget_seen(request, name).name for name in body.budgets]
+    found = state_of(request).ledger.reserve(
+        body.key, guarantee_of(body.guarantee), names, interactive=body.interactive
+    )
+    return answered(hold_seen(found, caller_of(request)))
+
+
+@router.post("/start", dependencies=[allow(WRITE)], response_model=Hold)
+def start(request: Request, body: Start) -> Response:
+    """Marks that the mechanism runs now, once, and answers the token to settle it with.
+
+    If the answer is lost, nobody has the token: forfeit the run.
+    """
+    found = hold_touched(request, body.key)
+    found.start()
+    return answered(hold_seen(found, caller_of(request)))
+
+
+@router.post("/settle", dependencies=[allow(WRITE)], response_model=Hold)
+def settle(request: Request, body: Settle) -> Response:
+    """Charges what the cell costs; one that was not declared costs the sup. Then reveal.
+
+    The same cell again changes nothing.
+    """
+    found = hold_touched(request, body.key, body.token)
+    found.settle(_cell(body.cell))
+    return answered(hold_seen(found, caller_of(request)))
+
+
+@router.post("/void", dependencies=[allow(WRITE)], response_model=Hold)
+def void(request: Request, body: Void) -> Response:
+    """Frees a reservation that was not started, and never will be."""
+    found = hold_touched(request, body.key)
+    found.void()
+    return answered(hold_seen(found, caller_of(request)))
+
+
+@router.post("/forfeit", dependencies=[allow(WRITE)], response_model=Hold)
+def forfeit(request: Request, body: Forfeit) -> Response:
+    """Charges the dearest price, whatever came out: the end of a run that did not come back."""
+    found, caller = hold_touched(request, body.key), caller_of(request)
+    found.forfeit(by=caller.name, reason=body.reason)
+    return answered(hold_seen(found, caller))
+
+
+@router.post("/expire", dependencies=[allow(ADMINISTER)], response_model=Hold)
+def expire(request: Request, body: Expire) -> Response:
+    """Frees a reservation that was never started, and never will be."""
+    key, caller = hold_touched(request, body.key).key, caller_of(request)
+    found = state_of(request).ledger.expire(key, by=caller.name, reason=body.reason)
+    return answered(hold_seen(found, caller))
+
+
+def _cell(said: Any) -> Any:
+    """The cell that is said in JSON; its lists are tuples.
+
+    Raises:
+        ParameterError: it is none.
+    """
+    return cell_name(_tuples(said))
+
+
+def _tuples(said: Any) -> Any:
+    return tuple(map(_tuples, said)) if isinstance(said, list) else said

@@ -1,0 +1,113 @@
+"""What a caller sees of a ledger: an analyst, only what is in the token's budgets.
+
+Budgets of others answer as if they did not exist, also where they are named beside one's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request
+
+from tightbudget.errors import BudgetExceeded, SettlementError
+from tightbudget.ledger.as_json import event_as_json, hold_as_json, statement_as_json
+from tightbudget.ledger.ledger import Event, LedgerBudget, LedgerHold, Statement, printable
+from tightbudget.numerics.validate import refuse
+from tightbudget.web.access import Caller, caller_of
+from tightbudget.web.refusals import Refusal
+from tightbudget.web.settings import state_of
+
+__all__ = ["budget_seen", "event_seen", "hold_seen", "hold_touched", "seen", "statement_seen"]
+
+
+def seen(name: str, caller: Caller) -> str:
+    """The name of a budget, if the caller sees it.
+
+    Raises:
+        Refusal: there is none for this caller.
+    """
+    if not caller.sees(name):
+        raise _no_budget(name)
+    return name
+
+
+def budget_seen(request: Request, name: str) -> LedgerBudget:
+    """The budget of this name.
+
+    Raises:
+        Refusal: there is none for this caller.
+    """
+    name = seen(printable(name=name), caller_of(request))
+    ledger = state_of(request).ledger
+    if not ledger.within([name]):
+        raise _no_budget(name)
+    return ledger.budget(name)
+
+
+def _no_budget(name: str) -> Refusal:
+    must = "be the name of a budget in this ledger"
+    return Refusal(404, "ParameterError", str(refuse("budget", must, name)))
+
+
+def hold_touched(request: Request, key: str, token: int | None = None) -> LedgerHold:
+    """The reservation of this key, to be changed.
+
+    Raises:
+        Refusal: there is none for this caller, or it charges budgets of others, too.
+        BudgetExceeded: it was refused.
+    """
+    caller, hold = caller_of(request), hold_found(request, key, token)
+    if not all(map(caller.sees, hold.charges)):
+        raise Refusal(403, "NotAllowed", f"{key!r} charges budgets of others, too")
+    return hold
+
+
+def hold_found(request: Request, key: str, token: int | None = None) -> LedgerHold:
+    """The reservation of this key.
+
+    Raises:
+        Refusal: there is none for this caller.
+        BudgetExceeded: it was refused.
+    """
+    caller = caller_of(request)
+    none = Refusal(404, "SettlementError", f"there is no reservation {key!r}")
+    try:
+        hold = state_of(request).ledger.hold(printable(key=key), token=token)
+    except BudgetExceeded as error:
+        if not caller.sees(error.budget):
+            raise none from None
+        raise
+    except SettlementError:
+        raise none from None
+    if not any(map(caller.sees, hold.charges)):
+        raise none
+    return hold
+
+
+def statement_seen(statement: Statement, caller: Caller) -> dict[str, Any]:
+    """A budget, as part of one that the caller sees, or of none."""
+    content = statement_as_json(statement)
+    if not caller.sees(content["parent"]):
+        content["parent"] = None
+    return content
+
+
+def hold_seen(hold: LedgerHold, caller: Caller) -> dict[str, Any]:
+    """A reservation, with its charges to budgets that the caller sees."""
+    content = hold_as_json(hold)
+    charges = {name: charge for name, charge in content["charges"].items() if caller.sees(name)}
+    if len(charges) < len(content["charges"]):
+        content |= {"charges": charges, "told": None}
+    return content
+
+
+def event_seen(event: Event, caller: Caller) -> dict[str, Any]:
+    """An event, without the names of budgets that the caller does not see."""
+    content = event_as_json(event)
+    if caller.budgets is not None:
+        # what was told names all budgets of its reservation
+        details = {name: value for name, value in event.details.items() if name != "told"}
+        if not caller.sees(details.get("parent")):
+            details.pop("parent", None)
+        content["details"] = details
+    return content

@@ -1,0 +1,82 @@
+"""Verifying the ledger, with its progress."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request
+from pydantic import Field
+from starlette.responses import Response
+
+from tightbudget.ledger.verification import Verification
+from tightbudget.web.access import READ, allow, caller_of
+from tightbudget.web.api.forms import Answer, answered, router_of
+from tightbudget.web.refusals import Refusal
+from tightbudget.web.settings import state_of
+from tightbudget.web.verifications import Job
+
+__all__ = ["router"]
+
+router = router_of("verification")
+
+
+class Begun(Answer):
+    """The verification that runs now."""
+
+    job: str
+
+
+class Result(Answer):
+    """What was found to be right; how many budgets and reservations, for who sees them all."""
+
+    head: str
+    events: int
+    budgets: int | None
+    reservations: int | None
+
+
+class Progress(Answer):
+    """How far it has come."""
+
+    state: str = Field(description="running, verified or failed")
+    checked: int = Field(description="Pages of events.")
+    of: int | None
+    result: Result | None
+    message: str | None = Field(description="What is wrong, if it failed.")
+
+
+@router.post("/verify", dependencies=[allow(READ)], response_model=Begun)
+def verify(request: Request) -> Response:
+    """Begins to play the whole history again and to compare it with all that is stored.
+
+    There is one verification at a time: where one runs, this answers which.
+    """
+    return answered({"job": state_of(request).verifications.begin().id})
+
+
+@router.get("/verify", dependencies=[allow(READ)], response_model=Progress)
+def progress(request: Request, job: str) -> Response:
+    """How far a verification has come, and what it found."""
+    found = state_of(request).verifications.find(job)
+    if found is None:
+        raise Refusal(404, "NotFound", f"there is no verification {job[:100]!r}, or not any more")
+    return answered(_seen(found, sees_all=caller_of(request).budgets is None))
+
+
+def _seen(job: Job, *, sees_all: bool) -> dict[str, Any]:
+    """For an analyst without what it says about others."""
+    result, message = None, None
+    if isinstance(job.result, Verification):
+        head = job.result.head
+        result = {"head": str(head), "events": head.sequence}
+        result |= {n: getattr(job.result, n) if sees_all else None for n in
+                   ("budgets", "reservations")}  # fmt: skip
+    elif job.result is not None:
+        message = str(job.result) if sees_all else "the ledger is not what its history says"
+    return {
+        "state": job.state,
+        "checked": job.checked,
+        "of": job.of,
+        "result": result,
+        "message": message,
+    }

@@ -1,0 +1,88 @@
+"""The server: guards around routes, and a gate before each of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tightbudget.errors import ExtraError, TightBudgetError
+
+try:
+    from fastapi import FastAPI
+    from fastapi.exceptions import RequestValidationError
+    from starlette.exceptions import HTTPException
+    from starlette.routing import BaseRoute, Mount
+    from starlette.staticfiles import StaticFiles
+except ImportError as error:
+    raise ExtraError("a server needs FastAPI: pip install 'tightbudget[web]'") from error
+
+import tightbudget
+from tightbudget.ledger.ledger import Ledger
+from tightbudget.ledger.tokens import Tokens
+from tightbudget.web.access import gate_of
+from tightbudget.web.api import about, budgets, events, holds, verify
+from tightbudget.web.guards import Failures, Guards
+from tightbudget.web.refusals import Refusal, refused
+from tightbudget.web.settings import Settings, State
+from tightbudget.web.verifications import Verifications
+
+__all__ = ["ROUTERS", "create_app", "without_gate"]
+
+ROUTERS = [
+    about.router,
+    budgets.router,
+    events.router,
+    holds.router,
+    verify.router,
+]
+
+_SAID = """Budgets that are remembered: what is spent, held and left, and what a run costs.
+
+A mechanism is paid for in the order reserve, start, run, settle, reveal. What its dearest output
+would cost is held before it runs, under a key of the caller's choice: the same request under the
+same key again is the same reservation. Amounts are in nats; what is charged is rounded up, what is
+left is rounded down, and infinity is the number 1e999. Numbers are read exactly as written.
+"""
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """A server for one ledger.
+
+    Raises:
+        LedgerError: there is no such ledger.
+    """
+    ledger = Ledger(settings.ledger, create=False)
+
+    @asynccontextmanager
+    async def serving(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        ledger.close()
+
+    app = FastAPI(
+        title="tightbudget",
+        summary="An API for a ledger of privacy budgets.",
+        description=_SAID,
+        version=tightbudget.__version__,
+        openapi_url=None,  # a route like the others, with a gate
+        lifespan=serving,
+    )
+    app.state.open = State(settings, ledger, Tokens(ledger), Failures(), Verifications(ledger))
+    app.add_middleware(Guards, settings=settings)
+    for of in (TightBudgetError, Refusal, HTTPException, RequestValidationError):
+        app.add_exception_handler(of, refused)
+    for router in ROUTERS:
+        app.router.routes.extend(router.routes)
+    app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
+    if open_routes := without_gate(app.routes):
+        raise AssertionError(f"nothing says who may use {', '.join(open_routes)}")
+    return app
+
+
+def without_gate(routes: list[BaseRoute]) -> list[str]:
+    """The paths of routes that say nothing about who may use them; static files need not."""
+    return [
+        str(getattr(route, "path", route))
+        for route in routes
+        if gate_of(route) is None and not (isinstance(route, Mount) and route.name == "static")
+    ]

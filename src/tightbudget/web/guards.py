@@ -1,0 +1,179 @@
+"""What every request passes before anything looks at it, and what every answer carries."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tightbudget.web.refusals import Refusal, refused
+from tightbudget.web.settings import Settings
+
+__all__ = ["HEADERS", "Failures", "Guards"]
+
+_log = logging.getLogger("tightbudget.web")
+
+# No page needs anything from another host, and none has scripts or styles inside.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_TOKEN = re.compile(r"(tb_[0-9a-f]{1,12})_\w*")
+
+
+class Guards:
+    """Checks host, origin and size of a request; adds headers to the answer; logs one line.
+
+    The line has the path without its query: keys and names of budgets stay out of the log.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, answered = time.perf_counter(), 0
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal answered
+            if message["type"] == "http.response.start":
+                answered = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                if not scope["path"].startswith("/static/"):
+                    headers["cache-control"] = "no-store"
+            await send(message)
+
+        try:
+            self._check(scope)
+            await self._app(scope, await self._whole(scope, receive), send_guarded)
+        except Exception as error:
+            if answered:
+                raise
+            if not isinstance(error, Refusal):
+                _log.exception("%s failed", _shown(scope))
+            await refused(Request(scope), error)(scope, receive, send_guarded)
+        finally:
+            took = 1000 * (time.perf_counter() - began)
+            _log.info("%s %d %.0f ms", _shown(scope), answered, took)
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._settings.answers_to(_name(host)):
+            raise Refusal(400, "WrongHost", f"this server does not answer for {host[:200]!r}")
+        if scope["method"] in _SAFE:
+            return
+        # Whatever a page of another site makes a browser send says where it comes from.
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
+        if site not in ("same-origin", "none") or not self._is_own(origin, host):
+            raise Refusal(403, "WrongOrigin", "this was sent by a page of another site")
+
+    def _is_own(self, origin: str | None, host: str) -> bool:
+        own = (f"http://{host}", f"https://{host}", (self._settings.public_url or "").rstrip("/"))
+        return origin is None or origin in own
+
+    async def _whole(self, scope: Scope, receive: Receive) -> Receive:
+        """The request's body, which is read up to the limit, as if nobody had read it."""
+        most = self._settings.largest_body
+        said = Headers(scope=scope).get("content-length", "0")
+        body, more = b"", not (said.isdecimal() and int(said) > most)
+        too_large = not more
+        messages: list[Message] = []
+        while more:
+            message = await receive()
+            messages.append(message)
+            body += message.get("body", b"")
+            more, too_large = message.get("more_body", False), len(body) > most
+            if too_large:
+                break
+        if too_large:
+            raise Refusal(413, "TooLarge", f"a request must have at most {most} bytes")
+
+        async def again() -> Message:
+            return messages.pop(0) if messages else await receive()
+
+        return again
+
+
+class Failures:
+    """How often tokens failed, by the address that sent them.
+
+    Args:
+        most: failures in a window; after that many, no token is looked at until one is old.
+        window: seconds.
+        clock: seconds, monotonic.
+    """
+
+    _REMEMBERED = 10_000  # addresses
+
+    def __init__(
+        self, most: int = 10, window: float = 60.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._most = most
+        self._window = window
+        self._clock = clock
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def check(self, address: str) -> None:
+        """Refuses an address with too many failures.
+
+        Raises:
+            Refusal: it has to wait, and how long.
+        """
+        with self._lock:
+            times = self._times.get(address, deque())
+            wait = times[0] + self._window - self._clock() if len(times) == self._most else 0
+        if wait > 0:
+            raise Refusal(
+                429,
+                "TooManyFailures",
+                f"too many wrong tokens came from {address}: wait {wait:.0f} seconds",
+                {"retry-after": str(int(wait) + 1)},
+            )
+
+    def add(self, address: str) -> None:
+        """One more failure."""
+        with self._lock:
+            times = self._times.setdefault(address, deque(maxlen=self._most))
+            times.append(self._clock())
+            self._times.move_to_end(address)
+            if len(self._times) > self._REMEMBERED:
+                self._times.popitem(last=False)
+
+
+def _name(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _shown(scope: Scope) -> str:
+    """Method and path as they were sent, but for what looks like a token."""
+    path = scope.get("raw_path") or scope["path"].encode("unicode_escape")
+    return _TOKEN.sub(r"\1_...", f"{scope['method']} {path.partition(b'?')[0].decode('latin-1')}")

@@ -1,0 +1,95 @@
+"""How a request is refused: one JSON shape under /api, words elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from tightbudget.accounting.text_file import json_text
+from tightbudget.errors import (
+    BudgetError,
+    ExtraError,
+    LedgerError,
+    SettlementError,
+    TightBudgetError,
+)
+from tightbudget.output_dp.account import Budget
+
+__all__ = ["STATUSES", "Refusal", "as_json", "refused", "status_of"]
+
+# A refusal has the status of the first line that it is of.
+STATUSES: tuple[tuple[type[TightBudgetError], int], ...] = (
+    (BudgetError, 409),
+    (SettlementError, 409),
+    (LedgerError, 503),
+    (ExtraError, 501),
+    (TightBudgetError, 400),
+)
+
+_FIELDS = ("requested", "left", "held", "budget", "holds", "unknown")
+
+
+class Refusal(Exception):  # noqa: N818 (says what happened)
+    """A request that is refused before anything is asked of the ledger, or instead of it.
+
+    Attributes:
+        status: of HTTP.
+        type: what happened, for programs; where the ledger would raise an error of this
+            package, its name.
+        headers: that the answer carries.
+    """
+
+    def __init__(
+        self, status: int, type: str, message: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.type = type
+        self.headers = dict(headers or {})
+
+
+_TYPES = {404: "NotFound", 405: "MethodNotAllowed", 413: "TooLarge"}
+
+
+def _plain(error: Exception) -> Exception:
+    """What the framework says, in the words of this package."""
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
+        return Refusal(400, "ParameterError", f"{where}: {first['msg']}")
+    if isinstance(error, HTTPException):
+        type_ = _TYPES.get(error.status_code, "ParameterError")
+        return Refusal(error.status_code, type_, error.detail, error.headers)
+    if isinstance(error, (Refusal, TightBudgetError)):
+        return error
+    return Refusal(500, "InternalError", "something went wrong here; the server's log says what")
+
+
+def status_of(error: Exception) -> int:
+    """The status of a refusal."""
+    if isinstance(error, Refusal):
+        return error.status
+    return next(status for of, status in STATUSES if isinstance(error, of))
+
+
+def as_json(error: Exception) -> dict[str, Any]:
+    """A refusal for programs: its type, message and attributes; null where it has none."""
+    said = {name: getattr(error, name, None) for name in _FIELDS}
+    amounts = {n: dataclasses.asdict(v) for n, v in said.items() if isinstance(v, Budget)}
+    type_ = error.type if isinstance(error, Refusal) else type(error).__name__
+    return {"error": {"type": type_, "message": str(error), **said, **amounts}}
+
+
+def refused(request: Request, error: Exception) -> Response:
+    """The answer to a request that is refused."""
+    error = _plain(error)
+    status, headers = status_of(error), error.headers if isinstance(error, Refusal) else {}
+    if request.url.path.startswith("/api/"):
+        return Response(json_text(as_json(error)), status, headers, "application/json")
+    return PlainTextResponse(str(error), status, headers)

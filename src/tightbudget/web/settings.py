@@ -1,0 +1,105 @@
+"""What a server is told, and what it has open while it serves."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tightbudget.errors import ParameterError
+from tightbudget.numerics.validate import refuse
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
+    from tightbudget.ledger.ledger import Ledger
+    from tightbudget.ledger.tokens import Tokens
+    from tightbudget.web.guards import Failures
+    from tightbudget.web.verifications import Verifications
+
+__all__ = ["Settings", "State", "state_of"]
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a server is told.
+
+    Args:
+        ledger: the URL of the ledger, as SQLAlchemy has it.
+        host, port: where it listens; by default on this machine alone.
+        public_url: the address that people use, if a reverse proxy answers it.
+        largest_body: bytes of a request.
+        secret: by which sessions are signed; sessions end with the server.
+    """
+
+    ledger: str
+    host: str = "127.0.0.1"
+    port: int = 8000
+    public_url: str | None = None
+    largest_body: int = 1 << 20
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port < 1 << 16:
+            raise refuse("port", "be in [0, 65535]", self.port)
+        if self.public_url is None:
+            return
+        try:
+            parts = urlsplit(self.public_url)
+            plain = (parts.username, parts.password, parts.query, parts.fragment)
+            good = parts.scheme in ("http", "https") and parts.hostname and not any(plain)
+            good = good and parts.path in ("", "/")
+            _ = parts.port
+        except ValueError:
+            good = False
+        if not good:
+            raise ParameterError(
+                f"public_url must be like https://budget.example.org, got {self.public_url!r}"
+            )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it: then reading needs no token."""
+        if self.public_url is not None:
+            return False
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether browsers may be told to keep cookies for TLS."""
+        return self.public_url is not None and self.public_url.startswith("https:")
+
+    def answers_to(self, name: str) -> bool:
+        """Whether a request for this host is meant for this server.
+
+        A page of another site whose name was pointed at this machine would come with its own.
+        """
+        if self.public_url is not None:
+            return name in (urlsplit(self.public_url).hostname, *_LOOPBACK)
+        return not self.is_local or name in (self.host, *_LOOPBACK)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a server has open."""
+
+    settings: Settings
+    ledger: Ledger
+    tokens: Tokens
+    failures: Failures
+    verifications: Verifications
+
+
+def state_of(request: HTTPConnection) -> State:
+    """What the server that was asked has open."""
+    state: State = request.app.state.open
+    return state

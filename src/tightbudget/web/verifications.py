@@ -1,0 +1,72 @@
+"""Verifying a served ledger: one verification at a time, in the background, with its progress."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tightbudget.errors import TightBudgetError
+from tightbudget.ledger.ledger import Ledger
+from tightbudget.ledger.verification import Verification
+
+__all__ = ["Job", "Verifications"]
+
+
+@dataclass
+class Job:
+    """How far a verification has come.
+
+    Attributes:
+        id: by which it is asked for.
+        checked, of: pages of events that were read, and how many there are.
+        result: what was verified, or what differs; None while it runs.
+    """
+
+    id: str
+    checked: int = 0
+    of: int | None = None
+    result: Verification | TightBudgetError | None = None
+
+    @property
+    def state(self) -> str:
+        """Running, verified or failed."""
+        if self.result is None:
+            return "running"
+        return "verified" if isinstance(self.result, Verification) else "failed"
+
+
+class Verifications:
+    """The verification that runs, or the last one that did."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._lock = threading.Lock()
+        self._job: Job | None = None
+
+    def begin(self) -> Job:
+        """A new one, or the one that runs already."""
+        with self._lock:
+            if self._job is None or self._job.result is not None:
+                self._job = Job(secrets.token_hex(8))
+                threading.Thread(target=self._run, args=[self._job], daemon=True).start()
+            return self._job
+
+    def find(self, id: str) -> Job | None:
+        """The one of this id, if it is the last."""
+        job = self._job
+        return job if job is not None and job.id == id else None
+
+    def _run(self, job: Job) -> None:
+        def counted(pages: Iterable[int]) -> Iterator[int]:
+            pages = list(pages)
+            job.of = len(pages)
+            for page in pages:
+                yield page
+                job.checked += 1
+
+        try:
+            job.result = self._ledger.verify(counted)
+        except TightBudgetError as error:
+            job.result = error

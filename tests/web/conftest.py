@@ -1,0 +1,116 @@
+"""A ledger that is served: in this process, or by a program of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import tightbudget as tb
+from tightbudget.ledger.tokens import Tokens
+from tightbudget.web.app import create_app
+from tightbudget.web.settings import Settings
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it would rather have a later httpx
+    from starlette.testclient import TestClient
+
+HERE = "http://127.0.0.1:8000"
+SEARCH = tb.OutputDP({"found": 0.3, "not found": 0.1}, 1e-9)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that runs, and its program."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+    def end(self) -> str:
+        """Ends it; what it has logged."""
+        self.process.terminate()
+        _, log = self.process.communicate(timeout=30)
+        return log
+
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture
+def served() -> Iterator[Serve]:
+    """``served(ledger_url, "--option", ...)`` runs ``tightbudget serve`` on a free port."""
+    running: list[Served] = []
+
+    def serve(ledger: str, *options: str) -> Served:
+        words = ["-m", "tightbudget", "serve", "--ledger", ledger, "--port", "0", *options]
+        process = subprocess.Popen(
+            [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        if not url:
+            _, log = process.communicate(timeout=30)
+            pytest.fail(f"the server did not start: {log}")
+        running.append(Served(url, process))
+        return running[-1]
+
+    yield serve
+    for one in running:
+        if one.process.poll() is None:
+            one.process.kill()
+        one.process.communicate(timeout=30)
+
+
+@pytest.fixture
+def ledger_url(tmp_path: Path) -> str:
+    """A ledger with a census, of which ada and bob have parts, and eve has one of ada's."""
+    url = f"sqlite:///{tmp_path}/budget.db"
+    with tb.Ledger(url) as ledger:
+        ledger.open_budget("census", epsilon=4, delta=1e-6)
+        ledger.open_budget("ada", parent="census", epsilon=1, delta=1e-7)
+        ledger.open_budget("bob", parent="census", epsilon=1, delta=1e-7)
+        ledger.open_budget("eve", parent="ada", epsilon=0.25, delta=1e-9)
+    return url
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[tb.Ledger]:
+    with tb.Ledger(ledger_url, create=False) as it:
+        yield it
+
+
+@pytest.fixture
+def token(ledger: tb.Ledger) -> Callable[..., str]:
+    """``token("analyst", "ada")`` is a token that lasts for an hour."""
+
+    def make(role: str, *budgets: str, name: str = "") -> str:
+        made = Tokens(ledger).create(name or role, role, budgets=budgets, lasts=timedelta(hours=1))
+        return made[1]
+
+    return make
+
+
+Client = Callable[..., TestClient]
+
+
+@pytest.fixture
+def client(ledger_url: str) -> Iterator[Client]:
+    """``client(token=..., host=...)`` asks a server in this process."""
+    open_clients: list[TestClient] = []
+
+    def make(token: str | None = None, **settings: str) -> TestClient:
+        app = create_app(Settings(ledger_url, **settings))  # type: ignore[arg-type]
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        one = TestClient(app, HERE, headers=headers, client=("127.0.0.1", 50000))
+        open_clients.append(one)
+        return one.__enter__()
+
+    yield make
+    for one in open_clients:
+        one.__exit__(None, None, None)
