@@ -1,10 +1,12 @@
 """The pages: HTML that the server writes, whole without scripts; what scripts add comes after.
 
-One environment of templates, and :func:`render`, through which every page goes.
+A page shows what its JSON twin under ``/api/v1`` answers, made by the same functions. There is one
+environment of templates, and :func:`render`, through which every page goes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -12,31 +14,37 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-__all__ = ["render", "templates"]
+from tightbudget.web.access import caller_of, csrf_token
+from tightbudget.web.pages.words import FILTERS
 
-templates = Environment(
+__all__ = ["refused_page", "render"]
+
+_templates = Environment(
     loader=PackageLoader("tightbudget.web"),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_templates.filters |= FILTERS
 
 
 def render(request: Request, name: str, *, status: int = 200, **context: Any) -> HTMLResponse:
-    """A page from the template of this name, for whoever asks.
-
-    Args:
-        request: its ``state.caller`` and ``state.csrf`` say who asks, and with which forms.
-        name: a file in ``templates``.
-        status: of the answer.
-        context: what the template shows.
-    """
-    page = templates.get_template(name).render(
+    """A page from the template of this name, for whoever asks."""
+    page = _templates.get_template(name).render(
         here=request.url.path,
-        caller=getattr(request.state, "caller", None),
-        csrf=getattr(request.state, "csrf", ""),
+        caller=caller_of(request),
+        csrf=csrf_token(request),
         version=version("tightbudget"),
         **context,
     )
     return HTMLResponse(page, status)
+
+
+def refused_page(
+    request: Request, message: str, *, status: int, headers: Mapping[str, str]
+) -> HTMLResponse:
+    """The page of a request that was refused."""
+    page = render(request, "refused.html", status=status, message=message)
+    page.headers.update(headers)
+    return page

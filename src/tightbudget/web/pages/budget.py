@@ -1,0 +1,184 @@
+"""The page of one budget: its balance over time, its events, and what an administrator may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.datastructures import FormData
+from starlette.responses import Response
+
+from tightbudget.errors import ParameterError, TightBudgetError
+from tightbudget.ledger.ledger import LedgerBudget
+from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
+from tightbudget.web.api.course import course_seen
+from tightbudget.web.api.sight import budget_seen, event_seen, hold_touched, holds_seen, statement_seen
+from tightbudget.web.api.verify import progress_seen
+from tightbudget.web.pages import render
+from tightbudget.web.pages.budgets import form_of, to_budget
+from tightbudget.web.pages.share import share_of
+from tightbudget.web.pages.terms import fields, parameters
+from tightbudget.web.pages.words import KINDS_OF_EVENTS, down, up, when
+from tightbudget.web.refusals import status_of
+from tightbudget.web.settings import state_of
+
+__all__ = ["router"]
+
+router = APIRouter(include_in_schema=False)
+
+_PAGE = 50  # events that are listed at once
+_PLOTTED = 500
+
+_Text = Annotated[str, Query(max_length=200)]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which events are listed; an empty text asks for nothing."""
+
+    search: _Text = ""
+    kind: _Text = ""
+    key: _Text = ""
+
+    def said(self) -> dict[str, str]:
+        """What is asked for."""
+        return {name: text for name, text in vars(self).items() if text}
+
+
+@router.get("/budget", dependencies=[allow(READ)])
+def budget(
+    request: Request,
+    name: str,
+    wanted: Annotated[Wanted, Depends()],
+    before: Annotated[int | None, Query(ge=1, lt=2**63)] = None,
+    job: _Text = "",
+) -> Response:
+    """A budget: now, over time, and event by event."""
+    return _page(request, name, wanted, before=before, job=job)
+
+
+@router.post("/budget/raise-cap", dependencies=[allow(ADMINISTER, form=True)])
+def raise_cap(request: Request, form: FormData = Depends(form_of)) -> Response:
+    """Sets another cap."""
+
+    def act(budget: LedgerBudget, caller: Caller) -> None:
+        given = parameters(form).given()
+        budget.raise_cap(by=caller.name, reason=str(form.get("reason", "")), **given)
+
+    return _done(request, form, act)
+
+
+@router.post("/budget/close", dependencies=[allow(ADMINISTER, form=True)])
+def close(request: Request, form: FormData = Depends(form_of)) -> Response:
+    """Closes a budget for good."""
+
+    def act(budget: LedgerBudget, caller: Caller) -> None:
+        if not form.get("sure"):
+            raise ParameterError("a budget is closed for good: tick the box")
+        budget.close()
+
+    return _done(request, form, act)
+
+
+@router.post("/budget/expire", dependencies=[allow(ADMINISTER, form=True)])
+def expire(request: Request, form: FormData = Depends(form_of)) -> Response:
+    """Frees a reservation that was never started."""
+
+    def act(budget: LedgerBudget, caller: Caller) -> None:
+        hold = hold_touched(request, str(form.get("key", "")))
+        reason = str(form.get("reason", ""))
+        state_of(request).ledger.expire(hold.key, by=caller.name, reason=reason)
+
+    return _done(request, form, act)
+
+
+@router.post("/budget/verify", dependencies=[allow(READ, form=True)])
+def verify(request: Request, form: FormData = Depends(form_of)) -> Response:
+    """Begins to verify the ledger, and shows how far it has come."""
+    return to_budget(str(form.get("name", "")), job=state_of(request).verifications.begin().id)
+
+
+def _done(
+    request: Request, form: Mapping[str, Any], act: Callable[[LedgerBudget, Caller], None]
+) -> Response:
+    """Does what a form asks for; the page again, with the reason, where that is refused."""
+    name = str(form.get("name", ""))
+    try:
+        act(budget_seen(request, name), caller_of(request))
+    except TightBudgetError as error:
+        return _page(
+            request, name, Wanted(), given=form, problem=str(error), status=status_of(error)
+        )
+    return to_budget(name)
+
+
+def _page(
+    request: Request,
+    name: str,
+    wanted: Wanted,
+    *,
+    before: int | None = None,
+    job: str = "",
+    given: Mapping[str, Any] | None = None,
+    problem: str = "",
+    status: int = 200,
+) -> Response:
+    caller, state, found = caller_of(request), state_of(request), budget_seen(request, name)
+    ledger = state.ledger
+    statement = statement_seen(found.statement(), caller)
+    listed = ledger.latest(_PAGE + 1, before=before, budget=name, **wanted.said())
+    events = [event_seen(event, caller) for event in listed[:_PAGE]]
+    course, numbers = course_seen(found, caller, _PLOTTED), fields(statement["kind"])
+    asked = {"name": name, **wanted.said()}
+    return render(
+        request,
+        "budget.html",
+        status=status,
+        problem=problem,
+        statement=statement,
+        share=share_of(statement),
+        wholes=list(_wholes(request, statement))[::-1],
+        inside=[s.name for s in ledger.statements() if s.parent == name],
+        holds=holds_seen(request, name),
+        course=course,
+        summary=_in_words(course),
+        latest=course[-1]["event"],
+        events=events,
+        wanted=wanted,
+        newest=f"/budget?{urlencode(asked)}#timeline-title" if before else None,
+        older=_after(asked, events) if len(listed) > _PAGE else None,
+        query=urlencode({"budget": name, **wanted.said()}),
+        kinds_of_events=KINDS_OF_EVENTS,
+        head=ledger.head(),
+        job=progress_seen(request, job) if job else None,
+        numbers=numbers,
+        given={**dict.fromkeys(("reason", *(f.name for f in numbers)), ""), **(given or {})},
+    )
+
+
+def _wholes(request: Request, statement: Mapping[str, Any]) -> Iterator[str]:
+    """What a budget is a part of, and what that is a part of, as far as the caller sees."""
+    caller, ledger = caller_of(request), state_of(request).ledger
+    while (name := statement["parent"]) is not None:
+        yield name
+        statement = statement_seen(ledger.budget(name).statement(), caller)
+
+
+def _after(asked: Mapping[str, str], events: list[dict[str, Any]]) -> str:
+    query = urlencode({**asked, "before": str(events[-1]["sequence"])})
+    return f"/budget?{query}#timeline-title"
+
+
+def _in_words(course: list[dict[str, Any]]) -> str:
+    """The plot, in a sentence."""
+    first, last = course[0], course[-1]
+    most = max(moment["statement"]["held"]["amount"] for moment in course)
+    spent = [up(moment["statement"]["spent"]["amount"]) for moment in (first, last)]
+    return (
+        f"From {when(first['event']['at'])} to {when(last['event']['at'])} UTC, spent went from"
+        f" {spent[0]} to {spent[1]}, and at most {up(most)} was held at once;"
+        f" {down(last['statement']['left']['amount'])} is left."
+    )

@@ -1,0 +1,101 @@
+"""The first page: all budgets, what is open, and what was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Request
+from starlette.datastructures import FormData
+from starlette.responses import RedirectResponse, Response
+
+from tightbudget.errors import TightBudgetError
+from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
+from tightbudget.web.api.sight import budget_seen, event_seen, hold_seen, statement_seen
+from tightbudget.web.pages import render
+from tightbudget.web.pages.share import share_of
+from tightbudget.web.pages.terms import KINDS_IN_WORDS, fields, parameters
+from tightbudget.web.refusals import status_of
+from tightbudget.web.settings import state_of
+
+__all__ = ["form_of", "router", "to_budget"]
+
+router = APIRouter(include_in_schema=False)
+
+_REFUSALS = 5  # that are shown
+
+
+async def form_of(request: Request) -> FormData:
+    """What a form says."""
+    return await request.form()
+
+
+def to_budget(name: str, **more: str) -> RedirectResponse:
+    """On to the page of a budget, as a new request."""
+    query = "&".join(f"{k}={quote(v, safe='')}" for k, v in {"name": name, **more}.items())
+    return RedirectResponse(f"/budget?{query}", 303)
+
+
+@router.get("/", dependencies=[allow(READ)])
+def budgets(request: Request) -> Response:
+    """The tree of budgets, with open reservations and the last refusals."""
+    return _page(request, {})
+
+
+@router.post("/budgets/open", dependencies=[allow(ADMINISTER, form=True)])
+def open_(request: Request, form: FormData = Depends(form_of)) -> Response:
+    """Opens a budget, and goes to its page."""
+    name, parent = str(form.get("name", "")), str(form.get("parent", "")) or None
+    try:
+        if parent is not None:
+            budget_seen(request, parent)
+        state_of(request).ledger.open_budget(
+            name, parent=parent, kind=str(form.get("kind", "")), **parameters(form).given()
+        )
+    except TightBudgetError as error:
+        return _page(request, form, problem=str(error), status=status_of(error))
+    return to_budget(name)
+
+
+def _page(
+    request: Request, given: Mapping[str, Any], *, problem: str = "", status: int = 200
+) -> Response:
+    caller, ledger = caller_of(request), state_of(request).ledger
+    statements = [statement_seen(s, caller) for s in ledger.statements() if caller.sees(s.name)]
+    holds = [
+        hold_seen(hold, caller) for hold in ledger.holds() if any(map(caller.sees, hold.charges))
+    ]
+    return render(
+        request,
+        "budgets.html",
+        status=status,
+        problem=problem,
+        tree=_tree(statements),
+        shares={statement["name"]: share_of(statement) for statement in statements},
+        holds=holds,
+        latest=_latest(request, caller),
+        refusals=[
+            event_seen(event, caller)
+            for event in ledger.latest(_REFUSALS, budgets=caller.budgets, kind="refused")
+        ],
+        names=[statement["name"] for statement in statements if not statement["closed"]],
+        kinds=KINDS_IN_WORDS,
+        numbers=fields(),
+        given={**dict.fromkeys(("name", "parent", "kind", *(f.name for f in fields())), ""), **given},
+    )
+
+
+def _tree(statements: list[dict[str, Any]]) -> dict[str | None, list[dict[str, Any]]]:
+    """The parts of each budget, and under None those that are part of none."""
+    parts: dict[str | None, list[dict[str, Any]]] = {None: []}
+    for statement in statements:
+        parts.setdefault(statement["parent"], []).append(statement)
+        parts.setdefault(statement["name"], [])
+    return parts
+
+
+def _latest(request: Request, caller: Caller) -> dict[str, Any] | None:
+    """The last event that the caller sees."""
+    last = state_of(request).ledger.latest(1, budgets=caller.budgets)
+    return event_seen(last[0], caller) if last else None

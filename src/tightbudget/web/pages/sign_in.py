@@ -1,0 +1,44 @@
+"""Signing in with a token, and out."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends, Request
+from starlette.datastructures import FormData
+from starlette.responses import RedirectResponse, Response
+
+from tightbudget.web import access
+from tightbudget.web.access import PUBLIC, allow
+from tightbudget.web.pages import render
+from tightbudget.web.pages.budgets import form_of
+from tightbudget.web.refusals import Refusal
+
+__all__ = ["router"]
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/sign-in", dependencies=[allow(PUBLIC)])
+def sign_in(request: Request) -> Response:
+    """The form that asks for a token."""
+    return render(request, "sign_in.html", problem="")
+
+
+@router.post("/sign-in", dependencies=[allow(PUBLIC, form=True)])
+def begin(request: Request, form: FormData = Depends(form_of)) -> Response:
+    """Begins a session, and shows the budgets."""
+    answer = RedirectResponse("/", 303)
+    try:
+        access.sign_in(request, answer, str(form.get("token", "")))
+    except Refusal as refusal:
+        page = render(request, "sign_in.html", status=refusal.status, problem=str(refusal))
+        page.headers.update(refusal.headers)
+        return page
+    return answer
+
+
+@router.post("/sign-out", dependencies=[allow(PUBLIC, form=True)])
+def end() -> Response:
+    """Ends the session."""
+    answer = RedirectResponse("/", 303)
+    access.sign_out(answer)
+    return answer

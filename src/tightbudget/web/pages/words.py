@@ -1,0 +1,110 @@
+"""How pages say things: amounts rounded against the reader's wishes, times, events in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any
+
+from tightbudget.ledger.ledger import Event
+
+__all__ = ["FILTERS", "KINDS_OF_EVENTS"]
+
+_DIGITS = 6  # that are shown; the whole number is in the page, too
+_PLAIN = (Decimal("0.0001"), Decimal(10) ** 9)  # outside of these, with an exponent
+_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu^2": "μ²", "divergence": "D"}
+
+# what happened, in a word; every kind of event has one
+KINDS_OF_EVENTS = {
+    "opened": "opened",
+    "lent": "lent to a part",
+    "reserved": "reserved",
+    "refused": "refused",
+    "started": "started",
+    "settled": "settled",
+    "forfeited": "forfeited",
+    "void": "given up",
+    "expired": "expired",
+    "capped": "cap changed",
+    "corrected": "corrected",
+    "closed": "closed",
+    "returned": "part closed",
+    "moved": "moved away",
+    "arrived": "arrived",
+}
+
+
+def up(amount: float) -> str:
+    """What is taken, with a few digits: at least the amount."""
+    return _shown(amount, ROUND_CEILING)
+
+
+def down(amount: float) -> str:
+    """What is left or saved, with a few digits: at most the amount."""
+    return _shown(amount, ROUND_FLOOR)
+
+
+def _shown(amount: float, rounding: str) -> str:
+    exact = Decimal(repr(amount))
+    few = Context(prec=_DIGITS, rounding=rounding).plus(exact).normalize()
+    low, high = _PLAIN
+    return f"{few:f}" if not few or low <= few < high else f"{few:e}".replace("e+", "e")
+
+
+def symbol(unit: str) -> str:
+    """What an account counts, as formulas write it."""
+    return _SYMBOLS.get(unit, unit)
+
+
+def when(at: str) -> str:
+    """A time of the history, to the second."""
+    try:
+        return datetime.fromisoformat(at).strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:  # a clock may say anything
+        return at
+
+
+def cell(value: Any) -> str:
+    """A cell; texts without quotes."""
+    return value if isinstance(value, str) and value.isprintable() else repr(value)
+
+
+def event_kind(kind: str) -> str:
+    """What happened, in a word or two."""
+    return KINDS_OF_EVENTS.get(kind, kind)
+
+
+def remark(event: Event) -> str:
+    """What else an event says: the reason of a refusal, who did it and why."""
+    return "; ".join(_remarks(event.details))
+
+
+def _remarks(details: dict[str, Any]) -> Iterator[str]:
+    if "message" in details:
+        yield details["message"]
+    if details.get("told"):
+        yield details["told"]
+    if details.get("interactive"):
+        yield "answers more than once"
+    if "part" in details:
+        yield f"part {details['part']}"
+    if details.get("reason"):
+        yield f"{details['by']}: {details['reason']}" if details.get("by") else details["reason"]
+    if "kind" in details:
+        yield f"of kind {details['kind']}"
+    if details.get("parent"):
+        yield f"a part of {details['parent']}"
+    if "to" in details:
+        yield f"to {details['to']}"
+
+
+FILTERS = {
+    "up": up,
+    "down": down,
+    "symbol": symbol,
+    "when": when,
+    "cell": cell,
+    "event_kind": event_kind,
+    "remark": remark,
+}

@@ -1,0 +1,79 @@
+// Draws the balance of a budget over time, out of the table that says the same in words.
+"use strict";
+
+(() => {
+  const place = document.getElementById("plot");
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  let plot = null;
+
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  // columns: time (seconds), cap, spent, spent + held, spent + held + saved
+  function columns() {
+    const rows = [...document.querySelectorAll("#course-table tbody tr")];
+    const numbers = rows.map((row) => {
+      const [cap, spent, held, , saved] = [...row.querySelectorAll("data")].map((d) => +d.value);
+      const at = Date.parse(row.querySelector("time").dateTime) / 1000;
+      return [at, cap, spent, spent + held, spent + held + saved];
+    });
+    return [0, 1, 2, 3, 4].map((i) => numbers.map((row) => row[i]));
+  }
+
+  // slanted lines, as in the bars: what is held is told apart without its colour
+  function hatch(context) {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = 8;
+    const pen = tile.getContext("2d");
+    pen.strokeStyle = colour("--held");
+    pen.lineWidth = 1.5;
+    pen.beginPath();
+    for (const x of [-8, 0, 8]) {
+      pen.moveTo(x, 8);
+      pen.lineTo(x + 8, 0);
+    }
+    pen.stroke();
+    return context.createPattern(tile, "repeat");
+  }
+
+  function options(width) {
+    const unit = document.getElementById("course-table").dataset.unit;
+    const paths = uPlot.paths.stepped({ align: 1 });
+    const shown = (_, value) => (value == null ? "–" : String(+value.toPrecision(6)));
+    const line = (label, ink, dash, more) => ({
+      label, paths, dash, width: 2, stroke: colour(ink), value: shown, points: { show: false }, ...more,
+    });
+    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 },
+      ticks: { stroke: colour("--line"), width: 1 }, font: "12px system-ui, sans-serif" };
+    return {
+      width,
+      height: width < 500 ? 240 : 300,
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+      cursor: { drag: { x: true, y: false } },
+      scales: { y: { range: (_, low, high) => [0, high * 1.06 || 1] } },
+      axes: [axis, { ...axis, size: 56, label: unit, labelFont: axis.font, labelSize: 20 }],
+      series: [
+        { label: "At (UTC)", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
+        line("Cap", "--muted", [8, 4], { width: 1.5 }),
+        line("Spent", "--spent", [], { fill: colour("--accent-soft") }),
+        line("Spent and held", "--held", [5, 3]),
+        line("At worst-case prices", "--saved", [2, 3]),
+      ],
+      bands: [{ series: [3, 2], fill: (u) => hatch(u.ctx) }],
+    };
+  }
+
+  function draw() {
+    const data = columns();
+    plot?.destroy();
+    plot = null;
+    place.hidden = data[0].length < 2;
+    if (!place.hidden) plot = new uPlot(options(place.clientWidth), data, place);
+  }
+
+  new ResizeObserver(() => {
+    if (plot && Math.abs(plot.width - place.clientWidth) > 1) draw();
+  }).observe(place);
+  dark.addEventListener("change", draw);
+  document.addEventListener("refreshed", () => (plot ? plot.setData(columns()) : draw()));
+  draw();
+})();
