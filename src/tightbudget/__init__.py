@@ -24,6 +24,7 @@ from tightbudget.accounting.schedule import StoppingSchedule, early_stopping
 from tightbudget.errors import (
     BudgetError,
     BudgetExceeded,
+    BusyError,
     CalibrationError,
     ExtraError,
     FencingError,
@@ -79,6 +80,7 @@ __all__ = [
     "Budget",
     "BudgetError",
     "BudgetExceeded",
+    "BusyError",
     "Calibration",
     "CalibrationError",
     "Comparison",

@@ -13,6 +13,7 @@ TightBudgetError
 ├── LedgerError (RuntimeError)      a ledger cannot be reached, read or written
 │   └── LedgerCorruptError          a ledger is not what its own history says
 ├── LimitError (RuntimeError)       a question takes more than a server gives to one
+│   └── BusyError                   it was not begun, since too many others are worked on
 ├── CalibrationError (ArithmeticError)  no parameter in reach meets the target
 ├── ReleaseError (RuntimeError)   a mechanism failed on its data; says nothing about the data
 ├── FileError (ValueError)          a file cannot be read or does not say what it must
@@ -24,6 +25,7 @@ from __future__ import annotations
 __all__ = [
     "BudgetError",
     "BudgetExceeded",
+    "BusyError",
     "CalibrationError",
     "ExtraError",
     "FencingError",
@@ -139,15 +141,11 @@ class LedgerCorruptError(LedgerError):
 
 
 class LimitError(TightBudgetError, RuntimeError):
-    """A question takes more time or memory than a server gives to one; nothing was answered.
+    """A question takes more time or memory than a server gives to one; nothing was answered."""
 
-    Attributes:
-        busy: whether it was not even begun, as too many others are; later it may be answered.
-    """
 
-    def __init__(self, message: str, *, busy: bool = False) -> None:
-        super().__init__(message)
-        self.busy = busy
+class BusyError(LimitError):
+    """A server works on so many questions that it did not begin another; ask again later."""
 
 
 class CalibrationError(TightBudgetError, ArithmeticError):

@@ -44,6 +44,7 @@ def serve(
 
     settings = Settings(ledger, host=host, port=port, public_url=public_url)
     app = create_app(settings)
+    app.state.open.explorer.warm()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     config = uvicorn.Config(

@@ -21,7 +21,8 @@ import tightbudget
 from tightbudget.ledger.ledger import Ledger
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.web.access import gate_of
-from tightbudget.web.api import about, budgets, events, holds, verify
+from tightbudget.web.api import about, budgets, events, explore, holds, verify
+from tightbudget.web.explorer.workers import Pools
 from tightbudget.web.guards import Failures, Guards
 from tightbudget.web.refusals import Refusal, refused
 from tightbudget.web.settings import Settings, State
@@ -35,6 +36,7 @@ ROUTERS = [
     events.router,
     holds.router,
     verify.router,
+    explore.router,
 ]
 
 _SAID = """Budgets that are remembered: what is spent, held and left, and what a run costs.
@@ -52,11 +54,12 @@ def create_app(settings: Settings) -> FastAPI:
     Raises:
         LedgerError: there is no such ledger.
     """
-    ledger = Ledger(settings.ledger, create=False)
+    ledger, explorer = Ledger(settings.ledger, create=False), Pools()
 
     @asynccontextmanager
     async def serving(_: FastAPI) -> AsyncIterator[None]:
         yield
+        explorer.close()
         ledger.close()
 
     app = FastAPI(
@@ -67,7 +70,9 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_url=None,  # a route like the others, with a gate
         lifespan=serving,
     )
-    app.state.open = State(settings, ledger, Tokens(ledger), Failures(), Verifications(ledger))
+    app.state.open = State(
+        settings, ledger, Tokens(ledger), Failures(), Verifications(ledger), explorer
+    )
     app.add_middleware(Guards, settings=settings)
     for of in (TightBudgetError, Refusal, HTTPException, RequestValidationError):
         app.add_exception_handler(of, refused)

@@ -12,13 +12,14 @@ import multiprocessing
 import resource
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
-from tightbudget.errors import LimitError
+from tightbudget.errors import BusyError, LimitError
 
-__all__ = ["Workers"]
+__all__ = ["Pools", "Workers"]
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -85,7 +86,8 @@ class Workers:
             unwanted: whether to give up, asked again and again.
 
         Raises:
-            LimitError: it takes too long or too much memory, or too many others wait.
+            BusyError: too many others wait.
+            LimitError: it takes too long or too much memory.
             TightBudgetError: what is asked is refused.
             asyncio.CancelledError: it was given up.
         """
@@ -103,9 +105,7 @@ class Workers:
 
     def _started(self, answer: Callable[[Q], A], question: Q) -> ProcessFuture[A]:
         if not self._free.acquire(blocking=False):
-            raise LimitError(
-                "too many questions are being worked on: ask again in a moment", busy=True
-            )
+            raise BusyError("too many questions are being worked on: ask again in a moment")
         try:
             future = self._pool.schedule(answer, args=(question,), timeout=self.seconds)
         except BaseException:
@@ -127,6 +127,29 @@ class Workers:
             f"the question takes more {took} than one may take here ({limit}): ask for less, "
             "or ask the library or the command line, which have no such limit"
         )
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Two pools, so that a curve never waits for what takes long by nature.
+
+    Attributes:
+        quick: for curves, what one more run costs, and pictures.
+        slow: for other bounds, stopping and calibrating.
+    """
+
+    quick: Workers = field(default_factory=lambda: Workers(seconds=10.0))
+    slow: Workers = field(default_factory=Workers)
+
+    def warm(self) -> None:
+        """Starts the processes, so that the first question need not wait for that."""
+        self.quick.warm()
+        self.slow.warm()
+
+    def close(self) -> None:
+        """Ends them."""
+        self.quick.close()
+        self.slow.close()
 
 
 def _nothing() -> None:
