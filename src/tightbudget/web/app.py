@@ -24,6 +24,7 @@ from tightbudget.web.access import gate_of
 from tightbudget.web.api import about, budgets, events, explore, holds, verify
 from tightbudget.web.explorer.workers import Pools
 from tightbudget.web.guards import Failures, Guards
+from tightbudget.web.pages import explorer
 from tightbudget.web.refusals import Refusal, refused
 from tightbudget.web.settings import Settings, State
 from tightbudget.web.verifications import Verifications
@@ -37,6 +38,7 @@ ROUTERS = [
     holds.router,
     verify.router,
     explore.router,
+    explorer.router,
 ]
 
 _SAID = """Budgets that are remembered: what is spent, held and left, and what a run costs.
@@ -54,12 +56,12 @@ def create_app(settings: Settings) -> FastAPI:
     Raises:
         LedgerError: there is no such ledger.
     """
-    ledger, explorer = Ledger(settings.ledger, create=False), Pools()
+    ledger, pools = Ledger(settings.ledger, create=False), Pools()
 
     @asynccontextmanager
     async def serving(_: FastAPI) -> AsyncIterator[None]:
         yield
-        explorer.close()
+        pools.close()
         ledger.close()
 
     app = FastAPI(
@@ -71,7 +73,7 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=serving,
     )
     app.state.open = State(
-        settings, ledger, Tokens(ledger), Failures(), Verifications(ledger), explorer
+        settings, ledger, Tokens(ledger), Failures(), Verifications(ledger), pools
     )
     app.add_middleware(Guards, settings=settings)
     for of in (TightBudgetError, Refusal, HTTPException, RequestValidationError):

@@ -156,7 +156,7 @@ class Form:
     @property
     def at(self) -> str:
         """Its value."""
-        return self.get("at") or ("1e-5" if self.given == "delta" else "1.0")
+        return self.get(self.given) or ("1e-5" if self.given == "delta" else "1.0")
 
     @property
     def show(self) -> str:

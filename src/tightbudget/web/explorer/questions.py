@@ -32,6 +32,7 @@ MOST_RUNS = 10**12
 MOST_POINTS = 200
 MOST_STOPS = 100
 MOST_TEXT = 200_000  # characters of a plan
+MOST_TEXT_OF_PAGE = 12_000  # which is a part of its address
 
 _EXAMPLE = {"mechanism": "gaussian", "sigma": 1.0, "rate": 0.01, "times": 1000}
 
