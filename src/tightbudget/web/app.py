@@ -21,10 +21,13 @@ import tightbudget
 from tightbudget.ledger.ledger import Ledger
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.web.access import gate_of
-from tightbudget.web.api import about, budgets, events, explore, holds, verify
+from tightbudget.web.api import about, budgets, course, events, explore, holds, verify
 from tightbudget.web.explorer.workers import Pools
 from tightbudget.web.guards import Failures, Guards
-from tightbudget.web.pages import explorer
+from tightbudget.web.pages import budget as budget_page
+from tightbudget.web.pages import budgets as budgets_page
+from tightbudget.web.pages import explorer as explorer_page
+from tightbudget.web.pages import sign_in as sign_in_page
 from tightbudget.web.refusals import Refusal, refused
 from tightbudget.web.settings import Settings, State
 from tightbudget.web.verifications import Verifications
@@ -38,7 +41,11 @@ ROUTERS = [
     holds.router,
     verify.router,
     explore.router,
-    explorer.router,
+    explorer_page.router,
+    course.router,
+    budgets_page.router,
+    budget_page.router,
+    sign_in_page.router,
 ]
 
 _SAID = """Budgets that are remembered: what is spent, held and left, and what a run costs.

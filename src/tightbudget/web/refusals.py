@@ -1,4 +1,4 @@
-"""How a request is refused: one JSON shape under /api, words elsewhere."""
+"""How a request is refused: one JSON shape under /api, a page elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 
 from tightbudget.accounting.text_file import json_text
 from tightbudget.errors import (
@@ -96,4 +96,6 @@ def refused(request: Request, error: Exception) -> Response:
     status, headers = status_of(error), error.headers if isinstance(error, Refusal) else {}
     if request.url.path.startswith("/api/"):
         return Response(json_text(as_json(error)), status, headers, "application/json")
-    return PlainTextResponse(str(error), status, headers)
+    from tightbudget.web.pages import refused_page  # pages know who may see them, so this
+
+    return refused_page(request, str(error), status=status, headers=headers)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tightbudget.errors import ParameterError
-from tightbudget.numerics.validate import refuse
+from tightbudget.numerics.validate import count, refuse
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -45,7 +45,7 @@ class Settings:
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port < 1 << 16:
+        if not count(port=self.port) < 1 << 16:
             raise refuse("port", "be in [0, 65535]", self.port)
         if self.public_url is None:
             return

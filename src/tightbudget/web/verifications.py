@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import itertools
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -43,13 +43,14 @@ class Verifications:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
         self._job: Job | None = None
 
     def begin(self) -> Job:
         """A new one, or the one that runs already."""
         with self._lock:
             if self._job is None or self._job.result is not None:
-                self._job = Job(secrets.token_hex(8))
+                self._job = Job(str(next(self._numbers)))
                 threading.Thread(target=self._run, args=[self._job], daemon=True).start()
             return self._job
 

@@ -14,15 +14,15 @@ from tightbudget.web.access import ADMINISTER, READ, allow, caller_of
 from tightbudget.web.api.forms import (
     Answer,
     Body,
-    Hold,
     Name,
     Number,
+    OpenHold,
     Statement,
     answered,
     number_of,
     router_of,
 )
-from tightbudget.web.api.sight import budget_seen, hold_seen, statement_seen
+from tightbudget.web.api.sight import budget_seen, holds_seen, statement_seen
 from tightbudget.web.settings import state_of
 
 __all__ = ["router"]
@@ -39,7 +39,7 @@ class Budgets(Answer):
 class WithHolds(Statement):
     """A budget, and the reservations that hold something in it."""
 
-    holds: list[Hold]
+    holds: list[OpenHold]
 
 
 class Parameters(Body):
@@ -105,8 +105,8 @@ def budgets(request: Request) -> Response:
 def budget(request: Request, name: Annotated[str, Query(examples=["ada"])]) -> Response:
     """One budget, and the reservations that hold something in it."""
     found, caller = budget_seen(request, name), caller_of(request)
-    holds = [hold_seen(hold, caller) for hold in found.holds()]
-    return answered({**statement_seen(found.statement(), caller), "holds": holds})
+    statement = statement_seen(found.statement(), caller)
+    return answered({**statement, "holds": holds_seen(request, name)})
 
 
 @router.post("/open", dependencies=[allow(ADMINISTER)], response_model=Statement)

@@ -102,6 +102,23 @@ def events_csv(request: Request, filters: Annotated[Filters, Depends()]) -> Resp
     return StreamingResponse(lines(), headers=name, media_type="text/csv")
 
 
+@router.get("/events.json", dependencies=[allow(READ)], response_class=StreamingResponse,
+            responses={200: {"content": {"application/json": {"schema": {"type": "object"}}},
+                             "description": "The events."}})  # fmt: skip
+def events_json(request: Request, filters: Annotated[Filters, Depends()]) -> Response:
+    """The whole history in one document, or what the filters leave of it."""
+    found, caller = _asked(request, filters, 0, None), caller_of(request)
+
+    def parts() -> Iterator[str]:
+        yield '{"events": ['
+        for number, event in enumerate(found):
+            yield (",\n" if number else "\n") + json_text(event_seen(event, caller))
+        yield "\n]}\n"
+
+    name = {"content-disposition": 'attachment; filename="events.json"'}
+    return StreamingResponse(parts(), headers=name, media_type="application/json")
+
+
 @router.get("/head", dependencies=[allow(READ)], response_model=Head)
 def head(request: Request) -> Response:
     """How far the history goes: to be kept where the ledger is not."""

@@ -198,6 +198,12 @@ class Hold(Answer):
     guarantee: dict[str, Any]
 
 
+class OpenHold(Hold):
+    """A reservation that is not ended."""
+
+    since: str = Field(description="When it was reserved, or if it was, started.")
+
+
 class Event(Answer):
     """One line of the history."""
 

@@ -19,11 +19,12 @@ from tightbudget.web.api.forms import (
     Guarantee,
     Hold,
     Name,
+    OpenHold,
     answered,
     guarantee_of,
     router_of,
 )
-from tightbudget.web.api.sight import budget_seen, hold_found, hold_seen, hold_touched
+from tightbudget.web.api.sight import budget_seen, hold_found, hold_seen, hold_touched, holds_seen
 from tightbudget.web.settings import state_of
 
 __all__ = ["router"]
@@ -44,7 +45,7 @@ Asked = Annotated[Guarantee, Field(examples=[_SEARCH])]
 class Holds(Answer):
     """Reservations that are not ended."""
 
-    holds: list[Hold]
+    holds: list[OpenHold]
 
 
 class WhatIf(Body):
@@ -114,10 +115,7 @@ def holds(
     request: Request, budget: Annotated[str | None, Query(examples=["ada"])] = None
 ) -> Response:
     """Reservations that are not ended, of a budget or all."""
-    caller = caller_of(request)
-    of = state_of(request).ledger if budget is None else budget_seen(request, budget)
-    found = [hold for hold in of.holds() if any(map(caller.sees, hold.charges))]
-    return answered({"holds": [hold_seen(hold, caller) for hold in found]})
+    return answered({"holds": holds_seen(request, budget)})
 
 
 @router.get("/hold", dependencies=[allow(READ)], response_model=Hold)

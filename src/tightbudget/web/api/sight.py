@@ -17,7 +17,15 @@ from tightbudget.web.access import Caller, caller_of
 from tightbudget.web.refusals import Refusal
 from tightbudget.web.settings import state_of
 
-__all__ = ["budget_seen", "event_seen", "hold_seen", "hold_touched", "seen", "statement_seen"]
+__all__ = [
+    "budget_seen",
+    "event_seen",
+    "hold_seen",
+    "hold_touched",
+    "holds_seen",
+    "seen",
+    "statement_seen",
+]
 
 
 def seen(name: str, caller: Caller) -> str:
@@ -99,6 +107,14 @@ def hold_seen(hold: LedgerHold, caller: Caller) -> dict[str, Any]:
     if len(charges) < len(content["charges"]):
         content |= {"charges": charges, "told": None}
     return content
+
+
+def holds_seen(request: Request, budget: str | None = None) -> list[dict[str, Any]]:
+    """The reservations that are not ended, of a budget or all, and since when they are so."""
+    caller = caller_of(request)
+    of = state_of(request).ledger if budget is None else budget_seen(request, budget)
+    found = [hold for hold in of.holds() if any(map(caller.sees, hold.charges))]
+    return [{**hold_seen(hold, caller), "since": hold.since} for hold in found]
 
 
 def event_seen(event: Event, caller: Caller) -> dict[str, Any]:

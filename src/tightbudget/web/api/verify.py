@@ -15,7 +15,7 @@ from tightbudget.web.refusals import Refusal
 from tightbudget.web.settings import state_of
 from tightbudget.web.verifications import Job
 
-__all__ = ["router"]
+__all__ = ["progress_seen", "router"]
 
 router = router_of("verification")
 
@@ -57,14 +57,22 @@ def verify(request: Request) -> Response:
 @router.get("/verify", dependencies=[allow(READ)], response_model=Progress)
 def progress(request: Request, job: str) -> Response:
     """How far a verification has come, and what it found."""
+    return answered(progress_seen(request, job))
+
+
+def progress_seen(request: Request, job: str) -> dict[str, Any]:
+    """How far a verification has come; for an analyst, without what it says about others.
+
+    Raises:
+        Refusal: there is none.
+    """
     found = state_of(request).verifications.find(job)
     if found is None:
         raise Refusal(404, "NotFound", f"there is no verification {job[:100]!r}, or not any more")
-    return answered(_seen(found, sees_all=caller_of(request).budgets is None))
+    return _seen(found, sees_all=caller_of(request).budgets is None)
 
 
 def _seen(job: Job, *, sees_all: bool) -> dict[str, Any]:
-    """For an analyst without what it says about others."""
     result, message = None, None
     if isinstance(job.result, Verification):
         head = job.result.head

@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request
+from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.datastructures import FormData
 
-from tightbudget.web.access import caller_of, csrf_token
+from tightbudget.web.access import caller_of
 from tightbudget.web.pages.words import FILTERS
 
-__all__ = ["refused_page", "render"]
+__all__ = ["Form", "refused_page", "render"]
+
+
+async def _form(request: Request) -> FormData:
+    return await request.form()
+
+
+# what a form says
+Form = Annotated[FormData, Depends(_form)]
 
 _templates = Environment(
     loader=PackageLoader("tightbudget.web"),
@@ -34,8 +43,9 @@ def render(request: Request, name: str, *, status: int = 200, **context: Any) ->
     page = _templates.get_template(name).render(
         here=request.url.path,
         caller=caller_of(request),
-        csrf=csrf_token(request),
+        csrf=getattr(request.state, "csrf", ""),  # where no route was found, there is none
         version=version("tightbudget"),
+        status=status,
         **context,
     )
     return HTMLResponse(page, status)

@@ -8,17 +8,22 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Query, Request
-from starlette.datastructures import FormData
 from starlette.responses import Response
 
 from tightbudget.errors import ParameterError, TightBudgetError
 from tightbudget.ledger.ledger import LedgerBudget
 from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
 from tightbudget.web.api.course import course_seen
-from tightbudget.web.api.sight import budget_seen, event_seen, hold_touched, holds_seen, statement_seen
+from tightbudget.web.api.sight import (
+    budget_seen,
+    event_seen,
+    hold_touched,
+    holds_seen,
+    statement_seen,
+)
 from tightbudget.web.api.verify import progress_seen
-from tightbudget.web.pages import render
-from tightbudget.web.pages.budgets import form_of, to_budget
+from tightbudget.web.pages import Form, render
+from tightbudget.web.pages.budgets import to_budget
 from tightbudget.web.pages.share import share_of
 from tightbudget.web.pages.terms import fields, parameters
 from tightbudget.web.pages.words import KINDS_OF_EVENTS, down, up, when
@@ -61,7 +66,7 @@ def budget(
 
 
 @router.post("/budget/raise-cap", dependencies=[allow(ADMINISTER, form=True)])
-def raise_cap(request: Request, form: FormData = Depends(form_of)) -> Response:
+def raise_cap(request: Request, form: Form) -> Response:
     """Sets another cap."""
 
     def act(budget: LedgerBudget, caller: Caller) -> None:
@@ -72,7 +77,7 @@ def raise_cap(request: Request, form: FormData = Depends(form_of)) -> Response:
 
 
 @router.post("/budget/close", dependencies=[allow(ADMINISTER, form=True)])
-def close(request: Request, form: FormData = Depends(form_of)) -> Response:
+def close(request: Request, form: Form) -> Response:
     """Closes a budget for good."""
 
     def act(budget: LedgerBudget, caller: Caller) -> None:
@@ -84,7 +89,7 @@ def close(request: Request, form: FormData = Depends(form_of)) -> Response:
 
 
 @router.post("/budget/expire", dependencies=[allow(ADMINISTER, form=True)])
-def expire(request: Request, form: FormData = Depends(form_of)) -> Response:
+def expire(request: Request, form: Form) -> Response:
     """Frees a reservation that was never started."""
 
     def act(budget: LedgerBudget, caller: Caller) -> None:
@@ -96,7 +101,7 @@ def expire(request: Request, form: FormData = Depends(form_of)) -> Response:
 
 
 @router.post("/budget/verify", dependencies=[allow(READ, form=True)])
-def verify(request: Request, form: FormData = Depends(form_of)) -> Response:
+def verify(request: Request, form: Form) -> Response:
     """Begins to verify the ledger, and shows how far it has come."""
     return to_budget(str(form.get("name", "")), job=state_of(request).verifications.begin().id)
 

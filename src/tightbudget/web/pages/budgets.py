@@ -6,29 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Request
-from starlette.datastructures import FormData
+from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from tightbudget.errors import TightBudgetError
 from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
-from tightbudget.web.api.sight import budget_seen, event_seen, hold_seen, statement_seen
-from tightbudget.web.pages import render
+from tightbudget.web.api.sight import budget_seen, event_seen, holds_seen, statement_seen
+from tightbudget.web.pages import Form, render
 from tightbudget.web.pages.share import share_of
 from tightbudget.web.pages.terms import KINDS_IN_WORDS, fields, parameters
 from tightbudget.web.refusals import status_of
 from tightbudget.web.settings import state_of
 
-__all__ = ["form_of", "router", "to_budget"]
+__all__ = ["router", "to_budget"]
 
 router = APIRouter(include_in_schema=False)
 
 _REFUSALS = 5  # that are shown
-
-
-async def form_of(request: Request) -> FormData:
-    """What a form says."""
-    return await request.form()
 
 
 def to_budget(name: str, **more: str) -> RedirectResponse:
@@ -44,7 +38,7 @@ def budgets(request: Request) -> Response:
 
 
 @router.post("/budgets/open", dependencies=[allow(ADMINISTER, form=True)])
-def open_(request: Request, form: FormData = Depends(form_of)) -> Response:
+def open_(request: Request, form: Form) -> Response:
     """Opens a budget, and goes to its page."""
     name, parent = str(form.get("name", "")), str(form.get("parent", "")) or None
     try:
@@ -63,9 +57,6 @@ def _page(
 ) -> Response:
     caller, ledger = caller_of(request), state_of(request).ledger
     statements = [statement_seen(s, caller) for s in ledger.statements() if caller.sees(s.name)]
-    holds = [
-        hold_seen(hold, caller) for hold in ledger.holds() if any(map(caller.sees, hold.charges))
-    ]
     return render(
         request,
         "budgets.html",
@@ -73,7 +64,7 @@ def _page(
         problem=problem,
         tree=_tree(statements),
         shares={statement["name"]: share_of(statement) for statement in statements},
-        holds=holds,
+        holds=holds_seen(request),
         latest=_latest(request, caller),
         refusals=[
             event_seen(event, caller)
@@ -82,7 +73,10 @@ def _page(
         names=[statement["name"] for statement in statements if not statement["closed"]],
         kinds=KINDS_IN_WORDS,
         numbers=fields(),
-        given={**dict.fromkeys(("name", "parent", "kind", *(f.name for f in fields())), ""), **given},
+        given={
+            **dict.fromkeys(("name", "parent", "kind", *(f.name for f in fields())), ""),
+            **given,
+        },
     )
 
 

@@ -34,8 +34,13 @@ def share_of(statement: dict[str, Any]) -> Share:
     )
     worst = spent + held + saved
     whole = max(cap, worst)
-    parts = (float(100 * part / whole) if whole else 0.0 for part in (cap, spent, held, saved))
-    return Share(*(round(part, 3) for part in parts), worst=_in_words(statement, worst - cap))
+    percent = 100 / whole if whole else Decimal(0)
+
+    def width(part: Decimal) -> float:
+        return round(float(part * percent), 3)
+
+    words = _in_words(statement, worst - cap)
+    return Share(width(cap), width(spent), width(held), width(saved), words)
 
 
 def _in_words(statement: dict[str, Any], beyond: Decimal) -> str:

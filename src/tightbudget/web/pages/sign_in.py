@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends, Request
-from starlette.datastructures import FormData
+from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from tightbudget.web import access
 from tightbudget.web.access import PUBLIC, allow
-from tightbudget.web.pages import render
-from tightbudget.web.pages.budgets import form_of
+from tightbudget.web.pages import Form, render
 from tightbudget.web.refusals import Refusal
 
 __all__ = ["router"]
@@ -24,7 +22,7 @@ def sign_in(request: Request) -> Response:
 
 
 @router.post("/sign-in", dependencies=[allow(PUBLIC, form=True)])
-def begin(request: Request, form: FormData = Depends(form_of)) -> Response:
+def begin(request: Request, form: Form) -> Response:
     """Begins a session, and shows the budgets."""
     answer = RedirectResponse("/", 303)
     try:

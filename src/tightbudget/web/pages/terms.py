@@ -19,7 +19,14 @@ KINDS_IN_WORDS = {
     "gaussian_dp": "worst case, counts μ²",
     "advanced": "worst case, advanced composition",
 }
-_LABELS = {"epsilon": "ε", "delta": "δ", "slack": "Slack δ′", "rho": "ρ", "mu": "μ", "order": "Order α"}
+_LABELS = {
+    "epsilon": "ε",
+    "delta": "δ",
+    "slack": "Slack δ′",
+    "rho": "ρ",
+    "mu": "μ",
+    "order": "Order α",
+}
 
 
 class Field(NamedTuple):
@@ -36,7 +43,7 @@ class Field(NamedTuple):
 
 
 def fields(*kinds: str) -> list[Field]:
-    """The numbers that budgets of these kinds have; of all that a form can open, if none is named."""
+    """The numbers that budgets of these kinds have; of all that a form opens, if none is named."""
     asked = {kind: inspect.signature(KINDS[kind]).parameters for kind in kinds or KINDS_IN_WORDS}
     return [
         Field(name, label, " ".join(kind for kind, has in asked.items() if name in has))
@@ -48,4 +55,4 @@ def fields(*kinds: str) -> list[Field]:
 def parameters(form: Mapping[str, object]) -> Parameters:
     """What a form says; a field that was left empty says nothing."""
     said = {name: str(form.get(name) or "").strip() for name in _LABELS}
-    return Parameters(**{name: text for name, text in said.items() if text})
+    return Parameters.model_validate({name: text for name, text in said.items() if text})

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
-
-from tightbudget.ledger.ledger import Event
 
 __all__ = ["FILTERS", "KINDS_OF_EVENTS"]
 
@@ -75,9 +74,14 @@ def event_kind(kind: str) -> str:
     return KINDS_OF_EVENTS.get(kind, kind)
 
 
-def remark(event: Event) -> str:
+def remark(event: dict[str, Any]) -> str:
     """What else an event says: the reason of a refusal, who did it and why."""
-    return "; ".join(_remarks(event.details))
+    return "; ".join(_remarks(event["details"]))
+
+
+def slug(name: str) -> str:
+    """What stands for a name where only letters and digits may: as part of an id."""
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 def _remarks(details: dict[str, Any]) -> Iterator[str]:
@@ -107,4 +111,5 @@ FILTERS = {
     "cell": cell,
     "event_kind": event_kind,
     "remark": remark,
+    "slug": slug,
 }

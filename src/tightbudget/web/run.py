@@ -1,0 +1,54 @@
+"""Runs a server until somebody ends it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+
+from tightbudget.errors import ExtraError, LedgerError
+
+try:
+    import uvicorn
+except ImportError as error:
+    raise ExtraError("a server needs uvicorn: pip install 'tightbudget[web]'") from error
+
+from tightbudget.web.app import create_app
+from tightbudget.web.settings import Settings
+
+__all__ = ["run"]
+
+
+def run(settings: Settings, ready: Callable[[str], None]) -> None:
+    """Serves until it is interrupted; requests that have begun are answered first.
+
+    Args:
+        settings: what to serve, and where.
+        ready: is told the address, once it accepts connections.
+
+    Raises:
+        LedgerError: there is no such ledger, or no such place to listen.
+    """
+    app = create_app(settings)
+    app.state.open.explorer.warm()
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
+    config = uvicorn.Config(
+        app,
+        access_log=False,  # it has queries, which name keys and budgets; guards.py logs paths
+        log_config=None,
+        server_header=False,
+        proxy_headers=settings.public_url is not None,
+        timeout_graceful_shutdown=10,
+    )
+    with _listening(settings.host, settings.port) as listening:
+        where = f"[{settings.host}]" if ":" in settings.host else settings.host
+        ready(f"http://{where}:{listening.getsockname()[1]}")
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=1024)
+    except OSError as error:
+        raise LedgerError(f"cannot listen on {host} port {port}: {error.strerror}") from error
