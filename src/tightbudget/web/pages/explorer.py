@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -41,6 +42,21 @@ _OF_A_STEP = re.compile(r"steps\[(\d+)\](?:\.|: )(\w+)")
 _OF_ALL = re.compile(r"(delta|epsilon) ")
 
 
+@dataclass(frozen=True)
+class Part:
+    """What a template shows of a question.
+
+    Attributes:
+        answer: None if it was not asked, or refused.
+        problem: why it was; status: of HTTP; field: of the form that it is about.
+    """
+
+    answer: dict[str, Any] | None = None
+    problem: str = ""
+    status: int = 200
+    field: str = ""
+
+
 @router.get("/explorer", dependencies=[allow(READ)])
 async def explorer(
     request: Request, part: Literal["", "curve", "panel", "all"] = "", do: str = ""
@@ -49,13 +65,13 @@ async def explorer(
     form = _form(request)
     if do:
         return RedirectResponse(f"/explorer?{form.done(do).address()}", 303)
-    curve = await _found(request, form.curve) if part != "panel" else {}
+    curve = await _part(request, form.curve) if part != "panel" else Part()
     wanted = part in ("panel", "all") or (part == "" and form.show == "one-more")
-    panel = await _found(request, form.panel) if wanted else {}
+    panel = await _part(request, form.panel) if wanted else Part()
     return render(
         request,
         "explorer.html",
-        status=curve.get("status", 200),
+        status=curve.status,
         form=form,
         curve=curve,
         panel=panel,
@@ -104,15 +120,14 @@ async def _answer(request: Request, question: questions.Question) -> dict[str, A
     return await pool.answer(_ANSWERS[type(question)], question, request.is_disconnected)
 
 
-async def _found(request: Request, ask: Callable[[], questions.Question]) -> dict[str, Any]:
-    """What a template shows: the ``answer``, or the ``problem`` with its ``status``."""
+async def _part(request: Request, ask: Callable[[], questions.Question]) -> Part:
     try:
-        return {"answer": await _answer(request, ask())}
+        return Part(await _answer(request, ask()))
     except ValidationError as error:
-        return {"problem": _said(error), "status": 400, "field": ""}
+        return Part(problem=_said(error), status=400)
     except TightBudgetError as error:
         problem = str(error)
-        return {"problem": problem, "status": status_of(error), "field": _field(problem)}
+        return Part(problem=problem, status=status_of(error), field=_field(problem))
 
 
 def _said(error: ValidationError) -> str:
