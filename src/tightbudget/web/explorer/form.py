@@ -128,7 +128,7 @@ class Form:
                 first = _FIRST.get(f"{kind}.{name}", _FIRST.get(name, "")) if needed else ""
                 value = self.get(f"{i}.{name}", first)
                 hint = "needed" if needed else f"{parameter.default!r} if blank"
-                found.append(Field(f"{i}.{name}", name.replace("_", " "), value, hint))
+                found.append(Field(f"{i}.{name}", _label(name), value, hint))
         return found
 
     def tables(self) -> list[dict[str, Any]]:
@@ -171,7 +171,8 @@ class Form:
     def goals(self) -> list[Field]:
         """The fields of what is to be met."""
         return [
-            Field(f"goal.{n}", n, self.get(f"goal.{n}") or _GOALS[n], "") for n in GOALS[self.goal]
+            Field(f"goal.{n}", _label(n), self.get(f"goal.{n}") or _GOALS[n], "")
+            for n in GOALS[self.goal]
         ]
 
     @property
@@ -230,7 +231,8 @@ class Form:
                 return self.stopping()
             case "calibrate":
                 of, _, parameter = self.parameter.partition(".")
-                goal = {field.label: number(field.label, field.value) for field in self.goals()}
+                names = zip(GOALS[self.goal], self.goals(), strict=True)
+                goal = {name: number(name, field.value) for name, field in names}
                 return questions.Calibrate(
                     steps=self.tables(), of=int(of or 0), parameter=parameter, **goal
                 )
@@ -280,6 +282,11 @@ class Form:
         rest = [(k, v) for k, v in self.pairs if k not in ("stop", "weight")]
         fields = [pair for s, w in stops for pair in (("stop", s), ("weight", w))]
         return Form((*rest, *fields))
+
+
+def _label(name: str) -> str:
+    words = name.replace("_", " ")
+    return words.capitalize() if len(words) > 1 else words  # p and q are letters of formulas
 
 
 def number(name: str, text: str) -> Any:

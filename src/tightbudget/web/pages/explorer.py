@@ -6,6 +6,7 @@ answer is for. Without scripts, the form asks for all at once.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -81,6 +82,7 @@ async def explorer(
         goals={goal: " and ".join(names) for goal, names in GOALS.items()},
         most_text=questions.MOST_TEXT_OF_PAGE,
         ends=ends,
+        infinity=math.inf,
     )
 
 

@@ -189,10 +189,10 @@
     const asked = form().elements.given.value === "delta" ? at : at.reverse();
     const here = asked.every(Number.isFinite) && asked[1] > 0;
     const data = uPlot.join([end(1), end(2), here ? [[asked[0]], [asked[1]]] : [[], []]]);
-    const line = { spanGaps: true, scale: "y", value: power };
+    const line = { spanGaps: true, scale: "y", value: small };
     put("plot", data, {
       scales: { x: { time: false }, y: { distr: 3 } },
-      axes: [axis("privacy loss ε (nats)"), axis("δ", { size: 64, values: (_, ticks) => ticks.map(tick) })],
+      axes: [axis("privacy loss ε (nats)"), axis("δ", { size: 64, splits: decades, filter: (_, ticks) => ticks, values: (_, ticks) => ticks.map(power) })],
       series: [
         { label: "ε", value: exact },
         { ...line, label: "lower end", stroke: colour("--line-strong"), width: 6, points: { show: false } },
@@ -204,8 +204,24 @@
     });
   }
 
-  const power = (_, given) => (given == null ? "–" : given.toExponential(2).replace("e", "·10^").replace("+", ""));
-  const tick = (given) => (given == null || Math.log10(given) % 1 ? "" : given.toExponential(0));
+  const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+
+  // powers of ten, few enough to be read
+  function decades(_plot, _axis, least, most) {
+    const [low, high] = [Math.ceil(Math.log10(least) - 1e-9), Math.floor(Math.log10(most) + 1e-9)];
+    const step = Math.ceil((high - low + 1) / 8);
+    const found = [];
+    for (let k = high; k >= low; k -= step) found.unshift(10 ** k);
+    return found;
+  }
+
+  function power(given) {
+    const k = Math.round(Math.log10(given));
+    const digits = [...String(Math.abs(k))].map((digit) => SUPERSCRIPTS[digit]).join("");
+    return k === 0 ? "1" : `10${k < 0 ? "⁻" : ""}${digits}`;
+  }
+
+  const small = (_, given) => (given == null ? "–" : given.toExponential(2));
 
   function drawPrices() {
     const rows = [...document.querySelectorAll("#stops tbody tr")];
