@@ -27,7 +27,7 @@ from tightbudget.web.explorer.same import (
 
 __all__ = ["calibrate", "compare", "curve", "curve_of", "one_more", "schedule_of", "stopping"]
 
-_LEAST = 1e-300  # no curve goes further down
+_LEAST = 1e-280  # no curve goes further down: far below, delta is not known any more
 
 
 def curve(question: questions.Curve) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def calibrate(question: questions.Calibrate) -> dict[str, Any]:
             *(f"    {line}," for line in asked),
             ")",
         ),
-        "command": _calibration_command(found.composition, name, target, question.between),
+        "command": _calibration_command(question, target),
     }
 
 
@@ -244,11 +244,13 @@ def _search(question: questions.Calibrate) -> dict[str, Any]:
     return search if question.between is None else {**search, "between": (*question.between,)}
 
 
-def _calibration_command(
-    run: Composition, name: str, target: dict[str, float], between: list[float] | None
-) -> str | None:
+def _calibration_command(question: questions.Calibrate, target: dict[str, float]) -> str | None:
     """The command line calibrates one mechanism."""
     options = [word for key, value in target.items() for word in (f"--{key}", repr(value))]
-    if between is not None:
-        options += ["--between", ":".join(map(repr, between))]
-    return calibration(run, name, *options) if len(run.steps) == 1 else None
+    if question.between is not None:
+        options += ["--between", ":".join(map(repr, question.between))]
+    return (
+        calibration(question.steps[0], question.parameter, *options)
+        if len(question.steps) == 1
+        else None
+    )

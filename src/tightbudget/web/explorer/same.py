@@ -74,16 +74,13 @@ def command(name: str, run: Composition, *options: str, times: int | None = None
     return f"cat > plan.toml <<'END'\n{plan_text(run)}END\n{line}"
 
 
-def calibration(run: Composition, name: str, *options: str) -> str:
-    """The line for a shell that finds a parameter of the only mechanism of a composition."""
-    ((mechanism, times),) = run.steps
-    table = {key: value for key, value in to_description(mechanism).items() if key != name}
-    steps = [] if name == "times" else ["--steps", str(times)]
+def calibration(step: dict[str, Any], name: str, *options: str) -> str:
+    """The line for a shell that finds a parameter of one mechanism, given as in a plan."""
+    table = {key: value for key, value in step.items() if key not in (name, "times")}
+    steps = [] if name == "times" else ["--steps", str(step.get("times", 1))]
     sought = ["--parameter", "steps" if name == "times" else name.replace("_", "-")]
-    kind = str(table["mechanism"])
-    return shlex.join(
-        ["tightbudget", "calibrate", kind, *_options(table), *steps, *sought, *options]
-    )
+    words = ["calibrate", table["mechanism"], *_options(table), *steps, *sought, *options]
+    return shlex.join(["tightbudget", *words])
 
 
 def _options(table: dict[str, Any]) -> list[str]:
