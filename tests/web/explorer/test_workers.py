@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -79,9 +78,7 @@ def test_a_question_that_takes_too_long_is_ended(workers: Workers) -> None:
     (error,) = ask(workers, (endless, None))
     assert SECONDS <= time.monotonic() - began < SECONDS + SLACK
     assert isinstance(error, tb.LimitError)
-    assert re.match(
-        r"the question takes more time than one may take here \(1 seconds\)", str(error)
-    )
+    assert str(error).startswith("the question takes more time than one may take here (1 s): ")
     assert isinstance(ask(workers, (process, None))[0], int)
 
 
@@ -118,7 +115,8 @@ def test_too_many_at_a_time_are_refused_at_once_and_none_later(workers: Workers)
 def test_refusals_arrive_as_they_are(workers: Workers, error: Exception) -> None:
     (found,) = ask(workers, (refusing, error))
     assert type(found) is type(error)
-    assert (str(found), vars(found)) == (str(error), vars(error))
+    assert str(found) == str(error)
+    assert vars(error).items() <= vars(found).items()
 
 
 def test_what_nobody_wants_any_more_is_given_up(workers: Workers) -> None:

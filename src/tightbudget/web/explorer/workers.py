@@ -118,7 +118,7 @@ class Workers:
         """What is said of an error in the other process."""
         match error:
             case concurrent.futures.TimeoutError():
-                limit, took = f"{self.seconds:g} seconds", "time"
+                limit, took = f"{self.seconds:g} s", "time"
             case MemoryError() | ProcessExpired():
                 limit, took = f"{self.megabytes:,} MB", "memory"
             case _:
