@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -42,9 +43,9 @@ class Served:
 Serve = Callable[..., Served]
 
 
-@pytest.fixture
-def served() -> Iterator[Serve]:
-    """``served(ledger_url, "--option", ...)`` runs ``tightbudget serve`` on a free port."""
+@contextmanager
+def serving() -> Iterator[Serve]:
+    """``serve(ledger_url, "--option", ...)`` runs ``tightbudget serve`` on a free port."""
     running: list[Served] = []
 
     def serve(ledger: str, *options: str) -> Served:
@@ -65,6 +66,13 @@ def served() -> Iterator[Serve]:
         if one.process.poll() is None:
             one.process.kill()
         one.process.communicate(timeout=30)
+
+
+@pytest.fixture
+def served() -> Iterator[Serve]:
+    """:func:`serving`, for one test."""
+    with serving() as serve:
+        yield serve
 
 
 @pytest.fixture

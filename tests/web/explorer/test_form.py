@@ -181,7 +181,8 @@ PLANS = st.one_of(
     st.lists(
         st.sampled_from(
             ["[[steps]]\n", 'mechanism = "gaussian"\n', "sigma = 1.0\n", "times = 3\n",
-             "rate = 2\n", "sigma = inf\n", "times = -1\n", "base = { mechanism = 1 }\n", "p = [1, 2]\n", "[",
+             "rate = 2\n", "sigma = inf\n", "times = -1\n", "base = { mechanism = 1 }\n",
+             "p = [1, 2]\n", "[",
              "tightbudget = 1\n", 'mechanism = "histogram"\n', 'relation = "x"\n', "\x00", "{", "}"]
         )
     ).map("".join),
