@@ -262,6 +262,11 @@ def ledger_tables() -> str:
     return "\n\n".join(f"## {name}\n\n```text\n{story}\n```" for name, story in stories)
 
 
+def http_api() -> str:
+    """Every operation of the API, from its own document."""
+    return str(runpy.run_path(str(ROOT / "docs" / "http_api.py"))["reference"]())
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "mechanisms-table": mechanisms_table,
     "mechanisms": mechanisms,
@@ -272,6 +277,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "reproductions": reproductions,
     "ledger-speed": ledger_speed,
     "ledger-tables": ledger_tables,
+    "http-api": http_api,
 }
 
 

@@ -136,4 +136,4 @@ def watched(browser: Browser, url: str, looks: Looks = DESK, **more: Any) -> Ite
         yield seen
     finally:
         context.close()
-    assert not seen.faults
+    assert not seen.faults, "; ".join(seen.faults)

@@ -44,7 +44,7 @@ Serve = Callable[..., Served]
 
 
 @contextmanager
-def serving() -> Iterator[Serve]:
+def servers() -> Iterator[Serve]:
     """``serve(ledger_url, "--option", ...)`` runs ``tightbudget serve`` on a free port."""
     running: list[Served] = []
 
@@ -61,29 +61,38 @@ def serving() -> Iterator[Serve]:
         running.append(Served(url, process))
         return running[-1]
 
-    yield serve
-    for one in running:
-        if one.process.poll() is None:
-            one.process.kill()
-        one.process.communicate(timeout=30)
+    try:
+        yield serve
+    finally:
+        for one in running:
+            if one.process.poll() is None:
+                one.process.kill()
+            one.process.communicate(timeout=30)
 
 
 @pytest.fixture
 def served() -> Iterator[Serve]:
-    """:func:`serving`, for one test."""
-    with serving() as serve:
+    """Servers for one test."""
+    with servers() as serve:
         yield serve
 
 
 @pytest.fixture
 def ledger_url(tmp_path: Path) -> str:
-    """A ledger with a census, of which ada and bob have parts, and eve has one of ada's."""
+    """A ledger with a census, of which ada and bob have parts, and eve has one of ada's.
+
+    A1 is reserved and A2 started (with the token 10), both of ada; B1 is of bob, AB of both.
+    """
     url = f"sqlite:///{tmp_path}/budget.db"
     with tb.Ledger(url) as ledger:
         ledger.open_budget("census", epsilon=4, delta=1e-6)
-        ledger.open_budget("ada", parent="census", epsilon=1, delta=1e-7)
+        ledger.open_budget("ada", parent="census", epsilon=2, delta=1e-7)
         ledger.open_budget("bob", parent="census", epsilon=1, delta=1e-7)
         ledger.open_budget("eve", parent="ada", epsilon=0.25, delta=1e-9)
+        ledger.reserve("A1", SEARCH, ["ada"])
+        ledger.reserve("A2", SEARCH, ["ada"]).start()
+        ledger.reserve("B1", SEARCH, ["bob"])
+        ledger.reserve("AB", tb.OutputDP.from_dp(0.01), ["ada", "bob"])
     return url
 
 
@@ -109,7 +118,7 @@ Client = Callable[..., TestClient]
 
 @pytest.fixture
 def client(ledger_url: str) -> Iterator[Client]:
-    """``client(token=..., host=...)`` asks a server in this process."""
+    """``client("tb_...", host=...)`` asks a server in this process, with a token or without."""
     open_clients: list[TestClient] = []
 
     def make(token: str | None = None, **settings: str) -> TestClient:

@@ -330,7 +330,7 @@ class Ledger:
             budgets: of these budgets only.
             kind: of this kind only.
             search: only events with this text in the key, the budget's name, the cell or the
-                details; in ASCII, either case.
+                details; in ASCII, either case. With ``budgets``, details are not searched.
         """
         which = Which(budget, budgets, key, kind, search)
         while limit is None or limit > 0:

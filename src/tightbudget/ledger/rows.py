@@ -305,7 +305,8 @@ class Which:
         key: of this reservation.
         kind: of this kind.
         search: with this text in the key, the budget's name, the cell or the details; in
-            ASCII, either case.
+            ASCII, either case. Among some budgets only, details are not searched: they name
+            others, too.
     """
 
     budget: str | None = None
@@ -327,7 +328,8 @@ class Which:
             plain = (
                 column.icontains(self.search, autoescape=True) for column in (of.key, of.budget)
             )
-            coded = (column.icontains(as_json, autoescape=True) for column in (of.cell, of.details))
+            in_json = (of.cell, of.details) if self.budgets is None else (of.cell,)
+            coded = (column.icontains(as_json, autoescape=True) for column in in_json)
             yield or_(*plain, *coded)
 
 

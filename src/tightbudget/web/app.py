@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from tightbudget.errors import ExtraError, TightBudgetError
 
 try:
     from fastapi import FastAPI
     from fastapi.exceptions import RequestValidationError
+    from fastapi.routing import APIRoute
     from starlette.exceptions import HTTPException
     from starlette.routing import BaseRoute, Mount
     from starlette.staticfiles import StaticFiles
@@ -20,7 +22,7 @@ except ImportError as error:
 import tightbudget
 from tightbudget.ledger.ledger import Ledger
 from tightbudget.ledger.tokens import Tokens
-from tightbudget.web.access import gate_of
+from tightbudget.web.access import ADMINISTER, PUBLIC, READ, WRITE, Need, gate_of
 from tightbudget.web.api import about, budgets, course, events, explore, holds, verify
 from tightbudget.web.explorer.workers import Pools
 from tightbudget.web.guards import Failures, Guards
@@ -57,6 +59,29 @@ left is rounded down, and infinity is the number 1e999. Numbers are read exactly
 """
 
 
+# of each need, what its routes say of the token: none, perhaps, or one
+_SECURITY: dict[Need, list[dict[str, list[str]]]] = {
+    PUBLIC: [],
+    READ: [{}, {"token": []}],
+    WRITE: [{"token": []}],
+    ADMINISTER: [{"token": []}],
+}
+
+
+class _App(FastAPI):
+    """With a document that says which routes need a token."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            for route in self.routes:
+                if isinstance(route, APIRoute) and (gate := gate_of(route)) is not None:
+                    extra = {"security": _SECURITY[gate.need], "x-needs": gate.need.name.lower()}
+                    route.openapi_extra = extra
+            schemes = {"token": {"type": "http", "scheme": "bearer"}}
+            super().openapi()["components"]["securitySchemes"] = schemes
+        return super().openapi()
+
+
 def create_app(settings: Settings) -> FastAPI:
     """A server for one ledger.
 
@@ -71,19 +96,20 @@ def create_app(settings: Settings) -> FastAPI:
         pools.close()
         ledger.close()
 
-    app = FastAPI(
+    app = _App(
         title="tightbudget",
         summary="An API for a ledger of privacy budgets.",
         description=_SAID,
         version=tightbudget.__version__,
         openapi_url=None,  # a route like the others, with a gate
+        redirect_slashes=False,
         lifespan=serving,
     )
     app.state.open = State(
         settings, ledger, Tokens(ledger), Failures(), Verifications(ledger), pools
     )
     app.add_middleware(Guards, settings=settings)
-    for of in (TightBudgetError, Refusal, HTTPException, RequestValidationError):
+    for of in (TightBudgetError, Refusal, HTTPException, RequestValidationError, RecursionError):
         app.add_exception_handler(of, refused)
     for router in ROUTERS:
         app.router.routes.extend(router.routes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,8 @@ from tightbudget.errors import (
 from tightbudget.output_dp.account import Budget
 
 __all__ = ["STATUSES", "Refusal", "as_json", "refused", "status_of"]
+
+_log = logging.getLogger("tightbudget.web")
 
 # A refusal has the status of the first line that it is of.
 STATUSES: tuple[tuple[type[TightBudgetError], int], ...] = (
@@ -70,9 +73,24 @@ def _plain(error: Exception) -> Exception:
     if isinstance(error, HTTPException):
         type_ = _TYPES.get(error.status_code, "ParameterError")
         return Refusal(error.status_code, type_, error.detail, error.headers)
+    if isinstance(error, RecursionError):
+        return Refusal(400, "ParameterError", "the request must not have so many parts in parts")
+    if isinstance(error, LedgerError):
+        return _without_place(error)
     if isinstance(error, (Refusal, TightBudgetError)):
         return error
     return Refusal(500, "InternalError", "something went wrong here; the server's log says what")
+
+
+def _without_place(error: LedgerError) -> LedgerError:
+    """The same; where the database is, and what it says, is for the log."""
+    _log.error("%s: %s", type(error).__name__, error)
+    words = (
+        "the ledger did not say whether this happened: ask again under the same key"
+        if error.unknown
+        else "the ledger does not do this now, and nothing was changed; the server's log says why"
+    )
+    return type(error)(words, unknown=error.unknown)
 
 
 def status_of(error: Exception) -> int:

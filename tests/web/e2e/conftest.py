@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
-from tests.web.browser import Looks, Watched, launched, watched
-from tests.web.conftest import Serve
+from tests.web.browser import Watched, launched, watched
+from tests.web.conftest import Serve, servers
 
 import tightbudget as tb
 
@@ -25,10 +28,23 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def ledger_url(tmp_path: Path) -> str:
     """A census with analysts' parts: runs that were settled, refused, given up, and are open."""
-    url = f"sqlite:///{tmp_path}/budget.db"
-    with tb.Ledger(url) as ledger:
+    return a_survey(tmp_path)
+
+
+def a_survey(folder: Path) -> str:
+    """The URL of that ledger."""
+    url = f"sqlite:///{folder}/budget.db"
+    with tb.Ledger(url, clock=slowly()) as ledger:
         told(ledger)
     return url
+
+
+def slowly() -> Callable[[], datetime]:
+    """A clock on which every act is some hours later, until some hours ago."""
+    begin, acts = datetime.now(UTC) - timedelta(days=21), itertools.count()
+    return lambda: (
+        begin + timedelta(hours=5.2) * (now := next(acts)) + timedelta(minutes=now**2 % 97)
+    )
 
 
 def told(ledger: tb.Ledger) -> None:
@@ -67,8 +83,11 @@ def site(served: Serve, ledger_url: str) -> str:
 @pytest.fixture
 def look(browser: Browser, site: str) -> Open:
     """``with look(PHONE) as seen``: a page of the site, in a session of its own."""
+    return partial(watched, browser, site)
 
-    def open_(looks: Looks, **more: object) -> AbstractContextManager[Watched]:
-        return watched(browser, site, looks, **more)
 
-    return open_
+@pytest.fixture(scope="session")
+def glance(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
+    """The same for tests that change nothing: they share one site."""
+    with servers() as serve:
+        yield partial(watched, browser, serve(a_survey(tmp_path_factory.mktemp("survey"))).url)

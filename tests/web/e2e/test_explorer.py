@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 from tests.web.browser import DARK, DESK, PHONE, Looks, Watched
-from tests.web.conftest import serving
+from tests.web.conftest import servers
 from tests.web.e2e.conftest import Open
 
 import tightbudget as tb
@@ -23,7 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One server for all: nothing here changes a ledger."""
     url = f"sqlite:///{tmp_path_factory.mktemp('explorer')}/budget.db"
     tb.Ledger(url).close()
-    with serving() as serve:
+    with servers() as serve:
         yield serve(url).url
 
 

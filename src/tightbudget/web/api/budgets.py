@@ -30,7 +30,7 @@ __all__ = ["router"]
 router = router_of("budgets")
 
 
-class Budgets(Answer):
+class Statements(Answer):
     """Budgets, each after the one that it is a part of."""
 
     budgets: list[Statement]
@@ -73,7 +73,7 @@ def _double(value: Any) -> Any:
 class Open(Body):
     """A budget to be opened; the same again changes nothing."""
 
-    name: Annotated[Name, Field(examples=["bob"])]
+    name: Annotated[Name, Field(examples=["carl"])]
     parent: Name | None = Field(None, examples=["census"])
     kind: str = Field("output_dp", examples=["output_dp"])
     parameters: Parameters = Field(examples=[{"epsilon": 0.5, "delta": 1e-7}])
@@ -83,7 +83,7 @@ class RaiseCap(Body):
     """Another cap; never below what is spent and held."""
 
     name: Annotated[Name, Field(examples=["ada"])]
-    parameters: Parameters = Field(examples=[{"epsilon": 1.25}])
+    parameters: Parameters = Field(examples=[{"epsilon": 2.5}])
     reason: Annotated[Name, Field(examples=["second wave"])]
 
 
@@ -93,7 +93,7 @@ class Close(Body):
     name: Annotated[Name, Field(examples=["eve"])]
 
 
-@router.get("/budgets", dependencies=[allow(READ)], response_model=Budgets)
+@router.get("/budgets", dependencies=[allow(READ)], response_model=Statements)
 def budgets(request: Request) -> Response:
     """All budgets at one moment."""
     caller = caller_of(request)

@@ -176,13 +176,13 @@ class Statement(Answer):
 
     name: str
     kind: str
-    parent: str | None
+    parent: str | None = Field(description="The budget that it is a part of.")
     closed: bool
-    cap: Amount
-    spent: Amount
-    held: Amount
-    left: Amount
-    saved: Amount
+    cap: Amount = Field(description="What spent and held may come to.")
+    spent: Amount = Field(description="Settled or forfeited, here or in parts that are closed.")
+    held: Amount = Field(description="By reservations and parts that are open.")
+    left: Amount = Field(description="What may still be reserved.")
+    saved: Amount = Field(description="What worst cases would have cost beyond what came out.")
 
 
 class Hold(Answer):
@@ -219,7 +219,9 @@ class Event(Answer):
     hash: str
 
 
-class _Error(Answer):
+class Error(Answer):
+    """Its type is the name of the exception that the library would raise, or what happened."""
+
     type: str
     message: str
     requested: Amount | None
@@ -236,4 +238,4 @@ class _Error(Answer):
 class Refused(Answer):
     """A refusal; what it does not say is null."""
 
-    error: _Error
+    error: Error

@@ -9,6 +9,7 @@ from fastapi import Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from tightbudget.errors import SettlementError
 from tightbudget.output_dp.guarantee import cell_name
 from tightbudget.web.access import ADMINISTER, READ, WRITE, allow, caller_of
 from tightbudget.web.api.forms import (
@@ -24,7 +25,14 @@ from tightbudget.web.api.forms import (
     guarantee_of,
     router_of,
 )
-from tightbudget.web.api.sight import budget_seen, hold_found, hold_seen, hold_touched, holds_seen
+from tightbudget.web.api.sight import (
+    budget_seen,
+    hold_found,
+    hold_seen,
+    hold_touched,
+    holds_seen,
+    without_others,
+)
 from tightbudget.web.settings import state_of
 
 __all__ = ["router"]
@@ -86,7 +94,7 @@ class Settle(Body):
     """What came out of which run."""
 
     key: Annotated[Name, Field(examples=["A2"])]
-    token: int = Field(description="What start has answered.", examples=[7], ge=0, lt=2**63)
+    token: int | None = Field(None, description="What start has answered.", examples=[10])
     cell: Annotated[Cell, Field(examples=["not found"])]
 
 
@@ -136,9 +144,11 @@ def what_if(request: Request, body: WhatIf) -> Response:
 def reserve(request: Request, body: Reserve) -> Response:
     """Holds what the dearest output would cost, in all budgets or in none. Again is once."""
     names = [budget_seen(request, name).name for name in body.budgets]
-    found = state_of(request).ledger.reserve(
-        body.key, guarantee_of(body.guarantee), names, interactive=body.interactive
-    )
+    guarantee, ledger = guarantee_of(body.guarantee), state_of(request).ledger
+    try:
+        found = ledger.reserve(body.key, guarantee, names, interactive=body.interactive)
+    except SettlementError as error:
+        raise without_others(request, error) from None
     return answered(hold_seen(found, caller_of(request)))
 
 

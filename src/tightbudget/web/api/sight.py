@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import Request
 
-from tightbudget.errors import BudgetExceeded, SettlementError
+from tightbudget.errors import BudgetExceeded, ParameterError, SettlementError
 from tightbudget.ledger.as_json import event_as_json, hold_as_json, statement_as_json
 from tightbudget.ledger.ledger import Event, LedgerBudget, LedgerHold, Statement, printable
 from tightbudget.numerics.validate import refuse
@@ -23,20 +23,9 @@ __all__ = [
     "hold_seen",
     "hold_touched",
     "holds_seen",
-    "seen",
     "statement_seen",
+    "without_others",
 ]
-
-
-def seen(name: str, caller: Caller) -> str:
-    """The name of a budget, if the caller sees it.
-
-    Raises:
-        Refusal: there is none for this caller.
-    """
-    if not caller.sees(name):
-        raise _no_budget(name)
-    return name
 
 
 def budget_seen(request: Request, name: str) -> LedgerBudget:
@@ -45,16 +34,15 @@ def budget_seen(request: Request, name: str) -> LedgerBudget:
     Raises:
         Refusal: there is none for this caller.
     """
-    name = seen(printable(name=name), caller_of(request))
-    ledger = state_of(request).ledger
-    if not ledger.within([name]):
-        raise _no_budget(name)
-    return ledger.budget(name)
-
-
-def _no_budget(name: str) -> Refusal:
-    must = "be the name of a budget in this ledger"
-    return Refusal(404, "ParameterError", str(refuse("budget", must, name)))
+    printable(name=name)
+    try:
+        found = state_of(request).ledger.budget(name)
+    except ParameterError as error:
+        raise Refusal(404, "ParameterError", str(error)) from None
+    if not caller_of(request).sees(name):
+        must = "be the name of a budget in this ledger"
+        raise Refusal(404, "ParameterError", str(refuse("budget", must, name)))
+    return found
 
 
 def hold_touched(request: Request, key: str, token: int | None = None) -> LedgerHold:
@@ -90,6 +78,15 @@ def hold_found(request: Request, key: str, token: int | None = None) -> LedgerHo
     if not any(map(caller.sees, hold.charges)):
         raise none
     return hold
+
+
+def without_others(request: Request, error: SettlementError) -> SettlementError:
+    """A refusal that does not name what others hold in the same whole."""
+    caller, ledger = caller_of(request), state_of(request).ledger
+    of_others = (hold for hold in ledger.holds() if not any(map(caller.sees, hold.charges)))
+    if any(repr(hold.key) in str(error) for hold in of_others):
+        return SettlementError("another interactive mechanism is open, in a budget of others")
+    return error
 
 
 def statement_seen(statement: Statement, caller: Caller) -> dict[str, Any]:

@@ -34,7 +34,7 @@ __all__ = ["router"]
 
 router = APIRouter(include_in_schema=False)
 
-_PAGE = 50  # events that are listed at once
+_PAGE = 30  # events that are listed at once
 _PLOTTED = 500
 
 _Text = Annotated[str, Query(max_length=200)]

@@ -10,13 +10,16 @@ from tightbudget.web.pages.words import down, symbol
 
 __all__ = ["Share", "share_of"]
 
+_WIDEST = Decimal("1.5")  # caps: a bar that showed more would leave too little for the cap
+
 
 @dataclass(frozen=True)
 class Share:
     """Of the whole width, in percent.
 
     Attributes:
-        cap, spent, held, saved: cap and ``spent + held + saved`` both fit, and one fills it.
+        cap, spent, held, saved: all fit.
+        is_cut: saved is too much to be shown whole.
         worst: what worst-case accounting would say, in words; empty where it says the same.
     """
 
@@ -24,6 +27,7 @@ class Share:
     spent: float
     held: float
     saved: float
+    is_cut: bool
     worst: str
 
 
@@ -33,14 +37,15 @@ def share_of(statement: dict[str, Any]) -> Share:
         Decimal(repr(statement[part]["amount"])) for part in ("cap", "spent", "held", "saved")
     )
     worst = spent + held + saved
-    whole = max(cap, worst)
+    whole = min(max(cap, worst), cap * _WIDEST)
     percent = 100 / whole if whole else Decimal(0)
 
     def width(part: Decimal) -> float:
         return round(float(part * percent), 3)
 
-    words = _in_words(statement, worst - cap)
-    return Share(width(cap), width(spent), width(held), width(saved), words)
+    shown = min(saved, whole - spent - held)
+    widths = (width(cap), width(spent), width(held), width(shown))
+    return Share(*widths, is_cut=shown < saved, worst=_in_words(statement, worst - cap))
 
 
 def _in_words(statement: dict[str, Any], beyond: Decimal) -> str:

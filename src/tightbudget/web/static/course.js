@@ -6,6 +6,16 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   let plot = null;
 
+  // how times are written below the axis: [seconds between marks, mark, more where that changes]
+  const DAY = "\n{YYYY}-{MM}-{DD}";
+  const TIMES = [
+    [31536000, "{YYYY}", null, null, null, null, null, null, 1],
+    [86400, "{MMM} {DD}", "\n{YYYY}", null, null, null, null, null, 1],
+    [60, "{HH}:{mm}", DAY, null, DAY, null, null, null, 1],
+    [1, "{HH}:{mm}:{ss}", DAY, null, DAY, null, null, null, 1],
+    [0.001, "{ss}.{fff}", `${DAY} {HH}:{mm}`, null, DAY, null, `${DAY} {HH}:{mm}`, null, 1],
+  ];
+
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   // columns: time (seconds), cap, spent, spent + held, spent + held + saved
@@ -36,7 +46,6 @@
   }
 
   function options(width) {
-    const unit = document.getElementById("course-table").dataset.unit;
     const paths = uPlot.paths.stepped({ align: 1 });
     const shown = (_, value) => (value == null ? "–" : String(+value.toPrecision(6)));
     const line = (label, ink, dash, more) => ({
@@ -49,8 +58,10 @@
       height: width < 500 ? 240 : 300,
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       cursor: { drag: { x: true, y: false } },
+      legend: { markers: { dash: (_, i) => ["solid", "dashed", "solid", "dashed", "dotted"][i] } },
+      hooks: { ready: [sayLast], setData: [sayLast], setCursor: [(u) => u.cursor.idx ?? sayLast(u)] },
       scales: { y: { range: (_, low, high) => [0, high * 1.06 || 1] } },
-      axes: [axis, { ...axis, size: 56, label: unit, labelFont: axis.font, labelSize: 20 }],
+      axes: [{ ...axis, values: TIMES, space: 80 }, { ...axis, size: 56 }],
       series: [
         { label: "At (UTC)", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
         line("Cap", "--muted", [8, 4], { width: 1.5 }),
@@ -60,6 +71,11 @@
       ],
       bands: [{ series: [3, 2], fill: (u) => hatch(u.ctx) }],
     };
+  }
+
+  // away from the lines, the legend says where they end
+  function sayLast(u) {
+    u.setLegend({ idx: u.data[0].length - 1 }, false);
   }
 
   function draw() {
