@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Query, Request
+from fastapi import Body, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
@@ -127,7 +127,10 @@ async def calibrate(request: Request, question: questions.Calibrate) -> Response
 )
 async def drawn(
     request: Request,
-    question: questions.Curve | questions.Stopping,
+    question: Annotated[
+        questions.Curve | questions.Stopping,
+        Body(examples=questions.Curve.model_config["json_schema_extra"]["examples"]),
+    ],
     format: Annotated[Format, Query(description="Of the picture.")] = "png",
 ) -> Response:
     """A curve, or the prices of stopping, drawn as in Python and on the command line."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from tightbudget import Composition, ParameterError
 from tightbudget.accounting.composition import from_steps
@@ -34,7 +34,12 @@ MOST_STOPS = 100
 MOST_TEXT = 200_000  # characters of a plan
 MOST_TEXT_OF_PAGE = 12_000  # which is a part of its address
 
-_EXAMPLE = {"mechanism": "gaussian", "sigma": 1.0, "rate": 0.01, "times": 1000}
+_STEPS: list[JsonValue] = [{"mechanism": "gaussian", "sigma": 5.0, "times": 10}]
+
+
+def _example(**more: JsonValue) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [{"steps": _STEPS, **more}]})
+
 
 Gap = Annotated[float, Field(gt=0, lt=1, description="Wanted (upper - lower) / upper.")]
 Delta = Annotated[float, Field(description="In [0, 1].")]
@@ -50,7 +55,6 @@ class Question(BaseModel):
         list[dict[str, Any]] | None,
         Field(
             max_length=MOST_STEPS,
-            examples=[[_EXAMPLE]],
             description="As [[steps]] in a plan file: mechanism, its parameters, rate, relation, "
             "times.",
         ),
@@ -93,6 +97,8 @@ class Asked(Question):
 class Curve(Asked):
     """The certified epsilon at a delta (or delta at an epsilon), and the curve around it."""
 
+    model_config = _example(delta=1e-5)
+
     deltas: Annotated[
         list[Delta] | None,
         Field(
@@ -107,11 +113,15 @@ class Curve(Asked):
 class Compare(Asked):
     """The same answer by other people's theorems."""
 
+    model_config = _example(delta=1e-5)
+
     rtol: Gap = GAP
 
 
 class OneMore(Asked):
     """What one more run of each mechanism would cost."""
+
+    model_config = _example(epsilon=1.0)
 
     rtol: Gap = GAP
 
@@ -122,13 +132,14 @@ class Stopping(Question):
     A step is one run of the mechanism, or of all mechanisms where there are several.
     """
 
+    model_config = _example(delta=1e-5, stops=[2, 5, 10])
+
     delta: Delta
     stops: Annotated[
         list[int],
         Field(
             min_length=1,
             max_length=MOST_STOPS,
-            examples=[[250, 500, 750, 1000]],
             description="Ascending numbers of steps after which it may stop; the last ends it.",
         ),
     ]
@@ -147,11 +158,13 @@ class Calibrate(Question):
     The target is epsilon and delta, or advantage, or tpr and fpr.
     """
 
+    model_config = _example(parameter="sigma", epsilon=1.0, delta=1e-5)
+
     steps: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_STEPS)]
     plan: None = None
     parameter: Annotated[
         str,
-        Field(examples=["sigma"], description="A parameter of the mechanism, rate or times."),
+        Field(description="A parameter of the mechanism, rate or times."),
     ]
     of: Annotated[int, Field(ge=0, description="Which of the steps: 0 is the first.")] = 0
     epsilon: Epsilon | None = None
