@@ -93,6 +93,6 @@ def test_the_command_line_loads_no_server_before_it_serves() -> None:
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout.split()
     assert "tightbudget.cli.serve" in loaded
-    heavy = {"fastapi", "starlette", "uvicorn", "jinja2", "httpx", "pebble", "itsdangerous"}
+    heavy = {"fastapi", "starlette", "uvicorn", "jinja2", "httpx", "itsdangerous"}
     assert not (heavy | {"sqlalchemy", "pydantic"}) & set(loaded)
     assert tb.__version__

@@ -1,21 +1,26 @@
 """Processes that answer questions, each within its time and its memory.
 
-A question that takes too long is ended with its process, which another one replaces at once;
-the server answers everybody else meanwhile. When too many questions wait, the next is refused.
+A question that takes too long is ended with its process, which another one replaces; the server
+answers everybody else meanwhile. When too many questions wait, the next is refused. Processes
+share nothing, no queue and no lock, so that one can be ended at any moment.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
+import math
 import multiprocessing
+import os
 import resource
+import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
-
-from pebble import ProcessExpired, ProcessFuture, ProcessPool
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
 
 from tightbudget.errors import BusyError, LimitError
 
@@ -34,7 +39,7 @@ _PRELOADED = (
 
 
 class Workers:
-    """A pool of warm processes with limits.
+    """A pool of warm processes with limits: a thread for each, which hands it its questions.
 
     Args:
         processes: how many questions are worked on at a time.
@@ -51,26 +56,23 @@ class Workers:
         seconds: float = 30.0,
         megabytes: int = 2048,
     ) -> None:
-        self.seconds, self.megabytes = seconds, megabytes
-        # neither fork, in a process with threads, nor spawn, which imports everything again
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([*_PRELOADED])
-        self._pool = ProcessPool(
-            max_workers=processes,
-            initializer=_limit_memory,
-            initargs=(megabytes * 2**20,),
-            context=context,
-        )
+        self.processes, self.seconds, self.megabytes = processes, seconds, megabytes
+        self._threads = ThreadPoolExecutor(processes, thread_name_prefix="explorer")
         self._free = threading.BoundedSemaphore(processes + waiting)
+        self._closed = threading.Event()
+        self._own = threading.local()  # the process of each thread
 
     def warm(self) -> None:
         """Starts the processes, so that the first question need not wait for that."""
-        self._pool.schedule(_nothing)
+        for _ in range(self.processes):
+            self._threads.submit(self._process)
 
     def close(self) -> None:
         """Ends the processes, whatever they work on."""
-        self._pool.stop()  # type: ignore[no-untyped-call]
-        self._pool.join()
+        self._closed.set()
+        for _ in range(self.processes):
+            self._threads.submit(self._replace)
+        self._threads.shutdown()
 
     async def answer(
         self,
@@ -91,42 +93,68 @@ class Workers:
             TightBudgetError: what is asked is refused.
             asyncio.CancelledError: it was given up.
         """
-        future = self._started(answer, question)
-        here = asyncio.wrap_future(future)
+        if not self._free.acquire(blocking=False):
+            raise BusyError("too many questions are being worked on: ask again in a moment")
+        given_up = threading.Event()
+        working = self._threads.submit(self._work, answer, question, given_up)
+        working.add_done_callback(lambda _: self._free.release())
+        here = asyncio.wrap_future(working)
         try:
             while not (await asyncio.wait([here], timeout=_LOOK))[0]:
                 if await unwanted():
                     raise asyncio.CancelledError
             return here.result()
-        except Exception as error:
-            raise self._refusal(error) from error
-        finally:  # nothing, if it is done; ends the process, if it is not
+        finally:
+            given_up.set()
             here.cancel()
 
-    def _started(self, answer: Callable[[Q], A], question: Q) -> ProcessFuture[A]:
-        if not self._free.acquire(blocking=False):
-            raise BusyError("too many questions are being worked on: ask again in a moment")
-        try:
-            future = self._pool.schedule(answer, args=(question,), timeout=self.seconds)
-        except BaseException:
-            self._free.release()
-            raise
-        future.add_done_callback(lambda _: self._free.release())
-        return future
+    # ------------------------------------------------------------------- in a thread
 
-    def _refusal(self, error: Exception) -> Exception:
-        """What is said of an error in the other process."""
-        match error:
-            case concurrent.futures.TimeoutError():
-                limit, took = f"{self.seconds:g} s", "time"
-            case MemoryError() | ProcessExpired():
-                limit, took = f"{self.megabytes:,} MB", "memory"
-            case _:
-                return error
+    def _work(self, answer: Callable[[Q], A], question: Q, given_up: threading.Event) -> A:
+        if given_up.is_set() or self._closed.is_set():
+            raise asyncio.CancelledError
+        try:
+            process = self._process()
+            process.pipe.send((answer, question))
+            until = time.monotonic() + self.seconds
+            while not process.pipe.poll(_LOOK):
+                if given_up.is_set() or self._closed.is_set():
+                    raise asyncio.CancelledError
+                if time.monotonic() > until:
+                    raise self._too_much("time", f"{self.seconds:g} s")
+            found, error = process.pipe.recv()
+        except (EOFError, OSError) as gone:  # memory was refused where nothing can be said of it
+            self._replace()
+            raise self._too_much("memory", f"{self.megabytes:,} MB") from gone
+        except BaseException:
+            self._replace()
+            raise
+        if isinstance(error, MemoryError):
+            raise self._too_much("memory", f"{self.megabytes:,} MB") from error
+        if error is not None:
+            raise error
+        return found  # type: ignore[no-any-return]  # the other process has asked the function
+
+    def _too_much(self, what: str, limit: str) -> LimitError:
         return LimitError(
-            f"the question takes more {took} than one may take here ({limit}): ask for less, "
+            f"the question takes more {what} than one may take here ({limit}): ask for less, "
             "or ask the library or the command line, which have no such limit"
         )
+
+    def _process(self) -> _Process:
+        """The one of this thread, started if there is none that lives."""
+        own: _Process | None = getattr(self._own, "process", None)
+        if own is None or not own.process.is_alive():
+            own = self._own.process = _Process.start(self.seconds, self.megabytes << 20)
+        return own
+
+    def _replace(self) -> None:
+        """Ends the process of this thread; another one is started for the next question."""
+        if own := getattr(self._own, "process", None):
+            own.process.kill()
+            own.process.join()
+            own.pipe.close()
+            self._own.process = None
 
 
 @dataclass(frozen=True)
@@ -134,8 +162,8 @@ class Pools:
     """Two pools, so that a curve never waits for what takes long by nature.
 
     Attributes:
-        quick: for curves, what one more run costs, and pictures.
-        slow: for other bounds, stopping and calibrating.
+        quick: for curves, and what one more run costs.
+        slow: for other bounds, stopping, calibrating, and pictures.
     """
 
     quick: Workers = field(default_factory=lambda: Workers(seconds=10.0))
@@ -152,8 +180,41 @@ class Pools:
         self.slow.close()
 
 
-def _nothing() -> None:
-    pass
+@dataclass(frozen=True)
+class _Process:
+    process: BaseProcess
+    pipe: Connection
+
+    @staticmethod
+    def start(seconds: float, memory: int) -> _Process:
+        # neither fork, in a process with threads, nor spawn, which imports everything again
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([*_PRELOADED])
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, seconds, memory), daemon=True)
+        process.start()
+        theirs.close()
+        ours.recv()  # it is ready: the time of the first question begins no earlier
+        return _Process(process, ours)
+
+
+def _serve(pipe: Connection, seconds: float, memory: int) -> None:
+    """What a process does: it answers, until there is nobody to ask it any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the server ends its processes
+    _limit_memory(memory)
+    pipe.send("ready")
+    while True:
+        try:
+            answer, question = pipe.recv()
+        except EOFError:
+            return
+        _limit_time(seconds)
+        said: tuple[Any, BaseException | None]
+        try:
+            said = answer(question), None
+        except Exception as error:
+            said = None, error
+        pipe.send(said)
 
 
 def _limit_memory(more: int) -> None:
@@ -161,3 +222,10 @@ def _limit_memory(more: int) -> None:
     with open("/proc/self/statm", encoding="ascii") as pages:
         now = int(pages.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + more, now + more))
+
+
+def _limit_time(more: float) -> None:
+    """Likewise the time it computes, on all cores: the server that would end it may be gone."""
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    until = time.process_time() + more * (os.cpu_count() or 1)
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(until), most))
