@@ -33,6 +33,7 @@ _LOOK = 0.1  # seconds between two looks whether somebody still wants the answer
 _PRELOADED = (
     "scipy.stats",
     "tightbudget.web.explorer.picture",
+    "tightbudget.web.explorer.workers",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
 )
