@@ -95,6 +95,8 @@ def test_what_is_wrong_is_said_at_its_field(look: Open) -> None:
         )
         expect(page.get_by_label("Sigma")).to_have_attribute("aria-invalid", "true")
         assert seen.serious_findings() == []
+        page.get_by_label("Sigma").fill("")
+        expect(page.get_by_role("alert").first).to_contain_text("gaussian needs sigma")
         page.get_by_label("Sigma").fill("1")
         expect(page.locator("#problem")).to_have_count(0)
         answers(page, (tb.Gaussian(1.0).subsampled(0.01) * 1000).epsilon(1e-5))

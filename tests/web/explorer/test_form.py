@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
@@ -103,6 +104,28 @@ def test_stops_and_weights_are_asked_as_typed() -> None:
     assert Form.of([]).stopping().stops == [250, 500, 750, 1000]
     assert typed(("0.mechanism", "gaussian"), ("0.times", "2")).stopping().stops == [1, 2]
     assert typed(("plan", "x"), ("delta", "1e-7")).stopping().delta == 1e-7
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("0.sigma", "steps[0]: gaussian needs sigma"),
+        ("delta", "delta must be a finite number, got ''"),
+        ("goal.epsilon", "epsilon must be a finite number, got ''"),
+        ("stopping.delta", "delta must be a finite number, got ''"),
+    ],
+)
+def test_what_is_needed_may_not_be_blank(field: str, message: str) -> None:
+    show = "calibrate" if "goal" in field else "stopping"
+    form = typed(("0.mechanism", "gaussian"), (field, " "), ("show", show))
+    with pytest.raises(tb.TightBudgetError, match="^" + re.escape(message)):
+        (form.curve() if field in ("0.sigma", "delta") else form.panel()).composition()
+
+
+def test_what_is_not_needed_may_be_blank() -> None:
+    blank = [(f"0.{name}", "") for name in ("sensitivity", "rate", "relation", "times")]
+    form = typed(("0.mechanism", "gaussian"), ("0.sigma", "2"), *blank, ("plan", ""))
+    assert form.curve().composition() == tb.compose([tb.Gaussian(2.0)])
 
 
 # ---------------------------------------------------------------------------- buttons

@@ -66,13 +66,13 @@ class Field:
 
     Attributes:
         name: in the form. label: for people.
-        value: as typed. hint: what holds if it is blank.
+        value: as typed. hint: what holds if it is blank; nothing, if it is needed.
     """
 
     name: str
     label: str
     value: str
-    hint: str
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Form:
                 needed = parameter.default is inspect.Parameter.empty
                 first = _FIRST.get(f"{kind}.{name}", _FIRST.get(name, "")) if needed else ""
                 value = self.get(f"{i}.{name}", first)
-                hint = "needed" if needed else f"{parameter.default!r} if blank"
+                hint = "" if needed else f"{parameter.default!r} if blank"
                 found.append(Field(f"{i}.{name}", _label(name), value, hint))
         return found
 
@@ -156,7 +156,7 @@ class Form:
     @property
     def at(self) -> str:
         """Its value."""
-        return self.get(self.given) or ("1e-5" if self.given == "delta" else "1.0")
+        return self.get(self.given, "1e-5" if self.given == "delta" else "1.0")
 
     @property
     def show(self) -> str:
@@ -171,7 +171,7 @@ class Form:
     def goals(self) -> list[Field]:
         """The fields of what is to be met."""
         return [
-            Field(f"goal.{n}", _label(n), self.get(f"goal.{n}") or _GOALS[n], "")
+            Field(f"goal.{n}", _label(n), self.get(f"goal.{n}", _GOALS[n]))
             for n in GOALS[self.goal]
         ]
 
@@ -196,7 +196,7 @@ class Form:
     @property
     def stopping_delta(self) -> str:
         """The delta that covers all stops."""
-        return self.get("stopping.delta") or (self.at if self.given == "delta" else "1e-5")
+        return self.get("stopping.delta", self.at if self.given == "delta" else "1e-5")
 
     @property
     def parameters(self) -> list[tuple[str, str]]:

@@ -17,7 +17,8 @@
   function address(submitter = null, more = {}) {
     const fields = new URLSearchParams(new FormData(form(), submitter));
     const only = new URLSearchParams();
-    for (const [name, given] of fields) if (given !== "") only.append(name, given);
+    const optional = (name) => "optional" in (form().elements[name].dataset ?? {});
+    for (const [name, given] of fields) if (given !== "" || !optional(name)) only.append(name, given);
     // the last word on what is open is the button that was pressed
     const show = only.getAll("show").at(-1);
     only.delete("show");
