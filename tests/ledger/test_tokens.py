@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, select
@@ -128,7 +129,7 @@ def test_refusals_say_what_is_refused(tokens: Tokens) -> None:
         ({"lasts": timedelta(0)}, "expires must be in more than no time"),
         ({"lasts": timedelta(days=4000)}, "at most ten years, got '4000 days, 0:00:00'"),
     ):
-        asked = {"name": "n", "role": "viewer", "lasts": DAY} | give
+        asked: dict[str, Any] = {"name": "n", "role": "viewer", "lasts": DAY} | give
         with pytest.raises(tb.ParameterError, match=message):
             tokens.create(**asked)
     with pytest.raises(tb.ParameterError, match="id must be that of a token of this ledger"):

@@ -162,6 +162,14 @@ def test_a_conversation_of_others_has_no_name(
     assert "settle 'secret talk' first" in str(error["message"])
 
 
+def test_a_key_of_others_is_taken(ask: TestClient) -> None:
+    """Keys are unique in the ledger; that one is taken is all that can be seen."""
+    body = {"key": "B1", "budgets": ["ada"], "guarantee": {"epsilon": 0.1}}
+    error = error_of(ask.post("/api/v1/reserve", json=body), 409)
+    assert error["type"] == "KeyConflictError"
+    assert error["message"] == "the key 'B1' was used before, for something else"
+
+
 def test_an_analyst_of_two_budgets_charges_both(
     client: Client, token: Callable[..., str], ledger: tb.Ledger
 ) -> None:

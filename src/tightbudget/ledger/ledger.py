@@ -236,12 +236,8 @@ class Ledger:
 
     def within(self, names: Collection[str]) -> frozenset[str]:
         """The names of these budgets and of all their parts; who is none is left out."""
-        found: dict[int, str] = {}
         with self._store.reading() as connection:
-            for balance in rows.balances(connection):
-                if balance.name in names or balance.parent in found:
-                    found[balance.id] = balance.name
-        return frozenset(found.values())
+            return frozenset(rows.within(connection, names))
 
     # ---------------------------------------------------------------------- reservations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,7 @@ __all__ = [
     "parent_of",
     "reservation",
     "reservations_in_order",
+    "within",
 ]
 
 
@@ -160,6 +161,14 @@ def parent_of(connection: Connection, child: Balance) -> Balance | None:
 def balances(connection: Connection) -> Iterator[Balance]:
     """All budgets in the order in which they were opened: parents first."""
     return map(_balance, connection.execute(_BALANCES))
+
+
+def within(connection: Connection, names: Collection[str]) -> Iterable[str]:
+    """The names of these budgets and of all their parts."""
+    known = select(budgets.c.id, budgets.c.name)
+    found = known.where(budgets.c.name.in_(names)).cte(recursive=True)
+    found = found.union(known.join(found, budgets.c.parent == found.c.id))
+    return connection.scalars(select(found.c.name))
 
 
 def holders(connection: Connection, of: Balance) -> list[str]:

@@ -78,7 +78,7 @@ class _App(FastAPI):
                     extra = {"security": _SECURITY[gate.need], "x-needs": gate.need.name.lower()}
                     route.openapi_extra = extra
             schemes = {"token": {"type": "http", "scheme": "bearer"}}
-            super().openapi()["components"]["securitySchemes"] = schemes
+            super().openapi().setdefault("components", {})["securitySchemes"] = schemes
         return super().openapi()
 
 

@@ -98,20 +98,13 @@ class Guards:
 
     async def _whole(self, scope: Scope, receive: Receive) -> Receive:
         """The request's body, which is read up to the limit, as if nobody had read it."""
-        most = self._settings.largest_body
-        said = Headers(scope=scope).get("content-length", "0")
-        body, more = b"", not (said.isdecimal() and int(said) > most)
-        too_large = not more
+        most, size, more = self._settings.largest_body, 0, True
         messages: list[Message] = []
         while more:
-            message = await receive()
-            messages.append(message)
-            body += message.get("body", b"")
-            more, too_large = message.get("more_body", False), len(body) > most
-            if too_large:
-                break
-        if too_large:
-            raise Refusal(413, "TooLarge", f"a request must have at most {most} bytes")
+            messages.append(message := await receive())
+            size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+            if size > most:
+                raise Refusal(413, "TooLarge", f"a request must have at most {most} bytes")
 
         async def again() -> Message:
             return messages.pop(0) if messages else await receive()

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import count, refuse
 
 if TYPE_CHECKING:
@@ -47,20 +46,9 @@ class Settings:
     def __post_init__(self) -> None:
         if not count(port=self.port) < 1 << 16:
             raise refuse("port", "be in [0, 65535]", self.port)
-        if self.public_url is None:
-            return
-        try:
-            parts = urlsplit(self.public_url)
-            plain = (parts.username, parts.password, parts.query, parts.fragment)
-            good = parts.scheme in ("http", "https") and parts.hostname and not any(plain)
-            good = good and parts.path in ("", "/")
-            _ = parts.port
-        except ValueError:
-            good = False
-        if not good:
-            raise ParameterError(
-                f"public_url must be like https://budget.example.org, got {self.public_url!r}"
-            )
+        if self.public_url is not None and not _is_address(self.public_url):
+            must = "be an address such as https://budget.example.org"
+            raise refuse("public_url", must, self.public_url)
 
     @property
     def is_local(self) -> bool:
@@ -87,6 +75,17 @@ class Settings:
         if self.public_url is not None:
             return name in (urlsplit(self.public_url).hostname, *_LOOPBACK)
         return not self.is_local or name in (self.host, *_LOOPBACK)
+
+
+def _is_address(url: str) -> bool:
+    """Whether it is a scheme and a host, perhaps with a port, and no more."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return False
+    more = (parts.username, parts.password, parts.path.strip("/"), parts.query, parts.fragment)
+    return parts.scheme in ("http", "https") and bool(host) and port != 0 and not any(more)
 
 
 @dataclass(frozen=True)

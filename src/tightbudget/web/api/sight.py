@@ -81,11 +81,12 @@ def hold_found(request: Request, key: str, token: int | None = None) -> LedgerHo
 
 
 def without_others(request: Request, error: SettlementError) -> SettlementError:
-    """A refusal that does not name what others hold in the same whole."""
+    """A refusal that does not name the conversations of others in the same whole."""
     caller, ledger = caller_of(request), state_of(request).ledger
+    conversation = "another interactive mechanism is open"
     of_others = (hold for hold in ledger.holds() if not any(map(caller.sees, hold.charges)))
-    if any(repr(hold.key) in str(error) for hold in of_others):
-        return SettlementError("another interactive mechanism is open, in a budget of others")
+    if str(error).startswith(conversation) and any(repr(h.key) in str(error) for h in of_others):
+        return SettlementError(f"{conversation}, in a budget of others")
     return error
 
 

@@ -1,0 +1,128 @@
+"""Each guard of the server is taken away, and what it keeps true is then false."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.mutants import Mutation, lose_a_truth
+from tests.web.conftest import Client
+
+import tightbudget as tb
+from tightbudget.ledger import tokens
+from tightbudget.ledger.tokens import Tokens
+from tightbudget.web import access, guards
+from tightbudget.web.api import forms
+
+Token = Callable[..., str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A guard that is gone, and the request whose status says so."""
+
+    name: str
+    owner: Any
+    function: str
+    line: str
+    becomes: str
+    refused: Callable[[Client, Token, tb.Ledger], bool]
+
+
+def a_wrong_secret(client: Client, token: Token, ledger: tb.Ledger) -> bool:
+    text = token("viewer")
+    return client(text[:-1] + ("0" if text[-1] != "0" else "1")).get(ME).status_code == 401
+
+
+def a_revoked_token(client: Client, token: Token, ledger: tb.Ledger) -> bool:
+    text = token("viewer")
+    Tokens(ledger).revoke(text.split("_")[1])
+    return client(text).get(ME).status_code == 401
+
+
+def an_expired_token(client: Client, token: Token, ledger: tb.Ledger) -> bool:
+    now, text = ledger._clock(), token("viewer")
+    found = Tokens(ledger).borne_by(text)
+    assert found is not None
+    return not found.is_valid(now.replace(year=now.year + 1))
+
+
+def the_eleventh_failure(client: Client, token: Token, ledger: tb.Ledger) -> bool:
+    ask = client("tb_wrong")
+    return [ask.get(ME).status_code for _ in range(11)][-1] == 429
+
+
+def another_host(client: Client, token: Token, ledger: tb.Ledger) -> bool:
+    return client().get(ME, headers={"host": "evil.example"}).status_code == 400
+
+
+def another_site(client: Client, token: Token, ledger: tb.Ledger) -> bool:
+    sent = {"sec-fetch-site": "cross-site"}
+    return client().post("/api/v1/verify", headers=sent).status_code == 403
+
+
+def another_origin(client: Client, token: Token, ledger: tb.Ledger) -> bool:
+    sent = {"origin": "https://evil.example"}
+    return client().post("/api/v1/verify", headers=sent).status_code == 403
+
+
+def a_large_body(client: Client, token: Token, ledger: tb.Ledger) -> bool:
+    ask = client(token("administrator"), largest_body=100)
+    body = b'{"key": "' + b"k" * 100 + b'"}'
+    return ask.post("/api/v1/void", content=iter([body])).status_code == 413
+
+
+def a_write_by_cookie(client: Client, token: Token, ledger: tb.Ledger) -> bool:
+    ask = client()
+    session = access._sessions(ask.app.state.open).dumps(  # type: ignore[attr-defined]
+        token("administrator").split("_")[1]
+    )
+    sent = {"cookie": f"{access.COOKIE}={session}"}
+    return ask.post("/api/v1/void", json={"key": "A1"}, headers=sent).status_code == 401
+
+
+def a_number_of_many_digits(client: Client, token: Token, ledger: tb.Ledger) -> bool:
+    """It would fill the processor, not the memory."""
+    body = '{"budget": "ada", "guarantee": {"epsilon": 0.' + "1" * 2000 + "}}"
+    sent = {"content-type": "application/json"}
+    return client().post("/api/v1/what-if", content=body, headers=sent).status_code == 400
+
+
+ME = "/api/v1/me"
+CASES = [
+    Case("secrets are compared", Tokens, "borne_by",
+         "return token if same else None", "return token", a_wrong_secret),
+    Case("revoked tokens are over", tokens.Token, "is_valid",
+         "self.revoked is None and ", "", a_revoked_token),
+    Case("tokens expire", tokens.Token, "is_valid",
+         " and now < self.expires", "", an_expired_token),
+    Case("failures are counted", access, "_bearer",
+         "state.failures.add(address)", "pass", the_eleventh_failure),
+    Case("failures are heeded", access, "_bearer",
+         "state.failures.check(address)", "pass", the_eleventh_failure),
+    Case("hosts are checked", guards.Guards, "_check",
+         "if not self._settings.answers_to(_name(host)):", "if False:", another_host),
+    Case("sites are checked", guards.Guards, "_check",
+         'site not in ("same-origin", "none") or ', "", another_site),
+    Case("origins are checked", guards.Guards, "_check",
+         " or not self._is_own(origin, host)", "", another_origin),
+    Case("bodies are counted", guards.Guards, "_whole",
+         "if size > most:", "if False:", a_large_body),
+    Case("cookies write nothing", access.Gate, "__call__",
+         "elif writes and caller.session:", "elif False:", a_write_by_cookie),
+    Case("numbers are short", forms, "_decimal",
+         "if len(text) > _LONGEST:", "if False:", a_number_of_many_digits),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
+def test_a_guard_that_is_gone_is_missed(
+    case: Case, client: Client, token: Token, ledger: tb.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation = Mutation(
+        case.name, case.owner, case.function, ((case.line, case.becomes),),
+        lambda: case.refused(client, token, ledger),
+    )  # fmt: skip
+    lose_a_truth(monkeypatch, mutation)
