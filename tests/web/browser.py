@@ -25,7 +25,8 @@ __all__ = ["ARTEFACTS", "DARK", "DESK", "PHONE", "Looks", "Watched", "launched",
 
 ARTEFACTS = Path(__file__).resolve().parents[2] / "test-artefacts"
 _NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-_INSTALL = ["apt-get", "install", "--yes", "--no-install-recommends", "chromium"]
+_APT = ["apt-get", "-o", "DPkg::Lock::Timeout=300"]  # another worker may be at it
+_INSTALL = (["update"], ["install", "--yes", "--no-install-recommends", "chromium"])
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def _chromium() -> str | None:
             if found := shutil.which(name):
                 return found
         if again and os.geteuid() == 0 and shutil.which("apt-get"):
-            subprocess.run(_INSTALL, check=False, capture_output=True, timeout=500)
+            for step in _INSTALL:
+                subprocess.run([*_APT, *step], check=False, capture_output=True, timeout=500)
     return None
 
 

@@ -10,11 +10,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 from tests.web.browser import Watched, launched, watched
 from tests.web.conftest import Serve, servers
 
 import tightbudget as tb
+
+expect.set_options(timeout=20_000)  # milliseconds: machines may be busy
 
 Open = Callable[..., AbstractContextManager[Watched]]
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
-from tests.web.browser import DARK, DESK, PHONE, Looks
+from playwright.sync_api import Page, Route, expect
+from tests.web import browser as browser_module
+from tests.web.browser import DARK, DESK, PHONE, Looks, launched
 from tests.web.e2e.conftest import Open
 
 import tightbudget as tb
@@ -24,6 +25,7 @@ PAGES = {
     "budgets": "/",
     "budget": "/budget?name=ada",
     "filtered": "/budget?name=ada&kind=refused&search=everything",
+    "reservation": "/budget?name=ada&key=search-08",
     "other-kind": "/budget?name=telemetry",
     "closed": "/budget?name=pilot",
     "sign-in": "/sign-in",
@@ -149,7 +151,7 @@ def test_a_reservation_is_watched_being_held_and_settled(look: Open, ledger: tb.
         expect(bob).to_contain_text("Worst-case accounting would have charged 0.1 ε more.")
         seen.shoot("settled")
 
-        newest = other.page.locator("#timeline tbody tr").first
+        newest = other.page.locator(".timeline tbody tr").first
         expect(newest).to_contain_text("settled")
         expect(newest).to_contain_text("not found")
         expect(other.page.locator("#course-table tbody tr").last).to_contain_text("settled")
@@ -173,7 +175,7 @@ def test_what_one_is_at_stays_as_it_is(look: Open, ledger: tb.Ledger, token: Tok
         page.keyboard.type("tence")
         expect(reason).to_have_value("half a sentence")
         page.get_by_role("row", name="joint").get_by_role("button").click()
-        expect(page.locator("#timeline tbody tr").first).to_contain_text("grace: half a sentence")
+        expect(page.locator(".timeline tbody tr").first).to_contain_text("grace: half a sentence")
     assert "joint" not in {hold.key for hold in ledger.holds()}
 
 
@@ -239,7 +241,7 @@ def test_a_budget_is_opened_raised_and_closed(look: Open, ledger: tb.Ledger, tok
         page.get_by_role("textbox", name="ε").fill("0.2")
         page.get_by_label("Reason").fill("second wave")
         page.get_by_role("button", name="Set the new cap").click()
-        expect(page.locator("#timeline tbody tr").first).to_contain_text("grace: second wave")
+        expect(page.locator(".timeline tbody tr").first).to_contain_text("grace: second wave")
         assert eve.cap.epsilon == 0.2
         page.get_by_role("textbox", name="ε").fill("0.3")
         page.get_by_label("Reason").fill("third")
@@ -268,7 +270,7 @@ def test_timelines_are_filtered_paged_and_exported(
         page.goto("/budget?name=ada")
         numbers: list[int] = []
         while True:
-            rows = page.locator("#timeline tbody tr .sequence").all_inner_texts()
+            rows = page.locator(".timeline tbody tr .sequence").all_inner_texts()
             numbers += map(int, rows)
             older = page.get_by_role("link", name="Older")
             if not older.count():
@@ -281,7 +283,7 @@ def test_timelines_are_filtered_paged_and_exported(
         page.get_by_label("What happened").select_option("settled")
         page.get_by_role("button", name="Filter").click()
         wanted = list(ledger.events("ada", kind="settled", search="not found"))
-        expect(page.locator("#timeline tbody tr")).to_have_count(len(wanted))
+        expect(page.locator(".timeline tbody tr")).to_have_count(len(wanted))
 
         def exported(name: str) -> str:
             with page.expect_download() as download:
@@ -303,6 +305,23 @@ def test_the_history_is_verified_on_demand(glance: Open, ledger: tb.Ledger) -> N
         verified = seen.page.locator("#chain")
         expect(verified).to_contain_text(f"verified {ledger.head().sequence} events, 6 budgets")
         seen.shoot("verified")
+
+
+def test_a_verification_is_followed_while_it_runs(glance: Open) -> None:
+    """The page is told of a verification that takes its time, and asks until it is over."""
+    answers = iter(["<progress aria-label='Verification'></progress>", "<p>verified</p>"])
+    chain = re.compile(r'(<div id="chain" data-live>).*?(</div>)', re.DOTALL)
+
+    def slowed(route: Route) -> None:
+        answer = route.fetch()
+        body = chain.sub(rf"\1{next(answers, '<p>verified</p>')}\2", answer.text())
+        route.fulfill(response=answer, body=body)
+
+    with glance(DESK) as seen:
+        seen.page.route("**/budget?*", slowed)
+        seen.page.goto("/budget?name=ada")
+        expect(seen.page.get_by_role("progressbar", name="Verification")).to_be_visible()
+        expect(seen.page.locator("#chain")).to_have_text("verified")
 
 
 # ------------------------------------------------------------------------------------- how
@@ -348,7 +367,7 @@ def test_without_scripts_everything_is_there(look: Open, ledger: tb.Ledger) -> N
         page.get_by_role("link", name="ada").first.click()
         page.get_by_role("textbox", name="Reservation").fill("search-08")
         page.get_by_role("button", name="Filter").click()
-        expect(page.locator("#timeline tbody tr")).to_have_count(3)
+        expect(page.locator(".timeline tbody tr")).to_have_count(3)
         page.get_by_text("The plot as a table").click()
         expect(page.locator("#course-table tbody tr").last).to_be_visible()
         page.get_by_role("button", name="Verify now").click()
@@ -379,6 +398,18 @@ def test_what_goes_wrong_on_a_page_is_noticed(glance: Open, script: str, fault: 
 
     with pytest.raises(AssertionError, match=re.escape(fault)):
         go_wrong()
+
+
+@pytest.mark.parametrize(
+    ("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)]
+)
+def test_without_a_browser_tests_are_skipped_but_fail_in_ci(
+    ci: str, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(browser_module, "_chromium", lambda: None)
+    with pytest.raises(outcome, match="no browser: apt-get install chromium"), launched():
+        pass
 
 
 def test_axe_notices_what_is_wrong(glance: Open) -> None:

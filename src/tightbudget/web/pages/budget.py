@@ -12,11 +12,15 @@ from starlette.responses import Response
 
 from tightbudget.errors import ParameterError, TightBudgetError
 from tightbudget.ledger.ledger import LedgerBudget
+from tightbudget.output_dp.amount import printed_up
+from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
 from tightbudget.web.api.course import course_seen
 from tightbudget.web.api.sight import (
     budget_seen,
     event_seen,
+    hold_found,
+    hold_seen,
     hold_touched,
     holds_seen,
     statement_seen,
@@ -27,7 +31,7 @@ from tightbudget.web.pages.budgets import to_budget
 from tightbudget.web.pages.share import share_of
 from tightbudget.web.pages.terms import fields, parameters
 from tightbudget.web.pages.words import KINDS_OF_EVENTS, down, up, when
-from tightbudget.web.refusals import status_of
+from tightbudget.web.refusals import Refusal, status_of
 from tightbudget.web.settings import state_of
 
 __all__ = ["router"]
@@ -36,6 +40,7 @@ router = APIRouter(include_in_schema=False)
 
 _PAGE = 30  # events that are listed at once
 _PLOTTED = 500
+_CELLS = 20
 
 _Text = Annotated[str, Query(max_length=200)]
 
@@ -132,7 +137,7 @@ def _page(
     status: int = 200,
 ) -> Response:
     caller, state, found = caller_of(request), state_of(request), budget_seen(request, name)
-    ledger = state.ledger
+    ledger, head = state.ledger, state.ledger.head()  # first: what is read later is as new
     statement = statement_seen(found.statement(), caller)
     listed = ledger.latest(_PAGE + 1, before=before, budget=name, **wanted.said())
     events = [event_seen(event, caller) for event in listed[:_PAGE]]
@@ -153,15 +158,29 @@ def _page(
         latest=course[-1]["event"],
         events=events,
         wanted=wanted,
+        reservation=_reservation(request, wanted.key) if wanted.key else None,
         newest=f"/budget?{urlencode(asked)}#timeline-title" if before else None,
         older=_after(asked, events) if len(listed) > _PAGE else None,
         query=urlencode({"budget": name, **wanted.said()}),
         kinds_of_events=KINDS_OF_EVENTS,
-        head=ledger.head(),
-        job=progress_seen(request, job) if job else None,
+        head=head,
+        job=_progress(request, job) if job else None,
         numbers=numbers,
         given={**dict.fromkeys(("reason", *(f.name for f in numbers)), ""), **(given or {})},
     )
+
+
+def _reservation(request: Request, key: str) -> dict[str, Any] | None:
+    """The reservation of a key and its dearest declared cells; None if there is none to see."""
+    try:
+        hold = hold_found(request, key)
+    except (TightBudgetError, Refusal):
+        return None
+    guarantee = hold.guarantee
+    declared = guarantee.cells if isinstance(guarantee, OutputDP) else {}
+    dearest = sorted(declared.items(), key=lambda item: -item[1])[:_CELLS]
+    prices = [(cell, printed_up(price), cell == hold.cell) for cell, price in dearest]
+    return {**hold_seen(hold, caller_of(request)), "prices": prices, "declared": len(declared)}
 
 
 def _wholes(request: Request, statement: Mapping[str, Any]) -> Iterator[str]:
@@ -170,6 +189,14 @@ def _wholes(request: Request, statement: Mapping[str, Any]) -> Iterator[str]:
     while (name := statement["parent"]) is not None:
         yield name
         statement = statement_seen(ledger.budget(name).statement(), caller)
+
+
+def _progress(request: Request, job: str) -> dict[str, Any] | None:
+    """How far a verification has come; None if it is forgotten, for instance by a restart."""
+    try:
+        return progress_seen(request, job)
+    except Refusal:
+        return None
 
 
 def _after(asked: Mapping[str, str], events: list[dict[str, Any]]) -> str:

@@ -56,6 +56,7 @@ def _page(
     request: Request, given: Mapping[str, Any], *, problem: str = "", status: int = 200
 ) -> Response:
     caller, ledger = caller_of(request), state_of(request).ledger
+    head = ledger.head()  # first: what is read later is at least as new
     statements = [statement_seen(s, caller) for s in ledger.statements() if caller.sees(s.name)]
     return render(
         request,
@@ -65,6 +66,7 @@ def _page(
         tree=_tree(statements),
         shares={statement["name"]: share_of(statement) for statement in statements},
         holds=holds_seen(request),
+        head=head,
         latest=_latest(request, caller),
         refusals=[
             event_seen(event, caller)

@@ -8,7 +8,7 @@
   const controls = document.querySelector(".live");
   const says = document.getElementById("live-state");
   const pause = document.getElementById("live-pause");
-  let head = null;
+  let head = controls.dataset.head;
   let paused = false;
   let timer = null;
 
@@ -17,7 +17,7 @@
     if (paused || document.hidden) return;
     try {
       const now = await headNow();
-      if (head !== null && now !== head) await refresh();
+      if (now !== head || document.querySelector("[data-live] progress")) await refresh();
       head = now;
       tell("Live");
     } catch {
@@ -29,7 +29,7 @@
   async function headNow() {
     const answer = await fetch("/api/v1/head", { headers: { accept: "application/json" } });
     if (!answer.ok) throw new Error(String(answer.status));
-    return answer.text();
+    return String((await answer.json()).sequence);
   }
 
   async function refresh() {
