@@ -22,7 +22,7 @@ def test_it_says_where_it_is_and_ends_when_it_is_interrupted(
     server = served(ledger_url)
     assert httpx.get(f"{server.url}/api/v1/health").json()["ok"]
     server.process.send_signal(signal.SIGINT)
-    _, log = server.process.communicate(timeout=30)
+    log = server.logged()
     assert server.process.returncode == 130
     assert "Traceback" not in log
 
