@@ -59,7 +59,7 @@ def servers() -> Iterator[Serve]:
 
     def serve(ledger: str, *options: str) -> Served:
         words = ["-m", "tightbudget", "serve", "--ledger", ledger, "--port", "0", *options]
-        log = files.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
+        log = files.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))  # noqa: SIM115
         process = subprocess.Popen(
             [sys.executable, *words], stdout=subprocess.PIPE, stderr=log, text=True
         )

@@ -30,6 +30,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 _LOOK = 0.1  # seconds between two looks whether somebody still wants the answer
+_GIVEN_UP = "the question was given up: nobody waits for its answer any more"
 _PRELOADED = (
     "scipy.stats",
     "tightbudget.web.explorer.picture",
@@ -61,7 +62,7 @@ class Workers:
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="explorer")
         self._free = threading.BoundedSemaphore(processes + waiting)
         self._closed = threading.Event()
-        self._own = threading.local()  # the process of each thread
+        self._processes: dict[int, _Process] = {}  # by the thread
 
     def warm(self) -> None:
         """Starts the processes, so that the first question need not wait for that."""
@@ -71,9 +72,9 @@ class Workers:
     def close(self) -> None:
         """Ends the processes, whatever they work on."""
         self._closed.set()
-        for _ in range(self.processes):
-            self._threads.submit(self._replace)
-        self._threads.shutdown()
+        self._threads.shutdown(cancel_futures=True)
+        for process in self._processes.values():
+            process.end()
 
     async def answer(
         self,
@@ -90,9 +91,8 @@ class Workers:
 
         Raises:
             BusyError: too many others wait.
-            LimitError: it takes too long or too much memory.
+            LimitError: it takes too long or too much memory, or was given up.
             TightBudgetError: what is asked is refused.
-            asyncio.CancelledError: it was given up.
         """
         if not self._free.acquire(blocking=False):
             raise BusyError("too many questions are being worked on: ask again in a moment")
@@ -103,7 +103,7 @@ class Workers:
         try:
             while not (await asyncio.wait([here], timeout=_LOOK))[0]:
                 if await unwanted():
-                    raise asyncio.CancelledError
+                    raise LimitError(_GIVEN_UP)
             return here.result()
         finally:
             given_up.set()
@@ -113,14 +113,14 @@ class Workers:
 
     def _work(self, answer: Callable[[Q], A], question: Q, given_up: threading.Event) -> A:
         if given_up.is_set() or self._closed.is_set():
-            raise asyncio.CancelledError
+            raise LimitError(_GIVEN_UP)
         try:
             process = self._process()
             process.pipe.send((answer, question))
             until = time.monotonic() + self.seconds
             while not process.pipe.poll(_LOOK):
                 if given_up.is_set() or self._closed.is_set():
-                    raise asyncio.CancelledError
+                    raise LimitError(_GIVEN_UP)
                 if time.monotonic() > until:
                     raise self._too_much("time", f"{self.seconds:g} s")
             found, error = process.pipe.recv()
@@ -144,18 +144,16 @@ class Workers:
 
     def _process(self) -> _Process:
         """The one of this thread, started if there is none that lives."""
-        own: _Process | None = getattr(self._own, "process", None)
+        own = self._processes.get(threading.get_ident())
         if own is None or not own.process.is_alive():
-            own = self._own.process = _Process.start(self.seconds, self.megabytes << 20)
+            own = _Process.start(self.seconds, self.megabytes << 20)
+            self._processes[threading.get_ident()] = own
         return own
 
     def _replace(self) -> None:
         """Ends the process of this thread; another one is started for the next question."""
-        if own := getattr(self._own, "process", None):
-            own.process.kill()
-            own.process.join()
-            own.pipe.close()
-            self._own.process = None
+        if own := self._processes.pop(threading.get_ident(), None):
+            own.end()
 
 
 @dataclass(frozen=True)
@@ -197,6 +195,12 @@ class _Process:
         theirs.close()
         ours.recv()  # it is ready: the time of the first question begins no earlier
         return _Process(process, ours)
+
+    def end(self) -> None:
+        """Ends it, whatever it works on."""
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
 
 
 def _serve(pipe: Connection, seconds: float, memory: int) -> None:
