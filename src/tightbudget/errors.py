@@ -12,6 +12,8 @@ TightBudgetError
 │   └── FencingError                another process has taken this run over
 ├── LedgerError (RuntimeError)      a ledger cannot be reached, read or written
 │   └── LedgerCorruptError          a ledger is not what its own history says
+├── LimitError (RuntimeError)       a question takes more than a server gives to one
+│   └── BusyError                   it was not begun, since too many others are worked on
 ├── CalibrationError (ArithmeticError)  no parameter in reach meets the target
 ├── ReleaseError (RuntimeError)   a mechanism failed on its data; says nothing about the data
 ├── FileError (ValueError)          a file cannot be read or does not say what it must
@@ -23,6 +25,7 @@ from __future__ import annotations
 __all__ = [
     "BudgetError",
     "BudgetExceeded",
+    "BusyError",
     "CalibrationError",
     "ExtraError",
     "FencingError",
@@ -31,6 +34,7 @@ __all__ = [
     "KeyConflictError",
     "LedgerCorruptError",
     "LedgerError",
+    "LimitError",
     "ParameterError",
     "PrecisionError",
     "RelationError",
@@ -134,6 +138,14 @@ class LedgerError(TightBudgetError, RuntimeError):
 
 class LedgerCorruptError(LedgerError):
     """A ledger is not what its own history, or an exported head, says that it is."""
+
+
+class LimitError(TightBudgetError, RuntimeError):
+    """A question takes more time or memory than a server gives to one; nothing was answered."""
+
+
+class BusyError(LimitError):
+    """A server works on so many questions that it did not begin another; ask again later."""
 
 
 class CalibrationError(TightBudgetError, ArithmeticError):

@@ -14,10 +14,9 @@ from tests.cases import CASES
 from tests.cli.terminal import answer, run
 
 import tightbudget as tb
-from tightbudget.accounting.describe import to_description
+from tightbudget.accounting.describe import to_description, value_of
 from tightbudget.accounting.plan_file import _toml
 from tightbudget.cli import app
-from tightbudget.cli.options import value_of
 from tightbudget.cli.source import Source, generated_options, kind_of
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -23,6 +23,34 @@ def test_the_answer_is_that_of_python() -> None:
     }
 
 
+def test_stops_and_weights_are_given_one_by_one() -> None:
+    asked = ["--steps", "10", "--stops", "2,7,10", "--weights", "1,0.5,2", "--delta", "1e-5"]
+    schedule = tb.early_stopping(tb.Gaussian(5.0), [2, 7, 10], 1e-5, [1, 0.5, 2])
+    assert answer("stopping", "gaussian", "--sigma", "5", *asked) == schedule.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "give exactly one of --every and --stops"),
+        (["--every", "2", "--stops", "10"], "give exactly one of --every and --stops"),
+        (["--stops", "2,7"], "stops must end with steps = 10, got '2,7'"),
+        (["--stops", "2,a,10"], "stops[1] must be an integer >= 1, got 'a'"),
+        (
+            ["--stops", "2,10", "--weights", "1"],
+            "weights must hold a weight for each of the 2 stops, got [1]",
+        ),
+        (
+            ["--stops", "2,10", "--weights", "1,x"],
+            "weights[1] must be a finite number > 0, got 'x'",
+        ),
+    ],
+)
+def test_refusals_of_stops(given: list[str], message: str) -> None:
+    asked = ["stopping", "gaussian", "--sigma", "5", "--steps", "10", "--delta", "1e-5"]
+    assert refusal(*asked, *given) == message
+
+
 def test_what_people_read(tmp_path: Path) -> None:
     result = run(*ASKED, "--plot", tmp_path / "prices.png")
     assert result.exit_code == 0

@@ -72,6 +72,7 @@ def test_the_ends_of_the_scale() -> None:
     assert gaussian_dp.delta(0.0, 0.0).value == 0.0
     assert gaussian_dp.epsilon(0.0, 0.1).value == 0.0
     assert gaussian_dp.Normal(2.0, 0.0).delta(1.0).value == pytest.approx(1 - math.exp(-1))
+    assert gaussian_dp.Normal(2.0, 0.0).delta(1e100).value == 0.0
     assert gaussian_dp.Normal(2.0, 0.0).epsilon(0.5).value == pytest.approx(2 - math.log(2))
 
 

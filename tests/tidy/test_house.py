@@ -228,7 +228,7 @@ def test_importing_the_package_leaves_the_heavy_neighbours_alone() -> None:
     ).stdout.split()
     heavy = {"matplotlib", "typer", "rich", "dp_accounting", "opacus", "opendp", "sklearn"}
     heavy |= {"sqlalchemy", "alembic", "psycopg", "pandas", "polars", "scipy.stats", "scipy.signal"}
-    heavy |= {"fastapi", "starlette", "uvicorn", "jinja2", "httpx", "pebble", "itsdangerous"}
+    heavy |= {"fastapi", "starlette", "uvicorn", "jinja2", "httpx", "itsdangerous"}
     assert "tightbudget" in loaded
     assert not heavy & set(loaded)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -28,16 +30,22 @@ SEARCH = tb.OutputDP({"found": 0.3, "not found": 0.1}, 1e-9)
 
 @dataclass(frozen=True)
 class Served:
-    """A server that runs, and its program."""
+    """A server that runs, its program, and the file of its log (a pipe would fill)."""
 
     url: str
     process: subprocess.Popen[str]
+    log: IO[str]
+
+    def logged(self) -> str:
+        """What it has logged, when it has ended."""
+        self.process.communicate(timeout=30)
+        self.log.seek(0)
+        return self.log.read()
 
     def end(self) -> str:
         """Ends it; what it has logged."""
         self.process.terminate()
-        _, log = self.process.communicate(timeout=30)
-        return log
+        return self.logged()
 
 
 Serve = Callable[..., Served]
@@ -47,18 +55,18 @@ Serve = Callable[..., Served]
 def servers() -> Iterator[Serve]:
     """``serve(ledger_url, "--option", ...)`` runs ``tightbudget serve`` on a free port."""
     running: list[Served] = []
+    files = ExitStack()
 
     def serve(ledger: str, *options: str) -> Served:
         words = ["-m", "tightbudget", "serve", "--ledger", ledger, "--port", "0", *options]
+        log = files.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))  # noqa: SIM115
         process = subprocess.Popen(
-            [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, *words], stdout=subprocess.PIPE, stderr=log, text=True
         )
         assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        if not url:
-            _, log = process.communicate(timeout=30)
-            pytest.fail(f"the server did not start: {log}")
-        running.append(Served(url, process))
+        running.append(Served(process.stdout.readline().strip(), process, log))
+        if not running[-1].url:
+            pytest.fail(f"the server did not start: {running[-1].logged()}")
         return running[-1]
 
     try:
@@ -68,6 +76,7 @@ def servers() -> Iterator[Serve]:
             if one.process.poll() is None:
                 one.process.kill()
             one.process.communicate(timeout=30)
+        files.close()
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ class Question:
 # Pages are in no document; what their forms send is here.
 PAGES = [
     Question("GET", "/budget", {"name": "ada"}),
+    Question("GET", "/explorer/download", {"of": "curve", "as": "json"}),
     Question("POST", "/budget/verify", {}, form={"name": "ada"}),
     Question("POST", "/budgets/open", {}, form={"name": "dan", "kind": "zcdp", "rho": "0.5"}),
     Question(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from scipy import optimize
 
@@ -108,6 +109,14 @@ class Calibration:
         except PrecisionError as error:  # around eps = 0 no relative gap can be reached
             bounds = Bounds(error.lower, error.upper)
         return _capped(bounds, self.target.at)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The value, what was reached there and where it was asked, as plain values."""
+        answer: dict[str, Any] = {"value": self.value}
+        if self.target.name == "delta":
+            return {**answer, "epsilon": self.epsilon.to_dict(), "delta": self.target.most}
+        at = {"fpr": self.target.at} if self.target.name == "tpr" else {}
+        return {**answer, self.target.name: self.met.to_dict(), **at}
 
 
 def calibrate(

@@ -11,7 +11,10 @@ import numpy as np
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 
-__all__ = ["Curve"]
+__all__ = ["DELTAS", "Curve"]
+
+# Where a curve is asked for if nothing is said: 1e-2, 3e-3, 1e-3, ..., 1e-12
+DELTAS = tuple([float(f"{m}e-{k}") for k in range(2, 13) for m in (1, 0.3)][:-1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+import tomllib
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from tightbudget.errors import FileError
 from tightbudget.pairs import MECHANISMS
 from tightbudget.pairs.pair import Mechanism, Neighbouring
 from tightbudget.pairs.subsampled import Subsampled
 
-__all__ = ["from_description", "to_description"]
+if TYPE_CHECKING:
+    from tightbudget.accounting.composition import Composition
+
+__all__ = ["from_description", "in_words", "search_of", "to_description", "value_of"]
+
+_SHOWN = 5  # steps of a plan that are listed
 
 
 def to_description(mechanism: Mechanism) -> dict[str, Any]:
@@ -63,3 +69,59 @@ def from_description(table: dict[str, Any], where: str = "step") -> Mechanism:
             raise FileError(f"{where}: {kind} needs {name}")
     mechanism = cls(**table, relation=names[relation] if relation is not None else None)
     return mechanism if rate is None else mechanism.subsampled(rate)
+
+
+def value_of(text: Any) -> Any:
+    """What a person typed, as in a plan file: a number, any other TOML value, or else the text.
+
+    What is no number, where one is needed, is refused by the mechanism, by name and value.
+    """
+    if not isinstance(text, str):
+        return text  # a default
+    for read in (int, float, _toml):
+        try:
+            return read(text)
+        except (ValueError, RecursionError):
+            continue
+    return text
+
+
+def _toml(text: str) -> Any:
+    content = tomllib.loads(f"value = {text}")
+    if len(content) > 1:
+        raise ValueError("more than a value")
+    return content["value"]
+
+
+def search_of(kind: str, name: str) -> dict[str, Any]:
+    """How :func:`tightbudget.calibrate` looks for a parameter: ``integer`` and ``between``."""
+    return {
+        "integer": name in ("steps", "times") or get_type_hints(MECHANISMS[kind]).get(name) is int,
+        "between": (1e-6, 1.0) if name == "rate" else None,
+    }
+
+
+# -------------------------------------------------------------------------- in words
+
+
+def in_words(composition: Composition) -> str:
+    """The steps as lines for a person: ``gaussian sigma=1.0 rate=0.01, 1000 times``."""
+    lines = []
+    for mechanism, times in composition.steps[:_SHOWN]:
+        lines.append(f"{_words(to_description(mechanism))}, {times} time{'s' * (times != 1)}")
+    if len(composition.steps) > _SHOWN:
+        lines.append(f"and {len(composition.steps) - _SHOWN} more, {composition.runs} times in all")
+    return "\n".join(lines) or "nothing"
+
+
+def _words(table: dict[str, Any]) -> str:
+    kind, *rest = table.items()
+    return " ".join([str(kind[1]), *(f"{name}={_word(value)}" for name, value in rest)])
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, dict) and "mechanism" in value:
+        return f"({_words(value)})"
+    if isinstance(value, (tuple, list)) and len(value) > 4:
+        return f"({len(value)} values)"
+    return str(value)

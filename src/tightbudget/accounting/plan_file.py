@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tightbudget.accounting.describe import to_description
 from tightbudget.accounting.text_file import read_text, write_text
 from tightbudget.errors import FileError, TightBudgetError
 
-__all__ = ["plan_text", "read_plan", "read_tables", "write_plan"]
+__all__ = ["parse_plan", "parse_tables", "plan_text", "read_plan", "toml_value", "write_plan"]
 
 _VERSION = 1
 
@@ -35,7 +36,17 @@ def read_plan(path: str | Path) -> Composition:
         FileError: the file cannot be read, is not TOML, or is not a plan; names the path, the
             step and the reason.
     """
-    content = read_tables(path)
+    return parse_plan(read_text(path), path)
+
+
+def parse_plan(text: str, path: str | Path) -> Composition:
+    """The composition that the text of a plan file lists; refused as in :func:`read_plan`.
+
+    Args:
+        text: TOML.
+        path: what refusals call it.
+    """
+    content = parse_tables(text, path)
     steps = content.pop("steps", None)
     if steps is None:
         raise FileError(f"{path}: a plan needs [[steps]], and there are none")
@@ -48,13 +59,12 @@ def read_plan(path: str | Path) -> Composition:
         raise FileError(f"{path}: {error}") from error
 
 
-def read_tables(path: str | Path) -> dict[str, Any]:
-    """What a TOML file of this format says, without its version.
+def parse_tables(text: str, path: str | Path) -> dict[str, Any]:
+    """What the text of a file of this format says, without its version.
 
     Raises:
-        FileError: the file cannot be read, is not TOML, or has another version.
+        FileError: it is not TOML, or has another version.
     """
-    text = read_text(path)
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -85,18 +95,23 @@ def plan_text(composition: Composition) -> str:
         lines.append("steps = []")
     for mechanism, times in composition.steps:
         table = {**to_description(mechanism), "times": times}
-        lines += ["", "[[steps]]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+        lines += ["", "[[steps]]", *_entries(table)]
     return "\n".join(lines) + "\n"
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as a plan file writes it, on one line."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(entry)}" for key, entry in value.items()) + " }"
+        return "{ " + ", ".join(_entries(value)) + " }"
     if isinstance(value, (tuple, list)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     if isinstance(value, str):
         # JSON's strings are TOML's, but for the one control character that JSON lets pass
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)  # an int or a float: repr gives every digit, and TOML reads it
+
+
+def _entries(table: dict[str, Any]) -> Iterator[str]:
+    return (f"{key} = {toml_value(value)}" for key, value in table.items())

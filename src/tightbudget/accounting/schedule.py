@@ -113,6 +113,16 @@ class StoppingSchedule:
             for d in divergences.tolist()
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """The prices by three methods, and delta, as plain values."""
+        return {
+            "stops": list(self.stops),
+            "epsilons": list(self.epsilons),
+            "renyi_filter": list(self.renyi_filter()),
+            "separate": list(self.separate),
+            "delta": self.delta.to_dict(),
+        }
+
     def table(self, most: int = 10) -> str:
         """At most about ``most`` stops as lines of text: the price of each, by three methods."""
         n = len(self.stops)

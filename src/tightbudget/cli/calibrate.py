@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated
 
 import typer
 
 import tightbudget
-from tightbudget import MECHANISMS, Calibration, Composition, Mechanism, ParameterError
+from tightbudget import MECHANISMS, Composition, Mechanism, ParameterError
+from tightbudget.accounting.describe import in_words, search_of
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
-from tightbudget.cli.source import Source, described, kind_of
+from tightbudget.cli.source import Source, kind_of
 
 __all__ = ["calibrate"]
 
@@ -54,7 +55,7 @@ def calibrate(
         known = ", ".join(sorted(MECHANISMS))
         raise ParameterError(f"MECHANISM must be one of {known} to calibrate, got {source.name!r}")
     name = _sought(kind, source, parameter)
-    integer = name == "steps" or get_type_hints(MECHANISMS[kind]).get(name) is int
+    search = search_of(kind, name)
 
     def function(value: float) -> Composition:
         return source.with_value(name, value).composition()
@@ -67,13 +68,12 @@ def calibrate(
             advantage=advantage,
             tpr=tpr,
             fpr=fpr,
-            between=_between(between) if between is not None else _range(name),
-            integer=integer,
+            **(search if between is None else {**search, "between": _between(between)}),
             rtol=rtol,
         )
     target = found.target
     if json:
-        print_json({"value": found.value, **_answer(found), "seconds": watch.seconds})
+        print_json({**found.to_dict(), "seconds": watch.seconds})
         return
     if target.name == "delta":
         cost = {"epsilon": f"{found.epsilon}  (target {epsilon!r})", "at delta": repr(delta)}
@@ -84,20 +84,11 @@ def calibrate(
     print_rows(
         {
             name: repr(found.value),
-            "what": described(found.composition),
+            "what": in_words(found.composition),
             **cost,
             "seconds": f"{watch.seconds:.2f}",
         }
     )
-
-
-def _answer(found: Calibration) -> dict[str, Any]:
-    """What was reached, and where it was asked."""
-    target = found.target
-    if target.name == "delta":
-        return {"epsilon": found.epsilon.to_dict(), "delta": target.most}
-    at = {"fpr": target.at} if target.name == "tpr" else {}
-    return {target.name: found.met.to_dict(), **at}
 
 
 def _sought(kind: str, source: Source, asked: str | None) -> str:
@@ -125,10 +116,6 @@ def _sought(kind: str, source: Source, asked: str | None) -> str:
         )
     # with more than one missing, the constructor refuses and names the rest
     return missing[0]
-
-
-def _range(name: str) -> tuple[float, float] | None:
-    return (1e-6, 1.0) if name == "rate" else None
 
 
 def _between(text: str) -> tuple[float, float]:

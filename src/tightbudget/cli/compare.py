@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from tightbudget.accounting.describe import in_words
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, print_text, working
-from tightbudget.cli.source import Source, described
+from tightbudget.cli.source import Source
 
 __all__ = ["compare"]
 
@@ -29,6 +30,6 @@ def compare(
     if json:
         print_json({**found.to_dict(), "seconds": watch.seconds})
         return
-    print_rows({"what": described(composition)})
+    print_rows({"what": in_words(composition)})
     print_text(str(found))
     print_rows({"seconds": f"{watch.seconds:.2f}"})

@@ -9,6 +9,8 @@ import numpy as np
 import typer
 
 from tightbudget import Curve, ParameterError
+from tightbudget.accounting.curve import DELTAS
+from tightbudget.accounting.describe import in_words
 from tightbudget.accounting.plot import picture_path, save_plot
 from tightbudget.accounting.text_file import write_text
 from tightbudget.cli.options import AsJson, Rtol
@@ -19,13 +21,11 @@ from tightbudget.cli.output import (
     print_table,
     tracked,
 )
-from tightbudget.cli.source import Source, described
+from tightbudget.cli.source import Source
 
 __all__ = ["curve"]
 
 _MOST_POINTS = 10_000
-# 1e-2, 3e-3, 1e-3, ..., 1e-12
-_DELTAS = [float(f"{m}e-{k}") for k in range(2, 13) for m in (1, 0.3)][:-1]
 
 
 def curve(
@@ -60,7 +60,7 @@ def curve(
     points = (
         _points("epsilons", epsilons)
         if epsilons is not None
-        else _DELTAS
+        else [*DELTAS]
         if deltas is None
         else _points("deltas", deltas)
     )
@@ -79,7 +79,7 @@ def curve(
         print_table((found.given, found.answered), rows)
     wrote = "\n".join(str(path) for path in (csv, out) if path is not None)
     print_rows(
-        {"what": described(composition)}
+        {"what": in_words(composition)}
         | ({"wrote": wrote} if wrote else {})
         | {"points": str(len(found)), "seconds": f"{watch.seconds:.2f}"}
     )

@@ -6,9 +6,10 @@ import math
 from typing import Annotated
 
 from tightbudget import Bounds, Composition
+from tightbudget.accounting.describe import in_words
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
-from tightbudget.cli.source import Source, described
+from tightbudget.cli.source import Source
 
 __all__ = ["delta", "epsilon"]
 
@@ -27,7 +28,7 @@ def epsilon(
     composition = source.composition()
     with working("composing"):
         bounds = composition.epsilon(delta, rtol)
-    what = described(composition)
+    what = in_words(composition)
     report(composition, what, "epsilon", bounds, "delta", delta, watch, json=json)
 
 
@@ -45,7 +46,7 @@ def delta(
     composition = source.composition()
     with working("composing"):
         bounds = composition.delta(epsilon, rtol)
-    what = described(composition)
+    what = in_words(composition)
     report(composition, what, "delta", bounds, "epsilon", epsilon, watch, json=json)
 
 

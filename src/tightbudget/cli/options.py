@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Annotated, Any
 
 import typer
 
-__all__ = ["AsJson", "Rtol", "number", "value_of"]
+from tightbudget.accounting.describe import value_of
 
-
-def value_of(text: Any) -> Any:
-    """A number, any other TOML value, or else the text itself.
-
-    What is no number, where one is needed, is refused by the library, by name and value.
-    """
-    if not isinstance(text, str):
-        return text  # an option's default
-    for read in (int, float, _toml):
-        try:
-            return read(text)
-        except (ValueError, RecursionError):
-            continue
-    return text
-
-
-def _toml(text: str) -> Any:
-    content = tomllib.loads(f"value = {text}")
-    if len(content) > 1:
-        raise ValueError("more than a value")
-    return content["value"]
+__all__ = ["AsJson", "Rtol", "number"]
 
 
 def number(help: str, **more: Any) -> Any:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from tightbudget.accounting.describe import in_words
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
-from tightbudget.cli.source import Source, described
+from tightbudget.cli.source import Source
 
 __all__ = ["risk"]
 
@@ -31,4 +32,4 @@ def risk(
     if json:
         print_json({**found.to_dict(), "seconds": watch.seconds})
         return
-    print_rows({"what": described(composition), **found.rows(), "seconds": f"{watch.seconds:.2f}"})
+    print_rows({"what": in_words(composition), **found.rows(), "seconds": f"{watch.seconds:.2f}"})

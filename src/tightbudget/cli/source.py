@@ -17,18 +17,16 @@ from typing import Annotated, Any
 import typer
 
 from tightbudget import MECHANISMS, Composition, Neighbouring, ParameterError, compose, read_plan
-from tightbudget.accounting.describe import from_description, to_description
-from tightbudget.cli.options import value_of
+from tightbudget.accounting.describe import from_description, in_words, value_of
 from tightbudget.numerics.validate import count
 
-__all__ = ["Source", "described", "generated_options", "kind_of", "with_source"]
+__all__ = ["Source", "generated_options", "kind_of", "with_source"]
 
 # What every question has options for: a mechanism's parameter of such a name has "step-"
 # in front, in every command. relation and rate are options of all mechanisms alike.
 _TAKEN = {"epsilon", "epsilons", "delta", "deltas"}
 _COMMON = {"relation", "rate"}
 _PANEL, _PARAMETERS = "Runs", "Parameters of mechanisms (values as in a plan file)"
-_SHOWN = 5  # steps of a plan that are listed
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class Source:
     def title(self, composition: Composition) -> str:
         """One line for a picture."""
         if kind_of(self.name) is not None:
-            return described(composition)
+            return in_words(composition)
         runs = f"{len(composition.steps)} mechanisms, {composition.runs:,} runs"
         return f"{Path(self.name).name}: {runs}"
 
@@ -170,29 +168,3 @@ def _parameter(name: str, of: Any, info: Any, default: Any = inspect.Parameter.e
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[of, info]
     )
-
-
-# -------------------------------------------------------------------------- in words
-
-
-def described(composition: Composition) -> str:
-    """The steps as lines for a person: ``gaussian sigma=1.0 rate=0.01, 1000 times``."""
-    lines = []
-    for mechanism, times in composition.steps[:_SHOWN]:
-        lines.append(f"{_words(to_description(mechanism))}, {times} time{'s' * (times != 1)}")
-    if len(composition.steps) > _SHOWN:
-        lines.append(f"and {len(composition.steps) - _SHOWN} more, {composition.runs} times in all")
-    return "\n".join(lines) or "nothing"
-
-
-def _words(table: dict[str, Any]) -> str:
-    kind, *rest = table.items()
-    return " ".join([str(kind[1]), *(f"{name}={_word(value)}" for name, value in rest)])
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, dict) and "mechanism" in value:
-        return f"({_words(value)})"
-    if isinstance(value, (tuple, list)) and len(value) > 4:
-        return f"({len(value)} values)"
-    return str(value)

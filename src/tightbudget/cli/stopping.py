@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from tightbudget import ParameterError, early_stopping
+from tightbudget.accounting.describe import in_words, value_of
 from tightbudget.accounting.plot import picture_path, save_schedule
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
-from tightbudget.cli.source import Source, described
+from tightbudget.cli.source import Source
 from tightbudget.numerics.validate import positive_count
 
 __all__ = ["stopping"]
@@ -22,7 +23,21 @@ _SHOWN = 10  # stops
 def stopping(
     source: Source,
     delta: Annotated[float, number("For all stops together, in (0, 1).")],
-    every: Annotated[int, number("It may stop after each so many steps, and after the last.")],
+    every: Annotated[
+        int | None, number("It may stop after each so many steps, and after the last.")
+    ] = None,
+    stops: Annotated[
+        str | None,
+        typer.Option(help="It may stop after these numbers of steps: a,b,c.", metavar="STEPS"),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="A share of delta for each stop, a,b,c: the larger, the cheaper it is there.",
+            show_default="0.2 for all but the last, which has 1",
+            metavar="NUMBERS",
+        ),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the prices, to a .png, .svg or .pdf (extra: plot).")
     ] = None,
@@ -36,28 +51,33 @@ def stopping(
     if plot is not None:
         picture_path(plot)
     whole = source.composition()
-    steps, apart = positive_count(steps=source.steps), positive_count(every=every)
-    if apart > steps:
-        raise ParameterError(f"every must be at most steps = {steps}, got {apart}")
-    stops = [*range(apart, steps, apart), steps]
+    after = _stops(positive_count(steps=source.steps), every, stops)
+    shares = None if weights is None else [*map(value_of, weights.split(","))]
+    step = source.with_value("steps", 1).composition()
     with working("choosing prices"):
-        schedule = early_stopping(source.with_value("steps", 1).composition(), stops, delta)
+        schedule = early_stopping(step, after, delta, shares)
     if plot is not None:
         save_schedule(schedule, plot, title=source.title(whole))
     if json:
-        print_json(
-            {
-                "stops": list(schedule.stops),
-                "epsilons": list(schedule.epsilons),
-                "renyi_filter": list(schedule.renyi_filter()),
-                "separate": list(schedule.separate),
-                "delta": schedule.delta.to_dict(),
-                "seconds": watch.seconds,
-            }
-        )
+        print_json({**schedule.to_dict(), "seconds": watch.seconds})
         return
     print_rows(
-        {"what": described(whole), "prices": schedule.table(_SHOWN), "delta": str(schedule.delta)}
+        {"what": in_words(whole), "prices": schedule.table(_SHOWN), "delta": str(schedule.delta)}
         | ({"wrote": str(plot)} if plot is not None else {})
         | {"seconds": f"{watch.seconds:.2f}"}
     )
+
+
+def _stops(steps: int, every: int | None, listed: str | None) -> list[int]:
+    """After which steps it may stop, the last of all among them."""
+    if (every is None) == (listed is None):
+        raise ParameterError("give exactly one of --every and --stops")
+    if listed is None:
+        apart = positive_count(every=every)
+        if apart > steps:
+            raise ParameterError(f"every must be at most steps = {steps}, got {apart}")
+        return [*range(apart, steps, apart), steps]
+    stops = [*map(value_of, listed.split(","))]
+    if stops[-1] != steps:
+        raise ParameterError(f"stops must end with steps = {steps}, got {listed!r}")
+    return stops

@@ -99,7 +99,7 @@ class Normal:
     def _delta(self, eps: float) -> float:
         m, v = self.mean, self.variance
         if v == 0.0:
-            return max(0.0, -math.expm1(eps - m))
+            return -math.expm1(min(0.0, eps - m))
         root = math.sqrt(v)
         log_tail = eps - m + v / 2 + float(sp.log_ndtr((m - v - eps) / root))
         return max(0.0, float(sp.ndtr((m - eps) / root)) - math.exp(min(0.0, log_tail)))

@@ -23,10 +23,12 @@ import tightbudget
 from tightbudget.ledger.ledger import Ledger
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.web.access import ADMINISTER, PUBLIC, READ, WRITE, Need, gate_of
-from tightbudget.web.api import about, budgets, course, events, holds, verify
+from tightbudget.web.api import about, budgets, course, events, explore, holds, verify
+from tightbudget.web.explorer.workers import Pools
 from tightbudget.web.guards import Failures, Guards
 from tightbudget.web.pages import budget as budget_page
 from tightbudget.web.pages import budgets as budgets_page
+from tightbudget.web.pages import explorer as explorer_page
 from tightbudget.web.pages import sign_in as sign_in_page
 from tightbudget.web.refusals import Refusal, refused
 from tightbudget.web.settings import Settings, State
@@ -40,6 +42,8 @@ ROUTERS = [
     events.router,
     holds.router,
     verify.router,
+    explore.router,
+    explorer_page.router,
     course.router,
     budgets_page.router,
     budget_page.router,
@@ -84,11 +88,12 @@ def create_app(settings: Settings) -> FastAPI:
     Raises:
         LedgerError: there is no such ledger.
     """
-    ledger = Ledger(settings.ledger, create=False)
+    ledger, pools = Ledger(settings.ledger, create=False), Pools()
 
     @asynccontextmanager
     async def serving(_: FastAPI) -> AsyncIterator[None]:
         yield
+        pools.close()
         ledger.close()
 
     app = _App(
@@ -100,7 +105,9 @@ def create_app(settings: Settings) -> FastAPI:
         redirect_slashes=False,
         lifespan=serving,
     )
-    app.state.open = State(settings, ledger, Tokens(ledger), Failures(), Verifications(ledger))
+    app.state.open = State(
+        settings, ledger, Tokens(ledger), Failures(), Verifications(ledger), pools
+    )
     app.add_middleware(Guards, settings=settings)
     for of in (TightBudgetError, Refusal, HTTPException, RequestValidationError, RecursionError):
         app.add_exception_handler(of, refused)

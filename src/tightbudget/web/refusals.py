@@ -15,8 +15,10 @@ from starlette.responses import Response
 from tightbudget.accounting.text_file import json_text
 from tightbudget.errors import (
     BudgetError,
+    BusyError,
     ExtraError,
     LedgerError,
+    LimitError,
     SettlementError,
     TightBudgetError,
 )
@@ -32,6 +34,8 @@ STATUSES: tuple[tuple[type[TightBudgetError], int], ...] = (
     (SettlementError, 409),
     (LedgerError, 503),
     (ExtraError, 501),
+    (BusyError, 503),
+    (LimitError, 504),
     (TightBudgetError, 400),
 )
 

@@ -30,6 +30,7 @@ def run(settings: Settings, ready: Callable[[str], None]) -> None:
         LedgerError: there is no such ledger, or no such place to listen.
     """
     app = create_app(settings)
+    app.state.open.explorer.warm()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     config = uvicorn.Config(
         app,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tightbudget.ledger.ledger import Ledger
     from tightbudget.ledger.tokens import Tokens
+    from tightbudget.web.explorer.workers import Pools
     from tightbudget.web.guards import Failures
     from tightbudget.web.verifications import Verifications
 
@@ -96,6 +97,7 @@ class State:
     tokens: Tokens
     failures: Failures
     verifications: Verifications
+    explorer: Pools
 
 
 def state_of(request: HTTPConnection) -> State:

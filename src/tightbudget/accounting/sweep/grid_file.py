@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tightbudget.accounting.plan_file import read_tables
+from tightbudget.accounting.plan_file import parse_tables
 from tightbudget.accounting.sweep.question import ARGUMENTS, Question, questions
+from tightbudget.accounting.text_file import read_text
 from tightbudget.errors import FileError, TightBudgetError
 from tightbudget.numerics.validate import finite, positive, refuse
 
@@ -37,7 +38,7 @@ def read_questions(path: str | Path) -> list[Question]:
     Raises:
         FileError: it cannot be read, or is not such a file; names the path and the reason.
     """
-    content = read_tables(path)
+    content = parse_tables(read_text(path), path)
     steps, over = content.pop("steps", None), content.pop("over", {})
     for name in content:
         if name not in ARGUMENTS:

@@ -66,12 +66,17 @@ class _Route(APIRoute):
         return answer
 
 
-def router_of(group: str) -> APIRouter:
-    """A router for a group of routes; all of them refuse in the same shape."""
+def router_of(group: str, *, exactly: bool = True) -> APIRouter:
+    """A router for a group of routes; all of them refuse in the same shape.
+
+    Args:
+        group: its name in the document.
+        exactly: whether numbers are read as they are written, or else as doubles.
+    """
     return APIRouter(
         prefix="/api/v1",
         tags=[group],
-        route_class=_Route,
+        route_class=_Route if exactly else APIRoute,
         responses={"4XX": {"model": Refused, "description": "Refused."},
                    "5XX": {"model": Refused, "description": "The ledger does not do it."}},
     )  # fmt: skip

@@ -1,0 +1,139 @@
+"""What mechanisms cost: certified, at once, without a ledger. Numbers are doubles here.
+
+A question that takes too long or too much memory is refused; the library has no such limit.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Body, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from tightbudget.web.access import READ, allow
+from tightbudget.web.api.forms import answered, router_of
+from tightbudget.web.explorer import answers, questions
+from tightbudget.web.explorer.picture import Drawn, Format, picture
+from tightbudget.web.settings import state_of
+
+__all__ = ["MEDIA", "router"]
+
+router = router_of("explorer", exactly=False)
+
+MEDIA = {"png": "image/png", "svg": "image/svg+xml"}
+
+
+class Ends(BaseModel):
+    """A number that is proved to lie between two."""
+
+    lower: float
+    upper: float
+
+
+class Found(BaseModel):
+    """An answer."""
+
+    model_config = ConfigDict(extra="allow")
+
+    what: str = Field(description="What was asked about, in words.")
+    steps: list[dict[str, Any]] = Field(description="The same, as in a plan file.")
+    python: str = Field(description="A program that gives the same answer.")
+    command: str | None = Field(description="A command line that does, where there is one.")
+
+
+class FoundCurve(Found):
+    """One of epsilon and delta as asked, the other between its ends; and the curve."""
+
+    epsilon: float | Ends
+    delta: float | Ends
+    curve: dict[str, Any] = Field(
+        description='{"delta": [...], "epsilon": {"lower": [...], "upper": [...]}}'
+    )
+
+
+class FoundRows(Found):
+    """One row for each bound: `answer` is a number where it is not proved."""
+
+    answered: str
+    rows: list[dict[str, Any]]
+
+
+class FoundMore(Found):
+    """One row for each mechanism: what the answer becomes, and how much that is more."""
+
+    epsilon: float | Ends
+    delta: float | Ends
+    one_more: list[dict[str, Any]]
+
+
+class FoundPrices(Found):
+    """The price of each stop, nats, by three accounts with the same delta."""
+
+    stops: list[int]
+    epsilons: list[float]
+    renyi_filter: list[float]
+    separate: list[float]
+    delta: Ends
+
+
+class FoundValue(Found):
+    """The value, and what is reached with it."""
+
+    parameter: str
+    value: float
+
+
+@router.post("/explore/curve", dependencies=[allow(READ)], response_model=FoundCurve)
+async def curve(request: Request, question: questions.Curve) -> Response:
+    """The certified epsilon at a delta, or delta at an epsilon, and the curve around it."""
+    pool = state_of(request).explorer.quick
+    return answered(await pool.answer(answers.curve, question, request.is_disconnected))
+
+
+@router.post("/explore/compare", dependencies=[allow(READ)], response_model=FoundRows)
+async def compare(request: Request, question: questions.Compare) -> Response:
+    """Our bounds beside those of other people's theorems."""
+    pool = state_of(request).explorer.slow
+    return answered(await pool.answer(answers.compare, question, request.is_disconnected))
+
+
+@router.post("/explore/one-more", dependencies=[allow(READ)], response_model=FoundMore)
+async def one_more(request: Request, question: questions.OneMore) -> Response:
+    """What one more run of each mechanism would cost."""
+    pool = state_of(request).explorer.quick
+    return answered(await pool.answer(answers.one_more, question, request.is_disconnected))
+
+
+@router.post("/explore/stopping", dependencies=[allow(READ)], response_model=FoundPrices)
+async def stopping(request: Request, question: questions.Stopping) -> Response:
+    """What stopping early costs at each stop, all stops covered by one delta."""
+    pool = state_of(request).explorer.slow
+    return answered(await pool.answer(answers.stopping, question, request.is_disconnected))
+
+
+@router.post("/explore/calibrate", dependencies=[allow(READ)], response_model=FoundValue)
+async def calibrate(request: Request, question: questions.Calibrate) -> Response:
+    """The least noise, or the most runs, for which the certified upper bound meets a target."""
+    pool = state_of(request).explorer.slow
+    return answered(await pool.answer(answers.calibrate, question, request.is_disconnected))
+
+
+@router.post(
+    "/explore/picture",
+    dependencies=[allow(READ)],
+    response_class=Response,
+    responses={200: {"content": {media: {} for media in MEDIA.values()}}},
+)
+async def drawn(
+    request: Request,
+    question: Annotated[
+        questions.Curve | questions.Stopping,
+        Body(examples=questions.Curve.model_config["json_schema_extra"]["examples"]),
+    ],
+    format: Annotated[Format, Query(description="Of the picture.")] = "png",
+) -> Response:
+    """A curve, or the prices of stopping, drawn as in Python and on the command line."""
+    pool = state_of(request).explorer.slow
+    content = await pool.answer(picture, Drawn(question, format), request.is_disconnected)
+    return Response(content, media_type=MEDIA[format])

@@ -1,0 +1,1 @@
+"""Questions about mechanisms, and their answers: no ledger, no secret, but a limit on the work."""
