@@ -15,7 +15,7 @@ from tests.cli.terminal import answer, run
 
 import tightbudget as tb
 from tightbudget.accounting.describe import to_description, value_of
-from tightbudget.accounting.plan_file import _toml
+from tightbudget.accounting.plan_file import toml_value
 from tightbudget.cli import app
 from tightbudget.cli.source import Source, generated_options, kind_of
 
@@ -66,7 +66,7 @@ def test_every_mechanism_can_be_asked_about(case) -> None:
     args = [table.pop("mechanism").replace("_", "-")]
     for name, value in table.items():
         prefix = "step-" if name in TAKEN else ""
-        text = value if isinstance(value, str) else _toml(value)
+        text = value if isinstance(value, str) else toml_value(value)
         args += [f"--{prefix}{name.replace('_', '-')}", text]
     bounds = tb.compose([case.mechanism]).delta(0.1, rtol=1e-2)
     assert answer("delta", *args, "--epsilon", 0.1, "--rtol", 1e-2)["delta"] == bounds.to_dict()
