@@ -113,7 +113,8 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 def _found(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    name = schema["$ref"].rpartition("/")[2]
+    first = schema.get("anyOf", [schema])[0]  # what else a body may be, the route says
+    name = first["$ref"].rpartition("/")[2]
     return dict(document["components"]["schemas"][name])
 
 

@@ -220,16 +220,16 @@ def test_it_works_without_scripts(look: Open) -> None:
     run = tb.Gaussian(1.0).subsampled(0.01) * 1000
     with look(DESK, java_script_enabled=False) as seen:
         page = seen.page
-        page.goto("/explorer")
+        page.goto("/explorer", wait_until="networkidle")
         assert upper(page) == run.epsilon(1e-5).upper
-        picture = page.locator("img.picture")
-        expect(picture).to_be_visible()
+        assert page.locator("img.picture").evaluate("picture => picture.naturalWidth") > 100
         page.get_by_label("Sigma").fill("2")
         page.get_by_role("button", name="Work it out").last.click()
         run = tb.Gaussian(2.0).subsampled(0.01) * 1000
         assert upper(page) == run.epsilon(1e-5).upper
         page.get_by_role("button", name="Early stopping").click()
         assert page.locator("#epsilons-3 data").count() == 1
+        page.wait_for_load_state("networkidle")
         seen.shoot("explorer-without-scripts")
 
 

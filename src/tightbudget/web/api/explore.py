@@ -22,6 +22,7 @@ __all__ = ["MEDIA", "router"]
 router = router_of("explorer", exactly=False)
 
 MEDIA = {"png": "image/png", "svg": "image/svg+xml"}
+_FILE = {"schema": {"type": "string", "format": "binary"}}
 
 
 class Ends(BaseModel):
@@ -123,7 +124,7 @@ async def calibrate(request: Request, question: questions.Calibrate) -> Response
     "/explore/picture",
     dependencies=[allow(READ)],
     response_class=Response,
-    responses={200: {"content": {media: {} for media in MEDIA.values()}}},
+    responses={200: {"content": {media: _FILE for media in MEDIA.values()}}},
 )
 async def drawn(
     request: Request,
@@ -133,7 +134,7 @@ async def drawn(
     ],
     format: Annotated[Format, Query(description="Of the picture.")] = "png",
 ) -> Response:
-    """A curve, or the prices of stopping, drawn as in Python and on the command line."""
+    """The curve as a picture; or the prices of stopping, for a body as `stopping` has it."""
     pool = state_of(request).explorer.slow
     content = await pool.answer(picture, Drawn(question, format), request.is_disconnected)
     return Response(content, media_type=MEDIA[format])
