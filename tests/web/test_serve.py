@@ -14,6 +14,7 @@ from tests.cli.terminal import refusal
 from tests.web.conftest import Serve
 
 import tightbudget as tb
+from tightbudget.web.run import _listening
 
 
 def test_it_says_where_it_is_and_ends_when_it_is_interrupted(
@@ -99,3 +100,10 @@ def test_the_command_line_loads_no_server_before_it_serves() -> None:
     heavy = {"fastapi", "starlette", "uvicorn", "jinja2", "httpx", "itsdangerous"}
     assert not (heavy | {"sqlalchemy", "pydantic"}) & set(loaded)
     assert tb.__version__
+
+
+def test_an_answer_is_sent_at_once() -> None:
+    with _listening("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        connection, _ = listening.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

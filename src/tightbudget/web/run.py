@@ -49,6 +49,9 @@ def run(settings: Settings, ready: Callable[[str], None]) -> None:
 def _listening(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=1024)
+        listening = socket.create_server(address[:2], family=family, backlog=1024)
+        # connections inherit it: an answer's body does not wait until its head is acknowledged
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
     except OSError as error:
         raise LedgerError(f"cannot listen on {host} port {port}: {error.strerror}") from error
