@@ -297,17 +297,19 @@ def the_loser_of_a_race_is_refused() -> bool:
             both_have_read.wait(0.5)
         return found
 
-    with opened() as (_, data), pytest.MonkeyPatch.context() as patch:
+    with opened() as (ledger, data), pytest.MonkeyPatch.context() as patch:
+        # as another process has it: threads that share a ledger take turns before they begin
+        other = tb.Ledger(ledger.url).budget(data.name)
         patch.setattr(rows, "balance", slow)
 
-        def ask(key: str) -> None:
+        def ask(key: str, budget: tb.LedgerBudget) -> None:
             try:
-                data.reserve(key, tb.OutputDP.from_dp(1))
+                budget.reserve(key, tb.OutputDP.from_dp(1))
                 answers.append("granted")
             except (tb.BudgetExceeded, tb.LedgerError) as error:
                 answers.append(type(error).__name__)
 
-        threads = [threading.Thread(target=ask, args=(key,)) for key in "ab"]
+        threads = [threading.Thread(target=ask, args=each) for each in (("a", data), ("b", other))]
         for thread in threads:
             thread.start()
         for thread in threads:

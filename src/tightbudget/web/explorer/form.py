@@ -53,6 +53,10 @@ _FIRST = {
     "randomized_response.p": "0.75",
     "histogram.p": "[3, 2, 1]",
     "histogram.q": "[1, 2, 3]",
+    "loss_table.step": "1.0",
+    "loss_table.remove": "[-1, [0.25, 0, 0.75], 0]",
+    "mixture_of_gaussians.sensitivities": "[0, 1, 2]",
+    "mixture_of_gaussians.weights": "[0.5, 0.3, 0.2]",
     "curve.epsilons": "[0.0, 0.5, 1.0]",
     "curve.deltas": "[0.3, 0.1, 0.01]",
 }
