@@ -29,7 +29,7 @@ demo: .venv/.demo  ## run examples/demo.py
 
 test: lint types floors unit  ## every check but the slow tests: lint, types, floors, the tests with coverage
 
-slow: .venv/.test  ## the slow tests: whole figures, audits of a million runs, every case of long laws
+slow: .venv/.test  ## the slow tests: whole figures, audits of a million runs, pages in a browser, long laws
 	.venv/bin/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
 
 adapters: .venv/.adapters  ## the tests and pages that need PyTorch, Opacus and JAX Privacy, which are large

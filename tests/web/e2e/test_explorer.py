@@ -15,6 +15,8 @@ from tests.web.e2e.conftest import Open
 import tightbudget as tb
 from tightbudget.accounting.curve import DELTAS
 
+pytestmark = pytest.mark.slow  # a browser, which is installed where it is missing
+
 SLOW = 60_000  # milliseconds, for a machine that does a lot else
 
 

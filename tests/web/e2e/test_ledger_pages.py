@@ -17,6 +17,8 @@ from tests.web.e2e.conftest import Open
 
 import tightbudget as tb
 
+pytestmark = pytest.mark.slow  # a browser, which is installed where it is missing
+
 SCREENS = pytest.mark.parametrize("looks", [DESK, DARK, PHONE], ids=lambda looks: looks.name)
 Token = Callable[..., str]
 
