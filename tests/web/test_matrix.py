@@ -155,6 +155,7 @@ def test_every_role_may_do_what_it_is_for_and_nothing_else(
     assert deviations(ask, roles, local=local) == []
 
 
+@pytest.mark.slow  # the whole matrix for each of them
 @pytest.mark.parametrize("path", sorted({line.split()[1] for line in NEEDS}))
 def test_a_route_whose_rule_is_gone_is_missed(
     client: Client, roles: Roles, path: str, monkeypatch: pytest.MonkeyPatch
