@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
@@ -122,6 +123,7 @@ def test_random_deeds_on_sqlite(tmp_path: Path) -> None:
     run_state_machine_as_test(OnSQLite, settings=SCALE)
 
 
+@pytest.mark.slow
 def test_random_deeds_on_postgresql(postgres: Server) -> None:
     class OnPostgreSQL(Interleaved):
         def __init__(self) -> None:

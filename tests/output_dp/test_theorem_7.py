@@ -20,7 +20,8 @@ def game(random: Random, mechanisms: int) -> tuple[int, Fraction, list[Finite]]:
 
 
 @pytest.mark.parametrize(
-    ("rounds", "mechanisms", "games"), [(1, 3, 500), (2, 3, 2000), (3, 2, 500)]
+    ("rounds", "mechanisms", "games"),
+    [(1, 3, 500), pytest.param(2, 3, 2000, marks=pytest.mark.slow), (3, 2, 500)],
 )
 def test_no_analyst_gets_more_than_the_budget(rounds: int, mechanisms: int, games: int) -> None:
     random = Random(f"{rounds} rounds")

@@ -51,6 +51,7 @@ def test_no_cell_says_more_than_it_costs(
     assert 0.8 * price < measured <= price
 
 
+@pytest.mark.slow
 @EVENTS
 def test_half_of_the_noise_is_caught(
     tries: int, event: tuple[Cell, bool], distance: int, price: float

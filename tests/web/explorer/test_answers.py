@@ -37,6 +37,7 @@ def ends(bounds: tb.Bounds) -> dict[str, float]:
 # ------------------------------------------------------------------------------ the curve
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_mechanism_has_its_curve(case: Case, tmp_path: Path) -> None:
     """Also as Python and as command lines, whatever the names of its parameters."""
