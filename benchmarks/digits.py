@@ -11,7 +11,6 @@ and digits.md beside this file.
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from report import digits
-from run import HERE, _limit, _machine, _OutOfTimeError, _timed
+from run import HERE, _limit, _machine, _OutOfTimeError, _timed, save
 from workloads import _TWENTY, _calibrated_sigma, _gaussian
 
 import tightbudget as tb
@@ -183,10 +182,7 @@ def main() -> None:
     print(text)
     folder = options.out or (None if options.quick or options.no_peers else HERE)
     if folder:
-        folder.mkdir(parents=True, exist_ok=True)
-        content = json.dumps(results, indent=1, ensure_ascii=False)
-        (folder / "digits.json").write_text(content + "\n", encoding="utf-8")
-        (folder / "digits.md").write_text(text, encoding="utf-8")
+        save(folder, "digits", results, text)
 
 
 if __name__ == "__main__":

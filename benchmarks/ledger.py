@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from report import ledger as as_markdown
-from run import HERE, _machine
+from run import HERE, _machine, save
 from sqlalchemy import Connection, insert, select, update
 from tests.ledger.servers import OwnServer
 
@@ -199,10 +199,7 @@ def main() -> None:
     sys.stdout.write(text)
     out = options.out or (None if options.quick else HERE)
     if out:
-        out.mkdir(parents=True, exist_ok=True)
-        content = json.dumps(results, indent=1, ensure_ascii=False)
-        (out / "ledger.json").write_text(content + "\n", encoding="utf-8")
-        (out / "ledger.md").write_text(text, encoding="utf-8")
+        save(out, "ledger", results, text)
 
 
 if __name__ == "__main__":

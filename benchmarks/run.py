@@ -137,6 +137,14 @@ def _peak_of_this_process() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
+def save(folder: Path, name: str, results: dict[str, Any], text: str) -> None:
+    """Writes what was measured, and the table that is made of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    content = json.dumps(results, indent=1, ensure_ascii=False)
+    (folder / f"{name}.json").write_text(content + "\n", encoding="utf-8")
+    (folder / f"{name}.md").write_text(text, encoding="utf-8")
+
+
 def _machine() -> dict[str, Any]:
     model = platform.machine()
     with contextlib.suppress(OSError):
@@ -229,10 +237,7 @@ def main() -> None:
     partial = options.only or options.quick or options.no_peers
     folder = options.out or (None if partial else HERE)
     if folder:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(results, indent=1, ensure_ascii=False)
-        (folder / "results.json").write_text(text + "\n", encoding="utf-8")
-        (folder / "results.md").write_text(markdown(results), encoding="utf-8")
+        save(folder, "results", results, markdown(results))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ writes web.json and web.md beside this file.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from report import web as as_markdown
-from run import HERE, _machine
+from run import HERE, _machine, save
 from tests.ledger.servers import OwnServer
 from tests.web.load import Clients, Program, prepared
 
@@ -69,10 +68,7 @@ def main() -> None:
     sys.stdout.write(text)
     out = options.out or (None if options.quick else HERE)
     if out:
-        out.mkdir(parents=True, exist_ok=True)
-        content = json.dumps(results, indent=1, ensure_ascii=False)
-        (out / "web.json").write_text(content + "\n", encoding="utf-8")
-        (out / "web.md").write_text(text, encoding="utf-8")
+        save(out, "web", results, text)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -221,3 +222,17 @@ def test_without_a_line_the_course_is_wrong(
 ) -> None:
     mutation = Mutation("", owner, function, ((line, becomes),), lambda: _true(tmp_path))
     lose_a_truth(monkeypatch, mutation)
+
+
+def test_an_end_without_a_beginning_is_corrupt(tmp_path: Path) -> None:
+    path = tmp_path / "budget.db"
+    with tb.Ledger(f"sqlite:///{path}") as ledger:
+        data = ledger.open_budget("data", epsilon=1, delta=0)
+        data.reserve("A", tb.OutputDP.from_dp(0.5)).void()
+        assert [statement.held.amount for _, statement in data.course()] == [0, 0.5, 0]
+        with contextlib.closing(sqlite3.connect(path)) as tampered, tampered:
+            for (name,) in tampered.execute("SELECT name FROM sqlite_master WHERE type='trigger'"):
+                tampered.execute(f"DROP TRIGGER {name}")
+            tampered.execute("DELETE FROM events WHERE kind = 'reserved'")
+        with pytest.raises(tb.LedgerCorruptError, match="event 3 ends what no event began"):
+            data.course()
