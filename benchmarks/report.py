@@ -182,6 +182,6 @@ def web(results: dict[str, Any]) -> str:
         f"On {machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, "
         f"{machine['date']}: requests to one server, {results['seconds']} seconds of each. Clients "
         "and server share the cores."
-        + (f" So did {load:.0f} other programs: alone it is faster." if load >= 1 else ""),
+        + (f" Other programs did, too (load {load:.0f}): alone it is faster." if load >= 1 else ""),
     ]
     return "\n".join(lines) + "\n"
