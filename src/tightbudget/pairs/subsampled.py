@@ -23,7 +23,7 @@ from tightbudget.pairs.pair import (
     Sketch,
     zero,
 )
-from tightbudget.pairs.transform import MixedTransform, NormalTransform, Transform
+from tightbudget.pairs.transform import MOST_NESTED, MixedTransform, NormalTransform, Transform
 
 __all__ = ["Subsampled"]
 
@@ -101,8 +101,15 @@ class _SubsampledPair(Pair):
         base = self.base.transform()
         if isinstance(base, NormalTransform):
             return MixedTransform.of(base.m, self.q, remove=isinstance(self, RemovePair))
-        # sampling what is sampled multiplies the rates
-        return base.sampled(self.q) if isinstance(base, MixedTransform) else None
+        # sampling what is sampled multiplies the rates; the transform pays for so many roundings
+        if not isinstance(base, MixedTransform) or self._nested > MOST_NESTED:
+            return None
+        return base.sampled(self.q)
+
+    @property
+    def _nested(self) -> int:
+        """How many samplings within one another this pair is."""
+        return 1 + (self.base._nested if isinstance(self.base, _SubsampledPair) else 0)
 
     def _base_cells(self, y: FloatArray, dy: FloatArray) -> tuple[Cells, FloatArray] | None:
         """The base's cells and their references, also for no edge at all: then one cell."""

@@ -17,6 +17,11 @@ whose integrands are of the order of their value: no digits are lost, however sm
 are, and a million runs cost none. The integral over x is a trapezoidal sum: R has no zero
 for |Im x| < pi / m.
 
+An error's name says whose it is: ``loss_error`` and ``weight_error`` belong to the ingredients at
+one node, ``Line.error`` to a value of ln M. An operation on doubles costs one ``UNIT`` of its
+result, a call costs what ``numerics.rounding`` grants it (``EXP``, ``LOG``, ...). A line that
+ends in "pays: name" pays for what docs/explanation/rounding.md says under that name.
+
 A transform may be split in two, M = bulk + rare, by a smooth step in x: where one rare
 large loss decides, each number of rare losses has a line of its own.
 """
@@ -31,16 +36,39 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tightbudget.numerics.rounding import UNIT, FloatArray, exp_up
+from tightbudget.numerics.rounding import (
+    EXP,
+    EXPM1,
+    LOG,
+    LOG1P,
+    TURN,
+    UNIT,
+    FloatArray,
+    add_up,
+    exp_up,
+    log1p_up,
+    log_up,
+    mul_up,
+    outwards,
+)
 from tightbudget.numerics.special import (
     LESS_ULPS,
+    SIN_LESS_ULPS,
     expm1_less,
     log_normal_tail,
     log_normal_tail_slack,
     sin_less,
 )
 
-__all__ = ["ComplexArray", "Line", "MixedTransform", "NormalTransform", "Rough", "Transform"]
+__all__ = [
+    "MOST_NESTED",
+    "ComplexArray",
+    "Line",
+    "MixedTransform",
+    "NormalTransform",
+    "Rough",
+    "Transform",
+]
 
 ComplexArray = NDArray[np.complex128]
 
@@ -48,9 +76,12 @@ _LARGE_M = 8.0  # beyond it |M| hardly falls along a line
 _MOST_NODES = 50_000
 _FARTHEST = 1000.0  # standard deviations
 _STEP_BITS = 12  # of the trapezoidal step, so that every node is a double
-_FAR = 30.0  # y = m x - m^2/2 beyond which q e^y may overflow
+_FAR = 600.0  # y = m x - m^2/2 beyond which q e^y may overflow; (1 - q) / (q e^y) < 1e-245 there
 _GOAL = 40.0  # -ln of the error of a bound beyond a line's end
-_LOG_DENSITY_0 = -0.5 * math.log(2.0 * math.pi)
+_DENSITY_0 = 1.0 / math.sqrt(2.0 * math.pi)  # within 3 units of 2^-53
+_LOG_DENSITY_0 = math.log(_DENSITY_0)
+MOST_NESTED = 8  # samplings within samplings, each of which rounds q once
+_SLOWEST = 0.01  # a fall per unit of x below which nothing is said about the nodes left out
 
 
 class Line(NamedTuple):
@@ -125,19 +156,21 @@ class NormalTransform:
     def line(self, c: float, t: FloatArray, tolerance: float) -> Line:
         up, along = self.half * (c * (c + 1.0)), self.half * t * (2.0 * c + 1.0)
         down = self.half * t * t
-        # m is rounded, and each factor; the real part is a difference
-        return Line((up - down) + 1j * along, 16 * UNIT * (up + down + along))
+        # m^2 is off by three units (m twice, its square once), each part by three more, for its
+        # factors; the real part is a difference: one more. The eighth is for the second order
+        size = up + down + along
+        return Line((up - down) + 1j * along, 8 * UNIT * size)  # pays: normal-line
 
     def upper(self, c: float) -> float:
-        log = self.half * c * (c + 1.0)
-        return log + 16 * UNIT * abs(log)
+        log = self.half * c * (c + 1.0)  # six units, as on a line
+        return log + 8 * UNIT * abs(log)  # pays: normal-upper
 
     def shifts(self, c: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         return self.half * (c * (c + 1.0) - t * t), np.zeros_like(t)
 
     def beyond(self, c: float, t: float, shift: float) -> float:
         up, down = self.half * c * (c + 1.0), self.half * t * t
-        return up - down + 16 * UNIT * (up + down)
+        return up - down + 8 * UNIT * (up + down)  # pays: normal-beyond
 
 
 class _Rule(NamedTuple):
@@ -154,11 +187,19 @@ class _Rule(NamedTuple):
 
         Source: Trefethen, Weideman 2014, Theorem 5.1.
         """
-        decay = 2.0 * math.pi * self.width / self.h * (1 - 8 * UNIT)
-        with np.errstate(over="ignore"):
-            return (
-                np.asarray(2.01 * np.exp(log_growth - decay)) if decay > 6 else np.asarray(np.inf)
-            )
+        decay = 2.0 * math.pi * self.width / self.h
+        with np.errstate(over="ignore", divide="ignore"):
+            error = 2.0 / -np.expm1(-decay) * np.exp(np.asarray(log_growth) - decay)
+        return outwards(error)
+
+
+class _Lost(NamedTuple):
+    """The P-mass that a part leaves out, and its share of E_P[1 - e^-L]; with their errors."""
+
+    mass: float
+    slope: float
+    mass_error: float
+    slope_error: float
 
 
 @dataclass(frozen=True)
@@ -168,18 +209,23 @@ class _At:
     x: FloatArray
     y: FloatArray  # m x - m^2/2
     loss: FloatArray
-    slack: FloatArray  # how far the loss may be off, with the rounding of s times it
+    loss_error: FloatArray  # how far the loss may be off, with the rounding of s times it
+    pull: FloatArray  # q e^y / R = d ln R / dy
     log_weight: FloatArray  # ln of the weight h w P, w the share of the part
     weight: FloatArray
-    fuzz: FloatArray  # relative error of the weights, and of adding up
+    weight_error: FloatArray  # relative, of weight; its largest part is also that of log_weight
     inverse: FloatArray  # weight e^-L
     mean: float  # E_P[w (e^-L - 1 + L)]
     mean_error: float
 
     def powers(self, c: FloatArray | float) -> tuple[FloatArray, FloatArray]:
-        """(c L, weight e^(c L))."""
+        """(c L, weight e^(c L)); the error of the second is ``power_error``."""
         a = np.multiply.outer(c, self.loss)
         return a, np.exp(a + self.log_weight)
+
+    def power_error(self, a: FloatArray) -> FloatArray:
+        """Relative error of weight e^a for a = c L, but for that of a itself."""
+        return self.weight_error + UNIT * np.abs(a + self.log_weight)  # pays: power
 
     def excess(self, a: FloatArray, wa: FloatArray) -> tuple[FloatArray, FloatArray]:
         """weight times (e^a - 1) and (e^a - 1 - a)."""
@@ -261,8 +307,8 @@ class MixedTransform:
                 less = np.where(
                     a < 1.0, at.weight * (np.expm1(low) - low), wa - at.weight * (1 + a)
                 )
-                lost, lost_slope = self._lost
-                centred = np.sum(less, axis=1) + c * (at.mean - lost_slope) - lost
+                lost = self._lost
+                centred = np.sum(less, axis=1) + c * (at.mean - lost.slope) - lost.mass
                 value, log = 1.0 + centred, np.log1p(centred)
             slope = slope / value
             return Rough(log, slope, second / value - slope**2)
@@ -382,7 +428,9 @@ class MixedTransform:
             total += np.exp(last + t * turn[:, 0]) / rate + np.exp(first + angle[:, 0]) / slower
         shrink = min(power, 0.0) * np.log(np.cos(0.5 * m * widths))
         smooth = 0.5 * (widths / self.width) ** 2 if self.part else 0.0
-        return np.asarray(np.log(total) + 0.5 * widths**2 + shrink + smooth + _LOG_DENSITY_0 + 0.01)
+        return np.asarray(
+            np.log(outwards(total)) + 0.5 * widths**2 + shrink + smooth + _LOG_DENSITY_0
+        )
 
     def _with_step(self, power: float, goal: float, h: float, width: float) -> _Rule:
         scale = 2.0 ** (_STEP_BITS - math.frexp(h)[1])
@@ -403,53 +451,91 @@ class MixedTransform:
         m, q = self.m, self.q
         x = rule.h * np.arange(rule.first, rule.last + 1, dtype=np.float64)
         y = m * (x - 0.5 * m)
-        # ln R: y and q are rounded, d ln R / dy = q e^y / R and d ln R / d ln q = (R - 1) / R
         v = q * np.expm1(np.minimum(y, _FAR))
-        big = np.logaddexp(math.log1p(-q), math.log(q) + y)
-        log_r = np.where(y > _FAR, big, np.log1p(v))
-        pull = np.exp(np.minimum(math.log(q) + y - log_r, 0.0)) * 1.001
-        off_y = 8 * UNIT * (np.abs(m * x) + m * m)
-        slack = pull * off_y + 16 * UNIT * np.abs(log_r)
-        slack += 8 * UNIT * np.where(y > _FAR, np.abs(y) + 80.0, np.abs(v) / (1.0 + v))
-        log_weight = (math.log(rule.h) + _LOG_DENSITY_0) - 0.5 * x * x
-        fuzz = UNIT * (x * x + 2.0 * abs(math.log(rule.h)) + 2.0 * LESS_ULPS + 32.0 + x.size)
+        log_q = math.log(q)
+        log_r = np.where(y > _FAR, log_q + y, np.log1p(v))
+        # y: m is rounded (once, relative: m x - m^2 = y - m^2/2), so are x - m/2 and the product;
+        # d ln R / dy = q e^y / R
+        y_error = (3.0 * np.abs(y) + 0.5 * m * m) * UNIT  # pays: loss-exponent
+        pull = np.exp(np.minimum(log_q + y - log_r, 0.0))
+        # v: q is rounded MOST_NESTED times, expm1 and the product; d ln (1 + v) = dv / (1 + v)
+        with np.errstate(divide="ignore"):  # an error as large as 1 + v says nothing of the loss
+            moved = np.abs(v) / (1.0 + v) * (MOST_NESTED + EXPM1 + 1.0) * UNIT  # pays: loss-excess
+            loss_error = pull * y_error - np.log1p(-np.minimum(moved, 1.0))
+        far = np.where(y > _FAR, abs(log_q), 0.0)
+        loss_error = loss_error + LOG * far * UNIT  # pays: loss-far
+        # log1p; and the product of the loss with c or t, which is later paid as if the loss moved
+        loss_error = loss_error + (LOG1P + 1.0) * np.abs(log_r) * UNIT  # pays: loss-log
+        loss_error = outwards(loss_error)
+        # ln (h phi(x)): the product is off by 4 units; then the logarithm, x^2 and the difference
+        base = math.log(rule.h * _DENSITY_0)
+        log_weight = base - 0.5 * x * x
+        weight_error = np.full_like(x, (LOG * abs(base) + 4.0) * UNIT)  # pays: weight-step
+        rounded = 0.5 * x * x + np.abs(log_weight)
         if self.remove:
             log_weight = log_weight + log_r
-            fuzz = fuzz + slack + 2 * UNIT * np.abs(log_r)
+            rounded += np.abs(log_weight)
+            weight_error += loss_error  # pays: weight-loss
         if self.part:
             u = np.asarray((x - self.edge) / self.width)
             u = u if self.part == "bulk" else -u
             log_weight = log_weight + log_normal_tail(u)
-            fuzz = fuzz + log_normal_tail_slack(u)
-        weight = np.exp(log_weight)
+            rounded += np.abs(log_weight)
+            weight_error += log_normal_tail_slack(u)  # pays: weight-share
         loss = log_r if self.remove else -log_r
-        # e^-L - 1 + L; for add e^-L = R may overflow where its weight does not
-        inverse = np.exp(np.minimum(log_weight - loss, 700.0))
+        # for add e^-L = R may overflow where its weight does not
+        log_inverse = np.minimum(log_weight - loss, 700.0)
+        # one unit of x^2 / 2 and of each sum; that of ln (weight e^-L) is paid with the weight
+        weight_error += (rounded + np.abs(log_inverse)) * UNIT  # pays: weight-sums
+        weight_error = outwards(weight_error + EXP * UNIT)  # pays: weight-exp
+        weight, inverse = np.exp(log_weight), np.exp(log_inverse)
+        # e^-L - 1 + L
         small = np.abs(loss) < 0.5
         less = weight * expm1_less(np.where(small, -loss, 0.0))
         terms = np.where(small, less, inverse - weight + weight * loss)
         size = np.where(small, less, inverse + weight * (1.0 + np.abs(loss)))
-        # its derivative is 1 - e^-L
-        moved = np.where(small, weight * 2.0 * np.abs(loss), weight + inverse) * slack
-        moved += np.where(small, 0.0, 4 * UNIT * inverse * np.abs(loss))
-        error = float(np.sum(size * fuzz + moved))
+        # the weights; expm1_less; and what makes a term and adds all of them, in any order, to
+        # those of a value: n + 12 operations
+        error = np.zeros_like(x)
+        error += size * weight_error  # pays: mean-weight
+        error += size * 2.0 * LESS_ULPS * UNIT  # pays: mean-less
+        error += size * (x.size + 12.0) * UNIT  # pays: mean-order
+        # the loss, by the derivative 1 - e^-L
+        slope = np.where(small, weight * 2.0 * np.abs(loss), weight + inverse)
+        error += slope * loss_error  # pays: mean-loss
+        mean_error = float(outwards(np.sum(error)))
         mean = float(np.sum(terms))
-        return _At(x, y, loss, slack, log_weight, weight, fuzz, inverse, mean, error)
+        return _At(
+            x, y, loss, loss_error, pull, log_weight, weight, weight_error, inverse, mean,
+            mean_error,
+        )  # fmt: skip
 
-    @property
-    def _lost(self) -> tuple[float, float]:
+    @functools.cached_property
+    def _lost(self) -> _Lost:
         """E_P[1 - w] and E_P[(1 - w)(1 - e^-L)] for the bulk, else 0.
 
         E_P[w e^(s L)] - 1 is E_P[w (e^(s L) - 1 - s L)] + s E_P[w (e^-L - 1 + L)] without the first
         and without s times the second.
         """
         if self.part != "bulk":
-            return 0.0, 0.0
+            return _Lost(0.0, 0.0, 0.0, 0.0)
         ends = np.array([self.edge, self.edge - self.m]) / math.hypot(1.0, self.width)
-        without, lifted = (float(x) for x in np.exp(log_normal_tail(ends)))
-        with_record = without + self.q * (lifted - without)
-        first, other = (with_record, without) if self.remove else (without, with_record)
-        return first, first - other
+        tails = np.exp(log_normal_tail(ends))
+        # m, the difference, hypot and the quotient move an end by 4 + TURN units (m alone by m),
+        # and |d ln tail(u) / du| <= |u| + 1
+        reach = (np.abs(ends) + self.m) * (np.abs(ends) + 1.0) * (4.0 + TURN)
+        off = log_normal_tail_slack(ends) + (reach + EXP) * UNIT  # pays: lost-tails
+        without, lifted = (float(tail) for tail in tails)
+        more = self.q * (lifted - without)
+        # q by its roundings, then the product, the difference, and the two sums that follow
+        both = tails * (off + (MOST_NESTED + 4.0) * UNIT)  # pays: lost-sums
+        slope_error = self.q * float(np.sum(both))
+        first = without + more if self.remove else without
+        error = float(both[0]) + (slope_error if self.remove else 0.0)
+        return _Lost(
+            first, more if self.remove else -more, float(outwards(error)),
+            float(outwards(slope_error)),
+        )  # fmt: skip
 
     # --------------------------------------------------------------------- values
 
@@ -470,48 +556,78 @@ class MixedTransform:
         relative = np.where(lost, 0.0, error / known)
         if centre:
             # ln |1 + d| without cancellation where d is small
-            near = np.where(np.abs(value) < 0.5, value, 0.0)
+            close = np.abs(value) < 0.5
+            near = np.where(close, value, 0.0)
             near_log = 0.5 * np.log1p(2.0 * near.real + near.real**2 + near.imag**2)
-            modulus = np.where(np.abs(value) < 0.5, near_log, np.log(known))
-            rounded = 8 * UNIT * (np.abs(modulus) + 2.0 * np.minimum(np.abs(value), 2.0))
+            modulus = np.where(close, near_log, np.log(known))
+            # 2 re + re^2 + im^2 is off by 6 |d| units, which is divided by 2 |1 + d|^2; 1 + d and
+            # its modulus are off by 2 and by TURN units
+            rounded = np.where(close, 3.0 * np.abs(value) / known**2, TURN + 2.0)
+            rounded = rounded * UNIT  # pays: line-modulus
         else:
-            modulus, rounded = np.log(known), 8 * UNIT * np.ones_like(known)
+            modulus, rounded = np.log(known), np.full_like(known, TURN * UNIT)  # pays: rare-modulus
         angle = np.arctan2(value.imag, centre + value.real)
-        rounded = rounded + 8 * UNIT * (np.abs(angle) + np.abs(modulus))
+        rounded = rounded + max(LOG, LOG1P) * np.abs(modulus) * UNIT  # pays: line-log
+        rounded = rounded + (TURN + 1.0) * np.abs(angle) * UNIT  # pays: line-angle
         log = np.where(lost, np.log(3.0 * error + 1e-300), modulus + 1j * angle)
-        return Line(log, np.where(lost, math.log(3.0) + 1e-9, -np.log1p(-relative) + rounded))
+        # |M^k - B^k| <= B^k (3^k - 1) for B = 3 error, |M| <= B
+        rounded = np.where(lost, math.log(3.0), rounded - np.log1p(-relative))
+        return Line(log, outwards(rounded))
 
     def _values(
         self, c: float, t: FloatArray, rule: _Rule, at: _At
     ) -> tuple[ComplexArray, FloatArray]:
         """M - 1 (of the rare part M) at c + i t, and a bound of its error."""
         a, wa = at.powers(c)
-        loss, slack, fuzz = np.abs(at.loss), at.slack, at.fuzz + 4 * UNIT * np.abs(a)
+        n = at.x.size
+        wa_error = at.power_error(a)
         s = abs(c) + t  # >= |s|
         b = np.multiply.outer(t, at.loss)
         if self.part == "rare":
-            value = np.cos(b) @ wa + 1j * (np.sin(b) @ wa)
-            error = float(wa @ (fuzz + 16 * UNIT)) + s * float(wa @ slack)
+            value = np.matmul(np.cos(b), wa) + 1j * np.matmul(np.sin(b), wa)
+            # the weights, cos and sin, their products and sums in any order; and the loss, by
+            # d/dL = s e^(s L), with which the rounding of c L and t L is paid
+            node = wa_error + TURN * UNIT  # pays: rare-turn
+            node = node + (n + 9.0) * UNIT  # pays: rare-order
+            error = np.full_like(t, float(np.matmul(wa, node)))
+            error = error + s * float(np.matmul(wa, at.loss_error))  # pays: rare-loss
         else:
             # e^(a + ib) - 1 - a - ib = (e^a - 1 - a) - 2 e^a sin^2(b / 2)
             #                            + i ((e^a - 1) b + e^a (sin b - b))
             excess, less = at.excess(a, wa)
-            lost, lost_slope = self._lost
-            real = float(np.sum(less)) + c * (at.mean - lost_slope) - lost
-            slope = float(excess @ at.loss) + (at.mean - lost_slope)
-            value = real - 2.0 * (np.sin(0.5 * b) ** 2 @ wa) + 1j * (t * slope + sin_less(b) @ wa)
-            # the weights, the functions and the sums ...
+            lost, loss = self._lost, np.abs(at.loss)
+            real = float(np.sum(less)) + c * (at.mean - lost.slope) - lost.mass
+            slope = float(np.matmul(excess, at.loss)) + (at.mean - lost.slope)
+            value = real - 2.0 * np.matmul(np.sin(0.5 * b) ** 2, wa)
+            value = value + 1j * (t * slope + np.matmul(sin_less(b), wa))
+            # each term by its weight, and by the n + 14 operations that make it and add all of them
+            # in any order; then by its function
+            node = wa_error + (n + 14.0) * UNIT  # pays: value-order
             small = np.abs(a) < 0.5
             size = np.where(small, np.abs(less), wa + at.weight * (1.0 + np.abs(a)))
             step = np.where(small, np.abs(excess), wa + at.weight)
-            error = float(size @ fuzz) + s * at.mean_error + t * float((step * loss) @ fuzz)
-            error = error + np.minimum(t * t * float((wa * loss**2) @ fuzz), 2.0 * float(wa @ fuzz))
-            cube, flat = float((wa * loss**3) @ fuzz), float((wa * loss) @ fuzz)
-            error = error + np.minimum(t**3 * cube, 2.0 * t * flat)
-            # ... the loss, by d/dL = s (e^(s L) - 1); what the part has lost; and the last sums
-            error = error + s * (float(step @ slack) + t * float((wa * loss) @ slack))
-            error = error + 1e-11 * (lost + s * abs(lost_slope)) + 8 * UNIT * np.abs(value)
-        error = 1.01 * error + self._cut(c, s, rule, at, wa)
+            of_less = node + 2.0 * LESS_ULPS * UNIT
+            error = np.zeros_like(t)
+            error = error + float(np.matmul(size, of_less))  # pays: value-less
+            of_step = step * loss * (node + EXPM1 * UNIT)
+            error = error + t * float(np.sum(of_step))  # pays: value-excess
+            # 2 sin^2(b / 2) <= min(b^2 / 2, 2)
+            of_sine = wa * (node + 2.0 * TURN * UNIT)
+            bend = 0.5 * t * t * float(np.matmul(of_sine, loss**2))
+            error = error + np.minimum(bend, 2.0 * float(np.sum(of_sine)))  # pays: value-cosine
+            # |sin b - b| <= min(|b|^3 / 6, 2 |b|)
+            of_line = wa * loss * (node + 2.0 * SIN_LESS_ULPS * UNIT)
+            cube = t**3 / 6.0 * float(np.matmul(of_line, loss**2))
+            line = 2.0 * t * float(np.sum(of_line))
+            error = error + np.minimum(cube, line)  # pays: value-sine
+            # the loss, by d/dL = s (e^(s L) - 1), with which the rounding of c L and t L is paid:
+            # |e^(a + ib) - 1| <= |e^a - 1| + e^a min(|b|, 2)
+            off = at.loss_error
+            turned = np.minimum(t * float(np.matmul(wa * loss, off)), 2.0 * np.matmul(wa, off))
+            error = error + s * (float(np.matmul(step, off)) + turned)  # pays: value-loss
+            error = error + s * at.mean_error  # pays: value-mean
+            error = error + (lost.mass_error + s * lost.slope_error)  # pays: value-lost
+        error = outwards(error) + self._cut(c, s, rule, at, wa)
         return value, error + self._aliased(s, rule)
 
     def _cut(self, c: float, s: FloatArray, rule: _Rule, at: _At, wa: FloatArray) -> FloatArray:
@@ -530,16 +646,15 @@ class MixedTransform:
         also = np.zeros_like(s) if rare else 1.0 + s
         right = also * float(at.weight[-1] + at.inverse[-1])
         right = right + float(wa[-1]) * (2.0 if rare else 1.0)
-        ratio = math.exp(-rule.h * rate) if rate > 0 else 1.0
-        right = right * (ratio / (1.0 - ratio)) if ratio < 1.0 else np.full_like(s, np.inf)
+        right = right / math.expm1(min(rule.h * rate, 700.0)) if rate > _SLOWEST else s + np.inf
         # left: R <= 1, and R^power grows by m q e^y / R per step, which falls; w is at least 1/2
         # and grows to 1 (rare: it falls)
-        rate = first - max(0.0, -power) * self.m * self._rise(-first) * 1.001
+        rate = first - max(0.0, -power) * self.m * outwards(self._rise(-first))
         left = also * 2.0 * math.exp(-0.5 * first**2) * rule.h
         left = left + float(wa[0]) * (1.0 if rare else 2.0)
-        ratio = math.exp(-rule.h * rate) if rate > 0 else 1.0
-        left = left * (ratio / (1.0 - ratio)) if ratio < 1.0 else np.full_like(s, np.inf)
-        return np.asarray(1.01 * (right + left))
+        left = left / math.expm1(min(rule.h * rate, 700.0)) if rate > _SLOWEST else s + np.inf
+        # weights and exponents are within a relative 1e-9 there, and so is a rate that is not tiny
+        return outwards(right + left)
 
     def _aliased(self, s: FloatArray, rule: _Rule) -> FloatArray:
         """The error of the trapezoidal rule for w P (e^(s L) - 1 + s (e^-L - 1))."""
@@ -547,7 +662,7 @@ class MixedTransform:
         if self.part == "rare":
             return np.full_like(s, moved)
         still = rule.error(float(self._log_growth(1.0, np.array(rule.width))))
-        return np.asarray(1.01 * (moved + still * 2.0 * (1.0 + s)))
+        return outwards(moved + still * 2.0 * (1.0 + s))
 
     def upper(self, c: float) -> float:
         # the nodes of planning often do: it is a bound, not a value
@@ -567,14 +682,12 @@ class MixedTransform:
                 return math.inf
             at = self._at(rule)
         value, error = self._values(c, np.zeros(1), rule, at)
-        most = float(value[0].real + error[0])
+        most = add_up(float(value[0].real), float(error[0]))
         if not most < math.inf:
             return math.inf
         if self.part == "rare":
-            log = math.log(most) if most > 0 else -700.0
-            return log + 8 * UNIT * (abs(log) + 1.0)
-        log = math.log1p(most)
-        return log + 8 * UNIT * (abs(log) + min(abs(most), 1.0))
+            return log_up(most) if most > 0 else -700.0
+        return log1p_up(most)
 
     # ------------------------------------------------------- the rest of the line
 
@@ -622,21 +735,34 @@ class MixedTransform:
             return math.inf
         at = self._at(rule)
         log = self._moved(power, at, np.array([shift]), np.array([t]))[0]
-        # rounding of the exponent, and what ln R and its argument are off by
-        off = 8 * UNIT * (np.abs(log) + np.abs(power * at.loss) + t * self.m * shift + 4.0)
-        off += (abs(power) + 1.0 + t) * 2.0 * at.slack + at.fuzz
-        total = float(np.sum(np.exp(log) * (1.0 + off)))
+        # R(x + ia) is 1 - q and a multiple of e^(ima), by exp, cos, sin and some ten operations: at
+        # y < 0 they touch the share q e^y / R only. 1 - q, a square and two sums cost 6 units more;
+        # y costs what it does for the loss, q its roundings. |R(x + ia)| >= R(x) cos(m a / 2)
+        least = math.cos(0.5 * self.m * shift)
+        share = np.where(at.y > 0, 1.0, at.pull) / least
+        turn = share * (3.0 * np.abs(at.y) + 0.5 * self.m**2 + EXP + 2.0 * TURN + 10.0)
+        turn += share * 2.0 * MOST_NESTED
+        stretch = turn + (6.0 + MOST_NESTED * np.exp(math.log(self.q) - self._log_r(at))) / least
+        off = t * turn / least * UNIT  # pays: beyond-argument
+        off = off + abs(power) * stretch * UNIT  # pays: beyond-modulus
+        # logarithm, multiples and sums of the exponent; the weight; exp, and the sum in any order
+        size = np.abs(log) + t * self.m * shift + 1.0
+        size += abs(power) * (np.abs(at.loss) + np.maximum(at.y, 0.0) + 2.0 * share)
+        off = off + (LOG + 4.0) * size * UNIT  # pays: beyond-exponent
+        off = off + at.weight_error  # pays: beyond-weight
+        off = off + (log.size + EXP + 3.0) * UNIT  # pays: beyond-sum
+        total = float(np.sum(np.exp(log) * (1.0 + outwards(np.expm1(off)))))
         wa = at.powers(c)[1]
         cut = float(self._cut(c, np.zeros(1), rule, at, wa)[0])
         # e^growth times the integral of w P e^(c L), which its own sum bounds
         share = float(rule.error(float(self._log_growth(power, np.array(rule.width)))))
-        whole = 1.01 * (float(np.sum(wa)) + cut) / (1.0 - share) if share < 0.5 else math.inf
-        total += float(rule.error(growth[best])) * whole
-        total += exp_up(float(self._log_growth(power, np.array(shift))) + 3.0) * cut
-        if not total < math.inf:
-            return math.inf
-        log = math.log(max(total, 1e-300))
-        return log + 8 * UNIT * (1.0 + abs(log))
+        whole = (float(np.sum(wa)) + cut) / (1.0 - share) if share < 0.5 else math.inf
+        total = add_up(
+            total,
+            mul_up(float(rule.error(growth[best])), outwards(whole)),
+            mul_up(exp_up(float(self._log_growth(power, np.array(shift))) + 3.0), cut),
+        )
+        return log_up(max(total, 1e-300)) if total < math.inf else math.inf
 
 
 @functools.lru_cache(maxsize=256)

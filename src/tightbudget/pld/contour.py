@@ -11,6 +11,8 @@ With M(s) = E_P[e^(s L)] of the whole composition (ln M adds up over the steps),
 4. *certify*: four errors, each bounded, each outwards: aliasing (every term of it is positive, so
    the sum is an upper end up to the others), the line beyond T, the values of M, and rounding.
 
+A line that ends in "pays: name" pays for what docs/explanation/rounding.md says under that name.
+
 Where one rare large loss decides, no line suits both the bulk and the rare part: then each
 number of rare losses gets a line of its own (M = bulk + rare, binomially expanded).
 """
@@ -26,9 +28,26 @@ from typing import NamedTuple
 import numpy as np
 
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, exp_up, next_down, next_up
+from tightbudget.numerics.rounding import (
+    EXP,
+    LOG,
+    TURN,
+    UNIT,
+    FloatArray,
+    add_down,
+    add_up,
+    exp_up,
+    expm1_up,
+    log_down,
+    mul_down,
+    mul_up,
+    next_down,
+    next_up,
+    outwards,
+    sub_down,
+)
 from tightbudget.pairs.transform import ComplexArray, MixedTransform, Transform
-from tightbudget.pld.saddles import Group, Term, Track, log_g
+from tightbudget.pld.saddles import Group, Term, Track, log_g, log_g_up
 
 __all__ = ["Contour", "Line", "Lines", "Reading"]
 
@@ -63,10 +82,9 @@ class Line:
         j: the term's number of rare losses.
         step: D; the points are n D.
         log: ln(transform / (s (s + 1))) at the points.
-        error: of the transform, in the sense of its own line.
-        size: what the rounding of ``log`` is relative to.
-        log_beyond: ln of an upper end of the rest of the line's sum, times e^(c eps).
-        aside: (c', ln(transform(c') g(c'))) on either side of c, upper ends.
+        error: how far ``log`` may be off: each exact value is within |e^log| (e^error - 1).
+        log_beyond: at least ln of the rest of the line's sum, times e^(c eps).
+        aside: (c', at least ln(transform(c') g(c'))) on either side of c.
     """
 
     j: int
@@ -74,7 +92,6 @@ class Line:
     step: float
     log: ComplexArray
     error: FloatArray
-    size: FloatArray
     log_beyond: float
     aside: tuple[tuple[float, float], tuple[float, float]]
 
@@ -82,27 +99,26 @@ class Line:
         """The sum at one eps, with its errors."""
         if float(self.log[0].real) - self.c * epsilon > _HIGHEST:  # far from where it is good
             return Reading(math.inf, -math.inf, math.inf)
-        value, reference, wrong = self._sum(epsilon)
-        scale = math.exp(reference)
-        beyond = exp_up(self.log_beyond - self.c * epsilon + self._fuzz(epsilon))
-        off = 1.001 * wrong * scale + beyond + 16 * UNIT * abs(value) * scale
-        total = value * scale
-        lower = total - off - self._aliased(epsilon)
-        return Reading(total, lower, total + off)
+        total, errors = self._errors(epsilon)
+        off = (errors["beyond"], errors["values"], errors["rounding"])
+        lower = add_down(total, -errors["aliasing"], *(-error for error in off))
+        return Reading(total, lower, add_up(total, *off))
 
     def errors(self, epsilon: float) -> dict[str, float]:
         """The four errors at one eps, absolute."""
-        value, reference, wrong = self._sum(epsilon)
-        scale = math.exp(reference)
-        return {
-            "aliasing": self._aliased(epsilon),
-            "beyond": exp_up(self.log_beyond - self.c * epsilon + self._fuzz(epsilon)),
-            "values": 1.001 * wrong * scale,
-            "rounding": 16 * UNIT * abs(value) * scale,
-        }
+        return self._errors(epsilon)[1]
 
-    def _fuzz(self, epsilon: float) -> float:
-        return 16 * UNIT * (abs(self.log_beyond) + self.c * abs(epsilon) + 1.0)
+    def _errors(self, epsilon: float) -> tuple[float, dict[str, float]]:
+        value, reference, error = self._sum(epsilon)
+        total = value * math.exp(reference)
+        # D / pi by two units, e^reference by EXP, and two products
+        rounding = (EXP + 4.0) * UNIT * abs(total)  # pays: line-scale
+        return total, {
+            "aliasing": self._aliased(epsilon),
+            "beyond": exp_up(add_up(self.log_beyond, -mul_down(self.c, epsilon))),
+            "values": outwards(error * math.exp(reference)),
+            "rounding": rounding,
+        }
 
     @functools.cached_property
     def t(self) -> FloatArray:
@@ -121,31 +137,41 @@ class Line:
         return weight * float(value.real), weight * float(self.c * value.real - lever.imag)
 
     def _sum(self, epsilon: float) -> tuple[float, float, float]:
-        """Of the sum over e^reference: value, reference, error."""
-        t = self.t
-        reference = float(self.log[0].real) - self.c * epsilon
-        exponent = self.log - (self.c * epsilon + reference) - 1j * (t * epsilon)
+        """About e^-reference times the sum, the reference, and the error of the first."""
+        along = self.c * epsilon
+        reference = float(self.log[0].real) - along
+        across = self.t * epsilon
+        exponent = self.log - (along + reference) - 1j * across
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is no answer
             turned = np.exp(exponent)
         turned[0] *= 0.5
-        rounded = 4 * UNIT * (self.size + (self.c + t) * abs(epsilon) + abs(reference))
-        rounded += (8.0 + t.size) * UNIT
-        # |F| (e^error - 1), where the error may be large and |F| small
-        off = self.error + rounded
+        size = np.abs(turned)
+        # Of the exponent: the product c eps and its sum with the reference, once for all points;
+        # t eps; and the two differences. A rounded result is off by one unit of itself at most.
+        shift = abs(along) + abs(along + reference)
+        off = self.error + shift * UNIT  # pays: sum-shift
+        moved = np.abs(across) + np.abs(exponent.real) + np.abs(exponent.imag)
+        off = off + moved * UNIT  # pays: sum-turn
+        # |F| (e^off - 1), where off may be large and |F| small
         wide = np.exp(np.minimum(exponent.real + off, 700.0))
-        wrong = float(np.sum(np.where(off < 1.0, np.abs(turned) * np.expm1(off), wide)))
+        each = np.where(off < 1.0, size * np.expm1(off), wide)
+        # e^(a + ib) is made of exp, cos, sin and a product; n real parts are added in any order
+        each = each + size * (EXP + TURN + 1.0) * UNIT  # pays: sum-exp
+        each = each + size * turned.size * UNIT  # pays: sum-order
         weight = self.step / math.pi
-        return weight * float(np.sum(turned.real)), reference, weight * wrong * (1 + 1e-9)
+        error = float(outwards(np.sum(each)))
+        return weight * float(np.sum(turned.real)), reference, weight * error
 
     def _aliased(self, epsilon: float) -> float:
         """Sum over n != 0 of e^(c y) delta(eps + y), y = 2 pi n / D, by Chernoff on both sides."""
         total = 0.0
-        y = 2.0 * math.pi / self.step * (1 - 4 * UNIT)
+        y = next_down(2.0 * math.pi / self.step)  # math.pi is below pi
         for other, log in self.aside:
-            rate = abs(other - self.c)
-            exponent = log - other * epsilon - rate * y
-            exponent += 8 * UNIT * (abs(log) + other * abs(epsilon) + rate * y)
-            total = add_up(total, exp_up(exponent) / -math.expm1(-rate * y) * (1 + 8 * UNIT))
+            fall = mul_down(sub_down(max(self.c, other), min(self.c, other)), y)
+            if not fall > 0:
+                return math.inf
+            first = exp_up(add_up(log, -mul_down(other, epsilon), -fall))
+            total = add_up(total, next_up(first / -expm1_up(-fall)))
         return total
 
 
@@ -169,15 +195,29 @@ def _line(track: Track, epsilon: float, log_delta: float, most: int) -> Line | N
         stop = min(n, start + max(_CHUNK // cost, 1))
         parts.append(term.values(c, np.asarray(t[start:stop]), tolerance))
         start = stop
-    log, error, size = (np.concatenate(part) for part in zip(*parts, strict=True))
-    s = c + 1j * t
-    log = log - np.log(s * (s + 1.0))
-    size = size + np.abs(np.log(s * (s + 1.0))) + 4.0
+    log, error = (np.concatenate(part) for part in zip(*parts, strict=True))
+    log, error = _divided(log, error, c, t)
     # D times the sum of |F| over n D > T is <= sup |M| / T, and there is 1 / pi before it
-    log_beyond = term.beyond(c, float(t[-1]), shifts) - math.log(math.pi * float(t[-1])) + 1e-12
+    below = log_down(mul_down(math.pi, float(t[-1])))  # math.pi is below pi
+    log_beyond = add_up(term.beyond(c, float(t[-1]), shifts), -below)
     uppers = [(x, term.upper(x) if x > 0 else 0.0) for x in sides]
-    aside = [(x, up + float(log_g(np.array(x))) + 1e-12) for x, up in uppers]
-    return Line(term.j, c, step, log, error, size, log_beyond, (aside[0], aside[1]))
+    aside = [(x, add_up(up, log_g_up(x))) for x, up in uppers]
+    return Line(term.j, c, step, log, error, log_beyond, (aside[0], aside[1]))
+
+
+def _divided(
+    log: ComplexArray, error: FloatArray, c: float, t: FloatArray
+) -> tuple[ComplexArray, FloatArray]:
+    """ln of the transform over s (s + 1) at s = c + i t, and how far it may be off."""
+    more = c + 1.0
+    modulus = np.log(np.hypot(c, t) * np.hypot(more, t))
+    angle = np.arctan2(t, c) + np.arctan2(t, more)
+    log = log - (modulus + 1j * angle)
+    # under the logarithm: both moduli, the rounding of 1 + c and the product
+    made = 2.0 * TURN + 2.0 + LOG * np.abs(modulus)
+    # 1 + c turns s + 1 by half a unit; the arguments and their sum; the difference
+    made = made + 0.5 + (TURN + 1.0) * angle + np.abs(log.real) + np.abs(log.imag)
+    return log, outwards(error + made * UNIT)  # pays: denominator
 
 
 def _spacing(
@@ -237,8 +277,7 @@ class Lines:
     def read(self, epsilon: float) -> Reading:
         """delta at eps, all errors included."""
         parts = [line.read(epsilon) for line in self.lines]
-        value, lower = math.fsum(p.value for p in parts), math.fsum(p.lower for p in parts)
-        lower -= 4 * UNIT * math.fsum(abs(p.lower) for p in parts)
+        value, lower = math.fsum(p.value for p in parts), add_down(*(p.lower for p in parts))
         upper = add_up(*(p.upper for p in parts), *(self._rest(epsilon)))
         return Reading(value, lower, upper)
 
@@ -265,11 +304,7 @@ class Lines:
         ]
 
     def _rest(self, epsilon: float) -> list[float]:
-        ends = []
-        for c, log in self.rest:
-            fuzz = 8 * UNIT * (abs(log) + c * abs(epsilon) + 1.0)
-            ends.append(exp_up(log - c * epsilon + fuzz))
-        return ends
+        return [exp_up(add_up(log, -mul_down(c, epsilon))) for c, log in self.rest]
 
 
 def _lines(
@@ -286,8 +321,7 @@ def _lines(
         last = len(tracks) > 1 and i == len(tracks) - 1
         if last or size < total - _LOG_GOAL - 9.0:
             c = track.c_at(epsilon)
-            log = track.term.upper(c, more=last) + float(log_g(np.array(c))) + 1e-12
-            rest.append((c, log))
+            rest.append((c, add_up(track.term.upper(c, more=last), log_g_up(c))))
             continue
         line = _line(track, epsilon, total, most)
         if line is None:
@@ -336,15 +370,13 @@ def _invert(lines: Lines, delta: float, guess: float) -> Bounds | None:
     over, under = (got.upper - delta) / slope, (delta - got.lower) / slope
     found: list[float] = []
     for sign, room in ((-1.0, under), (1.0, over)):
-        room = 1.0001 * max(room, 0.0)
-        for _ in range(4):
-            end = max(0.0, epsilon + sign * room)
+        for factor in (1.0001, 1.01, 1.5, 3.0):  # the reading there has a rounding of its own
+            end = max(0.0, epsilon + sign * factor * max(room, 4 * UNIT * abs(epsilon)))
             end = next_up(end) if sign > 0 else max(0.0, next_down(end))
             at = lines.read(end)
             if (end == 0.0 and sign < 0) or (at.upper <= delta if sign > 0 else at.lower > delta):
                 found.append(end)
                 break
-            room = 1.5 * room + 4 * UNIT * abs(epsilon) + 1e-300
     return Bounds(found[0], found[1]) if len(found) == 2 else None
 
 
@@ -389,8 +421,7 @@ class Contour:
             # 1 - delta = E min(1, e^(eps - L)) <= M(-u) e^(u eps) for 0 < u < 1
             u = np.linspace(0.05, 0.95, 19)
             best = float(u[np.argmin(self.term.rough(-u).value + u * epsilon)])
-            log = self.term.upper(-best) + best * epsilon
-            rest = exp_up(log + 8 * UNIT * (abs(log) + abs(epsilon)))
+            rest = exp_up(add_up(self.term.upper(-best), mul_up(best, epsilon)))
             if rest <= 0.5 * rtol:
                 return Bounds(next_down(1.0 - rest), 1.0)
 
@@ -433,12 +464,11 @@ class Contour:
         """Whether one Chernoff bound proves that delta(epsilon) <= delta; False says nothing."""
         near = self.track.near(epsilon)
         c = near.c_at(epsilon)
-        fixed = float(log_g(np.array(c))) - c * epsilon
-        fixed += 8 * UNIT * (abs(fixed) + c * abs(epsilon)) + 1e-12
-        log_delta = math.log(delta) if delta > 0 else -math.inf
+        fixed = add_up(log_g_up(c), -mul_down(c, epsilon))
+        log_delta = log_down(delta) if delta > 0 else -math.inf
         if float(near.term.rough(np.array([c])).value[0]) + fixed > log_delta:
             return False
-        return self.term.upper(c) + fixed < log_delta - 1e-12
+        return add_up(self.term.upper(c), fixed) < log_delta
 
     def _answer(
         self,

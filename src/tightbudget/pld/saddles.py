@@ -1,8 +1,9 @@
 """Where a line of the contour engine goes: transforms of compositions and their saddle points.
 
 The integrand of delta(eps) on Re s = c is largest where c is near the saddle point of
-ln M(c) - c eps - ln c - ln(1 + c). Planning alone: what is certified here is only
-``upper`` and ``beyond``, which bound a term's transform from the bounds of its parts.
+ln M(c) - c eps - ln c - ln(1 + c). Tracks are plans. Certified are ``Term.values``, ``upper`` and
+``beyond``, which make a term's transform from its parts, and ``log_g_up``. A line that ends in
+"pays: name" pays for what docs/explanation/rounding.md says under that name.
 """
 
 from __future__ import annotations
@@ -13,10 +14,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightbudget.numerics.rounding import UNIT, FloatArray
+from tightbudget.numerics.rounding import (
+    EXP,
+    LOG,
+    TURN,
+    UNIT,
+    FloatArray,
+    add_down,
+    add_up,
+    exp_up,
+    log1p_down,
+    log_down,
+    log_up,
+    mul_down,
+    mul_up,
+    next_down,
+    outwards,
+    sub_up,
+)
 from tightbudget.pairs.transform import ComplexArray, Rough, Transform
 
-__all__ = ["Group", "Term", "Track", "log_g"]
+__all__ = ["Group", "Term", "Track", "log_g", "log_g_up"]
 
 _NEAR = 12.0  # nats of delta between saddle points that are interpolated
 
@@ -82,20 +100,21 @@ class Term:
         return self._together(each[: len(self.groups)], each[len(self.groups) :], False)
 
     def _together(self, each: list[float], rare: list[float], more: bool) -> float:
-        """ln of prod M^k (sum k r)^j / j! from upper ends of ln |M| and of ln |rare|."""
-        parts = [k * log for (_, k), log in zip(self.groups, each, strict=True)]
-        total = math.fsum(parts) + 4 * UNIT * math.fsum(abs(part) for part in parts)
+        """At least ln of prod M^k (sum k r)^j / j!, from upper bounds of ln |M| and ln |r M|."""
+        if not all(math.isfinite(log) for log in (*each, *rare)):
+            return math.inf
+        total = add_up(*(mul_up(k, log) for (_, k), log in zip(self.groups, each, strict=True)))
         if not self.j:
             return total
         logs = [
-            math.log(self.groups[g].runs) + log - each[g]
+            add_up(log_up(self.groups[g].runs), log, -each[g])
             for (g, _), log in zip(self.rare, rare, strict=True)
         ]
-        ratio = max(logs) + math.log(math.fsum(math.exp(x - max(logs)) for x in logs))
+        top = max(logs)
+        ratio = add_up(top, log_up(add_up(*(exp_up(sub_up(x, top)) for x in logs))))
         # sum over j' >= j of p^j' / j'! <= p^j / j! e^p
-        rest = math.exp(min(ratio, 700.0)) if more else 0.0
-        fuzz = 1e-12 * (self.j + rest) + 8 * UNIT * self.j * abs(ratio)
-        return total + self.j * ratio - math.lgamma(self.j + 1) + rest + fuzz
+        rest = exp_up(ratio) if more else 0.0
+        return add_up(total, mul_up(self.j, ratio), -log_down(math.factorial(self.j)), rest)
 
     def heights(self, c: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         """About ``beyond`` at each height t, and the shifts to prove it with: (t, transforms)."""
@@ -124,21 +143,22 @@ class Term:
     def _tolerances(self, tolerance: float) -> list[float]:
         return [max(tolerance / (len(self.groups) * k), 1e-40) for _, k in self.groups]
 
-    def values(
-        self, c: float, t: FloatArray, tolerance: float
-    ) -> tuple[ComplexArray, FloatArray, FloatArray]:
-        """(ln of the transform, its error in the sense of ``Line``, rounding of the sums)."""
+    def values(self, c: float, t: FloatArray, tolerance: float) -> tuple[ComplexArray, FloatArray]:
+        """ln of the transform at c + i t, and how far it may be off.
+
+        Guarantee: the exact transform is within |e^log| (e^error - 1) of e^log.
+        """
         log, error = np.zeros_like(t, dtype=np.complex128), np.zeros_like(t)
-        size = np.zeros_like(t)
         lines = []
         for group, one in zip(self.groups, self._tolerances(tolerance), strict=True):
             line = group.transform.line(c, t, one)
             lines.append(line)
-            log += group.runs * line.log
-            error += group.runs * line.error
-            size += group.runs * np.abs(line.log)
+            power = group.runs * line.log
+            log = log + power
+            error = error + group.runs * line.error
+            error = error + (np.abs(power) + np.abs(log)) * UNIT  # pays: term-powers
         if not self.j:
-            return log, error, size
+            return log, outwards(error)
         # r_g, brought to the order of 1 by the same factor
         ratios = []
         for g, transform in self.rare:
@@ -149,10 +169,15 @@ class Term:
         most, off = np.zeros_like(t), np.zeros_like(t)
         for g, ratio, ratio_error in ratios:
             k = self.groups[g].runs
-            scaled = np.exp(ratio - scale)
-            slack = np.expm1(ratio_error + 8 * UNIT * (np.abs(ratio) + abs(scale) + 1.0))
-            most += k * np.abs(scaled) * (1.0 + slack)
-            off += k * np.abs(scaled) * slack
+            shifted = ratio - scale
+            scaled = np.exp(shifted)
+            # the quotient of two values, the difference to the scale; e^(a + ib), which is made
+            # of exp, cos, sin and a product; and the product with k
+            ratio_error = ratio_error + (np.abs(ratio) + np.abs(shifted)) * UNIT  # pays: rare-ratio
+            ratio_error = ratio_error + (EXP + TURN + 2.0) * UNIT  # pays: rare-exp
+            relative = np.expm1(outwards(ratio_error))
+            most += k * np.abs(scaled) * (1.0 + relative)
+            off += k * np.abs(scaled) * relative
             for i in range(self.j):
                 powers[i] += (-1.0) ** i * k * scaled ** (i + 1)
         # Newton: i e_i = sum of (-1)^(n - 1) e_(i - n) p_n; what is scaled stays scaled
@@ -161,19 +186,39 @@ class Term:
             terms = np.array([e[i - n] * powers[n - 1] for n in range(1, i + 1)])
             e.append(np.asarray(np.sum(terms, axis=0) / i))
         coefficient = e[self.j]
-        # d e_j <= sum k_g |d r_g| (sum k_g |r_g|)^(j - 1) / (j - 1)!; and the rounding of Newton's
+        # d e_j <= sum k_g |d r_g| (sum k_g |r_g|)^(j - 1) / (j - 1)!
         wrong = off * most ** (self.j - 1) / math.factorial(self.j - 1)
-        wrong = 1.01 * wrong + 64 * self.j**2 * UNIT * most**self.j + 1e-300
+        # Newton's own rounding: with p_1 <= p, |p_n| <= p^n and |e_n| <= p^n (their absolute values
+        # add up to that); a complex product costs sqrt(5) units, so a power of j factors 3 j, p_n
+        # one more for each rare part, and e_i what its parts have cost, with 4 + i for the product,
+        # the sum and the quotient: 6 j^2 + j (parts + 4) in all
+        steps = 6.0 * self.j**2 + self.j * (len(self.rare) + 4.0)
+        wrong = wrong + steps * most**self.j * UNIT  # pays: newton
         known = np.maximum(np.abs(coefficient), 1e-300)
-        log = log + (np.log(known) + 1j * np.angle(coefficient)) + self.j * scale
-        size = size + np.abs(np.log(known)) + abs(self.j * scale) + 4.0
-        return log, error + np.log1p(wrong / known), size
+        modulus, angle = np.log(known), np.angle(coefficient)
+        log = log + (modulus + 1j * angle) + self.j * scale
+        # a logarithm's modulus, logarithm and argument, then j times the scale and both sums
+        made = (LOG + 2.0) * np.abs(modulus) + (TURN + 2.0) * (np.abs(angle) + 1.0)
+        made = made + 2.0 * abs(self.j * scale) + 2.0 * np.abs(log)
+        error = error + made * UNIT  # pays: rare-log
+        return log, outwards(error + np.log1p(outwards(wrong) / known))
 
 
 def log_g(c: FloatArray) -> FloatArray:
-    """ln of c^c / (1 + c)^(1 + c): delta(eps) <= M(c) e^(-c eps) g(c)."""
+    """ln of c^c / (1 + c)^(1 + c), for planning: delta(eps) <= M(c) e^(-c eps) g(c)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(c > 0, c * np.log(c), 0.0) - (1.0 + c) * np.log1p(c))
+
+
+def log_g_up(c: float) -> float:
+    """At least ln of c^c / (1 + c)^(1 + c) for c >= 0: delta(eps) <= M(c) e^(-c eps) g(c).
+
+    It is -(c ln(1 + 1/c) + ln(1 + c)), a sum of two positive numbers: no digits are lost at a large
+    c, where c ln c and (1 + c) ln(1 + c) nearly cancel.
+    """
+    if c == 0.0:
+        return 0.0
+    return -add_down(mul_down(c, log1p_down(next_down(1.0 / c))), log1p_down(c))
 
 
 @dataclass(frozen=True)
