@@ -102,7 +102,7 @@ def marks() -> tuple[Mark, ...]:
 
 
 def unpaid(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Makes the marked lines pay nothing: the unit in them becomes 0, or they are left out.
+    """Makes the marked lines pay nothing: what adds to an error is left out, else its unit is 0.
 
     The function stays the same object and gets other code, so every caller notices.
     """
@@ -112,9 +112,10 @@ def unpaid(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         module = mark.module
         lines = inspect.getsource(module).splitlines()
         line = lines[mark.line - 1]
-        free = re.sub(r"\bUNIT\b|2\.0\*\*-20", "0.0", line)
-        if free == line:
-            free = line[: len(line) - len(line.lstrip())] + "pass"
+        space = line[: len(line) - len(line.lstrip())]
+        adds = re.match(r"\s*(\w+) (\+= |= \1 \+ )", line)
+        free = space + "pass" if adds else re.sub(r"\bUNIT\b|2\.0\*\*-20", "0.0", line)
+        assert free != line, f"{name} neither adds to an error nor has a unit"
         lines[mark.line - 1] = free
         code = compile("\n".join(lines), str(module.__file__), "exec")
         inner = min(

@@ -211,7 +211,7 @@ MUTATIONS = [
         "a run is rare at most once",
         Term,
         "values",
-        (("for n in range(1, i + 1)]", "for n in range(1, 2)]"),),
+        (("float(math.comb(k, i))", "float(k**i)"),),
         rare_pairs,
     ),
     Mutation(

@@ -130,3 +130,55 @@ def test_norms_of_entries_whose_squares_leave_the_range(small: float, large: flo
 def test_what_is_not_a_number_proves_nothing() -> None:
     assert r.exp_up(math.nan) == r.expm1_up(math.nan) == math.inf
     assert r.exp_down(math.nan) == 0.0
+
+
+def arguments(low: float, high: float) -> np.ndarray:
+    """Some thousand numbers between both, evenly spread in logarithms."""
+    spread = np.modf(np.arange(1, 1200) * 0.6180339887498949)[0]
+    return low * (high / low) ** spread
+
+
+SMALL, WIDE = arguments(1e-12, 1.0), arguments(1e-3, 600.0)
+ELEMENTARY: dict[str, tuple[float, np.ndarray, Callable[[flint.arb], flint.arb]]] = {
+    "exp": (r.EXP, np.concatenate([-WIDE, WIDE]), lambda x: x.exp()),
+    "expm1": (r.EXPM1, np.concatenate([-WIDE, SMALL, -SMALL, WIDE]), lambda x: x.expm1()),
+    "log": (
+        r.LOG,
+        np.concatenate([1.0 + SMALL, WIDE, arguments(1e-300, 1e300)]),
+        lambda x: x.log(),
+    ),
+    "log1p": (r.LOG1P, np.concatenate([SMALL, -0.999 * SMALL, WIDE]), lambda x: x.log1p()),
+    "sin": (r.TURN, np.concatenate([SMALL, WIDE, 1e4 * WIDE]), lambda x: x.sin()),
+    "cos": (r.TURN, np.concatenate([SMALL, WIDE, 1e4 * WIDE]), lambda x: x.cos()),
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTARY)
+def test_an_elementary_function_uses_less_than_half_of_its_grant(name: str) -> None:
+    """In NumPy, and where there is one in libm, which has loops of its own."""
+    grant, x, exact = ELEMENTARY[name]
+    with flint.ctx.workprec(200):
+        truths = [exact(flint.arb(v)) for v in x.tolist()]
+        for values in (getattr(np, name)(x), [getattr(math, name)(v) for v in x.tolist()]):
+            for value, truth in zip(values, truths, strict=True):
+                assert 2.0 * abs(flint.arb(float(value)) - truth) <= grant * r.UNIT * abs(truth)
+
+
+def test_moduli_and_arguments_use_less_than_half_of_their_grant() -> None:
+    x, y = arguments(1e-6, 1e6), arguments(1e-3, 1e3)[::-1]
+    with flint.ctx.workprec(200):
+        for values, exact in (
+            (np.hypot(x, y), lambda s: abs(s)),
+            (np.abs(x + 1j * y), lambda s: abs(s)),
+            (np.arctan2(y, x), lambda s: s.arg()),
+        ):
+            for a, b, value in zip(x.tolist(), y.tolist(), values.tolist(), strict=True):
+                truth = exact(flint.acb(a, b))
+                assert 2.0 * abs(flint.arb(value) - truth) <= r.TURN * r.UNIT * abs(truth)
+
+
+@given(st.floats(-0.999999, 1e300))
+def test_logarithms_of_one_and_more(x: float) -> None:
+    with flint.ctx.workprec(200):
+        exact = flint.arb(x).log1p()
+        assert flint.arb(r.log1p_down(x)) <= exact <= flint.arb(r.log1p_up(x))

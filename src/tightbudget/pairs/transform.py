@@ -745,12 +745,12 @@ class MixedTransform:
         stretch = turn + (6.0 + MOST_NESTED * np.exp(math.log(self.q) - self._log_r(at))) / least
         off = t * turn / least * UNIT  # pays: beyond-argument
         off = off + abs(power) * stretch * UNIT  # pays: beyond-modulus
-        # logarithm, multiples and sums of the exponent; the weight; exp, and the sum in any order
+        # logarithm, multiples and sums of the exponent; its weight, whose error has room for exp,
+        # and the sum in any order
         size = np.abs(log) + t * self.m * shift + 1.0
         size += abs(power) * (np.abs(at.loss) + np.maximum(at.y, 0.0) + 2.0 * share)
         off = off + (LOG + 4.0) * size * UNIT  # pays: beyond-exponent
-        off = off + at.weight_error  # pays: beyond-weight
-        off = off + (log.size + EXP + 3.0) * UNIT  # pays: beyond-sum
+        off = off + at.weight_error + (log.size + 3.0) * UNIT  # pays: beyond-weight
         total = float(np.sum(np.exp(log) * (1.0 + outwards(np.expm1(off)))))
         wa = at.powers(c)[1]
         cut = float(self._cut(c, np.zeros(1), rule, at, wa)[0])

@@ -159,49 +159,47 @@ class Term:
             error = error + (np.abs(power) + np.abs(log)) * UNIT  # pays: term-powers
         if not self.j:
             return log, outwards(error)
-        # r_g, brought to the order of 1 by the same factor
+        # r_g, brought to the order of 1 / k_g by the same factor
         ratios = []
         for g, transform in self.rare:
             rare = transform.line(c, t, 1e-15)
             ratios.append((g, rare.log - lines[g].log, rare.error + lines[g].error))
         scale = max(float(np.max(r.real)) + math.log(self.groups[g].runs) for g, r, _ in ratios)
-        powers = np.zeros((self.j, t.size), dtype=np.complex128)
+        # e[i]: the coefficient of y^i in the product of all (1 + y r_g)^k_g so far
+        e = [np.ones_like(log), *(np.zeros_like(log) for _ in range(self.j))]
         most, off = np.zeros_like(t), np.zeros_like(t)
         for g, ratio, ratio_error in ratios:
             k = self.groups[g].runs
             shifted = ratio - scale
             scaled = np.exp(shifted)
-            # the quotient of two values, the difference to the scale; e^(a + ib), which is made
-            # of exp, cos, sin and a product; and the product with k
-            ratio_error = ratio_error + (np.abs(ratio) + np.abs(shifted)) * UNIT  # pays: rare-ratio
-            ratio_error = ratio_error + (EXP + TURN + 2.0) * UNIT  # pays: rare-exp
+            # The quotient of two values and its difference to the scale; e^(a + ib), which is made
+            # of exp, cos, sin and a product. Then a term of the coefficient, a product of j ratios:
+            # 3 units for each complex product in a power, and for each part the binomial, two
+            # products and j + 1 sums, which is at most 6 for each of the j
+            made = np.abs(ratio) + np.abs(shifted) + (EXP + TURN + 4.0 + 6.0 * len(ratios))
+            ratio_error = ratio_error + made * UNIT  # pays: rare-ratio
             relative = np.expm1(outwards(ratio_error))
             most += k * np.abs(scaled) * (1.0 + relative)
             off += k * np.abs(scaled) * relative
-            for i in range(self.j):
-                powers[i] += (-1.0) ** i * k * scaled ** (i + 1)
-        # Newton: i e_i = sum of (-1)^(n - 1) e_(i - n) p_n; what is scaled stays scaled
-        e = [np.ones_like(t, dtype=np.complex128)]
-        for i in range(1, self.j + 1):
-            terms = np.array([e[i - n] * powers[n - 1] for n in range(1, i + 1)])
-            e.append(np.asarray(np.sum(terms, axis=0) / i))
+            power, part = np.ones_like(log), []
+            for i in range(self.j + 1):
+                part.append(float(math.comb(k, i)) * power)
+                power = power * scaled
+            e = [
+                sum((e[i - n] * part[n] for n in range(1, i + 1)), start=e[i])
+                for i in range(self.j + 1)
+            ]
         coefficient = e[self.j]
         # d e_j <= sum k_g |d r_g| (sum k_g |r_g|)^(j - 1) / (j - 1)!
-        wrong = off * most ** (self.j - 1) / math.factorial(self.j - 1)
-        # Newton's own rounding: with p_1 <= p, |p_n| <= p^n and |e_n| <= p^n (their absolute values
-        # add up to that); a complex product costs sqrt(5) units, so a power of j factors 3 j, p_n
-        # one more for each rare part, and e_i what its parts have cost, with 4 + i for the product,
-        # the sum and the quotient: 6 j^2 + j (parts + 4) in all
-        steps = 6.0 * self.j**2 + self.j * (len(self.rare) + 4.0)
-        wrong = wrong + steps * most**self.j * UNIT  # pays: newton
+        wrong = outwards(off * most ** (self.j - 1) / math.factorial(self.j - 1) + 1e-300)
         known = np.maximum(np.abs(coefficient), 1e-300)
         modulus, angle = np.log(known), np.angle(coefficient)
         log = log + (modulus + 1j * angle) + self.j * scale
-        # a logarithm's modulus, logarithm and argument, then j times the scale and both sums
-        made = (LOG + 2.0) * np.abs(modulus) + (TURN + 2.0) * (np.abs(angle) + 1.0)
+        # the coefficient's modulus, its logarithm and its argument; j times the scale, and two sums
+        made = LOG * np.abs(modulus) + TURN * (np.abs(angle) + 1.0)
         made = made + 2.0 * abs(self.j * scale) + 2.0 * np.abs(log)
         error = error + made * UNIT  # pays: rare-log
-        return log, outwards(error + np.log1p(outwards(wrong) / known))
+        return log, outwards(error + np.log1p(wrong / known))
 
 
 def log_g(c: FloatArray) -> FloatArray:

@@ -1,0 +1,71 @@
+"""A machine that is as bad as the margins allow.
+
+The package grants each elementary function some units of error (``EXP``, ``LOG``, ...) and sums
+any order. A real machine uses little of that, so that a margin may be missing and nothing shows.
+Here one function at a time is off by all that it is granted, and the grant is a million
+times as large, so that it is paid by its own lines or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from tightbudget.numerics import convolve, enclosure, rounding, special
+from tightbudget.numerics.rounding import UNIT
+from tightbudget.pairs import transform
+from tightbudget.pld import contour, saddles
+
+__all__ = ["MILLION", "displaced", "granted", "in_the_worst_order"]
+
+MILLION = 1e6
+
+MODULES = (rounding, special, enclosure, convolve, transform, saddles, contour)
+
+
+@contextmanager
+def granted(grant: str, units: float) -> Iterator[None]:
+    """The constant is another one in every module that uses it."""
+    with ExitStack() as stack:
+        for module in MODULES:
+            if hasattr(module, grant):
+                stack.enter_context(mock.patch.object(module, grant, units))
+        yield
+
+
+@contextmanager
+def displaced(
+    owner: Any, function: str, grant: str, sign: float, unit: float = 1.0
+) -> Iterator[None]:
+    """The function's results are off by a million times what is granted, relative to themselves.
+
+    ``unit`` is what the grant is counted in, in units of 2^-53.
+    """
+    real: Callable[..., Any] = getattr(owner, function)
+    units = MILLION * getattr(rounding, grant, getattr(special, grant, 8.0))
+    factor = 1.0 + 0.999 * sign * units * unit * UNIT
+
+    def off(*args: Any, **keywords: Any) -> Any:
+        return real(*args, **keywords) * factor
+
+    with granted(grant, units), mock.patch.object(owner, function, off):
+        yield
+
+
+@contextmanager
+def in_the_worst_order() -> Iterator[None]:
+    """NumPy's sums and products of matrices lose what the worst order may lose: n units."""
+    total, product = np.sum, np.matmul
+
+    def off_sum(x: Any, *args: Any, **keywords: Any) -> Any:
+        return total(x, *args, **keywords) * (1.0 + 0.999 * np.size(x) * UNIT)
+
+    def off_product(x: Any, y: Any) -> Any:
+        return product(x, y) * (1.0 + 0.999 * np.shape(x)[-1] * UNIT)
+
+    with mock.patch.object(np, "sum", off_sum), mock.patch.object(np, "matmul", off_product):
+        yield
