@@ -135,7 +135,7 @@ def test_what_is_not_a_number_proves_nothing() -> None:
 def arguments(low: float, high: float) -> np.ndarray:
     """Some thousand numbers between both, evenly spread in logarithms."""
     spread = np.modf(np.arange(1, 1200) * 0.6180339887498949)[0]
-    return low * (high / low) ** spread
+    return np.exp(np.log(low) + spread * (np.log(high) - np.log(low)))
 
 
 SMALL, WIDE = arguments(1e-12, 1.0), arguments(1e-3, 600.0)

@@ -17,7 +17,13 @@ from tests.integrals import Part, Step
 
 import tightbudget as tb
 from tightbudget.pairs import Direction, Mechanism
-from tightbudget.pairs.transform import Line, MixedTransform, NormalTransform, Transform
+from tightbudget.pairs.transform import (
+    MOST_NESTED,
+    Line,
+    MixedTransform,
+    NormalTransform,
+    Transform,
+)
 
 TOLERANCE = 1e-24
 
@@ -243,6 +249,31 @@ def test_sampling_what_is_sampled_multiplies_the_rates(direction: Direction) -> 
     # always, and never, on the way
     always = tb.Gaussian(2.0).subsampled(1.0).subsampled(0.5).pair(direction).transform()
     assert always == MixedTransform(0.5, 0.5, direction is Direction.REMOVE)
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_a_rate_that_is_rounded_too_often_has_no_transform(direction: Direction) -> None:
+    mechanism: Mechanism = tb.Gaussian(1.0)
+    for _ in range(MOST_NESTED):
+        mechanism = mechanism.subsampled(0.9)
+    assert isinstance(mechanism.pair(direction).transform(), MixedTransform)
+    assert mechanism.subsampled(0.9).pair(direction).transform() is None
+
+
+@pytest.mark.parametrize("remove", [True, False])
+@pytest.mark.parametrize(("m", "q"), [(2e-4, 1e-9), (0.3, 0.7), (8.0, 0.999)])
+@pytest.mark.parametrize("edge", [0.0, 1.5, 12.0])
+def test_what_a_bulk_leaves_out(m: float, q: float, remove: bool, edge: float) -> None:
+    """Also where both tails nearly agree, and where they are tiny."""
+    bulk, _ = MixedTransform(m, q, remove).split(edge)
+    scale = (1 + arb(bulk.width) ** 2).sqrt() * arb(2).sqrt()
+    without = (arb(edge) / scale).erfc() / 2
+    lifted = ((arb(edge) - arb(m)) / scale).erfc() / 2
+    more = arb(q) * (lifted - without)
+    mass, slope = (without + more, more) if remove else (without, -more)
+    lost = bulk._lost
+    assert abs(mass - lost.mass) <= lost.mass_error <= 1e-12 * lost.mass
+    assert abs(slope - lost.slope) <= lost.slope_error <= 1e-12 * q * float(without + lifted)
 
 
 def test_beyond_its_range_there_is_no_transform() -> None:

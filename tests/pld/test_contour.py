@@ -8,6 +8,7 @@ import math
 import warnings
 
 import pytest
+from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from tightbudget.pairs import Direction
 from tightbudget.pld import contour, precision
 from tightbudget.pld.contour import Contour, Lines
 from tightbudget.pld.engines import CONTOUR, TWO_MASSES, Explanation, Losses
+from tightbudget.pld.saddles import log_g_up
 
 FINE = 1e-9
 DIRECTIONS = pytest.mark.parametrize("i", [0, 1], ids=["remove", "add"])
@@ -394,3 +396,17 @@ def test_giving_up_takes_no_time_and_no_memory() -> None:
             engine.epsilon(1.75e-15, FINE, [])
     remove, _ = losses((28.776, 2.813e-5, 1)).contours
     assert remove.term.groups[0].transform.upper(1e12) == math.inf
+
+
+@given(logs(1e-300, 1e12))
+def test_the_largest_share_of_a_tail(c: float) -> None:
+    """The upper bound of ln g(c) is above it, and close at a large c, too."""
+    with ctx.workprec(300):
+        x = arb(c)
+        exact = x * x.log() - (1 + x) * x.log1p()
+        assert arb(log_g_up(c)) >= exact
+        assert arb(log_g_up(c)) - exact <= arb(4e-15) * abs(exact)
+
+
+def test_the_largest_share_at_nothing() -> None:
+    assert log_g_up(0.0) == 0.0

@@ -1,0 +1,49 @@
+"""Every line that pays for a rounding error is marked, and has a row in the page about rounding."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from tests.mutants import PACKAGE, marks
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "explanation" / "rounding.md"
+
+# files in which each use of the unit is one line that pays
+HELD = ["pairs/transform.py", "pld/contour.py", "pld/saddles.py"]
+# the step of a search, which pays for nothing
+FREE = ["max(room, 4 * UNIT * abs(epsilon))"]
+
+
+def test_every_mark_has_a_row_and_every_row_a_mark() -> None:
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (\S+) \|", PAGE.read_text(encoding="utf-8"), re.M)
+    assert sorted(rows) == sorted((mark.name, mark.path) for mark in marks())
+
+
+def test_a_name_stands_for_one_line() -> None:
+    names = [mark.name for mark in marks()]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("path", HELD)
+def test_every_use_of_the_unit_is_marked(path: str) -> None:
+    source = (PACKAGE / path).read_text(encoding="utf-8")
+    lines = source.splitlines()
+    marked = {mark.line for mark in marks() if mark.path == path}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name) and node.id == "UNIT" and node.lineno not in marked:
+            line = lines[node.lineno - 1]
+            # a part of what a marked line pays
+            assert any(free in line for free in FREE) or "# paid by: " in line, (
+                f"{path}:{node.lineno}: mark what this line pays for (# pays: name): {line.strip()}"
+            )
+
+
+@pytest.mark.parametrize("path", HELD)
+def test_a_part_names_the_line_that_pays_it(path: str) -> None:
+    names = {mark.name for mark in marks() if mark.path == path}
+    for name in re.findall(r"# paid by: (.*)$", (PACKAGE / path).read_text(encoding="utf-8"), re.M):
+        assert name in names
