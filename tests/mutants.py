@@ -114,7 +114,7 @@ def unpaid(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         line = lines[mark.line - 1]
         space = line[: len(line) - len(line.lstrip())]
         adds = re.match(r"\s*(\w+) (\+= |= \1 \+ )", line)
-        free = space + "pass" if adds else re.sub(r"\bUNIT\b|2\.0\*\*-20", "0.0", line)
+        free = space + "pass" if adds else re.sub(r"\b(UNIT|unit)\b|2\.0\*\*-20", "0.0", line)
         assert free != line, f"{name} neither adds to an error nor has a unit"
         lines[mark.line - 1] = free
         code = compile("\n".join(lines), str(module.__file__), "exec")

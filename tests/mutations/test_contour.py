@@ -20,10 +20,11 @@ from tests.reference.test_contour import once
 from tests.reference.test_gaussian import gaussian_delta
 
 import tightbudget as tb
+from tightbudget.numerics import special
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs import Direction
 from tightbudget.pairs.transform import MixedTransform, NormalTransform, _Rule
-from tightbudget.pld import contour, saddles
+from tightbudget.pld import contour
 from tightbudget.pld.contour import Line, Lines
 from tightbudget.pld.engines import Losses
 from tightbudget.pld.saddles import Group, Term
@@ -48,7 +49,7 @@ def line_of(term: Term, c: float, step: float, points: int, tolerance: float = 1
     top = float(t[-1])
     shifts = term.heights(c, t[-1:])[1][0]
     sides = (0.5 * c, 2.0 * c)
-    aside = [(x, term.upper(x) + saddles.log_g_up(x)) for x in sides]
+    aside = [(x, term.upper(x) + special.log_g_up(x)) for x in sides]
     return Line(
         term.j,
         c,
@@ -127,7 +128,7 @@ def unlikely_rest() -> bool:
         line = contour._line(first.near(epsilon), epsilon, float(truth.log()), 10**7)
         assert line is not None
         c = second.near(epsilon).c_at(epsilon)
-        log = second.term.upper(c, more=True) + saddles.log_g_up(c)
+        log = second.term.upper(c, more=True) + special.log_g_up(c)
         if not arb(Lines(epsilon, 0.0, (line,), ((c, log),)).read(epsilon).upper) >= truth:
             return False
     return bool(known)
@@ -137,7 +138,7 @@ def largest_share() -> bool:
     """g(c) = max over x of (1 - e^-x) e^(-c x), taken at e^-x = c / (1 + c)."""
     for c in (1e-3, 0.5, 1.0, 7.0, 100.0, 1e6 + 0.3, 5.4e9):
         x = (1 / arb(c)).log1p()
-        if not arb(saddles.log_g_up(c)) >= (-(-x).expm1()).log() - c * x:
+        if not arb(special.log_g_up(c)) >= (-(-x).expm1()).log() - c * x:
             return False
     return True
 
@@ -223,7 +224,7 @@ MUTATIONS = [
     ),
     Mutation(
         "Chernoff's g",
-        saddles,
+        special,
         "log_g_up",
         (("log1p_down(c))", "1.5 * log1p_down(c))"),),
         largest_share,

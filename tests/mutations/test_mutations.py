@@ -330,7 +330,7 @@ MUTATIONS = [
         "_left_share",
         (
             (
-                "np.clip((w_low - 1.0) / expm1_up(h) * (1 - 4 * UNIT), 0.0, 1.0)",
+                "np.clip(share * (1 - 4 * UNIT), 0.0, 1.0)",
                 "np.ones_like(w_low)",
             ),
         ),
@@ -340,7 +340,7 @@ MUTATIONS = [
         "a coarser upper measure is spread, not merged to the left",
         UpperMeasure,
         "coarsened",
-        (("left = (1.0 - 8 * UNIT) / (1.0 + exp_up(h))", "left = 1.0"),),
+        (("left = next_down(1.0 / add_up(1.0, exp_up(h)))", "left = 1.0"),),
         lambda: gaussian(-6.0, 0.1, 150, change=coarser),
     ),
     Mutation(

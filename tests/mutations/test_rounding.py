@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 from unittest import mock
@@ -24,10 +25,14 @@ from tests.integrals import Part, Step
 from tests.mutants import marks, unpaid
 
 from tightbudget.numerics import rounding
-from tightbudget.numerics.rounding import EXP, UNIT
+from tightbudget.numerics.convolve import convolve
+from tightbudget.numerics.enclosure import exp_enclosure
+from tightbudget.numerics.rounding import EXP, UNIT, next_down, next_up
 from tightbudget.pairs import transform
 from tightbudget.pairs.transform import Line, MixedTransform, NormalTransform, _At, _Lost, _Rule
-from tightbudget.pld import contour
+from tightbudget.pld import contour, measures, profile
+from tightbudget.pld.grid import Grid
+from tightbudget.pld.measures import LowerMeasure, Tilt, UpperMeasure
 from tightbudget.pld.saddles import Group, Term
 
 BOTH = (1.0, -1.0)
@@ -402,6 +407,251 @@ def quotients_hold() -> bool:
     return True
 
 
+# ----------------------------------------------------------------------- the two masses
+
+
+def exponential(direction: str) -> bool:
+    """A machine whose exp is two units in the last place off."""
+    sign = -1.0 if direction == "up" else 1.0
+    real = math.exp
+    for x in np.linspace(-20.0, 20.0, 41).tolist():
+        with mock.patch.object(math, "exp", lambda y: real(y) * (1.0 + sign * 4.0 * UNIT)):
+            got = arb(getattr(rounding, f"exp_{direction}")(x))
+        if not (got >= arb(x).exp() if sign < 0 else got <= arb(x).exp()):
+            return False
+    return True
+
+
+def scaled(direction: str) -> bool:
+    got = Fraction(float(getattr(rounding, f"scale_{direction}")(np.ones(1), 1.0)[0]))
+    step = Fraction(1, 2**52)
+    return got >= 1 + step if direction == "up" else got <= 1 - step
+
+
+def sums_hold() -> bool:
+    """One and 3000 units, added one after the other: each is lost."""
+    x = np.array([1.0] + [UNIT] * 3000)
+    with mock.patch.object(np, "sum", lambda y: np.cumsum(y)[-1]):
+        return Fraction(rounding.sum_up(x)) >= 1 + 3000 * Fraction(UNIT)
+
+
+def chances_hold() -> bool:
+    chances = [(1e-3, 5), (0.2, 3)]
+    exact_chance = 1 - (1 - arb(1e-3)) ** 5 * (1 - arb(0.2)) ** 3
+    return bool(
+        arb(rounding.any_of(chances, up=False)) <= exact_chance
+        and exact_chance <= arb(rounding.any_of(chances, up=True))
+    )
+
+
+THIRDS = Grid(Fraction(-100, 3), math.log(3.0))
+
+
+def points_hold() -> bool:
+    x, slack = THIRDS.losses(60)
+    return all(
+        abs(THIRDS.offset + i * Fraction(THIRDS.step) - Fraction(float(at)))
+        <= Fraction(float(off_by))
+        for i, (at, off_by) in enumerate(zip(x, slack, strict=True))
+    )
+
+
+def positions_hold() -> bool:
+    """Losses within a double of an edge."""
+    edges = [float(THIRDS.offset + i * Fraction(THIRDS.step)) for i in range(1, 60)]
+    losses = np.array([y for x in edges for y in (x, next_up(x), next_down(x))])
+    index, behind = THIRDS.locate(losses)
+    label, ahead = THIRDS.nearest(losses)
+    for loss, i, least, j, most in zip(
+        losses.tolist(),
+        index.tolist(),
+        behind.tolist(),
+        label.tolist(),
+        ahead.tolist(),
+        strict=True,
+    ):
+        above = THIRDS.offset + i * Fraction(THIRDS.step) - Fraction(loss)
+        if not (above >= 0 and Fraction(least) <= above):
+            return False
+        if not Fraction(most) >= THIRDS.offset + j * Fraction(THIRDS.step) - Fraction(loss):
+            return False
+    return True
+
+
+def exponentials_enclosed() -> bool:
+    x = np.linspace(-30.0, 30.0, 61)
+    got = exp_enclosure(x)
+    return all(
+        arb(float(got.lower[i])) <= arb(v).exp() <= arb(float(got.upper[i]))
+        for i, v in enumerate(x.tolist())
+    )
+
+
+def direct_products_hold() -> bool:
+    """Twenty ones, whose products are integers; every sum loses what it may."""
+    ones, real = np.ones(20), np.convolve
+    with mock.patch.object(np, "convolve", lambda a, b: real(a, b) * (1.0 - 20.0 * UNIT)):
+        got, error = convolve(ones, ones)
+    return float(np.linalg.norm(got - real(ones, ones))) <= error
+
+
+def transforms_hold() -> bool:
+    """Integers, whose convolution is exact when it is summed directly."""
+    x = np.arange(1.0, 200.0)
+    got, error = convolve(x, x[::-1])
+    return float(np.linalg.norm(got - np.convolve(x, x[::-1]))) <= error
+
+
+def extended_products_hold() -> bool:
+    """One product, which an extended transform knows better than a double holds it."""
+    for k in range(40):
+        x, y = 1.0 + k / 97.0, 1.0 + k / 89.0
+        a, b = np.zeros(32), np.zeros(32)
+        a[0], b[0] = x, y
+        got, error = convolve(a, b, extended=True)
+        if not abs(Fraction(float(got[0])) - Fraction(x) * Fraction(y)) <= Fraction(error):
+            return False
+    return True
+
+
+def exact_points(grid: Grid, n: int, origin: Fraction = Fraction(0)) -> tuple[Any, Any]:
+    """The points of a grid whose step has few bits, which are known without an error."""
+    return float(grid.offset - origin) + grid.step * np.arange(n), np.zeros(n)
+
+
+@contextmanager
+def known_points() -> Iterator[None]:
+    with mock.patch.object(Grid, "losses", exact_points):
+        yield
+
+
+def tilts_hold() -> bool:
+    with known_points():
+        for theta in (1.1, 1.3, 1.7):
+            low, high = Tilt(theta, Fraction(0)).factors(Grid(Fraction(0), 4.0), 90)
+            for i, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+                if not arb(a) <= (arb(theta) * 4 * i).exp() <= arb(b):
+                    return False
+    return True
+
+
+def norm_of(x: list[arb]) -> arb:
+    return sum((y * y for y in x), arb(0)).sqrt()
+
+
+def coarser_upper_holds() -> bool:
+    """Ones on a grid of twice the step, against exact shares and tilts."""
+    h, theta = 0.3, 2.0
+    upper = UpperMeasure(Grid(Fraction(0), h), Tilt(theta, Fraction(0)), np.ones(9), 0, 9.0, 0.0)
+    new = upper.coarsened()
+    left = arb(next_down(1.0 / rounding.add_up(1.0, rounding.exp_up(h))))
+    down, up = left * (-arb(theta) * h).exp(), (1 - left) * (arb(theta) * h).exp()
+    truths = [1 + down, *[1 + up + down] * 3, 1 + up]
+    off_by = norm_of(
+        [x - arb(float(y)) * 2**new.exponent for x, y in zip(truths, new.values, strict=True)]
+    )
+    return bool(off_by <= arb(new.error) * 2**new.exponent)
+
+
+def coarser_lower_holds() -> bool:
+    h, theta = 0.3, 2.0
+    lower = LowerMeasure(
+        Grid(Fraction(0), h), Tilt(theta, Fraction(0)), np.ones(8), np.ones(8), 0, 0, 0.0, 0.0
+    )
+    new = lower.coarsened()
+    for values, exponent, error, rate in (
+        (new.p, new.p_exponent, new.p_error, theta),
+        (new.q, new.q_exponent, new.q_error, theta + 1.0),
+    ):
+        factor = (arb(rate) * h).exp()
+        truths = [arb(1), *[1 + factor] * 3, factor]
+        off_by = norm_of(
+            [x - arb(float(y)) * 2**exponent for x, y in zip(truths, values, strict=True)]
+        )
+        if not off_by <= arb(error) * 2**exponent:
+            return False
+    return True
+
+
+def shares_hold() -> bool:
+    """Where expm1 is two doubles too low, a share is at most the exact one."""
+    real = math.expm1
+    for h in np.linspace(0.01, 0.99, 50).tolist():
+        w = np.linspace(1.0, math.exp(h), 40)[1:-1]
+        with mock.patch.object(math, "expm1", lambda x: next_down(next_down(real(x)))):
+            got = measures._left_share(w, h)
+        if not all(
+            arb(float(s)) <= (arb(float(v)) - 1) / arb(h).expm1()
+            for s, v in zip(got, w, strict=True)
+        ):
+            return False
+    return True
+
+
+def norms_hold() -> bool:
+    got = profile._geometric_norm(0.1, 30)
+    return all(
+        arb(float(got[i])) ** 2 >= sum(((-arb(0.1) * j).exp() for j in range(30 - i)), arb(0))
+        for i in range(30)
+    )
+
+
+def upper_of(h: float, n: int, theta: float) -> UpperMeasure:
+    values = np.linspace(1.0, 0.5, n)
+    return UpperMeasure(Grid(Fraction(0), h), Tilt(theta, Fraction(1, 3)), values, 0, float(n), 0.0)
+
+
+def weights_of_points_hold() -> bool:
+    with known_points():
+        for theta in np.linspace(1.1, 1.4, 12).tolist():
+            at = profile.UpperDelta(upper_of(64.0, 5, theta)).at
+            for d, decay in zip(at.d.tolist(), at.decay.tolist(), strict=True):
+                if not abs(arb(decay) * (arb(theta) * d).exp() - 1) <= at.margin:
+                    return False
+    return True
+
+
+def suffixes_hold() -> bool:
+    """The ratio of neighbours is two units in the last place off."""
+    h, n, real = 2.0**-20, 3000, math.exp
+    with mock.patch.object(math, "exp", lambda x: real(x) * (1.0 - 4.0 * UNIT)):
+        upper = profile.UpperDelta(upper_of(h, n, 0.1))
+    kept = np.linspace(1.0, 0.5, n) * upper.at.decay
+    ratio, total = (-arb(h)).exp(), arb(0)
+    for value in kept[::-1].tolist():
+        total = total * ratio + value
+    return bool(abs(total - float(upper.discounted[0])) <= total * upper.at.margin)
+
+
+def factors_hold() -> bool:
+    at = profile.UpperDelta(upper_of(0.25, 9, 1.7)).at
+    for exponent in (0, 1, 3, -1000, 777):
+        value, off_by = at.log_factor(exponent)
+        distance = at.centre - Fraction(1, 3)
+        truth = exponent * arb(2).log() - arb(1.7) * ball(distance)
+        if not abs(truth - value) <= off_by:
+            return False
+    return True
+
+
+def discounts_hold() -> bool:
+    """e^(eps - x) times a power of two is not below the exact one."""
+    for exponent in (0, -400, 300):
+        ones = np.ones(5)
+        lower = LowerMeasure(
+            Grid(Fraction(0), 0.25), Tilt(0.5, Fraction(0)), ones, ones, 0, exponent, 0.0, 0.0
+        )
+        with known_points():
+            seen = profile.LowerDelta(lower)
+        for epsilon in np.linspace(0.01, 270.0, 25).tolist():
+            _, discount = seen._totals(epsilon)
+            for d, got in zip(seen.at.d.tolist(), discount.tolist(), strict=True):
+                truth = (arb(epsilon) - ball(seen.at.centre) - arb(d)).exp() * arb(2) ** exponent
+                if not arb(got) >= truth:
+                    return False
+    return True
+
+
 # ------------------------------------------------------------------------------ the cases
 
 NODES, DENSE, ALL = fine(-4.0, 6.0), fine(-8.0, 9.0, 2.0**-8), fine(-8.0, 9.0)
@@ -409,6 +659,29 @@ HIGH = MixedTransform(8.0, 0.25, True), fine(80.0, 82.0)  # q e^y is no double
 
 CASES: dict[str, Callable[[], bool]] = {
     "error-arithmetic": lambda: rounding.outwards(1.0) >= 1.0 + 2.0**-21,
+    "exp-up": lambda: exponential("up"),
+    "exp-down": lambda: exponential("down"),
+    "scale-up": lambda: scaled("up"),
+    "scale-down": lambda: scaled("down"),
+    "sums": sums_hold,
+    "any-of": lambda: off(math, "log1p", "LOG1P", chances_hold),
+    # the two masses
+    "grid-points": points_hold,
+    "grid-position": positions_hold,
+    "enclosed-exp": lambda: off(np, "exp", "EXP", exponentials_enclosed),
+    "convolve-direct": direct_products_hold,
+    "convolve-transform": transforms_hold,
+    "convolve-extended": extended_products_hold,
+    "tilt": tilts_hold,
+    "left-share": shares_hold,
+    "coarser-upper": lambda: off(math, "exp", "EXP", coarser_upper_holds),
+    "coarser-lower": lambda: off(math, "exp", "EXP", coarser_lower_holds),
+    "weight-exponents": weights_of_points_hold,
+    "suffix-sums": suffixes_hold,
+    "geometric-norm": lambda: off(np, "expm1", "EXPM1", norms_hold),
+    "log-factor": factors_hold,
+    "lower-shift": discounts_hold,
+    "lower-discount": lambda: off(np, "exp", "EXP", discounts_hold),
     # ingredients
     "loss-exponent": rounded_sensitivities,
     "loss-excess": lambda: off(np, "expm1", "EXPM1", lambda: losses_hold(REMOVE, NODES)),

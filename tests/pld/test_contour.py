@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import tightbudget as tb
 from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.special import log_g_up
 from tightbudget.pairs import Direction
 from tightbudget.pld import contour, precision
 from tightbudget.pld.contour import Contour, Lines
 from tightbudget.pld.engines import CONTOUR, TWO_MASSES, Explanation, Losses
-from tightbudget.pld.saddles import log_g_up
 
 FINE = 1e-9
 DIRECTIONS = pytest.mark.parametrize("i", [0, 1], ids=["remove", "add"])

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy import fft
 
-from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, norm_up, sum_up
+from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, norm_up, outwards, sum_up
 
 __all__ = ["FFT_CONSTANT", "convolve", "convolve_directly", "correlate", "discounted_sums"]
 
@@ -36,7 +36,9 @@ def convolve(a: FloatArray, b: FloatArray, *, extended: bool = False) -> tuple[F
     n = a.size + b.size - 1
     if min(a.size, b.size) <= _DIRECT:
         direct = np.convolve(a, b)
-        return direct, norm_up(direct) * (min(a.size, b.size) + 4) * UNIT
+        # an entry is a sum of so many products
+        error = norm_up(direct) * (min(a.size, b.size) + 4) * UNIT  # pays: convolve-direct
+        return direct, error
     size = fft.next_fast_len(n, real=True)
     kind, unit = (np.longdouble, _EXTENDED_UNIT) if extended else (np.float64, UNIT)
     fa = fft.rfft(a.astype(kind, copy=False), size)
@@ -45,15 +47,16 @@ def convolve(a: FloatArray, b: FloatArray, *, extended: bool = False) -> tuple[F
     # exact entries are >= 0: clipping moves each entry towards them
     result = np.maximum(product, 0.0)
     # |FFT(a) error|_2 |FFT(b)|_max + the same for b + the inverse transform's own
-    eta = FFT_CONSTANT * unit * math.log2(size)
+    eta = FFT_CONSTANT * unit * math.log2(size)  # pays: convolve-transform
     crossed = 2.0 * sum_up(a) * norm_up(a)
     if b is not a:
         crossed = sum_up(a) * norm_up(b) + sum_up(b) * norm_up(a)
     length = norm_up(product)
     spread = add_up(crossed, length * (1.0 + 2.0 * eta))
     # the last step back to doubles rounds each entry
-    rounded = length * UNIT if extended else 0.0
-    return result, add_up(eta * spread, rounded) * 1.01
+    rounded = length * UNIT if extended else 0.0  # pays: convolve-extended
+    # products of two etas, below 1e-20, and this arithmetic
+    return result, outwards(add_up(eta * spread, rounded))
 
 
 def convolve_directly(a: FloatArray, b: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, scale_down, scale_up
+from tightbudget.numerics.rounding import EXP, TINY, UNIT, FloatArray, scale_down, scale_up
 
 __all__ = ["Enclosure", "exact", "exp_enclosure", "stack", "where"]
 
@@ -95,7 +95,7 @@ def exp_enclosure(x: FloatArray | float, slack: FloatArray | float = 0.0) -> Enc
     with np.errstate(all="ignore"):
         # x - slack and x + slack round by at most 2^-53 (|x| + slack)
         reach = np.where(np.isfinite(x) & (slack > np.zeros(1)), np.abs(x) + slack, 0.0)
-        factor = 8 * UNIT + 2 * UNIT * reach
+        factor = (EXP + 2.0 * reach) * UNIT  # pays: enclosed-exp
         lower = np.minimum(np.exp(x - slack), _MAX) * np.maximum(0.0, 1 - factor)
         upper = np.exp(x + slack) * (1 + factor)
         return _outwards(lower, np.where(x == -np.inf, 0.0, np.maximum(upper, TINY)))

@@ -109,14 +109,14 @@ def exp_up(x: float) -> float:
     """
     if not x <= 709.0:
         return math.inf
-    return max(TINY, math.exp(x) * (1.0 + 8 * UNIT))
+    return max(TINY, math.exp(x) * (1.0 + 8 * UNIT))  # pays: exp-up
 
 
 def exp_down(x: float) -> float:
     """A double <= e^x, and >= 0 (0 for what is not a number)."""
     if not x >= -690.0:
         return 0.0
-    return math.exp(min(x, 709.0)) * (1.0 - 8 * UNIT)
+    return math.exp(min(x, 709.0)) * (1.0 - 8 * UNIT)  # pays: exp-down
 
 
 def expm1_up(x: float) -> float:
@@ -158,17 +158,17 @@ def outwards(error: Number) -> Number:
 
 def scale_up(x: FloatArray, ulps: float) -> FloatArray:
     """x >= 0 raised by ``ulps`` units of 2^-52 (relative); zeros stay zero."""
-    return np.asarray(x * (1.0 + (ulps + 2.0) * 2 * UNIT))
+    return np.asarray(x * (1.0 + (ulps + 2.0) * 2 * UNIT))  # pays: scale-up
 
 
 def scale_down(x: FloatArray, ulps: float) -> FloatArray:
     """x >= 0 lowered by ``ulps`` units of 2^-52 (relative), never below zero."""
-    return np.asarray(x * max(0.0, 1.0 - (ulps + 2.0) * 2 * UNIT))
+    return np.asarray(x * max(0.0, 1.0 - (ulps + 2.0) * 2 * UNIT))  # pays: scale-down
 
 
 def _summation_margin(n: int) -> float:
     # any order of adding n non-negative doubles is within (n - 1) u / (1 - (n - 1) u), relative
-    return 1.0 + 2.0 * n * UNIT + 4 * UNIT
+    return 1.0 + (2.0 * n + 4.0) * UNIT  # pays: sums
 
 
 def sum_up(x: FloatArray) -> float:
@@ -201,5 +201,7 @@ def any_of(chances: list[tuple[float, int]], *, up: bool) -> float:
     chance = -math.expm1(log_none)
     if chance == 0.0:
         return 0.0 if all(p == 0 for p, _ in chances) else (1e-300 if up else 0.0)
-    margin = 64 * UNIT + len(chances) * 2 * UNIT
+    # log1p, k times it, and a sum that is rounded once; expm1, whose relative error is at most that
+    # of its argument besides; and the product with the margin
+    margin = (LOG1P + EXPM1 + 4.0) * UNIT  # pays: any-of
     return min(1.0, chance * (1 + margin) + 1e-300) if up else max(0.0, chance * (1 - margin))

@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 from scipy import special as sp
 
 from tightbudget.numerics.enclosure import Enclosure, exact, stack, where
-from tightbudget.numerics.rounding import TINY, UNIT, FloatArray
+from tightbudget.numerics.rounding import (
+    TINY,
+    UNIT,
+    FloatArray,
+    add_down,
+    log1p_down,
+    mul_down,
+    next_down,
+)
 
 __all__ = [
     "ERFCX_ULPS",
@@ -25,6 +33,7 @@ __all__ = [
     "expm1_less",
     "half_square_exp",
     "log1p_less",
+    "log_g_up",
     "log_normal_tail",
     "log_normal_tail_slack",
     "normal_cells",
@@ -101,6 +110,17 @@ def sin_less(x: FloatArray) -> FloatArray:
     if near.any():
         direct[near] = x[near] * square[near] * _series(square[near], _SIN_TERMS)
     return np.asarray(direct)
+
+
+def log_g_up(c: float) -> float:
+    """At least ln of c^c / (1 + c)^(1 + c) for c >= 0: delta(eps) <= M(c) e^(-c eps) g(c).
+
+    It is -(c ln(1 + 1/c) + ln(1 + c)), a sum of two positive numbers: no digits are lost at a large
+    c, where c ln c and (1 + c) ln(1 + c) nearly cancel.
+    """
+    if c == 0.0:
+        return 0.0
+    return -add_down(mul_down(c, log1p_down(next_down(1.0 / c))), log1p_down(c))
 
 
 def normal_cells(

@@ -46,8 +46,9 @@ from tightbudget.numerics.rounding import (
     outwards,
     sub_down,
 )
+from tightbudget.numerics.special import log_g_up
 from tightbudget.pairs.transform import ComplexArray, MixedTransform, Transform
-from tightbudget.pld.saddles import Group, Term, Track, log_g, log_g_up
+from tightbudget.pld.saddles import Group, Term, Track, log_g
 
 __all__ = ["Contour", "Line", "Lines", "Reading"]
 

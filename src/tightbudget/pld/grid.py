@@ -43,7 +43,8 @@ class Grid:
         start = float(self.offset - origin)
         rise: FloatArray = np.arange(n, dtype=np.float64) * self.step
         x = start + rise
-        return x, 4 * UNIT * (abs(start) + np.abs(rise))
+        # the start, each product, and each sum by a unit of itself
+        return x, 2 * UNIT * (abs(start) + np.abs(rise))  # pays: grid-points
 
     def locate(self, losses: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
         """The first point that is surely >= each loss, and a lower end of the distance."""
@@ -59,8 +60,9 @@ class Grid:
 
     def _position(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
         start = float(self.offset)
-        # the quotient is the exact one within ``fuzz``
         position = (losses - start) / self.step
-        fuzz = 4 * UNIT * ((np.abs(losses) + abs(start)) / self.step + np.abs(position) + 1.0)
+        # the start, the difference and the quotient; and the sums of the callers
+        size = (np.abs(losses) + abs(start)) / self.step + np.abs(position) + 1.0
+        fuzz = 4 * UNIT * size  # pays: grid-position
         bound = 2.0**52
         return np.clip(position, -bound, bound), np.minimum(fuzz, bound)

@@ -26,15 +26,20 @@ from tightbudget.errors import GridError, PrecisionError
 from tightbudget.numerics.convolve import convolve
 from tightbudget.numerics.enclosure import exp_enclosure
 from tightbudget.numerics.rounding import (
+    EXP,
     UNIT,
     FloatArray,
     add_up,
     exp_up,
     expm1_up,
+    mul_down,
     mul_up,
+    next_down,
+    next_up,
     norm_up,
     scale_down,
     scale_up,
+    sub_up,
     sum_up,
 )
 from tightbudget.pairs.pair import Pair
@@ -58,7 +63,9 @@ class Tilt:
     def factors(self, grid: Grid, n: int) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of e^(theta (x_i - anchor)) for the first n points."""
         d, slack = grid.losses(n, origin=self.anchor)
-        e = exp_enclosure(self.theta * d, self.theta * slack + 2 * UNIT * self.theta * np.abs(d))
+        exponent = self.theta * d
+        off = self.theta * slack + 2 * UNIT * np.abs(exponent)  # pays: tilt
+        e = exp_enclosure(exponent, off)
         return e.lower, e.upper
 
 
@@ -137,19 +144,20 @@ class UpperMeasure:
         h, theta = self.grid.step, self.tilt.theta
         values = self.values if len(self) % 2 else np.append(self.values, 0.0)
         even, odd = values[0::2], values[1::2]
-        left = (1.0 - 8 * UNIT) / (1.0 + exp_up(h))  # rounded down: mass goes right, never left
+        left = next_down(1.0 / add_up(1.0, exp_up(h)))  # mass goes right, never left
         to_left = left * math.exp(-theta * h)
         to_right = (1.0 - left) * math.exp(theta * h)
         new = even.copy()
         new[:-1] += to_left * odd
         new[1:] += to_right * odd
         # 2-norm of the map: sqrt(largest column sum * largest row sum)
-        column = max(1.0, to_left + to_right) * (1 + 32 * UNIT)
-        row = 1.0 + column
-        error = add_up(
-            mul_up(self.error, math.sqrt(column * row) * (1 + 8 * UNIT)),
-            norm_up(new) * (32 + 4 * theta * h) * UNIT,
-        )
+        rise = exp_up(mul_up(theta, h))
+        fall = exp_up(-mul_down(theta, h))
+        column = max(1.0, add_up(mul_up(left, fall), mul_up(sub_up(1.0, left), rise)))
+        row = add_up(1.0, column)
+        # theta h by a unit of itself, exp, 1 - left, two products and two sums
+        made = norm_up(new) * (EXP + 8.0 + 2.0 * theta * h) * UNIT  # pays: coarser-upper
+        error = add_up(mul_up(self.error, next_up(math.sqrt(mul_up(column, row)))), made)
         return dataclasses.replace(
             self,
             grid=self.grid.doubled(),
@@ -189,7 +197,7 @@ class LowerMeasure:
 
         def carried(x: FloatArray, e: float, y: FloatArray, f: float, rounding: float) -> float:
             # x f + e y + e f, where |e f|_2 <= |e|_1 |f|_2 <= sqrt(n) |e|_2 |f|_2
-            cross = mul_up(mul_up(e, f), math.sqrt(x.size) * (1 + 4 * UNIT))
+            cross = mul_up(mul_up(e, f), next_up(math.sqrt(x.size)))
             return add_up(rounding, mul_up(sum_up(x), f), mul_up(sum_up(y), e), cross)
 
         return LowerMeasure(
@@ -248,9 +256,11 @@ class LowerMeasure:
             padded = np.concatenate([[0.0], values, np.zeros(1 - values.size % 2)])
             factor = math.exp(rate * h)
             merged = padded[1::2] + factor * padded[0::2]
-            norm = math.sqrt((1.0 + factor) * max(1.0, factor)) * (1 + 16 * UNIT)
+            norm = next_up(math.sqrt(mul_up(add_up(1.0, factor), max(1.0, factor))))
             new.append(merged)
-            errors.append(add_up(mul_up(error, norm), norm_up(merged) * (16 + 4 * rate * h) * UNIT))
+            # the rate, rate h by a unit of itself, exp, a product and a sum
+            made = norm_up(merged) * (EXP + 4.0 + 3.0 * rate * h) * UNIT  # pays: coarser-lower
+            errors.append(add_up(mul_up(error, norm), made))
         return dataclasses.replace(
             self,
             grid=self.grid.doubled(),
@@ -350,4 +360,6 @@ def discretise(
 
 def _left_share(w_low: FloatArray, h: float) -> FloatArray:
     # s / a = (w - 1) / (e^h - 1) for w = Q e^x / P in [1, e^h]
-    return np.clip((w_low - 1.0) / expm1_up(h) * (1 - 4 * UNIT), 0.0, 1.0)
+    share = (w_low - 1.0) / expm1_up(h)
+    # the difference, the quotient and this product
+    return np.clip(share * (1 - 4 * UNIT), 0.0, 1.0)  # pays: left-share

@@ -11,15 +11,24 @@ import numpy as np
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.convolve import discounted_sums
 from tightbudget.numerics.rounding import (
+    EXP,
+    EXPM1,
     TINY,
     UNIT,
     FloatArray,
+    add_down,
     add_up,
     exp_down,
     exp_up,
+    expm1_up,
+    mul_down,
     mul_up,
+    next_down,
+    next_up,
+    sub_down,
 )
 from tightbudget.numerics.search import last_true
+from tightbudget.numerics.special import log_g_up
 from tightbudget.pld.measures import LowerMeasure, UpperMeasure
 
 __all__ = ["LowerDelta", "Profile", "UpperDelta"]
@@ -40,7 +49,8 @@ def _geometric_norm(rate: float, n: int) -> FloatArray:
     Adding up squares of weights would not do: they leave the range of doubles first.
     """
     squares = np.expm1(-rate * np.arange(n, 0, -1)) / math.expm1(-rate)
-    return np.asarray(np.sqrt(squares) * (1 + 8 * UNIT))
+    # under the root both expm1 with their arguments, and the quotient; then the root and this
+    return np.asarray(np.sqrt(squares) * (1 + (EXPM1 + 4.0) * UNIT))  # pays: geometric-norm
 
 
 class _Weights:
@@ -57,9 +67,10 @@ class _Weights:
         # and that of adding up
         reach = np.minimum(np.abs(self.d), 710.0 / (theta + 1.0))
         span = float(np.max(reach))
-        self.margin = (theta + 1.0) * (float(np.max(slack)) + 4 * UNIT * span) + (
-            8.0 * values.size + 64.0
-        ) * UNIT
+        moved = float(np.max(slack)) + 2 * UNIT * span  # pays: weight-exponents
+        # n times: the ratio of neighbours by two units in the last place, the product and the sum
+        self.margin = (8.0 * values.size + 64.0) * UNIT  # pays: suffix-sums
+        self.margin += (theta + 1.0) * moved
         # e^(-theta (centre - anchor)): the tilt at the peak
         self.tilt_at_peak = -theta * float(self.centre - measure.tilt.anchor)
         self.theta = theta
@@ -67,7 +78,9 @@ class _Weights:
     def log_factor(self, exponent: int) -> tuple[float, float]:
         """ln(2^exponent e^(-theta (centre - anchor))) and how far it may be off."""
         value = exponent * _LN2 + self.tilt_at_peak
-        return value, 8 * UNIT * (abs(exponent * _LN2) + abs(self.tilt_at_peak) + 1.0)
+        # ln 2 and its multiple; the distance and its multiple; and the sum
+        size = abs(exponent * _LN2) + abs(self.tilt_at_peak)
+        return value, 4 * UNIT * size  # pays: log-factor
 
 
 class UpperDelta:
@@ -88,9 +101,9 @@ class UpperDelta:
         # 2-norm of w(y) = e^(-theta y) (1 - e^-y) over any grid of step h on y > 0:
         # sum of squares <= (1/h) * integral + maximum, both in closed form
         theta, h = at.theta, measure.grid.step
-        integral = 1.0 / (2.0 * theta * (2.0 * theta + 1.0) * (theta + 1.0))
-        peak = math.exp(theta * math.log(theta) - (1.0 + theta) * math.log1p(theta))
-        norm = math.sqrt(integral / h + peak * peak) * (1 + 1e-12)
+        least = mul_down(mul_down(2.0 * theta, add_down(2.0 * theta, 1.0)), add_down(theta, 1.0))
+        integral, peak = next_up(1.0 / least), exp_up(log_g_up(theta))
+        norm = next_up(math.sqrt(add_up(next_up(integral / h), mul_up(peak, peak))))
         self.error = mul_up(measure.error, norm)
 
     def __call__(self, epsilon: float) -> float:
@@ -102,15 +115,15 @@ class UpperDelta:
         total = 0.0
         if i < at.d.size:
             most = float(self.mass[i]) * (1.0 + at.margin)
-            behind = float(e - at.d[i]) - 8 * UNIT * (abs(e) + abs(float(at.d[i])))
+            behind = sub_down(next_down(e), float(at.d[i]))
             total = most - float(self.discounted[i]) * (1.0 - at.margin) * exp_down(behind)
             if not total < math.inf:
                 return math.inf
-        total = add_up(max(0.0, total), mul_up(self.error, exp_up(-at.theta * e)), TINY)
+        least = mul_down(at.theta, next_down(e))
+        total = add_up(max(0.0, total), mul_up(self.error, exp_up(-least)), TINY)
         if not total < math.inf:
             return math.inf
-        factor = exp_up(self.log_factor + self.log_fuzz + 8 * UNIT * at.theta * abs(e))
-        return mul_up(factor, total)
+        return mul_up(exp_up(add_up(self.log_factor, self.log_fuzz)), total)
 
     def waste(self, epsilon: float) -> float:
         """What cutting and rounding contribute to the answer, about."""
@@ -143,7 +156,8 @@ class LowerDelta:
         total, _ = self._totals(epsilon)
         best = float(np.max(total, initial=0.0, where=np.isfinite(total)))
         # sums far below the range of doubles are lost, on both sides of the difference
-        return exp_down(self.log_factor - self.log_fuzz) * max(0.0, best - _DUST) * (1 - 8 * UNIT)
+        least = exp_down(sub_down(self.log_factor, self.log_fuzz))
+        return max(0.0, mul_down(least, max(0.0, best - _DUST)))
 
     def waste(self, epsilon: float) -> float:
         """What cutting and rounding take from the answer, about."""
@@ -159,9 +173,10 @@ class LowerDelta:
         if self.at.theta * e > _RANGE:  # the weights are not doubles there: nothing is proved
             return np.zeros(1), np.zeros(1)
         shift = e + self.scale
-        shift += 8 * UNIT * (abs(e) + abs(self.scale) + self.reach + 1.0)
+        # eps - centre, ln 2 and its multiple, both sums, and the product of what follows
+        shift += 5 * UNIT * (abs(e) + abs(self.scale) + self.reach)  # pays: lower-shift
         with np.errstate(invalid="ignore", over="ignore"):
-            discount = np.exp(shift - self.at.d) * (1 + 8 * UNIT)
+            discount = np.exp(shift - self.at.d) * (1 + (EXP + 2.0) * UNIT)  # pays: lower-discount
             return self.a - self.b * discount, discount
 
 
@@ -203,9 +218,9 @@ class Profile:
     def lower_delta(self, epsilon: float) -> float:
         """A lower end of delta(eps)."""
         finite = self.lower(epsilon) if epsilon < self.max_loss else 0.0
-        proved = (self.infinity.lower + finite) * (1 - 4 * UNIT)
+        proved = add_down(self.infinity.lower, finite)
         if epsilon < 0.0:  # delta(eps) >= 1 - e^eps always
-            return max(proved, -math.expm1(epsilon) * (1 - 8 * UNIT))
+            return max(proved, -expm1_up(epsilon))
         return max(proved, 0.0)
 
     def delta(self, epsilon: float) -> Bounds:

@@ -2,8 +2,8 @@
 
 The integrand of delta(eps) on Re s = c is largest where c is near the saddle point of
 ln M(c) - c eps - ln c - ln(1 + c). Tracks are plans. Certified are ``Term.values``, ``upper`` and
-``beyond``, which make a term's transform from its parts, and ``log_g_up``. A line that ends in
-"pays: name" pays for what docs/explanation/rounding.md says under that name.
+``beyond``, which make a term's transform from its parts. A line that ends in "pays: name" pays for
+what docs/explanation/rounding.md says under that name.
 """
 
 from __future__ import annotations
@@ -20,21 +20,17 @@ from tightbudget.numerics.rounding import (
     TURN,
     UNIT,
     FloatArray,
-    add_down,
     add_up,
     exp_up,
-    log1p_down,
     log_down,
     log_up,
-    mul_down,
     mul_up,
-    next_down,
     outwards,
     sub_up,
 )
 from tightbudget.pairs.transform import ComplexArray, Rough, Transform
 
-__all__ = ["Group", "Term", "Track", "log_g", "log_g_up"]
+__all__ = ["Group", "Term", "Track", "log_g"]
 
 _NEAR = 12.0  # nats of delta between saddle points that are interpolated
 
@@ -206,17 +202,6 @@ def log_g(c: FloatArray) -> FloatArray:
     """ln of c^c / (1 + c)^(1 + c), for planning: delta(eps) <= M(c) e^(-c eps) g(c)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(c > 0, c * np.log(c), 0.0) - (1.0 + c) * np.log1p(c))
-
-
-def log_g_up(c: float) -> float:
-    """At least ln of c^c / (1 + c)^(1 + c) for c >= 0: delta(eps) <= M(c) e^(-c eps) g(c).
-
-    It is -(c ln(1 + 1/c) + ln(1 + c)), a sum of two positive numbers: no digits are lost at a large
-    c, where c ln c and (1 + c) ln(1 + c) nearly cancel.
-    """
-    if c == 0.0:
-        return 0.0
-    return -add_down(mul_down(c, log1p_down(next_down(1.0 / c))), log1p_down(c))
 
 
 @dataclass(frozen=True)
