@@ -13,9 +13,17 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "rounding.md"
 
 # files in which each use of the unit is one line that pays
-HELD = ["pairs/transform.py", "pld/contour.py", "pld/saddles.py"]
-# the step of a search, which pays for nothing
-FREE = ["max(room, 4 * UNIT * abs(epsilon))"]
+HELD = [
+    "numerics/convolve.py",
+    "numerics/enclosure.py",
+    "pairs/transform.py",
+    "pld/contour.py",
+    "pld/grid.py",
+    "pld/profile.py",
+    "pld/saddles.py",
+]
+# the step of a search, and a name for either unit: they pay for nothing
+FREE = ["max(room, 4 * UNIT * abs(epsilon))", "kind, unit ="]
 
 
 def test_every_mark_has_a_row_and_every_row_a_mark() -> None:

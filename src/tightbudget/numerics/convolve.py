@@ -86,7 +86,7 @@ def correlate(
     n = b.size - a.size + 1
     if min(a.size, n) <= _DIRECT:
         direct = np.correlate(b, a, mode="valid")
-        return direct, direct * (a.size + 4) * UNIT
+        return direct, direct * (a.size + 4) * UNIT  # pays: correlate-direct
     size = fft.next_fast_len(min(b.size, max(4 * a.size, _PIECE)), real=True)
     step = size - a.size + 1  # what wraps around falls on the other entries
     kind, unit = (np.longdouble, _EXTENDED_UNIT) if extended else (np.float64, UNIT)
@@ -97,15 +97,15 @@ def correlate(
     spectrum = np.conj(fft.rfft(a.astype(kind, copy=False), size))
     whole = fft.irfft(spectrum * fft.rfft(pieces.astype(kind, copy=False)), size)
     whole = whole.astype(np.float64, copy=False)
-    eta = FFT_CONSTANT * unit * math.log2(size)
+    eta = FFT_CONSTANT * unit * math.log2(size)  # pays: correlate-transform
     norms = [norm_up(piece) for piece in pieces]
     errors = np.array([
         sum_up(a) * norm + sum_up(piece) * norm_up(a) + norm_up(found) * (1.0 + 2.0 * eta)
         for piece, norm, found in zip(pieces, norms, whole, strict=True)
     ])  # fmt: skip
     found = np.maximum(whole[:, :step], 0.0).ravel()[:n]
-    rounded = found * UNIT if extended else 0.0  # the last step back to doubles
-    return found, np.repeat(eta * 1.01 * errors, step)[:n] + rounded
+    rounded = found * UNIT if extended else 0.0  # pays: correlate-extended
+    return found, outwards(np.repeat(eta * errors, step)[:n] + rounded)
 
 
 def discounted_sums(x: FloatArray, ratio: float) -> FloatArray:
