@@ -18,13 +18,24 @@ import numpy as np
 from tightbudget.numerics import convolve, enclosure, rounding, special
 from tightbudget.numerics.rounding import UNIT
 from tightbudget.pairs import transform
-from tightbudget.pld import contour, measures, profile, saddles
+from tightbudget.pld import contour, enumerate, measures, profile, saddles
 
 __all__ = ["MILLION", "displaced", "granted", "in_the_worst_order"]
 
 MILLION = 1e6
 
-MODULES = (rounding, special, enclosure, convolve, transform, saddles, contour, measures, profile)
+MODULES = (
+    rounding,
+    special,
+    enclosure,
+    convolve,
+    transform,
+    saddles,
+    contour,
+    measures,
+    profile,
+    enumerate,
+)
 
 
 @contextmanager

@@ -361,7 +361,7 @@ MUTATIONS = [
         "Q-masses of a merged cell",
         measures,
         "discretise",
-        (("heavy = p.lower[1:n] * w.upper[1:n]", "heavy = p.lower[1:n] * 1.0"),),
+        (("p.lower[1:n] * w.upper[1:n] *", "p.lower[1:n] *"),),
         lambda: gaussian(-6.0, 0.25, 60),
     ),
     Mutation(

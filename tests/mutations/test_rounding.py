@@ -25,12 +25,16 @@ from tests.integrals import Part, Step
 from tests.mutants import marks, unpaid
 
 from tightbudget.numerics import rounding
+from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.convolve import convolve, correlate
+from tightbudget.numerics.enclosure import exact as exact_masses
 from tightbudget.numerics.enclosure import exp_enclosure
 from tightbudget.numerics.rounding import EXP, UNIT, next_down, next_up
 from tightbudget.pairs import transform
 from tightbudget.pairs.transform import Line, MixedTransform, NormalTransform, _At, _Lost, _Rule
 from tightbudget.pld import contour, measures, profile
+from tightbudget.pld import enumerate as enumerate_
+from tightbudget.pld.enumerate import Outcomes
 from tightbudget.pld.grid import Grid
 from tightbudget.pld.measures import LowerMeasure, Tilt, UpperMeasure
 from tightbudget.pld.saddles import Group, Term
@@ -678,6 +682,26 @@ def discounts_hold() -> bool:
     return True
 
 
+def outcome_holds() -> bool:
+    """One outcome that is certain, for several eps below its loss."""
+    for loss, epsilon in ((1.9, 0.7), (0.3, -2.1), (1e-3, 0.0)):
+        outcomes = Outcomes(exact_masses(1.0), np.array([loss]), np.array([loss]), Bounds(0.0, 0.0))
+        delta = -(arb(epsilon) - arb(loss)).expm1()
+        if not arb(outcomes.lower_delta(epsilon)) <= delta <= arb(outcomes.upper_delta(epsilon)):
+            return False
+    return True
+
+
+def outer_sums_hold() -> bool:
+    a, b = np.linspace(0.1, 0.9, 7), np.linspace(1.3, 5.7, 9)
+    low, high = (enumerate_._outer_sum(a, b, sign) for sign in (-1, 1))
+    truths = [Fraction(x) + Fraction(y) for x in a.tolist() for y in b.tolist()]
+    return all(
+        Fraction(x) <= truth <= Fraction(y)
+        for x, truth, y in zip(low.tolist(), truths, high.tolist(), strict=True)
+    )
+
+
 # ------------------------------------------------------------------------------ the cases
 
 NODES, DENSE, ALL = fine(-4.0, 6.0), fine(-8.0, 9.0, 2.0**-8), fine(-8.0, 9.0)
@@ -711,6 +735,9 @@ CASES: dict[str, Callable[[], bool]] = {
     "log-factor": factors_hold,
     "lower-shift": discounts_hold,
     "lower-discount": lambda: off(np, "exp", "EXP", discounts_hold),
+    "outcome-up": lambda: off(np, "expm1", "EXPM1", outcome_holds),
+    "outcome-down": lambda: off(np, "expm1", "EXPM1", outcome_holds),
+    "outcome-losses": outer_sums_hold,
     # ingredients
     "loss-exponent": rounded_sensitivities,
     "loss-excess": lambda: off(np, "expm1", "EXPM1", lambda: losses_hold(REMOVE, NODES)),

@@ -18,7 +18,9 @@ HELD = [
     "numerics/enclosure.py",
     "pairs/transform.py",
     "pld/contour.py",
+    "pld/enumerate.py",
     "pld/grid.py",
+    "pld/measures.py",
     "pld/profile.py",
     "pld/saddles.py",
 ]

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import Enclosure, exact
-from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, next_up, sum_down, sum_up
+from tightbudget.numerics.rounding import (
+    EXPM1,
+    UNIT,
+    FloatArray,
+    add_down,
+    add_up,
+    expm1_up,
+    next_up,
+    sum_down,
+    sum_up,
+)
 from tightbudget.numerics.search import last_true
 from tightbudget.pld.compose import Steps
 
@@ -53,21 +62,21 @@ class Outcomes:
 
     def upper_delta(self, epsilon: float) -> float:
         """An upper end of delta(eps)."""
-        gain = -np.expm1(np.minimum(epsilon - self.loss_upper, 0.0)) * (1 + 8 * UNIT)
-        # the difference of losses is rounded by at most 2^-53 of either
-        gain += np.where(gain > 0, 2 * UNIT * (np.abs(self.loss_upper) + abs(epsilon)), 0.0)
+        # the difference is rounded by a unit of itself, and expm1 does not magnify a relative error
+        gain = -np.expm1(np.minimum(epsilon - self.loss_upper, 0.0))
+        gain = gain * (1 + (EXPM1 + 2.0) * UNIT)  # pays: outcome-up
         total = sum_up(self.p.upper * np.minimum(gain, 1.0))
         return min(1.0, add_up(self.infinity.upper, total))
 
     def lower_delta(self, epsilon: float) -> float:
         """A lower end of delta(eps)."""
-        gain = -np.expm1(np.minimum(epsilon - self.loss_lower, 0.0)) * (1 - 8 * UNIT)
-        gain -= 2 * UNIT * (np.abs(self.loss_lower) + abs(epsilon))
+        gain = -np.expm1(np.minimum(epsilon - self.loss_lower, 0.0))
+        gain = gain * (1 - (EXPM1 + 2.0) * UNIT)  # pays: outcome-down
         total = sum_down(self.p.lower * np.maximum(gain, 0.0))
-        proved = (self.infinity.lower + total) * (1 - 4 * UNIT)
+        proved = add_down(self.infinity.lower, total)
         if epsilon < 0.0:  # outputs that only Q has count here, and delta >= 1 - e^eps
-            return max(proved, -math.expm1(epsilon) * (1 - 8 * UNIT))
-        return proved
+            return max(proved, -expm1_up(epsilon))
+        return max(proved, 0.0)
 
     def delta(self, epsilon: float) -> Bounds:
         """Bounds of delta(eps), for any finite eps."""
@@ -84,4 +93,5 @@ class Outcomes:
 
 def _outer_sum(a: FloatArray, b: FloatArray, sign: int) -> FloatArray:
     total = np.add.outer(a, b).ravel()
-    return np.asarray(total + sign * 2 * UNIT * np.abs(total))
+    # the sum, and this one
+    return np.asarray(total + sign * 2 * UNIT * np.abs(total))  # pays: outcome-losses

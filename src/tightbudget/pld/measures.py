@@ -308,8 +308,9 @@ def discretise(
     cells = pair.cells(x, slack)
     if cells is not None:
         p, w = cells.p, cells.w
-        # share of a cell's P-mass that stays at its left edge (formula 4), rounded down
-        w_low = w.lower[1:n] * (1 - slack[1:]) * (1 - 4 * UNIT)
+        # share of a cell's P-mass that stays at its left edge (formula 4), rounded down; an edge
+        # that is off by its slack moves w by e^slack, and 1 - slack <= e^-slack
+        w_low = scale_down(w.lower[1:n] * (1 - slack[1:]), 1)
         stay = _left_share(w_low, h)
         up[0] += p.upper[0]
         up[: n - 1] += p.upper[1:n] * stay
@@ -318,7 +319,8 @@ def discretise(
         usable = np.isfinite(w.upper[1:n]) & (p.lower[1:n] > 0)
         a[1:] += np.where(usable, p.lower[1:n], 0.0)
         with np.errstate(invalid="ignore"):
-            heavy = p.lower[1:n] * w.upper[1:n] * (1 + slack[1:]) * (1 + 4 * UNIT)
+            # e^slack is 1 + slack but for slack^2, which is below 1e-20
+            heavy = scale_up(p.lower[1:n] * w.upper[1:n] * (1 + slack[1:]), 2)
         b[1:] += np.where(usable, heavy, 0.0)
     atoms = pair.atoms()
     crowd = 1
@@ -328,7 +330,7 @@ def discretise(
         up[0] += sum_up(mass[where <= 0])
         up[n] += sum_up(mass[where >= n])
         where, behind, mass = where[within], behind[within], mass[within]
-        stay = _left_share(np.exp(np.clip(behind, 0.0, 700.0)) * (1 - 8 * UNIT), h)
+        stay = _left_share(exp_enclosure(np.clip(behind, 0.0, 700.0)).lower, h)
         crowd += int(np.max(np.bincount(where), initial=0))
         up += np.bincount(where, mass * (1.0 - stay), n + 1)
         up += np.bincount(where - 1, mass * stay, n + 1)
@@ -340,7 +342,7 @@ def discretise(
         kept = ahead < 700.0
         label, mass, ahead = label[kept], mass[kept], ahead[kept]
         a += np.bincount(label, mass, n)
-        b += np.bincount(label, mass * np.exp(ahead) * (1 + 16 * UNIT), n)
+        b += np.bincount(label, scale_up(mass * exp_enclosure(ahead).upper, 1), n)
         crowd += int(np.max(np.bincount(label), initial=0))
     low, high = tilt.factors(grid, n)
     ulps = 8.0 + 2 * crowd
