@@ -184,7 +184,7 @@ MUTATIONS = [
         "the rest of the terms",
         Lines,
         "read",
-        ((", *(self._rest(epsilon))", ""),),
+        ((", *self._rest(epsilon)", ""),),
         unlikely_rest,
     ),
     Mutation(

@@ -24,7 +24,7 @@ from tests.hostile import MILLION, displaced, granted, in_the_worst_order
 from tests.integrals import Part, Step
 from tests.mutants import marks, unpaid
 
-from tightbudget.numerics import rounding
+from tightbudget.numerics import rounding, special
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.convolve import convolve, correlate
 from tightbudget.numerics.enclosure import exact as exact_masses
@@ -137,7 +137,7 @@ def rounded_sensitivities() -> bool:
 
 def with_tails_off(what: Callable[[], bool], scale: float) -> bool:
     """ln Phi is off by all that is granted, times ``scale``, in either direction."""
-    tail, slack = transform.log_normal_tail, transform.log_normal_tail_slack
+    tail, slack = special.log_normal_tail, special.log_normal_tail_slack
     for sign in BOTH:
         with (
             mock.patch.object(

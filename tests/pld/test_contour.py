@@ -236,6 +236,21 @@ def test_a_line_far_from_its_place_says_little_and_nothing_wrong() -> None:
             assert seen.upper >= fresh.lower
 
 
+def test_an_error_that_overflows_leaves_nothing_said() -> None:
+    engine = losses((2.0, 0.05, 3000)).contours[0]
+    memory: list[Lines] = []
+    middle = engine.epsilon(1e-5, FINE, memory)
+    assert middle is not None
+    (lines,) = memory
+    (line,) = lines.lines
+    wide = dataclasses.replace(line, log_beyond=1e6)
+    nothing = (math.inf, -math.inf, math.inf)
+    assert wide.read(middle.upper) == nothing
+    assert dataclasses.replace(lines, lines=(wide,)).read(middle.upper) == nothing
+    above = dataclasses.replace(lines, rest=((0.0, 700.0),)).read(middle.upper)
+    assert (above.upper, above.lower) == (math.inf, lines.read(middle.upper).lower)
+
+
 # --------------------------------------------------------------------------- engines
 
 WITH_LAPLACE = tb.Gaussian(3.0).subsampled(0.1) * 5 + tb.Laplace(20.0) * 2

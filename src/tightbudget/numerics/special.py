@@ -118,7 +118,7 @@ def log_g_up(c: float) -> float:
     It is -(c ln(1 + 1/c) + ln(1 + c)), a sum of two positive numbers: no digits are lost at a large
     c, where c ln c and (1 + c) ln(1 + c) nearly cancel.
     """
-    if c == 0.0:
+    if not c > TINY:  # it is negative everywhere else
         return 0.0
     return -add_down(mul_down(c, log1p_down(next_down(1.0 / c))), log1p_down(c))
 

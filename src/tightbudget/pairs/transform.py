@@ -755,12 +755,14 @@ class MixedTransform:
         wa = at.powers(c)[1]
         cut = float(self._cut(c, np.zeros(1), rule, at, wa)[0])
         # e^growth times the integral of w P e^(c L), which its own sum bounds
-        share = float(rule.error(float(self._log_growth(power, np.array(rule.width)))))
-        whole = (float(np.sum(wa)) + cut) / (1.0 - share) if share < 0.5 else math.inf
+        missed = float(rule.error(float(self._log_growth(power, np.array(rule.width)))))
+        whole = (float(np.sum(wa)) + cut) / (1.0 - missed) if missed < 0.5 else math.inf
+        # a bulk's factor above is at most 2 A + 3 <= 5 A < e^3 A
+        outside = mul_up(exp_up(float(self._log_growth(power, np.array(shift))) + 3.0), cut)
         total = add_up(
             total,
             mul_up(float(rule.error(growth[best])), outwards(whole)),
-            mul_up(exp_up(float(self._log_growth(power, np.array(shift))) + 3.0), cut),
+            outside,
         )
         return log_up(max(total, 1e-300)) if total < math.inf else math.inf
 

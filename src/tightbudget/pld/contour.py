@@ -65,6 +65,7 @@ _STEP_BITS = 20  # of D, so that every n D is a double
 _LEAST_DELTA = 1e-250  # below it the two masses answer (with [0, upper] in the end)
 _LOWEST = -700.0  # ln of the least delta that is looked for
 _HIGHEST = 600.0  # ln of what a line's sum may be for that
+_OVERFLOWING = 1e300  # an error of a sum beyond which nothing is said
 
 
 class Reading(NamedTuple):
@@ -102,6 +103,8 @@ class Line:
             return Reading(math.inf, -math.inf, math.inf)
         total, errors = self._errors(epsilon)
         off = (errors["beyond"], errors["values"], errors["rounding"])
+        if not max(abs(total), *off) < _OVERFLOWING:
+            return Reading(math.inf, -math.inf, math.inf)
         lower = add_down(total, -errors["aliasing"], *(-error for error in off))
         return Reading(total, lower, add_up(total, *off))
 
@@ -279,7 +282,8 @@ class Lines:
         """delta at eps, all errors included."""
         parts = [line.read(epsilon) for line in self.lines]
         value, lower = math.fsum(p.value for p in parts), add_down(*(p.lower for p in parts))
-        upper = add_up(*(p.upper for p in parts), *(self._rest(epsilon)))
+        uppers = [*(p.upper for p in parts), *self._rest(epsilon)]
+        upper = add_up(*uppers) if max(uppers) < _OVERFLOWING else math.inf
         return Reading(value, lower, upper)
 
     def slope(self, epsilon: float) -> tuple[float, float]:
