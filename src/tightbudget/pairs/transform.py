@@ -354,7 +354,7 @@ class MixedTransform:
     def _nearest(self, power: float) -> float:
         """About the least x at which the integrand may peak: x = power m q e^y / R."""
         low, high = min(power, 0.0) * self.m, 0.0
-        for _ in range(30 if low < -0.1 else 0):
+        for _ in range(18 if low < -0.1 else 0):
             middle = 0.5 * (low + high)
             below = middle < power * self.m * self._rise(middle)
             low, high = (middle, high) if below else (low, middle)
@@ -459,9 +459,9 @@ class MixedTransform:
         y_error = (3.0 * np.abs(y) + 0.5 * m * m) * UNIT  # pays: loss-exponent
         pull = np.exp(np.minimum(log_q + y - log_r, 0.0))
         # v: q is rounded MOST_NESTED times, expm1 and the product; d ln (1 + v) = dv / (1 + v)
-        with np.errstate(divide="ignore"):  # an error as large as 1 + v says nothing of the loss
-            moved = np.abs(v) / (1.0 + v) * (MOST_NESTED + EXPM1 + 1.0) * UNIT  # pays: loss-excess
-            loss_error = pull * y_error - np.log1p(-np.minimum(moved, 1.0))
+        moved = np.abs(v) / (1.0 + v) * (MOST_NESTED + EXPM1 + 1.0) * UNIT  # pays: loss-excess
+        # -ln(1 - e) <= e + e^2 up to 1/2; an error as large as 1 + v says nothing of the loss
+        loss_error = pull * y_error + np.where(moved < 0.5, moved * (1.0 + moved), np.inf)
         far = np.where(y > _FAR, abs(log_q), 0.0)
         loss_error = loss_error + LOG * far * UNIT  # pays: loss-far
         # log1p; and the product of the loss with c or t, which is later paid as if the loss moved
