@@ -52,6 +52,7 @@ class Additive(Mechanism):
     kwds: Any = field(default=())  # after construction a sorted tuple of (name, value)
 
     kind: ClassVar[str] = "additive"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -39,6 +39,7 @@ class Gaussian(Mechanism):
     sensitivity: float = 1.0
 
     kind: ClassVar[str] = "gaussian"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -77,6 +77,7 @@ class DiscreteGaussian(Mechanism):
     sensitivity: int = 1
 
     kind: ClassVar[str] = "discrete_gaussian"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -138,6 +139,7 @@ class DiscreteLaplace(Mechanism):
     sensitivity: int = 1
 
     kind: ClassVar[str] = "discrete_laplace"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -193,6 +195,7 @@ class ClippedNoise(Mechanism):
     reading: str = "shifted"
 
     kind: ClassVar[str] = "clipped_noise"
+    mutual: ClassVar[bool] = True
     symmetric: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

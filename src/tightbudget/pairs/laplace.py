@@ -35,6 +35,7 @@ class Laplace(Mechanism):
     sensitivity: float = 1.0
 
     kind: ClassVar[str] = "laplace"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

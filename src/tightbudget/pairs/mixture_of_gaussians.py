@@ -56,6 +56,7 @@ class MixtureOfGaussians(Mechanism):
     mirrored: bool = False
 
     kind: ClassVar[str] = "mixture_of_gaussians"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -49,6 +49,7 @@ class TruncatedGaussian(Mechanism):
     sensitivity: float = 1.0
 
     kind: ClassVar[str] = "truncated_gaussian"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,6 +94,7 @@ class TruncatedLaplace(Mechanism):
     sensitivity: float = 1.0
 
     kind: ClassVar[str] = "truncated_laplace"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
