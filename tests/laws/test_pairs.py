@@ -163,6 +163,23 @@ def test_only_tables_say_of_themselves_that_their_directions_are_apart() -> None
     assert LossTable(1.0, (1, [1.0], 0.0)).subsampled(0.0).is_mutual()
 
 
+def mass_above(pair: Pair, epsilon: float) -> tuple[float, float]:
+    """At least P(L >= epsilon), and at most P(L > epsilon): they overlap but at a loss with mass."""
+    atoms, edges = pair.atoms(), np.unique(np.append(grid(pair, 50), epsilon))
+    edges = np.unique(np.append(edges, epsilon + 1e-9 * (1 + abs(epsilon))))
+    cells, lost = cells_of(pair, edges), pair.p_only()
+    at_least, at_most = float(lost.lower[0]), float(lost.upper[0])
+    if cells:
+        above = np.arange(edges.size + 1) > np.searchsorted(edges, epsilon)
+        # a lump of mass at an edge may count as above it
+        clear = np.arange(edges.size + 1) > np.searchsorted(edges, epsilon) + 1
+        at_least += float(np.sum(cells.p.lower[clear]))
+        at_most += float(np.sum(cells.p.upper[above]))
+    at_least += float(np.sum(atoms.p.lower[atoms.loss_lower >= epsilon]))
+    at_most += float(np.sum(atoms.p.upper[atoms.loss_upper > epsilon]))
+    return at_least * (1 - 1e-12), at_most * (1 + 1e-12)
+
+
 @ask(ASKED)
 def test_a_pair_and_its_reverse_are_the_two_directions(mechanism: Mechanism, direction: Direction):
     both = mechanism.in_both_orders(direction)
