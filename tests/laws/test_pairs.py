@@ -164,7 +164,7 @@ def test_only_tables_say_of_themselves_that_their_directions_are_apart() -> None
 
 
 def mass_above(pair: Pair, epsilon: float) -> tuple[float, float]:
-    """At least P(L >= epsilon), and at most P(L > epsilon): they overlap but at a loss with mass."""
+    """At least P(L >= epsilon), and at most P(L > epsilon); the first is larger at an atom."""
     atoms, edges = pair.atoms(), np.unique(np.append(grid(pair, 50), epsilon))
     edges = np.unique(np.append(edges, epsilon + 1e-9 * (1 + abs(epsilon))))
     cells, lost = cells_of(pair, edges), pair.p_only()

@@ -459,7 +459,7 @@ def _one_release(steps: list[Step]) -> list[Step]:
 
 
 def _distance(relation: Neighbouring) -> float:
-    """How far a sum moves, in units of the largest norm of what one record adds."""
+    """How far a sum moves, by the largest norm of what one record adds."""
     return 2.0 if relation is Neighbouring.REPLACE_ONE else 1.0
 
 

@@ -40,8 +40,8 @@ class MixtureOfGaussians(Mechanism):
     its mirror image.
 
     Args:
-        sigma: standard deviation of the noise, > 0.
-        sensitivities: (n,) numbers >= 0, not all zero, in the noise's unit; at most 1000 differ.
+        sigma: standard deviation of the noise itself, > 0, in the sum's unit.
+        sensitivities: (n,) numbers >= 0, not all zero, in the sum's unit; at most 1000 differ.
         weights: (n,) numbers >= 0, not all zero: how likely each is, normalised by their sum.
         mirrored: False: the record is there or not; True: it is replaced.
 
