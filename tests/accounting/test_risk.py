@@ -161,6 +161,42 @@ def test_the_largest_loss_of_all_runs_is_a_loss_with_a_mass() -> None:
         assert beyond.upper <= above * (1 + 1e-3)
 
 
+# distribution functions take their time, at losses that hardly any output has
+EVERY = [
+    pytest.param(case, id=case.name, marks=[pytest.mark.slow] if "additive" in case.name else [])
+    for case in CASES
+]
+
+
+@pytest.mark.parametrize("case", EVERY)
+def test_a_rate_of_hardly_any_false_positives_is_answered(case: Case) -> None:
+    run = case.mechanism * 2
+    lost = run.delta(math.inf)  # all that may be taken without any false positive
+    missed = run.tradeoff([0.0, 5e-324, 1e-300, 1.0])
+    assert missed[-1] == Bounds(0.0, 0.0)
+    for bounds in missed:
+        assert bounds.width <= 1e-4 * (1 + 1e-9)
+        assert bounds.lower <= 1 - lost.lower + 1e-15
+    assert missed[0].upper >= 1 - lost.upper - 1e-15
+    for one, two in itertools.pairwise(missed):
+        assert two.lower <= one.upper  # more false alarms, fewer misses
+    tpr = true_positive_bounds(run._losses, 0.0, 1e-4)
+    assert tpr.lower <= lost.upper
+    assert tpr.upper >= lost.lower
+
+
+@pytest.mark.parametrize("fpr", [1e-280, 1e-150, 1e-20])
+def test_a_tiny_rate_of_false_positives_has_its_relative_gap(fpr: float) -> None:
+    run = tb.Laplace(1.0) * 3
+    with ctx.workprec(200):
+        found = true_positive_bounds(run._losses, fpr, 1e-4)
+        # a test of the largest loss alone, whose Q-mass is above all of these rates
+        assert inside(found, ball(fpr) * arb(3).exp())
+    assert found.relative_gap <= 1e-4 or found.upper <= 1e-100
+    if fpr >= 1e-20:
+        assert found.relative_gap <= 1e-4
+
+
 # ------------------------------------------------------------------- exact arithmetic
 
 

@@ -156,7 +156,7 @@ MUTATIONS = [
     Mutation(
         "a test is for the worse direction",
         tradeoff,
-        "true_positive_bounds",
+        "_larger",
         (("max(b.upper for b in ends)", "min(b.upper for b in ends)"),),
         detection,
     ),
