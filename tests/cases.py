@@ -82,6 +82,8 @@ CASES: list[Case] = [
     Case("mixture-sampled", MixtureOfGaussians(2.0, (0.0, 1.0, 3.0), (2, 1, 1)).subsampled(0.1)),
     Case("loss-table", LossTable(0.5, (-2, (0.1, 0.2, 0.2, 0.3, 0.1999), 1e-4))),
     Case("loss-tables", LossTable(0.5, (-1, (0.2, 0.2, 0.6), 0.0), (0, (0.6, 0.4), 0.0))),
+    Case("loss-table-certain", LossTable(1.0, (1, (1.0,), 0.0))),
+    Case("loss-table-sampled", LossTable(1.0, (1, (1.0,), 0.0)).subsampled(0.3)),
     Case("curve", FromCurve((0.0, 0.5, 1.0), (0.3, 0.1, 0.01))),
     Case("curve-one-way", FromCurve((-0.5, 0.5, 1.0), (0.5, 0.1, 0.0), both_ways=False)),
     Case("sampled-gaussian-1e-4", Gaussian(1.0).subsampled(1e-4)),

@@ -4,6 +4,7 @@ The public names, grouped by the room that answers their question.
 """
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 # what do other people's theorems say?
@@ -144,12 +145,36 @@ __all__ = [
 ]
 
 
+# what loads when it is first used, and what must be installed for it
+_LATER = {
+    "PrivateLogisticRegression": ("tightbudget.release.logistic_regression", "sklearn"),
+    **dict.fromkeys(
+        ("Ledger", "LedgerBudget", "LedgerHold"), ("tightbudget.ledger.ledger", "sqlalchemy")
+    ),
+    **dict.fromkeys(
+        ("RemoteLedger", "RemoteBudget", "RemoteHold"), ("tightbudget.web.remote", "httpx")
+    ),
+}
+
+
+def _is_there(name: str) -> bool:
+    return name not in _LATER or importlib.util.find_spec(_LATER[name][1]) is not None
+
+
+# `from tightbudget import *` asks for every name: those of extras that are not installed are left
+# out here, and refused with the extra's name where somebody asks for them
+__all__[:] = [name for name in __all__ if _is_there(name)]
+
+
 def __getattr__(name: str) -> Any:
-    """What needs scikit-learn, a database or the network loads when it is first used."""
+    """Loads what needs scikit-learn, a database or the network when it is first used."""
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name][0]), name)
     if name in _release:
         return getattr(release, name)
-    if name in ("Ledger", "LedgerBudget", "LedgerHold"):
-        return getattr(importlib.import_module("tightbudget.ledger.ledger"), name)
-    if name in ("RemoteLedger", "RemoteBudget", "RemoteHold"):
-        return getattr(importlib.import_module("tightbudget.web.remote"), name)
     raise AttributeError(f"module 'tightbudget' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """All names, also those that have not been loaded yet."""
+    return sorted({*globals(), *__all__})

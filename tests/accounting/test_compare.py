@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cases import CASES, Case
+from tests.mutants import Mutation, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.theorems import kov, renyi
@@ -18,7 +19,8 @@ from tightbudget.theorems.concentrated import Line
 QUICK = {
     "gaussian-1", "gaussian-wide", "laplace-1", "truncated-gaussian-1", "truncated-laplace-wide",
     "discrete-laplace-1", "clipped-laplace", "staircase-1", "response-0.75", "worst-case",
-    "worst-case-no-epsilon", "histogram-empty-bins", "curve", "sampled-gaussian-0.25",
+    "worst-case-no-epsilon", "histogram-empty-bins", "loss-table", "loss-tables",
+    "loss-table-certain", "loss-table-sampled", "curve", "curve-one-way", "sampled-gaussian-0.25",
     "sampled-gaussian-never", "sampled-response",
 }  # fmt: skip
 
@@ -47,6 +49,110 @@ def test_no_theorem_is_below_what_is_certified(case: Case, question: dict[str, f
             assert row.answer.upper >= ours.lower, row.name
         if isinstance(row.answer, tb.Estimate):
             assert math.isfinite(row.answer.value), row.name
+
+
+# in none of these is each direction's pair the other's with P and Q exchanged
+CERTAIN = (1, (1.0,), 0.0)  # one loss, and it is above 0
+RISING, LEAKING = (-1, (0.2, 0.2, 0.6), 0.0), (-2, (0.1, 0.2, 0.2, 0.3, 0.1999), 1e-4)
+TABLES = {
+    "certain": tb.LossTable(1.0, CERTAIN) * 1,
+    "certain-often": tb.LossTable(0.01, CERTAIN) * 1000,
+    "certain-twice": tb.LossTable(1.0, CERTAIN) * 1 + tb.LossTable(0.5, CERTAIN) * 1,
+    "certain-and-even": tb.LossTable(0.5, CERTAIN, (0, (1.0,), 0.0)) * 3,
+    "rising": tb.LossTable(0.5, RISING) * 10,
+    "rising-and-certain": tb.LossTable(0.3, RISING, CERTAIN) * 4,
+    "leaking": tb.LossTable(0.5, LEAKING) * 2,
+    "sampled": tb.LossTable(1.0, CERTAIN).subsampled(0.3) * 5,
+    "beside-a-staircase": tb.Staircase(2.0).subsampled(0.1) * 2 + tb.LossTable(0.1, CERTAIN) * 1,
+    "beside-a-histogram": tb.LossTable(0.2, RISING) * 2 + tb.Histogram((3, 2, 1), (1, 2, 3)) * 1,
+    "beside-a-curve": tb.LossTable(0.2, RISING) + tb.FromCurve((0.0, 1.0), (0.2, 0.01)),
+}
+
+
+@pytest.mark.parametrize("question", [{"epsilon": 0.0}, {"epsilon": 0.4}, {"delta": 1e-3}], ids=str)
+@pytest.mark.parametrize("name", TABLES)
+def test_no_theorem_is_below_where_the_directions_are_apart(
+    name: str, question: dict[str, float]
+) -> None:
+    found = tb.compare(TABLES[name], **question, rtol=1e-3)
+    ours = found["tightbudget"].answer
+    assert isinstance(ours, tb.Bounds)
+    for row in found.rows:
+        if row.proved:
+            assert isinstance(row.answer, tb.Bounds)
+            assert row.answer.upper >= ours.lower, row.name
+            assert row.answer.lower <= ours.upper, row.name
+    assert found["KOV"].proved
+
+
+def sampled_laplace(**how: Any) -> tb.Composition:
+    plds = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    from tightbudget.adapters.dp_accounting import from_pld
+
+    return from_pld(plds.from_laplace_mechanism(1.0, value_discretization_interval=0.05, **how))
+
+
+@pytest.mark.parametrize("how", [{}, {"sampling_prob": 0.1}], ids=str)
+@pytest.mark.parametrize("question", [{"epsilon": 0.2}, {"delta": 1e-3}], ids=str)
+def test_no_theorem_is_below_an_imported_distribution(
+    how: dict[str, float], question: dict[str, float]
+) -> None:
+    found = tb.compare(sampled_laplace(**how) * 3, **question, rtol=1e-3)
+    ours = found["tightbudget"].answer
+    assert isinstance(ours, tb.Bounds)
+    assert found["KOV"].proved
+    for row in found.rows:
+        if row.proved:
+            assert isinstance(row.answer, tb.Bounds)
+            assert row.answer.upper >= ours.lower, row.name
+
+
+def test_what_one_certain_loss_costs_is_below_every_bound() -> None:
+    """With the loss l for certain, delta(eps) = 1 - e^(eps - l)."""
+    for composition, question, truth in (
+        (TABLES["certain"], {"epsilon": 0.0}, -math.expm1(-1.0)),
+        (TABLES["certain"], {"delta": 0.5}, 1 + math.log(0.5)),
+        (TABLES["certain-often"], {"delta": 1e-5}, 10 + math.log1p(-1e-5)),
+        (TABLES["certain-twice"], {"epsilon": 0.0}, -math.expm1(-1.5)),
+    ):
+        found = composition.compare(**question)
+        for name in ROWS[1:10]:
+            if found[name].answer is not None:
+                assert upper(found, name) >= truth * (1 - 1e-12), name
+    # no pair that tells that much is (eps, delta)-DP in both orders for a delta that small
+    often = TABLES["certain-often"].compare(delta=1e-5)
+    assert upper(often, "KOV") == upper(often, "advanced") == math.inf
+
+
+class OneWay(tb.Mechanism):
+    """A mechanism of somebody's own, with nothing said about its reverse."""
+
+    def pair(self, direction: tb.Direction) -> Any:
+        return tb.Gaussian(3.0).pair(direction)
+
+
+def test_a_mechanism_without_a_reverse_has_no_row_that_needs_one() -> None:
+    found = tb.compare(OneWay() * 4 + tb.Laplace(8.0), epsilon=0.3)
+    for name in ("advanced", "KOV", "optimal"):
+        assert found[name].answer is None
+        assert found[name].reason == (
+            "it needs delta(eps) of P against Q and of Q against P, and one is not known"
+        )
+    for name in ("naive", "adaptive", "Renyi"):
+        assert found[name].proved
+
+
+def test_both_orders_are_asked_for() -> None:
+    table = tb.LossTable(1.0, CERTAIN)
+    guard = Mutation(
+        "a pair is taken for its own reverse",
+        tb.Mechanism,
+        "in_both_orders",
+        (("if self.is_mutual():", "if True:"),),
+        lambda: upper((table * 1).compare(epsilon=0.0), "KOV") >= 0.632,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        lose_a_truth(patch, guard)
 
 
 ROWS = [

@@ -9,15 +9,19 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from flint import arb, ctx
 from tests.balls import ball, inside, mass
-from tests.cases import CASES
+from tests.cases import CASES, Case
 from tests.exact import Composed, Outputs, exp_ends, normalised, reversed_
+from tests.laws.test_pairs import mass_above
 from tests.reference.test_gaussian import gaussian_delta
 
 import tightbudget as tb
 from tightbudget.numerics.bounds import Bounds
+from tightbudget.pairs.pair import Direction, Pair
+from tightbudget.pld.engines import Losses
 from tightbudget.pld.exceedance import exceedance_bounds
 from tightbudget.pld.gaussian_mu import gaussian_mu_bounds
 from tightbudget.pld.tradeoff import true_positive_bounds
@@ -113,6 +117,84 @@ def test_a_mass_at_the_very_loss_that_is_asked_for_lies_between_both_ends() -> N
     above, at = 1 - (1 - 1e-3) ** 2 + high**2, 2 * high * ((1 - 1e-3) - high)
     assert above * (1 - 1e-3) <= found.lower <= above  # P(L > 0)
     assert above + at <= found.upper <= (above + at) * (1 + 1e-3)  # P(L >= 0)
+
+
+def losses_with_mass(pair: Pair) -> list[float]:
+    """Ends of the smallest, the middle, the largest and the likeliest loss that has a mass."""
+    atoms = pair.atoms()
+    there = np.flatnonzero(atoms.p.lower > 1e-13)
+    if not there.size:
+        return []
+    there = there[np.argsort(atoms.loss_upper[there])]
+    likeliest = there[np.argmax(atoms.p.lower[there])]
+    found = {int(there[0]), int(there[there.size // 2]), int(there[-1]), int(likeliest)}
+    return sorted({float(end[i]) for i in found for end in (atoms.loss_lower, atoms.loss_upper)})
+
+
+@pytest.mark.parametrize("direction", Direction, ids=lambda d: d.value)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_loss_with_a_mass_may_count_or_not(case: Case, direction: Direction) -> None:
+    """At a loss itself, also at the largest one, P(L > eps) and P(L >= eps) both lie inside."""
+    pair = case.mechanism.pair(direction)
+    losses = Losses(((case.mechanism, 1),), (direction,))
+    for epsilon in losses_with_mass(pair):
+        found = exceedance_bounds(losses, epsilon, 1e-2)
+        at_or_above, above = mass_above(pair, epsilon)
+        assert found.upper >= at_or_above
+        assert found.lower <= above
+
+
+def test_the_largest_loss_of_all_runs_is_a_loss_with_a_mass() -> None:
+    for run, epsilon, above, at in (
+        (tb.FromCurve([0.0], [8e-5]) * 2, 0.0, -math.expm1(2 * math.log1p(-8e-5)), 1.0),
+        (tb.LossTable(0.5, (1, (1.0,), 0.0)) * 4, 2.0, 0.0, 1.0),
+        (tb.WorstCase(1.0) * 3, 3.0, 0.0, (math.e / (1 + math.e)) ** 3),
+        (tb.Gaussian(1.0).subsampled(0.0) * 2, 0.0, 0.0, 1.0),
+        (tb.Composition(), 0.0, 0.0, 1.0),
+    ):
+        found = run.risk(epsilon).exceedance
+        assert found.lower <= above * (1 + 1e-12)
+        assert found.upper >= at * (1 - 1e-12)
+        assert found.lower >= above * (1 - 1e-3)
+        beyond = run.risk(epsilon + 1e-9).exceedance
+        assert beyond.lower <= above * (1 + 1e-12)
+        assert beyond.upper <= above * (1 + 1e-3)
+
+
+# distribution functions take their time, at losses that hardly any output has
+EVERY = [
+    pytest.param(case, id=case.name, marks=[pytest.mark.slow] if "additive" in case.name else [])
+    for case in CASES
+]
+
+
+@pytest.mark.parametrize("case", EVERY)
+def test_a_rate_of_hardly_any_false_positives_is_answered(case: Case) -> None:
+    run = case.mechanism * 2
+    lost = run.delta(math.inf)  # all that may be taken without any false positive
+    missed = run.tradeoff([0.0, 5e-324, 1e-300, 1.0])
+    assert missed[-1] == Bounds(0.0, 0.0)
+    for bounds in missed:
+        assert bounds.width <= 1e-4 * (1 + 1e-9)
+        assert bounds.lower <= 1 - lost.lower + 1e-15
+    assert missed[0].upper >= 1 - lost.upper - 1e-15
+    for one, two in itertools.pairwise(missed):
+        assert two.lower <= one.upper  # more false alarms, fewer misses
+    tpr = true_positive_bounds(run._losses, 0.0, 1e-4)
+    assert tpr.lower <= lost.upper
+    assert tpr.upper >= lost.lower
+
+
+@pytest.mark.parametrize("fpr", [1e-280, 1e-150, 1e-20])
+def test_a_tiny_rate_of_false_positives_has_its_relative_gap(fpr: float) -> None:
+    run = tb.Laplace(1.0) * 3
+    with ctx.workprec(200):
+        found = true_positive_bounds(run._losses, fpr, 1e-4)
+        # a test of the largest loss alone, whose Q-mass is above all of these rates
+        assert inside(found, ball(fpr) * arb(3).exp())
+    assert found.relative_gap <= 1e-4 or found.upper <= 1e-100
+    if fpr >= 1e-20:
+        assert found.relative_gap <= 1e-4
 
 
 # ------------------------------------------------------------------- exact arithmetic

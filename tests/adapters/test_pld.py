@@ -27,6 +27,8 @@ COMPOSITIONS = [
     tb.WorstCase(0.0, 1.0) * 1,
     tb.Histogram((3, 2, 1), (1, 2, 3)) * 4,
     tb.Histogram((0, 5, 3), (1, 5, 0)) * 1,
+    tb.LossTable(1.0, (1, (1.0,), 0.0)) * 1,
+    tb.LossTable(0.5, (-1, (0.2, 0.2, 0.6), 0.0), (1, (0.6, 0.4), 0.0)) * 2,
 ]
 PLDS = {
     "gaussian": lambda: plds.from_gaussian_mechanism(1.0, value_discretization_interval=1e-2),
@@ -116,8 +118,18 @@ def test_what_goes_out_is_never_below(composition: tb.Composition) -> None:
             assert pld.get_epsilon_for_delta(delta) >= composition.epsilon(delta).lower - 1e-12
 
 
-def test_what_goes_out_can_be_composed_there() -> None:
-    mechanism = tb.Gaussian(1.0).subsampled(0.1)
+# of the tables, no direction is the other one with P and Q exchanged
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        tb.Gaussian(1.0).subsampled(0.1),
+        tb.LossTable(0.5, (1, (1.0,), 0.0)),
+        tb.LossTable(0.1, (-1, (0.2, 0.2, 0.6), 0.0), (0, (0.6, 0.4), 0.0)),
+        tb.LossTable(0.1, (1, (1.0,), 0.0)).subsampled(0.5),
+    ],
+    ids=str,
+)
+def test_what_goes_out_can_be_composed_there(mechanism: tb.Mechanism) -> None:
     theirs = to_pld(mechanism, 1e-2).self_compose(20)
     for epsilon in (0.0, 0.5, 1.0):
         exact = (mechanism * 20).delta(epsilon)

@@ -9,7 +9,7 @@ import pytest
 from tests.cases import CASES
 
 from tightbudget.numerics.enclosure import Enclosure
-from tightbudget.pairs import Direction, Mechanism
+from tightbudget.pairs import Direction, LossTable, Mechanism
 from tightbudget.pairs.pair import Cells, Pair
 
 ASKED = [(case, direction) for case in CASES for direction in Direction]
@@ -155,26 +155,61 @@ def delta(pair: Pair, epsilon: float) -> Delta:
     return Delta(lower - 1e-12, upper + 1e-12)
 
 
-@pytest.mark.parametrize("mechanism", [pytest.param(c.mechanism, id=c.name) for c in CASES])
-def test_the_two_directions_agree(mechanism: Mechanism):
-    there, back = mechanism.pair(Direction.REMOVE), mechanism.pair(Direction.ADD)
-    # each direction is a bound of its own
-    apart = mechanism.kind == "loss_table" or (
-        mechanism.kind == "curve" and mechanism.is_symmetric()
-    )
+def test_only_tables_say_of_themselves_that_their_directions_are_apart() -> None:
+    apart = [case.name for case in CASES if not case.mechanism.is_mutual()]
+    assert apart == [name for name in apart if "loss-table" in name]
+    assert not LossTable(1.0, (1, [1.0], 0.0)).is_mutual()
+    assert not LossTable(1.0, (1, [1.0], 0.0)).subsampled(0.5).is_mutual()
+    assert LossTable(1.0, (1, [1.0], 0.0)).subsampled(0.0).is_mutual()
+
+
+def mass_above(pair: Pair, epsilon: float) -> tuple[float, float]:
+    """At least P(L >= epsilon), and at most P(L > epsilon); the first is larger at an atom."""
+    atoms, edges = pair.atoms(), np.unique(np.append(grid(pair, 50), epsilon))
+    edges = np.unique(np.append(edges, epsilon + 1e-9 * (1 + abs(epsilon))))
+    cells, lost = cells_of(pair, edges), pair.p_only()
+    at_least, at_most = float(lost.lower[0]), float(lost.upper[0])
+    if cells:
+        above = np.arange(edges.size + 1) > np.searchsorted(edges, epsilon)
+        # a lump of mass at an edge may count as above it
+        clear = np.arange(edges.size + 1) > np.searchsorted(edges, epsilon) + 1
+        at_least += float(np.sum(cells.p.lower[clear]))
+        at_most += float(np.sum(cells.p.upper[above]))
+    at_least += float(np.sum(atoms.p.lower[atoms.loss_lower >= epsilon]))
+    at_most += float(np.sum(atoms.p.upper[atoms.loss_upper > epsilon]))
+    return at_least * (1 - 1e-12), at_most * (1 + 1e-12)
+
+
+@ask(ASKED)
+def test_a_pair_and_its_reverse_are_the_two_directions(mechanism: Mechanism, direction: Direction):
+    both = mechanism.in_both_orders(direction)
+    assert both is not None
+    assert both is mechanism or not mechanism.is_mutual()
+    assert both.is_mutual()
+    assert both.relation is mechanism.relation
+    there, back = both.pair(direction), both.pair(direction.other)
     for epsilon in (-2.0, -0.3, -1e-3, 0.0, 1e-3, 0.3, 2.0):
-        if apart:
-            continue
+        # delta of Q against P at eps is 1 - e^eps + e^eps delta of P against Q at -eps
         forward, other = delta(there, -epsilon), delta(back, epsilon)
         e = np.exp(epsilon)
         lower, upper = 1 - e + e * forward.lower, 1 - e + e * forward.upper
         assert lower <= other.upper
         assert other.lower <= upper
         assert upper - lower < 1e-6
+        asked = delta(mechanism.pair(direction), epsilon)
+        kept = delta(there, epsilon)
+        assert asked.lower <= kept.upper
+        assert kept.lower <= asked.upper
+
+
+@pytest.mark.parametrize("mechanism", [pytest.param(c.mechanism, id=c.name) for c in CASES])
+def test_symmetric_means_one_delta_for_both_directions(mechanism: Mechanism):
+    there, back = mechanism.pair(Direction.REMOVE), mechanism.pair(Direction.ADD)
+    for epsilon in (-2.0, -0.3, -1e-3, 0.0, 1e-3, 0.3, 2.0):
         if mechanism.is_symmetric():
-            same = delta(there, epsilon)
-            assert same.lower <= other.upper
-            assert other.lower <= same.upper
+            one, other = delta(there, epsilon), delta(back, epsilon)
+            assert one.lower <= other.upper
+            assert other.lower <= one.upper
 
 
 @ask(CONTINUOUS)

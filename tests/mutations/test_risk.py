@@ -156,9 +156,16 @@ MUTATIONS = [
     Mutation(
         "a test is for the worse direction",
         tradeoff,
-        "true_positive_bounds",
+        "_larger",
         (("max(b.upper for b in ends)", "min(b.upper for b in ends)"),),
         detection,
+    ),
+    Mutation(
+        "an output of the largest loss may count",
+        exceedance,
+        "_of_direction",
+        (("epsilon > steps.max_loss.upper", "epsilon >= steps.max_loss.upper"),),
+        lambda: (tb.FromCurve([0.0], [8e-5]) * 2).risk(0.0).exceedance.upper >= 1.0,
     ),
     Mutation(
         "the chord before eps for the upper end of a mass",

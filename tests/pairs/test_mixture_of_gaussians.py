@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from tests.balls import mass
 from tightbudget import Bounds, Composition
 from tightbudget.errors import ParameterError
 from tightbudget.pairs import Direction, Gaussian, MixtureOfGaussians
+from tightbudget.pairs.mixture_of_gaussians import MixturePair
+from tightbudget.pairs.subsampled import AddPair, RemovePair
 
 REMOVE, ADD = Direction.REMOVE, Direction.ADD
 PUBLISHED = MixtureOfGaussians(1.0, (0.0, 1.0, 2.0), (0.2, 0.6, 0.2))
@@ -135,3 +138,36 @@ def test_refusals(given: dict[str, Any], message: str) -> None:
         MixtureOfGaussians(
             **{"sigma": 1.0, "sensitivities": (0.0, 1.0), "weights": (1.0, 1.0), **given}
         )
+
+
+@pytest.mark.parametrize("direction", Direction, ids=lambda direction: direction.value)
+@pytest.mark.parametrize("share", [1e-80, 1e-6, 0.001, 0.3, 0.999])
+def test_a_mixture_of_0_and_one_size_is_the_sampled_gaussian(
+    share: float, direction: Direction
+) -> None:
+    sampled = Gaussian(2.0, sensitivity=3.0).subsampled(share)
+    found = MixtureOfGaussians(2.0, (3.0, 0.0), (share, 1 - share)).pair(direction)
+    assert type(found) is type(sampled.pair(direction))
+    assert isinstance(found, (AddPair, RemovePair))
+    # the share is rounded up, so that no mass of the larger size is lost
+    exact_share = Fraction(share) / (Fraction(share) + Fraction(1 - share))
+    assert exact_share <= Fraction(found.q) <= exact_share * (1 + Fraction(1, 2**51))
+    assert found.base == Gaussian(2.0, sensitivity=3.0).pair(direction)
+    assert MixtureOfGaussians(2.0, (3.0,), (0.1,)).pair(direction) == found.base
+
+
+def test_a_mixture_of_0_and_one_size_answers_as_the_sampled_gaussian() -> None:
+    mixture = MixtureOfGaussians(1.0, (0.0, 1.0), (0.999, 0.001)) * 5000
+    sampled = Gaussian(1.0).subsampled(0.001) * 5000
+    assert mixture.explain(epsilon=0.7).engine == "contour"
+    for one, other in (
+        (mixture.delta(0.7), sampled.delta(0.7)),
+        (mixture.epsilon(1e-5), sampled.epsilon(1e-5)),
+    ):
+        assert one.overlaps(other)
+        assert one.relative_gap <= 1e-9
+
+
+def test_a_share_that_no_rate_carries_keeps_the_mixture_s_own_masses() -> None:
+    tiny = MixtureOfGaussians(1.0, (0.0, 1.0), (1.0, 1e-200)).pair(REMOVE)
+    assert isinstance(tiny, MixturePair)

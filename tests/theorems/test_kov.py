@@ -232,3 +232,10 @@ def test_table_1_of_the_second_paper() -> None:
 def test_refusals(ask: Callable[[], Any], message: str) -> None:
     with pytest.raises(tb.ParameterError, match=message):
         ask()
+
+
+def test_one_order_of_a_pair_is_not_enough() -> None:
+    """The numbers of the module's docstring: a loss of 1/2 for certain, three times."""
+    certain = tb.LossTable(0.5, (1, (1.0,), 0.0)) * 3
+    assert round(certain.delta(0.9644).lower, 4) == round(-math.expm1(0.9644 - 1.5), 4) == 0.4147
+    assert round(kov.delta(0.5, 0.0, 3, 0.9644).upper, 4) == 0.1

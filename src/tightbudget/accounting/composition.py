@@ -24,7 +24,7 @@ from tightbudget.numerics.validate import (
     probability,
     refuse,
 )
-from tightbudget.pairs.pair import Composable, Mechanism, Neighbouring
+from tightbudget.pairs.pair import Composable, Direction, Mechanism, Neighbouring
 from tightbudget.pld.engines import Explanation, Losses, Memory
 from tightbudget.pld.renyi import renyi_bounds
 from tightbudget.pld.tradeoff import tradeoff_bounds, true_positive_bounds
@@ -92,6 +92,21 @@ class Composition(Composable):
     @functools.cached_property
     def _losses(self) -> Losses:
         return Losses.of(self.steps)
+
+    def _in_both_orders(self, direction: Direction) -> Composition | None:
+        """One direction's pairs, with their reverses in the place of the other direction's.
+
+        A theorem on (eps, delta)-DP wants one pair in both orders: for the bound of a direction
+        it is asked about this composition. It is the same one where every step
+        :meth:`~tightbudget.Mechanism.is_mutual`.
+
+        Returns:
+            The composition, or None where a step's reverse is not known.
+        """
+        steps = [(mechanism.in_both_orders(direction), runs) for mechanism, runs in self.steps]
+        if any(mechanism is None for mechanism, _ in steps):
+            return None
+        return Composition(tuple((m, k) for m, k in steps if m is not None))
 
     def epsilon(self, delta: float, rtol: float = 1e-4) -> Bounds:
         """The exact eps*(delta) = inf{eps >= 0: delta(eps) <= delta}, between two ends.

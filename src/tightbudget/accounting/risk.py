@@ -38,10 +38,10 @@ class Risk:
     of the two directions.
 
     Guarantee: the exact value lies between both ends. ``rtol`` limits the gaps of ``advantage``,
-    ``tpr`` and ``delta``. ``bayes_risk``, ``mu`` and ``exceedance`` come as close as the engine
-    gets: all of them within ``rtol`` by the contour engine; by the two masses ``exceedance`` to
-    about the square root of that, and where ``epsilon`` is itself a loss that some output has,
-    P(L > eps) and P(L >= eps) both lie inside.
+    ``tpr`` (unless it is below 1e-100, or ``fpr`` is 0) and ``delta``. ``bayes_risk``, ``mu`` and
+    ``exceedance`` come as close as the engine gets: all of them within ``rtol`` by the contour
+    engine; by the two masses ``exceedance`` to about the square root of that, and where
+    ``epsilon`` is itself a loss that some output has, P(L > eps) and P(L >= eps) both lie inside.
 
     Attributes:
         epsilon, fpr, prior, slack: the questions, as asked.

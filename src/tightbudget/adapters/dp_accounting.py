@@ -221,10 +221,19 @@ def to_pld(composition: Composable, value_discretization_interval: float = 1e-4)
     stride = max(1, math.ceil(min(top, _LARGEST) / (step * _DOTS)))
     indices = stride * np.arange(math.ceil(min(top, _LARGEST) / (step * stride)) + 2)
     losses = Losses.of(whole.steps)
-    deltas = [_raised(part.reader(), (indices * step).tolist()) for part in losses.apart()]
-    pmfs = [
-        _dots(indices, step, right, left) for right, left in zip(deltas, deltas[::-1], strict=True)
-    ]
+    epsilons = (indices * step).tolist()
+    curves = {part.directions[0]: _raised(part.reader(), epsilons) for part in losses.apart()}
+    pmfs = []
+    for direction, right in curves.items():
+        reverse = whole._in_both_orders(direction)
+        if reverse == whole:  # the other direction, if it is another one at all
+            left = curves.get(direction.other, right)
+        elif reverse is None:  # nothing is known of it, and 1 is true of everything
+            left = [1.0] * len(right)
+        else:
+            one = Losses(reverse.steps, (direction.other,))
+            left = _raised(one.reader(), epsilons)
+        pmfs.append(_dots(indices, step, right, left))
     return privacy_loss_distribution.PrivacyLossDistribution(*pmfs)
 
 
@@ -243,7 +252,7 @@ def _raised(read: Reader, epsilons: list[float]) -> list[float]:
 def _dots(indices: NDArray[np.int_], step: float, right: list[float], left: list[float]) -> Any:
     """The smallest masses on the points whose delta is at least ``right`` there.
 
-    ``left`` is that of the other direction: it says delta(-eps) = 1 - e^-eps + e^-eps left(eps).
+    ``left`` is that of the reversed pair: it says delta(-eps) = 1 - e^-eps + e^-eps left(eps).
     """
     epsilons = indices * step
     mirrored = 1.0 - np.exp(-epsilons) * (1.0 - np.array(left)) + 4 * UNIT
@@ -450,7 +459,7 @@ def _one_release(steps: list[Step]) -> list[Step]:
 
 
 def _distance(relation: Neighbouring) -> float:
-    """How far a sum moves, in units of the largest norm of what one record adds."""
+    """How far a sum moves, by the largest norm of what one record adds."""
     return 2.0 if relation is Neighbouring.REPLACE_ONE else 1.0
 
 

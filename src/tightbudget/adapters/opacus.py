@@ -33,8 +33,8 @@ def dp_sgd_step(noise_multiplier: float, sample_rate: float) -> Mechanism:
     """What one step of Opacus's optimizer is: Gaussian noise on a Poisson sample.
 
     Args:
-        noise_multiplier: the noise's standard deviation by the clipping norm, >= 0; without
-            noise, a record that is sampled is seen.
+        noise_multiplier: the noise's standard deviation divided by the clipping norm, >= 0;
+            without noise, a record that is sampled is seen.
         sample_rate: in [0, 1]; for the loader that Opacus returns, 1 / len(loader).
 
     Raises:

@@ -26,7 +26,8 @@ __all__ = ["Source", "generated_options", "kind_of", "with_source"]
 # in front, in every command. relation and rate are options of all mechanisms alike.
 _TAKEN = {"epsilon", "epsilons", "delta", "deltas"}
 _COMMON = {"relation", "rate"}
-_PANEL, _PARAMETERS = "Runs", "Parameters of mechanisms (values as in a plan file)"
+_PANEL = "Runs"
+_PARAMETERS = "Parameters of mechanisms (as in a plan file; noise and sensitivity in one unit)"
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Additive(Mechanism):
     Args:
         distribution: a frozen distribution such as ``scipy.stats.logistic(scale=3)``, or its
             name in ``scipy.stats``.
-        sensitivity: how far the query can move, > 0, in the noise's unit.
+        sensitivity: how far the query can move, > 0, in the unit of the noise.
         accuracy: what is granted to scipy, in (0, 1e-3]; the bounds are as wide as that.
         args, kwds: the parameters, if the distribution is given by name.
 
@@ -52,6 +52,7 @@ class Additive(Mechanism):
     kwds: Any = field(default=())  # after construction a sorted tuple of (name, value)
 
     kind: ClassVar[str] = "additive"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -57,6 +57,7 @@ class ClippedSum(Mechanism):
     reading: str = "shifted"
 
     kind: ClassVar[str] = "clipped_sum"
+    mutual: ClassVar[bool] = True
     symmetric: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

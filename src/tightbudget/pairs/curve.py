@@ -62,6 +62,7 @@ class FromCurve(Mechanism):
     both_ways: bool = True
 
     kind: ClassVar[str] = "curve"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

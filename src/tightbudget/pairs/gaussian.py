@@ -27,8 +27,9 @@ class Gaussian(Mechanism):
     Source: Balle, Wang 2018.
 
     Args:
-        sigma: standard deviation of the noise, > 0.
-        sensitivity: how far the query can move (2-norm), > 0, in the noise's unit.
+        sigma: standard deviation of the noise itself, > 0, in the query's unit. A noise
+            multiplier is sigma / sensitivity: then sigma is the multiplier times the sensitivity.
+        sensitivity: how far the query can move (2-norm), > 0, in the query's unit.
 
     Raises:
         ParameterError: a parameter is not a finite number > 0, or their quotient is not in
@@ -39,6 +40,7 @@ class Gaussian(Mechanism):
     sensitivity: float = 1.0
 
     kind: ClassVar[str] = "gaussian"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

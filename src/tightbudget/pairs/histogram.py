@@ -53,6 +53,7 @@ class Histogram(Mechanism):
     bin_width: float = 1.0
 
     kind: ClassVar[str] = "histogram"
+    mutual: ClassVar[bool] = True
     symmetric: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

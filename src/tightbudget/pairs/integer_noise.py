@@ -66,7 +66,7 @@ class DiscreteGaussian(Mechanism):
 
     Args:
         sigma: the parameter sigma (close to the standard deviation if it is above 1), in
-            (0, 500000], in the noise's unit.
+            (0, 500000], in the query's unit.
         sensitivity: how far the integer query can move, an integer >= 1.
 
     Raises:
@@ -77,6 +77,7 @@ class DiscreteGaussian(Mechanism):
     sensitivity: int = 1
 
     kind: ClassVar[str] = "discrete_gaussian"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,7 +128,7 @@ class DiscreteLaplace(Mechanism):
     nothing is cut off. Source: Ghosh, Roughgarden, Sundararajan 2009 (geometric mechanism).
 
     Args:
-        scale: the parameter b of e^(-|x| / b), > 0, in the noise's unit.
+        scale: the parameter b of e^(-|x| / b), > 0, in the query's unit.
         sensitivity: how far the integer query can move, an integer >= 1.
 
     Raises:
@@ -138,6 +139,7 @@ class DiscreteLaplace(Mechanism):
     sensitivity: int = 1
 
     kind: ClassVar[str] = "discrete_laplace"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -175,7 +177,7 @@ class ClippedNoise(Mechanism):
     Budget?" (the clipped reading is the pair as it is written there).
 
     Args:
-        mean: mean of X, in [-1e12, 1e12], in the noise's unit.
+        mean: mean of X, in [-1e12, 1e12], in the query's unit.
         scale: Laplace scale, or standard deviation, of X; at least 1e-6, and at most 500000
             for Gaussian noise.
         noise: "laplace" or "gaussian".
@@ -193,6 +195,7 @@ class ClippedNoise(Mechanism):
     reading: str = "shifted"
 
     kind: ClassVar[str] = "clipped_noise"
+    mutual: ClassVar[bool] = True
     symmetric: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

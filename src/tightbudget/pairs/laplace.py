@@ -23,8 +23,9 @@ class Laplace(Mechanism):
     mechanism. Source: Dwork, McSherry, Nissim, Smith 2006.
 
     Args:
-        scale: the noise's scale b, > 0.
-        sensitivity: how far the query can move (1-norm), > 0, in the noise's unit.
+        scale: the scale b of the noise itself, > 0, in the query's unit; one run is
+            (sensitivity / scale)-DP.
+        sensitivity: how far the query can move (1-norm), > 0, in the query's unit.
 
     Raises:
         ParameterError: a parameter is not a finite number > 0, or their quotient is not in
@@ -35,6 +36,7 @@ class Laplace(Mechanism):
     sensitivity: float = 1.0
 
     kind: ClassVar[str] = "laplace"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -40,7 +40,8 @@ class LossTable(Mechanism):
         step: the spacing of the losses, > 0, nats.
         remove: the table of ``Direction.REMOVE``; masses (n,) >= 0, with ``infinity`` they sum to
             1 within 1e-3; ``first`` is an integer.
-        add: that of ``Direction.ADD``; None (default): the same.
+        add: that of ``Direction.ADD``; None (default): the same. The two tables count as pairs of
+            their own: :meth:`is_mutual` is False, also where one is the other's reverse.
 
     Raises:
         ParameterError: a parameter is out of its range.

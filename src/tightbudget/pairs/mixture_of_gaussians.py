@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,9 +12,10 @@ from numpy.typing import ArrayLike
 from scipy import special as sp
 
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, where
-from tightbudget.numerics.rounding import UNIT, FloatArray
+from tightbudget.numerics.rounding import UNIT, FloatArray, next_up
 from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
 from tightbudget.numerics.validate import masses, positive, refuse
+from tightbudget.pairs.gaussian import Gaussian
 from tightbudget.pairs.pair import Cells, Direction, Mechanism, Pair, Sketch, carried
 
 __all__ = ["MixtureOfGaussians"]
@@ -21,6 +23,7 @@ __all__ = ["MixtureOfGaussians"]
 _TAIL = 39.0  # a standard normal variable lies further out with less than the least mass, TINY
 _PICTURED = 32  # the heaviest components are enough to plan with
 _MOST = 1000  # components
+_LEAST_RATE = 1e-100  # below it no rate is carried
 _TABLE = 4097  # outputs between which a loss is sought
 
 
@@ -32,6 +35,9 @@ class MixtureOfGaussians(Mechanism):
     the mechanism, for w = weights / sum(weights); a vector-valued contribution counts with its
     2-norm. Source: Choquette-Choo, Ganesh, Steinke, Thakurta 2023, Corollary 4.7.
 
+    A mixture of 0 and one other size is the Gaussian mechanism on a Poisson sample. It is answered
+    as that, with the share of the other size rounded up to a double; a larger share dominates.
+
     With ``mirrored``, the pair is the mixture against its mirror image. For sensitivities 0 and
     C that dominates the Poisson-sampled Gaussian sum in which one record of norm at most C is
     replaced by another: of all sets S with a given mass under N(v), v the old contribution, a
@@ -40,8 +46,8 @@ class MixtureOfGaussians(Mechanism):
     its mirror image.
 
     Args:
-        sigma: standard deviation of the noise, > 0.
-        sensitivities: (n,) numbers >= 0, not all zero, in the noise's unit; at most 1000 differ.
+        sigma: standard deviation of the noise itself, > 0, in the sum's unit.
+        sensitivities: (n,) numbers >= 0, not all zero, in the sum's unit; at most 1000 differ.
         weights: (n,) numbers >= 0, not all zero: how likely each is, normalised by their sum.
         mirrored: False: the record is there or not; True: it is replaced.
 
@@ -56,6 +62,7 @@ class MixtureOfGaussians(Mechanism):
     mirrored: bool = False
 
     kind: ClassVar[str] = "mixture_of_gaussians"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,6 +94,8 @@ class MixtureOfGaussians(Mechanism):
         return self.mirrored
 
     def pair(self, direction: Direction) -> Pair:
+        if (simple := self._sampled_gaussian()) is not None:
+            return simple.pair(direction)
         shifts = np.array(self.sensitivities) / self.sigma
         mixture = Mixture(shifts, np.array(self.weights))
         if self.mirrored:
@@ -95,6 +104,21 @@ class MixtureOfGaussians(Mechanism):
         if direction is Direction.REMOVE:
             return MixturePair(mixture, alone)
         return MixturePair(alone, mixture)  # mirrored, so that the loss rises here, too
+
+    def _sampled_gaussian(self) -> Mechanism | None:
+        """The Gaussian mechanism, sampled or not, that a mixture of 0 and one size is."""
+        sizes = np.array(self.sensitivities)
+        if self.mirrored or np.any(sizes[:-1] > 0):
+            return None
+        gaussian = Gaussian(self.sigma, float(sizes[-1]))
+        if sizes.size == 1:
+            return gaussian
+        # a larger rate dominates a smaller one
+        weights = [Fraction(w) for w in np.array(self.weights).tolist()]
+        share = weights[-1] / sum(weights)
+        rate = float(share)
+        rate = next_up(rate) if Fraction(rate) < share else rate
+        return gaussian.subsampled(rate) if _LEAST_RATE <= rate < 1.0 else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,6 +50,11 @@ class Direction(enum.Enum):
     REMOVE = "remove"
     ADD = "add"
 
+    @property
+    def other(self) -> Direction:
+        """The direction in which the neighbours have changed places."""
+        return Direction.ADD if self is Direction.REMOVE else Direction.REMOVE
+
 
 class Neighbouring(enum.Enum):
     """The relation between data sets under which a guarantee holds."""
@@ -219,6 +224,10 @@ class Pair:
         """E_P[e^(s L)] for complex s, where the contour engine can use it."""
         return None
 
+    def reversed(self) -> Pair | None:
+        """Q against P, or None where nobody has needed it."""
+        return None
+
 
 class Composable:
     """What ``*``, ``+`` and ``compose`` accept: mechanisms, and compositions of them.
@@ -258,6 +267,7 @@ class Mechanism(Composable):
 
     kind: ClassVar[str] = ""  # the name in JSON, plan files and on the command line
     symmetric: ClassVar[bool] = True  # both directions have the same delta
+    mutual: ClassVar[bool] = False  # one direction's pair is the other's, P and Q exchanged
 
     def __post_init__(self) -> None:
         if self.relation is not None and not isinstance(self.relation, Neighbouring):
@@ -275,6 +285,26 @@ class Mechanism(Composable):
     def is_symmetric(self) -> bool:
         """Whether delta(eps) is the same in both directions."""
         return self.symmetric
+
+    def is_mutual(self) -> bool:
+        """Whether the pair of one direction is that of the other with P and Q exchanged.
+
+        Then an (eps, delta) that holds in both directions holds for each pair in both orders,
+        which theorems on (eps, delta)-DP take for granted.
+        """
+        return self.mutual
+
+    def in_both_orders(self, direction: Direction) -> Mechanism | None:
+        """The mechanism whose two directions are this direction's pair and that pair reversed.
+
+        Returns:
+            ``self`` where :meth:`is_mutual` holds; None where the reverse is not known.
+        """
+        if self.is_mutual():
+            return self
+        if self.pair(direction).reversed() is None:
+            return None
+        return _InBothOrders(self, direction, relation=self.relation)
 
     def parts(self) -> Iterator[tuple[Mechanism, int]]:
         yield self, 1
@@ -309,3 +339,22 @@ class Mechanism(Composable):
                 continue
             given[field.name] = value
         return given
+
+
+@dataclass(frozen=True)
+class _InBothOrders(Mechanism):
+    """The pair of one direction of a mechanism, and in the other direction its reverse."""
+
+    base: Mechanism
+    direction: Direction
+
+    symmetric: ClassVar[bool] = False
+    mutual: ClassVar[bool] = True
+
+    def pair(self, direction: Direction) -> Pair:
+        pair = self.base.pair(self.direction)
+        if direction is self.direction:
+            return pair
+        reverse = pair.reversed()
+        assert reverse is not None  # in_both_orders has seen to it
+        return reverse

@@ -33,6 +33,7 @@ class RandomizedResponse(Mechanism):
     categories: int = 2
 
     kind: ClassVar[str] = "randomized_response"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -42,6 +42,7 @@ class Staircase(Mechanism):
     gamma: float | None = None
 
     kind: ClassVar[str] = "staircase"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -73,6 +73,9 @@ class Subsampled(Mechanism):
     def is_symmetric(self) -> bool:
         return self.rate in (0.0, 1.0) and self.base.is_symmetric()
 
+    def is_mutual(self) -> bool:
+        return self.rate == 0.0 or self.base.is_mutual()
+
     def pair(self, direction: Direction) -> Pair:
         base = self.base.pair(direction)
         if self.rate == 1.0:
@@ -110,6 +113,12 @@ class _SubsampledPair(Pair):
     def _nested(self) -> int:
         """How many samplings within one another this pair is."""
         return 1 + (self.base._nested if isinstance(self.base, _SubsampledPair) else 0)
+
+    def reversed(self) -> Pair | None:
+        base = self.base.reversed()
+        if base is None:
+            return None
+        return (AddPair if isinstance(self, RemovePair) else RemovePair)(base, self.q)
 
     def _base_cells(self, y: FloatArray, dy: FloatArray) -> tuple[Cells, FloatArray] | None:
         """The base's cells and their references, also for no edge at all: then one cell."""

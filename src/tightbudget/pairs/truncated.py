@@ -35,9 +35,9 @@ class TruncatedGaussian(Mechanism):
     their mass is lost in full at every epsilon.
 
     Args:
-        sigma: standard deviation of the noise before it is cut, > 0.
-        bound: the largest noise in either direction, in the noise's unit.
-        sensitivity: how far the query can move, > 0, in the noise's unit.
+        sigma: standard deviation of the noise before it is cut, > 0, in the query's unit.
+        bound: the largest noise in either direction, in the query's unit.
+        sensitivity: how far the query can move, > 0, in the query's unit.
 
     Raises:
         ParameterError: a parameter is not a finite number > 0, sensitivity / sigma is not in
@@ -49,6 +49,7 @@ class TruncatedGaussian(Mechanism):
     sensitivity: float = 1.0
 
     kind: ClassVar[str] = "truncated_gaussian"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,9 +80,9 @@ class TruncatedLaplace(Mechanism):
     their mass is lost in full at every epsilon.
 
     Args:
-        scale: the noise's scale b before it is cut, > 0.
-        bound: the largest noise in either direction, in the noise's unit.
-        sensitivity: how far the query can move, > 0, in the noise's unit.
+        scale: the noise's scale b before it is cut, > 0, in the query's unit.
+        bound: the largest noise in either direction, in the query's unit.
+        sensitivity: how far the query can move, > 0, in the query's unit.
 
     Raises:
         ParameterError: a parameter is not a finite number > 0, sensitivity / scale is not in
@@ -93,6 +94,7 @@ class TruncatedLaplace(Mechanism):
     sensitivity: float = 1.0
 
     kind: ClassVar[str] = "truncated_laplace"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

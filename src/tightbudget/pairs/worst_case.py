@@ -36,6 +36,7 @@ class WorstCase(Mechanism):
     delta: float = 0.0
 
     kind: ClassVar[str] = "worst_case"
+    mutual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

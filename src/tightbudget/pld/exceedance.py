@@ -5,7 +5,8 @@ With t = e^eps, D(t) = delta(eps) = P(L > eps) - t Q(L > eps) is convex, and its
 
     (D(t) - D(e^h t)) / (e^h - 1)  <=  t Q(L > eps)  <=  (D(e^-h t) - D(t)) / (1 - e^-h),
 
-and P(L > eps) = delta(eps) + t Q(L > eps).
+and P(L > eps) = delta(eps) + t Q(L > eps). Where eps is a loss with a mass, D has a kink at t: its
+slope is -Q(L >= eps) before and -Q(L > eps) after, so that the chord before t bounds P(L >= eps).
 """
 
 from __future__ import annotations
@@ -43,8 +44,11 @@ def exceedance_bounds(losses: Losses, epsilon: float, rtol: float) -> Bounds:
 
 def _of_direction(losses: Losses, epsilon: float, rtol: float) -> Bounds:
     (steps,) = losses.steps
-    if not steps.steps or epsilon >= steps.max_loss.upper:
+    # at the largest loss itself an output of that loss counts or not: both must lie inside
+    if epsilon > steps.max_loss.upper or (not steps.steps and steps.certain):
         return steps.infinity
+    if not steps.steps:  # nothing runs: the loss is 0
+        return Bounds(float(epsilon < 0.0), float(epsilon <= 0.0))
     read, gap = losses.reader(), _GAP * rtol
     here = read(epsilon, gap)
     best, h = Bounds(here.lower, 1.0), _FIRST

@@ -7,6 +7,7 @@ answer with a receipt.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from tightbudget.release.additive import GaussianRelease, LaplaceRelease
@@ -62,9 +63,18 @@ __all__ = [
 ]
 
 
+if importlib.util.find_spec("sklearn") is None:  # `import *` takes what there is
+    __all__[:] = [name for name in __all__ if name != "PrivateLogisticRegression"]
+
+
 def __getattr__(name: str) -> Any:
-    """What needs scikit-learn loads it when it is first used."""
+    """Loads what needs scikit-learn when it is first used."""
     if name == "PrivateLogisticRegression":
         module = importlib.import_module("tightbudget.release.logistic_regression")
         return module.PrivateLogisticRegression
     raise AttributeError(f"module 'tightbudget.release' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """All names, also the one that has not been loaded yet."""
+    return sorted({*globals(), *__all__})

@@ -6,12 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tightbudget.errors import ParameterError
+from tightbudget.errors import ExtraError, ParameterError
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import one_of, open_probability
 from tightbudget.output_dp.amount import Price
@@ -21,6 +17,15 @@ from tightbudget.release.meter import Meter
 from tightbudget.release.minimum import LONGEST
 from tightbudget.release.noise import Noise
 from tightbudget.release.release import WhatIf, what_if
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    message = "this regression needs scikit-learn: pip install 'tightbudget[sklearn]'"
+    raise ExtraError(message) from error
 
 __all__ = ["PrivateLogisticRegression"]
 

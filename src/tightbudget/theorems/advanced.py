@@ -30,7 +30,8 @@ def epsilon(step_epsilon: float, step_delta: float, runs: int, delta: float) -> 
 
     Args:
         step_epsilon: of each mechanism, >= 0, nats.
-        step_delta: of each mechanism, in [0, 1].
+        step_delta: of each mechanism, in [0, 1]: an upper bound of delta(step_epsilon) for both
+            orders of its pair, P against Q and Q against P. One order is not enough.
         runs: how many mechanisms, >= 1.
         delta: of all together, in [0, 1].
 

@@ -24,7 +24,7 @@ __all__ = ["Normal", "delta", "epsilon", "moments", "mu_of_sampling"]
 
 
 def mu_of_sampling(sigma: float, rate: float, runs: int, sensitivity: float = 1.0) -> Estimate:
-    """q sqrt(k (e^(1 / sigma^2) - 1)): the mu of k Gaussians on Poisson samples, in the limit.
+    """q sqrt(k (e^(m^2) - 1)), m = sensitivity / sigma: of k Gaussians on samples, in the limit.
 
     Source: Bu, Dong, Long, Su 2020, Theorem 5 and Corollary 4.
 

@@ -7,8 +7,13 @@ the loss is (k - 2 l) eps, so, with X ~ Binomial(k, 1 / (1 + e^eps)),
     delta' = 1 - (1 - delta)^k (1 - delta_m) at eps' = (k - 2 m) eps,
     delta_m = sum over l < m of P(X = l) (1 - e^(-2 (m - l) eps)),
 
-which is the theorem's formula. Between two of its points the exact curve is their chord in
-e^eps', because no loss lies between them.
+which is the theorem's formula. A mechanism is (eps, delta)-DP where delta is an upper
+bound of delta(eps) for both orders of its pair, P against Q and Q against P. One order is not
+enough: a loss of 1/2 for certain is (1/2, 0) for P against Q alone, and three of them have
+delta = 0.4147 at eps = 0.9644, where the formula for (1/2, 0) says 0.1000.
+
+Between two of its points the exact curve is their chord in e^eps', because no loss lies between
+them.
 """
 
 from __future__ import annotations
@@ -55,7 +60,8 @@ def delta(step_epsilon: float, step_delta: float, runs: int, epsilon: float) -> 
 
     Args:
         step_epsilon: of each mechanism, >= 0, nats.
-        step_delta: of each mechanism, in [0, 1].
+        step_delta: of each mechanism, in [0, 1]: an upper bound of delta(step_epsilon) for both
+            orders of its pair.
         runs: in [1, 2^32].
         epsilon: of all together, >= 0, nats.
 
@@ -133,7 +139,7 @@ class Front:
 
     Args:
         epsilons: (n,) >= 0, ascending, nats, such as :func:`grid`.
-        deltas: (n,) in [0, 1].
+        deltas: (n,) in [0, 1]; upper bounds for both orders of its pair.
         runs: in [1, 2^32].
 
     Raises:

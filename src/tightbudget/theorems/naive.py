@@ -21,7 +21,8 @@ def total(steps: Sequence[Step]) -> tuple[Bounds, Bounds]:
     2006, Theorem 1.
 
     Args:
-        steps: (epsilon, delta, runs) of each mechanism.
+        steps: (epsilon, delta, runs) of each mechanism. Where each delta is an upper bound for
+            one order of a pair, P against Q, so is the sum.
 
     Raises:
         ParameterError: an entry is refused.
