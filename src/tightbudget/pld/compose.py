@@ -286,17 +286,18 @@ def _left_end(pair: Pair, x: FloatArray, low: int, theta: float, log_most: float
 
     A sketch shows where most of the mass is, not where the least loss is: what it leaves out at
     its end would be lifted on every run of the upper measure and missing from the lower one, and
-    finer buckets would not bring it back. The search starts at ``x[low]`` and moves left. Atoms
-    need no search: a sketch lists the least of them as it is.
+    finer buckets would not bring it back. The search starts at ``x[low]`` and moves left, first
+    by a hair, since a lump of mass may end there up to rounding. Atoms need no search: a sketch
+    lists the least of them as it is.
     """
     end = float(x[low])
     spacing = float(x[-1] - x[0]) / x.size
-    for doubling in range(64):
+    for power in range(-42, 42, 3):
         cells = pair.cells(np.array([end]), np.zeros(1))
         mass = 0.0 if cells is None else float(cells.p.upper[0])
         if mass <= 0.0 or math.log(mass) + theta * end <= log_most:
             break
-        end -= math.ldexp(spacing, doubling)
+        end -= math.ldexp(spacing, power)
     return end
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import add_up
+from tightbudget.numerics.rounding import UNIT, add_up
 from tightbudget.pld.compose import MAX_LENGTH, Demand, Steps, make_plan, profile
 from tightbudget.pld.enumerate import Outcomes
 from tightbudget.pld.profile import Profile
@@ -107,19 +107,23 @@ class _Question:
             # one part of the gap is proportional to the variance, the other to the slip
             wasted = seen.waste(self.where(got)) if math.isfinite(got.upper) else 1.0
             by_buckets, by_cuts = gap * (1.0 - wasted) / coarser, gap * wasted
-            if plan.clamped:
+            cutting = by_cuts > 0.2 * rtol
+            if cutting and wasted > 0.5:
+                pass  # what buckets do is not seen until cuts and rounding do less
+            elif plan.clamped:
                 if most == MAX_LENGTH:
                     break
                 most = min(8 * most, MAX_LENGTH)
             elif by_buckets > 0:
                 used = min(share, plan.variance / (coarser * allowed))
                 share = used * _aim(max(0.2 * rtol, rtol - by_cuts), by_buckets)
-            if by_cuts > 0.2 * rtol:
-                if cut < math.inf and rtol < by_cuts > 0.5 * cut:
-                    # cutting less did not help: it is the rounding
-                    if extended:
-                        why = "the rounding of this many runs stands in the way"
-                        raise PrecisionError(why, best.lower, best.upper)
+            if cutting:
+                # where cuts are finer than doubles, or finer ones did not help, it is the rounding
+                helpless = cut < math.inf and rtol < by_cuts > 0.5 * cut
+                if helpless and extended:
+                    why = "the rounding of doubles stands in the way"
+                    raise PrecisionError(why, best.lower, best.upper)
+                if helpless or (not extended and plan.tolerance < UNIT):
                     extended, cut, slip = True, math.inf, 1e-3 * tail
                     continue
                 cut = by_cuts
@@ -200,7 +204,8 @@ def _worse(
                 if floor > target:
                     return Bounds(floor, question.most)
                 floor, ceiling = target, target
-            if known[i].bounds.upper <= floor or known[i].bounds.relative_gap <= wanted:
+            small = known[i].bounds.upper <= max(_FLOOR, floor)
+            if small or known[i].bounds.relative_gap <= wanted:
                 continue
             try:
                 past = None if memory is None else memory.setdefault(i, [])
