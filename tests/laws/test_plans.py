@@ -82,8 +82,7 @@ def test_a_grid_that_trusts_the_sketch_loses_mass_on_the_left(
 def answered(composition: tb.Composition, epsilon: float, rtol: float) -> Bounds | None:
     try:
         return composition.delta(epsilon, rtol=rtol)
-    except tb.PrecisionError as error:
-        assert error.lower <= error.upper
+    except tb.PrecisionError:
         return None
 
 
