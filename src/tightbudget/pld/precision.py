@@ -18,6 +18,7 @@ from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import UNIT, add_up
 from tightbudget.pld.compose import MAX_LENGTH, Demand, Steps, make_plan, profile
 from tightbudget.pld.enumerate import Outcomes
+from tightbudget.pld.once import OneRun
 from tightbudget.pld.profile import Profile
 from tightbudget.pld.tilt import Saddle
 
@@ -158,7 +159,9 @@ def epsilon_bounds(
     Raises:
         PrecisionError: the gap cannot be reached within the limits.
     """
-    return _worse(directions, lambda steps: _epsilon_question(steps, delta), rtol, memory=memory)
+    return _worse(
+        directions, lambda steps: _epsilon_question(steps, delta, rtol), rtol, memory=memory
+    )
 
 
 def delta_bounds(
@@ -177,7 +180,9 @@ def delta_bounds(
     Raises:
         PrecisionError: the gap cannot be reached within the limits.
     """
-    return _worse(directions, lambda steps: _delta_question(steps, epsilon), rtol, target, memory)
+    return _worse(
+        directions, lambda steps: _delta_question(steps, epsilon, rtol), rtol, target, memory
+    )
 
 
 def _worse(
@@ -227,7 +232,7 @@ def _worst(known: list[Answer]) -> Bounds:
     return Bounds(max(a.bounds.lower for a in known), max(a.bounds.upper for a in known))
 
 
-def _epsilon_question(steps: Steps, delta: float) -> _Question | Bounds:
+def _epsilon_question(steps: Steps, delta: float, rtol: float) -> _Question | Bounds:
     if delta >= 1.0:
         return Bounds(0.0, 0.0)
     if steps.infinity.lower > delta:
@@ -247,6 +252,11 @@ def _epsilon_question(steps: Steps, delta: float) -> _Question | Bounds:
         return few.epsilon(delta)
 
     first = steps.picture.without_tail(math.log(_ROUGH) + math.log(left)).for_delta(left)
+    once = OneRun.of(steps)
+    if once is not None:
+        found = once.epsilon(delta, _scale(first), 1e-3 * rtol)
+        if found.relative_gap <= rtol:
+            return found
 
     def place(tail: float, ease: float, known: Bounds) -> Saddle:
         losses = steps.picture.without_tail(math.log(tail) + math.log(left))
@@ -274,7 +284,7 @@ def _scale(saddle: Saddle) -> float:
     return max(saddle.epsilon, 1e-3 * saddle.spread)
 
 
-def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
+def _delta_question(steps: Steps, epsilon: float, rtol: float) -> _Question | Bounds:
     top = steps.max_loss.upper
     if not steps.steps or epsilon >= top - _ROUNDED / 4 * min(1.0, abs(top)):
         # at the largest loss, up to rounding: delta <= P(inf) + 1 - e^(eps - top)
@@ -287,6 +297,11 @@ def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
     few = Outcomes.of(steps)
     if few is not None:
         return few.delta(epsilon)
+    once = OneRun.of(steps)
+    if once is not None:
+        found = once.delta(epsilon)
+        if found.relative_gap <= rtol:
+            return found
 
     def place(
         tail: float, ease: float, known: Bounds, guess: float = 0.0, start: float = 1.0
