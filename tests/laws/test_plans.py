@@ -86,6 +86,7 @@ def answered(composition: tb.Composition, epsilon: float, rtol: float) -> Bounds
         return None
 
 
+@pytest.mark.slow
 @mechanisms
 def test_an_answer_at_a_fine_gap_is_an_answer_at_a_rough_one(mechanism: Mechanism) -> None:
     composition = mechanism * 5 + tb.TruncatedGaussian(3.0, bound=7.0) * 2
@@ -100,3 +101,29 @@ def test_an_answer_at_a_fine_gap_is_an_answer_at_a_rough_one(mechanism: Mechanis
         assert rough is not None, f"refused at {rtol}, answered at 1e-5"
         assert rough.relative_gap <= rtol
         assert rough.overlaps(fine)
+
+
+def test_a_refusal_says_what_the_gap_is_made_of() -> None:
+    with pytest.raises(tb.PrecisionError) as caught:
+        (tb.Laplace(1e5) * 10**9).epsilon(1e-5)
+    assert "the rounding of doubles stands in the way (of the last gap " in str(caught.value)
+    assert "% came from cuts and rounding, the rest from buckets)" in str(caught.value)
+
+
+@pytest.mark.slow
+def test_finer_buckets_that_do_not_help_end_the_search() -> None:
+    sampled = tb.Additive("laplace", kwds={"scale": 5.53}).subsampled(0.113) * 5610
+    with pytest.raises(tb.PrecisionError, match="finer buckets do not narrow them"):
+        sampled.delta(18.3)
+
+
+def test_a_truncated_step_is_answered_at_every_gap() -> None:
+    # the first three were refused, and a finer gap was answered
+    composition = (
+        tb.ClippedNoise(0.5, 2.74, shift=3).subsampled(0.28) * 2
+        + tb.Histogram([13, 1000], [3, 3], smoothing=1.0) * 4
+        + tb.TruncatedGaussian(1.37, bound=2.92)
+    )
+    found = [composition.delta(1.51, rtol=rtol) for rtol in (1e-4, 5e-5, 1e-5, 1e-6)]
+    assert all(one.overlaps(found[-1]) for one in found)
+    assert (tb.TruncatedGaussian(20.0, bound=60.0) * 100).delta(0.05).relative_gap <= 1e-4

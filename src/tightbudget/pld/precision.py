@@ -28,6 +28,7 @@ _PASSES = 8
 _ROUGH = 0.02  # the gap at which two directions are compared first
 _DEAR = 2**14  # buckets of one step that are not spent on a guess
 _FIRST_LENGTH = 2**17  # what the first guess may spend on one step
+_STUCK = 2  # passes in a row that were no narrower than an earlier one
 _REMEMBERED = 3  # profiles that a curve's next point looks at
 _ROUNDED = 1e-12  # a width that comes from the rounding of the losses alone
 _FLOOR = 1e-290  # a delta below this is reported as [0, upper]
@@ -83,6 +84,7 @@ class _Question:
             if best.relative_gap <= rtol or best.upper <= floor:
                 return Answer(best, known.share)
         most, cut, extended = _FIRST_LENGTH, math.inf, False
+        narrowest, stuck, wasted = math.inf, 0, math.nan
         for turn in range(_PASSES + 1):
             saddle = self.place(tail, _ease(slip), best)
             allowed = self.allowed(saddle, rtol)
@@ -96,7 +98,7 @@ class _Question:
                     plan = make_plan(self.steps, cheap, most)
                 seen = profile(self.steps, plan)
             except PrecisionError as error:
-                raise PrecisionError(str(error), best.lower, best.upper) from error
+                raise _given_up(str(error), best, wasted) from error
             if memory is not None:
                 memory.append(seen)
             got = self.read(seen, saddle, rtol)
@@ -109,6 +111,11 @@ class _Question:
             wasted = seen.waste(self.where(got)) if math.isfinite(got.upper) else 1.0
             by_buckets, by_cuts = gap * (1.0 - wasted) / coarser, gap * wasted
             cutting = by_cuts > 0.2 * rtol
+            stuck = stuck + 1 if gap >= narrowest and not cutting else 0
+            narrowest = min(narrowest, gap)
+            if stuck == _STUCK:
+                why = "finer buckets do not narrow them: single masses are not known that closely"
+                raise _given_up(why, best, wasted)
             if cutting and wasted > 0.5:
                 pass  # what buckets do is not seen until cuts and rounding do less
             elif plan.clamped:
@@ -122,8 +129,7 @@ class _Question:
                 # where cuts are finer than doubles, or finer ones did not help, it is the rounding
                 helpless = cut < math.inf and rtol < by_cuts > 0.5 * cut
                 if helpless and extended:
-                    why = "the rounding of doubles stands in the way"
-                    raise PrecisionError(why, best.lower, best.upper)
+                    raise _given_up("the rounding of doubles stands in the way", best, wasted)
                 if helpless or (not extended and plan.tolerance < UNIT):
                     extended, cut, slip = True, math.inf, 1e-3 * tail
                     continue
@@ -131,7 +137,14 @@ class _Question:
                 slip *= max(1e-8, 0.05 * rtol / by_cuts) if math.isfinite(by_cuts) else 1e-4
         why = f"arrays are limited to {MAX_LENGTH} buckets"
         why = why if plan.clamped else f"{_PASSES} refinements did not do"
-        raise PrecisionError(why, best.lower, best.upper)
+        raise _given_up(why, best, wasted)
+
+
+def _given_up(why: str, best: Bounds, wasted: float) -> PrecisionError:
+    """A refusal that says what the gap of the last pass was made of, if there was one."""
+    if wasted >= 0.01:
+        why += f" (of the last gap {wasted:.0%} came from cuts and rounding, the rest from buckets)"
+    return PrecisionError(why, best.lower, best.upper)
 
 
 def _aim(rtol: float, gap: float) -> float:
