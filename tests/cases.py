@@ -58,6 +58,7 @@ CASES: list[Case] = [
     Case("additive-gamma", Additive("gamma", args=(2.0,), kwds={"scale": 4.0})),
     Case("discrete-gaussian-1", DiscreteGaussian(1.0)),
     Case("discrete-gaussian-wide", DiscreteGaussian(40.0, sensitivity=3)),
+    Case("discrete-gaussian-very-wide", DiscreteGaussian(5e4, sensitivity=2000)),
     Case("discrete-laplace-1", DiscreteLaplace(1.0)),
     Case("discrete-laplace-wide", DiscreteLaplace(10.0, sensitivity=7)),
     Case("clipped-laplace", ClippedNoise(20.0, 4.0, shift=2)),

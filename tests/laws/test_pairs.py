@@ -19,11 +19,10 @@ CONTINUOUS = [
     if case.mechanism.pair(direction).cells(np.zeros(1), np.zeros(1)) is not None
 ]
 # pairs whose cells are those of *every* choice of exact edges within the slack; one that finds
-# its outputs by bisection chooses where in there it cuts
+# its outputs by bisection, or that has integers, chooses where in there it cuts
+CHOOSES = ("Additive", "MixtureOfGaussians", "DiscreteGaussian")
 EVERY_EDGE = [
-    asked
-    for asked in CONTINUOUS
-    if not any(name in repr(asked[0].mechanism) for name in ("Additive", "MixtureOfGaussians"))
+    asked for asked in CONTINUOUS if not any(name in repr(asked[0].mechanism) for name in CHOOSES)
 ]
 
 

@@ -10,6 +10,7 @@ import math
 import numpy as np
 import pytest
 from flint import arb
+from tests.mutants import Mutation, lose_a_truth
 from tests.pairs.checks import (
     ADD,
     REMOVE,
@@ -19,8 +20,10 @@ from tests.pairs.checks import (
     assert_holds,
 )
 
+import tightbudget.pairs.wide_discrete_gaussian as wide_discrete_gaussian
 from tightbudget.errors import ParameterError
 from tightbudget.pairs import ClippedNoise, DiscreteGaussian, DiscreteLaplace
+from tightbudget.pairs.wide_discrete_gaussian import range_masses
 
 
 def some(n: int, count: int = 60) -> np.ndarray:
@@ -78,17 +81,90 @@ def test_discrete_gaussian_far_apart_lists_only_what_has_mass():
     assert_consistent(DiscreteGaussian(1.0, 10**6))
 
 
-def test_discrete_gaussian_of_sigma_100000_is_an_array_operation():
+def exact_range(sigma, first, last):
+    """The mass of first .. last, added up one by one."""
+    two = 2 * arb(sigma) ** 2
+    total = sum(((-arb(n * n) / two).exp() for n in range(first, last + 1)), start=arb(0))
+    return total / theta_normaliser(sigma)
+
+
+RANGES = [(0, 0), (1, 1), (-3, 4), (-500, 200), (-700, -1), (10**6, 10**6 + 300)]
+
+
+@pytest.mark.parametrize("sigma", [2e4, 123456.7, 5e5])
+@pytest.mark.parametrize("z", [0.0, -1.0, 3.0, 11.5, -36.5])
+def test_ranges_of_a_wide_discrete_gaussian_hold_the_exact_masses(sigma, z):
+    start = int(z * sigma)
+    ranges = [(start + low, start + high) for low, high in RANGES]
+    ranges = [(low, high) for low, high in ranges if abs(high) < 37 * sigma]
+    first, last = (np.array(ends, dtype=float) for ends in zip(*ranges, strict=True))
+    found = range_masses(first, last, sigma).masses()
+    # the exponent z^2 / 2 is known within 6 units in the last place
+    width = 1e-12 + 24 * 2.0**-53 * z * z
+    truth = [exact_range(sigma, low, high) for low, high in ranges]
+    assert_holds(found.lower, found.upper, truth, width)
+
+
+def test_ranges_of_a_wide_discrete_gaussian_are_everything():
+    sigma = 2e4
+    for cuts in ([0.0], [-3e4, 1e4], [-7.8e5, -5e4, 2.0, 9e5]):
+        first, last = np.append(-np.inf, cuts), np.append(np.array(cuts) - 1.0, np.inf)
+        found = range_masses(first, last, sigma).masses()
+        assert 1 - 1e-12 < found.lower.sum() <= 1 <= found.upper.sum() < 1 + 1e-12
+
+
+def test_a_wide_discrete_gaussian_is_not_a_continuous_one(monkeypatch):
+    without = Mutation(
+        "the masses are those of integers",
+        wide_discrete_gaussian,
+        "range_masses",
+        (("correction = scale * (right - left)", "correction = 0.0 * (right - left)"),),
+        lambda: all(
+            not arb(float(found.lower[0])) > exact_range(sigma, n, n)
+            and not arb(float(found.upper[0])) < exact_range(sigma, n, n)
+            for sigma, n in ((2e4, 0), (2e4, 10**5))
+            for found in [
+                wide_discrete_gaussian.range_masses(
+                    np.array([1.0 * n]), np.array([1.0 * n]), sigma
+                ).masses()
+            ]
+        ),
+    )
+    lose_a_truth(monkeypatch, without)
+
+
+def test_discrete_gaussian_of_sigma_100000_is_counted_by_ranges():
     pair = DiscreteGaussian(1e5).pair(REMOVE)
-    atoms = pair.atoms()
-    middle = int(np.argmax(atoms.p.lower))
+    assert len(pair.atoms()) == 0
+    # one edge between the losses of 0 and 1, one between those of -1 and 0
+    losses = np.array([1.0 - 2.0 * n for n in (1, 0, -1)]) / 2e10
+    edges = (losses[:-1] + losses[1:]) / 2
+    cells = pair.cells(edges, np.zeros(2))
+    assert cells is not None
     truth = [1 / theta_normaliser(1e5)]
-    assert_holds(atoms.p.lower[[middle]], atoms.p.upper[[middle]], truth, 1e-13)
+    assert_holds(cells.p.lower[[1]], cells.p.upper[[1]], truth, 1e-13)
     sketch = pair.sketch().sorted()
     assert sketch.losses.size <= 4096
-    assert abs(np.exp(sketch.log_masses).sum() - 1) < 1e-9
-    # nothing is left of a grid that begins where the sketch does
-    assert sketch.losses[0] == np.min(atoms.loss_upper)
+    assert abs(np.exp(sketch.log_masses).sum() - 1) < 1e-3
+
+
+def half_line(sigma, last):
+    """The mass of all n <= last: that of reals, to third order in 1 / sigma."""
+    z = (arb(last) + arb(0.5)) / arb(sigma)
+    density = (-z * z / 2).exp() / (2 * arb.pi()).sqrt()
+    return (-z / arb(2).sqrt()).erfc() / 2 + z * density / (24 * arb(sigma) ** 2)
+
+
+@pytest.mark.parametrize(("sigma", "shift"), [(2e4, 1), (2e4, 30_000), (1e5, 700)])
+def test_delta_of_a_wide_discrete_gaussian_is_that_of_its_outputs(sigma, shift):
+    # P > e^eps Q up to a last output
+    for epsilon in (0.0, shift / sigma, 4 * shift / sigma):
+        last = math.floor(shift / 2 - epsilon * sigma**2 / shift)
+        above = half_line(sigma, last) - arb(epsilon).exp() * half_line(sigma, last - shift)
+        found = (DiscreteGaussian(sigma, shift) * 1).delta(epsilon)
+        assert found.lower <= float(above) * (1 + 1e-9)
+        assert found.upper >= float(above) * (1 - 1e-9)
+        assert found.relative_gap <= 1e-4
 
 
 @pytest.mark.parametrize(

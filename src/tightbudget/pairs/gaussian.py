@@ -89,6 +89,14 @@ class GaussianPair(Pair):
         w = where(short, w_short * exp_enclosure(0.0 * ends, ends), w)
         return Cells.of(p, where(short, p * w, q), w, edges, slack)
 
+    def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
+        if not abs(epsilon) <= 600.0:  # beyond, e^eps leaves the range of doubles
+            return None
+        above = self.cells(np.array([epsilon]), np.zeros(1))
+        lower = float(above.p.lower[1]) - float(above.q.upper[1])
+        upper = float(above.p.upper[1]) - float(above.q.lower[1])
+        return lower - 2 * UNIT * abs(lower), upper + 2 * UNIT * abs(upper)
+
     def max_loss(self) -> tuple[float, float]:
         return np.inf, np.inf
 

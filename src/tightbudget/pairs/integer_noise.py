@@ -16,10 +16,11 @@ from tightbudget.numerics.validate import finite, one_of, positive, positive_cou
 from tightbudget.pairs.atomic import AtomicPair, at_most, total
 from tightbudget.pairs.interval_masses import IntervalMasses, gaussian_masses, laplace_masses
 from tightbudget.pairs.pair import Atoms, Direction, Mechanism, Pair, carried, zero
+from tightbudget.pairs.wide_discrete_gaussian import WIDE, WideDiscreteGaussianPair
 
 __all__ = ["ClippedNoise", "DiscreteGaussian", "DiscreteLaplace"]
 
-# every output is an atom of its own: these limits keep a pair below some 4 GB
+# clipped Gaussian noise has an atom for each output: these limits keep a pair below some 4 GB
 _LARGEST_SIGMA = 5e5
 _LARGEST_SHIFT = 10**7
 _DEPTH = 680.0  # outputs of mass below e^-680 are not listed: their total is charged as lost
@@ -86,6 +87,8 @@ class DiscreteGaussian(Mechanism):
 
     def pair(self, direction: Direction) -> Pair:
         sigma, s = self.sigma, self.sensitivity
+        if sigma >= WIDE:
+            return WideDiscreteGaussianPair(sigma, s)
         last = int(sigma * _reach(sigma))
         weights, beyond = self._weights(last)
         normaliser = exact(1.0) + (total(weights[1 : last + 1]) + at_most(beyond)).scaled(2.0)

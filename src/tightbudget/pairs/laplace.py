@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -99,6 +100,17 @@ class LaplacePair(Pair):
             np.where(mass > TINY, mass * max(0.0, 1 - margin), 0.0),
             np.where(d > 0, mass * (1 + margin) + TINY, 0.0),
         )
+
+    def closed_delta(self, epsilon: float) -> tuple[float, float]:
+        # P(L > eps) = 1 - e^((eps - m)/2)/2 and e^eps Q(L > eps) = e^((eps - m)/2)/2 for |eps| <= m
+        everything = -math.expm1(epsilon) if epsilon < 0 else 0.0
+        reach = 8 * UNIT * (self.m + abs(epsilon))  # m and the difference are rounded
+        lower, upper = (
+            -math.expm1(min(0.0, (epsilon - self.m + sign * reach) / 2)) for sign in (1, -1)
+        )
+        if epsilon <= -self.m + reach:  # all outputs count
+            lower, upper = everything, max(upper, everything)
+        return max(lower, everything) * (1 - 8 * UNIT), upper * (1 + 8 * UNIT)
 
     def max_loss(self) -> tuple[float, float]:
         return self.m * (1 - 4 * UNIT), self.m * (1 + 4 * UNIT)

@@ -220,6 +220,14 @@ class Pair:
         top = self.max_loss()[1]
         return -np.inf, s * top + 4 * UNIT * abs(s * top) if np.isfinite(top) else top
 
+    def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
+        """Lower and upper ends of delta_{P||Q}(epsilon) of one run, where there is a formula.
+
+        None where there is none, or where rounding would leave nothing of it. A pair that answers
+        at epsilon = 0 is asked at others, too.
+        """
+        return None
+
     def transform(self) -> Transform | None:
         """E_P[e^(s L)] for complex s, where the contour engine can use it."""
         return None

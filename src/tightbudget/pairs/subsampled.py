@@ -10,7 +10,7 @@ import numpy as np
 
 from tightbudget.errors import ParameterError, RelationError
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
-from tightbudget.numerics.rounding import UNIT, FloatArray
+from tightbudget.numerics.rounding import UNIT, FloatArray, mul_down, mul_up
 from tightbudget.numerics.validate import probability, refuse
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.pair import (
@@ -184,6 +184,13 @@ class RemovePair(_SubsampledPair):
     def grid_origin(self) -> float:
         return math.log1p(-self.q)
 
+    def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
+        # (1 - q) Q + q P - e^eps Q = q (P - e^y Q) with e^y = 1 + (e^eps - 1) / q
+        if epsilon > 600.0:
+            return None
+        v = math.expm1(epsilon) / self.q
+        return _moved(self.base, self.q, v, 4 * UNIT * abs(v))
+
     def sketch(self) -> Sketch:
         base, q = self.base.sketch(), self.q
         log_q_mass = base.log_masses - base.losses
@@ -271,10 +278,37 @@ class AddPair(_SubsampledPair):
     def grid_origin(self) -> float:
         return -math.log1p(-self.q)
 
+    def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
+        # P - e^eps ((1 - q) P + q Q) = c (P - e^y Q) with c = 1 - e^eps (1 - q), which is
+        # q e^eps - (e^eps - 1), and e^y = q e^eps / c = 1 + (e^eps - 1) / c
+        if epsilon > 600.0:
+            return None
+        beyond, part = math.expm1(epsilon), self.q * math.exp(epsilon)
+        c, off = part - beyond, 4 * UNIT * (part + abs(beyond))
+        if not c > 1e6 * off:  # the largest loss is near: too little is left of c
+            return None
+        v, wrong = beyond / c, off / c
+        found = _moved(self.base, c, v, abs(v) * (1.01 * wrong + 4 * UNIT))
+        if found is None:
+            return None
+        return found[0] * (1 - 1.01 * wrong), found[1] * (1 + 1.01 * wrong)
+
     def sketch(self) -> Sketch:
         base, q = self.base.sketch(), self.q
         sketch = Sketch(-_mixed_log(q, -base.losses)[0], base.log_masses)
         return _with(sketch, -math.log1p(-q), self.base.p_only().upper[0])
+
+
+def _moved(base: Pair, factor: float, v: float, off: float) -> tuple[float, float] | None:
+    """factor times the base's closed delta at ln(1 + v), v known within ``off``."""
+    if not (1.0 + v > 1e-3 and v < 1e200):  # -1 + a little: the logarithm loses its digits
+        return None
+    y = math.log1p(v)
+    reach = 1.01 * off / (1.0 + v) + 8 * UNIT * abs(y)
+    high, low = base.closed_delta(y - reach), base.closed_delta(y + reach)
+    if high is None or low is None:
+        return None
+    return mul_down(factor, max(0.0, low[0])), mul_up(factor, max(0.0, high[1]))
 
 
 def _mixed_log(q: float, loss: FloatArray) -> tuple[FloatArray, FloatArray]:

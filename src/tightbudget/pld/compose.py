@@ -23,7 +23,7 @@ import numpy as np
 
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import UNIT, add_up, any_of, mul_down, mul_up
+from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, any_of, mul_down, mul_up
 from tightbudget.pairs.pair import Direction, Mechanism, Pair, Sketch
 from tightbudget.pld.grid import Grid
 from tightbudget.pld.measures import LowerMeasure, Tilt, UpperMeasure, discretise
@@ -273,11 +273,32 @@ def _span(step: Step, demand: Demand, theta: float, total_runs: int) -> _Span:
     lifted = np.logaddexp.accumulate(sketch.log_masses) + theta * x - log_m
     budget = math.log(demand.slip / total_runs)
     low = max(0, int(np.searchsorted(np.maximum.accumulate(lifted), budget)) - 1)
+    left = _left_end(step.pair, x, low, theta, budget + log_m)
     # no further than the tilt was chosen for: the next point may weigh more than all others
     right, top = float(x[-1]), step.pair.max_loss()[1]
     if x.size == step.sketch.losses.size and math.isfinite(top):
         right = max(right, top)
-    return _Span(min(float(x[low]), mean), max(right, mean), mean, math.sqrt(variance))
+    return _Span(min(left, mean), max(right, mean), mean, math.sqrt(variance))
+
+
+def _left_end(pair: Pair, x: FloatArray, low: int, theta: float, log_most: float) -> float:
+    """A loss below which the pair itself has less tilted P-mass than e^log_most.
+
+    A sketch shows where most of the mass is, not where the least loss is: what it leaves out at
+    its end would be lifted on every run of the upper measure and missing from the lower one, and
+    finer buckets would not bring it back. The search starts at ``x[low]`` and moves left, first
+    by a hair, since a lump of mass may end there up to rounding. Atoms need no search: a sketch
+    lists the least of them as it is.
+    """
+    end = float(x[low])
+    spacing = float(x[-1] - x[0]) / x.size
+    for power in range(-42, 42, 3):
+        cells = pair.cells(np.array([end]), np.zeros(1))
+        mass = 0.0 if cells is None else float(cells.p.upper[0])
+        if mass <= 0.0 or math.log(mass) + theta * end <= log_most:
+            break
+        end -= math.ldexp(spacing, power)
+    return end
 
 
 def _widths(steps: tuple[Step, ...], spans: list[_Span], variance: float) -> list[float]:

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import add_up
+from tightbudget.numerics.rounding import UNIT, add_up
 from tightbudget.pld.compose import MAX_LENGTH, Demand, Steps, make_plan, profile
 from tightbudget.pld.enumerate import Outcomes
+from tightbudget.pld.once import OneRun
 from tightbudget.pld.profile import Profile
 from tightbudget.pld.tilt import Saddle
 
@@ -27,6 +28,7 @@ _PASSES = 8
 _ROUGH = 0.02  # the gap at which two directions are compared first
 _DEAR = 2**14  # buckets of one step that are not spent on a guess
 _FIRST_LENGTH = 2**17  # what the first guess may spend on one step
+_STUCK = 2  # passes in a row that were no narrower than an earlier one
 _REMEMBERED = 3  # profiles that a curve's next point looks at
 _ROUNDED = 1e-12  # a width that comes from the rounding of the losses alone
 _FLOOR = 1e-290  # a delta below this is reported as [0, upper]
@@ -82,6 +84,7 @@ class _Question:
             if best.relative_gap <= rtol or best.upper <= floor:
                 return Answer(best, known.share)
         most, cut, extended = _FIRST_LENGTH, math.inf, False
+        narrowest, stuck, wasted = math.inf, 0, math.nan
         for turn in range(_PASSES + 1):
             saddle = self.place(tail, _ease(slip), best)
             allowed = self.allowed(saddle, rtol)
@@ -95,7 +98,7 @@ class _Question:
                     plan = make_plan(self.steps, cheap, most)
                 seen = profile(self.steps, plan)
             except PrecisionError as error:
-                raise PrecisionError(str(error), best.lower, best.upper) from error
+                raise _given_up(str(error), best, wasted) from error
             if memory is not None:
                 memory.append(seen)
             got = self.read(seen, saddle, rtol)
@@ -107,26 +110,41 @@ class _Question:
             # one part of the gap is proportional to the variance, the other to the slip
             wasted = seen.waste(self.where(got)) if math.isfinite(got.upper) else 1.0
             by_buckets, by_cuts = gap * (1.0 - wasted) / coarser, gap * wasted
-            if plan.clamped:
+            cutting = by_cuts > 0.2 * rtol
+            stuck = stuck + 1 if gap >= narrowest and not cutting else 0
+            narrowest = min(narrowest, gap)
+            if stuck == _STUCK:
+                why = "finer buckets do not narrow them: single masses are not known that closely"
+                raise _given_up(why, best, wasted)
+            if cutting and wasted > 0.5:
+                pass  # what buckets do is not seen until cuts and rounding do less
+            elif plan.clamped:
                 if most == MAX_LENGTH:
                     break
                 most = min(8 * most, MAX_LENGTH)
             elif by_buckets > 0:
                 used = min(share, plan.variance / (coarser * allowed))
                 share = used * _aim(max(0.2 * rtol, rtol - by_cuts), by_buckets)
-            if by_cuts > 0.2 * rtol:
-                if cut < math.inf and rtol < by_cuts > 0.5 * cut:
-                    # cutting less did not help: it is the rounding
-                    if extended:
-                        why = "the rounding of this many runs stands in the way"
-                        raise PrecisionError(why, best.lower, best.upper)
+            if cutting:
+                # where cuts are finer than doubles, or finer ones did not help, it is the rounding
+                helpless = cut < math.inf and rtol < by_cuts > 0.5 * cut
+                if helpless and extended:
+                    raise _given_up("the rounding of doubles stands in the way", best, wasted)
+                if helpless or (not extended and plan.tolerance < UNIT):
                     extended, cut, slip = True, math.inf, 1e-3 * tail
                     continue
                 cut = by_cuts
                 slip *= max(1e-8, 0.05 * rtol / by_cuts) if math.isfinite(by_cuts) else 1e-4
         why = f"arrays are limited to {MAX_LENGTH} buckets"
         why = why if plan.clamped else f"{_PASSES} refinements did not do"
-        raise PrecisionError(why, best.lower, best.upper)
+        raise _given_up(why, best, wasted)
+
+
+def _given_up(why: str, best: Bounds, wasted: float) -> PrecisionError:
+    """A refusal that says what the gap of the last pass was made of, if there was one."""
+    if wasted >= 0.01:
+        why += f" (of the last gap {wasted:.0%} came from cuts and rounding, the rest from buckets)"
+    return PrecisionError(why, best.lower, best.upper)
 
 
 def _aim(rtol: float, gap: float) -> float:
@@ -154,7 +172,9 @@ def epsilon_bounds(
     Raises:
         PrecisionError: the gap cannot be reached within the limits.
     """
-    return _worse(directions, lambda steps: _epsilon_question(steps, delta), rtol, memory=memory)
+    return _worse(
+        directions, lambda steps: _epsilon_question(steps, delta, rtol), rtol, memory=memory
+    )
 
 
 def delta_bounds(
@@ -173,7 +193,9 @@ def delta_bounds(
     Raises:
         PrecisionError: the gap cannot be reached within the limits.
     """
-    return _worse(directions, lambda steps: _delta_question(steps, epsilon), rtol, target, memory)
+    return _worse(
+        directions, lambda steps: _delta_question(steps, epsilon, rtol), rtol, target, memory
+    )
 
 
 def _worse(
@@ -200,7 +222,8 @@ def _worse(
                 if floor > target:
                     return Bounds(floor, question.most)
                 floor, ceiling = target, target
-            if known[i].bounds.upper <= floor or known[i].bounds.relative_gap <= wanted:
+            small = known[i].bounds.upper <= max(_FLOOR, floor)
+            if small or known[i].bounds.relative_gap <= wanted:
                 continue
             try:
                 past = None if memory is None else memory.setdefault(i, [])
@@ -222,7 +245,7 @@ def _worst(known: list[Answer]) -> Bounds:
     return Bounds(max(a.bounds.lower for a in known), max(a.bounds.upper for a in known))
 
 
-def _epsilon_question(steps: Steps, delta: float) -> _Question | Bounds:
+def _epsilon_question(steps: Steps, delta: float, rtol: float) -> _Question | Bounds:
     if delta >= 1.0:
         return Bounds(0.0, 0.0)
     if steps.infinity.lower > delta:
@@ -242,6 +265,11 @@ def _epsilon_question(steps: Steps, delta: float) -> _Question | Bounds:
         return few.epsilon(delta)
 
     first = steps.picture.without_tail(math.log(_ROUGH) + math.log(left)).for_delta(left)
+    once = OneRun.of(steps)
+    if once is not None:
+        found = once.epsilon(delta, _scale(first), 1e-3 * rtol)
+        if found.relative_gap <= rtol:
+            return found
 
     def place(tail: float, ease: float, known: Bounds) -> Saddle:
         losses = steps.picture.without_tail(math.log(tail) + math.log(left))
@@ -269,7 +297,7 @@ def _scale(saddle: Saddle) -> float:
     return max(saddle.epsilon, 1e-3 * saddle.spread)
 
 
-def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
+def _delta_question(steps: Steps, epsilon: float, rtol: float) -> _Question | Bounds:
     top = steps.max_loss.upper
     if not steps.steps or epsilon >= top - _ROUNDED / 4 * min(1.0, abs(top)):
         # at the largest loss, up to rounding: delta <= P(inf) + 1 - e^(eps - top)
@@ -282,6 +310,11 @@ def _delta_question(steps: Steps, epsilon: float) -> _Question | Bounds:
     few = Outcomes.of(steps)
     if few is not None:
         return few.delta(epsilon)
+    once = OneRun.of(steps)
+    if once is not None:
+        found = once.delta(epsilon)
+        if found.relative_gap <= rtol:
+            return found
 
     def place(
         tail: float, ease: float, known: Bounds, guess: float = 0.0, start: float = 1.0

@@ -1,0 +1,129 @@
+"""Laws of a plan: what its grid leaves out is what the demand allows, and finer is not worse."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from tests.cases import CASES
+from tests.mutants import Mutation, lose_a_truth
+
+import tightbudget as tb
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.pairs import Direction, Mechanism
+from tightbudget.pld import compose
+from tightbudget.pld.compose import Demand, Layout, Steps, make_plan
+from tightbudget.pld.tilt import tilted_moments
+
+RUNS = 100
+mechanisms = pytest.mark.parametrize(
+    "mechanism", [pytest.param(case.mechanism, id=case.name) for case in CASES]
+)
+
+
+def layouts(mechanism: Mechanism, direction: Direction, slip: float) -> tuple[Layout, ...]:
+    """Where 100 runs are bucketed to find eps at some deltas."""
+    steps = Steps.of(((mechanism, RUNS),), direction)
+    if not steps.steps:
+        return ()
+    saddles = [steps.picture.for_delta(delta) for delta in (0.1, 1e-10)]
+    # buckets far finer than what a sketch shows
+    plans = [
+        make_plan(steps, Demand(s, max(1e-6 * s.spread**2, 1e-280), slip, slip)) for s in saddles
+    ]
+    return tuple(layout for plan in plans for layout in plan.layouts)
+
+
+def tilted_mass_below(layout: Layout) -> float:
+    """The share of the tilted measure that is left of the grid: atoms and cells."""
+    pair, theta = layout.step.pair, layout.tilt.theta
+    edges, slack = layout.grid.losses(1)
+    edges -= 1e-12 * (1 + np.abs(edges))  # a lump at the first edge lies within rounding of it
+    cells, atoms = pair.cells(edges, slack), pair.atoms()
+    mass = 0.0 if cells is None else float(cells.p.upper[0])
+    mass += float(np.sum(atoms.p.upper[atoms.loss_upper < edges[0]]))
+    log_total = tilted_moments(layout.step.sketch, theta)[0]
+    return math.exp(min(0.0, math.log(mass) + theta * edges[0] - log_total)) if mass > 0 else 0.0
+
+
+def nothing_is_lost_on_the_left(mechanism: Mechanism, slip: float) -> bool:
+    return all(
+        tilted_mass_below(layout) <= 2 * slip / RUNS
+        for direction in Direction
+        for layout in layouts(mechanism, direction, slip)
+    )
+
+
+@mechanisms
+@pytest.mark.parametrize("slip", [1e-4, 1e-10])
+def test_the_grid_begins_where_no_more_mass_is_left_than_may_be_cut(
+    mechanism: Mechanism, slip: float
+) -> None:
+    assert nothing_is_lost_on_the_left(mechanism, slip)
+
+
+def test_a_grid_that_trusts_the_sketch_loses_mass_on_the_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trusting = Mutation(
+        "the pair is asked where its least loss is",
+        compose,
+        "_left_end",
+        (("mass = 0.0 if cells is None else float(cells.p.upper[0])", "mass = 0.0"),),
+        lambda: nothing_is_lost_on_the_left(tb.TruncatedGaussian(20.0, bound=60.0), 1e-6),
+    )
+    lose_a_truth(monkeypatch, trusting)
+
+
+# --------------------------------------------------------------------------- finer gaps
+
+
+def answered(composition: tb.Composition, epsilon: float, rtol: float) -> Bounds | None:
+    try:
+        return composition.delta(epsilon, rtol=rtol)
+    except tb.PrecisionError:
+        return None
+
+
+@pytest.mark.slow
+@mechanisms
+def test_an_answer_at_a_fine_gap_is_an_answer_at_a_rough_one(mechanism: Mechanism) -> None:
+    composition = mechanism * 5 + tb.TruncatedGaussian(3.0, bound=7.0) * 2
+    epsilon = composition.epsilon(1e-2, rtol=1e-2).lower
+    if not 0 < epsilon < math.inf:
+        epsilon = 0.3
+    fine = answered(composition, epsilon, 1e-5)
+    for rtol in (1e-2, 1e-3, 1e-4):
+        rough = answered(composition, epsilon, rtol)
+        if fine is None:
+            continue
+        assert rough is not None, f"refused at {rtol}, answered at 1e-5"
+        assert rough.relative_gap <= rtol
+        assert rough.overlaps(fine)
+
+
+def test_a_refusal_says_what_the_gap_is_made_of() -> None:
+    with pytest.raises(tb.PrecisionError) as caught:
+        (tb.Laplace(1e5) * 10**9).epsilon(1e-5)
+    assert "the rounding of doubles stands in the way (of the last gap " in str(caught.value)
+    assert "% came from cuts and rounding, the rest from buckets)" in str(caught.value)
+
+
+@pytest.mark.slow
+def test_finer_buckets_that_do_not_help_end_the_search() -> None:
+    sampled = tb.Additive("laplace", kwds={"scale": 5.53}).subsampled(0.113) * 5610
+    with pytest.raises(tb.PrecisionError, match="finer buckets do not narrow them"):
+        sampled.delta(18.3)
+
+
+def test_a_truncated_step_is_answered_at_every_gap() -> None:
+    # the first three were refused, and a finer gap was answered
+    composition = (
+        tb.ClippedNoise(0.5, 2.74, shift=3).subsampled(0.28) * 2
+        + tb.Histogram([13, 1000], [3, 3], smoothing=1.0) * 4
+        + tb.TruncatedGaussian(1.37, bound=2.92)
+    )
+    found = [composition.delta(1.51, rtol=rtol) for rtol in (1e-4, 5e-5, 1e-5, 1e-6)]
+    assert all(one.overlaps(found[-1]) for one in found)
+    assert (tb.TruncatedGaussian(20.0, bound=60.0) * 100).delta(0.05).relative_gap <= 1e-4
