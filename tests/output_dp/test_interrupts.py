@@ -8,6 +8,7 @@ the same act again then ends in the state after it.
 from __future__ import annotations
 
 import contextlib
+import dis
 import gc
 import signal
 import sys
@@ -15,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -32,10 +34,10 @@ PURE = tb.OutputDP({"a": 0.25, "b": 0.125})
 
 # every kind of account: how it is made, and what it takes
 KINDS: dict[str, tuple[Callable[[], Account], Any]] = {
-    "filter": (lambda: tb.OutputDPFilter(2, 0.5), QUARTER),
+    "filter": (lambda: tb.OutputDPFilter(4, 0.5), QUARTER),
     "odometer": (tb.OutputDPOdometer, QUARTER),
-    "part": (lambda: tb.OutputDPFilter(2, 0.5).sub(1, 0.25), QUARTER),
-    "part-of-a-part": (lambda: tb.OutputDPOdometer().sub(2, 0.5).sub(1, 0.25), QUARTER),
+    "part": (lambda: tb.OutputDPFilter(4, 0.5).sub(2, 0.25), QUARTER),
+    "part-of-a-part": (lambda: tb.OutputDPOdometer().sub(4, 0.5).sub(2, 0.25), QUARTER),
     "advanced": (lambda: tb.AdvancedFilter(5, 0.5), QUARTER),
     "zcdp": (lambda: tb.ZCDPFilter(1), PURE),
     "renyi": (lambda: tb.RenyiFilter(2, 1), PURE),
@@ -125,17 +127,33 @@ def in_room(frame: FrameType) -> bool:
     return any(place in frame.f_code.co_filename for place in ROOM)
 
 
+def at_lines(frame: FrameType, event: str) -> bool:
+    return event == "line"
+
+
+def at_opcodes(frame: FrameType, event: str) -> bool:
+    return event == "opcode"
+
+
+def at_loops(frame: FrameType, event: str) -> bool:
+    """Where a loop has jumped back: there signals are handled, too."""
+    return event == "opcode" and dis.opname[frame.f_code.co_code[frame.f_lasti]] == "FOR_ITER"
+
+
+Where = Callable[[FrameType, str], bool]
+
+
 @contextlib.contextmanager
-def at_place(number: int, deed: Callable[[], object], opcodes: bool) -> Iterator[list[str]]:
-    """Does something at the n-th line (or opcode) that runs in the room; yields where."""
+def at_place(number: int, deed: Callable[[], object], where: Where) -> Iterator[list[str]]:
+    """Does something at the n-th such place that runs in the room; yields where that was."""
     passed, places = 0, list[str]()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal passed
         if not in_room(frame):
             return None
-        frame.f_trace_opcodes = opcodes
-        if event == ("opcode" if opcodes else "line"):
+        frame.f_trace_opcodes = where is not at_lines
+        if where(frame, event):
             passed += 1
             if passed == number:
                 places.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
@@ -175,7 +193,7 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def interrupted_everywhere(kind: str, name: str, opcodes: bool) -> int:
+def interrupted_everywhere(kind: str, name: str, where: Where) -> int:
     """An exception at each place of an act: the state is that before, or that after; how many."""
     act = ACTS[name]
     smooth = scene_of(kind, act)
@@ -184,7 +202,7 @@ def interrupted_everywhere(kind: str, name: str, opcodes: bool) -> int:
     for number in range(1, 10_000):
         scene = scene_of(kind, act)
         was = scene.state()
-        with at_place(number, interrupt, opcodes) as places, contextlib.suppress(KeyboardInterrupt):
+        with at_place(number, interrupt, where) as places, contextlib.suppress(KeyboardInterrupt):
             act.run(scene)
         if not places:
             return number - 1
@@ -198,7 +216,7 @@ def interrupted_everywhere(kind: str, name: str, opcodes: bool) -> int:
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_an_exception_at_any_line_finds_an_act_undone_or_done(kind: str, name: str) -> None:
-    assert interrupted_everywhere(kind, name, opcodes=False) > 10
+    assert interrupted_everywhere(kind, name, at_lines) > 10
 
 
 @pytest.mark.parametrize(
@@ -209,7 +227,7 @@ def test_an_exception_at_any_line_finds_an_act_undone_or_done(kind: str, name: s
     ],
 )
 def test_an_exception_at_any_opcode_finds_an_act_undone_or_done(kind: str, name: str) -> None:
-    assert interrupted_everywhere(kind, name, opcodes=True) > 100
+    assert interrupted_everywhere(kind, name, at_opcodes) > 100
 
 
 @pytest.mark.parametrize(("kind", "name"), [c for c in CASES if c[1] != "close"])
@@ -219,24 +237,29 @@ def test_an_act_in_the_midst_of_another_is_not_lost(kind: str, name: str) -> Non
 
 
 def acted_within_everywhere(kind: str, name: str) -> bool:
-    """Whether a charge at each call in an act ends like a charge before it."""
-    act, wanted = ACTS[name], None
-    for number in range(10_000):
+    """Whether a charge wherever signals are handled in an act ends like a charge before it."""
+    act = ACTS[name]
+
+    def set_out() -> tuple[Scene, Callable[[], object]]:
         scene = scene_of(kind, act)
-        other = scene.account.reserve(scene.guarantee)
-        if number == 0:
-            other.settle("b")
-            act.run(scene)
-            wanted = scene.state()
-            continue
-        with at_call(number, lambda other=other: other.settle("b")) as places:
-            act.run(scene)
-        if not places:
-            assert number > 10
-            return True
-        if scene.state() != wanted:
-            return False
-    raise AssertionError("it does not end")
+        other, third = (scene.account.reserve(scene.guarantee) for _ in range(2))
+        # the second act writes out the first, and changes other records
+        return scene, lambda: (other.settle("b"), third.start())
+
+    smooth, charge = set_out()
+    charge()
+    act.run(smooth)
+    for within in (at_call, partial(at_place, where=at_loops)):
+        for number in range(1, 10_000):
+            scene, charge = set_out()
+            with within(number, charge) as places:
+                act.run(scene)
+            if not places:
+                assert number > 1
+                break
+            if scene.state() != smooth.state():
+                return False
+    return True
 
 
 @pytest.mark.parametrize("kind", FILTERS)
@@ -280,36 +303,43 @@ def test_a_finalizer_may_settle_in_the_midst_of_an_act() -> None:
 
 @pytest.mark.slow
 def test_real_signals_lose_no_charge() -> None:
-    """For some seconds a timer interrupts what charges a budget, wherever it is."""
+    """A timer interrupts what charges a budget, wherever it is."""
     account = tb.OutputDPFilter(10**9, 1)
     unit = tb.OutputDP({"a": 1, "b": 0.5})
     settled = interrupts = 0
+    armed = False
 
     def handler(*_: Any) -> None:
-        raise KeyboardInterrupt
+        nonlocal armed
+        if armed:
+            armed = False
+            raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, handler)
     try:
         while interrupts < 20_000:
             hold: Hold | None = None
-            signal.setitimer(signal.ITIMER_REAL, 2e-5)
+            signal.setitimer(signal.ITIMER_REAL, 5e-5)
             try:
-                hold = account.reserve(unit)
-                hold.start()
-                hold.settle("b")
-                while True:
-                    pass
+                armed = True
+                for _ in range(10):
+                    hold = account.reserve(unit)
+                    hold.start()
+                    hold.settle("b")
+                    settled, hold = settled + 1, None
+                armed = False
             except KeyboardInterrupt:
                 interrupts += 1
             if hold is not None:
                 hold.settle("b")
                 settled += 1
-            signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert account._spent.counted == Fraction(settled, 2)
-    assert account._now.holders == account._held.counted <= interrupts - settled
+    # a hold that reserve did not return is held by nobody, and one may be settled and not counted
+    assert account._spent.counted in (Fraction(settled, 2),)
+    assert account._now.holders == account._held.counted <= interrupts
     # and the lock is nobody's
     free: list[bool] = []
     other = threading.Thread(target=lambda: free.append(account._acts._lock.acquire(timeout=5)))
@@ -332,8 +362,10 @@ def refused(deed: Callable[[], object]) -> bool:
 NOT_ONE = """for changed, value in decide():
                 changed.copy = number, value
             act = number, ()"""
-WHOLE = "*self._parent._exchanged(self, held=self._whole, charge=now.spent)"
-TWO = f"*(self._parent._acts.do(lambda: [{WHOLE}]) or ())"
+TWO = """self._acts.do(lambda: end()[:1])
+    if self._parent is not None:
+        whole, spent = self._whole, self._now.spent
+        self._acts.do(lambda: self._parent._exchanged(self, held=whole, charge=spent))"""
 
 MUTATIONS = [
     Mutation(
@@ -346,7 +378,7 @@ MUTATIONS = [
                 NOT_ONE,
             ),
         ),
-        lambda: refused(lambda: interrupted_everywhere("filter", "settle", opcodes=False)),
+        lambda: refused(lambda: interrupted_everywhere("filter", "settle", at_lines)),
     ),
     Mutation(
         "an act is decided from what it replaces",
@@ -360,7 +392,7 @@ MUTATIONS = [
         Acts,
         "do",
         (("record.copy = copy", "pass"),),
-        lambda: refused(lambda: interrupted_everywhere("filter", "settle", opcodes=False)),
+        lambda: refused(lambda: interrupted_everywhere("filter", "settle", at_lines)),
     ),
     Mutation(
         "what is written out late is not older than what is there",
@@ -373,8 +405,8 @@ MUTATIONS = [
         "a closed part and the account around it change in one act",
         OutputDPFilter,
         "close",
-        ((WHOLE, TWO),),
-        lambda: refused(lambda: interrupted_everywhere("part", "close", opcodes=False)),
+        (("self._acts.do(end)", TWO),),
+        lambda: refused(lambda: interrupted_everywhere("part", "close", at_lines)),
     ),
 ]
 
