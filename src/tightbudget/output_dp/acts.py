@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NoReturn, SupportsIndex, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, SupportsIndex, TypeVar
 
 from tightbudget.errors import SettlementError
 
@@ -27,17 +27,18 @@ R = TypeVar("R")
 class Uncopied:
     """An object that :mod:`copy` and :mod:`pickle` refuse: two of it would be paid for once."""
 
+    _instead: ClassVar[str] = (
+        "a copy would spend the same budget once more; pass on the object itself, or use a ledger "
+        "(tightbudget.Ledger), which several processes may charge"
+    )
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         """Refuses.
 
         Raises:
             SettlementError: always.
         """
-        raise SettlementError(
-            f"{type(self).__name__} cannot be copied or pickled: a copy would spend the same "
-            "budget once more; pass on the object itself, or use a ledger (tightbudget.Ledger), "
-            "which several processes may charge"
-        )
+        raise SettlementError(f"{type(self).__name__} cannot be copied or pickled: {self._instead}")
 
 
 class Record(Generic[R]):

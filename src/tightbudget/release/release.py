@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from tightbudget.errors import ReleaseError, SettlementError
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.account import Budget
+from tightbudget.output_dp.acts import Uncopied
 from tightbudget.output_dp.amount import exact, printed_down, printed_up
 from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_name
 from tightbudget.release.meter import Meter
@@ -140,7 +141,7 @@ def paid(
 
 
 @dataclass
-class Started:
+class Started(Uncopied):
     """A run that was paid for at the dearest price, and has not ended.
 
     Attributes:
@@ -176,7 +177,8 @@ def started(
     """Reserves and starts; settles with ``cell`` at the end of the block.
 
     A block that an exception leaves is charged the dearest price; so is one that never ends,
-    since what is held stays held.
+    since what is held stays held. A process that was forked in the block charges nothing: the
+    other one is still in it.
     """
     hold = meter.reserve(guarantee, interactive=interactive)
     held = hold.charge
@@ -190,7 +192,8 @@ def started(
     try:
         yield run
     except BaseException:
-        hold.forfeit()
+        if os.getpid() == process:
+            hold.forfeit()
         raise
     if run.cell is None:
         hold.forfeit()

@@ -26,6 +26,7 @@ from typing import Any
 
 from tightbudget.errors import SettlementError
 from tightbudget.numerics.validate import positive_count
+from tightbudget.output_dp.acts import Uncopied
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.additive import Answer
@@ -163,10 +164,10 @@ class SparseVector:
                 run._close()
 
 
-class SparseVectorRun:
+class SparseVectorRun(Uncopied):
     """A sparse vector in conversation; made by :meth:`SparseVector.open`.
 
-    It belongs to the process that opened it: a fork cannot ask.
+    It belongs to the process that opened it: a fork cannot ask. It cannot be copied.
     """
 
     def __init__(self, svt: SparseVector, charge: Started, noise: Noise) -> None:
