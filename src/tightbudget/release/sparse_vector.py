@@ -25,7 +25,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from tightbudget.errors import SettlementError
-from tightbudget.numerics.validate import positive_count
+from tightbudget.numerics.validate import plain_numbers, positive_count
 from tightbudget.output_dp.acts import Uncopied
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
@@ -46,6 +46,7 @@ from tightbudget.release.release import (
 __all__ = ["SparseVector", "SparseVectorRelease", "SparseVectorRun"]
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class SparseVector:
     """Says which queries are above their thresholds, until it has found enough.
@@ -251,6 +252,7 @@ class _Search:
         return False
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class SparseVectorRelease:
     """Finds the entries of a vector that are above a threshold, and releases their values.
