@@ -38,7 +38,8 @@ class RobustStatistic(ABC):
     step: float
 
     def __post_init__(self) -> None:
-        Grid(positive(step=self.step))
+        object.__setattr__(self, "step", positive(step=self.step))
+        Grid(self.step)
         _ = self.guarantee  # refuses the others
 
     @property
