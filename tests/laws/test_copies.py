@@ -56,6 +56,7 @@ def a_start() -> Iterator[Any]:
 @contextmanager
 def a_callback() -> Iterator[Any]:
     schedule = tb.early_stopping(tb.Gaussian(20.0), (1, 2), 1e-5)
+    run: StoppingCallback[Any]
     with StoppingCallback(schedule, tb.OutputDPFilter(5, 0.1), lambda _: True) as run:
         yield run
         run.should_stop(1, None)
@@ -178,7 +179,8 @@ def test_a_copy_of_a_part_of_a_ledger_is_the_same_ledger(tmp_path: Path) -> None
             hold.settle("b")
     remote = tb.RemoteLedger("http://127.0.0.1:1")
     said: Any = None
-    for thing in (remote, RemoteBudget(remote, "a"), RemoteHold(remote._wire, said, None)):
+    things: list[Any] = [remote, RemoteBudget(remote, "a"), RemoteHold(remote._wire, said, None)]
+    for thing in things:
         copy.copy(thing)
         for how in ("deepcopy", "pickle"):
             with pytest.raises(tb.SettlementError, match="open the ledger again by its addr"):
@@ -242,7 +244,7 @@ def test_a_fork_reads_and_never_charges(name: str, locked: bool) -> None:
 
     if locked:
         with account._acts._lock:
-            said = in_a_fork(lambda: of_another_thread(account) or in_the_child())
+            said = in_a_fork(lambda: of_another_thread(account, in_the_child))
     else:
         said = in_a_fork(in_the_child)
     plain = repr(account)
@@ -252,10 +254,11 @@ def test_a_fork_reads_and_never_charges(name: str, locked: bool) -> None:
     reserved.void()
 
 
-def of_another_thread(account: Account) -> None:
+def of_another_thread(account: Account, then: Callable[[], str]) -> str:
     """Makes the lock one that a thread has which is not in this process."""
     lock: Any = type("Taken", (), {"__enter__": lambda _: os._exit(1), "__exit__": None})()
     account._acts._lock = lock
+    return then()
 
 
 @needs_fork

@@ -244,7 +244,12 @@ def acted_within_everywhere(kind: str, name: str) -> bool:
         scene = scene_of(kind, act)
         other, third = (scene.account.reserve(scene.guarantee) for _ in range(2))
         # the second act writes out the first, and changes other records
-        return scene, lambda: (other.settle("b"), third.start())
+
+        def charge() -> None:
+            other.settle("b")
+            third.start()
+
+        return scene, charge
 
     smooth, charge = set_out()
     charge()

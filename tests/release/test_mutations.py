@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -38,6 +39,15 @@ def error_is_silent() -> bool:
         tb.LaplaceRelease(failing, 1, 1).release(0, meter=tb.OutputDPFilter(1))
     except Exception as error:
         return error.__context__ is None and "secret" not in str(error)
+    return False
+
+
+def exit_is_silent() -> bool:
+    """Whether an exit in a query says nothing of the data."""
+    try:
+        tb.LaplaceRelease(sys.exit, 1, 1).release("secret", meter=tb.OutputDPFilter(1))
+    except SystemExit as end:
+        return end.args == (1,)
     return False
 
 
@@ -100,10 +110,14 @@ MUTATIONS = [
                "        yield run\n    except BaseException:\n        hold.settle('cheap')"),),
              lambda: spent(swallows) == 1 and spent(undeclared) == Fraction(1, 2)),
     Mutation("an error shows its cause", release, "guarded",
-             (("    except Exception:", "    except ZeroDivisionError:"),
+             (("    except BaseException as error:", "    except ZeroDivisionError as error:"),
               ('        _operator.debug("a mechanism failed after it had started", exc_info=True)',
                "        raise")),
              error_is_silent),
+    Mutation("an end of the program shows its cause", release, "guarded",
+             (("        stop = next((kind for kind in _STOPS if isinstance(error, kind)), None)",
+               "        raise"),),
+             lambda: exit_is_silent()),
     Mutation("a fork settles", release, "started",
              (("os.getpid() != process", "False"),),
              lambda: held_after_a_fork() == 1),

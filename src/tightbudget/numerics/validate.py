@@ -79,7 +79,7 @@ def plain_numbers(kind: type[T]) -> type[T]:
     def plainly(self: T, *given: Any, **named: Any) -> None:
         construct(self, *map(plain, given), **{name: plain(value) for name, value in named.items()})
 
-    kind.__init__ = plainly  # type: ignore[method-assign]
+    setattr(kind, "__init__", plainly)  # noqa: B010 (mypy refuses the assignment)
     return kind
 
 
@@ -211,10 +211,10 @@ def masses(*, normalised: bool = True, **given: Any) -> FloatArray:
     """
     name, value = _named(given)
     must = "be a non-empty one-dimensional array of finite numbers >= 0"
-    given = real_array(value)
-    if given is None:
+    numbers = real_array(value)
+    if numbers is None:
         raise refuse(name, must, value)
-    array = np.array(given, dtype=np.float64)
+    array = np.array(numbers, dtype=np.float64)
     if array.ndim != 1 or array.size == 0:
         raise refuse(name, must, value)
     bad = ~((array >= 0) & np.isfinite(array))

@@ -27,6 +27,13 @@ __all__ = ["Receipt", "Release", "WhatIf", "Started", "guarded", "paid", "starte
 T = TypeVar("T")
 V = TypeVar("V")
 
+# what ends a program goes on to do so; what it is made with anew, since its own may hold data
+_STOPS: dict[type[BaseException], tuple[int, ...]] = {
+    KeyboardInterrupt: (),
+    SystemExit: (1,),
+    GeneratorExit: (),
+}
+
 _operator = logging.getLogger(__name__)
 
 
@@ -104,10 +111,9 @@ def what_if(guarantee: OutputDP, meter: Meter) -> WhatIf:
     if left.unit != "epsilon":
         raise refuse("meter", "count epsilon", left.unit)
     delta = printed_up(guarantee.delta)
-    cheapest = min(guarantee.cells.values(), default=guarantee.sup)
     return WhatIf(
         most=Budget(printed_up(guarantee.sup), delta, left.unit),
-        least=Budget(printed_up(cheapest), delta, left.unit),
+        least=Budget(printed_up(guarantee.cheapest()), delta, left.unit),
         left=left,
     )
 
@@ -212,11 +218,16 @@ def guarded(call: Callable[[], T]) -> T:
 
     Raises:
         ReleaseError: the call raised.
+        KeyboardInterrupt, SystemExit, GeneratorExit: the call raised it; this is a new one, which
+            says nothing, and SystemExit has the code 1.
     """
     try:
         return call()
-    except Exception:
+    except BaseException as error:
+        stop = next((kind for kind in _STOPS if isinstance(error, kind)), None)
         _operator.debug("a mechanism failed after it had started", exc_info=True)
+    if stop is not None:
+        raise stop(*_STOPS[stop])
     raise ReleaseError(
         "the mechanism failed after it had started: nothing is released, "
         "and its dearest price is charged"
