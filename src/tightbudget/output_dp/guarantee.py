@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -268,9 +269,9 @@ class _Rising(Mapping[Cell, Fraction]):
     steps: int
 
     def __getitem__(self, cell: Cell) -> Fraction:
-        if not isinstance(cell, int) or not 0 <= cell <= self.steps:
+        if not isinstance(cell, (int, np.integer)) or not 0 <= cell <= self.steps:
             raise KeyError(cell)
-        return self.first + Fraction(cell, self.steps) * self.rise
+        return self.first + Fraction(operator.index(cell), self.steps) * self.rise
 
     def __iter__(self) -> Iterator[Cell]:
         return iter(range(self.steps + 1))

@@ -109,7 +109,9 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         """
         fitted = clone(self)
         fitted._fit(X, y, meter, noise)
-        self.__dict__ = vars(fitted)  # all that was learnt, at once
+        # all that was learnt, at once: by scikit-learn's rule, the names that end in _
+        kept = {name: value for name, value in vars(self).items() if not name.endswith("_")}
+        self.__dict__ = vars(fitted) | kept
         return self
 
     def _fit(self, X: Any, y: Any, meter: Meter, noise: Noise | None) -> None:
