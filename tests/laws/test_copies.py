@@ -56,10 +56,10 @@ def a_start() -> Iterator[Any]:
 @contextmanager
 def a_callback() -> Iterator[Any]:
     schedule = tb.early_stopping(tb.Gaussian(20.0), (1, 2), 1e-5)
-    run: StoppingCallback[Any]
-    with StoppingCallback(schedule, tb.OutputDPFilter(5, 0.1), lambda _: True) as run:
+    rule: Callable[[Any], bool] = bool
+    with StoppingCallback(schedule, tb.OutputDPFilter(5, 0.1), rule) as run:
         yield run
-        run.should_stop(1, None)
+        run.should_stop(1, True)
 
 
 # how one is made, of each kind that is refused

@@ -299,7 +299,8 @@ def test_a_rising_family_is_as_if_it_were_written_out() -> None:
         written, hash(written), repr(written), written.to_json()
     )  # fmt: skip
     assert pickle.loads(pickle.dumps(g)) == g
-    for cell in (0, 1, 3, 4, -1, "1", (1,), np.int64(2)):
+    cells: list[Any] = [0, 1, 3, 4, -1, "1", (1,), np.int64(2)]
+    for cell in cells:
         assert g.price(cell) == written.price(cell)
         assert (cell in g.cells) == (cell in written.cells)
     assert list(g.cells.items()) == list(enumerate(prices))
