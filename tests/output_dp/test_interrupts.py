@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import gc
+import itertools
 import signal
 import sys
 import threading
@@ -28,7 +29,7 @@ from tightbudget.output_dp.account import Account, Hold
 from tightbudget.output_dp.acts import Acts
 from tightbudget.output_dp.filter import OutputDPFilter
 
-ROOM = ("/tightbudget/output_dp/", "mutant")
+ROOM = ("/tightbudget/output_dp/", "/tightbudget/release/sparse_vector", "mutant")
 QUARTER = tb.OutputDP({"a": 0.25, "b": 0.125}, delta=Fraction(1, 64))
 PURE = tb.OutputDP({"a": 0.25, "b": 0.125})
 
@@ -304,6 +305,34 @@ def test_a_finalizer_may_settle_in_the_midst_of_an_act() -> None:
         account.reserve(PURE).settle("a")
     assert account.spent.epsilon == 0.75
     assert account.held.epsilon == 0.0
+
+
+def test_an_answer_is_paid_for_whatever_interrupts_the_question() -> None:
+    """Also where the analyst goes on after an interrupt, within the block."""
+    with pytest.warns(UserWarning, match="not random"):
+        noise = tb.FixedNoise(itertools.repeat(0))
+    svt, places = tb.SparseVector(1, 4), ["before the first"]
+    for number in itertools.count(1):
+        account, answers = tb.OutputDPFilter(1), list[bool]()
+        with (
+            contextlib.suppress(tb.ReleaseError),
+            svt.open(10**9, meter=account, noise=noise) as run,
+        ):
+            answers.append(run.ask(int, 0))
+            with (
+                at_place(number, interrupt, at_lines) as places,
+                contextlib.suppress(KeyboardInterrupt),
+            ):
+                answers.append(run.ask(int, 0))
+            with contextlib.suppress(tb.SettlementError):
+                answers.append(run.ask(int, 0))
+        assert all(answers)
+        assert account._spent.counted >= svt.guarantee.price(len(answers))
+        assert account._held.counted == 0
+        if not places:
+            break
+    assert number > 10
+    assert account._spent.counted == svt.guarantee.price(3)
 
 
 @pytest.mark.slow
