@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import re
 import threading
@@ -290,11 +289,6 @@ def test_refusals(refused: Callable[[], Any], message: str) -> None:
         refused()
 
 
-def test_a_budget_cannot_be_copied() -> None:
-    with pytest.raises(TypeError):
-        copy.deepcopy(tb.OutputDPFilter(1))
-
-
 def test_only_an_account_of_epsilon_has_an_epsilon() -> None:
     with pytest.raises(AttributeError, match="this is an amount of rho, not of epsilon"):
         _ = tb.ZCDPFilter(1).left.epsilon
@@ -331,6 +325,6 @@ def test_threads_racing_for_the_last_unit_get_exactly_what_fits() -> None:
     assert account.spent.delta == 1.0
 
 
-def test_an_account_and_its_parts_have_one_lock() -> None:
+def test_an_account_and_its_parts_act_in_turn() -> None:
     account = tb.OutputDPFilter(1)
-    assert account.sub(0.5).sub(0.25)._lock is account._lock
+    assert account.sub(0.5).sub(0.25)._acts is account._acts

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tightbudget as tb
+from tightbudget.output_dp import guarantee
 
 TENTH = Fraction(1, 10)
 
@@ -288,3 +289,40 @@ def test_refusals(refused: Any, message: str) -> None:
     with pytest.raises(tb.ParameterError) as caught:
         refused()
     assert str(caught.value).startswith(message)
+
+
+def test_a_rising_family_is_as_if_it_were_written_out() -> None:
+    g = tb.OutputDP.rising(0.1, 0.2, 3, delta=0.25)
+    prices = [Fraction(1, 10) + Fraction(k, 15) for k in range(4)]
+    written = tb.OutputDP(dict(enumerate(prices)), delta=0.25)
+    assert (g, hash(g), repr(g), g.to_json()) == (
+        written, hash(written), repr(written), written.to_json()
+    )  # fmt: skip
+    assert pickle.loads(pickle.dumps(g)) == g
+    cells: list[Any] = [0, 1, 3, 4, -1, "1", (1,), np.int64(2)]
+    for cell in cells:
+        assert g.price(cell) == written.price(cell)
+        assert (cell in g.cells) == (cell in written.cells)
+    assert list(g.cells.items()) == list(enumerate(prices))
+    assert g.cheapest() == written.cheapest() == Fraction(1, 10)
+    assert tb.OutputDP({}, sup=2).cheapest() == 2
+    assert g.coarsened({"low": [0, 1]}) == written.coarsened({"low": [0, 1]})
+    with pytest.raises(TypeError):
+        g.cells[0] = Fraction(0)  # type: ignore[index]
+
+
+def test_a_long_rising_family_makes_no_price_before_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+    real = guarantee._Rising.__getitem__
+
+    def counted(self: Any, cell: Any) -> Fraction:
+        made.append(cell)
+        return real(self, cell)
+
+    monkeypatch.setattr(guarantee._Rising, "__getitem__", counted)
+    svt = tb.SparseVector(1.0, aboves=10**9)
+    assert svt.what_if(tb.OutputDPFilter(1)).fits
+    assert svt.guarantee.price(2 * 10**9) == 1
+    assert len(made) < 10

@@ -144,3 +144,24 @@ def test_in_a_pipeline_and_pickled() -> None:
     assert meter.left.epsilon == 1.0
     again = pickle.loads(pickle.dumps(pipe))
     assert (again.predict(x) == pipe.predict(x)).all()
+
+
+def test_a_fit_that_is_refused_leaves_the_model_as_it_was() -> None:
+    x, y = rows()
+    model = tb.PrivateLogisticRegression(1.0).fit(x, y, meter=tb.OutputDPFilter(1))
+    before = dict(vars(model))
+    wider = np.column_stack([x, np.zeros(len(x))])
+    others = np.where(y == "yes", "certainly", "never")
+    for features, labels, meter in (
+        (x, others, tb.OutputDPFilter(0.5)),
+        (wider, y, tb.OutputDPFilter(0.5)),
+        (x * 3, others, tb.OutputDPFilter(1)),
+        (wider, np.zeros(len(x)), tb.OutputDPFilter(1)),
+    ):
+        with pytest.raises((tb.BudgetError, tb.ParameterError)):
+            model.fit(features, labels, meter=meter)
+        assert vars(model) == before
+    assert set(model.predict(x)) == {"no", "yes"}
+    model.fit(wider, others, meter=tb.OutputDPFilter(1))
+    assert model.coef_.shape == (1, 3)
+    assert list(model.classes_) == ["certainly", "never"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -41,6 +42,15 @@ def error_is_silent() -> bool:
     return False
 
 
+def exit_is_silent() -> bool:
+    """Whether an exit in a query says nothing of the data."""
+    try:
+        tb.LaplaceRelease(sys.exit, 1, 1).release("secret", meter=tb.OutputDPFilter(1))
+    except SystemExit as end:
+        return end.args == (1,)
+    return False
+
+
 def swallows(meter: tb.OutputDPFilter) -> None:
     """An analyst who goes on after an error."""
     with tb.SparseVector(1, 5).open(0, meter=meter) as run, contextlib.suppress(Exception):
@@ -55,6 +65,7 @@ def held_after_a_fork() -> float:
         tb.SparseVector(1, 2).open(0, meter=meter),
     ):
         patch.setattr(os, "getpid", lambda: -1)
+        meter._acts._process = -1  # a meter that would let a fork charge it
     return meter.held.epsilon
 
 
@@ -94,14 +105,19 @@ def released(value: int, noise: int) -> Any:
 
 MUTATIONS = [
     Mutation("a failure is not charged", release, "started",
-             (("        yield run\n    except BaseException:\n        hold.forfeit()",
+             (("        yield run\n    except BaseException:\n        if os.getpid() == process:\n"
+               "            hold.forfeit()",
                "        yield run\n    except BaseException:\n        hold.settle('cheap')"),),
              lambda: spent(swallows) == 1 and spent(undeclared) == Fraction(1, 2)),
     Mutation("an error shows its cause", release, "guarded",
-             (("    except Exception:", "    except ZeroDivisionError:"),
+             (("    except BaseException as error:", "    except ZeroDivisionError as error:"),
               ('        _operator.debug("a mechanism failed after it had started", exc_info=True)',
                "        raise")),
              error_is_silent),
+    Mutation("an end of the program shows its cause", release, "guarded",
+             (("        stop = next((kind for kind in _STOPS if isinstance(error, kind)), None)",
+               "        raise"),),
+             lambda: exit_is_silent()),
     Mutation("a fork settles", release, "started",
              (("os.getpid() != process", "False"),),
              lambda: held_after_a_fork() == 1),

@@ -111,7 +111,7 @@ def test_a_fork_cannot_go_on_with_a_conversation(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(tb.ReleaseError):
         converse()
-    assert meter.spent.epsilon == 1
+    assert meter.held.epsilon == 1
 
 
 def test_a_fork_cannot_settle_what_another_process_is_still_answering(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from typing import Any
 
 import pytest
@@ -113,3 +114,39 @@ def test_nothing_is_revealed_if_settling_fails() -> None:
 
     with pytest.raises(OSError, match="no connection"):
         paid(Meter(), PRICES, None, lambda _: (1, "cheap"))
+
+
+class Own(BaseException):
+    """An exception that is no Exception."""
+
+
+@pytest.mark.parametrize(
+    ("raised", "seen"),
+    [
+        (SystemExit("secret 42"), SystemExit),
+        (KeyboardInterrupt("secret 42"), KeyboardInterrupt),
+        (GeneratorExit("secret 42"), GeneratorExit),
+        (Own("secret 42"), tb.ReleaseError),
+    ],
+    ids=repr,
+)
+def test_what_ends_a_program_ends_it_and_says_nothing(
+    raised: BaseException, seen: type[BaseException]
+) -> None:
+    meter = tb.OutputDPFilter(1)
+
+    def query(data: Any) -> int:
+        secret = data
+        raise raised from ValueError(secret)
+
+    with pytest.raises(seen) as caught:
+        tb.LaplaceRelease(query, 1, 1).release(raised.args[0], meter=meter)
+    error = caught.value
+    assert error is not raised
+    assert error.args == {SystemExit: (1,), tb.ReleaseError: error.args}.get(seen, ())
+    assert "secret" not in "".join(traceback.format_exception(error))
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    assert "query" not in frames
+    assert meter.spent.epsilon == 1

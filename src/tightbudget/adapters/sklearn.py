@@ -33,7 +33,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from tightbudget.errors import BudgetError, ParameterError
-from tightbudget.numerics.validate import refuse
+from tightbudget.numerics.validate import plain_numbers, refuse
 from tightbudget.output_dp.account import Budget
 from tightbudget.output_dp.amount import Price, exact, exact_positive, printed_up
 from tightbudget.release import LaplaceRelease, Meter, Noise, WhatIf
@@ -43,6 +43,7 @@ __all__ = ["PrivateAccuracy", "PrivateGridSearchCV"]
 _BLIND = (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit)  # splitters that see no label
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class PrivateAccuracy:
     """A scorer: the share of right predictions, with Laplace noise on their number.

@@ -10,6 +10,7 @@ releases them with noise, as one more mechanism of each block of the schedule.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from tightbudget.accounting.composition import Composition
 from tightbudget.accounting.schedule import StoppingSchedule
 from tightbudget.errors import ParameterError, SettlementError
 from tightbudget.numerics.validate import positive_count, refuse
+from tightbudget.output_dp.acts import Uncopied
 from tightbudget.pairs.pair import Mechanism
 from tightbudget.release.meter import Meter
 from tightbudget.release.release import Receipt, Started, started
@@ -29,7 +31,7 @@ __all__ = ["StoppingCallback"]
 T = TypeVar("T")
 
 
-class StoppingCallback(Generic[T]):
+class StoppingCallback(Uncopied, Generic[T]):
     """Pays for a training run that may stop early at the stops of a schedule.
 
     Entered with ``with``, it holds the dearest stop before training begins. Left, it charges the
@@ -70,6 +72,7 @@ class StoppingCallback(Generic[T]):
         self._run: Started | None = None
         self._open: Started | None = None  # the run, while it may go on
         self._asked = 0  # how many steps had run when it was last asked
+        self._process = os.getpid()
         self._passed = 0  # how many stops were
         self._left = Counter(dict(schedule.blocks[0]))  # what may run before the next one
         self._counted = False  # whether steps are told
@@ -164,6 +167,8 @@ class StoppingCallback(Generic[T]):
 
     def _next(self) -> tuple[Started, int]:
         """The open run, and its next stop."""
+        if os.getpid() != self._process:
+            raise SettlementError("a run goes on in the process that has begun it: this is a fork")
         if self._open is None:
             raise SettlementError(
                 "no run is open: nothing is paid for before the callback is entered, "

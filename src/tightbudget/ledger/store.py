@@ -31,6 +31,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from tightbudget.errors import ExtraError, LedgerError, ParameterError
 from tightbudget.ledger.schema import VERSION, VERSION_TABLE
 from tightbudget.numerics.validate import refuse
+from tightbudget.output_dp.acts import Uncopied
 
 __all__ = ["Store"]
 
@@ -59,13 +60,15 @@ _BEGIN = {
 }
 
 
-class Store:
+class Store(Uncopied):
     """A ledger's tables in one database.
 
     Args:
         url: as SQLAlchemy has it: ``sqlite:///budget.db``, ``postgresql+psycopg://host/name``.
         create: whether to make the tables where there are none.
     """
+
+    _instead = "open the ledger again by its address, also in another process"
 
     def __init__(self, url: str, create: bool) -> None:
         self._url = _checked(url, create)

@@ -5,9 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from tightbudget.errors import ParameterError
-from tightbudget.numerics.rounding import add_down, add_up, mul_down, mul_up, sub_down, sub_up
+from tightbudget.numerics.rounding import (
+    add_down,
+    add_up,
+    mul_down,
+    mul_up,
+    next_down,
+    next_up,
+    sub_down,
+    sub_up,
+)
+from tightbudget.numerics.validate import number, plain, refuse
 
 __all__ = ["Bounds", "Estimate", "rounded"]
 
@@ -17,7 +31,8 @@ class Bounds:
     """A real number that is proved to lie in [lower, upper].
 
     Guarantee: the exact value is >= ``lower`` and <= ``upper``; rounding is included.
-    ``upper`` may be inf. Arithmetic (+, -, * with a non-negative factor) rounds outwards.
+    ``upper`` may be inf. An end that no float holds is moved outwards. Arithmetic (+, -, * with a
+    non-negative factor) rounds outwards.
 
     >>> print(Bounds(1.23451, 1.23462))
     [1.23450, 1.23463]
@@ -27,6 +42,9 @@ class Bounds:
     upper: float
 
     def __post_init__(self) -> None:
+        if not type(self.lower) is float is type(self.upper):
+            object.__setattr__(self, "lower", _end(up=False, lower=self.lower))
+            object.__setattr__(self, "upper", _end(up=True, upper=self.upper))
         if not self.lower <= self.upper:
             raise ParameterError(
                 f"lower must be <= upper, got lower={self.lower!r}, upper={self.upper!r}"
@@ -60,7 +78,10 @@ class Bounds:
     def __mul__(self, factor: float) -> Bounds:
         if not 0 <= factor < math.inf:
             raise ParameterError(f"factor must be a finite number >= 0, got {factor!r}")
-        return Bounds(mul_down(self.lower, factor), mul_up(self.upper, factor))
+        f = _as_bounds(factor)
+        least = f.upper if self.lower < 0 else f.lower
+        most = f.lower if self.upper < 0 else f.upper
+        return Bounds(mul_down(self.lower, least), mul_up(self.upper, most))
 
     __rmul__ = __mul__
 
@@ -80,7 +101,21 @@ class Bounds:
 
 
 def _as_bounds(x: Bounds | float) -> Bounds:
-    return x if isinstance(x, Bounds) else Bounds(float(x), float(x))
+    return x if isinstance(x, Bounds) else Bounds(x, x)
+
+
+def _end(*, up: bool, **given: Any) -> float:
+    """The float at or beyond a number of any kind."""
+    ((name, value),) = given.items()
+    exact = plain(value)
+    if isinstance(exact, bool) or not isinstance(exact, (int, float, Fraction, Decimal)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    x = number(**given)
+    if isinstance(exact, float) or not math.isfinite(x):
+        return x
+    if up:
+        return x if x >= Fraction(exact) else next_up(x)
+    return x if x <= Fraction(exact) else next_down(x)
 
 
 def _digits(bounds: Bounds) -> int:
@@ -116,6 +151,11 @@ class Estimate:
 
     value: float
     method: str
+
+    def __post_init__(self) -> None:
+        if isinstance(self.value, (bool, np.bool_)):
+            raise refuse("value", "be a number", self.value)
+        object.__setattr__(self, "value", float(plain(self.value)))
 
     def __str__(self) -> str:
         return f"about {self.value:.6g} ({self.method}, not certified)"

@@ -1,17 +1,23 @@
 """Refusals by name and value; a NaN fails every test by itself.
 
 Each function takes exactly one keyword, ``name=value``, and returns the value as a
-plain Python number: ``sigma = positive(sigma=sigma)``.
+plain Python number: ``sigma = positive(sigma=sigma)``. Numbers of NumPy, and subclasses of int or
+float, count in their own way (``np.uint8(200) + 100`` is 44), so none of them is computed with:
+a class that keeps what it was given is decorated with :func:`plain_numbers`.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import FloatArray
@@ -24,11 +30,78 @@ __all__ = [
     "number",
     "one_of",
     "open_probability",
+    "plain",
+    "plain_numbers",
     "positive",
     "positive_count",
     "probability",
+    "real_array",
     "refuse",
 ]
+
+
+T = TypeVar("T")
+
+
+def plain(value: Any) -> Any:
+    """The int, float, Fraction or Decimal of the same value; what is no number, as it is.
+
+    np.float64 is the float that it is. Other floats of NumPy (np.float16, np.float32) stand for
+    their exact value: that is a float where the float prints as this value, else a Fraction. A
+    tuple or list is gone through; a bool is no number here.
+    """
+    kind = type(value)
+    if kind in (int, float, str) or value is None:
+        return value
+    if kind in (tuple, list):
+        return kind(map(plain, value))
+    if isinstance(value, (bool, np.bool_)):
+        return value
+    if isinstance(value, (int, np.integer)):
+        return operator.index(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, np.floating):
+        if not np.isfinite(value):
+            return float(value)
+        exact, near = Fraction(*value.as_integer_ratio()), float(value)
+        return near if math.isfinite(near) and Fraction(repr(near)) == exact else exact
+    if isinstance(value, Fraction):  # its parts, too, may be NumPy's
+        return Fraction(operator.index(value.numerator), operator.index(value.denominator))
+    return Decimal(value) if isinstance(value, Decimal) else value
+
+
+def plain_numbers(kind: type[T]) -> type[T]:
+    """The class, whose ``__init__`` gets each number as :func:`plain` gives it."""
+    construct: Callable[..., None] = kind.__init__
+
+    @functools.wraps(construct)
+    def plainly(self: T, *given: Any, **named: Any) -> None:
+        construct(self, *map(plain, given), **{name: plain(value) for name, value in named.items()})
+
+    setattr(kind, "__init__", plainly)  # noqa: B010 (mypy refuses the assignment)
+    return kind
+
+
+def real_array(value: Any) -> NDArray[Any] | None:
+    """The numbers of an array, or of lists in lists; None where anything else is among them.
+
+    NumPy alone would read numbers out of texts and booleans, and ask a subclass of float its value.
+    """
+    try:
+        array = np.asarray(_floats(value))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return array if array.dtype.kind in "iuf" else None
+
+
+def _floats(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [x if type(x) is float else _floats(x) for x in value]
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError("a bool is no number here")
+    value = plain(value)
+    return float(value) if isinstance(value, (Fraction, Decimal)) else value
 
 
 def refuse(name: str, must: str, value: object) -> ParameterError:
@@ -51,7 +124,7 @@ def _real(name: str, value: Any, must: str) -> float:
     if isinstance(value, (complex, np.complexfloating)):
         raise refuse(name, must, value)
     try:
-        return float(value)
+        return float(plain(value))
     except (TypeError, ValueError, OverflowError):
         raise refuse(name, must, value) from None
 
@@ -138,10 +211,10 @@ def masses(*, normalised: bool = True, **given: Any) -> FloatArray:
     """
     name, value = _named(given)
     must = "be a non-empty one-dimensional array of finite numbers >= 0"
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise refuse(name, must, value) from None
+    numbers = real_array(value)
+    if numbers is None:
+        raise refuse(name, must, value)
+    array = np.array(numbers, dtype=np.float64)
     if array.ndim != 1 or array.size == 0:
         raise refuse(name, must, value)
     bad = ~((array >= 0) & np.isfinite(array))

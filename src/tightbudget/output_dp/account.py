@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import enum
 import math
-import threading
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, NamedTuple
 
 from tightbudget.errors import BudgetError, SettlementError
+from tightbudget.output_dp.acts import Acts, Change, Record, Uncopied
 from tightbudget.output_dp.amount import Price, printed_down, printed_up
 from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_name
 
@@ -81,18 +81,36 @@ class State(enum.Enum):
     VOID = "void"
 
 
-class Hold:
+class _Course(NamedTuple):
+    """How far a hold has come, the cell it was settled with, and what it takes."""
+
+    state: State
+    cell: Cell | None
+    charge: Amount
+
+    def __str__(self) -> str:
+        return self.state.value + ("" if self.cell is None else f" with cell {self.cell!r}")
+
+
+class Hold(Uncopied):
     """What :meth:`Account.reserve` holds for one run of a mechanism, until it is settled.
 
-    A hold that nobody settles stays held, at the dearest price.
+    A hold that nobody settles stays held, at the dearest price. An exception in the midst of an
+    act, say KeyboardInterrupt, finds it not done at all, or done; the same act again is safe.
     """
 
     def __init__(self, account: Account, guarantee: OutputDP | Price, held: Amount) -> None:
         self._account = account
         self._guarantee = guarantee
-        self._charge = held
-        self._state = State.RESERVED
-        self._cell: Cell | None = None
+        self._course = Record(_Course(State.RESERVED, None, held))
+
+    @property
+    def _now(self) -> _Course:
+        return self._account._acts.read(self._course)
+
+    @property
+    def _charge(self) -> Amount:
+        return self._now.charge
 
     @property
     def guarantee(self) -> OutputDP | Price:
@@ -102,12 +120,12 @@ class Hold:
     @property
     def state(self) -> State:
         """Reserved, started, settled, forfeited or void."""
-        return self._state
+        return self._now.state
 
     @property
     def cell(self) -> Cell | None:
         """What it was settled with."""
-        return self._cell
+        return self._now.cell
 
     @property
     def charge(self) -> Budget:
@@ -118,12 +136,15 @@ class Hold:
         """Marks that the mechanism runs, once; from here on nothing but its cell frees epsilon.
 
         Raises:
-            SettlementError: the hold was started before, or is over.
+            SettlementError: the hold was started before, or is over; or the process was forked.
         """
-        with self._account._lock:
-            if self._state is not State.RESERVED:
+
+        def begin() -> list[Change]:
+            if self._now.state is not State.RESERVED:
                 raise SettlementError(f"a hold is started once, and this one is {self}")
-            self._state = State.STARTED
+            return [(self._course, self._now._replace(state=State.STARTED))]
+
+        self._account._acts.do(begin)
 
     def settle(self, cell: Cell) -> Budget:
         """Charges what an output in ``cell`` costs, and frees the rest of epsilon, not delta.
@@ -135,7 +156,8 @@ class Hold:
             what the run has cost: a receipt, to travel with the answer.
 
         Raises:
-            SettlementError: settled with another cell before, forfeited, or void.
+            SettlementError: settled with another cell before, forfeited, or void; or the process
+                was forked.
         """
         settled = cell_name(cell)
         return self._end(State.SETTLED, settled, self._account.cost(self._guarantee, settled))
@@ -144,7 +166,7 @@ class Hold:
         """Charges the dearest price, whatever came out.
 
         Raises:
-            SettlementError: the hold was settled, or is void.
+            SettlementError: the hold was settled, or is void; or the process was forked.
         """
         return self._end(State.FORFEITED, None, self._account.cost(self._guarantee, None))
 
@@ -152,32 +174,45 @@ class Hold:
         """Frees everything: the mechanism has not run, and never will.
 
         Raises:
-            SettlementError: the hold was started or is over.
+            SettlementError: the hold was started or is over; or the process was forked.
         """
-        with self._account._lock:
-            if self._state is State.STARTED:
-                raise SettlementError("a mechanism that was started is settled or forfeited")
-            return self._end(State.VOID, None, _NOTHING)
+        return self._end(State.VOID, None, _NOTHING)
 
     def _end(self, state: State, cell: Cell | None, charge: Amount) -> Budget:
-        with self._account._lock:
-            if self._state in (State.RESERVED, State.STARTED):
-                self._account._exchange(self, held=self._charge, charge=charge)
-                self._state, self._cell, self._charge = state, cell, charge
-            elif (self._state, self._cell) != (state, cell):
+        def end() -> list[Change]:
+            now = self._now
+            if state is State.VOID and now.state is State.STARTED:
+                raise SettlementError("a mechanism that was started is settled or forfeited")
+            if now.state in (State.RESERVED, State.STARTED):
+                ended = (self._course, _Course(state, cell, charge))
+                return [ended, *self._account._exchanged(self, held=now.charge, charge=charge)]
+            if (now.state, now.cell) != (state, cell):
                 asked = state.value if cell is None else f"{state.value} with cell {cell!r}"
-                raise SettlementError(f"the hold is {self}, and cannot be {asked}")
-            return self.charge
+                raise SettlementError(f"the hold is {now}, and cannot be {asked}")
+            return []
+
+        self._account._acts.do(end)
+        return self.charge
 
     def __str__(self) -> str:
-        return self._state.value + ("" if self._cell is None else f" with cell {self._cell!r}")
+        return str(self._now)
 
 
-class Account:
+class _Balance(NamedTuple):
+    """The state of one account."""
+
+    spent: Amount = _NOTHING
+    held: Amount = _NOTHING
+    holders: int = 0  # holds and parts that are not ended
+    closed: bool = False
+
+
+class Account(Uncopied):
     """What filters and odometers have in common; they differ in what a mechanism costs.
 
     Guarantee: at any time spent + held is at most the cap, in exact arithmetic, also if many
-    threads charge at once.
+    threads charge at once, and whatever exception is raised wherever in an act. After a fork the
+    child's copy can be read, as things were, and cannot be charged; it cannot be copied or pickled.
     """
 
     unit: ClassVar[str]
@@ -186,12 +221,10 @@ class Account:
 
     def __init__(self, cap: Amount | None) -> None:
         self._cap = cap
-        self._spent = self._held = _NOTHING
-        self._open: set[Hold | Account] = set()
-        self._closed = False
+        self._balance = Record(_Balance())
         # an account and its parts share these two
-        self._lock = threading.RLock()
-        self._conversations: set[Hold] = set()
+        self._acts = Acts()
+        self._conversations = Record(frozenset[Hold]())
 
     # ------------------------------------------------------------------------- balances
 
@@ -213,23 +246,45 @@ class Account:
     @property
     def left(self) -> Budget:
         """What may still be reserved (inf where there is no cap)."""
-        with self._lock:
-            left = self._left()
+        left = self._left()
         if left is None:
             return Budget(math.inf, math.inf, self.unit)
         return Budget(printed_down(left.counted), printed_down(left.delta), self.unit)
+
+    @property
+    def _now(self) -> _Balance:
+        return self._acts.read(self._balance)
+
+    @property
+    def _spent(self) -> Amount:
+        return self._now.spent
+
+    @property
+    def _held(self) -> Amount:
+        return self._now.held
 
     def _budget(self, amount: Amount) -> Budget:
         """An amount as floats, rounded up."""
         return Budget(printed_up(amount.counted), printed_up(amount.delta), self.unit)
 
     def _left(self) -> Amount | None:
-        return None if self._cap is None else self._cap.minus(self._spent).minus(self._held)
+        now = self._now
+        return None if self._cap is None else self._cap.minus(now.spent).minus(now.held)
+
+    def __repr__(self) -> str:
+        forked = "; as it was when this process was forked, which cannot charge it"
+        return (
+            f"<{type(self).__name__}: spent {self.spent}; held {self.held}; left {self.left}"
+            + forked * self._acts.forked
+            + ">"
+        )
 
     # -------------------------------------------------------------------------- charges
 
     def reserve(self, guarantee: OutputDP | Price, *, interactive: bool = False) -> Hold:
         """Holds what the mechanism's dearest output would cost, before it runs.
+
+        Where an exception keeps it from returning, it may be held all the same, for nobody.
 
         Args:
             guarantee: of the mechanism; it is fixed from here on.
@@ -239,21 +294,26 @@ class Account:
 
         Raises:
             BudgetError: it does not fit into what is left.
-            SettlementError: the account is closed, or another interactive mechanism is open.
+            SettlementError: the account is closed, another interactive mechanism is open, or the
+                process was forked from the one that made the account.
             ParameterError: this account cannot take such a guarantee.
         """
         held = self.cost(guarantee, None)
-        with self._lock:
-            if interactive and self._conversations and not self._harmless(held):
+        hold = Hold(self, guarantee, held)
+
+        def take() -> list[Change]:
+            if not interactive:
+                return [self._taken(held)]
+            others = self._acts.read(self._conversations)
+            if others and not self._harmless(held, others):
                 raise SettlementError(
                     "another interactive mechanism is open: settle it first"
                     + (" (or both must have delta = 0)" if self.side_by_side else "")
                 )
-            hold = Hold(self, guarantee, held)
-            self._take(hold, held)
-            if interactive:
-                self._conversations.add(hold)
-            return hold
+            return [self._taken(held), (self._conversations, others | {hold})]
+
+        self._acts.do(take)
+        return hold
 
     def cost(self, guarantee: OutputDP | Price, cell: Cell | None) -> Amount:
         """What an output in the cell costs, exactly; at most, if the cell is None.
@@ -263,13 +323,19 @@ class Account:
         """
         raise NotImplementedError
 
-    def _harmless(self, held: Amount) -> bool:
-        deltas = [held.delta, *(hold._charge.delta for hold in self._conversations)]
+    def _harmless(self, held: Amount, others: frozenset[Hold]) -> bool:
+        deltas = [held.delta, *(hold._charge.delta for hold in others)]
         return self.side_by_side and not any(deltas)
 
-    def _take(self, holder: Hold | Account, amount: Amount) -> None:
-        left = self._left()
-        if self._closed:
+    def _taken(self, amount: Amount) -> Change:
+        """The balance with one hold or part more.
+
+        Raises:
+            BudgetError: it does not fit.
+            SettlementError: the account is closed.
+        """
+        now, left = self._now, self._left()
+        if now.closed:
             raise SettlementError("the account is closed")
         if left is not None and not amount.fits(left):
             requested, held = self._budget(amount), self.held
@@ -279,12 +345,16 @@ class Account:
                 left=self.left,
                 held=held,
             )
-        self._held = self._held.plus(amount)
-        self._open.add(holder)
+        more = now.held.plus(amount)
+        return self._balance, now._replace(held=more, holders=now.holders + 1)
 
-    def _exchange(self, holder: Hold | Account, held: Amount, charge: Amount) -> None:
+    def _exchanged(self, holder: Hold | Account, held: Amount, charge: Amount) -> list[Change]:
         """What was held for a hold or a part of the account becomes what it has cost."""
-        self._held = self._held.minus(held)
-        self._spent = self._spent.plus(charge)
-        self._open.discard(holder)
-        self._conversations.discard(holder)
+        now, others = self._now, self._acts.read(self._conversations)
+        ended = now._replace(
+            spent=now.spent.plus(charge), held=now.held.minus(held), holders=now.holders - 1
+        )
+        changes: list[Change] = [(self._balance, ended)]
+        if holder in others:
+            changes.append((self._conversations, others - {holder}))
+        return changes

@@ -1,10 +1,11 @@
 """Prices and budgets are exact rational numbers; how a number that somebody gives becomes one.
 
-The rule: a plain float is what a person wrote, so it means the decimal that it prints as
-(0.1 is 1/10); the upper end of a :class:`Bounds` is what a proof ended at, so it means its
-binary value, exactly. int, Fraction and Decimal mean themselves. From there on nothing is
-rounded. On the way back to a float the same rule holds: ``printed_up(x)`` prints as a decimal
-that is at least x.
+The rule: a plain float is what a person wrote, so it means the decimal that it prints as (0.1 is
+1/10); so does np.float64, which is a float. The upper end of a :class:`Bounds` is what a proof
+ended at, so it means its binary value, exactly. int, Fraction and Decimal mean themselves, and
+np.float16, np.float32 and np.longdouble their exact values: they print fewer digits, which may be
+less. From there on nothing is rounded. On the way back to a float the same rule holds:
+``printed_up(x)`` prints as a decimal that is at least x.
 """
 
 from __future__ import annotations
@@ -16,11 +17,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from tightbudget.numerics.bounds import Bounds, Estimate
 from tightbudget.numerics.rounding import next_down, next_up
-from tightbudget.numerics.validate import refuse
+from tightbudget.numerics.validate import plain, refuse
 
 __all__ = ["Price", "exact", "exact_positive", "exact_probability", "printed_down", "printed_up"]
 
@@ -58,16 +57,15 @@ def _rational(value: object) -> Fraction | None:
     """The number that a value stands for; None if it stands for none."""
     if isinstance(value, Bounds):
         return Fraction(value.upper) if math.isfinite(value.upper) else None
-    if isinstance(value, (bool, np.bool_)):
+    value = plain(value)
+    if isinstance(value, bool):
         return None  # an int in Python, not a number here
-    if isinstance(value, (float, np.floating)):
-        return Fraction(str(value)) if np.isfinite(value) else None
+    if isinstance(value, float):
+        return Fraction(repr(value)) if math.isfinite(value) else None
     if isinstance(value, Decimal):
         # beyond the range of doubles the digits of a fraction would fill the memory
         fits = value.is_finite() and (not value or 0 < abs(float(value)) < math.inf)
         return Fraction(value) if fits else None
-    if isinstance(value, np.integer):
-        return Fraction(int(value))
     return Fraction(value) if isinstance(value, (int, Fraction)) else None
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from tightbudget.errors import SettlementError
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.account import Account, Amount, Budget
+from tightbudget.output_dp.acts import Change
 from tightbudget.output_dp.amount import Price, exact, exact_probability
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 
@@ -88,10 +89,9 @@ class OutputDPFilter(OutputDPOdometer):
         Account.__init__(self, cap=self._whole)
 
     def _join(self, parent: OutputDPOdometer) -> None:
-        self._lock, self._conversations = parent._lock, parent._conversations
+        self._acts, self._conversations = parent._acts, parent._conversations
         self._parent = parent
-        with self._lock:
-            parent._take(self, self._whole)
+        self._acts.do(lambda: [parent._taken(self._whole)])
 
     def close(self) -> Budget:
         """Ends this budget; if it is a part of another, what is left goes back there.
@@ -105,14 +105,21 @@ class OutputDPFilter(OutputDPOdometer):
             what was spent here.
 
         Raises:
-            SettlementError: something is still held.
+            SettlementError: something is still held; or the process was forked.
         """
-        with self._lock:
-            if self._open:
+
+        def end() -> list[Change]:
+            now = self._now
+            if now.holders:
                 raise SettlementError(
                     f"{self.held} is still held here: settle, forfeit or close it first"
                 )
-            if self._parent is not None and not self._closed:
-                self._parent._exchange(self, held=self._whole, charge=self._spent)
-            self._closed = True
-            return self.spent
+            if now.closed:
+                return []
+            ended: Change = (self._balance, now._replace(closed=True))
+            if self._parent is None:
+                return [ended]
+            return [ended, *self._parent._exchanged(self, held=self._whole, charge=now.spent)]
+
+        self._acts.do(end)
+        return self.spent

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -63,14 +64,18 @@ class OutputDP:
         self, cells: Mapping[Any, Price], delta: Price = 0, *, sup: Price | None = None
     ) -> None:
         _mapping(cells=cells)
-        prices = {cell_name(c): exact(**{f"cells[{c!r}]": price}) for c, price in cells.items()}
+        prices: Mapping[Cell, Fraction]
+        if isinstance(cells, _Rising):
+            prices, highest = cells, cells[cells.steps]
+        else:
+            listed = {cell_name(c): exact(**{f"cells[{c!r}]": price}) for c, price in cells.items()}
+            prices, highest = MappingProxyType(listed), max(listed.values(), default=Fraction(0))
         if not prices and sup is None:
             raise refuse("cells", "name at least one cell, unless sup is given", cells)
-        highest = max(prices.values(), default=Fraction(0))
         declared = highest if sup is None else exact(sup=sup)
         if declared < highest:
             raise refuse("sup", f"be at least every price, also {highest}", sup)
-        object.__setattr__(self, "cells", MappingProxyType(prices))
+        object.__setattr__(self, "cells", prices)
         object.__setattr__(self, "delta", exact_probability(delta=delta))
         object.__setattr__(self, "sup", declared)
 
@@ -110,7 +115,7 @@ class OutputDP:
         """
         n = positive_count(steps=steps)
         low, whole = exact(first=first), exact(rise=rise)
-        return OutputDP({k: low + Fraction(k, n) * whole for k in range(n + 1)}, delta)
+        return OutputDP(_Rising(low, whole, n), delta)
 
     @staticmethod
     def family(
@@ -132,6 +137,12 @@ class OutputDP:
         Source: Hartmann et al. 2022, Lemma 4.
         """
         return self.sup, self.delta
+
+    def cheapest(self) -> Fraction:
+        """The lowest price of a cell that is listed; ``sup`` where none is."""
+        if isinstance(self.cells, _Rising):
+            return self.cells.first
+        return min(self.cells.values(), default=self.sup)
 
     def price(self, cell: Cell) -> Fraction:
         """What an output in this cell costs; a cell that is not listed costs ``sup``."""
@@ -247,6 +258,26 @@ class OutputDP:
     def __repr__(self) -> str:
         cells = ", ".join(f"{c!r}: {price}" for c, price in self.cells.items())
         return f"OutputDP({{{cells}}}, delta={self.delta}, sup={self.sup})"
+
+
+@dataclass(frozen=True)
+class _Rising(Mapping[Cell, Fraction]):
+    """The prices first + (k / steps) rise of k = 0, ..., steps, each made when it is asked for."""
+
+    first: Fraction
+    rise: Fraction
+    steps: int
+
+    def __getitem__(self, cell: Cell) -> Fraction:
+        if not isinstance(cell, (int, np.integer)) or not 0 <= cell <= self.steps:
+            raise KeyError(cell)
+        return self.first + Fraction(operator.index(cell), self.steps) * self.rise
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(range(self.steps + 1))
+
+    def __len__(self) -> int:
+        return self.steps + 1
 
 
 def cell_name(cell: object) -> Cell:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import UNIT, add_up, exp_up, expm1_up
-from tightbudget.numerics.validate import probability, refuse
+from tightbudget.numerics.validate import probability, real_array, refuse
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.pair import Direction, Mechanism, Pair
 
@@ -107,11 +107,8 @@ class FromCurve(Mechanism):
 
 def _numbers(**given: Any) -> tuple[float, ...]:
     ((name, value),) = given.items()
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        array = np.asarray(None)
-    if array.dtype.kind not in "iuf" or array.ndim != 1 or not array.size:
+    array = real_array(value)
+    if array is None or array.ndim != 1 or not array.size:
         raise ParameterError(
             f"{name} must be a non-empty one-dimensional array of numbers, got {value!r:.80}"
         )

@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from tightbudget.numerics.enclosure import Enclosure, exact
 from tightbudget.numerics.rounding import TINY, FloatArray, scale_down, scale_up
-from tightbudget.numerics.validate import finite, masses, non_negative, one_of, positive, refuse
+from tightbudget.numerics.validate import (
+    finite,
+    masses,
+    non_negative,
+    one_of,
+    positive,
+    real_array,
+    refuse,
+)
 from tightbudget.pairs.atomic import AtomicPair, total
 from tightbudget.pairs.interval_masses import gaussian_masses
 from tightbudget.pairs.pair import Direction, Mechanism, Pair
@@ -145,11 +153,8 @@ class Histogram(Mechanism):
 def _real_array(**given: Any) -> NDArray[Any]:
     # numpy would read numbers out of strings and booleans
     ((name, value),) = given.items()
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        array = np.asarray(None)
-    if array.dtype.kind not in "iuf":
+    array = real_array(value)
+    if array is None:
         raise refuse(name, "be an array of numbers", value)
     return array
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -85,7 +86,7 @@ def _table(**given: Any) -> tuple[int, tuple[float, ...], float]:
     infinity = probability(**{f"{name}'s infinity": infinity})
     if isinstance(first, bool) or not isinstance(first, (int, np.integer)):
         raise refuse(f"{name}'s first", "be an integer", first)
-    start = int(first)
+    start = operator.index(first)
     if infinity == 1.0:
         return 0, (), 1.0
     p = masses(normalised=False, **{f"{name}'s masses": array})

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from tightbudget.numerics.rounding import FloatArray, next_down
-from tightbudget.numerics.validate import positive_count
+from tightbudget.numerics.validate import plain_numbers, positive_count
 from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability, printed_up
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.output_dp.without_refunds import ZCDPFilter
@@ -31,6 +31,7 @@ def added(grid: Grid, size: int | None, value: Any, noise: IntArray) -> Answer:
     return answer if size is not None else answer.item()
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class LaplaceRelease:
     """Answers a query with discrete Laplace noise of scale sensitivity / epsilon.
@@ -85,6 +86,7 @@ class LaplaceRelease:
         return _answered(self, (noise or OpenDPNoise()).laplace, data, meter)
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class GaussianRelease:
     """Answers a query with discrete Gaussian noise.

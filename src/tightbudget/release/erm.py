@@ -11,7 +11,7 @@ import numpy as np
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import UNIT, FloatArray, expm1_up, next_up
-from tightbudget.numerics.validate import positive, positive_count, refuse
+from tightbudget.numerics.validate import plain_numbers, positive, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.grid import Grid
@@ -27,6 +27,7 @@ __all__ = ["OutputPerturbation", "TestSensitivity", "logistic_with_test", "mean_
 _FINENESS = 2**20  # steps of the grid that parameters are rounded to, in their sensitivity
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class OutputPerturbation:
     """The minimum of a regularised mean loss, perturbed: a linear model.

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from tightbudget.numerics.validate import refuse
+from tightbudget.numerics.validate import plain_numbers, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.coins import bernoulli
@@ -22,6 +22,7 @@ from tightbudget.release.release import Release, WhatIf, paid, what_if
 __all__ = ["GradualRelease"]
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class GradualRelease:
     """A number with less and less noise, until what came out is good enough.

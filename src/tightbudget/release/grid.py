@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightbudget.numerics.rounding import FloatArray
-from tightbudget.numerics.validate import positive, positive_count, refuse
+from tightbudget.numerics.validate import plain, plain_numbers, positive, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.release.noise import IntArray
 
@@ -22,6 +23,7 @@ _WHOLE = 2**53  # up to here every integer is a double
 _LAST = 2**61
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class Grid:
     """The multiples of a step, a power of two; without a step, the integers: exact counts.
@@ -92,6 +94,9 @@ class Grid:
             ParameterError: it is no number, or no integer where there is no step.
         """
         ((name, value),) = given.items()
+        value = plain(value)
+        if isinstance(value, (Fraction, Decimal)) and self.step is not None:
+            value = float(value)  # any point near it will do
         try:
             return self.point(value)
         except (TypeError, ValueError):

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from tightbudget.numerics.validate import plain_numbers
 from tightbudget.release.noise import IntArray
 from tightbudget.release.order_statistics import Ordered
 from tightbudget.release.propose_test_release import Pricing, Proposal, ProposeTestRelease
@@ -18,6 +19,7 @@ __all__ = ["InterquartileRange"]
 _STEPS = 32  # of the integer scale, in one bin
 
 
+@plain_numbers
 @dataclass(frozen=True, kw_only=True)
 class InterquartileRange(RobustStatistic):
     """The range between the quartiles, x(b) - x(a) with a = ceil(n/4), b = ceil(3n/4).

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tightbudget.accounting.schedule import StoppingSchedule
-from tightbudget.numerics.validate import positive_count, refuse
+from tightbudget.numerics.validate import plain_numbers, positive_count, refuse
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise import Noise, OpenDPNoise
@@ -16,6 +16,7 @@ from tightbudget.release.release import Release, WhatIf, paid, what_if
 __all__ = ["Iterative"]
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class Iterative:
     """Runs a mechanism again and again, and may stop early where a schedule has a price for it.

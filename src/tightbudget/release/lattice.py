@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tightbudget.numerics.validate import positive_count
+from tightbudget.numerics.validate import plain_numbers, positive_count
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.release.coins import bernoulli_exp
 from tightbudget.release.noise import IntArray, Noise, scale_up
@@ -24,6 +24,7 @@ __all__ = ["LatticeNoise"]
 _WIDEST = 8  # of a block: of m = 8 proposals one is taken in 7, of m = 30 one in 4,000
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class LatticeNoise:
     """Integer vectors z with mass proportional to e^(-rate sum_b N(z_b)), N(v) = |v|_2 rounded up.

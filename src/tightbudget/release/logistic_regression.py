@@ -19,7 +19,7 @@ from tightbudget.release.noise import Noise
 from tightbudget.release.release import WhatIf, what_if
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, clone
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
@@ -109,7 +109,17 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             BudgetError: the dearest price does not fit; nothing was released.
             ParameterError: a parameter, or a row longer than 1, or labels of not two kinds;
                 nothing was charged.
+
+        What was fitted before stays as it was where this raises.
         """
+        fitted = clone(self)
+        fitted._fit(X, y, meter, noise)
+        # all that was learnt, at once: by scikit-learn's rule, the names that end in _
+        kept = {name: value for name, value in vars(self).items() if not name.endswith("_")}
+        self.__dict__ = vars(fitted) | kept
+        return self
+
+    def _fit(self, X: Any, y: Any, meter: Meter, noise: Noise | None) -> None:
         rows, labels = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(labels)
         self.classes_ = np.unique(labels)
@@ -121,11 +131,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         rows = self._shortened(rows)
         signs = np.where(labels == self.classes_[1], 1.0, -1.0)
         self.release_ = self._release(rows, signs, meter, noise)
-        if self.release_.value is None:
-            self.__dict__.pop("coef_", None)
-        else:
+        if self.release_.value is not None:
             self.coef_ = self.release_.value[None, :]
-        return self
 
     def _shortened(self, rows: FloatArray) -> FloatArray:
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)

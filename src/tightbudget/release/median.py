@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tightbudget.numerics.validate import plain_numbers
 from tightbudget.release.order_statistics import Ordered
 from tightbudget.release.propose_test_release import Pricing, Proposal, ProposeTestRelease
 from tightbudget.release.robust import LIMIT, RobustStatistic
@@ -12,6 +13,7 @@ from tightbudget.release.robust import LIMIT, RobustStatistic
 __all__ = ["Median"]
 
 
+@plain_numbers
 @dataclass(frozen=True, kw_only=True)
 class Median(RobustStatistic):
     """The record x(m), m = ceil(n/2).

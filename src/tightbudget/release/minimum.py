@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import expit
 
 from tightbudget.numerics.rounding import UNIT, FloatArray
+from tightbudget.numerics.validate import plain_numbers, positive
 
 __all__ = ["LONGEST", "Loss", "Objective"]
 
@@ -28,6 +29,7 @@ LONGEST = 1 + 2.0**-31  # the length of a row, as it is computed
 _HALVINGS = 8
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class Loss:
     """A convex differentiable function of the margin z = y p.x with |l'(z)| <= 1.
@@ -48,6 +50,9 @@ class Loss:
     slope: Callable[[FloatArray], FloatArray]
     bend: Callable[[FloatArray], FloatArray]
     curvature: float
+
+    def __post_init__(self) -> None:
+        positive(curvature=self.curvature)
 
     def __repr__(self) -> str:
         return self.name

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from tightbudget.errors import ExtraError, SettlementError
 from tightbudget.numerics.rounding import next_up
 from tightbudget.numerics.validate import count, refuse
+from tightbudget.output_dp.acts import Uncopied
 from tightbudget.output_dp.amount import Price, exact_positive
 
 __all__ = ["FixedNoise", "IntArray", "Noise", "OpenDPNoise", "Pool", "scale_up"]
@@ -113,7 +114,7 @@ class FixedNoise:
         return bool(next(self._draws))
 
 
-class Pool:
+class Pool(Uncopied):
     """Draws in stock, handed out one by one; the longer it runs, the more at once.
 
     Guarantee: no draw is handed out twice, also not in two processes: a fork has copied the

@@ -31,7 +31,7 @@ from functools import cached_property
 from typing import Any
 
 from tightbudget.numerics.rounding import add_down, exp_down, log_down, next_down
-from tightbudget.numerics.validate import count, one_of, positive_count, refuse
+from tightbudget.numerics.validate import count, one_of, plain_numbers, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive, exact_probability
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.meter import Meter
@@ -58,6 +58,7 @@ class Pricing(enum.Enum):
     IN_TURN = "in turn"
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class Proposal:
     """What is proposed for one data set, in integers: as private as the data.
@@ -79,6 +80,7 @@ class Proposal:
         object.__setattr__(self, "sensitivity", positive_count(sensitivity=self.sensitivity))
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class StabilityTest:
     """Does the proposed bound hold here and for all neighbours?
@@ -126,6 +128,7 @@ def _least_threshold(b: Fraction, delta: Fraction) -> int:
     return max(1, math.ceil(b * -Fraction(log)))
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class ProposeTestRelease:
     """Releases an integer with as much noise as a bound needs that is tested first.

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from tightbudget.errors import ReleaseError, SettlementError
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.account import Budget
+from tightbudget.output_dp.acts import Uncopied
 from tightbudget.output_dp.amount import exact, printed_down, printed_up
 from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_name
 from tightbudget.release.meter import Meter
@@ -25,6 +26,13 @@ __all__ = ["Receipt", "Release", "WhatIf", "Started", "guarded", "paid", "starte
 
 T = TypeVar("T")
 V = TypeVar("V")
+
+# what ends a program goes on to do so; what it is made with anew, since its own may hold data
+_STOPS: dict[type[BaseException], tuple[int, ...]] = {
+    KeyboardInterrupt: (),
+    SystemExit: (1,),
+    GeneratorExit: (),
+}
 
 _operator = logging.getLogger(__name__)
 
@@ -103,10 +111,9 @@ def what_if(guarantee: OutputDP, meter: Meter) -> WhatIf:
     if left.unit != "epsilon":
         raise refuse("meter", "count epsilon", left.unit)
     delta = printed_up(guarantee.delta)
-    cheapest = min(guarantee.cells.values(), default=guarantee.sup)
     return WhatIf(
         most=Budget(printed_up(guarantee.sup), delta, left.unit),
-        least=Budget(printed_up(cheapest), delta, left.unit),
+        least=Budget(printed_up(guarantee.cheapest()), delta, left.unit),
         left=left,
     )
 
@@ -140,7 +147,7 @@ def paid(
 
 
 @dataclass
-class Started:
+class Started(Uncopied):
     """A run that was paid for at the dearest price, and has not ended.
 
     Attributes:
@@ -176,7 +183,8 @@ def started(
     """Reserves and starts; settles with ``cell`` at the end of the block.
 
     A block that an exception leaves is charged the dearest price; so is one that never ends,
-    since what is held stays held.
+    since what is held stays held. A process that was forked in the block charges nothing: the
+    other one is still in it.
     """
     hold = meter.reserve(guarantee, interactive=interactive)
     held = hold.charge
@@ -190,7 +198,8 @@ def started(
     try:
         yield run
     except BaseException:
-        hold.forfeit()
+        if os.getpid() == process:
+            hold.forfeit()
         raise
     if run.cell is None:
         hold.forfeit()
@@ -209,11 +218,16 @@ def guarded(call: Callable[[], T]) -> T:
 
     Raises:
         ReleaseError: the call raised.
+        KeyboardInterrupt, SystemExit, GeneratorExit: the call raised it; this is a new one, which
+            says nothing, and SystemExit has the code 1.
     """
     try:
         return call()
-    except Exception:
+    except BaseException as error:
+        stop = next((kind for kind in _STOPS if isinstance(error, kind)), None)
         _operator.debug("a mechanism failed after it had started", exc_info=True)
+    if stop is not None:
+        raise stop(*_STOPS[stop])
     raise ReleaseError(
         "the mechanism failed after it had started: nothing is released, "
         "and its dearest price is charged"

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-from tightbudget.numerics.validate import positive, refuse
+from tightbudget.numerics.validate import plain_numbers, positive, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.columns import clamped, column
@@ -22,6 +22,7 @@ __all__ = ["LIMIT", "RobustStatistic"]
 LIMIT = 2**40  # grid points
 
 
+@plain_numbers
 @dataclass(frozen=True, kw_only=True)
 class RobustStatistic(ABC):
     """A statistic of one column: proposed, tested and released on integers.
@@ -37,7 +38,8 @@ class RobustStatistic(ABC):
     step: float
 
     def __post_init__(self) -> None:
-        Grid(positive(step=self.step))
+        object.__setattr__(self, "step", positive(step=self.step))
+        Grid(self.step)
         _ = self.guarantee  # refuses the others
 
     @property

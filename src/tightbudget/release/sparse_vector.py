@@ -25,7 +25,8 @@ from functools import cached_property, partial
 from typing import Any
 
 from tightbudget.errors import SettlementError
-from tightbudget.numerics.validate import positive_count
+from tightbudget.numerics.validate import plain_numbers, positive_count
+from tightbudget.output_dp.acts import Uncopied
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.additive import Answer
@@ -45,6 +46,7 @@ from tightbudget.release.release import (
 __all__ = ["SparseVector", "SparseVectorRelease", "SparseVectorRun"]
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class SparseVector:
     """Says which queries are above their thresholds, until it has found enough.
@@ -163,10 +165,10 @@ class SparseVector:
                 run._close()
 
 
-class SparseVectorRun:
+class SparseVectorRun(Uncopied):
     """A sparse vector in conversation; made by :meth:`SparseVector.open`.
 
-    It belongs to the process that opened it: a fork cannot ask.
+    It belongs to the process that opened it: a fork cannot ask. It cannot be copied.
     """
 
     def __init__(self, svt: SparseVector, charge: Started, noise: Noise) -> None:
@@ -250,6 +252,7 @@ class _Search:
         return False
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class SparseVectorRelease:
     """Finds the entries of a vector that are above a threshold, and releases their values.

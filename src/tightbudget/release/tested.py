@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from tightbudget.numerics.validate import finite
+from tightbudget.numerics.validate import finite, plain_numbers
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.grid import Grid
@@ -23,6 +23,7 @@ V = TypeVar("V")
 _FINENESS = 2**20  # steps of the grid that errors are rounded to, in the test's sensitivity
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class TestedRelease(Generic[V]):
     """Runs a mechanism on training records and releases its output if its error is small.

@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from tightbudget.numerics.validate import positive_count, refuse
+from tightbudget.numerics.validate import plain_numbers, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.grid import Grid
@@ -28,6 +28,7 @@ from tightbudget.release.release import Release, WhatIf, paid, what_if
 __all__ = ["TopK"]
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class TopK:
     """Names at most k entries of a vector, the largest first, if they are worth naming.

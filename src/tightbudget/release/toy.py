@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tightbudget.numerics.validate import plain_numbers
 from tightbudget.output_dp.amount import Price
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.additive import Answer, LaplaceRelease, added
@@ -18,6 +19,7 @@ from tightbudget.release.release import Release, WhatIf, paid, what_if
 __all__ = ["ToyRelease"]
 
 
+@plain_numbers
 @dataclass(frozen=True)
 class ToyRelease:
     """Tosses a fair coin: a number with Laplace noise, or nothing, which is free.

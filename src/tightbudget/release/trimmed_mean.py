@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tightbudget.numerics.validate import refuse
+from tightbudget.numerics.validate import plain_numbers, refuse
 from tightbudget.output_dp.amount import Price, exact
 from tightbudget.release.order_statistics import Ordered
 from tightbudget.release.propose_test_release import Proposal, ProposeTestRelease
@@ -16,6 +16,7 @@ from tightbudget.release.robust import LIMIT, RobustStatistic
 __all__ = ["TrimmedMean"]
 
 
+@plain_numbers
 @dataclass(frozen=True, kw_only=True)
 class TrimmedMean(RobustStatistic):
     """The mean of x(a), ..., x(b): without the floor(trim n) smallest and as many largest.

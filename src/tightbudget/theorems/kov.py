@@ -97,6 +97,7 @@ def points(step_epsilon: float, step_delta: float, runs: int) -> list[tuple[Boun
     Raises:
         ParameterError: an argument is refused.
     """
+    runs = positive_count(runs=runs)
     composed = _Composed.of(step_epsilon, step_delta, runs)
     losses = Bounds(composed.answers.eps, composed.answers.eps)
     return [

@@ -26,6 +26,7 @@ from tightbudget.errors import (
 )
 from tightbudget.numerics.validate import positive, refuse
 from tightbudget.output_dp.account import Budget
+from tightbudget.output_dp.acts import Uncopied
 
 try:
     import httpx
@@ -65,7 +66,7 @@ class Act(enum.Enum):
     ONCE = "that the second is refused, and nobody knows whether the first was done"
 
 
-class Wire:
+class Wire(Uncopied):
     """The way to a ledger that is served.
 
     Args:
@@ -78,6 +79,8 @@ class Wire:
     Raises:
         ParameterError: the url, the token or the timeout is refused.
     """
+
+    _instead = "open the ledger again by its address, also in another process"
 
     def __init__(
         self,
