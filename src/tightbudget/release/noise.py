@@ -24,13 +24,13 @@ from tightbudget.numerics.rounding import next_up
 from tightbudget.numerics.validate import count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 
-__all__ = ["FixedNoise", "IntArray", "Noise", "OpenDPNoise", "Pool", "scale_up"]
+__all__ = ["LARGEST_SCALE", "FixedNoise", "IntArray", "Noise", "OpenDPNoise", "Pool", "scale_up"]
 
 IntArray = NDArray[np.int64]
 
 # OpenDP's noise stops at the ends of int64: for scales up to this one, with a probability
 # below e^-(2^23), far less than that of any failure of the machine.
-_LARGEST_SCALE = 2**40
+LARGEST_SCALE = 2**40
 
 
 class Noise(Protocol):
@@ -61,11 +61,14 @@ class OpenDPNoise:
     keeps nothing between calls, so threads and forks may share it.
 
     Raises:
-        ExtraError: OpenDP is not installed.
+        ExtraError: OpenDP is not installed: said here, before anything is paid for.
         ParameterError: a scale is not in (0, 2^40], a size is not an integer >= 0.
     """
 
     batch = 1024
+
+    def __init__(self) -> None:
+        _opendp()
 
     def laplace(self, scale: Price, size: int) -> IntArray:
         """Discrete Laplace noise."""
@@ -142,8 +145,8 @@ class Pool:
 def scale_up(scale: Price) -> float:
     """The least double that is at least the scale (more noise than asked for is safe)."""
     wanted = exact_positive(scale=scale)
-    if not wanted <= _LARGEST_SCALE:
-        raise refuse("scale", f"be in (0, 2^40 = {_LARGEST_SCALE}] grid points", scale)
+    if not wanted <= LARGEST_SCALE:
+        raise refuse("scale", f"be in (0, 2^40 = {LARGEST_SCALE}] grid points", scale)
     x = float(wanted)
     return x if Fraction(x) >= wanted else next_up(x)
 

@@ -23,7 +23,7 @@ from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.grid import Grid
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise import IntArray, Noise, OpenDPNoise, scale_up
-from tightbudget.release.release import Release, WhatIf, paid, what_if
+from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
 
 __all__ = ["TopK"]
 
@@ -38,7 +38,8 @@ class TopK:
     is one that the analyst chose, and the noise is discrete Laplace, so that delta = 0).
 
     Args:
-        vector_query: from the data to a vector of integers; with a step, of real numbers.
+        vector_query: from the data to a vector of integers (other numbers are rounded down);
+            with a step, of real numbers.
         size: how many entries the vector has.
         k: in [1, size], how many are named at most.
         epsilon: > 0, nats, what it costs at most.
@@ -48,6 +49,10 @@ class TopK:
         monotone: between neighbours, all entries move in the same direction. It is so for
             counts, where neighbours have one record more or less.
         step: of the grid on which entries are compared, a power of two; None for integers.
+        bounds: (low, high): entries beyond are moved there, and what is no number counts as
+            low, as does every entry of a query that raises. A query that can fail needs them:
+            each entry has the sensitivity high - low, whatever it does. Without bounds what is
+            no number counts as 0.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -61,6 +66,7 @@ class TopK:
     sensitivity: Price = 1
     monotone: bool = False
     step: float | None = None
+    bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if positive_count(k=self.k) > positive_count(size=self.size):
@@ -78,7 +84,11 @@ class TopK:
     @cached_property
     def scale(self) -> Fraction:
         """Of the noise, in points of the grid."""
-        return self._moves * Grid(self.step).sensitivity(self.sensitivity) / self._each
+        return self._moves * self._grid.sensitivity(self.sensitivity) / self._each
+
+    @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self.step, self.bounds)
 
     @property
     def _each(self) -> Fraction:
@@ -92,7 +102,7 @@ class TopK:
 
     @cached_property
     def _least(self) -> int:
-        return Grid(self.step).public(least=self.least)
+        return self._grid.public(least=self.least)
 
     def what_if(self, meter: Meter) -> WhatIf:
         """The prices, and whether the dearest fits; touches nothing."""
@@ -105,12 +115,13 @@ class TopK:
 
         Raises:
             BudgetError: it does not fit; the data was not touched.
-            ReleaseError: the query raised, or answered something else than was declared.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
         source = noise or OpenDPNoise()
 
         def run(data: Any) -> tuple[tuple[int, ...], Cell]:
-            entries = Grid(self.step).points(self.vector_query(data), self.size)
+            values = answered(lambda: self.vector_query(data))
+            entries = self._grid.points(values, self.size)
             named = self._named(entries, source.laplace(self.scale, self.size + 1))
             return named, len(named)
 
