@@ -104,7 +104,59 @@ def released(value: int, noise: int) -> Any:
     return Grid().noisy(np.array([value]), np.array([noise])).item()
 
 
+def answers(query: Any, bounds: tuple[int, int] | None = None) -> Any:
+    mechanism = tb.LaplaceRelease(query, 1, 1, bounds=bounds)
+    try:
+        return mechanism.release(0, meter=tb.OutputDPOdometer(), noise=tb.FixedNoise([0])).value
+    except BaseException:
+        return "seen"
+
+
+def leaves(data: object) -> Any:
+    raise SystemExit("secret")
+
+
+def spent_though_refused(error: type[Exception]) -> float:
+    meter = tb.OutputDPFilter(1)
+    with contextlib.suppress(error), tb.SparseVector(1, 5).open(0, meter=meter) as run:
+        with contextlib.suppress(tb.ParameterError):
+            run.ask(len, 0.5)
+        raise error("mine")
+    return meter.spent.epsilon
+
+
+def moved(x: Any, y: Any, step: float | None) -> int:
+    return abs(Grid(step).point(x) - Grid(step).point(y))
+
+
 MUTATIONS = [
+    Mutation("who leaves is seen", release, "answered",
+             (("except FAILURES", "except Exception"),), lambda: answers(leaves) == 0),
+    Mutation("who fails is seen", release, "answered",
+             (("return None", "raise"),), lambda: answers(failing) == 0),
+    Mutation("a failure is far from every answer", Grid, "_rounded",
+             (("self._fallback if x is None", "0 if x is None"),),
+             lambda: answers(failing, (7, 8)) in (7, 8)),
+    Mutation("bounds are forgotten", Grid, "_rounded",
+             (("low, high = self._ends", "low, high = -_FURTHEST, _FURTHEST"),),
+             lambda: answers(lambda _: 2**64, (7, 8)) == 8),
+    Mutation("a failure has no point", Grid, "_rounded",
+             (("np.where(np.isnan(steps), self._fallback, np.clip(steps, low, high))",
+               "np.clip(steps, low, high)"),),
+             lambda: answers(lambda _: np.nan) == 0),
+    Mutation("without a step numbers are rounded to the nearest", Grid, "_rounded",
+             (("np.floor(doubles)", "np.rint(doubles)"),),
+             lambda: moved(0.5, 1.5, None) <= Grid().sensitivity(1)),
+    Mutation("integers end where doubles are coarse", Grid, "_rounded",
+             (("self._doubles_are_too_coarse and", "False and"),),
+             lambda: moved(np.int64(2**60), float(2**60 + 2**11), 1024.0)
+             <= Grid(1024.0).sensitivity(2**11)),
+    Mutation("one integer beside a double is a double", Grid, "points",
+             (("exactly=self._doubles_are_too_coarse", "exactly=False"),),
+             lambda: Grid(1024.0).points([2**59 + 513, 2**63], 2)[0] == 2**49 + 1),
+    Mutation("a refusal excuses every exception", tb.SparseVector, "open",
+             (("error is not run._refusal", "run._refusal is None"),),
+             lambda: spent_though_refused(tb.ParameterError) == 1),
     Mutation("a failure is not charged", release, "started",
              (("        yield run\n    except BaseException:\n        hold.forfeit()",
                "        yield run\n    except BaseException:\n        hold.settle('cheap')"),),

@@ -81,6 +81,14 @@ class Hostile:
     )
 
 
+def _always(value: Any) -> Callable[..., Any]:
+    return lambda *_: value
+
+
+def _asking(answer: Callable[[], Any]) -> Callable[..., Any]:
+    return lambda *_: answer()
+
+
 LOW, HIGH = 0, 4
 ANSWERS: list[tuple[Callable[[], Any], int]] = [
     *((lambda x=x: x, LOW) for x in (None, math.nan, "7", "x", [], {}, object(), 1j)),
@@ -140,8 +148,8 @@ STEPS = pytest.mark.parametrize("step", [None, 0.5])
 def test_a_number_that_cannot_be_read_is_one_that_can(name: str, step: float | None) -> None:
     mechanism = _numbers(step)[name]
     for answer, counts_as in ANSWERS:
-        expected = run(mechanism(lambda _, x=counts_as: x), 0)  # type: ignore[misc]
-        assert run(mechanism(lambda _, answer=answer: answer()), 0) == expected  # type: ignore[misc]
+        expected = run(mechanism(_always(counts_as)), 0)
+        assert run(mechanism(_asking(answer)), 0) == expected
 
 
 def _vectors(step: float | None) -> dict[str, Asked]:
@@ -167,13 +175,13 @@ def test_an_entry_that_cannot_be_read_is_one_that_can(name: str, step: float | N
         if isinstance(entry, (list, np.ndarray)):
             continue  # an entry that is a list is no number
         for make in (list, tuple):
-            expected = run(mechanism(lambda _, x=counts_as: [3, x, 1]), 0)  # type: ignore[misc]
-            found = run(mechanism(lambda _, x=entry, make=make: make([3, x, 1])), 0)  # type: ignore[misc]
+            expected = run(mechanism(_always([3, counts_as, 1])), 0)
+            found = run(mechanism(_always(make([3, entry, 1]))), 0)
             assert found == expected
     for answer, counts_as in ANSWERS:
         if counts_as == LOW:  # and where there is no vector at all, every entry is
-            expected = run(mechanism(lambda _: [LOW] * 3), 0)
-            assert run(mechanism(lambda _, answer=answer: answer()), 0) == expected  # type: ignore[misc]
+            expected = run(mechanism(_always([LOW] * 3)), 0)
+            assert run(mechanism(_asking(answer)), 0) == expected
 
 
 TESTED = tb.TestedRelease(lambda a, _: a, 1, lambda _a, _b: 0, 2, 1, 4, 4, bounds=(LOW, HIGH))
@@ -183,9 +191,8 @@ def test_an_error_that_cannot_be_read_is_the_largest_one() -> None:
     for answer, counts_as in ANSWERS:
         failed = counts_as == LOW and answer not in [a for a, _ in ANSWERS[9:13]]
         worst = HIGH if failed else counts_as
-        expected = run(replace(TESTED, error=lambda _a, _b, x=worst: x).release, (7, 8))
-        found = replace(TESTED, error=lambda _a, _b, answer=answer: answer())
-        assert run(found.release, (7, 8)) == expected
+        expected = run(replace(TESTED, error=_always(worst)).release, (7, 8))
+        assert run(replace(TESTED, error=_asking(answer)).release, (7, 8)) == expected
 
 
 FAIL = [raising(ZeroDivisionError()), raising(SystemExit("secret")), raising(MemoryError())]
@@ -216,8 +223,9 @@ STATISTICS = {
     "median": tb.Median(**GIVEN, scale=18),
     "trimmed mean": tb.TrimmedMean(**GIVEN, spread=40),
 }
+NO_NUMBERS: list[Any] = [None, "7", "x", math.nan, [1.0], [], {}, 1j, Hostile(), pd.NA]
 COUNTS_AS: list[tuple[Any, float]] = [
-    *((x, math.nan) for x in (None, "7", "x", math.nan, [1.0], [], {}, 1j, Hostile(), pd.NA)),
+    *((x, math.nan) for x in NO_NUMBERS),
     *((x, math.inf) for x in (2**64, 10**400, 1e300, np.longdouble("1e4000"))),
     *((x, -math.inf) for x in (-(10**400), -math.inf)),
     *((x, 5.0) for x in (5, np.int8(5), Decimal(5), np.longdouble(5), np.array(5))),
@@ -244,7 +252,7 @@ def test_a_record_that_cannot_be_read_is_one_that_can(name: str, make: Any) -> N
 
 ANGLES = np.arange(40) * 2.0
 ROWS, SIGNS = np.column_stack([np.cos(ANGLES), np.sin(ANGLES)]) * 0.99, np.sign(np.cos(ANGLES))
-BAD_ROWS = [
+BAD_ROWS: list[Any] = [
     *([x, 0.5] for x, _ in COUNTS_AS if not math.isfinite(double(x))),
     [0.5], [0.5, 0.5, 0.5], "ab", None, 7, Hostile(), [],
 ]  # fmt: skip

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.release.cases import CASES, Case
+from tests.release.test_laws import Journal
 
 import tightbudget as tb
 from tightbudget.release import noise
@@ -70,6 +72,20 @@ def test_without_opendp_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         cached.cache_clear()
     with pytest.raises(tb.ExtraError, match=r"pip install 'tightbudget\[release\]'"):
         tb.OpenDPNoise().laplace(1, 1)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_missing_opendp_is_found_before_anything_is_held(
+    monkeypatch: pytest.MonkeyPatch, case: Case
+) -> None:
+    """And the error says what to install: it has seen nothing of the data."""
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    for cached in (noise._opendp, noise._coin, noise._sampler):
+        cached.cache_clear()
+    meter = Journal(tb.OutputDPFilter(100, 0.5))
+    with pytest.raises(tb.ExtraError, match=r"pip install 'tightbudget\[release\]'"):
+        case.run(case.mechanism, case.data, meter, None)
+    assert not meter.asked
 
 
 def test_noise_that_is_none_says_so() -> None:

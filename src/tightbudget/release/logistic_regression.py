@@ -193,8 +193,8 @@ def _evenly(n: int, fraction: float) -> Any:
 def _read(X: Any) -> Any:
     """The rows with NaN in the place of what is no number; scikit-learn would refuse it."""
     if type(X) in (list, tuple):
-        rows = (row for row in X if type(row) in (list, tuple) or _is_vector(row))
-        widths = Counter(len(row) for row in rows)
+        sized = (row for row in X if type(row) in (list, tuple) or _is_vector(row))
+        widths = Counter(len(row) for row in sized)
         # how many features there are is public: the one row that is longer does not say it
         return table(max(widths, key=lambda w: widths[w]), rows=X) if widths else X
     if not hasattr(X, "shape") or len(X.shape) != 2:
