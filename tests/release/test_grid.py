@@ -111,6 +111,32 @@ def test_a_number_has_one_point_whatever_its_type_and_its_neighbours_are(
             assert grid.points([value, beside], 2)[0] == point, beside
 
 
+@pytest.mark.parametrize("step", [None, 0.5, 1.0, 1024.0, 2.0**-500, 2.0**500])
+@pytest.mark.parametrize("bounds", [None, (-3, 5)])
+def test_one_number_and_many_have_the_same_points(
+    step: float | None, bounds: tuple[int, int] | None
+) -> None:
+    """There is a quick way for one, one for arrays, and an exact one: they agree."""
+    random, grid = Random("ways"), Grid(step, bounds)
+    halves = [x * (step or 1) for x in (0.5, 1.5, -0.5, -2.5, 3.0)]
+    ends = [math.inf, -math.inf, math.nan, 1e308, -1e308, 5e-324, -0.0, 2.0**52, 2.0**53 + 2]
+    numbers = [
+        *halves,
+        *ends,
+        *(random.uniform(-1, 1) * 2.0 ** random.randrange(60) for _ in "x" * 99),
+    ]
+    points = [grid.point(x) for x in numbers]
+    assert grid.points(np.array(numbers), len(numbers)).tolist() == points
+    assert grid.points([*numbers, None], len(numbers) + 1).tolist()[:-1] == points
+    assert [grid.point(np.float64(x)) for x in numbers] == points
+    for x, point in zip(numbers, points, strict=True):
+        if not math.isnan(x):
+            public = Grid(step).point(x)
+            assert bounds or public == point
+            if step is not None:
+                assert Grid(step).public(least=x) == public
+
+
 def test_numbers_are_rounded_down_where_there_is_no_step() -> None:
     random, grid = Random("floor"), Grid()
     for _ in range(1000):

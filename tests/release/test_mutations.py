@@ -144,9 +144,12 @@ MUTATIONS = [
              (("np.where(np.isnan(steps), self._fallback, np.clip(steps, low, high))",
                "np.clip(steps, low, high)"),),
              lambda: answers(lambda _: np.nan) == 0),
-    Mutation("without a step numbers are rounded to the nearest", Grid, "_rounded",
-             (("np.floor(doubles)", "np.rint(doubles)"),),
+    Mutation("without a step numbers are rounded to the nearest", Grid, "_of_double",
+             (("math.floor(steps) if self.step is None else round(steps)", "round(steps)"),),
              lambda: moved(0.5, 1.5, None) <= Grid().sensitivity(1)),
+    Mutation("without a step many numbers are rounded to the nearest", Grid, "_rounded",
+             (("np.floor(doubles)", "np.rint(doubles)"),),
+             lambda: np.diff(Grid().points([0.5, 1.5], 2)).item() <= Grid().sensitivity(1)),
     Mutation("integers end where doubles are coarse", Grid, "_rounded",
              (("self._doubles_are_too_coarse and", "False and"),),
              lambda: moved(np.int64(2**60), float(2**60 + 2**11), 1024.0)
@@ -195,7 +198,7 @@ MUTATIONS = [
              (("np.clip(sums, -_LAST, _LAST)", "sums"),),
              lambda: released(0, 2**62) == released(9, 2**62)),
     Mutation("top-k is cut off too late", TopK, "_named",
-             (("min(self.k, order.index(self.size))", "order.index(self.size)"),),
+             (("min(self.k, ahead)", "ahead"),),
              lambda: len(named([9, 9, 9])) == 1),
 ]  # fmt: skip
 

@@ -41,6 +41,34 @@ def test_each_draw_has_its_mass(kind: str, scale: float | Fraction) -> None:
         assert abs(seen[x] - RUNS * p) < spread
 
 
+@pytest.mark.parametrize("size", [0, 1, 19, 20, 21, 100, 101])
+def test_many_draws_are_shared_out_among_the_cores(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    asked: list[int] = []
+
+    def sampler(zeros: IntArray) -> list[int]:
+        asked.append(len(zeros))
+        return [len(asked)] * len(zeros)
+
+    monkeypatch.setattr(noise, "_cores", lambda: 3)
+    monkeypatch.setattr(noise, "_WORTH_A_THREAD", 10)
+    monkeypatch.setattr(noise, "_sampler", lambda *_: sampler)
+    assert len(tb.OpenDPNoise().laplace(1, size)) == sum(asked) == size
+    assert len(asked) == min(3, max(1, size // 10))
+    assert max(asked) - min(asked) <= 2
+
+
+def test_a_thread_that_fails_is_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sampler(zeros: IntArray) -> list[int]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(noise, "_cores", lambda: 2)
+    monkeypatch.setattr(noise, "_sampler", lambda *_: sampler)
+    with pytest.raises(ZeroDivisionError):
+        tb.OpenDPNoise().laplace(1, 10**4)
+
+
 def test_a_coin_is_fair() -> None:
     source = tb.OpenDPNoise()
     heads = sum(source.coin() for _ in range(2000))

@@ -76,6 +76,8 @@ class Grid:
         low, high = self._ends
         if type(value) is int and self.step is None:  # as counts are: the others take longer
             return max(low, min(value, high))
+        if _is_double(value):
+            return self._of_double(float(value), low, high)
         return int(self.points(value, None)[0])
 
     def points(self, values: Any, size: int | None) -> IntArray:
@@ -95,6 +97,10 @@ class Grid:
             ParameterError: it is no number, or no integer where there is no step.
         """
         ((name, value),) = given.items()
+        if type(value) is int and self.step is None:
+            return max(-_FURTHEST, min(value, _FURTHEST))
+        if self.step is not None and _is_double(value) and value == value:
+            return self._of_double(float(value), -_FURTHEST, _FURTHEST)
         known = None if isinstance(value, (bool, np.bool_)) else number(value)
         if self.step is None and not isinstance(known, int):
             raise refuse(name, "be an integer", value)
@@ -134,6 +140,14 @@ class Grid:
             return high if known > 0 else low
         steps = self.steps(Fraction(known))
         return max(low, min(math.floor(steps) if self.step is None else round(steps), high))
+
+    def _of_double(self, x: float, low: int, high: int) -> int:
+        if math.isnan(x):
+            return self._fallback
+        steps = x if self.step is None else x / self.step  # inf where it overflows
+        if not low < steps < high:
+            return high if steps > low else low
+        return math.floor(steps) if self.step is None else round(steps)
 
     def _rounded(self, entries: NDArray[Any]) -> IntArray:
         """The points of the entries, (n,)."""
@@ -188,6 +202,12 @@ def _entries(values: Any, exactly: bool) -> NDArray[Any]:
         # texts beside numbers have made texts of them; large integers have become doubles
         array = np.empty(0) if typed else _objects(values)
     return array.astype(np.int8).ravel() if array.dtype.kind == "b" else array.ravel()
+
+
+def _is_double(value: Any) -> bool:
+    """Whether it is exactly a double, and quickly seen to be one."""
+    kind = type(value)
+    return kind is float or kind is np.float64 or (kind is int and -_WHOLE <= value <= _WHOLE)
 
 
 def _objects(values: Any) -> NDArray[Any]:

@@ -17,6 +17,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from tightbudget.numerics.validate import positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
@@ -128,9 +130,10 @@ class TopK:
         return paid(meter, self.guarantee, data, run)
 
     def _named(self, entries: IntArray, noise: IntArray) -> tuple[int, ...]:
-        """The mechanism itself, on integers (Python's, which have no end); ties by index."""
-        noisy = [
-            x + z for x, z in zip([*entries.tolist(), self._least], noise.tolist(), strict=True)
-        ]
-        order = sorted(range(self.size + 1), key=lambda i: -noisy[i])
-        return tuple(order[: min(self.k, order.index(self.size))])
+        """The mechanism itself, on integers; ties by index."""
+        # entries are within 2^52, so no sum leaves int64; noise beyond 2^61 has a probability
+        # below e^-(2^21) at the largest scale, as noise has that OpenDP itself has cut off
+        noisy = np.append(entries, self._least) + np.clip(noise, -(2**61), 2**61)
+        order = np.argsort(-noisy, kind="stable")
+        ahead = int(np.flatnonzero(order == self.size)[0])
+        return tuple(order[: min(self.k, ahead)].tolist())
