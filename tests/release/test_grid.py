@@ -154,7 +154,7 @@ FAILURES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", FAILURES, ids=repr)
+@pytest.mark.parametrize("value", FAILURES, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("step", [None, 0.5])
 def test_what_is_no_number_is_the_fallback(value: Any, step: float | None) -> None:
     assert Grid(step).point(value) == 0
@@ -376,6 +376,20 @@ def test_a_record_is_read_by_itself_whatever_stands_beside_it() -> None:
 )
 def test_what_a_record_counts_as(record: Any, counts_as: float) -> None:
     assert repr(column(data=[record, 1.0]).tolist()) == repr([counts_as, 1.0])
+
+
+def test_columns_of_polars_that_are_no_arrays_of_numbers() -> None:
+    for given, counts_as in (
+        (pl.Series([True, None, False]), [1.0, math.nan, 0.0]),
+        (pl.Series([None, None]), [math.nan] * 2),
+        (pl.Series([Decimal("0.5"), None]), [0.5, math.nan]),
+        (pl.Series([object(), 7, "7"], dtype=pl.Object), [math.nan, 7.0, math.nan]),
+        (pd.Series([1, 2, 1], dtype="category"), [1.0, 2.0, 1.0]),
+        (pd.Series([True, None], dtype="boolean"), [1.0, math.nan]),
+    ):
+        assert repr(column(data=given).tolist()) == repr(counts_as)
+    with pytest.raises(tb.ParameterError, match=r"^data must be a column of numbers"):
+        column(data=pl.Series(["7"]))
 
 
 def test_no_conversion_warns() -> None:

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
+from collections import UserList, deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import pytest
 from tests.release.cases import SCHEDULE
+from tests.release.enumerated import Outcomes, power
 
 import tightbudget as tb
 from tightbudget.release.private_number import double
@@ -56,7 +60,11 @@ def _says_nothing(
 def run(release: Callable[..., tb.Release[Any]], *given: Any) -> tuple[Any, ...]:
     """All that comes out of a run, with the draws."""
     meter, noise = tb.OutputDPOdometer(), Seeded()
-    answer = release(*given, meter=meter, noise=noise)
+    with warnings.catch_warnings(record=True) as seen:
+        # recorded, as one that is raised could be taken for a failure
+        warnings.simplefilter("always")
+        answer = release(*given, meter=meter, noise=noise)
+    assert not seen
     return repr(answer.value), answer.cell, answer.receipt, meter.spent, meter.held, noise.asked
 
 
@@ -174,7 +182,7 @@ def test_an_entry_that_cannot_be_read_is_one_that_can(name: str, step: float | N
             entry = None
         if isinstance(entry, (list, np.ndarray)):
             continue  # an entry that is a list is no number
-        for make in (list, tuple):
+        for make in (list, tuple, deque, UserList):
             expected = run(mechanism(_always([3, counts_as, 1])), 0)
             found = run(mechanism(_always(make([3, entry, 1]))), 0)
             assert found == expected
@@ -207,11 +215,55 @@ def test_a_mechanism_of_the_caller_that_fails_has_the_output_none(fail: Any) -> 
     assert run(steps.release, 0)[:2] == ("(None, None)", 2)
 
 
+@pytest.mark.parametrize(("name", "widest"), [("laplace", 6), ("toy", 6), ("svt", 3), ("top-k", 2)])
+def test_who_fails_keeps_the_price_exactly(name: str, widest: int) -> None:
+    """Output by output, in rationals: a query that fails for one neighbour only."""
+    third: dict[str, Any] = {"bounds": (0, 1)}
+    makes: dict[str, Callable[[Any], tuple[Any, Callable[..., Any]]]] = {
+        "laplace": lambda q: _released(tb.LaplaceRelease(q, 1, 0.5, **third)),
+        "toy": lambda q: _released(tb.ToyRelease(q, 1, 0.5, **third)),
+        "top-k": lambda q: _released(tb.TopK(q, 2, 1, 1, 0, **third)),
+        "svt": lambda q: _asked_once(tb.SparseVector(2, 1, adaptive=False, **third), q),
+    }
+    made = [makes[name](query) for query in (_asking(raising(OSError())), _always([1, 1]))]
+    (mechanism, p), (_, q) = ((m, Outcomes.of(run, widest, depth=3)) for m, run in made)
+    for x, y in ((p, q), (q, p)):
+        for outcome, mass in x.masses.items():
+            cell, value = cast(tuple[Any, Any], outcome)
+            if type(value) is int and abs(value) > 4:
+                continue  # at the end of what is enumerated
+            price = power(mechanism.guarantee.price(cell))
+            assert mass <= price * (y.masses.get(outcome, Fraction(0)) + y.missing)
+    assert p.masses != q.masses
+
+
+def _released(mechanism: Any) -> tuple[Any, Callable[..., Any]]:
+    def run(noise: Any) -> Any:
+        answer = mechanism.release(0, meter=tb.OutputDPOdometer(), noise=noise)
+        return answer.cell, answer.value
+
+    return mechanism, run
+
+
+def _asked_once(svt: tb.SparseVector, query: Any) -> tuple[Any, Callable[..., Any]]:
+    # any scales are sound as long as prices are theirs: these are rational to the base
+    svt.__dict__.update(threshold_scale=Fraction(1), scale=Fraction(2), first=Fraction(1))
+
+    def run(noise: Any) -> Any:
+        with svt.open(0, meter=tb.OutputDPOdometer(), noise=noise) as run:
+            run.ask(query, 1)
+        return run.release().cell, run.release().value
+
+    return svt, run
+
+
 def test_an_interrupt_is_a_person_s() -> None:
     """It passes, at the worst-case price; nothing else that a query raises does."""
     meter = tb.OutputDPOdometer()
     with pytest.raises(KeyboardInterrupt):
-        tb.LaplaceRelease(lambda _: raising(KeyboardInterrupt())(), 1, 1).release(0, meter=meter)
+        tb.LaplaceRelease(_asking(raising(KeyboardInterrupt())), 1, 1).release(
+            0, meter=meter, noise=Seeded()
+        )
     assert meter.spent.epsilon == 1
 
 
@@ -232,6 +284,10 @@ COUNTS_AS: list[tuple[Any, float]] = [
 ]  # fmt: skip
 
 
+class Mine(list[Any]):
+    """A list of somebody's own."""
+
+
 def _objects(values: list[Any]) -> Any:
     array = np.empty(len(values), dtype=object)
     for i, value in enumerate(values):
@@ -241,7 +297,8 @@ def _objects(values: list[Any]) -> Any:
 
 @pytest.mark.parametrize("name", STATISTICS)
 @pytest.mark.parametrize(
-    "make", [list, tuple, _objects, lambda v: pd.Series(_objects(v), dtype=object)]
+    "make",
+    [list, tuple, _objects, lambda v: pd.Series(_objects(v), dtype=object), deque, UserList, Mine],
 )
 def test_a_record_that_cannot_be_read_is_one_that_can(name: str, make: Any) -> None:
     others = [float(x % 37) for x in range(60)]
@@ -251,6 +308,21 @@ def test_a_record_that_cannot_be_read_is_one_that_can(name: str, make: Any) -> N
 
 
 ANGLES = np.arange(40) * 2.0
+
+
+def test_a_loss_that_fails_gives_the_model_0_with_noise() -> None:
+    def raising(z: Any) -> Any:
+        raise SystemExit("secret")
+
+    data = np.full((9, 2), 0.5), np.ones(9)
+    models = [
+        tb.OutputPerturbation(1.0, 1.0, 9, 2, tb.Loss("mine", slope, lambda z: z, 1.0))
+        for slope in (raising, lambda z: z * 0 - 0.0)
+    ]
+    failed, flat = (run(model.release, data) for model in models)
+    assert failed == flat  # where the slope is 0, the minimum is at 0
+
+
 ROWS, SIGNS = np.column_stack([np.cos(ANGLES), np.sin(ANGLES)]) * 0.99, np.sign(np.cos(ANGLES))
 BAD_ROWS: list[Any] = [
     *([x, 0.5] for x, _ in COUNTS_AS if not math.isfinite(double(x))),

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import FloatArray
-from tightbudget.release.private_number import FAILURES, double
+from tightbudget.release.private_number import FAILURES, double, listed
 
 __all__ = ["clamped", "column", "table"]
 
@@ -72,8 +72,9 @@ def _refused_or(
 
 def _column(value: Any) -> FloatArray | None:
     """The numbers of one column; None if its type has none."""
-    if type(value) in (list, tuple):
-        return _listed(value)
+    records = listed(value)
+    if records is not None:
+        return _listed(records)
     library = type(value).__module__.partition(".")[0]
     dtype = getattr(value, "dtype", None)
     if library == "polars" and dtype is not None:
@@ -95,8 +96,9 @@ def _column(value: Any) -> FloatArray | None:
 
 
 def _table(value: Any, width: int) -> FloatArray | None:
-    if type(value) in (list, tuple):
-        return np.array([_row(row, width) for row in value]).reshape(-1, width)
+    rows = listed(value)
+    if rows is not None:
+        return np.array([_row(row, width) for row in rows]).reshape(-1, width)
     if type(value).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(
         value, "columns"
     ):
@@ -111,19 +113,16 @@ def _table(value: Any, width: int) -> FloatArray | None:
 
 
 def _row(row: Any, width: int) -> FloatArray:
-    numbers = _listed(row) if type(row) in (list, tuple) else _array_row(row)
-    return numbers if numbers.shape == (width,) else np.full(width, np.nan)
-
-
-def _array_row(row: Any) -> FloatArray:
     try:
-        found = _column(row)
+        numbers = _column(row)
     except FAILURES:
-        found = None
-    return np.empty(0) if found is None else found
+        numbers = None
+    if numbers is None or numbers.shape != (width,):
+        return np.full(width, np.nan)
+    return numbers
 
 
-def _listed(records: Any) -> FloatArray:
+def _listed(records: list[Any]) -> FloatArray:
     """Each record of a list by itself; those that NumPy reads so, at once."""
     try:
         with np.errstate(all="ignore"):

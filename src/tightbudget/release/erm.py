@@ -21,7 +21,7 @@ from tightbudget.release.lattice import LatticeNoise, sqrt_up
 from tightbudget.release.meter import Meter
 from tightbudget.release.minimum import LONGEST, Loss, Objective
 from tightbudget.release.noise import Noise, OpenDPNoise
-from tightbudget.release.release import Release, WhatIf, paid, what_if
+from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
 from tightbudget.release.tested import TestedRelease, power_of_two_down
 
 __all__ = ["OutputPerturbation", "TestSensitivity", "logistic_with_test", "mean_error"]
@@ -50,7 +50,8 @@ class OutputPerturbation:
         regularization: Lambda > 0, of (Lambda / 2) |p|^2.
         records: n, >= 1.
         features: d, >= 1.
-        loss: convex, differentiable, |l'| <= 1: ``Loss.LOGISTIC``, ``Loss.HUBER_SVM``, or another.
+        loss: convex, differentiable, |l'| <= 1: ``Loss.LOGISTIC``, ``Loss.HUBER_SVM``, or another,
+            for every margin; where it raises, the model is 0 before its noise.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -128,7 +129,9 @@ class OutputPerturbation:
     def model(self, data: tuple[Any, Any], noise: Noise) -> FloatArray:
         """The parameters, not paid for."""
         x, y = _usable(*self._admitted(data))
-        exact = self.grid.points(self.objective.minimum(x, y), self.features)
+        # a loss of the caller may fail: then the minimum counts as 0
+        found = answered(lambda: self.objective.minimum(x, y))
+        exact = self.grid.points(found, self.features)
         p = np.asarray(self.grid.noisy(exact, self.noise.draw(noise)), dtype=np.float64)
         length, radius = float(np.linalg.norm(p)), self.objective.radius
         return p if length <= radius else p * (radius / length)

@@ -15,7 +15,7 @@ from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import positive, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.release.noise import IntArray
-from tightbudget.release.private_number import FAILURES, number
+from tightbudget.release.private_number import FAILURES, listed, number
 
 __all__ = ["Grid"]
 
@@ -212,7 +212,8 @@ def _is_double(value: Any) -> bool:
 
 def _objects(values: Any) -> NDArray[Any]:
     """Each entry of a list as it is: lists among them would make another dimension."""
-    entries = [*values] if type(values) in (list, tuple) else [values]
+    several = listed(values)
+    entries = [values] if several is None else several
     array = np.empty(len(entries), dtype=object)
     for i, entry in enumerate(entries):
         array[i] = entry

@@ -23,6 +23,7 @@ from tightbudget.release.erm import OutputPerturbation, TestSensitivity, logisti
 from tightbudget.release.meter import Meter
 from tightbudget.release.minimum import LONGEST
 from tightbudget.release.noise import Noise
+from tightbudget.release.private_number import listed
 from tightbudget.release.release import WhatIf, answered, what_if
 
 __all__ = ["PrivateLogisticRegression"]
@@ -192,23 +193,23 @@ def _evenly(n: int, fraction: float) -> Any:
 
 def _read(X: Any) -> Any:
     """The rows with NaN in the place of what is no number; scikit-learn would refuse it."""
-    if type(X) in (list, tuple):
-        sized = (row for row in X if type(row) in (list, tuple) or _is_vector(row))
-        widths = Counter(len(row) for row in sized)
+    rows = listed(X)
+    if rows is not None:
+        widths = Counter(len(row) for row in map(_sequence, rows) if row is not None)
         # how many features there are is public: the one row that is longer does not say it
-        return table(max(widths, key=lambda w: widths[w]), rows=X) if widths else X
+        return table(max(widths, key=lambda w: widths[w]), rows=rows) if widths else X
     if not hasattr(X, "shape") or len(X.shape) != 2:
         return X
     if str(getattr(X, "dtype", None)) == "object":
         return table(X.shape[1], rows=X)
     if hasattr(X, "columns") and any(dtype in ("object", "Object") for dtype in map(str, X.dtypes)):
-        rows = table(X.shape[1], rows=X)
-        return type(X)(dict(zip(X.columns, rows.T, strict=True)))
+        numbers = table(X.shape[1], rows=X)
+        return type(X)(dict(zip(X.columns, numbers.T, strict=True)))
     return X
 
 
-def _is_vector(row: Any) -> bool:
-    return type(row) is np.ndarray and row.ndim == 1
+def _sequence(row: Any) -> Any:
+    return row if type(row) is np.ndarray and row.ndim == 1 else listed(row)
 
 
 def _two(classes: Any) -> Any:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-__all__ = ["FAILURES", "double", "number"]
+__all__ = ["FAILURES", "double", "listed", "number"]
 
 # what code that sees private values may raise; an interrupt comes from a person, and passes
 FAILURES = (Exception, SystemExit, GeneratorExit)
@@ -44,6 +46,20 @@ def _exact(value: Any) -> int | Fraction | float | None:
         return Fraction(*value.as_integer_ratio())
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def listed(values: Any) -> list[Any] | None:
+    """What stands in a plain sequence, one by one; None for a text, an array, or one thing alone.
+
+    A sequence that declares no type has none: NumPy's guess at it can depend on one entry.
+    """
+    try:
+        if isinstance(values, (list, tuple, deque)):
+            return list(values)
+        typed = isinstance(values, (str, bytes)) or hasattr(values, "__array__")
+        return list(values) if isinstance(values, Sequence) and not typed else None
+    except FAILURES:
+        return None
 
 
 def double(value: Any) -> float:
