@@ -15,7 +15,7 @@ TightBudgetError
 ├── LimitError (RuntimeError)       a question takes more than a server gives to one
 │   └── BusyError                   it was not begun, since too many others are worked on
 ├── CalibrationError (ArithmeticError)  no parameter in reach meets the target
-├── ReleaseError (RuntimeError)   a mechanism failed on its data; says nothing about the data
+├── ReleaseError (RuntimeError)   what has not seen the data failed after a mechanism had started
 ├── FileError (ValueError)          a file cannot be read or does not say what it must
 └── ExtraError (ImportError)        an optional dependency is missing; names the extra
 """

@@ -13,6 +13,7 @@ from tests.release.test_minimum import data
 
 import tightbudget as tb
 from tightbudget.output_dp.amount import exact
+from tightbudget.release import erm, minimum
 from tightbudget.release.erm import mean_error
 
 TIGHT, PAPER = tb.TestSensitivity.TIGHT, tb.TestSensitivity.PAPER
@@ -107,26 +108,60 @@ def test_a_model_lies_in_the_ball_that_holds_the_minimum() -> None:
 
 
 @pytest.mark.parametrize(
-    "broken",
+    ("broken", "said"),
     [
-        (PARTS[0][0] * 1.1, PARTS[0][1]),
-        (PARTS[0][0], PARTS[0][1] * 2),
-        (PARTS[0][0] * np.nan, PARTS[0][1]),
-        (PARTS[0][0][1:], PARTS[0][1][1:]),
-        (PARTS[0][0][:, :1], PARTS[0][1]),
-        (PARTS[0][0], PARTS[0][1][1:]),
+        ((PARTS[0][0][1:], PARTS[0][1][1:]), r"len\(rows\) must be 60, as was declared, got 59"),
+        (
+            (PARTS[0][0][:, :1], PARTS[0][1]),
+            "rows must be a table of numbers with 2 columns, got 1",
+        ),
+        ((PARTS[0][0], PARTS[0][1][1:]), r"len\(labels\) must be 60, as was declared, got 59"),
+        ((PARTS[0][0].astype(str), PARTS[0][1]), "rows must be a table of numbers with 2 columns"),
+        ((PARTS[0][0], PARTS[0][1].astype(str)), "labels must be a column of numbers"),
+        (PARTS[0][0], "data must be rows and labels, got ndarray"),
     ],
 )
 @pytest.mark.parametrize("part", [0, 1])
-def test_what_no_guarantee_is_for_is_charged_and_not_released(part: int, broken: Any) -> None:
+def test_other_types_and_shapes_are_refused_and_not_charged(
+    part: int, broken: Any, said: str
+) -> None:
     perturbation = tb.OutputPerturbation(1.0, 0.1, 60, 2)
     tested = tb.logistic_with_test(perturbation, 60, 2.0, 0.1)
     meter = tb.OutputDPFilter(1)
     parts = [PARTS[0], PARTS[0]]
     parts[part] = broken
-    with pytest.raises(tb.ReleaseError):
+    with pytest.raises(tb.ParameterError, match=f"^{said}"):
         tested.release((parts[0], parts[1]), meter=meter)
-    assert meter.left.epsilon == 0.0
+    if not part:
+        with pytest.raises(tb.ParameterError, match=f"^{said}"):
+            perturbation.release(broken, meter=meter)
+    assert meter.left.epsilon == 1.0
+    with pytest.raises(tb.ParameterError, match=r"^data must be two parts, got int"):
+        tested.release(5, meter=meter)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("row", "label", "counts_as"),
+    [
+        ([3.0, 4.0], 1, ([0.6, 0.8], 1)),
+        ([3e200, 4e200], -1, ([0.6, 0.8], -1)),
+        ([3e-200, 4e-200], -1, ([3e-200, 4e-200], -1)),
+        ([1 + 2.0**-40, 0.0], 1, ([1 + 2.0**-40, 0.0], 1)),
+        ([np.nan, 0.5], 1, ([0, 0], 1)),
+        ([np.inf, 0.5], -1, ([0, 0], 1)),
+        ([0.5, 0.5], 0.5, ([0, 0], 1)),
+        ([0.5, 0.5], np.nan, ([0, 0], 1)),
+    ],
+)
+def test_what_a_record_counts_as(row: Any, label: float, counts_as: Any) -> None:
+    """Each by itself, whatever stands beside it; and what it counts as is never too long."""
+    x, y = PARTS[0]
+    rows, labels = erm._usable(np.vstack([x, [row]]), np.append(y, label))
+    assert (rows[:-1] == x).all()
+    assert (labels[:-1] == y).all()
+    assert rows[-1].tolist() == pytest.approx(counts_as[0], rel=1e-15)
+    assert labels[-1] == counts_as[1]
+    assert np.linalg.norm(rows, axis=1).max() <= minimum.LONGEST
 
 
 @pytest.mark.parametrize(

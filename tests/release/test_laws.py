@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -118,6 +119,27 @@ def test_a_failure_after_the_start_costs_the_dearest_price(case: Case) -> None:
     )
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
+
+
+RULES = ("good_enough", "stopping_rule")  # see what is released, and nothing else
+
+
+def _fails(*_: Any) -> Any:
+    raise SystemExit("secret 42")
+
+
+@every
+@pytest.mark.parametrize(
+    "fails", [_fails, lambda *_: None, lambda *_: 2**64], ids=["raises", "none", "huge"]
+)
+def test_what_sees_the_data_may_fail_and_no_error_tells(case: Case, fails: Any) -> None:
+    """Every callable of a mechanism that is handed data, one after the other."""
+    seeing = [f.name for f in fields(case.mechanism) if callable(getattr(case.mechanism, f.name))]
+    for name in {*seeing} - {*RULES, "admit", "loss"}:
+        rules = {rule: lambda _: True for rule in RULES if rule in seeing}
+        mechanism = replace(case.mechanism, **{name: fails}, **rules)
+        answer = case.run(mechanism, case.data, budget(case), None)
+        assert answer.cell in mechanism.guarantee.cells
 
 
 @every

@@ -94,6 +94,41 @@ def test_what_a_fit_would_cost(changes: dict[str, Any], most: float, least: floa
     assert paid.spent.epsilon <= most
 
 
+def test_a_refit_that_is_refused_leaves_the_model_as_it_was() -> None:
+    x, y = rows()
+    meter = tb.OutputDPFilter(1)
+    model = tb.PrivateLogisticRegression(1.0, 0.05).fit(x, y, meter=meter)
+    before = model.predict(x)
+    with pytest.raises(tb.BudgetError):
+        model.fit(x, np.where(y == "no", "up", "down"), meter=meter)
+    assert list(model.classes_) == ["no", "yes"]
+    assert (model.predict(x) == before).all()
+
+
+@pytest.mark.parametrize("classes", [("a",), ("a", "a"), "ab", 5, ("a", "b", "c")])
+def test_classes_are_two(classes: Any) -> None:
+    meter = tb.OutputDPFilter(1)
+    with pytest.raises(tb.ParameterError, match=r"^classes must be two different labels, got "):
+        tb.PrivateLogisticRegression(classes=classes).fit(*rows(), meter=meter)
+    assert meter.left.epsilon == 1.0
+
+
+def test_classes_say_which_label_is_which() -> None:
+    x, y = rows()
+    for classes in (("no", "yes"), ("yes", "no")):
+        model = tb.PrivateLogisticRegression(1e5, 0.05, classes=classes)
+        model.fit(x, y, meter=tb.OutputDPFilter(1e5))
+        assert list(model.classes_) == [*classes]
+        assert model.score(x, y) > 0.9
+
+
+def test_new_rows_with_missing_numbers_have_no_side() -> None:
+    x, y = rows()
+    model = tb.PrivateLogisticRegression(5.0, 0.05).fit(x, y, meter=tb.OutputDPFilter(5))
+    odd = np.array([[np.nan, 0.5], [0.5, np.inf]])
+    assert model.decision_function(odd).tolist() == [0, 0]
+
+
 def test_a_fit_needs_a_meter() -> None:
     with pytest.raises(TypeError, match="meter"):
         tb.PrivateLogisticRegression().fit(*rows())  # type: ignore[call-arg]
@@ -123,9 +158,9 @@ def test_long_rows_are_refused_or_shortened() -> None:
     x, y = rows()
     meter = tb.OutputDPFilter(1)
     with pytest.raises(tb.ParameterError, match="rows must have a 2-norm of at most 1; clip=True"):
-        tb.PrivateLogisticRegression().fit(x * 3, y, meter=meter)
+        tb.PrivateLogisticRegression(clip=False).fit(x * 3, y, meter=meter)
     assert meter.left.epsilon == 1.0
-    tb.PrivateLogisticRegression(clip=True).fit(x * 3, y, meter=meter)
+    tb.PrivateLogisticRegression().fit(x * 3, y, meter=meter)
     assert meter.left.epsilon == 0.0
 
 

@@ -66,13 +66,14 @@ def near_the_minimum() -> bool:
     return abs(found - 0.25) <= objective.tolerance
 
 
-def long_rows_are_not_released() -> bool:
-    model = tb.OutputPerturbation(1.0, 1.0, 1, 1)
-    try:
-        model.release((np.full((1, 1), 2.0), np.ones(1)), meter=tb.OutputDPOdometer())
-    except tb.ReleaseError:
-        return True
-    return False
+def no_record_counts_more_than_it_may() -> bool:
+    odd = np.array([[2.0], [1e300], [np.nan], [0.5], [-3.0]])
+    with np.errstate(all="ignore"):
+        rows, labels = erm._usable(odd, np.array([1.0, -1.0, 1.0, 7.0, -1.0]))
+    return bool((np.abs(rows[:, 0]) == [1, 1, 0, 0, 1]).all()) and set(labels.tolist()) <= {
+        -1.0,
+        1.0,
+    }
 
 
 def the_error_moves_no_further() -> bool:
@@ -141,9 +142,30 @@ MUTATIONS = [
     Mutation(
         "rows of any length",
         erm,
-        "_records",
-        (("<= LONGEST", "<= 9"),),
-        long_rows_are_not_released,
+        "_usable",
+        (("> LONGEST", "> 9"),),
+        no_record_counts_more_than_it_may,
+    ),
+    Mutation(
+        "rows that overflow",
+        erm,
+        "_usable",
+        (("largest > 2", "largest > np.inf"),),
+        no_record_counts_more_than_it_may,
+    ),
+    Mutation(
+        "numbers that are missing",
+        erm,
+        "_usable",
+        (("np.isfinite(rows).all(axis=1) & ", ""),),
+        no_record_counts_more_than_it_may,
+    ),
+    Mutation(
+        "any label",
+        erm,
+        "_usable",
+        ((" & ((labels == -1) | (labels == 1))", ""),),
+        no_record_counts_more_than_it_may,
     ),
     Mutation(
         "half the sensitivity of the error",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from fractions import Fraction
 from typing import Any
 
@@ -26,6 +25,15 @@ def failing(data: object) -> Any:
     raise ZeroDivisionError("secret")
 
 
+class Gone(tb.OpenDPNoise):
+    """Noise that is there for the threshold, and then fails."""
+
+    def laplace(self, scale: Any, size: int) -> Any:
+        if size > 1:
+            raise ZeroDivisionError("secret")
+        return super().laplace(scale, size)
+
+
 def spent(run: Any) -> Fraction:
     """What a run costs that fails."""
     meter = tb.OutputDPFilter(1)
@@ -36,25 +44,32 @@ def spent(run: Any) -> Fraction:
 
 def error_is_silent() -> bool:
     try:
-        tb.LaplaceRelease(failing, 1, 1).release(0, meter=tb.OutputDPFilter(1))
+        tb.SparseVectorRelease(list, 9, 0, tb.SparseVector(1, 1), 1).release(
+            [0] * 9, meter=tb.OutputDPFilter(2), noise=Gone()
+        )
     except Exception as error:
         return error.__context__ is None and "secret" not in str(error)
     return False
 
 
-def exit_is_silent() -> bool:
-    """Whether an exit in a query says nothing of the data."""
+def interrupt_is_silent() -> bool:
+    """Whether an interrupt in a query says nothing of the data."""
     try:
-        tb.LaplaceRelease(sys.exit, 1, 1).release("secret", meter=tb.OutputDPFilter(1))
-    except SystemExit as end:
-        return end.args == (1,)
+        tb.LaplaceRelease(interrupted, 1, 1).release("secret", meter=tb.OutputDPFilter(1))
+    except KeyboardInterrupt as end:
+        return end.args == ()
     return False
+
+
+def interrupted(data: object) -> int:
+    raise KeyboardInterrupt(data)
 
 
 def swallows(meter: tb.OutputDPFilter) -> None:
     """An analyst who goes on after an error."""
-    with tb.SparseVector(1, 5).open(0, meter=meter) as run, contextlib.suppress(Exception):
-        run.ask(failing, 0)
+    svt = tb.SparseVector(1, 5)
+    with svt.open(0, meter=meter, noise=Gone()) as run, contextlib.suppress(Exception):
+        run.ask(len, 0)
 
 
 def held_after_a_fork() -> float:
@@ -103,7 +118,63 @@ def released(value: int, noise: int) -> Any:
     return Grid().noisy(np.array([value]), np.array([noise])).item()
 
 
+def answers(query: Any, bounds: tuple[int, int] | None = None) -> Any:
+    mechanism = tb.LaplaceRelease(query, 1, 1, bounds=bounds)
+    try:
+        return mechanism.release(0, meter=tb.OutputDPOdometer(), noise=tb.FixedNoise([0])).value
+    except BaseException:
+        return "seen"
+
+
+def leaves(data: object) -> Any:
+    raise SystemExit("secret")
+
+
+def spent_though_refused(error: type[Exception]) -> float:
+    meter = tb.OutputDPFilter(1)
+    with contextlib.suppress(error), tb.SparseVector(1, 5).open(0, meter=meter) as run:
+        with contextlib.suppress(tb.ParameterError):
+            run.ask(len, 0.5)
+        raise error("mine")
+    return meter.spent.epsilon
+
+
+def moved(x: Any, y: Any, step: float | None) -> int:
+    return abs(Grid(step).point(x) - Grid(step).point(y))
+
+
 MUTATIONS = [
+    Mutation("who leaves is seen", release, "answered",
+             (("except BaseException as error", "except Exception as error"),),
+              lambda: answers(leaves) == 0),
+    Mutation("who fails is seen", release, "answered",
+             (("return None", "raise"),), lambda: answers(failing) == 0),
+    Mutation("a failure is far from every answer", Grid, "_rounded",
+             (("self._fallback if x is None", "0 if x is None"),),
+             lambda: answers(failing, (7, 8)) in (7, 8)),
+    Mutation("bounds are forgotten", Grid, "_rounded",
+             (("low, high = self._ends", "low, high = -_FURTHEST, _FURTHEST"),),
+             lambda: answers(lambda _: 2**64, (7, 8)) == 8),
+    Mutation("a failure has no point", Grid, "_rounded",
+             (("np.where(np.isnan(steps), self._fallback, np.clip(steps, low, high))",
+               "np.clip(steps, low, high)"),),
+             lambda: answers(lambda _: np.nan) == 0),
+    Mutation("without a step numbers are rounded to the nearest", Grid, "_of_double",
+             (("math.floor(steps) if self.step is None else round(steps)", "round(steps)"),),
+             lambda: moved(0.5, 1.5, None) <= Grid().sensitivity(1)),
+    Mutation("without a step many numbers are rounded to the nearest", Grid, "_rounded",
+             (("np.floor(doubles)", "np.rint(doubles)"),),
+             lambda: np.diff(Grid().points([0.5, 1.5], 2)).item() <= Grid().sensitivity(1)),
+    Mutation("integers end where doubles are coarse", Grid, "_rounded",
+             (("self._doubles_are_too_coarse and", "False and"),),
+             lambda: moved(np.int64(2**60), float(2**60 + 2**11), 1024.0)
+             <= Grid(1024.0).sensitivity(2**11)),
+    Mutation("one integer beside a double is a double", Grid, "points",
+             (("exactly=self._doubles_are_too_coarse", "exactly=False"),),
+             lambda: Grid(1024.0).points([2**59 + 513, 2**63], 2)[0] == 2**49 + 1),
+    Mutation("a refusal excuses every exception", tb.SparseVector, "open",
+             (("error is not run._refusal", "run._refusal is None"),),
+             lambda: spent_though_refused(tb.ParameterError) == 1),
     Mutation("a failure is not charged", release, "started",
              (("        yield run\n    except BaseException:\n        if os.getpid() == process:\n"
                "            hold.forfeit()",
@@ -114,10 +185,9 @@ MUTATIONS = [
               ('        _operator.debug("a mechanism failed after it had started", exc_info=True)',
                "        raise")),
              error_is_silent),
-    Mutation("an end of the program shows its cause", release, "guarded",
-             (("        stop = next((kind for kind in _STOPS if isinstance(error, kind)), None)",
-               "        raise"),),
-             lambda: exit_is_silent()),
+    Mutation("an interrupt shows its cause", release, "guarded",
+             (("        interrupted = isinstance(error, KeyboardInterrupt)", "        raise"),),
+             lambda: interrupt_is_silent()),
     Mutation("a fork settles", release, "started",
              (("os.getpid() != process", "False"),),
              lambda: held_after_a_fork() == 1),
@@ -147,7 +217,7 @@ MUTATIONS = [
              (("np.clip(sums, -_LAST, _LAST)", "sums"),),
              lambda: released(0, 2**62) == released(9, 2**62)),
     Mutation("top-k is cut off too late", TopK, "_named",
-             (("min(self.k, order.index(self.size))", "order.index(self.size)"),),
+             (("min(self.k, ahead)", "ahead"),),
              lambda: len(named([9, 9, 9])) == 1),
 ]  # fmt: skip
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.release.cases import CASES, Case
+from tests.release.test_laws import Journal
 
 import tightbudget as tb
 from tightbudget.release import noise
@@ -37,6 +39,34 @@ def test_each_draw_has_its_mass(kind: str, scale: float | Fraction) -> None:
         p = math.exp(exponent(x)) / whole
         spread = FAR * math.sqrt(RUNS * p * (1 - p)) + FAR**2
         assert abs(seen[x] - RUNS * p) < spread
+
+
+@pytest.mark.parametrize("size", [0, 1, 19, 20, 21, 100, 101])
+def test_many_draws_are_shared_out_among_the_cores(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    asked: list[int] = []
+
+    def sampler(zeros: IntArray) -> list[int]:
+        asked.append(len(zeros))
+        return [len(asked)] * len(zeros)
+
+    monkeypatch.setattr(noise, "_cores", lambda: 3)
+    monkeypatch.setattr(noise, "_WORTH_A_THREAD", 10)
+    monkeypatch.setattr(noise, "_sampler", lambda *_: sampler)
+    assert len(tb.OpenDPNoise().laplace(1, size)) == sum(asked) == size
+    assert len(asked) == min(3, max(1, size // 10))
+    assert max(asked) - min(asked) <= 2
+
+
+def test_a_thread_that_fails_is_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sampler(zeros: IntArray) -> list[int]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(noise, "_cores", lambda: 2)
+    monkeypatch.setattr(noise, "_sampler", lambda *_: sampler)
+    with pytest.raises(ZeroDivisionError):
+        tb.OpenDPNoise().laplace(1, 10**4)
 
 
 def test_a_coin_is_fair() -> None:
@@ -70,6 +100,20 @@ def test_without_opendp_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         cached.cache_clear()
     with pytest.raises(tb.ExtraError, match=r"pip install 'tightbudget\[release\]'"):
         tb.OpenDPNoise().laplace(1, 1)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_missing_opendp_is_found_before_anything_is_held(
+    monkeypatch: pytest.MonkeyPatch, case: Case
+) -> None:
+    """And the error says what to install: it has seen nothing of the data."""
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    for cached in (noise._opendp, noise._coin, noise._sampler):
+        cached.cache_clear()
+    meter = Journal(tb.OutputDPFilter(100, 0.5))
+    with pytest.raises(tb.ExtraError, match=r"pip install 'tightbudget\[release\]'"):
+        case.run(case.mechanism, case.data, meter, None)
+    assert not meter.asked
 
 
 def test_noise_that_is_none_says_so() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -79,6 +80,46 @@ def test_what_one_more_record_can_do_to_a_sum(n: int, limit: int) -> None:
         assert all(total == sum(x[a - 1 : b]) for x, total in sums.items())
         for x, y in neighbours(everything):
             assert abs(sums[x] - sums[y]) <= ordered(x, limit).widest(a, b, 1)
+
+
+class Counted(np.ndarray[Any, Any]):
+    """Records that count what is done with them, and how much of it."""
+
+    seen: ClassVar[list[tuple[str, int]]] = []
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        args = tuple(np.asarray(x) if isinstance(x, Counted) else x for x in args)
+        self.seen.append((func.__name__, sum(map(np.size, args))))
+        return func(*args, **kwargs)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = np.asarray(self)[index]
+        self.seen.append(("get", np.size(found)))
+        return found
+
+
+def test_a_search_takes_as_many_steps_whatever_the_distance_is() -> None:
+    """How long it takes would tell the distance, before any noise."""
+    n = 101
+    data = [
+        np.zeros(n), np.full(n, 10_000), np.arange(n) * 50, np.arange(n) ** 2,
+        np.append(np.zeros(n - 1), 10_000), np.repeat([0, 9999], [51, 50]),
+        np.repeat([-10_000, 10_000], [50, 51]),
+    ]  # fmt: skip
+    steps, found = set[Any](), set[int]()
+    for column in data:
+        whole = Ordered.of(column.astype(np.int64), 10_000)
+        counted = Ordered(whole.records.view(Counted))
+        Counted.seen.clear()
+        for width in (1, 40, 5000, 30_000):
+            found |= {
+                counted.to_exceed(11, 91, width),
+                counted.to_leave(26, 76, width // 2, width),
+                counted.to_move(51, -width, width),
+            }
+        steps.add(tuple(Counted.seen))
+    assert len(steps) == 1
+    assert len(found) > 8  # and yet the distances are many
 
 
 def test_sums_are_exact_beyond_64_bits() -> None:

@@ -111,57 +111,77 @@ MUTATIONS = [
     Mutation(
         "both statistics of a range can move outwards",
         Ordered,
-        "widest",
-        (("self._at(a - i)", "self._at(a)"),),
+        "_to_widen",
+        (("self.records[a - i]", "self.records[a - 0 * i]"),),
         range_stays,
     ),
     Mutation(
         "a range can become wider",
         Ordered,
         "to_leave",
-        (("self.widest(a, b, k) >= high or ", ""),),
+        (
+            (
+                "min(self._to_widen(a, b, high), self._to_narrow(a, b, low))",
+                "self._to_narrow(a, b, low)",
+            ),
+        ),
         range_stays,
     ),
     Mutation(
         "a range can become narrower",
         Ordered,
         "to_leave",
-        ((" or self.narrowest(a, b, k) < low", ""),),
+        (
+            (
+                "min(self._to_widen(a, b, high), self._to_narrow(a, b, low))",
+                "self._to_widen(a, b, high)",
+            ),
+        ),
         range_stays,
     ),
     Mutation(
         "a range that reaches the end has left",
         Ordered,
         "to_leave",
-        ((">= high", "> high"),),
+        (("self._to_widen(a, b, high)", "self._to_widen(a, b, high + 1)"),),
         range_stays,
     ),
     Mutation(
         "a statistic can rise",
         Ordered,
         "to_move",
-        (("self.at(m + k) >= high or ", ""),),
+        (
+            (
+                "min(self._risen(m, np.array(high)), self._fallen(m, np.array(low)))",
+                "self._fallen(m, np.array(low))",
+            ),
+        ),
         median_stays,
     ),
     Mutation(
         "a statistic can fall",
         Ordered,
         "to_move",
-        ((" or self.at(m - k) < low", ""),),
+        (
+            (
+                "min(self._risen(m, np.array(high)), self._fallen(m, np.array(low)))",
+                "self._risen(m, np.array(high))",
+            ),
+        ),
         median_stays,
     ),
     Mutation(
         "a sum may move by the spread and no more",
         Ordered,
         "to_exceed",
-        (("> bound", "> bound + 1"),),
+        (("bound + 1", "bound + 2"),),
         sum_stays,
     ),
     Mutation(
         "one more than the trimmed rank counts",
         Ordered,
         "to_exceed",
-        (("self.widest(a, b, k)", "self.widest(a, b, k - 1)"),),
+        (("self._to_widen(a, b, bound + 1)", "self._to_widen(a, b, bound + 1) + 1"),),
         sum_stays,
     ),
     Mutation(

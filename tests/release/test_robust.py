@@ -142,7 +142,7 @@ def test_missing_and_endless_records_are_moved_to_the_ends(statistic: Statistic)
     ("data", "message"),
     [
         ([1, 2, 3], r"len\(data\) must be at least 4, got 3"),
-        (["a", "b", "c", "d"], "data must be a column of numbers, got something else"),
+        (np.array(["a", "b", "c", "d"]), "data must be a column of numbers, got something else"),
         (np.zeros((4, 4)), "data must be a column of numbers, got something else"),
     ],
 )

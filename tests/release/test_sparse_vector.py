@@ -88,12 +88,20 @@ def test_a_run_that_never_ends_stays_held() -> None:
         tb.LaplaceRelease(identity, 1, 0.01).release(0, meter=meter)
 
 
-@pytest.mark.parametrize("answer", [0.5, None, math.nan, "secret"])
-def test_a_query_that_fails_ends_the_run_at_the_dearest_price(answer: Any) -> None:
+class Gone(tb.OpenDPNoise):
+    """Noise that cannot be drawn any more after the threshold."""
+
+    def laplace(self, scale: Any, size: int) -> Any:
+        if size > 1:
+            raise ZeroDivisionError("secret")
+        return super().laplace(scale, size)
+
+
+def test_noise_that_fails_ends_the_run_at_the_dearest_price() -> None:
     meter = tb.OutputDPFilter(1)
 
     def converse() -> None:
-        with tb.SparseVector(1, 5).open(answer, meter=meter) as run:
+        with tb.SparseVector(1, 5).open(0, meter=meter, noise=Gone()) as run:
             with pytest.raises(tb.ReleaseError) as caught:
                 run.ask(identity, 0)
             assert "secret" not in str(caught.value)
@@ -104,6 +112,66 @@ def test_a_query_that_fails_ends_the_run_at_the_dearest_price(answer: Any) -> No
 
     with pytest.raises(tb.ReleaseError, match="ended without an answer"):
         converse()
+    assert meter.spent.epsilon == 1
+
+
+@FIXED
+@pytest.mark.parametrize("answer", [None, math.nan, "secret", [], "raise"])
+def test_a_query_that_fails_is_at_the_fallback_and_the_run_goes_on(answer: Any) -> None:
+    def query(data: Any) -> Any:
+        if data == "raise":
+            raise SystemExit("secret")
+        return data
+
+    for bounds, fallback in ((None, 0), ((-5, 5), -5)):
+        svt, meter = tb.SparseVector(1, 5, adaptive=False, bounds=bounds), tb.OutputDPFilter(1)
+        with svt.open(answer, meter=meter, noise=tb.FixedNoise([0] * 9)) as run:
+            assert [run.ask(query, fallback + move) for move in (0, 1)] == [True, False]
+            assert run.ask(lambda data: 7, 0)
+        assert run.release().cell == 2
+
+
+@FIXED
+@pytest.mark.parametrize("answer", [np.True_, True, 1.75, np.float32(1), np.array([1]), [1]])
+def test_a_query_may_answer_what_is_a_number(answer: Any) -> None:
+    with tb.SparseVector(1, 5, adaptive=False).open(
+        answer, meter=tb.OutputDPFilter(1), noise=tb.FixedNoise([0] * 9)
+    ) as run:
+        assert [run.ask(identity, threshold) for threshold in (1, 2)] == [True, False]
+
+
+@pytest.mark.parametrize("kind", ["threshold", "one too many"])
+def test_a_question_that_is_refused_costs_nothing_though_it_leaves_the_block(kind: str) -> None:
+    svt, meter = tb.SparseVector(1, 1, adaptive=False), tb.OutputDPFilter(1)
+    many = kind == "one too many"
+
+    def converse(run: tb.SparseVectorRun) -> None:
+        run.ask(identity, -(10**6) if many else 10**6)
+        run.ask(identity, 0 if many else 5.5)
+
+    with (
+        pytest.raises(
+            tb.SettlementError if many else tb.ParameterError,
+            match=r"all that it may|threshold must",
+        ),
+        svt.open(0, meter=meter) as run,
+    ):
+        converse(run)
+    assert run.release().value == (many,)
+    assert Fraction(str(meter.spent.epsilon)) == (1 if many else svt.first)
+    with pytest.raises(tb.SettlementError, match="the run is over"):
+        run.ask(identity, 0)
+
+
+def test_a_refusal_that_was_caught_does_not_excuse_another_exception() -> None:
+    meter = tb.OutputDPFilter(1)
+    with (  # noqa: PT012
+        pytest.raises(tb.ParameterError, match="mine"),
+        tb.SparseVector(1, 5).open(0, meter=meter) as run,
+    ):
+        with pytest.raises(tb.ParameterError):
+            run.ask(identity, 0.5)
+        raise tb.ParameterError("mine")
     assert meter.spent.epsilon == 1
 
 

@@ -29,7 +29,7 @@ from sklearn.model_selection import (
     ShuffleSplit,
 )
 from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from tightbudget.errors import BudgetError, ParameterError
@@ -37,6 +37,7 @@ from tightbudget.numerics.validate import plain_numbers, refuse
 from tightbudget.output_dp.account import Budget
 from tightbudget.output_dp.amount import Price, exact, exact_positive, printed_up
 from tightbudget.release import LaplaceRelease, Meter, Noise, WhatIf
+from tightbudget.release.release import answered
 
 __all__ = ["PrivateAccuracy", "PrivateGridSearchCV"]
 
@@ -49,8 +50,9 @@ class PrivateAccuracy:
     """A scorer: the share of right predictions, with Laplace noise on their number.
 
     Guarantee: each score is epsilon-DP, delta = 0, for records of which one is replaced, and is
-    charged to the meter. A model that was withheld scores 0, at no charge. Copies, as scikit-learn
-    makes them, share the meter.
+    charged to the meter. A model that was withheld scores 0, at no charge. A record that the model
+    fails on is not right: then records are asked for one by one, so that it costs no other its
+    place. Copies, as scikit-learn makes them, share the meter.
 
     Args:
         epsilon: of each score, > 0, nats.
@@ -70,14 +72,13 @@ class PrivateAccuracy:
 
         Raises:
             BudgetError: it does not fit; the records were not touched.
-            ReleaseError: the model failed on them; nothing is released.
         """
         try:
             check_is_fitted(estimator)
         except NotFittedError:
             return 0.0
         right = LaplaceRelease(
-            lambda data: int(np.count_nonzero(estimator.predict(data[0]) == data[1])),
+            lambda data: _right(estimator, *data),
             sensitivity=1,
             epsilon=self.epsilon,
         )
@@ -149,6 +150,11 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
             raise refuse("score_epsilon", must, None)
         return Fraction(0)
 
+    def __sklearn_tags__(self) -> Any:
+        tags, fitted = super().__sklearn_tags__(), get_tags(self.estimator).input_tags
+        tags.input_tags.allow_nan, tags.input_tags.string = fitted.allow_nan, fitted.string
+        return tags
+
     def _candidates(self) -> Iterator[Any]:
         for parameters in ParameterGrid(self.param_grid):
             yield clone(self.estimator).set_params(**clone(parameters, safe=False))
@@ -188,6 +194,18 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
             self.cv = self.scoring = None  # what is kept, and may be pickled, knows no meter
         self.scorer_ = check_scoring(self.estimator)
         return self
+
+
+def _right(estimator: Any, X: Any, y: Any) -> int:
+    """How many predictions are right; one record changes it by at most 1."""
+    together = answered(lambda: int(np.count_nonzero(estimator.predict(X) == y)))
+    if together is not None:
+        return together
+    one_by_one = (
+        answered(lambda i=i: bool((estimator.predict(_safe_indexing(X, [i])) == y[i]).all()))  # type: ignore[misc]
+        for i in range(len(y))
+    )
+    return sum(right is True for right in one_by_one)
 
 
 def _splitter(folds: Any) -> Any:

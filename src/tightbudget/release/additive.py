@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from tightbudget.errors import ParameterError, PrecisionError
 from tightbudget.numerics.rounding import FloatArray, next_down
 from tightbudget.numerics.validate import plain_numbers, positive_count
 from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability, printed_up
@@ -18,7 +19,7 @@ from tightbudget.pairs.integer_noise import DiscreteGaussian
 from tightbudget.release.grid import Grid
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise import IntArray, Noise, OpenDPNoise, scale_up
-from tightbudget.release.release import Release, WhatIf, paid, what_if
+from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
 
 __all__ = ["Answer", "GaussianRelease", "LaplaceRelease", "added"]
 
@@ -27,8 +28,8 @@ Answer = int | float | IntArray | FloatArray
 
 def added(grid: Grid, size: int | None, value: Any, noise: IntArray) -> Answer:
     """A query's value, or values, plus noise that is given in points of the grid."""
-    answer = grid.noisy(grid.points(value, size), noise)
-    return answer if size is not None else answer.item()
+    noisy = grid.noisy(grid.points(value, size), noise)
+    return noisy if size is not None else noisy.item()
 
 
 @plain_numbers
@@ -40,13 +41,18 @@ class LaplaceRelease:
     Source: Dwork, McSherry, Nissim, Smith 2006; Ghosh, Roughgarden, Sundararajan 2009.
 
     Args:
-        query: from the data to an integer; with a step, to any real number; with a size, to
-            a vector of these.
+        query: from the data to an integer (other numbers are rounded down); with a step, to
+            any real number; with a size, to a vector of these.
         sensitivity: > 0, how far the query can move (1-norm) between neighbouring data sets.
             What neighbouring means, the caller says by this number.
         epsilon: > 0, nats.
         size: how many numbers the query answers; None for a number that is not in an array.
         step: of the grid that answers lie on, a power of two; None for integers.
+        bounds: (low, high): answers beyond are moved there, each number of a vector by itself,
+            and what is no number counts as low. A query that raises, or answers no number,
+            needs them: it has the sensitivity high - low (``size`` times that in the 1-norm,
+            sqrt(size) times in the 2-norm), whatever it does. Without bounds what is no number
+            counts as 0, and the query must have the sensitivity with these zeros.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -57,9 +63,15 @@ class LaplaceRelease:
     epsilon: Price
     size: int | None = None
     step: float | None = None
+    bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        _ = self._grid
         scale_up(self.scale)
+
+    @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self.step, self.bounds)
 
     @cached_property
     def guarantee(self) -> OutputDP:
@@ -69,7 +81,7 @@ class LaplaceRelease:
     @cached_property
     def scale(self) -> Fraction:
         """Of the noise, in points of the grid."""
-        points = Grid(self.step).sensitivity(self.sensitivity, _numbers(self.size))
+        points = self._grid.sensitivity(self.sensitivity, _numbers(self.size))
         return points / exact_positive(epsilon=self.epsilon)
 
     def what_if(self, meter: Meter) -> WhatIf:
@@ -81,9 +93,9 @@ class LaplaceRelease:
 
         Raises:
             BudgetError: it does not fit; the data was not touched.
-            ReleaseError: the query raised, or answered something else than was declared.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
-        return _answered(self, (noise or OpenDPNoise()).laplace, data, meter)
+        return _with_noise(self, (noise or OpenDPNoise()).laplace, data, meter)
 
 
 @plain_numbers
@@ -98,14 +110,19 @@ class GaussianRelease:
     Source: Canonne, Kamath, Steinke 2020, Theorem 14; Bun, Steinke 2016, Proposition 1.3.
 
     Args:
-        query: from the data to an integer; with a step, to any real number; with a size, to
-            a vector of these.
+        query: from the data to an integer (other numbers are rounded down); with a step, to
+            any real number; with a size, to a vector of these.
         sensitivity: > 0, how far the query can move (2-norm) between neighbouring data sets.
             What neighbouring means, the caller says by this number.
         sigma: > 0, of the noise, in the query's unit.
         delta: in (0, 1).
         size: how many numbers the query answers; None for a number that is not in an array.
         step: of the grid that answers lie on, a power of two; None for integers.
+        bounds: (low, high): answers beyond are moved there, each number of a vector by itself,
+            and what is no number counts as low. A query that raises, or answers no number,
+            needs them: it has the sensitivity high - low (``size`` times that in the 1-norm,
+            sqrt(size) times in the 2-norm), whatever it does. Without bounds what is no number
+            counts as 0, and the query must have the sensitivity with these zeros.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -118,18 +135,28 @@ class GaussianRelease:
     delta: Price
     size: int | None = None
     step: float | None = None
+    bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         _ = self.guarantee
 
     @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self.step, self.bounds)
+
+    @cached_property
     def guarantee(self) -> OutputDP:
         """One cell, at the certified epsilon for delta."""
         delta = exact_probability(delta=self.delta)
-        grid, n = Grid(self.step), _numbers(self.size)
+        grid, n = self._grid, _numbers(self.size)
         if self.size is None:
-            noisy = DiscreteGaussian(scale_up(self.scale), grid.sensitivity(self.sensitivity))
-            certified = (noisy * 1).epsilon(delta=next_down(float(delta)))
+            certified = (self._noisy * 1).epsilon(delta=next_down(float(delta)))
+            if not math.isfinite(certified.upper):
+                raise PrecisionError(
+                    f"no epsilon could be certified at delta = {self.delta}: it is too small",
+                    certified.lower,
+                    certified.upper,
+                )
             epsilon = printed_up(exact(epsilon=certified))
         else:
             moved = grid.steps(exact_positive(sensitivity=self.sensitivity))
@@ -138,10 +165,24 @@ class GaussianRelease:
             epsilon = ZCDPFilter(((moved + rounded) / self.scale) ** 2 / 2).epsilon(delta)
         return OutputDP({"value": epsilon}, delta)
 
+    @property
+    def _noisy(self) -> DiscreteGaussian:
+        """What the engine is asked about: in steps."""
+        sigma, moves = scale_up(self.scale), self._grid.sensitivity(self.sensitivity)
+        try:
+            return DiscreteGaussian(sigma, moves)
+        except ParameterError as error:
+            if self.step is None:
+                raise
+            raise ParameterError(
+                f"step = {self.step} is too fine: sigma = {self.sigma} is {sigma} steps, and "
+                f"sensitivity = {self.sensitivity} is {moves} with rounding. In steps, {error}"
+            ) from None
+
     @cached_property
     def scale(self) -> Fraction:
         """Of the noise, in points of the grid."""
-        return Grid(self.step).steps(exact_positive(sigma=self.sigma))
+        return self._grid.steps(exact_positive(sigma=self.sigma))
 
     def what_if(self, meter: Meter) -> WhatIf:
         """The price, and whether it fits; touches nothing."""
@@ -152,16 +193,16 @@ class GaussianRelease:
 
         Raises:
             BudgetError: it does not fit; the data was not touched.
-            ReleaseError: the query raised, or answered something else than was declared.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
-        return _answered(self, (noise or OpenDPNoise()).gaussian, data, meter)
+        return _with_noise(self, (noise or OpenDPNoise()).gaussian, data, meter)
 
 
 def _numbers(size: int | None) -> int:
     return 1 if size is None else positive_count(size=size)
 
 
-def _answered(
+def _with_noise(
     asked: LaplaceRelease | GaussianRelease,
     draw: Callable[[Price, int], IntArray],
     data: Any,
@@ -170,8 +211,8 @@ def _answered(
     """What the query answers, with the noise that is drawn for it."""
 
     def run(data: Any) -> tuple[Answer, Cell]:
-        value = asked.query(data)
+        value = answered(lambda: asked.query(data))
         drawn = draw(asked.scale, _numbers(asked.size))
-        return added(Grid(asked.step), asked.size, value, drawn), "value"
+        return added(asked._grid, asked.size, value, drawn), "value"
 
     return paid(meter, asked.guarantee, data, run)

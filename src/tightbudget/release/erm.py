@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,19 @@ from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import UNIT, FloatArray, expm1_up, next_up
 from tightbudget.numerics.validate import plain_numbers, positive, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
-from tightbudget.output_dp.guarantee import OutputDP
+from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.release.columns import column, table
 from tightbudget.release.grid import Grid
 from tightbudget.release.lattice import LatticeNoise, sqrt_up
 from tightbudget.release.meter import Meter
 from tightbudget.release.minimum import LONGEST, Loss, Objective
 from tightbudget.release.noise import Noise, OpenDPNoise
-from tightbudget.release.release import Release, WhatIf, paid, what_if
+from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
 from tightbudget.release.tested import TestedRelease, power_of_two_down
 
 __all__ = ["OutputPerturbation", "TestSensitivity", "logistic_with_test", "mean_error"]
+
+Records = tuple[FloatArray, FloatArray]  # rows, (n, d), and labels, (n,)
 
 _FINENESS = 2**20  # steps of the grid that parameters are rounded to, in their sensitivity
 
@@ -35,9 +39,11 @@ class OutputPerturbation:
     The minimum is rounded to a grid, integer noise is added (see :class:`LatticeNoise`), and the
     sum is projected on the ball that is known to hold the minimum.
 
-    Guarantee: epsilon-DP, delta = 0, for data sets of n records of which one is replaced, if
-    rows have |x|_2 <= 1 and labels are -1 or 1; n and the number of features are public. How
-    long the minimisation takes is not hidden.
+    Guarantee: epsilon-DP, delta = 0, for data sets of n records of which one is replaced; n and
+    the number of features are public. A row with |x|_2 > 1 is shortened to 1. A record is missing,
+    and counts as a row of zeros, if its row has a number that is missing or infinite, or its
+    label is not -1 or 1. So every record has a place, by itself, and none can be seen by an error.
+    How long the minimisation takes is not hidden.
     Source: Chaudhuri, Monteleoni, Sarwate 2011; Hartmann et al. 2022, Algorithm 4, Theorem 16.
 
     Args:
@@ -45,7 +51,8 @@ class OutputPerturbation:
         regularization: Lambda > 0, of (Lambda / 2) |p|^2.
         records: n, >= 1.
         features: d, >= 1.
-        loss: convex, differentiable, |l'| <= 1: ``Loss.LOGISTIC``, ``Loss.HUBER_SVM``, or another.
+        loss: convex, differentiable, |l'| <= 1: ``Loss.LOGISTIC``, ``Loss.HUBER_SVM``, or another,
+            for every margin; where it raises, the model is 0 before its noise.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -110,20 +117,28 @@ class OutputPerturbation:
 
         Raises:
             BudgetError: it does not fit; nothing was touched.
-            ReleaseError: rows or labels are not what the guarantee needs: all is charged.
+            ParameterError: rows or labels are of another type or shape; nothing is charged.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
         source = noise or OpenDPNoise()
-        return paid(meter, self.guarantee, data, lambda d: (self.model(d, source), "value"))
+
+        def run(data: Any) -> tuple[FloatArray, Cell]:
+            return self.model(data, source), "value"
+
+        return paid(meter, self.guarantee, data, run, self._admitted)
 
     def model(self, data: tuple[Any, Any], noise: Noise) -> FloatArray:
         """The parameters, not paid for."""
-        x, y = _records(data, self.features)
-        if len(y) != self.records:
-            raise ValueError("another number of records than was declared")
-        exact = self.grid.points(self.objective.minimum(x, y), self.features)
+        x, y = _usable(*self._admitted(data))
+        # a loss of the caller may fail: then the minimum counts as 0
+        found = answered(lambda: self.objective.minimum(x, y))
+        exact = self.grid.points(found, self.features)
         p = np.asarray(self.grid.noisy(exact, self.noise.draw(noise)), dtype=np.float64)
         length, radius = float(np.linalg.norm(p)), self.objective.radius
         return p if length <= radius else p * (radius / length)
+
+    def _admitted(self, data: Any) -> Records:
+        return _records(data, self.features, self.records)
 
 
 class TestSensitivity(StrEnum):
@@ -183,11 +198,13 @@ def logistic_with_test(
     return TestedRelease(
         train=perturbation.model,
         epsilon=perturbation.epsilon,
-        error=lambda p, data: mean_error(p, *_held_out(data, perturbation.features, n)),
+        error=lambda p, data: mean_error(p, *_usable(*data)),
         threshold=threshold,
         test_epsilon=test_epsilon,
         by_test=Fraction(2, n) + 2 * off,
         by_training=sensitivity.bound(apart) + 2 * off,
+        bounds=(0, 2),
+        admit=partial(_both_parts, perturbation, n),
     )
 
 
@@ -196,20 +213,34 @@ def mean_error(p: FloatArray, x: FloatArray, y: FloatArray) -> float:
     return float(np.mean(np.abs(np.tanh(x @ p / 2) - y)))
 
 
-def _held_out(data: tuple[Any, Any], features: int, records: int) -> tuple[FloatArray, FloatArray]:
-    x, y = _records(data, features)
-    if len(y) != records:
-        raise ValueError("another number of records than was declared")
-    return x, y
+def _both_parts(perturbation: OutputPerturbation, held_out: int, data: Any) -> tuple[Any, Any]:
+    """The training part and the test part, by their types and shapes."""
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise ParameterError(f"data must be two parts, got {type(data).__name__}")
+    training, test = data
+    return perturbation._admitted(training), _records(test, perturbation.features, held_out)
 
 
-def _records(data: tuple[Any, Any], features: int) -> tuple[FloatArray, FloatArray]:
-    """Rows and labels, if they are what the guarantee is for."""
-    x, y = (np.asarray(part, dtype=np.float64) for part in data)
-    if x.ndim != 2 or x.shape[1] != features or y.shape != x.shape[:1]:
-        raise ParameterError("rows must be (n, d) and labels (n,)")
-    if not (np.linalg.norm(x, axis=1) <= LONGEST).all():
-        raise ParameterError("rows must have a 2-norm of at most 1")
-    if not ((y == -1) | (y == 1)).all():
-        raise ParameterError("labels must be -1 or 1")
-    return x, y
+def _records(data: Any, features: int, records: int) -> Records:
+    """Rows and labels; refuses by type and shape alone: every value has its meaning."""
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise ParameterError(f"data must be rows and labels, got {type(data).__name__}")
+    rows, labels = table(features, rows=data[0]), column(labels=data[1])
+    for name, part in (("rows", rows), ("labels", labels)):
+        if len(part) != records:
+            raise refuse(f"len({name})", f"be {records}, as was declared", len(part))
+    return rows, labels
+
+
+def _usable(rows: FloatArray, labels: FloatArray) -> Records:
+    """Each record by itself as the guarantee needs it: |x|_2 <= 1, and -1 or 1."""
+    present = np.isfinite(rows).all(axis=1) & ((labels == -1) | (labels == 1))
+    rows = np.where(present[:, None], rows, 0.0)
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    unit = np.where(largest > 2, largest, 1.0)  # so that no square overflows
+    scaled = rows / unit
+    length = np.linalg.norm(scaled, axis=1, keepdims=True)
+    long = (unit > 1) | (length > LONGEST)
+    return np.where(long, scaled / np.where(long, length, 1.0), rows), np.where(
+        present, labels, 1.0
+    )

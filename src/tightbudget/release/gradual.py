@@ -17,7 +17,7 @@ from tightbudget.release.coins import bernoulli
 from tightbudget.release.grid import Grid
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise import Noise, OpenDPNoise, scale_up
-from tightbudget.release.release import Release, WhatIf, paid, what_if
+from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
 
 __all__ = ["GradualRelease"]
 
@@ -48,11 +48,13 @@ class GradualRelease:
     Source: Koufogiannis, Han, Pappas 2015, for continuous noise; the discrete form is proved here.
 
     Args:
-        query: from the data to an integer; with a step, to any real number.
+        query: from the data to an integer (other numbers are rounded down); with a step, to
+            any real number.
         sensitivity: > 0, how far the query can move between neighbouring data sets.
         epsilons: ascending, > 0, nats.
         good_enough: told all answers so far, says whether to stop. It must not see the data.
         step: of the grid that answers lie on, a power of two; None for integers.
+        bounds: as for :class:`LaplaceRelease`; a query that can fail needs them.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -63,6 +65,7 @@ class GradualRelease:
     epsilons: tuple[Price, ...]
     good_enough: Callable[[tuple[float, ...]], bool]
     step: float | None = None
+    bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         prices = tuple(exact_positive(**{f"epsilons[{i}]": e}) for i, e in enumerate(self.epsilons))
@@ -73,7 +76,7 @@ class GradualRelease:
 
     @cached_property
     def _grid(self) -> Grid:
-        return Grid(self.step)
+        return Grid(self.step, self.bounds)
 
     @cached_property
     def _scales(self) -> tuple[Fraction, ...]:
@@ -97,7 +100,8 @@ class GradualRelease:
 
         Raises:
             BudgetError: the last answer does not fit; nothing was touched.
-            ReleaseError: the query or the rule failed: the last answer's price is charged.
+            ReleaseError: the rule failed: the last answer's price is charged.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
         source = noise or OpenDPNoise()
         return paid(meter, self.guarantee, data, lambda given: self._answers(given, source))
@@ -108,7 +112,8 @@ class GradualRelease:
         for narrow, wide in itertools.pairwise(reversed(self._scales)):
             stays = bernoulli(stay_down(narrow, wide), noise)
             draws.append(draws[-1] + (0 if stays else int(noise.laplace(wide, 1)[0])))
-        truth, step = self._grid.point(self.query(data)), self.step or 1
+        truth = self._grid.point(answered(lambda: self.query(data)))
+        step = self.step or 1
         answers: tuple[float, ...] = ()
         for draw in reversed(draws):
             answers = (*answers, (truth + draw) * step)

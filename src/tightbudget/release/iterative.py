@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tightbudget.accounting.schedule import StoppingSchedule
@@ -11,7 +12,7 @@ from tightbudget.numerics.validate import plain_numbers, positive_count, refuse
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise import Noise, OpenDPNoise
-from tightbudget.release.release import Release, WhatIf, paid, what_if
+from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
 
 __all__ = ["Iterative"]
 
@@ -24,11 +25,13 @@ class Iterative:
     Guarantee: {k: the schedule's price of k steps} for each stop k, and the schedule's delta, if
     step k is a mechanism that the schedule was made for, whatever the outputs before it were,
     for the neighbouring relation that was declared there. A rule that sees the data is one more
-    mechanism, and belongs into the step.
+    mechanism, and belongs into the step. A step that raises has the output None, which is as
+    private as any other of its outputs: the mechanism that the schedule was made for has it, too.
     Source: Hartmann et al. 2022, Algorithm 3.
 
     Args:
-        step: from the data, all outputs so far and the source of noise to the next output.
+        step: from the data, all outputs so far and the source of noise to the next output;
+            None if it raises.
         stops: some of the schedule's stops, ascending; at the last it stops in any case.
         stopping_rule: told all outputs so far, says whether to stop. It must not see the data.
         schedule: see :func:`tightbudget.early_stopping`.
@@ -68,7 +71,8 @@ class Iterative:
 
         Raises:
             BudgetError: the dearest stop does not fit; nothing was touched.
-            ReleaseError: a step or the rule failed: the dearest stop is charged.
+            ReleaseError: the rule failed: the worst-case stop is charged.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
         source = noise or OpenDPNoise()
         return paid(meter, self.guarantee, data, lambda given: self._outputs(given, source))
@@ -77,7 +81,8 @@ class Iterative:
         outputs: tuple[Any, ...] = ()
         for stop in self.stops:
             while len(outputs) < stop:
-                outputs = (*outputs, self.step(data, outputs, noise))
+                # bound now: the next turn has other outputs
+                outputs = (*outputs, answered(partial(self.step, data, outputs, noise)))
             if self.stopping_rule(outputs):
                 break
         return outputs, len(outputs)

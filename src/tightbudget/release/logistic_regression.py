@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import Any, Self
 
 import numpy as np
@@ -9,20 +11,22 @@ from scipy.special import expit
 
 from tightbudget.errors import ExtraError, ParameterError
 from tightbudget.numerics.rounding import FloatArray
-from tightbudget.numerics.validate import one_of, open_probability
+from tightbudget.numerics.validate import one_of, open_probability, refuse
 from tightbudget.output_dp.amount import Price
 from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.release.columns import table
 from tightbudget.release.erm import OutputPerturbation, TestSensitivity, logistic_with_test
 from tightbudget.release.meter import Meter
 from tightbudget.release.minimum import LONGEST
 from tightbudget.release.noise import Noise
-from tightbudget.release.release import WhatIf, what_if
+from tightbudget.release.private_number import listed
+from tightbudget.release.release import WhatIf, answered, what_if
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, clone
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 except ImportError as error:
     message = "this regression needs scikit-learn: pip install 'tightbudget[sklearn]'"
     raise ExtraError(message) from error
@@ -39,8 +43,11 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
     Guarantee: ``release_.cell`` is charged to the meter: "value" at epsilon (or test_epsilon,
     if that is more), "bottom" at test_epsilon; delta = 0, for neighbours in which one record is
-    replaced. The number of records, the features and the two labels are public, and so is that
-    rows have |x|_2 <= 1: that data was refused is known to who sees it refused.
+    replaced. The number of records and the features are public. A row that is longer than 1 is
+    shortened; one with a number that is missing or infinite, or with a label that is none of
+    ``classes``, counts as a row of zeros. Two arguments refuse by value, and then it is public
+    whether they did: ``clip=False`` says that all rows have |x|_2 <= 1, and without ``classes``
+    the labels that occur are public.
     There is no intercept: centre the features, or add one that is constant.
     Source: Hartmann et al. 2022, Algorithms 4 and 5.
 
@@ -52,7 +59,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         test_epsilon: > 0, nats.
         test_fraction: of the records, in (0, 1).
         test_sensitivity: "tight", or the "paper" one, four times as large.
-        clip: whether to shorten rows with |x|_2 > 1 to 1, instead of refusing them.
+        clip: whether to shorten rows with |x|_2 > 1 to 1; False refuses them, which is seen.
+        classes: the two labels; None for those that occur, which is seen.
 
     Attributes:
         release_: the :class:`Release`: its value is the parameters, or None.
@@ -69,7 +77,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         test_epsilon: float = 0.1,
         test_fraction: float = 0.3,
         test_sensitivity: str = "tight",
-        clip: bool = False,
+        clip: bool = True,
+        classes: tuple[Any, Any] | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.regularization = regularization
@@ -78,11 +87,14 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.test_fraction = test_fraction
         self.test_sensitivity = test_sensitivity
         self.clip = clip
+        self.classes = classes
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         tags.non_deterministic = True
+        tags.input_tags.allow_nan = True  # and texts: they are missing
+        tags.input_tags.string = True
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -107,8 +119,9 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
         Raises:
             BudgetError: the dearest price does not fit; nothing was released.
-            ParameterError: a parameter, or a row longer than 1, or labels of not two kinds;
-                nothing was charged.
+            ParameterError: a parameter, or a type or shape of the data; with ``clip=False`` a
+                row longer than 1; without ``classes`` labels of not two kinds. Nothing was
+                charged.
 
         What was fitted before stays as it was where this raises.
         """
@@ -120,28 +133,25 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         return self
 
     def _fit(self, X: Any, y: Any, meter: Meter, noise: Noise | None) -> None:
-        rows, labels = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(labels)
-        self.classes_ = np.unique(labels)
-        if len(self.classes_) != 2:
-            raise ParameterError(
-                "Only binary classification is supported: labels must be of two kinds, got "
-                f"{len(self.classes_)} class{'es' * (len(self.classes_) != 1)}"
-            )
-        rows = self._shortened(rows)
-        signs = np.where(labels == self.classes_[1], 1.0, -1.0)
-        self.release_ = self._release(rows, signs, meter, noise)
+        if self.classes is None:
+            rows, y = validate_data(self, _read(X), y, dtype=np.float64, ensure_all_finite=False)
+            check_classification_targets(y)
+            classes = np.unique(y)
+            if len(classes) != 2:
+                raise ParameterError(
+                    "Only binary classification is supported: labels must be of two kinds, got "
+                    f"{len(classes)} class{'es' * (len(classes) != 1)}"
+                )
+        else:
+            rows = validate_data(self, _read(X), dtype=np.float64, ensure_all_finite=False)
+            classes = _two(self.classes)
+            check_consistent_length(rows, y)
+        if not self.clip and not _short(rows):
+            raise ParameterError("rows must have a 2-norm of at most 1; clip=True shortens them")
+        self.release_ = self._release(rows, _signs(y, classes), meter, noise)
+        self.classes_ = classes
         if self.release_.value is not None:
             self.coef_ = self.release_.value[None, :]
-
-    def _shortened(self, rows: FloatArray) -> FloatArray:
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        if self.clip:
-            with np.errstate(over="ignore"):  # a row too long for its length shrinks to zeros
-                return np.asarray(rows / np.maximum(lengths, 1.0))
-        if not (lengths <= LONGEST).all():
-            raise ParameterError("rows must have a 2-norm of at most 1; clip=True shortens them")
-        return rows
 
     def _release(
         self, rows: FloatArray, signs: FloatArray, meter: Meter, noise: Noise | None
@@ -165,7 +175,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         return tested.release((training, test), meter=meter, noise=noise)
 
     def decision_function(self, X: Any) -> FloatArray:
-        """p.x for each row, (n,).
+        """p.x for each row, (n,); 0 for a row with a number that is missing or infinite.
 
         Raises:
             NotFittedError: there is no model: none was trained, or the test released none.
@@ -173,8 +183,9 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         check_is_fitted(self, "release_")
         if self.release_.value is None:
             raise NotFittedError("the test released no model: its cell is 'bottom'")
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray(rows @ self.coef_[0])
+        rows = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=False)
+        known = np.isfinite(rows).all(axis=1, keepdims=True)
+        return np.asarray(np.where(known, rows, 0.0) @ self.coef_[0])
 
     def predict_proba(self, X: Any) -> FloatArray:
         """The chance of each label, (n, 2)."""
@@ -190,3 +201,52 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 def _evenly(n: int, fraction: float) -> Any:
     """Whether each record is held out: a choice that sees nothing but its number."""
     return np.diff(np.floor(np.arange(n + 1) * fraction)) > 0
+
+
+def _read(X: Any) -> Any:
+    """The rows with NaN in the place of what is no number; scikit-learn would refuse it."""
+    rows = listed(X)
+    if rows is not None:
+        widths = Counter(len(row) for row in map(_sequence, rows) if row is not None)
+        # how many features there are is public: the one row that is longer does not say it
+        return table(max(widths, key=lambda w: widths[w]), rows=rows) if widths else X
+    if not hasattr(X, "shape") or len(X.shape) != 2:
+        return X
+    if str(getattr(X, "dtype", None)) == "object":
+        return table(X.shape[1], rows=X)
+    if hasattr(X, "columns") and any(dtype in ("object", "Object") for dtype in map(str, X.dtypes)):
+        numbers = table(X.shape[1], rows=X)
+        return type(X)(dict(zip(X.columns, numbers.T, strict=True)))
+    return X
+
+
+def _sequence(row: Any) -> Any:
+    return row if type(row) is np.ndarray and row.ndim == 1 else listed(row)
+
+
+def _two(classes: Any) -> Any:
+    two = np.asarray(classes)
+    if two.shape != (2,) or two[0] == two[1]:
+        raise refuse("classes", "be two different labels", classes)
+    return two
+
+
+def _short(rows: FloatArray) -> bool:
+    with np.errstate(all="ignore"):
+        return not bool((np.linalg.norm(rows, axis=1) > LONGEST).any())
+
+
+def _signs(labels: Any, classes: Any) -> FloatArray:
+    """-1 and 1 for the first and the second class; NaN for what is neither, each by itself."""
+    first, second = classes.tolist()
+    if getattr(labels, "dtype", None) is not None and np.asarray(labels).dtype.kind in "biufU":
+        known = np.asarray(labels).ravel()
+        return np.where(known == second, 1.0, np.where(known == first, -1.0, math.nan))
+
+    each = labels.ravel().tolist() if isinstance(labels, np.ndarray) else list(labels)
+
+    def sign(label: Any) -> float:
+        known = answered(lambda: -1.0 if label == first else 1.0 if label == second else None)
+        return math.nan if known is None else known
+
+    return np.array([sign(label) for label in each])

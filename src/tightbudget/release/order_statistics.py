@@ -17,7 +17,6 @@ statistics go outwards, records outside go between.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,36 +69,52 @@ class Ordered:
     def to_leave(self, a: int, b: int, low: int, high: int) -> int:
         """The fewest replacements after which x(b) - x(a) is outside [low, high).
 
-        The range is inside now. n + 1 if all data sets have it inside.
+        It is the least k with ``widest(k) >= high or narrowest(k) < low``. The range is inside
+        now. n + 1 if all data sets have it inside.
         Guarantee: neighbours that both are inside differ by at most one in this number.
         """
-        return self._fewest(lambda k: self.widest(a, b, k) >= high or self.narrowest(a, b, k) < low)
+        return min(self._to_widen(a, b, high), self._to_narrow(a, b, low))
 
     def to_exceed(self, a: int, b: int, bound: int) -> int:
         """The fewest replacements after which *one more* can make x(b) - x(a) exceed ``bound``,
         counted from 1; n + 1 if none do.
 
+        It is the least k >= 1 with ``widest(k) > bound``.
         Guarantee: neighbours differ by at most one in this number.
         """
-        return self._fewest(lambda k: self.widest(a, b, k) > bound)
+        return max(1, self._to_widen(a, b, bound + 1))
 
     def to_move(self, m: int, low: int, high: int) -> int:
         """The fewest replacements after which x(m), inside now, is outside [low, high).
 
         Guarantee: neighbours that both are inside differ by at most one in this number.
         """
-        return self._fewest(lambda k: self.at(m + k) >= high or self.at(m - k) < low)
+        return int(min(self._risen(m, np.array(high)), self._fallen(m, np.array(low))))
 
-    def _fewest(self, reached: Callable[[int], bool]) -> int:
-        """The smallest k in 1, ..., n with reached(k), which then stays; n + 1 if there is none."""
-        low, high = 1, self.n + 1
-        while low < high:
-            middle = (low + high) // 2
-            if reached(middle):
-                high = middle
-            else:
-                low = middle + 1
-        return low
+    # Each search below is one pass of fixed size: what it takes depends on n and the ranks alone,
+    # which are public, and not on the distance that it finds, which is private.
+
+    def _to_widen(self, a: int, b: int, width: int) -> int:
+        """The fewest replacements after which x(b) - x(a) >= width; n + 1 if none do."""
+        i = np.arange(a + 1)  # beyond i = a the lower end stays at -limit
+        fewest = i + self._risen(b, self.records[a - i] + width)
+        return min(int(fewest.min()), self.n + 1)
+
+    def _to_narrow(self, a: int, b: int, width: int) -> int:
+        """The fewest replacements after which x(b) - x(a) < width; n + 1 if none do."""
+        i = np.arange(b - a + 1)  # with i + j = b - a the two have met
+        fewest = i + self._fallen(b, self.records[a + i] + width)
+        return min(int(fewest.min()), self.n + 1) if width > 0 else self.n + 1
+
+    def _risen(self, rank: int, to: IntArray) -> IntArray:
+        """The least k >= 0 with x(rank + k) >= to; n + 1 where there is none."""
+        first = np.searchsorted(self.records, to)
+        return np.where(first > self.n + 1, self.n + 1, np.maximum(first - rank, 0))
+
+    def _fallen(self, rank: int, below: IntArray) -> IntArray:
+        """The least k >= 0 with x(rank - k) < below; n + 1 where there is none."""
+        last = np.searchsorted(self.records, below) - 1
+        return np.where(last < 0, self.n + 1, np.maximum(rank - last, 0))
 
     def _at(self, ranks: IntArray) -> IntArray:
         return self.records[np.clip(ranks, 0, self.n + 1)]

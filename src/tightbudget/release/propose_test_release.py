@@ -35,8 +35,8 @@ from tightbudget.numerics.validate import count, one_of, plain_numbers, positive
 from tightbudget.output_dp.amount import Price, exact_positive, exact_probability
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.meter import Meter
-from tightbudget.release.noise import Noise, OpenDPNoise, scale_up
-from tightbudget.release.release import Release, WhatIf, paid, what_if
+from tightbudget.release.noise import LARGEST_SCALE, Noise, OpenDPNoise, scale_up
+from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
 
 __all__ = ["Pricing", "Proposal", "ProposeTestRelease", "StabilityTest"]
 
@@ -78,6 +78,9 @@ class Proposal:
         object.__setattr__(self, "distance", positive_count(distance=self.distance))
         object.__setattr__(self, "value", operator.index(self.value))
         object.__setattr__(self, "sensitivity", positive_count(sensitivity=self.sensitivity))
+
+
+_FAILED = Proposal(distance=1, value=0, sensitivity=1)
 
 
 @plain_numbers
@@ -136,6 +139,9 @@ class ProposeTestRelease:
     Guarantee: what ``pricing`` says, and delta, if each proposal keeps its promises: for
     neighbouring data sets the distances differ by at most one; and at a distance >= 2 the
     values proposed for x and any neighbour differ by at most the sensitivity, the same for both.
+    A proposal that is missing, is none, or has a sensitivity too large for any noise, counts as
+    one at distance 1, where nothing holds; so do all of them if ``propose`` raises. The promises
+    are those of the proposals with these in place of failures.
     Sensitivity and neighbouring relation: those of the proposals.
     Source: Dwork, Lei 2009; Hartmann et al. 2022, Definition 9.
 
@@ -198,7 +204,7 @@ class ProposeTestRelease:
 
         Raises:
             BudgetError: it does not fit; the data was not touched.
-            ReleaseError: the proposals failed; the dearest price was charged.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
         source = noise or OpenDPNoise()
         return paid(meter, self.guarantee, data, lambda data: self.run(data, source))
@@ -207,9 +213,7 @@ class ProposeTestRelease:
         """A value and its cell, without paying: for mechanisms that are built on this one."""
         if not self.tries:
             return None, "bottom"
-        proposals = list(self.propose(data))
-        if len(proposals) != self.tries:
-            raise ValueError("another number of proposals than of tries")
+        proposals = self._proposals(data)
         if self.pricing is Pricing.IN_TURN and noise.coin():
             proposals.reverse()
         for j, proposal in enumerate(proposals, start=1):
@@ -217,6 +221,13 @@ class ProposeTestRelease:
             if value is not None:
                 return value, self._cell(j)
         return None, "bottom"
+
+    def _proposals(self, data: Any) -> list[Proposal]:
+        """As many as there are tries, whatever ``propose`` does."""
+        found = answered(lambda: list(self.propose(data))) or []
+        widest = LARGEST_SCALE / self.test.scale
+        usable = [p if type(p) is Proposal and p.sensitivity <= widest else _FAILED for p in found]
+        return [*usable, *[_FAILED] * self.tries][: self.tries]
 
     def _cell(self, j: int) -> Cell:
         """Of a value that came at try j."""

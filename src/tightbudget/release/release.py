@@ -1,8 +1,14 @@
 """The one path from data to an answer: reserve -> admit -> start -> run -> settle -> reveal.
 
 What a run may cost at most is held before the data is looked at. After the start nothing but
-the cell of the answer gives budget back: a run that raises, or answers what it had not
-declared, is charged its dearest price, and the error says nothing that depends on the data.
+the cell of the answer gives budget back.
+
+Whether something fails is as private as what it answers: an error that one record can cause
+tells that the record is there, at no price. So a query that raises has answered nothing
+(:func:`answered`), and its mechanism goes on with a public fallback. What is left to fail after
+the start has not seen the data: noise that cannot be drawn, a rule that was told nothing but
+what is released, a mechanism that answers a cell it has not declared. That costs the worst-case
+price, and the error (:func:`guarded`) still says nothing of what went wrong.
 """
 
 from __future__ import annotations
@@ -14,6 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from tightbudget.errors import ReleaseError, SettlementError
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.account import Budget
@@ -22,17 +30,20 @@ from tightbudget.output_dp.amount import exact, printed_down, printed_up
 from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_name
 from tightbudget.release.meter import Meter
 
-__all__ = ["Receipt", "Release", "WhatIf", "Started", "guarded", "paid", "started", "what_if"]
+__all__ = [
+    "Receipt",
+    "Release",
+    "Started",
+    "WhatIf",
+    "answered",
+    "guarded",
+    "paid",
+    "started",
+    "what_if",
+]
 
 T = TypeVar("T")
 V = TypeVar("V")
-
-# what ends a program goes on to do so; what it is made with anew, since its own may hold data
-_STOPS: dict[type[BaseException], tuple[int, ...]] = {
-    KeyboardInterrupt: (),
-    SystemExit: (1,),
-    GeneratorExit: (),
-}
 
 _operator = logging.getLogger(__name__)
 
@@ -139,7 +150,7 @@ def paid(
     Raises:
         BudgetError: it does not fit; the data was not touched.
         ParameterError: the data was not admitted; nothing was charged.
-        ReleaseError: the run failed; the dearest price was charged.
+        ReleaseError: what has not seen the data failed; the worst-case price was charged.
     """
     with started(meter, guarantee, data, admit) as run_:
         value, run_.cell = guarded(lambda: _declared(guarantee, run(run_.data)))
@@ -207,7 +218,25 @@ def started(
     if os.getpid() != process:
         # the other process may still be answering: it has to say what came out
         raise SettlementError("a run is settled by the process that has started it")
-    run.charged = hold.settle(run.cell)
+    settled: Budget | None = hold.settle(run.cell)
+    # a meter that forgets to answer has charged all the same: it says how much
+    run.charged = hold.charge if settled is None else settled
+
+
+def answered(call: Callable[[], T]) -> T | None:
+    """What code that sees the data returns; None if it raises.
+
+    An operator who may see the data finds what was raised in the log of this module, at level
+    DEBUG. NumPy's warnings of single numbers (overflow, NaN) are off while it runs.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            return call()
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise  # guarded passes it on without its text
+        _operator.debug("a query has failed: its fallback is used", exc_info=True)
+        return None
 
 
 def guarded(call: Callable[[], T]) -> T:
@@ -218,16 +247,15 @@ def guarded(call: Callable[[], T]) -> T:
 
     Raises:
         ReleaseError: the call raised.
-        KeyboardInterrupt, SystemExit, GeneratorExit: the call raised it; this is a new one, which
-            says nothing, and SystemExit has the code 1.
+        KeyboardInterrupt: the call was interrupted; this is a new one, which says nothing.
     """
     try:
         return call()
     except BaseException as error:
-        stop = next((kind for kind in _STOPS if isinstance(error, kind)), None)
+        interrupted = isinstance(error, KeyboardInterrupt)
         _operator.debug("a mechanism failed after it had started", exc_info=True)
-    if stop is not None:
-        raise stop(*_STOPS[stop])
+    if interrupted:
+        raise KeyboardInterrupt  # a new one: the text and the frames of the first may hold data
     raise ReleaseError(
         "the mechanism failed after it had started: nothing is released, "
         "and its dearest price is charged"

@@ -24,7 +24,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
 
-from tightbudget.errors import SettlementError
+from tightbudget.errors import ParameterError, SettlementError
 from tightbudget.numerics.validate import plain_numbers, positive_count
 from tightbudget.output_dp.acts import Uncopied
 from tightbudget.output_dp.amount import Price, exact_positive
@@ -37,6 +37,7 @@ from tightbudget.release.release import (
     Release,
     Started,
     WhatIf,
+    answered,
     guarded,
     paid,
     started,
@@ -71,6 +72,10 @@ class SparseVector:
         adaptive: look twice.
         step: of the grid on which queries and thresholds are compared, a power of two; None
             for integers.
+        bounds: (low, high): answers of queries beyond are moved there, and what is no number
+            counts as low, as does a query that raises. A query that can fail needs them: it
+            has the sensitivity high - low, whatever it does. Without bounds what is no number
+            counts as 0.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -82,6 +87,7 @@ class SparseVector:
     monotone: bool = False
     adaptive: bool = True
     step: float | None = None
+    bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         for scale in (self.threshold_scale, self.scale):
@@ -128,9 +134,13 @@ class SparseVector:
         """By how much the first look must be above: two standard deviations of its noise."""
         return math.ceil(2 * math.sqrt(2) * float(2 * self.scale))
 
+    @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self.step, self.bounds)
+
     @property
     def _points(self) -> int:
-        return Grid(self.step).sensitivity(self.sensitivity)
+        return self._grid.sensitivity(self.sensitivity)
 
     @property
     def _moves(self) -> int:
@@ -151,18 +161,28 @@ class SparseVector:
 
         The end of the block settles what was found up to then; ``run.release()`` has the
         receipt. A block that an exception leaves is charged ``epsilon``, and so is one that
-        never ends.
+        never ends. Only the refusal of a question costs nothing: it has looked at nothing, so
+        a block that it leaves is settled, too.
 
         Raises:
             BudgetError: it does not fit; the data was not touched.
             SettlementError: the meter has another conversation open.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
+        source = noise or OpenDPNoise()
+        refusal: Exception | None = None
         with started(meter, self.guarantee, data, interactive=True) as charge:
-            run = SparseVectorRun(self, charge, noise or OpenDPNoise())
+            run = SparseVectorRun(self, charge, source)
             try:
                 yield run
+            except (ParameterError, SettlementError) as error:
+                if error is not run._refusal:
+                    raise
+                refusal = error
             finally:
                 run._close()
+        if refusal is not None:
+            raise refusal
 
 
 class SparseVectorRun(Uncopied):
@@ -172,9 +192,10 @@ class SparseVectorRun(Uncopied):
     """
 
     def __init__(self, svt: SparseVector, charge: Started, noise: Noise) -> None:
-        self._grid, self._charge = Grid(svt.step), charge
+        self._grid, self._charge = svt._grid, charge
         self._answers: list[bool] = []
         self._open = True
+        self._refusal: Exception | None = None  # of the last question that was refused
         self._lock = threading.RLock()
         self._search = guarded(lambda: _Search(svt, noise))
         charge.cell = 0
@@ -188,25 +209,32 @@ class SparseVectorRun(Uncopied):
         """Whether the query is above the threshold, noisily.
 
         Args:
-            query: from the data to an integer; with a step, to any real number.
-            threshold: of the same kind; it must not depend on the data.
+            query: from the data to an integer (other numbers are rounded down, which changes
+                no comparison with an integer); with a step, to any real number.
+            threshold: an integer; with a step, a number; it must not depend on the data.
 
         Raises:
+            ParameterError: the threshold is refused; the query was not asked, and the run goes
+                on.
             SettlementError: it has found what it may, or the block has ended.
-            ReleaseError: the query raised, or answered something else than a number. The run
-                is over, and charged the dearest price.
+            ReleaseError: noise could not be drawn. The run is over, and charged the worst-case
+                price.
         """
         with self._lock:
             if not self._open:
                 raise SettlementError("the run is over: it answers no more")
-            if self.done:
-                raise SettlementError("the run has found all that it may: it answers no more")
-            above = self._search.above
-            data, point = self._charge.data, self._grid.point
-            least = self._grid.public(threshold=threshold)
+            try:
+                if self.done:
+                    raise SettlementError("the run has found all that it may: it answers no more")
+                least = self._grid.public(threshold=threshold)
+            except (ParameterError, SettlementError) as error:
+                self._refusal = error
+                raise
+            data = self._charge.data
             # until it has answered, it may have answered anything
             self._open, self._charge.cell = False, None
-            answer = guarded(lambda: above(point(query(data)), least))
+            point = self._grid.point(answered(lambda: query(data)))
+            answer = guarded(lambda: self._search.above(point, least))
             self._open, self._charge.cell = True, self._search.found
             self._answers.append(answer)
             return answer
@@ -265,11 +293,12 @@ class SparseVectorRelease:
     whatever was found. Source: Hartmann et al. 2022, section 4 (Figure 1).
 
     Args:
-        vector_query: from the data to a vector of integers; with a step, of real numbers.
+        vector_query: from the data to a vector of integers (other numbers are rounded down);
+            with a step, of real numbers.
         size: how many entries the vector has.
         threshold: of the entries to be found; it must not depend on the data.
         search: the sparse vector that finds them; its sensitivity is that of each entry, and
-            its step that of the values, too.
+            its step and its bounds are those of the values, too.
         epsilon: > 0, nats, for the values alone.
 
     Raises:
@@ -303,12 +332,12 @@ class SparseVectorRelease:
 
         Raises:
             BudgetError: it does not fit; the data was not touched.
-            ReleaseError: the query raised, or answered something else than was declared.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
-        source, grid = noise or OpenDPNoise(), Grid(self.search.step)
+        source, grid = noise or OpenDPNoise(), self.search._grid
 
         def run(data: Any) -> tuple[dict[int, Answer], Cell]:
-            values = grid.points(self.vector_query(data), self.size)
+            values = grid.points(answered(lambda: self.vector_query(data)), self.size)
             search, found = _Search(self.search, source), list[int]()
             for i, value in enumerate(values.tolist()):
                 if search.done:
@@ -327,10 +356,10 @@ class SparseVectorRelease:
     @cached_property
     def _least(self) -> int:
         """The point of the threshold."""
-        return Grid(self.search.step).public(threshold=self.threshold)
+        return self.search._grid.public(threshold=self.threshold)
 
     def _scale(self, values: int, found: int) -> Fraction:
         """Of the noise on each value, in points of the grid."""
         back = self.search.guarantee.sup - self.search.guarantee.price(found)
-        points = Grid(self.search.step).sensitivity(self.search.sensitivity)
+        points = self.search._grid.sensitivity(self.search.sensitivity)
         return values * points / (exact_positive(epsilon=self.epsilon) + back)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
 
+from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import finite, plain_numbers
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.grid import Grid
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise import Noise, OpenDPNoise, scale_up
-from tightbudget.release.release import Release, WhatIf, paid, what_if
+from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
 
 __all__ = ["TestedRelease"]
 
@@ -39,6 +41,12 @@ class TestedRelease(Generic[V]):
     Guarantee: {"value": max(epsilon, (by_test / a) test_epsilon), "bottom": test_epsilon or
     the price of "value", whichever is less}, delta = 0, for neighbours that differ in one record
     of one part. Without ``by_training`` "bottom" costs as much as "value".
+
+    What fails is an output: ``train`` that raises has the output None, which must be as private
+    as its others, and an error that is no number (None has none) counts as the largest there is.
+    An error that can fail needs ``bounds`` for that: with (low, high) it moves by high - low at
+    most, whatever it does.
+
     Source: Hartmann et al. 2022, section 6, Theorem 17.
 
     Args:
@@ -50,6 +58,9 @@ class TestedRelease(Generic[V]):
         by_test: > 0, how far the error of any output can move with one test record.
         by_training: > 0, how far the error can move, on any test part, between neighbouring
             training parts if the randomness of ``train`` is coupled; None if nothing is known.
+        bounds: (low, high), where errors are moved to that lie beyond; None for no bounds.
+        admit: from what the caller gives to the two parts, before anything is charged. It may
+            refuse types, shapes and names of columns, never values; None to take what there is.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -64,6 +75,8 @@ class TestedRelease(Generic[V]):
     test_epsilon: Price
     by_test: Price
     by_training: Price | None = None
+    bounds: tuple[float, float] | None = None
+    admit: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
         exact_positive(epsilon=self.epsilon)
@@ -73,11 +86,12 @@ class TestedRelease(Generic[V]):
             exact_positive(by_training=self.by_training)
         exact_positive(test_epsilon=self.test_epsilon)
         scale_up(self._scale)
+        _ = self._grid
 
     @cached_property
     def _grid(self) -> Grid:
         coarsest = max(exact_positive(a=a) for a in (self.by_test, self.by_training) if a)
-        return Grid(power_of_two_down(coarsest / _FINENESS))
+        return Grid(power_of_two_down(coarsest / _FINENESS), self.bounds, math.inf)
 
     @cached_property
     def _moves(self) -> tuple[int, int]:
@@ -123,16 +137,27 @@ class TestedRelease(Generic[V]):
 
         Raises:
             BudgetError: the price of "value" does not fit; nothing was touched.
-            ReleaseError: training or the error failed: the dearest price is charged.
+            ParameterError: the data was not admitted; nothing is charged.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
         source = noise or OpenDPNoise()
-        return paid(meter, self.guarantee, data, lambda parts: self._tried(parts, source))
+        run = partial(self._tried, noise=source)
+        return paid(meter, self.guarantee, data, run, self._parts)
+
+    def _parts(self, data: Any) -> tuple[Any, Any]:
+        """The two parts as they are admitted; refuses by type and shape alone."""
+        parts = data if self.admit is None else self.admit(data)
+        if not isinstance(parts, (tuple, list)) or len(parts) != 2:
+            kind = type(parts).__name__
+            raise ParameterError(f"data must be two parts, (training, test), got {kind}")
+        return parts[0], parts[1]
 
     def _tried(self, parts: tuple[Any, Any], noise: Noise) -> tuple[V | None, str]:
         training, test = parts
-        output = self.train(training, noise)
-        error = self._grid.point(self.error(output, test))
-        if error + int(noise.laplace(self._scale, 1)[0]) <= self._grid.point(self.threshold):
+        output = answered(lambda: self.train(training, noise))
+        known = None if output is None else answered(lambda: self.error(output, test))
+        error, threshold = self._grid.point(known), self._grid.public(threshold=self.threshold)
+        if error + int(noise.laplace(self._scale, 1)[0]) <= threshold:
             return output, "value"
         return None, "bottom"
 

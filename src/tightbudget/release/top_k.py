@@ -17,13 +17,15 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from tightbudget.numerics.validate import plain_numbers, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.grid import Grid
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise import IntArray, Noise, OpenDPNoise, scale_up
-from tightbudget.release.release import Release, WhatIf, paid, what_if
+from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
 
 __all__ = ["TopK"]
 
@@ -39,7 +41,8 @@ class TopK:
     is one that the analyst chose, and the noise is discrete Laplace, so that delta = 0).
 
     Args:
-        vector_query: from the data to a vector of integers; with a step, of real numbers.
+        vector_query: from the data to a vector of integers (other numbers are rounded down);
+            with a step, of real numbers.
         size: how many entries the vector has.
         k: in [1, size], how many are named at most.
         epsilon: > 0, nats, what it costs at most.
@@ -49,6 +52,10 @@ class TopK:
         monotone: between neighbours, all entries move in the same direction. It is so for
             counts, where neighbours have one record more or less.
         step: of the grid on which entries are compared, a power of two; None for integers.
+        bounds: (low, high): entries beyond are moved there, and what is no number counts as
+            low, as does every entry of a query that raises. A query that can fail needs them:
+            each entry has the sensitivity high - low, whatever it does. Without bounds what is
+            no number counts as 0.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -62,6 +69,7 @@ class TopK:
     sensitivity: Price = 1
     monotone: bool = False
     step: float | None = None
+    bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if positive_count(k=self.k) > positive_count(size=self.size):
@@ -79,7 +87,11 @@ class TopK:
     @cached_property
     def scale(self) -> Fraction:
         """Of the noise, in points of the grid."""
-        return self._moves * Grid(self.step).sensitivity(self.sensitivity) / self._each
+        return self._moves * self._grid.sensitivity(self.sensitivity) / self._each
+
+    @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self.step, self.bounds)
 
     @property
     def _each(self) -> Fraction:
@@ -93,7 +105,7 @@ class TopK:
 
     @cached_property
     def _least(self) -> int:
-        return Grid(self.step).public(least=self.least)
+        return self._grid.public(least=self.least)
 
     def what_if(self, meter: Meter) -> WhatIf:
         """The prices, and whether the dearest fits; touches nothing."""
@@ -106,21 +118,23 @@ class TopK:
 
         Raises:
             BudgetError: it does not fit; the data was not touched.
-            ReleaseError: the query raised, or answered something else than was declared.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
         source = noise or OpenDPNoise()
 
         def run(data: Any) -> tuple[tuple[int, ...], Cell]:
-            entries = Grid(self.step).points(self.vector_query(data), self.size)
+            values = answered(lambda: self.vector_query(data))
+            entries = self._grid.points(values, self.size)
             named = self._named(entries, source.laplace(self.scale, self.size + 1))
             return named, len(named)
 
         return paid(meter, self.guarantee, data, run)
 
     def _named(self, entries: IntArray, noise: IntArray) -> tuple[int, ...]:
-        """The mechanism itself, on integers (Python's, which have no end); ties by index."""
-        noisy = [
-            x + z for x, z in zip([*entries.tolist(), self._least], noise.tolist(), strict=True)
-        ]
-        order = sorted(range(self.size + 1), key=lambda i: -noisy[i])
-        return tuple(order[: min(self.k, order.index(self.size))])
+        """The mechanism itself, on integers; ties by index."""
+        # entries are within 2^52, so no sum leaves int64; noise beyond 2^61 has a probability
+        # below e^-(2^21) at the largest scale, as noise has that OpenDP itself has cut off
+        noisy = np.append(entries, self._least) + np.clip(noise, -(2**61), 2**61)
+        order = np.argsort(-noisy, kind="stable")
+        ahead = int(np.flatnonzero(order == self.size)[0])
+        return tuple(order[: min(self.k, ahead)].tolist())

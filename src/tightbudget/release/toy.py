@@ -11,10 +11,9 @@ from tightbudget.numerics.validate import plain_numbers
 from tightbudget.output_dp.amount import Price
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.additive import Answer, LaplaceRelease, added
-from tightbudget.release.grid import Grid
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise import Noise, OpenDPNoise
-from tightbudget.release.release import Release, WhatIf, paid, what_if
+from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
 
 __all__ = ["ToyRelease"]
 
@@ -29,11 +28,13 @@ class ToyRelease:
     Source: Hartmann et al. 2022, section 3 (M_toy).
 
     Args:
-        query: from the data to an integer; with a step, to any real number.
+        query: from the data to an integer (other numbers are rounded down); with a step, to
+            any real number.
         sensitivity: > 0, how far the query can move between neighbouring data sets. What
             neighbouring means, the caller says by this number.
         epsilon: > 0, nats.
         step: of the grid that answers lie on, a power of two; None for integers.
+        bounds: as for :class:`LaplaceRelease`; a query that can fail needs them.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -43,13 +44,16 @@ class ToyRelease:
     sensitivity: Price
     epsilon: Price
     step: float | None = None
+    bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         _ = self._noisy
 
     @cached_property
     def _noisy(self) -> LaplaceRelease:
-        return LaplaceRelease(self.query, self.sensitivity, self.epsilon, step=self.step)
+        return LaplaceRelease(
+            self.query, self.sensitivity, self.epsilon, step=self.step, bounds=self.bounds
+        )
 
     @cached_property
     def guarantee(self) -> OutputDP:
@@ -67,17 +71,16 @@ class ToyRelease:
 
         Raises:
             BudgetError: it does not fit; the data was not touched.
-            ReleaseError: the query raised, or answered something else than was declared.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
         source = noise or OpenDPNoise()
 
         def run(data: Any) -> tuple[Answer | None, Cell]:
-            # asked in any case: a query that raises must not look at the coin
-            value = self.query(data)
+            # asked in any case: what else a query does must not depend on the coin
+            value = answered(lambda: self.query(data))
             if not source.coin():
                 return None, "nothing"
-            return added(
-                Grid(self.step), None, value, source.laplace(self._noisy.scale, 1)
-            ), "number"
+            drawn = source.laplace(self._noisy.scale, 1)
+            return added(self._noisy._grid, None, value, drawn), "number"
 
         return paid(meter, self.guarantee, data, run)
