@@ -118,3 +118,24 @@ def test_a_refusal_is_a_value_error_of_this_package() -> None:
     refusal = v.refuse("x", "be good", 1)
     assert isinstance(refusal, ValueError)
     assert isinstance(refusal, tb.TightBudgetError)
+
+
+@pytest.mark.parametrize(
+    ("value", "numbers"),
+    [
+        ([1, 2.5], [1.0, 2.5]),
+        ([Fraction(1, 2), np.float32(0.5), np.uint8(200)], [0.5, 0.5, 200.0]),
+        (np.array([Fraction(1, 2), 2], dtype=object), [0.5, 2.0]),
+        (np.array([0.5, 2.0], dtype=np.float16), [0.5, 2.0]),
+        ([True, 2.0], None),
+        (["1", "2"], None),
+        (np.array([True, False]), None),
+        ([[1.0], [1.0, 2.0]], None),
+        ([1j], None),
+        (None, None),
+    ],
+    ids=repr,
+)
+def test_an_array_is_of_numbers_alone(value: Any, numbers: list[float] | None) -> None:
+    found = v.real_array(value)
+    assert (None if found is None else found.tolist()) == numbers

@@ -88,6 +88,8 @@ def real_array(value: Any) -> NDArray[Any] | None:
 
     NumPy alone would read numbers out of texts and booleans, and ask a subclass of float its value.
     """
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        value = value.tolist()
     try:
         array = np.asarray(_floats(value))
     except (TypeError, ValueError, OverflowError):
