@@ -11,10 +11,11 @@ from tests.mutants import Mutation, lose_a_truth
 from tests.web.conftest import Client
 
 import tightbudget as tb
-from tightbudget.ledger import tokens
+from tightbudget.ledger import tokens, transactions
 from tightbudget.ledger.tokens import Tokens
+from tightbudget.output_dp.account import State
 from tightbudget.web import access, guards
-from tightbudget.web.api import forms
+from tightbudget.web.api import events, forms
 
 Token = Callable[..., str]
 
@@ -90,6 +91,26 @@ def a_number_of_many_digits(client: Client, token: Token, ledger: tb.Ledger) -> 
     return client().post("/api/v1/what-if", content=body, headers=sent).status_code == 400
 
 
+def a_formula_behind_a_blank(client: Client, token: Token, ledger: tb.Ledger) -> bool:
+    ledger.reserve(" =1+1", tb.OutputDP.from_dp(0), ["bob"])
+    return ",' =1+1," in client().get("/api/v1/events.csv").text
+
+
+def a_lone_surrogate(client: Client, token: Token, ledger: tb.Ledger) -> bool:
+    """Of an earlier version: it must not end the export."""
+    if ledger.hold("A2").state is State.STARTED:
+        ledger._do(transactions.settle, "A2", 10, "\ud800")
+    try:
+        return client().get("/api/v1/events.csv").status_code == 200
+    except UnicodeEncodeError:
+        return False
+
+
+def a_number_with_underscores(client: Client, token: Token, ledger: tb.Ledger) -> bool:
+    body = {"budget": "ada", "guarantee": {"epsilon": "1_0"}}
+    return client().post("/api/v1/what-if", json=body).status_code == 400
+
+
 ME = "/api/v1/me"
 CASES = [
     Case("secrets are compared", Tokens, "borne_by",
@@ -112,6 +133,12 @@ CASES = [
          "if size > most:", "if False:", a_large_body),
     Case("cookies write nothing", access.Gate, "__call__",
          "elif writes and caller.session:", "elif False:", a_write_by_cookie),
+    Case("formulas are marked behind blanks", events, "_is_computed",
+         "sign.isprintable() and not sign.isspace()", "True", a_formula_behind_a_blank),
+    Case("surrogates are escaped", events, "_line",
+         '"utf-8", "backslashreplace"', '"utf-8"', a_lone_surrogate),
+    Case("numbers have plain digits", forms, "number_of",
+         "if writes_number(value):", "if True:", a_number_with_underscores),
     Case("numbers are short", forms, "_decimal",
          "if len(text) > _LONGEST:", "if False:", a_number_of_many_digits),
 ]  # fmt: skip

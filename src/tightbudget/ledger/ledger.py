@@ -26,22 +26,22 @@ from tightbudget.ledger.act import Act
 from tightbudget.ledger.chain import Head
 from tightbudget.ledger.copy import copy
 from tightbudget.ledger.course import course
-from tightbudget.ledger.protocol import Event, Payer, Statement, WhatIf, short_cell
+from tightbudget.ledger.protocol import Event, Payer, Statement, WhatIf
 from tightbudget.ledger.rows import Balance, Reservation, Which
 from tightbudget.ledger.store import Store
+from tightbudget.ledger.text import check_encodable, printable, storable_cell
 from tightbudget.ledger.transactions import Refusal, Request, Terms
 from tightbudget.ledger.units import Units
 from tightbudget.ledger.verification import Verification, check_head, verify
-from tightbudget.numerics.validate import positive_count, refuse
+from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.account import Amount, Budget, State
 from tightbudget.output_dp.amount import Price, exact, exact_probability
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
 
-__all__ = ["Event", "Ledger", "LedgerBudget", "LedgerHold", "Statement", "WhatIf", "printable"]
+__all__ = ["Event", "Ledger", "LedgerBudget", "LedgerHold", "Statement", "WhatIf"]
 
 T = TypeVar("T")
 
-_LONGEST_NAME = 200
 _PAGE = 10_000  # events that are read at once
 
 
@@ -99,6 +99,27 @@ class Ledger:
         at = self._clock().isoformat()
         return self._store.write(lambda connection: act(Act(connection, at), *arguments))
 
+    def _named(self, **given: Any) -> str:
+        """A budget's name in the spelling of the ledger, or in form C.
+
+        Raises:
+            ParameterError: it is none.
+        """
+        return self._spelt(rows.stored_name, given)
+
+    def _keyed(self, key: str) -> str:
+        """The same for a reservation's key."""
+        return self._spelt(rows.stored_key, {"key": key})
+
+    def _spelt(self, stored: Callable[[Connection, str], str | None], given: dict[str, Any]) -> str:
+        text = printable(**given)
+        (as_given,) = given.values()
+        if as_given.isascii():  # there is one spelling
+            return text
+        with self._store.reading() as connection:
+            found = stored(connection, as_given)
+        return text if found is None else found
+
     # --------------------------------------------------------------------------- budgets
 
     def open_budget(
@@ -128,8 +149,10 @@ class Ledger:
         """
         terms = Terms.of(kind, parameters)
         whole = parent.name if isinstance(parent, LedgerBudget) else parent
-        self._do(transactions.open_budget, printable(name=name), terms, whole)
-        return LedgerBudget(self, name)
+        if whole is not None:
+            whole = self._named(parent=whole)
+        opened = self._do(transactions.open_budget, self._named(name=name), terms, whole)
+        return LedgerBudget(self, opened.name)
 
     def budget(self, name: str) -> LedgerBudget:
         """The budget of this name.
@@ -137,8 +160,9 @@ class Ledger:
         Raises:
             ParameterError: there is none.
         """
+        known = self._named(name=name)
         with self._store.reading() as connection:
-            return LedgerBudget(self, rows.balance(connection, name).name)
+            return LedgerBudget(self, rows.balance(connection, known).name)
 
     def budgets(self) -> tuple[LedgerBudget, ...]:
         """All budgets, each after the one that it is a part of."""
@@ -183,8 +207,9 @@ class Ledger:
             SettlementError: a budget is closed, or another interactive mechanism is open.
             ParameterError: the key, the guarantee or a budget is refused.
         """
-        request = Request.of(guarantee, budgets, bool(interactive))
-        found = self._do(transactions.reserve, printable(key=key), request)
+        payers = budgets if isinstance(budgets, str) else [self._named(budget=b) for b in budgets]
+        request = Request.of(guarantee, payers, bool(interactive))
+        found = self._do(transactions.reserve, self._keyed(key), request)
         return LedgerHold(self, _granted(found), None)
 
     def hold(self, key: str, *, token: int | None = None) -> LedgerHold:
@@ -198,8 +223,9 @@ class Ledger:
             SettlementError: there is none.
             BudgetExceeded: it was refused.
         """
+        known = self._keyed(key)
         with self._store.reading() as connection:
-            found = rows.reservation(connection, key)
+            found = rows.reservation(connection, known)
             if found is None:
                 raise SettlementError(f"there is no reservation {key!r}")
             answer = transactions.refusal_of(connection, found) or found
@@ -217,7 +243,7 @@ class Ledger:
             SettlementError: it was started or is over, or there is none.
         """
         why = _why(by, reason)
-        return LedgerHold(self, self._do(transactions.expire, key, why), None)
+        return LedgerHold(self, self._do(transactions.expire, self._keyed(key), why), None)
 
     # --------------------------------------------------------------------------- history
 
@@ -244,7 +270,7 @@ class Ledger:
             search: only events with this text in the key, the budget's name, the cell or the
                 details; in ASCII, either case. With ``budgets``, details are not searched.
         """
-        which = Which(budget, budgets, key, kind, search)
+        which = self._which(budget, budgets, key, kind, search)
         while limit is None or limit > 0:
             size = _PAGE if limit is None else min(limit, _PAGE)
             with self._store.reading() as connection:
@@ -266,10 +292,29 @@ class Ledger:
         search: str | None = None,
     ) -> tuple[Event, ...]:
         """The last events, newest first, or the last before one; filters as in :meth:`events`."""
-        which = Which(budget, budgets, key, kind, search)
+        which = self._which(budget, budgets, key, kind, search)
         with self._store.reading() as connection:
             found = rows.entries(connection, which, before=before, limit=limit, newest_first=True)
         return tuple(map(Event._of, found))
+
+    def _which(
+        self,
+        budget: str | None,
+        budgets: Collection[str] | None,
+        key: str | None,
+        kind: str | None,
+        search: str | None,
+    ) -> Which:
+        for name, text in (("kind", kind), ("search", search)):
+            if text is not None:
+                check_encodable(**{name: text})
+        return Which(
+            None if budget is None else self._named(budget=budget),
+            budgets,
+            None if key is None else self._keyed(key),
+            kind,
+            search,
+        )
 
     def head(self) -> Head:
         """How far the history goes; ``str(ledger.head())`` is for keeping elsewhere."""
@@ -554,7 +599,7 @@ class LedgerHold:
             SettlementError: it was not started, was settled with another cell, or is void.
             ParameterError: no cell looks like this; it is still held.
         """
-        self._is = self._ledger._do(transactions.settle, self.key, self._token, short_cell(cell))
+        self._is = self._ledger._do(transactions.settle, self.key, self._token, storable_cell(cell))
         return self.charge
 
     def forfeit(self, *, by: str | None = None, reason: str | None = None) -> Budget:
@@ -564,7 +609,7 @@ class LedgerHold:
             SettlementError: it was settled, or is void.
         """
         said = {"by": by, "reason": reason}
-        why = {name: words for name, words in said.items() if words is not None}
+        why = {n: printable(**{n: words}) for n, words in said.items() if words is not None}
         self._is = self._ledger._do(transactions.forfeit, self.key, why)
         return self.charge
 
@@ -607,14 +652,6 @@ def _granted(answer: Reservation | Refusal) -> Reservation:
         budget=answer.budget,
         holds=answer.holds,
     )
-
-
-def printable(**given: Any) -> str:
-    """A name or key: what can be printed, typed and stored everywhere."""
-    ((what, value),) = given.items()
-    if not (isinstance(value, str) and 1 <= len(value) <= _LONGEST_NAME and value.isprintable()):
-        raise refuse(what, f"be a text of 1 to {_LONGEST_NAME} printable characters", value)
-    return value
 
 
 def _why(by: str, reason: str) -> dict[str, str]:

@@ -9,12 +9,13 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, or_, select, text
+from sqlalchemy import Column, ColumnElement, Connection, Row, bindparam, or_, select, text
 
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.accounts import Rule, Stored, guarantee_of, rule_of
 from tightbudget.ledger.chain import Entry, Head, canonical, digest
 from tightbudget.ledger.schema import OPEN, budgets, charges, events, reservations, steps
+from tightbudget.ledger.text import spellings
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.numerics.validate import refuse
 
@@ -38,6 +39,8 @@ __all__ = [
     "parent_of",
     "reservation",
     "reservations_in_order",
+    "stored_key",
+    "stored_name",
     "within",
 ]
 
@@ -117,6 +120,22 @@ def _guarantee(body: str, expected: str) -> Stored:
     if digest(body) != expected:
         raise LedgerCorruptError("the prices of a reservation were changed")
     return guarantee_of(json.loads(body)["guarantee"])
+
+
+def stored_name(connection: Connection, name: str) -> str | None:
+    """The name of a budget in the spelling that the ledger has; None if it has none."""
+    return _stored(connection, budgets.c.name, name)
+
+
+def stored_key(connection: Connection, key: str) -> str | None:
+    """The key of a reservation in the spelling that the ledger has; None if it has none."""
+    return _stored(connection, reservations.c.key, key)
+
+
+def _stored(connection: Connection, column: Column[str], text: str) -> str | None:
+    """An earlier version may have stored any spelling; of several, the one that is given."""
+    known = set(connection.scalars(select(column).where(column.in_(spellings(text)))))
+    return next((spelling for spelling in spellings(text) if spelling in known), None)
 
 
 # ---------------------------------------------------------------------------- budgets
@@ -333,13 +352,19 @@ class Which:
         if self.budgets is not None:
             yield of.budget.in_(self.budgets)
         if self.search is not None:
-            as_json = canonical(self.search)[1:-1]  # cells and details are stored as JSON
-            plain = (
-                column.icontains(self.search, autoescape=True) for column in (of.key, of.budget)
-            )
             in_json = (of.cell, of.details) if self.budgets is None else (of.cell,)
-            coded = (column.icontains(as_json, autoescape=True) for column in in_json)
-            yield or_(*plain, *coded)
+            yield or_(
+                *(
+                    column.icontains(text, autoescape=True)
+                    for spelling in spellings(self.search)
+                    # cells and details are stored as JSON
+                    for columns, text in (
+                        ((of.key, of.budget), spelling),
+                        (in_json, canonical(spelling)[1:-1]),
+                    )
+                    for column in columns
+                )
+            )
 
 
 ALL = Which()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,7 @@ __all__ = [
     "positive_count",
     "probability",
     "refuse",
+    "writes_number",
 ]
 
 
@@ -37,6 +39,21 @@ def refuse(name: str, must: str, value: object) -> ParameterError:
     if len(shown) > 80:
         shown = shown[:77] + "..."
     return ParameterError(f"{name} must {must}, got {shown}")
+
+
+# decimal digits are those of ASCII: other scripts' digits and underscores read as another number
+_NUMBER = re.compile(
+    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?|[+-]?nan",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def writes_number(text: str) -> bool:
+    """Whether a text writes a number: digits 0 to 9 with a point and an exponent, inf or nan.
+
+    Python's own ``int`` and ``float`` also take underscores, blanks, and the digits of all scripts.
+    """
+    return _NUMBER.fullmatch(text) is not None
 
 
 def _named(given: dict[str, Any]) -> tuple[str, Any]:

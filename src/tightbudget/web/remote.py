@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tightbudget.ledger.accounts import Guarantee, Stored, content_of, guarantee_of
 from tightbudget.ledger.chain import Head
-from tightbudget.ledger.protocol import Event, Payer, Statement, WhatIf, short_cell
+from tightbudget.ledger.protocol import Event, Payer, Statement, WhatIf
+from tightbudget.ledger.text import check_encodable, printable, storable_cell
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.account import Budget, State
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
@@ -104,7 +105,7 @@ class RemoteLedger:
         return self._wire.get("budgets", {}, _statements)
 
     def _statement(self, name: str) -> Statement:
-        return self._wire.get("budget", {"name": name}, _statement)
+        return self._wire.get("budget", {"name": printable(name=name)}, _statement)
 
     # ---------------------------------------------------------------------- reservations
 
@@ -140,7 +141,8 @@ class RemoteLedger:
             SettlementError: there is none.
             BudgetExceeded: it was refused.
         """
-        return RemoteHold(self._wire, self._wire.get("hold", {"key": key}, _said), token)
+        said = self._wire.get("hold", {"key": printable(key=key)}, _said)
+        return RemoteHold(self._wire, said, token)
 
     def holds(self) -> tuple[RemoteHold, ...]:
         """All reservations that are not ended, of budgets that are for this token."""
@@ -173,7 +175,15 @@ class RemoteLedger:
             search: only events with this text in the key, the budget's name, the cell or the
                 details.
         """
-        wanted = {"budget": budget, "key": key, "kind": kind, "search": search}
+        wanted = {
+            "budget": None if budget is None else printable(budget=budget),
+            "key": None if key is None else printable(key=key),
+            "kind": kind,
+            "search": search,
+        }
+        for name, text in wanted.items():
+            if text is not None:
+                check_encodable(**{name: text})
         last: int | None = after
         while last is not None and (limit is None or limit > 0):
             size = _PAGE if limit is None else min(limit, _PAGE)
@@ -341,7 +351,7 @@ class RemoteHold:
             LedgerError: the answer was lost, if it is ``unknown``. Reveal nothing before the
                 same call has returned.
         """
-        asked = {"key": self.key, "token": self._token, "cell": short_cell(cell)}
+        asked = {"key": self.key, "token": self._token, "cell": storable_cell(cell)}
         self._is = self._wire.post("settle", asked, _said)
         return self.charge
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Coroutine
 from decimal import Decimal
 from fractions import Fraction
@@ -11,14 +12,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tightbudget.accounting.composition import Composition
 from tightbudget.accounting.text_file import json_text
 from tightbudget.ledger.accounts import Stored
-from tightbudget.numerics.validate import refuse
+from tightbudget.numerics.validate import refuse, writes_number
 from tightbudget.output_dp.amount import exact
 from tightbudget.output_dp.guarantee import OutputDP
 
@@ -34,6 +35,7 @@ __all__ = [
     "Number",
     "Refused",
     "Statement",
+    "Whole",
     "answered",
     "guarantee_of",
     "number_of",
@@ -41,6 +43,8 @@ __all__ = [
 ]
 
 _LONGEST = 1000  # characters of a number
+_QUOTIENT = re.compile(r"[+-]?[0-9]+/[0-9]+", re.ASCII)
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
 
 
 class _Exactly(Request):
@@ -93,6 +97,13 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
+def _in_digits(value: Any) -> Any:
+    if isinstance(value, str) and not _WHOLE.fullmatch(value):
+        raise ValueError("Input should be an integer in the digits 0 to 9")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_in_digits)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Number = Annotated[
     Any,
@@ -137,7 +148,10 @@ def number_of(**given: Any) -> Any:
         return value
     if len(value) <= _LONGEST:
         with contextlib.suppress(ArithmeticError, ValueError):
-            return Fraction(value) if "/" in value else Decimal(value)
+            if writes_number(value):
+                return Decimal(value)
+            if _QUOTIENT.fullmatch(value):
+                return Fraction(value)
     raise refuse(name, "be a number, or its digits such as 0.1 or 1/3", value)
 
 

@@ -21,6 +21,7 @@ from tightbudget.web.api.forms import (
     Hold,
     Name,
     OpenHold,
+    Whole,
     answered,
     guarantee_of,
     router_of,
@@ -61,7 +62,7 @@ class WhatIf(Body):
 
     budget: Annotated[Name, Field(examples=["ada"])]
     guarantee: Asked
-    times: int = Field(1, ge=1, le=10**9, examples=[3])
+    times: Whole = Field(1, ge=1, le=10**9, examples=[3])
 
 
 class Foreseen(Answer):
@@ -94,7 +95,7 @@ class Settle(Body):
     """What came out of which run."""
 
     key: Annotated[Name, Field(examples=["A2"])]
-    token: int | None = Field(None, description="What start has answered.", examples=[10])
+    token: Whole | None = Field(None, description="What start has answered.", examples=[10])
     cell: Annotated[Cell, Field(examples=["not found"])]
 
 

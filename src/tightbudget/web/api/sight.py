@@ -11,7 +11,8 @@ from fastapi import Request
 
 from tightbudget.errors import BudgetExceeded, ParameterError, SettlementError
 from tightbudget.ledger.as_json import event_as_json, hold_as_json, statement_as_json
-from tightbudget.ledger.ledger import Event, LedgerBudget, LedgerHold, Statement, printable
+from tightbudget.ledger.ledger import Event, LedgerBudget, LedgerHold, Statement
+from tightbudget.ledger.text import printable
 from tightbudget.numerics.validate import refuse
 from tightbudget.web.access import Caller, caller_of
 from tightbudget.web.refusals import Refusal

@@ -16,6 +16,7 @@ from tightbudget.output_dp.amount import printed_up
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
 from tightbudget.web.api.course import course_seen
+from tightbudget.web.api.forms import Whole
 from tightbudget.web.api.sight import (
     budget_seen,
     event_seen,
@@ -63,7 +64,7 @@ def budget(
     request: Request,
     name: str,
     wanted: Annotated[Wanted, Depends()],
-    before: Annotated[int | None, Query(ge=1, lt=2**63)] = None,
+    before: Annotated[Whole | None, Query(ge=1, lt=2**63)] = None,
     job: _Text = "",
 ) -> Response:
     """A budget: now, over time, and event by event."""
