@@ -26,8 +26,8 @@ from tightbudget.ledger.act import Act
 from tightbudget.ledger.chain import Head
 from tightbudget.ledger.copy import copy
 from tightbudget.ledger.course import course
-from tightbudget.ledger.protocol import Event, Payer, Statement, WhatIf
-from tightbudget.ledger.rows import Balance, Reservation, Which
+from tightbudget.ledger.protocol import Event, OpenHold, Payer, Statement, WhatIf
+from tightbudget.ledger.rows import Balance, Reservation, Summary, Which
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.text import check_encodable, printable, storable_cell
 from tightbudget.ledger.transactions import Refusal, Request, Terms
@@ -169,10 +169,28 @@ class Ledger:
         with self._store.reading() as connection:
             return tuple(LedgerBudget(self, b.name) for b in rows.balances(connection))
 
-    def statements(self) -> tuple[Statement, ...]:
-        """All budgets at one moment, each after the one that it is a part of."""
+    def statements(
+        self,
+        *,
+        budgets: Collection[str] | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[Statement, ...]:
+        """Budgets at one moment, each after the one that it is a part of.
+
+        Args:
+            budgets: these only; by default all.
+            after: from the budget that was opened after this one on.
+            limit: so many at most.
+
+        Raises:
+            ParameterError: there is no budget ``after``.
+        """
+        last = None if after is None else self._named(after=after)
         with self._store.reading() as connection:
-            return tuple(_statement(connection, b) for b in rows.balances(connection))
+            first = 0 if last is None else rows.balance(connection, last).id
+            found = rows.statements(connection, budgets, after=first, limit=limit)
+        return tuple(_stated(balance, whole) for balance, whole in found)
 
     def within(self, names: Collection[str]) -> frozenset[str]:
         """The names of these budgets and of all their parts; who is none is left out."""
@@ -232,9 +250,55 @@ class Ledger:
         return LedgerHold(self, _granted(answer), token)
 
     def holds(self) -> tuple[LedgerHold, ...]:
-        """All reservations that are not ended."""
+        """All reservations that are not ended, with all that they were reserved for."""
+        return self._holds(None)
+
+    def _holds(self, budgets: Collection[str] | None) -> tuple[LedgerHold, ...]:
         with self._store.reading() as connection:
-            return tuple(LedgerHold(self, r, None) for r in rows.open_reservations(connection))
+            found = rows.open_reservations(connection, budgets)
+        return tuple(LedgerHold(self, reservation, None) for reservation in found)
+
+    def open_holds(
+        self,
+        *,
+        budgets: Collection[str] | None = None,
+        interactive: bool = False,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[OpenHold, ...]:
+        """What is reserved or started and not ended, the oldest first, without declared prices.
+
+        How long this takes does not depend on how much was declared.
+
+        Args:
+            budgets: only what charges one of these; by default all.
+            interactive: only what answers more than once.
+            after: from the reservation that was made after the one of this key on.
+            limit: so many at most.
+
+        Raises:
+            SettlementError: there is no reservation ``after``.
+        """
+        last = None if after is None else self._keyed(after)
+        with self._store.reading() as connection:
+            first = 0 if last is None else rows.number_of(connection, last)
+            if first is None:
+                raise SettlementError(f"there is no reservation {after!r}")
+            found = rows.open_summaries(
+                connection, budgets, interactive=interactive, after=first, limit=limit
+            )
+        return tuple(map(_listed, found))
+
+    def is_reserved(self, key: str) -> bool:
+        """Whether the key was used, also if the request was refused."""
+        known = self._keyed(key)
+        with self._store.reading() as connection:
+            return rows.number_of(connection, known) is not None
+
+    def count_open(self, budgets: Collection[str]) -> int:
+        """How many reservations that are not ended charge one of these budgets."""
+        with self._store.reading() as connection:
+            return rows.count_open(connection, budgets)
 
     def expire(self, key: str, *, by: str, reason: str) -> LedgerHold:
         """Frees a hold that was never started, for an administrator who knows that it won't be.
@@ -442,7 +506,7 @@ class LedgerBudget(Payer["LedgerHold"]):
 
     def holds(self) -> tuple[LedgerHold, ...]:
         """The reservations that hold something here."""
-        return tuple(hold for hold in self._ledger.holds() if self._name in hold.charges)
+        return self._ledger._holds((self._name,))
 
     def history(self) -> Iterator[Event]:
         """What happened here, oldest first."""
@@ -460,7 +524,13 @@ class LedgerBudget(Payer["LedgerHold"]):
             now = rows.balance(connection, self._name)
             whole = rows.parent_of(connection, now)
             found = course(connection, now, positive_count(last=last))
-        return tuple((Event._of(entry), _stated(then, whole)) for entry, then in found)
+        name = None if whole is None else whole.name
+        return tuple((Event._of(entry), _stated(then, name)) for entry, then in found)
+
+    def parts(self, limit: int) -> tuple[str, ...]:
+        """The names of its first parts, as many as the limit at most."""
+        with self._ledger._store.reading() as connection:
+            return tuple(rows.parts(connection, rows.balance(connection, self._name), limit))
 
     # --------------------------------------------------------------------- administration
 
@@ -624,13 +694,22 @@ class LedgerHold:
 
 
 def _statement(connection: Connection, balance: Balance) -> Statement:
-    return _stated(balance, rows.parent_of(connection, balance))
+    whole = rows.parent_of(connection, balance)
+    return _stated(balance, None if whole is None else whole.name)
 
 
-def _stated(balance: Balance, whole: Balance | None) -> Statement:
+def _listed(summary: Summary) -> OpenHold:
+    charges = {c.name: c.units.up(c.rule.unit) for c in summary.charges}
+    return OpenHold(
+        *(summary.key, State(summary.state), summary.interactive, summary.told, summary.since),
+        charges,
+    )
+
+
+def _stated(balance: Balance, whole: str | None) -> Statement:
     unit = balance.rule.unit
     return Statement(
-        *(balance.name, balance.kind, None if whole is None else whole.name, balance.closed),
+        *(balance.name, balance.kind, whole, balance.closed),
         *(balance.cap.down(unit), balance.spent.up(unit), balance.held.up(unit)),
         *(balance.left.down(unit), balance.saved.down(unit)),
     )

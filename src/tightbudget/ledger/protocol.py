@@ -13,10 +13,10 @@ from tightbudget.errors import BudgetExceeded
 from tightbudget.ledger.accounts import Guarantee
 from tightbudget.ledger.chain import Entry
 from tightbudget.ledger.units import Units
-from tightbudget.output_dp.account import Budget
+from tightbudget.output_dp.account import Budget, State
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
 
-__all__ = ["Event", "Keyed", "Payer", "Statement", "WhatIf"]
+__all__ = ["Event", "Keyed", "OpenHold", "Payer", "Statement", "WhatIf"]
 
 H = TypeVar("H")
 
@@ -86,6 +86,27 @@ class Statement:
     held: Budget
     left: Budget
     saved: Budget
+
+
+@dataclass(frozen=True)
+class OpenHold:
+    """A reservation that is not ended, in a list: without the prices that were declared for it.
+
+    Attributes:
+        key: what it was reserved under.
+        state: reserved or started.
+        interactive: whether it answers more than once.
+        told: what the caller must know: that less was granted than was requested.
+        since: when it was reserved or, if it was, started; as the clock said.
+        charges: what it holds in each of its budgets (rounded up).
+    """
+
+    key: str
+    state: State
+    interactive: bool
+    told: str | None
+    since: str
+    charges: dict[str, Budget]
 
 
 @dataclass(frozen=True)

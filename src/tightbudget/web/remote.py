@@ -30,6 +30,7 @@ __all__ = ["RemoteBudget", "RemoteHold", "RemoteLedger"]
 T = TypeVar("T")
 
 _PAGE = 1000  # events that are asked for at once
+_MOST = 1000  # the same for budgets and reservations
 
 
 class RemoteLedger:
@@ -101,8 +102,8 @@ class RemoteLedger:
         return tuple(RemoteBudget(self, statement.name) for statement in self.statements())
 
     def statements(self) -> tuple[Statement, ...]:
-        """The same at one moment."""
-        return self._wire.get("budgets", {}, _statements)
+        """What they say now; of some thousand budgets, a thousand at one moment."""
+        return tuple(self._pages("budgets", {}, _statements))
 
     def _statement(self, name: str) -> Statement:
         return self._wire.get("budget", {"name": printable(name=name)}, _statement)
@@ -149,8 +150,22 @@ class RemoteLedger:
         return self._holds(budget=None)
 
     def _holds(self, budget: str | None) -> tuple[RemoteHold, ...]:
-        found = self._wire.get("holds", {"budget": budget}, _all_said)
+        found = self._pages("holds", {"budget": budget}, _all_said)
         return tuple(RemoteHold(self._wire, said, None) for said in found)
+
+    def _pages(
+        self,
+        path: str,
+        query: Mapping[str, object],
+        read: Callable[[Any], tuple[Sequence[T], str | None]],
+    ) -> Iterator[T]:
+        """A list, asked for page by page."""
+        query = {**query, "limit": _MOST}
+        page, after = self._wire.get(path, query, read)
+        yield from page
+        while after is not None:
+            page, after = self._wire.get(path, {**query, "after": after}, read)
+            yield from page
 
     # --------------------------------------------------------------------------- history
 
@@ -257,7 +272,7 @@ class _Said:
 
     key: str
     state: State
-    guarantee: Stored
+    guarantee: Stored | None  # lists leave it out
     interactive: bool
     cell: Cell | None
     told: str | None
@@ -289,8 +304,13 @@ class RemoteHold:
 
     @property
     def guarantee(self) -> Stored:
-        """What was reserved for, as it was written down."""
-        return self._is.guarantee
+        """What was reserved for, as it was written down; of a list, asked for when it is read."""
+        known = self._is.guarantee
+        if known is None:
+            known = self._wire.get("hold", {"key": self.key}, _said).guarantee
+            assert known is not None, "a reservation says what it is for"
+            self._is = dataclasses.replace(self._is, guarantee=known)
+        return known
 
     @property
     def interactive(self) -> bool:
@@ -383,7 +403,7 @@ def _said(content: Mapping[str, Any]) -> _Said:
     return _Said(
         key=content["key"],
         state=State(content["state"]),
-        guarantee=guarantee_of(content["guarantee"]),
+        guarantee=None if content["guarantee"] is None else guarantee_of(content["guarantee"]),
         interactive=content["interactive"],
         cell=_cell(content["cell"]),
         told=content["told"],
@@ -392,8 +412,8 @@ def _said(content: Mapping[str, Any]) -> _Said:
     )
 
 
-def _all_said(content: Mapping[str, Any]) -> list[_Said]:
-    return [_said(hold) for hold in content["holds"]]
+def _all_said(content: Mapping[str, Any]) -> tuple[list[_Said], str | None]:
+    return [_said(hold) for hold in content["holds"]], content.get("next")
 
 
 def _statement(content: Mapping[str, Any]) -> Statement:
@@ -402,8 +422,8 @@ def _statement(content: Mapping[str, Any]) -> Statement:
     return Statement(*which, *amounts)
 
 
-def _statements(content: Mapping[str, Any]) -> tuple[Statement, ...]:
-    return tuple(map(_statement, content["budgets"]))
+def _statements(content: Mapping[str, Any]) -> tuple[list[Statement], str | None]:
+    return list(map(_statement, content["budgets"])), content.get("next")
 
 
 def _what_if(content: Mapping[str, Any]) -> WhatIf:

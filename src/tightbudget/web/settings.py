@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tightbudget.numerics.validate import count, refuse
+from tightbudget.numerics.validate import count, positive, positive_count, refuse
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -33,6 +33,10 @@ class Settings:
         host, port: where it listens; by default on this machine alone.
         public_url: the address that people use, if a reverse proxy answers it.
         largest_body: bytes of a request.
+        most_cells: of a guarantee that is reserved for.
+        most_open: reservations that may be open in one budget, and in all budgets of an
+            analyst's token together.
+        request_seconds: in which the head of a request must have arrived, and then its body.
         secret: by which sessions are signed; sessions end with the server.
     """
 
@@ -41,11 +45,17 @@ class Settings:
     port: int = 8000
     public_url: str | None = None
     largest_body: int = 1 << 20
+    most_cells: int = 10_000
+    most_open: int = 1_000
+    request_seconds: float = 10.0
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def __post_init__(self) -> None:
         if not count(port=self.port) < 1 << 16:
             raise refuse("port", "be in [0, 65535]", self.port)
+        for name in ("largest_body", "most_cells", "most_open"):
+            positive_count(**{name: getattr(self, name)})
+        positive(request_seconds=self.request_seconds)
         if self.public_url is not None and not _is_address(self.public_url):
             must = "be an address such as https://budget.example.org"
             raise refuse("public_url", must, self.public_url)

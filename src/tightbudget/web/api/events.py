@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from tightbudget.accounting.text_file import json_text
 from tightbudget.ledger.text import printable
 from tightbudget.web.access import READ, allow, caller_of
-from tightbudget.web.api.forms import Answer, Event, Whole, answered, router_of
+from tightbudget.web.api.forms import IN_DIGITS, Answer, Event, answered, router_of
 from tightbudget.web.api.sight import budget_seen, event_seen
 from tightbudget.web.settings import state_of
 
@@ -74,8 +74,10 @@ def _asked(request: Request, filters: Filters, after: int, limit: int | None) ->
 def events(
     request: Request,
     filters: Annotated[Filters, Depends()],
-    after: Annotated[Whole, Query(ge=0, lt=2**63, description="From the event after this on.")] = 0,
-    limit: Annotated[Whole, Query(ge=1, le=1000, description="So many at most.")] = 100,
+    after: Annotated[
+        int, Query(ge=0, lt=2**63, description="From the event after this on."), IN_DIGITS
+    ] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000, description="So many at most."), IN_DIGITS] = 100,
 ) -> Response:
     """What happened, oldest first; `next` is where to go on after, if there is more."""
     found, caller = list(_asked(request, filters, after, limit + 1)), caller_of(request)

@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from starlette.requests import Request
@@ -31,11 +31,13 @@ __all__ = [
     "Event",
     "Guarantee",
     "Hold",
+    "IN_DIGITS",
+    "Limit",
+    "MOST",
     "Name",
     "Number",
     "Refused",
     "Statement",
-    "Whole",
     "answered",
     "guarantee_of",
     "number_of",
@@ -103,7 +105,8 @@ def _in_digits(value: Any) -> Any:
     return value
 
 
-Whole = Annotated[int, BeforeValidator(_in_digits)]
+# behind the limits of an integer, which the document does not have otherwise
+IN_DIGITS = BeforeValidator(_in_digits)
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Number = Annotated[
     Any,
@@ -173,6 +176,15 @@ def guarantee_of(content: dict[str, Any]) -> Stored:
     raise refuse("guarantee", "have output_dp, epsilon, amount or steps", sorted(content))
 
 
+MOST = 1000  # entries of a list that are answered at once
+
+Limit = Annotated[
+    int,
+    Query(ge=1, le=MOST, description="So many at most; `next` is where to go on, if any."),
+    IN_DIGITS,
+]
+
+
 class Answer(BaseModel):
     """An answer; what later versions add is not an error."""
 
@@ -212,10 +224,18 @@ class Hold(Answer):
     guarantee: dict[str, Any]
 
 
-class OpenHold(Hold):
-    """A reservation that is not ended."""
+class OpenHold(Answer):
+    """A reservation that is not ended, in a list; what only the reservation itself says is null."""
 
-    since: str = Field(description="When it was reserved, or if it was, started.")
+    key: str
+    state: str
+    charges: dict[str, Amount]
+    cell: None
+    told: str | None = Field(description="What the caller must know: that less was granted.")
+    token: None
+    interactive: bool
+    guarantee: None = Field(description="Lists have no prices: ask /api/v1/hold for this key.")
+    since: str = Field(description="When it was reserved or, if it was, started.")
 
 
 class Event(Answer):
