@@ -27,7 +27,8 @@ FREE = tb.OutputDP({"nothing": 0})
 
 def pages(ask: TestClient, path: str, entries: str, **query: Any) -> list[list[dict[str, Any]]]:
     """All pages of a list, as a client follows them."""
-    found, after = [], None
+    found: list[list[dict[str, Any]]] = []
+    after: str | None = None
     while not found or after is not None:
         asked = query if after is None else {**query, "after": after}
         answer = ask.get(f"/api/v1/{path}", params=asked)

@@ -8,7 +8,6 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -36,6 +35,7 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
+_HOST = re.compile(r"(?:\[(?P<bare>[0-9a-fA-F:.]+)\]|(?P<name>[^:\[\]@/?#\s]+))(?::[0-9]{0,5})?")
 _TOKEN = re.compile(r"(tb_[0-9a-f]{1,12})_\w*")
 
 
@@ -113,10 +113,13 @@ class Guards:
 
 
 class Failures:
-    """How often tokens failed, by the address that sent them.
+    """How often tokens failed, by the address that sent them, and in all.
+
+    Only who sends another wrong one is told to wait: a right one is never counted.
 
     Args:
-        most: failures in a window; after that many, no token is looked at until one is old.
+        most: failures of one address in a window.
+        most_in_all: the same of all: an address is what a proxy says, and may be made up.
         window: seconds.
         clock: seconds, monotonic.
     """
@@ -124,46 +127,56 @@ class Failures:
     _REMEMBERED = 10_000  # addresses
 
     def __init__(
-        self, most: int = 10, window: float = 60.0, clock: Callable[[], float] = time.monotonic
+        self,
+        most: int = 10,
+        window: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        most_in_all: int = 100,
     ) -> None:
         self._most = most
+        self._all: deque[float] = deque(maxlen=most_in_all)
         self._window = window
         self._clock = clock
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
         self._lock = threading.Lock()
 
     def check(self, address: str) -> None:
-        """Refuses an address with too many failures.
+        """Refuses an address with too many failures, or any after too many in all.
 
         Raises:
             Refusal: it has to wait, and how long.
         """
         with self._lock:
-            times = self._times.get(address, deque())
-            wait = times[0] + self._window - self._clock() if len(times) == self._most else 0
+            times = self._times.get(address, deque(maxlen=self._most))
+            wait, whence = max((self._wait(times), f" from {address}"), (self._wait(self._all), ""))
         if wait > 0:
             raise Refusal(
                 429,
                 "TooManyFailures",
-                f"too many wrong tokens came from {address}: wait {wait:.0f} seconds",
+                f"too many wrong tokens came{whence}: wait {wait:.0f} seconds",
                 {"retry-after": str(int(wait) + 1)},
             )
+
+    def _wait(self, times: deque[float]) -> float:
+        """Seconds until the oldest of too many failures is old enough; 0 if they are not."""
+        return times[0] + self._window - self._clock() if len(times) == times.maxlen else 0.0
 
     def add(self, address: str) -> None:
         """One more failure."""
         with self._lock:
             times = self._times.setdefault(address, deque(maxlen=self._most))
             times.append(self._clock())
+            self._all.append(self._clock())
             self._times.move_to_end(address)
             if len(self._times) > self._REMEMBERED:
                 self._times.popitem(last=False)
 
 
 def _name(host: str) -> str:
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
+    """The name in a header Host, without its port; empty if that is not one name, one port."""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else (found["bare"] or found["name"]).lower()
 
 
 def _shown(scope: Scope) -> str:

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from tightbudget.ledger.tokens import Tokens
     from tightbudget.web.explorer.workers import Pools
     from tightbudget.web.guards import Failures
+    from tightbudget.web.sessions import Sessions
     from tightbudget.web.verifications import Verifications
 
-__all__ = ["Settings", "State", "state_of"]
+__all__ = ["Settings", "State", "is_loopback", "state_of"]
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -37,7 +38,7 @@ class Settings:
         most_open: reservations that may be open in one budget, and in all budgets of an
             analyst's token together.
         request_seconds: in which the head of a request must have arrived, and then its body.
-        secret: by which sessions are signed; sessions end with the server.
+        secret: by which forms are signed, for as long as the server runs.
     """
 
     ledger: str
@@ -65,12 +66,7 @@ class Settings:
         """Whether only this machine reaches it: then reading needs no token."""
         if self.public_url is not None:
             return False
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return self.host == "localhost" or is_loopback(self.host)
 
     @property
     def is_encrypted(self) -> bool:
@@ -98,6 +94,16 @@ def _is_address(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(host) and port != 0 and not any(more)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether this is an address of the machine itself, also one of version 4 in version 6."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
 @dataclass(frozen=True)
 class State:
     """What a server has open."""
@@ -106,6 +112,7 @@ class State:
     ledger: Ledger
     tokens: Tokens
     failures: Failures
+    sessions: Sessions
     verifications: Verifications
     explorer: Pools
 
