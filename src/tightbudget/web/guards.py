@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import threading
@@ -97,14 +98,21 @@ class Guards:
         return origin is None or origin in own
 
     async def _whole(self, scope: Scope, receive: Receive) -> Receive:
-        """The request's body, which is read up to the limit, as if nobody had read it."""
+        """The request's body, which is read up to the limits, as if nobody had read it."""
         most, size, more = self._settings.largest_body, 0, True
+        seconds = self._settings.request_seconds
         messages: list[Message] = []
-        while more:
-            messages.append(message := await receive())
-            size, more = size + len(message.get("body", b"")), message.get("more_body", False)
-            if size > most:
-                raise Refusal(413, "TooLarge", f"a request must have at most {most} bytes")
+        try:
+            async with asyncio.timeout(seconds):
+                while more:
+                    messages.append(message := await receive())
+                    size += len(message.get("body", b""))
+                    more = message.get("more_body", False)
+                    if size > most:
+                        raise Refusal(413, "TooLarge", f"a request must have at most {most} bytes")
+        except TimeoutError:
+            late = f"the body of a request must arrive within {seconds:g} seconds"
+            raise Refusal(408, "TooSlow", late, {"connection": "close"}) from None
 
         async def again() -> Message:
             return messages.pop(0) if messages else await receive()
