@@ -20,6 +20,7 @@ from tightbudget.numerics.rounding import FloatArray
 __all__ = [
     "count",
     "finite",
+    "float_of",
     "masses",
     "non_negative",
     "number",
@@ -54,6 +55,17 @@ def writes_number(text: str) -> bool:
     Python's own ``int`` and ``float`` also take underscores, blanks, and the digits of all scripts.
     """
     return _NUMBER.fullmatch(text) is not None
+
+
+def float_of(text: str) -> float:
+    """The double nearest to the number that a text writes; see :func:`writes_number`.
+
+    Raises:
+        ValueError: it writes none.
+    """
+    if not writes_number(text):
+        raise ValueError(f"{text!r} writes no number")
+    return float(text)
 
 
 def _named(given: dict[str, Any]) -> tuple[str, Any]:
