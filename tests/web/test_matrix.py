@@ -192,7 +192,12 @@ MUTATIONS = [
         "anybody may read from afar",
         access,
         "_is_open",
-        (("return state_of(request).settings.is_local and not forwarded", "return True"),),
+        (
+            (
+                "return state_of(request).settings.is_local and is_here and not forwarded",
+                "return True",
+            ),
+        ),
         lambda: True,
     ),
     Mutation(
