@@ -71,6 +71,31 @@ def test_all_pages_together_are_all(
         assert (said["guarantee"], said["token"], said["cell"]) == (None, None, None)
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, None])
+@pytest.mark.parametrize("after", [None, "A2", "F3"])
+@pytest.mark.parametrize("budgets", [("ada",), ("bob", "eve"), ("ada", "bob"), ("eve",)])
+def test_many_names_are_compared_like_few(
+    full: tb.Ledger,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: int | None,
+    after: str | None,
+    budgets: tuple[str, ...],
+) -> None:
+    """A database takes so many values in a statement, and a token may see more budgets."""
+
+    def said() -> tuple[object, ...]:
+        return (
+            full.open_holds(budgets=budgets, after=after, limit=limit),
+            full.statements(budgets=budgets, limit=limit),
+            full.count_open(budgets),
+        )
+
+    few = said()
+    monkeypatch.setattr(rows, "_FEW", 0)
+    monkeypatch.setattr(rows, "_PAGE", 2)
+    assert said() == few
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3, 1000])
 @pytest.mark.parametrize("role", ["viewer", "analyst"])
 def test_budgets_have_pages(

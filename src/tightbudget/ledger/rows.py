@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,6 +61,11 @@ __all__ = [
     "stored_name",
     "within",
 ]
+
+
+# names that a statement compares with; of more, which a database would refuse (SQLite takes 32,766
+# values, PostgreSQL 65,535), all rows are read and compared here
+_FEW = 10_000
 
 
 @dataclass(frozen=True)
@@ -234,10 +240,14 @@ def statements(
     wanted = select(budgets, _WHOLE.c.name.label("whole")).outerjoin(
         _WHOLE, _WHOLE.c.id == budgets.c.parent
     )
-    wanted = wanted.where(budgets.c.id > after).order_by(budgets.c.id).limit(limit)
-    if names is not None:
-        wanted = wanted.where(budgets.c.name.in_(names))
-    return [(_balance(row), row.whole) for row in connection.execute(wanted)]
+    wanted = wanted.where(budgets.c.id > after).order_by(budgets.c.id)
+    few = names is None or len(names) <= _FEW
+    if few:
+        wanted = wanted.limit(limit)
+        wanted = wanted if names is None else wanted.where(budgets.c.name.in_(names))
+    with connection.execute(wanted) as found:
+        listed = (row for row in found if few or row.name in (names or ()))
+        return [(_balance(row), row.whole) for row in itertools.islice(listed, limit)]
 
 
 def parts(connection: Connection, of: Balance, limit: int) -> list[str]:
@@ -355,20 +365,30 @@ def open_summaries(
         after: from the reservation after this number on.
         limit: so many at most.
     """
-    wanted = _paying(_SUMMARY, names).where(reservations.c.id > after).limit(limit)
+    few = names is None or len(names) <= _FEW
+    wanted = _paying(_SUMMARY, names if few else None).where(reservations.c.id > after)
+    if few:
+        wanted = wanted.limit(limit)
     if interactive:
         wanted = wanted.where(reservations.c.interactive == 1)
     found: list[Summary] = []
-    for page in connection.execute(wanted).partitions(_PAGE):
-        lines = _lines(connection, page)
-        found += (
-            Summary(
-                *(row.id, row.key, row.state, bool(row.interactive), row.told, row.since),
-                tuple(lines.get(row.id, ())),
+    with connection.execute(wanted) as rows:
+        for page in rows.partitions(_PAGE):
+            lines = _lines(connection, page)
+            listed = (
+                Summary(
+                    *(row.id, row.key, row.state, bool(row.interactive), row.told, row.since),
+                    tuple(lines.get(row.id, ())),
+                )
+                for row in page
             )
-            for row in page
-        )
-    return found
+            found += (
+                one for one in listed
+                if few or any(charge.name in (names or ()) for charge in one.charges)
+            )  # fmt: skip
+            if limit is not None and len(found) >= limit:
+                break
+    return found[:limit]
 
 
 def number_of(connection: Connection, key: str) -> int | None:
@@ -380,6 +400,8 @@ def number_of(connection: Connection, key: str) -> int | None:
 
 def count_open(connection: Connection, names: Collection[str]) -> int:
     """How many reservations that are not ended charge one of these budgets."""
+    if len(names) > _FEW:
+        return len(open_summaries(connection, names))
     wanted = _paying(select(func.count()).select_from(reservations).where(_IS_OPEN), names)
     found: int = connection.scalars(wanted).one()
     return found
