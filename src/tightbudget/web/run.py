@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tightbudget.errors import ExtraError, LedgerError
 
@@ -13,11 +14,12 @@ try:
 except ImportError as error:
     raise ExtraError("a server needs uvicorn: pip install 'tightbudget[web]'") from error
 
-from fastapi import FastAPI
-
 from tightbudget.web.app import create_app
 from tightbudget.web.connection import with_limit
 from tightbudget.web.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 __all__ = ["run"]
 
