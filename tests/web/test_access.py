@@ -174,7 +174,8 @@ def test_addresses_that_are_made_up_have_a_limit_together(client: Client, token:
 @pytest.mark.parametrize(
     ("host", "address"),
     [("192.0.2.7", "192.0.2.7"), ("::1", "::1"), ("2001:db8::1", "2001:db8::/64"),
-     ("2001:db8::ffff:1", "2001:db8::/64"), ("fe80::1%eth0", "fe80::/64"), ("unix", "unix")],
+     ("2001:db8::ffff:1", "2001:db8::/64"), ("fe80::1%eth0", "fe80::/64"),
+     ("::ffff:192.0.2.7", "192.0.2.7"), ("unix", "unix")],
 )  # fmt: skip
 def test_a_site_of_version_6_is_one_address(host: str, address: str) -> None:
     scope = {"type": "http", "client": (host, 1), "headers": []}

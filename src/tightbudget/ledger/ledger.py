@@ -108,7 +108,11 @@ class Ledger:
         return self._spelt(rows.stored_name, given)
 
     def _keyed(self, key: str) -> str:
-        """The same for a reservation's key."""
+        """A reservation's key in the spelling of the ledger, or in form C.
+
+        Raises:
+            ParameterError: it is none.
+        """
         return self._spelt(rows.stored_key, {"key": key})
 
     def _spelt(self, stored: Callable[[Connection, str], str | None], given: dict[str, Any]) -> str:

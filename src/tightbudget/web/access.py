@@ -149,16 +149,18 @@ def caller_of(request: Request) -> Caller:
 
 
 def address_of(request: Request) -> str:
-    """Who is asking, as far as limits tell: an address, or of version 6, the network of a site."""
+    """The address of a request, by which limits count; of version 6, the network that it is in."""
     host = request.client.host if request.client else "nowhere"
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return host
+    if address.version == 4 or address.is_loopback:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
     # whoever has one address of version 6 has 2^64 of them
-    if address.version == 6 and not address.is_loopback:
-        return str(ipaddress.ip_network(f"{host.partition('%')[0]}/64", strict=False))
-    return host
+    return str(ipaddress.ip_network(f"{host.partition('%')[0]}/64", strict=False))
 
 
 def sign_in(request: Request, response: Response, text: str) -> Caller:

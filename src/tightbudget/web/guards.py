@@ -127,7 +127,7 @@ class Failures:
 
     Args:
         most: failures of one address in a window.
-        most_in_all: the same of all: an address is what a proxy says, and may be made up.
+        most_in_all: failures of all addresses in a window: a proxy may pass on made-up ones.
         window: seconds.
         clock: seconds, monotonic.
     """

@@ -30,7 +30,7 @@ __all__ = ["RemoteBudget", "RemoteHold", "RemoteLedger"]
 T = TypeVar("T")
 
 _PAGE = 1000  # events that are asked for at once
-_MOST = 1000  # the same for budgets and reservations
+_MOST = 1000  # budgets or reservations that are asked for at once
 
 
 class RemoteLedger:
@@ -102,7 +102,7 @@ class RemoteLedger:
         return tuple(RemoteBudget(self, statement.name) for statement in self.statements())
 
     def statements(self) -> tuple[Statement, ...]:
-        """What they say now; of some thousand budgets, a thousand at one moment."""
+        """All budgets that are for this token; each thousand of them are of one moment."""
         return tuple(self._pages("budgets", {}, _statements))
 
     def _statement(self, name: str) -> Statement:

@@ -24,7 +24,7 @@ router = APIRouter(include_in_schema=False)
 
 _REFUSALS = 5  # that are shown
 _BUDGETS = 200  # on one page
-HOLDS = 50  # the same of open reservations
+HOLDS = 50  # open reservations on one page
 
 After = Annotated[str | None, Query(max_length=200)]
 
