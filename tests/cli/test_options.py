@@ -84,6 +84,13 @@ def test_a_new_mechanism_is_on_the_command_line_by_itself(monkeypatch: pytest.Mo
     assert Source("cauchy", {"width": 2.0}).composition() == Cauchy(2.0) * 1
 
 
+# what Python's int and float would read: underscores, blanks, and the digits of other scripts
+NO_NUMBERS = [
+    *("1_0", "1_0.5", "1e1_0", " 1", "1 ", "\t1", "1\n", "\u00a01", "0x10", "0b1", "0o7"),
+    *("\u0661", "\uff11", "\u0967.5", "1e\u0665", "1\u0660", "\u2212" + "1"),
+]
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -98,6 +105,7 @@ def test_a_new_mechanism_is_on_the_command_line_by_itself(monkeypatch: pytest.Mo
         ("'quoted'", "quoted"),
         ("1\nother = 2", "1\nother = 2"),
         ("[" * 100_000, "[" * 100_000),
+        *((text, text) for text in NO_NUMBERS),
         (0.25, 0.25),
     ],
 )

@@ -94,6 +94,18 @@ REFUSED = {
         ["curve", *GAUSSIAN, "--epsilons", "0:1"],
         "epsilons must be like 0:5:11 or 0.5,1,2, got '0:1'",
     ),
+    "points with underscores": (
+        ["curve", *GAUSSIAN, "--epsilons", "0:1:1_0"],
+        "epsilons must be like .*, got '0:1:1_0'",
+    ),
+    "points of another script": (
+        ["curve", *GAUSSIAN, "--deltas", "\u0661e-5,1e-6"],
+        "deltas must be like .*, got '\u0661e-5,1e-6'",
+    ),
+    "a parameter with underscores": (
+        ["epsilon", "gaussian", "--sigma", "1_0", "--delta", "1e-5"],
+        "sigma must be .*, got '1_0'",
+    ),
     "too many points": (
         ["curve", *GAUSSIAN, "--epsilons", "0:1:1000000"],
         "epsilons must be like .*, got '0:1:1000000'",
@@ -127,6 +139,10 @@ REFUSED = {
     "a plan": (
         ["calibrate", "plan.toml", *TARGET],
         "MECHANISM must be one of .* to calibrate, got 'plan.toml'",
+    ),
+    "between full-width digits": (
+        ["calibrate", "gaussian", *TARGET, "--between", "\uff11:10"],
+        "between must be like 0.1:10, got '\uff11:10'",
     ),
     "between": (
         ["calibrate", "gaussian", *TARGET, "--between", "1"],
@@ -181,6 +197,8 @@ def test_a_file_without_an_ending_can_be_a_plan(tmp_path: Path) -> None:
         ("", "a.csv: no numbers in it"),
         ("delay\n", "a.csv: no numbers in it"),
         ("1.5\ntwo\n", "a.csv: line 2 must be one finite number, got 'two'"),
+        ("1.5\n1_0\n", "a.csv: line 2 must be one finite number, got '1_0'"),
+        ("\uff11\n", "a.csv: line 1 must be one finite number, got '\uff11'"),
         ("1.5,2.5\n", "a.csv: line 1 must be one finite number, got '1.5,2.5'"),
         ("1.5\nnan\n", "a.csv: line 2 must be one finite number, got 'nan'"),
         ("inf\n", "a.csv: line 1 must be one finite number, got 'inf'"),

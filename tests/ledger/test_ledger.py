@@ -52,7 +52,7 @@ def test_a_receipt_travels_with_the_answer(ledger: tb.Ledger, data: tb.LedgerBud
 
 
 def test_cells_of_any_shape_come_back_as_they_were(data: tb.LedgerBudget) -> None:
-    cells: list[Cell] = ["a", -(10**30), (1, ("b", 2)), (), "\x00\ud800"]
+    cells: list[Cell] = ["a", -(10**30), (1, ("b", 2)), (), "\x00\ufffd"]
     for i, cell in enumerate(cells):
         hold = data.reserve(f"k{i}", tb.OutputDP({cell: 0.01, "other": 0.1}))
         hold.start()

@@ -200,6 +200,7 @@ def test_directions_agree_and_parameters_come_back(histogram):
         (lambda: Histogram([1], [1], noise="uniform"), 'noise must be like "uniform:200"'),
         (lambda: Histogram([1], [1], noise="cauchy:1"), 'noise must be like "uniform:200"'),
         (lambda: Histogram([1], [1], noise="uniform:x"), 'noise must be like "uniform:200"'),
+        (lambda: Histogram([1], [1], noise="uniform:1_0"), 'noise must be like "uniform:200"'),
         (lambda: Histogram([1], [1], noise=("gaussian", -1)), 'noise must be like "uniform:200"'),
         (lambda: Histogram([1], [1], noise="uniform:1e9"), "noise must reach over 1e-06 to"),
         (lambda: Histogram([1], [1], bin_width=0), "bin_width must be a finite number > 0, got 0"),

@@ -15,9 +15,10 @@ from tests.web.conftest import HERE, Client, Serve
 import tightbudget as tb
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.web import app as web_app
-from tightbudget.web.access import ADMINISTER, PUBLIC, allow, sign_in, sign_out
+from tightbudget.web.access import ADMINISTER, PUBLIC, address_of, allow, sign_in, sign_out
 from tightbudget.web.guards import HEADERS, Failures
 from tightbudget.web.refusals import Refusal
+from tightbudget.web.sessions import Sessions
 from tightbudget.web.settings import Settings
 
 Token = Callable[..., str]
@@ -76,30 +77,110 @@ def test_me_says_what_the_token_says(client: Client, token: Token) -> None:
     assert timedelta(minutes=55) < left < timedelta(hours=1)
 
 
-@pytest.mark.parametrize("name", ["Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"])
+# what proxies, tunnels and load balancers are known to add
+AFAR = [
+    *("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"),
+    *("X-Client-IP", "CF-Connecting-IP", "True-Client-IP", "X-Cluster-Client-IP"),
+    *("X-Original-Forwarded-For", "X-Forwarded", "Forwarded-For", "X-Forwarded-Port"),
+    *("X-Forwarded-Server", "X-Forwarded-Prefix", "X-Forwarded-By", "X-Original-Host"),
+    *("X-Original-URL", "X-ProxyUser-Ip", "Fastly-Client-IP", "X-Appengine-User-Ip", "CF-Ray"),
+    *("X-Envoy-External-Address", "X-Remote-Addr", "Remote-Addr", "Client-IP", "X-Azure-ClientIP"),
+    *("CDN-Loop", "X-Arr-Log-Id", "X-Amzn-Trace-Id", "Fly-Client-IP", "X-Source-IP", "X-IP"),
+]
+# what browsers and programs send themselves
+OWN = {
+    "accept": "*/*", "accept-encoding": "gzip", "accept-language": "en",
+    "cache-control": "no-cache",
+    "connection": "keep-alive", "cookie": "a=b", "dnt": "1", "if-none-match": "x", "origin": HERE,
+    "pragma": "no-cache", "priority": "u=0", "purpose": "prefetch", "range": "bytes=0-",
+    "referer": HERE, "sec-ch-ua": "x", "sec-ch-ua-mobile": "?0", "sec-ch-ua-platform": "Linux",
+    "sec-fetch-dest": "document", "sec-fetch-mode": "navigate", "sec-fetch-site": "none",
+    "sec-fetch-user": "?1", "sec-gpc": "1", "te": "trailers", "traceparent": "00-0-0-00",
+    "upgrade-insecure-requests": "1", "user-agent": "x", "x-requested-with": "x",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AFAR)
 def test_what_came_through_a_proxy_came_from_afar(client: Client, name: str) -> None:
     ask = client()
-    assert ask.get("/api/v1/budgets").status_code == 200
-    error = error_of(ask.get("/api/v1/budgets", headers={name: "192.0.2.1"}), 401)
+    for path in ("/api/v1/budgets", "/"):
+        assert ask.get(path).status_code == 200
+        for sent in (name, name.lower(), name.replace("-", "_")):
+            assert ask.get(path, headers={sent: "192.0.2.1"}).status_code == 401
+    error = error_of(ask.get("/api/v1/budgets", headers={name: "127.0.0.1"}), 401)
     assert error["message"] == "this needs a token"
+
+
+def test_what_a_client_sends_itself_came_from_here(client: Client) -> None:
+    assert client().get("/api/v1/budgets", headers=OWN).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [("127.0.0.1", 200), ("127.8.0.1", 200), ("::1", 200), ("::ffff:127.0.0.1", 200),
+     ("192.0.2.7", 401), ("10.0.0.1", 401), ("2001:db8::1", 401), ("::ffff:192.0.2.7", 401),
+     ("testclient", 401), ("", 401)],
+)  # fmt: skip
+def test_reading_without_a_token_is_for_this_machine(
+    client: Client, address: str, status: int
+) -> None:
+    ask = TestClient(client().app, HERE, client=(address, 1))
+    assert ask.get("/api/v1/budgets").status_code == status
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "localhost:8000"])
+def test_and_for_its_own_names(client: Client, host: str) -> None:
+    assert client().get("/api/v1/budgets", headers={"host": host}).status_code == 200
+    for other in ("budget.example.org", f"{host}.evil.example", "0.0.0.0", "127.0.0.1.nip.io"):
+        assert client().get("/api/v1/budgets", headers={"host": other}).status_code == 400
 
 
 # -------------------------------------------------------------------------- rate limit
 
 
-def test_after_ten_wrong_tokens_an_address_waits(client: Client, token: Token) -> None:
+def test_after_ten_wrong_tokens_only_wrong_ones_wait(client: Client, token: Token) -> None:
     ask = client()
     right = {"authorization": f"Bearer {token('viewer')}"}
+    wrong = {"authorization": "Bearer tb_"}
     for _ in range(10):
-        error_of(ask.get("/api/v1/me", headers={"authorization": "Bearer tb_"}), 401)
+        error_of(ask.get("/api/v1/me", headers=wrong), 401)
         assert ask.get("/api/v1/me").status_code == 200
-    response = ask.get("/api/v1/me", headers=right)
+    response = ask.get("/api/v1/me", headers=wrong)
     error = error_of(response, 429)
     assert "too many wrong tokens came from 127.0.0.1: wait" in str(error["message"])
     assert 0 < int(response.headers["retry-after"]) <= 61
+    assert ask.get("/api/v1/me", headers=right).status_code == 200
     assert ask.get("/api/v1/me").status_code == 200  # without a token nothing is guessed
     other = TestClient(ask.app, HERE, client=("192.0.2.7", 1))
-    assert other.get("/api/v1/me", headers=right).status_code == 200
+    error_of(other.get("/api/v1/me", headers=wrong), 401)
+
+
+def test_addresses_that_are_made_up_have_a_limit_together(client: Client, token: Token) -> None:
+    """A proxy may pass on what a client says about itself."""
+    app = client().app
+    right = {"authorization": f"Bearer {token('viewer')}"}
+    wrong = {"authorization": "Bearer tb_"}
+
+    def asked(i: int, headers: dict[str, str]) -> httpx.Response:
+        return TestClient(app, HERE, client=(f"192.0.2.{i}", 1)).get("/api/v1/me", headers=headers)
+
+    assert [asked(i, wrong).status_code for i in range(100)] == [401] * 100
+    error = error_of(asked(200, wrong), 429)
+    assert "too many wrong tokens came: wait" in str(error["message"])
+    assert asked(200, right).status_code == 200
+    assert asked(1, right).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("192.0.2.7", "192.0.2.7"), ("::1", "::1"), ("2001:db8::1", "2001:db8::/64"),
+     ("2001:db8::ffff:1", "2001:db8::/64"), ("fe80::1%eth0", "fe80::/64"),
+     ("::ffff:192.0.2.7", "192.0.2.7"), ("unix", "unix")],
+)  # fmt: skip
+def test_a_site_of_version_6_is_one_address(host: str, address: str) -> None:
+    scope = {"type": "http", "client": (host, 1), "headers": []}
+    assert address_of(Request(scope)) == address
+    assert address_of(Request({"type": "http", "client": None, "headers": []})) == "nowhere"
 
 
 def test_failures_are_forgotten_when_they_are_old() -> None:
@@ -119,7 +200,7 @@ def test_failures_are_forgotten_when_they_are_old() -> None:
 
 
 def test_addresses_do_not_fill_the_memory() -> None:
-    failures = Failures(most=1)
+    failures = Failures(most=1, most_in_all=10**6)
     for i in range(failures._REMEMBERED + 10):
         failures.add(str(i))
     assert len(failures._times) == failures._REMEMBERED
@@ -147,9 +228,9 @@ def browser(client: Client, monkeypatch: pytest.MonkeyPatch) -> TestClient:
         return response
 
     @router.post("/out", dependencies=[allow(PUBLIC, form=True)])
-    def leave() -> Response:
+    def leave(request: Request) -> Response:
         response = PlainTextResponse("bye")
-        sign_out(response)
+        sign_out(request, response)
         return response
 
     @router.post("/do", dependencies=[allow(ADMINISTER, form=True)])
@@ -175,6 +256,65 @@ def test_a_session_reads_and_fills_in_forms_and_ends(browser: TestClient, token:
     assert submit(browser, "/out").text == "bye"
     assert browser.get("/api/v1/me").json()["role"] == "anonymous"
     assert submit(browser, "/do").status_code == 401
+
+
+def test_signing_out_ends_the_session_for_who_has_a_copy(browser: TestClient, token: Token) -> None:
+    submit(browser, "/in", token=token("administrator"))
+    cookie, form = browser.cookies["tightbudget"], browser.get("/form").text
+    submit(browser, "/out")
+    browser.cookies.set("tightbudget", cookie)
+    assert browser.get("/api/v1/me").json()["role"] == "anonymous"
+    assert browser.post("/do", data={"csrf": form}).status_code == 403
+    assert submit(browser, "/do").status_code == 401
+
+
+def test_each_sign_in_is_a_session_of_its_own(browser: TestClient, token: Token) -> None:
+    text, cookies, forms = token("administrator"), [], []
+    for _ in range(2):
+        browser.cookies.clear()
+        submit(browser, "/in", token=text)
+        cookies.append(browser.cookies["tightbudget"])
+        forms.append(browser.get("/form").text)
+    assert cookies[0] != cookies[1]
+    assert browser.post("/do", data={"csrf": forms[0]}).status_code == 403
+    submit(browser, "/out")
+    browser.cookies.set("tightbudget", cookies[0])  # the other one goes on
+    assert browser.post("/do", data={"csrf": forms[0]}).text == "done"
+    for page in forms:  # and no page shows what a cookie says
+        assert not any(cookie in page for cookie in cookies)
+
+
+def test_signing_in_again_ends_the_session_before(browser: TestClient, token: Token) -> None:
+    submit(browser, "/in", token=token("administrator"))
+    before = browser.cookies["tightbudget"]
+    submit(browser, "/in", token=token("viewer"))
+    browser.cookies.set("tightbudget", before)
+    assert browser.get("/api/v1/me").json()["role"] == "anonymous"
+
+
+def test_sessions_are_over_after_their_time_and_few_of_one_token() -> None:
+    now = [0.0]
+    sessions = Sessions(lasts=10.0, most=2, clock=lambda: now[0])
+    first = sessions.begin("t")
+    other = sessions.begin("u")
+    now[0] = 5.0
+    second = sessions.begin("t")
+    found = sessions.find(first)
+    assert found is not None
+    assert (found.token, found.ends, first in repr(found)) == ("t", 10.0, False)
+    third = sessions.begin("t")
+    assert sessions.find(first) is None
+    now[0] = 10.0
+    assert sessions.find(other) is None
+    assert [sessions.find(c) is not None for c in (second, third)] == [True, True]
+    sessions.end(second)
+    sessions.end(second)
+    sessions.end("\ud800")
+    assert sessions.find(second) is None
+    now[0] = 15.0
+    assert sessions.find(third) is None
+    sessions.begin("u")
+    assert len(sessions._open) == 1
 
 
 def test_a_session_ends_with_its_token(
@@ -304,7 +444,7 @@ def test_refusals_of_guards_and_failures_carry_them_too(
 ) -> None:
     ask = client()
     assert "content-security-policy" in ask.get("/", headers={"host": "evil.example"}).headers
-    monkeypatch.setattr(tb.Ledger, "statements", lambda _: 1 / 0)
+    monkeypatch.setattr(tb.Ledger, "statements", lambda *_, **__: 1 / 0)
     response = ask.get("/api/v1/budgets?secret=1")
     error = error_of(response, 500)
     assert error["message"] == "something went wrong here; the server's log says what"

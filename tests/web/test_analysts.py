@@ -184,7 +184,7 @@ MUTATIONS = [
              lambda: True),
     Mutation("statements name their whole", sight, "statement_seen",
              (('content["parent"] = None', "pass"),), lambda: True),
-    Mutation("reservations name all who pay", sight, "hold_seen",
+    Mutation("reservations name all who pay", sight, "_charging",
              (("if len(charges) < len", "if False and len"),), lambda: True),
     Mutation("events name all budgets", sight, "event_seen",
              (("if caller.budgets is not None:", "if False:"),), lambda: True),

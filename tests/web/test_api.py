@@ -15,10 +15,12 @@ from typing import Any
 import httpx
 import pytest
 from starlette.testclient import TestClient
+from tests.cli.terminal import run
 from tests.web.conftest import SEARCH, Client, Serve
 from tests.web.test_access import error_of
 
 import tightbudget as tb
+from tightbudget.ledger import transactions
 from tightbudget.ledger.accounts import content_of
 from tightbudget.ledger.as_json import event_as_json, hold_as_json, statement_as_json
 from tightbudget.web.api.forms import guarantee_of
@@ -64,13 +66,15 @@ def test_a_server_answers_and_is_ended(served: Serve, ledger_url: str) -> None:
 
 def test_budgets_are_as_the_ledger_states_them(ask: TestClient, ledger: tb.Ledger) -> None:
     stated = [statement_as_json(statement) for statement in ledger.statements()]
-    assert get(ask, "budgets") == {"budgets": as_sent(stated)}
+    assert get(ask, "budgets") == {"budgets": as_sent(stated), "next": None}
     for statement in stated:
         name = statement["name"]
         held = ledger.budget(name).holds()
-        holds = [{**hold_as_json(hold), "since": hold.since} for hold in held]
-        assert get(ask, "budget", name=name) == as_sent({**statement, "holds": holds})
-        assert get(ask, "holds", budget=name) == as_sent({"holds": holds})
+        # what was declared is not in lists
+        holds = [{**hold_as_json(hold), "guarantee": None, "since": hold.since} for hold in held]
+        listed = {"holds": holds, "next": None}
+        assert get(ask, "budget", name=name) == as_sent({**statement, **listed})
+        assert get(ask, "holds", budget=name) == as_sent(listed)
     assert [hold["key"] for hold in get(ask, "holds")["holds"]] == ["A1", "A2", "B1", "AB"]
 
 
@@ -113,12 +117,49 @@ def test_events_are_filtered_alike_in_both_forms(
     assert bool(wanted) == (filters != {"search": "no such"})
 
 
-def test_a_spreadsheet_computes_nothing(ask: TestClient, ledger: tb.Ledger) -> None:
-    ledger.reserve("=1+1", SEARCH, ["bob"])
-    text = ask.get("/api/v1/events.csv", params={"key": "=1+1"}).text
+@pytest.mark.parametrize(
+    "key", [before + "=1+1"[skip:] for before in ("", " ", "   ") for skip in (0, 1)]
+    + ["+1", "-1", "@A1", " @A1", "\uff1d1", " \uff0b1", "\uff0d1", "\uff201"]
+)  # fmt: skip
+def test_a_spreadsheet_computes_nothing(ask: TestClient, ledger: tb.Ledger, key: str) -> None:
+    ledger.reserve(key, SEARCH, ["bob"])
+    text = ask.get("/api/v1/events.csv", params={"key": key}).text
     (row,) = csv.DictReader(io.StringIO(text, newline=""))
-    assert row["key"] == "'=1+1"
+    assert row["key"] == (key if key.strip() == "1+1" else f"'{key}")
     assert json.loads(row["details"])["interactive"] is False
+
+
+@pytest.mark.parametrize("before", ["\t", "\r", "\n", "\x00", "\ufeff", "\u200b", " \t \u00a0"])
+def test_also_behind_what_nobody_sees(ask: TestClient, ledger: tb.Ledger, before: str) -> None:
+    """Cells may hold what keys may not."""
+    ledger.hold("A2", token=10).settle(before + "=1+1")
+    text = ask.get("/api/v1/events.csv", params={"key": "A2", "kind": "settled"}).text
+    (row,) = csv.DictReader(io.StringIO(text, newline=""))
+    assert row["cell"] == f"'{before}=1+1"
+
+
+def test_what_an_earlier_version_took_is_exported(
+    ask: TestClient, ledger: tb.Ledger, ledger_url: str
+) -> None:
+    """Cells and reasons with half a character: one such line must not break off all others."""
+    half = "\ud800"
+    ledger._do(transactions.settle, "A2", 10, (half, f"={half}"))
+    ledger._do(transactions.expire, "A1", {"by": "grace", "reason": half})
+    last = ledger.head().sequence
+    for path in ("events.csv", "events.csv?budget=ada"):
+        rows = list(csv.DictReader(io.StringIO(ask.get(f"/api/v1/{path}").text, newline="")))
+        assert int(rows[-1]["sequence"]) == last
+        (settled,) = (row for row in rows if row["kind"] == "settled")
+        assert settled["cell"] == json.dumps([half, f"={half}"])
+    events = ask.get("/api/v1/events.json").json()["events"]
+    assert events[-1]["details"]["reason"] == half
+    assert [e["cell"] for e in events if e["kind"] == "settled"] == [[half, f"={half}"]]
+    for path in ("/", "/budget?name=ada", "/budget?name=ada&key=A2", "/budget?name=ada&key=A1"):
+        assert ask.get(path).status_code == 200
+    assert r"grace: \ud800" in ask.get("/budget?name=ada").text
+    assert "settled" in run("ledger", "history", "--ledger", ledger_url).stdout
+    told = json.loads(run("ledger", "history", "--ledger", ledger_url, "--json").stdout)
+    assert told["events"] == events
 
 
 def test_the_head_is_the_ledgers(ask: TestClient, ledger: tb.Ledger) -> None:
@@ -305,6 +346,10 @@ REFUSED = [
             ({"epsilon": -1}, "epsilon must be a finite number >= 0, got -1"),
             ({"epsilon": "1/0"}, "epsilon must be a number, or its digits"),
             ({"epsilon": "1" * 1001}, "epsilon must be a number, or its digits"),
+            *(
+                ({"epsilon": text}, "epsilon must be a number, or its digits such as 0.1 or 1/3")
+                for text in ("1_0", " 1", "1 ", "\u0661", "\uff11", "1_0/3", "1/ 3", "\u0661/3")
+            ),
             ({"epsilon": "1e999999999"}, "epsilon must be a finite number"),
             ({"epsilon": True}, "epsilon must be a finite number >= 0, got True"),
             ({"epsilon": None}, "epsilon must be a finite number >= 0, got None"),
@@ -343,6 +388,12 @@ REFUSED = [
     ("raise-cap", {"name": "ada", "parameters": {"epsilon": 0.01}, "reason": "r"}, 409,
      "the cap of 'ada' cannot be"),
     ("what-if", {"budget": "ada", "guarantee": {"epsilon": 1}, "times": 0}, 400, "times: "),
+    *(
+        ("what-if", {"budget": "ada", "guarantee": {"epsilon": 1}, "times": text}, 400,
+         "times: .*an integer in the digits 0 to 9")
+        for text in ("1_0", " 1", "\uff11")
+    ),
+    ("forfeit", {"key": "A2", "reason": "a\tb"}, 400, "reason must be a text of 1 to 200"),
 ]  # fmt: skip
 
 
@@ -398,10 +449,10 @@ def test_parts_in_parts_are_refused(ask: TestClient) -> None:
 
 
 def test_cells_keep_every_character(ask: TestClient, ledger: tb.Ledger) -> None:
-    cell = ["\ud800", "é", 7, ["=", ""]]
+    cell = ["\x00", "é", 7, ["=", ""]]
     settled = post(ask, "settle", key="A2", token=10, cell=cell)
     assert settled["cell"] == cell
-    assert ledger.hold("A2").cell == ("\ud800", "é", 7, ("=", ""))
+    assert ledger.hold("A2").cell == ("\x00", "é", 7, ("=", ""))
 
 
 @pytest.mark.parametrize("guarantee", [*(g for g, _ in GUARANTEES), tb.Gaussian(2.0) * 3, 0.125])

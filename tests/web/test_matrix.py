@@ -82,7 +82,7 @@ def remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The explorer's answers are worked out once: here it only counts who may ask."""
 
     async def answer(
-        self: Workers, answer: Callable[[Any], Any], question: object, unwanted: object
+        self: Workers, answer: Callable[[Any], Any], question: object, unwanted: object, of: str
     ) -> Any:
         asked = f"{answer.__name__} {question!r}"
         if asked not in ANSWERS:
@@ -192,7 +192,12 @@ MUTATIONS = [
         "anybody may read from afar",
         access,
         "_is_open",
-        (("return state_of(request).settings.is_local and not forwarded", "return True"),),
+        (
+            (
+                "return state_of(request).settings.is_local and is_here and not forwarded",
+                "return True",
+            ),
+        ),
         lambda: True,
     ),
     Mutation(

@@ -66,6 +66,11 @@ def test_what_cannot_be_served_is_refused(ledger_url: str, tmp_path: Path) -> No
     for words, message in (
         (["--port", "70000"], "port must be in [0, 65535], got 70000"),
         (["--port", "x"], "port must be an integer >= 0, got 'x'"),
+        (["--port", "8_000"], "port must be an integer >= 0, got '8_000'"),
+        (["--largest-body", "0"], "largest_body must be an integer >= 1, got 0"),
+        (["--most-cells", "0"], "most_cells must be an integer >= 1, got 0"),
+        (["--most-open", "1.5"], "most_open must be an integer >= 1, got 1.5"),
+        (["--request-seconds", "x"], "request_seconds must be a finite number > 0, got 'x'"),
         (
             ["--public-url", "budget"],
             "public_url must be an address such as https:",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import tomllib
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from tightbudget.errors import FileError
+from tightbudget.numerics.validate import writes_number
 from tightbudget.pairs import MECHANISMS
 from tightbudget.pairs.pair import Mechanism, Neighbouring
 from tightbudget.pairs.subsampled import Subsampled
@@ -74,16 +76,20 @@ def from_description(table: dict[str, Any], where: str = "step") -> Mechanism:
 def value_of(text: Any) -> Any:
     """What a person typed, as in a plan file: a number, any other TOML value, or else the text.
 
+    A number has the digits 0 to 9, a point and an exponent: no underscores, no blanks around.
     What is no number, where one is needed, is refused by the mechanism, by name and value.
     """
     if not isinstance(text, str):
         return text  # a default
-    for read in (int, float, _toml):
-        try:
+    for read in (int, float) if writes_number(text) else ():
+        with contextlib.suppress(ValueError):
             return read(text)
-        except (ValueError, RecursionError):
-            continue
-    return text
+    try:
+        value = _toml(text)
+    except (ValueError, RecursionError):
+        return text
+    # a number that only TOML writes so (1_000, 0x10, blanks around) is none here
+    return text if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
 def _toml(text: str) -> Any:

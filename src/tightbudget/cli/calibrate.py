@@ -13,6 +13,7 @@ from tightbudget.accounting.describe import in_words, search_of
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
 from tightbudget.cli.source import Source, kind_of
+from tightbudget.numerics.validate import float_of
 
 __all__ = ["calibrate"]
 
@@ -120,7 +121,7 @@ def _sought(kind: str, source: Source, asked: str | None) -> str:
 
 def _between(text: str) -> tuple[float, float]:
     try:
-        low, high = map(float, text.split(":"))
+        low, high = (float_of(part.strip()) for part in text.split(":"))
     except ValueError:
         raise ParameterError(f"between must be like 0.1:10, got {text!r}") from None
     return low, high

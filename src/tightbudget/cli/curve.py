@@ -22,6 +22,7 @@ from tightbudget.cli.output import (
     tracked,
 )
 from tightbudget.cli.source import Source
+from tightbudget.numerics.validate import float_of
 
 __all__ = ["curve"]
 
@@ -88,9 +89,10 @@ def curve(
 def _points(name: str, text: str) -> list[float]:
     try:
         if ":" not in text:
-            return [float(part) for part in text.split(",")]
+            return [float_of(part.strip()) for part in text.split(",")]
         first, last, number = text.split(":")
-        a, b, n = float(first), float(last), int(number)
+        a, b = float_of(first.strip()), float_of(last.strip())
+        n = int(number) if number.isascii() and number.isdigit() else 0
         if not (2 <= n <= _MOST_POINTS and np.isfinite([a, b]).all()):
             raise ValueError
         if name == "epsilons":

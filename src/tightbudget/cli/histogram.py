@@ -13,7 +13,7 @@ from tightbudget.accounting.text_file import read_text
 from tightbudget.cli.epsilon import report
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, working
-from tightbudget.numerics.validate import count
+from tightbudget.numerics.validate import count, float_of
 
 __all__ = ["histogram", "read_numbers"]
 
@@ -76,7 +76,7 @@ def read_numbers(path: str) -> list[float]:
     for n, line in enumerate(read_text(path).splitlines(), start=1):
         text = line.strip()
         try:
-            value = float(text)
+            value = float_of(text)
         except ValueError:
             if not text or (n == 1 and text.strip('"').replace("_", "").isalpha()):
                 continue

@@ -25,6 +25,20 @@ def serve(
             "https://budget.example.org. Reading then needs a token."
         ),
     ] = None,
+    largest_body: Annotated[Any, number("Bytes that a request may have.")] = 1 << 20,
+    most_cells: Annotated[
+        Any, number("Cells that the guarantee of a reservation may have.")
+    ] = 10_000,
+    most_open: Annotated[
+        Any,
+        number(
+            "Reservations that may be open in one budget, and in all budgets of an analyst's token "
+            "together."
+        ),
+    ] = 1_000,
+    request_seconds: Annotated[
+        Any, number("In which the head of a request must arrive, and then its body.")
+    ] = 10.0,
 ) -> None:
     """Serves a ledger: pages for people, and an API under /api/v1 for programs.
 
@@ -36,4 +50,14 @@ def serve(
     from tightbudget.web.run import run
     from tightbudget.web.settings import Settings
 
-    run(Settings(ledger, host=host, port=port, public_url=public_url), typer.echo)
+    settings = Settings(
+        ledger,
+        host=host,
+        port=port,
+        public_url=public_url,
+        largest_body=largest_body,
+        most_cells=most_cells,
+        most_open=most_open,
+        request_seconds=request_seconds,
+    )
+    run(settings, typer.echo)

@@ -52,7 +52,7 @@ def stopping(
         picture_path(plot)
     whole = source.composition()
     after = _stops(positive_count(steps=source.steps), every, stops)
-    shares = None if weights is None else [*map(value_of, weights.split(","))]
+    shares = None if weights is None else [value_of(part.strip()) for part in weights.split(",")]
     step = source.with_value("steps", 1).composition()
     with working("choosing prices"):
         schedule = early_stopping(step, after, delta, shares)
@@ -77,7 +77,7 @@ def _stops(steps: int, every: int | None, listed: str | None) -> list[int]:
         if apart > steps:
             raise ParameterError(f"every must be at most steps = {steps}, got {apart}")
         return [*range(apart, steps, apart), steps]
-    stops = [*map(value_of, listed.split(","))]
+    stops = [value_of(part.strip()) for part in listed.split(",")]
     if stops[-1] != steps:
         raise ParameterError(f"stops must end with steps = {steps}, got {listed!r}")
     return stops

@@ -7,8 +7,9 @@ from typing import Any
 
 from tightbudget.ledger.accounts import content_of
 from tightbudget.ledger.ledger import Event, LedgerHold, Statement
+from tightbudget.ledger.protocol import OpenHold
 
-__all__ = ["event_as_json", "hold_as_json", "statement_as_json"]
+__all__ = ["event_as_json", "hold_as_json", "open_hold_as_json", "statement_as_json"]
 
 
 def statement_as_json(statement: Statement) -> dict[str, Any]:
@@ -27,6 +28,21 @@ def hold_as_json(hold: LedgerHold) -> dict[str, Any]:
         "token": hold.token,
         "interactive": hold.interactive,
         "guarantee": content_of(hold.guarantee),
+    }
+
+
+def open_hold_as_json(hold: OpenHold) -> dict[str, Any]:
+    """A reservation in a list; what only the reservation itself says is null."""
+    return {
+        "key": hold.key,
+        "state": hold.state.value,
+        "charges": {name: dataclasses.asdict(charge) for name, charge in hold.charges.items()},
+        "cell": None,
+        "told": hold.told,
+        "token": None,
+        "interactive": hold.interactive,
+        "guarantee": None,
+        "since": hold.since,
     }
 
 

@@ -26,22 +26,22 @@ from tightbudget.ledger.act import Act
 from tightbudget.ledger.chain import Head
 from tightbudget.ledger.copy import copy
 from tightbudget.ledger.course import course
-from tightbudget.ledger.protocol import Event, Payer, Statement, WhatIf, short_cell
-from tightbudget.ledger.rows import Balance, Reservation, Which
+from tightbudget.ledger.protocol import Event, OpenHold, Payer, Statement, WhatIf
+from tightbudget.ledger.rows import Balance, Reservation, Summary, Which
 from tightbudget.ledger.store import Store
+from tightbudget.ledger.text import check_encodable, printable, storable_cell
 from tightbudget.ledger.transactions import Refusal, Request, Terms
 from tightbudget.ledger.units import Units
 from tightbudget.ledger.verification import Verification, check_head, verify
-from tightbudget.numerics.validate import positive_count, refuse
+from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.account import Amount, Budget, State
 from tightbudget.output_dp.amount import Price, exact, exact_probability
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
 
-__all__ = ["Event", "Ledger", "LedgerBudget", "LedgerHold", "Statement", "WhatIf", "printable"]
+__all__ = ["Event", "Ledger", "LedgerBudget", "LedgerHold", "Statement", "WhatIf"]
 
 T = TypeVar("T")
 
-_LONGEST_NAME = 200
 _PAGE = 10_000  # events that are read at once
 
 
@@ -99,6 +99,31 @@ class Ledger:
         at = self._clock().isoformat()
         return self._store.write(lambda connection: act(Act(connection, at), *arguments))
 
+    def _named(self, **given: Any) -> str:
+        """A budget's name in the spelling of the ledger, or in form C.
+
+        Raises:
+            ParameterError: it is none.
+        """
+        return self._spelt(rows.stored_name, given)
+
+    def _keyed(self, key: str) -> str:
+        """A reservation's key in the spelling of the ledger, or in form C.
+
+        Raises:
+            ParameterError: it is none.
+        """
+        return self._spelt(rows.stored_key, {"key": key})
+
+    def _spelt(self, stored: Callable[[Connection, str], str | None], given: dict[str, Any]) -> str:
+        text = printable(**given)
+        (as_given,) = given.values()
+        if as_given.isascii():  # there is one spelling
+            return text
+        with self._store.reading() as connection:
+            found = stored(connection, as_given)
+        return text if found is None else found
+
     # --------------------------------------------------------------------------- budgets
 
     def open_budget(
@@ -128,8 +153,10 @@ class Ledger:
         """
         terms = Terms.of(kind, parameters)
         whole = parent.name if isinstance(parent, LedgerBudget) else parent
-        self._do(transactions.open_budget, printable(name=name), terms, whole)
-        return LedgerBudget(self, name)
+        if whole is not None:
+            whole = self._named(parent=whole)
+        opened = self._do(transactions.open_budget, self._named(name=name), terms, whole)
+        return LedgerBudget(self, opened.name)
 
     def budget(self, name: str) -> LedgerBudget:
         """The budget of this name.
@@ -137,18 +164,37 @@ class Ledger:
         Raises:
             ParameterError: there is none.
         """
+        known = self._named(name=name)
         with self._store.reading() as connection:
-            return LedgerBudget(self, rows.balance(connection, name).name)
+            return LedgerBudget(self, rows.balance(connection, known).name)
 
     def budgets(self) -> tuple[LedgerBudget, ...]:
         """All budgets, each after the one that it is a part of."""
         with self._store.reading() as connection:
             return tuple(LedgerBudget(self, b.name) for b in rows.balances(connection))
 
-    def statements(self) -> tuple[Statement, ...]:
-        """All budgets at one moment, each after the one that it is a part of."""
+    def statements(
+        self,
+        *,
+        budgets: Collection[str] | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[Statement, ...]:
+        """Budgets at one moment, each after the one that it is a part of.
+
+        Args:
+            budgets: these only; by default all.
+            after: from the budget that was opened after this one on.
+            limit: so many at most.
+
+        Raises:
+            ParameterError: there is no budget ``after``.
+        """
+        last = None if after is None else self._named(after=after)
         with self._store.reading() as connection:
-            return tuple(_statement(connection, b) for b in rows.balances(connection))
+            first = 0 if last is None else rows.balance(connection, last).id
+            found = rows.statements(connection, budgets, after=first, limit=limit)
+        return tuple(_stated(balance, whole) for balance, whole in found)
 
     def within(self, names: Collection[str]) -> frozenset[str]:
         """The names of these budgets and of all their parts; who is none is left out."""
@@ -183,8 +229,9 @@ class Ledger:
             SettlementError: a budget is closed, or another interactive mechanism is open.
             ParameterError: the key, the guarantee or a budget is refused.
         """
-        request = Request.of(guarantee, budgets, bool(interactive))
-        found = self._do(transactions.reserve, printable(key=key), request)
+        payers = budgets if isinstance(budgets, str) else [self._named(budget=b) for b in budgets]
+        request = Request.of(guarantee, payers, bool(interactive))
+        found = self._do(transactions.reserve, self._keyed(key), request)
         return LedgerHold(self, _granted(found), None)
 
     def hold(self, key: str, *, token: int | None = None) -> LedgerHold:
@@ -198,17 +245,64 @@ class Ledger:
             SettlementError: there is none.
             BudgetExceeded: it was refused.
         """
+        known = self._keyed(key)
         with self._store.reading() as connection:
-            found = rows.reservation(connection, key)
+            found = rows.reservation(connection, known)
             if found is None:
                 raise SettlementError(f"there is no reservation {key!r}")
             answer = transactions.refusal_of(connection, found) or found
         return LedgerHold(self, _granted(answer), token)
 
     def holds(self) -> tuple[LedgerHold, ...]:
-        """All reservations that are not ended."""
+        """All reservations that are not ended, with all that they were reserved for."""
+        return self._holds(None)
+
+    def _holds(self, budgets: Collection[str] | None) -> tuple[LedgerHold, ...]:
         with self._store.reading() as connection:
-            return tuple(LedgerHold(self, r, None) for r in rows.open_reservations(connection))
+            found = rows.open_reservations(connection, budgets)
+        return tuple(LedgerHold(self, reservation, None) for reservation in found)
+
+    def open_holds(
+        self,
+        *,
+        budgets: Collection[str] | None = None,
+        interactive: bool = False,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[OpenHold, ...]:
+        """What is reserved or started and not ended, the oldest first, without declared prices.
+
+        How long this takes does not depend on how much was declared.
+
+        Args:
+            budgets: only what charges one of these; by default all.
+            interactive: only what answers more than once.
+            after: from the reservation that was made after the one of this key on.
+            limit: so many at most.
+
+        Raises:
+            SettlementError: there is no reservation ``after``.
+        """
+        last = None if after is None else self._keyed(after)
+        with self._store.reading() as connection:
+            first = 0 if last is None else rows.number_of(connection, last)
+            if first is None:
+                raise SettlementError(f"there is no reservation {after!r}")
+            found = rows.open_summaries(
+                connection, budgets, interactive=interactive, after=first, limit=limit
+            )
+        return tuple(map(_listed, found))
+
+    def is_reserved(self, key: str) -> bool:
+        """Whether the key was used, also if the request was refused."""
+        known = self._keyed(key)
+        with self._store.reading() as connection:
+            return rows.number_of(connection, known) is not None
+
+    def count_open(self, budgets: Collection[str]) -> int:
+        """How many reservations that are not ended charge one of these budgets."""
+        with self._store.reading() as connection:
+            return rows.count_open(connection, budgets)
 
     def expire(self, key: str, *, by: str, reason: str) -> LedgerHold:
         """Frees a hold that was never started, for an administrator who knows that it won't be.
@@ -217,7 +311,7 @@ class Ledger:
             SettlementError: it was started or is over, or there is none.
         """
         why = _why(by, reason)
-        return LedgerHold(self, self._do(transactions.expire, key, why), None)
+        return LedgerHold(self, self._do(transactions.expire, self._keyed(key), why), None)
 
     # --------------------------------------------------------------------------- history
 
@@ -244,7 +338,7 @@ class Ledger:
             search: only events with this text in the key, the budget's name, the cell or the
                 details; in ASCII, either case. With ``budgets``, details are not searched.
         """
-        which = Which(budget, budgets, key, kind, search)
+        which = self._which(budget, budgets, key, kind, search)
         while limit is None or limit > 0:
             size = _PAGE if limit is None else min(limit, _PAGE)
             with self._store.reading() as connection:
@@ -266,10 +360,29 @@ class Ledger:
         search: str | None = None,
     ) -> tuple[Event, ...]:
         """The last events, newest first, or the last before one; filters as in :meth:`events`."""
-        which = Which(budget, budgets, key, kind, search)
+        which = self._which(budget, budgets, key, kind, search)
         with self._store.reading() as connection:
             found = rows.entries(connection, which, before=before, limit=limit, newest_first=True)
         return tuple(map(Event._of, found))
+
+    def _which(
+        self,
+        budget: str | None,
+        budgets: Collection[str] | None,
+        key: str | None,
+        kind: str | None,
+        search: str | None,
+    ) -> Which:
+        for name, text in (("kind", kind), ("search", search)):
+            if text is not None:
+                check_encodable(**{name: text})
+        return Which(
+            None if budget is None else self._named(budget=budget),
+            budgets,
+            None if key is None else self._keyed(key),
+            kind,
+            search,
+        )
 
     def head(self) -> Head:
         """How far the history goes; ``str(ledger.head())`` is for keeping elsewhere."""
@@ -397,7 +510,7 @@ class LedgerBudget(Payer["LedgerHold"]):
 
     def holds(self) -> tuple[LedgerHold, ...]:
         """The reservations that hold something here."""
-        return tuple(hold for hold in self._ledger.holds() if self._name in hold.charges)
+        return self._ledger._holds((self._name,))
 
     def history(self) -> Iterator[Event]:
         """What happened here, oldest first."""
@@ -415,7 +528,13 @@ class LedgerBudget(Payer["LedgerHold"]):
             now = rows.balance(connection, self._name)
             whole = rows.parent_of(connection, now)
             found = course(connection, now, positive_count(last=last))
-        return tuple((Event._of(entry), _stated(then, whole)) for entry, then in found)
+        name = None if whole is None else whole.name
+        return tuple((Event._of(entry), _stated(then, name)) for entry, then in found)
+
+    def parts(self, limit: int) -> tuple[str, ...]:
+        """The names of its first parts, as many as the limit at most."""
+        with self._ledger._store.reading() as connection:
+            return tuple(rows.parts(connection, rows.balance(connection, self._name), limit))
 
     # --------------------------------------------------------------------- administration
 
@@ -554,7 +673,7 @@ class LedgerHold:
             SettlementError: it was not started, was settled with another cell, or is void.
             ParameterError: no cell looks like this; it is still held.
         """
-        self._is = self._ledger._do(transactions.settle, self.key, self._token, short_cell(cell))
+        self._is = self._ledger._do(transactions.settle, self.key, self._token, storable_cell(cell))
         return self.charge
 
     def forfeit(self, *, by: str | None = None, reason: str | None = None) -> Budget:
@@ -564,7 +683,7 @@ class LedgerHold:
             SettlementError: it was settled, or is void.
         """
         said = {"by": by, "reason": reason}
-        why = {name: words for name, words in said.items() if words is not None}
+        why = {n: printable(**{n: words}) for n, words in said.items() if words is not None}
         self._is = self._ledger._do(transactions.forfeit, self.key, why)
         return self.charge
 
@@ -579,13 +698,22 @@ class LedgerHold:
 
 
 def _statement(connection: Connection, balance: Balance) -> Statement:
-    return _stated(balance, rows.parent_of(connection, balance))
+    whole = rows.parent_of(connection, balance)
+    return _stated(balance, None if whole is None else whole.name)
 
 
-def _stated(balance: Balance, whole: Balance | None) -> Statement:
+def _listed(summary: Summary) -> OpenHold:
+    charges = {c.name: c.units.up(c.rule.unit) for c in summary.charges}
+    return OpenHold(
+        *(summary.key, State(summary.state), summary.interactive, summary.told, summary.since),
+        charges,
+    )
+
+
+def _stated(balance: Balance, whole: str | None) -> Statement:
     unit = balance.rule.unit
     return Statement(
-        *(balance.name, balance.kind, None if whole is None else whole.name, balance.closed),
+        *(balance.name, balance.kind, whole, balance.closed),
         *(balance.cap.down(unit), balance.spent.up(unit), balance.held.up(unit)),
         *(balance.left.down(unit), balance.saved.down(unit)),
     )
@@ -607,14 +735,6 @@ def _granted(answer: Reservation | Refusal) -> Reservation:
         budget=answer.budget,
         holds=answer.holds,
     )
-
-
-def printable(**given: Any) -> str:
-    """A name or key: what can be printed, typed and stored everywhere."""
-    ((what, value),) = given.items()
-    if not (isinstance(value, str) and 1 <= len(value) <= _LONGEST_NAME and value.isprintable()):
-        raise refuse(what, f"be a text of 1 to {_LONGEST_NAME} printable characters", value)
-    return value
 
 
 def _why(by: str, reason: str) -> dict[str, str]:

@@ -9,18 +9,16 @@ import json
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tightbudget.errors import BudgetExceeded, ParameterError
+from tightbudget.errors import BudgetExceeded
 from tightbudget.ledger.accounts import Guarantee
 from tightbudget.ledger.chain import Entry
 from tightbudget.ledger.units import Units
-from tightbudget.output_dp.account import Budget
-from tightbudget.output_dp.guarantee import Cell, cell_from_json, cell_name
+from tightbudget.output_dp.account import Budget, State
+from tightbudget.output_dp.guarantee import Cell, cell_from_json
 
-__all__ = ["Event", "Keyed", "Payer", "Statement", "WhatIf", "short_cell"]
+__all__ = ["Event", "Keyed", "OpenHold", "Payer", "Statement", "WhatIf"]
 
 H = TypeVar("H")
-
-_LONGEST = 10_000  # characters of a cell
 
 
 @dataclass(frozen=True)
@@ -88,6 +86,27 @@ class Statement:
     held: Budget
     left: Budget
     saved: Budget
+
+
+@dataclass(frozen=True)
+class OpenHold:
+    """A reservation that is not ended, in a list: without the prices that were declared for it.
+
+    Attributes:
+        key: what it was reserved under.
+        state: reserved or started.
+        interactive: whether it answers more than once.
+        told: what the caller must know: that less was granted than was requested.
+        since: when it was reserved or, if it was, started; as the clock said.
+        charges: what it holds in each of its budgets (rounded up).
+    """
+
+    key: str
+    state: State
+    interactive: bool
+    told: str | None
+    since: str
+    charges: dict[str, Budget]
 
 
 @dataclass(frozen=True)
@@ -207,18 +226,3 @@ class Keyed(Generic[H]):
             raise
         self._answered = number
         return hold
-
-
-def short_cell(cell: Cell) -> Cell:
-    """The cell, if it is one and can be written down.
-
-    Raises:
-        ParameterError: it is none, or too long.
-    """
-    named = cell_name(cell)
-    try:
-        if len(repr(named)) <= _LONGEST:
-            return named
-    except (ValueError, RecursionError):  # more digits than Python writes down, or parts in parts
-        pass
-    raise ParameterError(f"cell must have at most {_LONGEST} characters")

@@ -5,16 +5,29 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, or_, select, text
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    exists,
+    func,
+    or_,
+    select,
+    text,
+)
 
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.accounts import Rule, Stored, guarantee_of, rule_of
 from tightbudget.ledger.chain import Entry, Head, canonical, digest
 from tightbudget.ledger.schema import OPEN, budgets, charges, events, reservations, steps
+from tightbudget.ledger.text import spellings
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.numerics.validate import refuse
 
@@ -22,6 +35,7 @@ __all__ = [
     "Balance",
     "Charge",
     "Reservation",
+    "Summary",
     "Which",
     "balance",
     "balances",
@@ -34,12 +48,24 @@ __all__ = [
     "head",
     "holders",
     "last",
+    "count_open",
+    "number_of",
     "open_reservations",
+    "open_summaries",
     "parent_of",
+    "parts",
     "reservation",
     "reservations_in_order",
+    "statements",
+    "stored_key",
+    "stored_name",
     "within",
 ]
+
+
+# names that a statement compares with; of more, which a database would refuse (SQLite takes 32,766
+# values, PostgreSQL 65,535), all rows are read and compared here
+_FEW = 10_000
 
 
 @dataclass(frozen=True)
@@ -112,11 +138,44 @@ class Reservation:
         return self.state + ("" if self.cell is None else f" with cell {self.cell}")
 
 
-@functools.lru_cache(maxsize=256)
+@dataclass(frozen=True)
+class Summary:
+    """A reservation that is open, without what was asked for.
+
+    Attributes:
+        since: when it was reserved or, if it was, started; as the clock said.
+    """
+
+    id: int
+    key: str
+    state: str
+    interactive: bool
+    told: str | None
+    since: str
+    charges: tuple[Charge, ...]
+
+
+@functools.lru_cache(maxsize=16)  # a settlement asks again for each budget; each may be megabytes
 def _guarantee(body: str, expected: str) -> Stored:
     if digest(body) != expected:
         raise LedgerCorruptError("the prices of a reservation were changed")
     return guarantee_of(json.loads(body)["guarantee"])
+
+
+def stored_name(connection: Connection, name: str) -> str | None:
+    """The name of a budget in the spelling that the ledger has; None if it has none."""
+    return _stored(connection, budgets.c.name, name)
+
+
+def stored_key(connection: Connection, key: str) -> str | None:
+    """The key of a reservation in the spelling that the ledger has; None if it has none."""
+    return _stored(connection, reservations.c.key, key)
+
+
+def _stored(connection: Connection, column: Column[str], text: str) -> str | None:
+    """An earlier version may have stored any spelling; of several, the one that is given."""
+    known = set(connection.scalars(select(column).where(column.in_(spellings(text)))))
+    return next((spelling for spelling in spellings(text) if spelling in known), None)
 
 
 # ---------------------------------------------------------------------------- budgets
@@ -128,6 +187,7 @@ _PARTS = select(budgets.c.cap_epsilon, budgets.c.name).where(
     budgets.c.parent == bindparam("of"), budgets.c.closed == 0
 )
 _PARENT = select(budgets).where(budgets.c.id == bindparam("id"))
+_WHOLE = budgets.alias("whole")
 _STEPS = select(steps.c.step, steps.c.times, steps.c.used).where(
     steps.c.budget == bindparam("budget")
 )
@@ -161,6 +221,39 @@ def parent_of(connection: Connection, child: Balance) -> Balance | None:
 def balances(connection: Connection) -> Iterator[Balance]:
     """All budgets in the order in which they were opened: parents first."""
     return map(_balance, connection.execute(_BALANCES))
+
+
+def statements(
+    connection: Connection,
+    names: Collection[str] | None = None,
+    *,
+    after: int = 0,
+    limit: int | None = None,
+) -> list[tuple[Balance, str | None]]:
+    """Budgets in the order in which they were opened, each with the name of its parent.
+
+    Args:
+        names: only these.
+        after: from the budget after this number on.
+        limit: so many at most.
+    """
+    wanted = select(budgets, _WHOLE.c.name.label("whole")).outerjoin(
+        _WHOLE, _WHOLE.c.id == budgets.c.parent
+    )
+    wanted = wanted.where(budgets.c.id > after).order_by(budgets.c.id)
+    few = names is None or len(names) <= _FEW
+    if few:
+        wanted = wanted.limit(limit)
+        wanted = wanted if names is None else wanted.where(budgets.c.name.in_(names))
+    with connection.execute(wanted) as found:
+        listed = (row for row in found if few or row.name in (names or ()))
+        return [(_balance(row), row.whole) for row in itertools.islice(listed, limit)]
+
+
+def parts(connection: Connection, of: Balance, limit: int) -> list[str]:
+    """The names of the first parts of a budget, in the order in which they were opened."""
+    wanted = select(budgets.c.name).where(budgets.c.parent == of.id)
+    return list(connection.scalars(wanted.order_by(budgets.c.id).limit(limit)))
 
 
 def within(connection: Connection, names: Collection[str]) -> Iterable[str]:
@@ -200,71 +293,178 @@ def _balance(row: Row[Any]) -> Balance:
 # ----------------------------------------------------------------------- reservations
 
 
-_LINES = (
-    select(
-        reservations,
-        charges.c.budget,
-        charges.c.epsilon,
-        charges.c.delta,
-        budgets.c.name,
-        budgets.c.kind,
-        budgets.c.parameters,
-    )
-    .outerjoin(charges, charges.c.reservation == reservations.c.id)
-    .outerjoin(budgets, budgets.c.id == charges.c.budget)
-)
-_RESERVATION = _LINES.where(reservations.c.key == bindparam("key")).order_by(budgets.c.name)
+# What was asked for may be a megabyte: it is read once for each reservation, beside its charges and
+# never joined to them; and where only what is open is listed, not at all.
+_LINES = select(
+    charges.c.reservation,
+    charges.c.budget,
+    charges.c.epsilon,
+    charges.c.delta,
+    budgets.c.name,
+    budgets.c.kind,
+    budgets.c.parameters,
+).join(budgets, budgets.c.id == charges.c.budget)
+_LINES = _LINES.order_by(charges.c.reservation, budgets.c.name)
+_RESERVATION = select(reservations).where(reservations.c.key == bindparam("key"))
 _IS_OPEN = text("reservations.state IN ('reserved', 'started')")  # as the index has it
-_OPEN = _LINES.where(_IS_OPEN).order_by(reservations.c.id, budgets.c.name)
-_ALL = _LINES.order_by(reservations.c.id, budgets.c.name)
-_CONVERSATIONS = _OPEN.where(reservations.c.interactive == 1, budgets.c.root == bindparam("root"))
+_ALL = select(reservations).order_by(reservations.c.id)
+_OPEN = _ALL.where(_IS_OPEN)
 _HOLDING = (
     select(charges.c.epsilon, reservations.c.key)
     .join(reservations, reservations.c.id == charges.c.reservation)
     .where(_IS_OPEN, charges.c.budget == bindparam("of"))
 )
+_SINCE = (
+    select(events.c.at)
+    .where(events.c.key == reservations.c.key, events.c.kind.in_(("reserved", "started")))
+    .order_by(events.c.sequence.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_SUMMARY = (
+    select(
+        reservations.c.id,
+        reservations.c.key,
+        reservations.c.state,
+        reservations.c.interactive,
+        reservations.c.told,
+        _SINCE.label("since"),
+    )
+    .where(_IS_OPEN)
+    .order_by(reservations.c.id)
+)
+_PAGE = 500  # reservations whose lines are read at once
 
 
 def reservation(connection: Connection, key: str) -> Reservation | None:
     """The reservation of this key, also a refused one."""
-    rows = connection.execute(_RESERVATION, {"key": key}).all()
-    return _reservation(rows) if rows else None
+    row = connection.execute(_RESERVATION, {"key": key}).one_or_none()
+    return None if row is None else _reservation(row, _lines(connection, [row]))
 
 
-def open_reservations(connection: Connection) -> list[Reservation]:
-    """What is reserved or started and not ended, in the order of the reservations."""
-    found = itertools.groupby(connection.execute(_OPEN), key=lambda row: row.id)
-    return [_reservation(list(lines)) for _, lines in found]
+def open_reservations(
+    connection: Connection, names: Collection[str] | None = None
+) -> list[Reservation]:
+    """What is reserved or started and not ended, by number; with names, what charges these."""
+    return list(_reservations(connection, _paying(_OPEN, names)))
+
+
+def open_summaries(
+    connection: Connection,
+    names: Collection[str] | None = None,
+    *,
+    interactive: bool = False,
+    after: int = 0,
+    limit: int | None = None,
+) -> list[Summary]:
+    """What is reserved or started and not ended, without what was asked for.
+
+    Args:
+        names: only what charges one of these budgets.
+        interactive: only what answers more than once.
+        after: from the reservation after this number on.
+        limit: so many at most.
+    """
+    few = names is None or len(names) <= _FEW
+    wanted = _paying(_SUMMARY, names if few else None).where(reservations.c.id > after)
+    if few:
+        wanted = wanted.limit(limit)
+    if interactive:
+        wanted = wanted.where(reservations.c.interactive == 1)
+    found: list[Summary] = []
+    with connection.execute(wanted) as rows:
+        for page in rows.partitions(_PAGE):
+            lines = _lines(connection, page)
+            listed = (
+                Summary(
+                    *(row.id, row.key, row.state, bool(row.interactive), row.told, row.since),
+                    tuple(lines.get(row.id, ())),
+                )
+                for row in page
+            )
+            found += (
+                one for one in listed
+                if few or any(charge.name in (names or ()) for charge in one.charges)
+            )  # fmt: skip
+            if limit is not None and len(found) >= limit:
+                break
+    return found[:limit]
+
+
+def number_of(connection: Connection, key: str) -> int | None:
+    """The number of the reservation of this key, if there is one; also of a refused one."""
+    wanted = select(reservations.c.id).where(reservations.c.key == key)
+    number: int | None = connection.scalars(wanted).one_or_none()
+    return number
+
+
+def count_open(connection: Connection, names: Collection[str]) -> int:
+    """How many reservations that are not ended charge one of these budgets."""
+    if len(names) > _FEW:
+        return len(open_summaries(connection, names))
+    wanted = _paying(select(func.count()).select_from(reservations).where(_IS_OPEN), names)
+    found: int = connection.scalars(wanted).one()
+    return found
 
 
 def reservations_in_order(connection: Connection) -> Generator[Reservation, None, None]:
     """All of them, by number, without ever holding all in memory."""
-    with connection.execute(_ALL, execution_options={"yield_per": 1000}) as found:
-        for _, lines in itertools.groupby(found, key=lambda row: row.id):
-            yield _reservation(list(lines))
+    yield from _reservations(connection, _ALL)
 
 
 def conversations(connection: Connection, root: int) -> list[Reservation]:
     """Interactive ones that are open in some part of this whole, with their lines there."""
-    rows = connection.execute(_CONVERSATIONS, {"root": root})
-    found = itertools.groupby(rows, key=lambda row: row.id)
-    return [_reservation(list(lines)) for _, lines in found]
-
-
-def _reservation(rows: Sequence[Row[Any]]) -> Reservation:
-    first = rows[0]
-    return Reservation(
-        *(first.id, first.key, first.body, first.digest, bool(first.interactive)),
-        *(first.state, first.token, first.cell, first.told),
-        charges=tuple(
-            Charge(
-                row.budget, row.name, rule_of(row.kind, row.parameters),
-                Units(row.epsilon, row.delta),
-            )
-            for row in rows
-            if row.budget is not None
+    there = charges.join(budgets, budgets.c.id == charges.c.budget)
+    wanted = _OPEN.where(
+        reservations.c.interactive == 1,
+        exists(
+            select(charges.c.budget)
+            .select_from(there)
+            .where(charges.c.reservation == reservations.c.id, budgets.c.root == root)
         ),
-    )  # fmt: skip
+    )
+    return list(_reservations(connection, wanted, budgets.c.root == root))
+
+
+def _paying(wanted: Select[Any], names: Collection[str] | None) -> Select[Any]:
+    """Of these reservations, those that charge one of these budgets."""
+    if names is None:
+        return wanted
+    there = charges.join(budgets, budgets.c.id == charges.c.budget)
+    pays = select(charges.c.budget).select_from(there)
+    of_it = pays.where(charges.c.reservation == reservations.c.id, budgets.c.name.in_(names))
+    return wanted.where(exists(of_it))
+
+
+def _reservations(
+    connection: Connection, wanted: Select[Any], *of_lines: ColumnElement[bool]
+) -> Generator[Reservation, None, None]:
+    with connection.execute(wanted, execution_options={"yield_per": _PAGE}) as found:
+        for page in found.partitions():
+            lines = _lines(connection, page, *of_lines)
+            for row in page:
+                yield _reservation(row, lines)
+
+
+def _lines(
+    connection: Connection, page: Sequence[Row[Any]], *of_lines: ColumnElement[bool]
+) -> dict[int, list[Charge]]:
+    """What each reservation of a page takes, of its budgets in alphabetical order."""
+    wanted = _LINES.where(charges.c.reservation.in_([row.id for row in page]), *of_lines)
+    found: dict[int, list[Charge]] = {}
+    for row in connection.execute(wanted):
+        units = Units(row.epsilon, row.delta)
+        line = Charge(row.budget, row.name, rule_of(row.kind, row.parameters), units)
+        found.setdefault(row.reservation, []).append(line)
+    return found
+
+
+def _reservation(row: Row[Any], lines: Mapping[int, Sequence[Charge]]) -> Reservation:
+    return Reservation(
+        *(row.id, row.key, row.body, row.digest, bool(row.interactive)),
+        *(row.state, row.token, row.cell, row.told),
+        charges=tuple(lines.get(row.id, ())),
+    )
 
 
 # ----------------------------------------------------------------------------- events
@@ -333,13 +533,19 @@ class Which:
         if self.budgets is not None:
             yield of.budget.in_(self.budgets)
         if self.search is not None:
-            as_json = canonical(self.search)[1:-1]  # cells and details are stored as JSON
-            plain = (
-                column.icontains(self.search, autoescape=True) for column in (of.key, of.budget)
-            )
             in_json = (of.cell, of.details) if self.budgets is None else (of.cell,)
-            coded = (column.icontains(as_json, autoescape=True) for column in in_json)
-            yield or_(*plain, *coded)
+            yield or_(
+                *(
+                    column.icontains(text, autoescape=True)
+                    for spelling in spellings(self.search)
+                    # cells and details are stored as JSON
+                    for columns, text in (
+                        ((of.key, of.budget), spelling),
+                        (in_json, canonical(spelling)[1:-1]),
+                    )
+                    for column in columns
+                )
+            )
 
 
 ALL = Which()

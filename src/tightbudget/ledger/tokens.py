@@ -21,8 +21,9 @@ from tightbudget.errors import ParameterError
 from tightbudget.ledger import rows
 from tightbudget.ledger.act import Act
 from tightbudget.ledger.chain import canonical
-from tightbudget.ledger.ledger import Ledger, printable
+from tightbudget.ledger.ledger import Ledger
 from tightbudget.ledger.schema import tokens
+from tightbudget.ledger.text import printable
 from tightbudget.numerics.validate import one_of, refuse
 
 __all__ = ["ROLES", "Token", "Tokens"]
@@ -94,9 +95,10 @@ class Tokens:
             )
         if not timedelta(0) < lasts <= _LONGEST:
             raise refuse("expires", "be in more than no time and at most ten years", str(lasts))
+        opened = {self._ledger._named(budget=budget) for budget in budgets}
         now, secret = self._ledger._clock(), secrets.token_hex(32)
         token = Token(
-            *(secrets.token_hex(6), printable(name=name), role, tuple(sorted(set(budgets)))),
+            *(secrets.token_hex(6), printable(name=name), role, tuple(sorted(opened))),
             *(now, now + lasts, None, _hash(secret)),
         )
         self._ledger._do(_add, token)

@@ -39,9 +39,10 @@ from tightbudget.ledger.accounts import (
 from tightbudget.ledger.act import Act
 from tightbudget.ledger.chain import canonical, digest
 from tightbudget.ledger.rows import Balance, Charge, Reservation
+from tightbudget.ledger.text import check_encodable
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.numerics.validate import refuse
-from tightbudget.output_dp.guarantee import Cell
+from tightbudget.output_dp.guarantee import Cell, OutputDP
 
 __all__ = [
     "Refusal",
@@ -94,6 +95,8 @@ class Request:
         payers = () if isinstance(names, str) else tuple(sorted(names))
         if not payers or len(set(payers)) != len(payers):
             raise refuse("budgets", "be a list of one or more names, each once", names)
+        for cell in guarantee.cells if isinstance(guarantee, OutputDP) else ():
+            check_encodable(cell=cell)
         content = content_of(guarantee)
         body = {"budgets": payers, "guarantee": content, "interactive": interactive}
         return Request(guarantee_of(content), payers, interactive, canonical(body))

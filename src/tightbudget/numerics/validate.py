@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -25,6 +26,7 @@ from tightbudget.numerics.rounding import FloatArray
 __all__ = [
     "count",
     "finite",
+    "float_of",
     "masses",
     "non_negative",
     "number",
@@ -37,6 +39,7 @@ __all__ = [
     "probability",
     "real_array",
     "refuse",
+    "writes_number",
 ]
 
 
@@ -112,6 +115,32 @@ def refuse(name: str, must: str, value: object) -> ParameterError:
     if len(shown) > 80:
         shown = shown[:77] + "..."
     return ParameterError(f"{name} must {must}, got {shown}")
+
+
+# decimal digits are those of ASCII: other scripts' digits and underscores read as another number
+_NUMBER = re.compile(
+    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?|[+-]?nan",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def writes_number(text: str) -> bool:
+    """Whether a text writes a number: digits 0 to 9 with a point and an exponent, inf or nan.
+
+    Python's own ``int`` and ``float`` also take underscores, blanks, and the digits of all scripts.
+    """
+    return _NUMBER.fullmatch(text) is not None
+
+
+def float_of(text: str) -> float:
+    """The double nearest to the number that a text writes; see :func:`writes_number`.
+
+    Raises:
+        ValueError: it writes none.
+    """
+    if not writes_number(text):
+        raise ValueError(f"{text!r} writes no number")
+    return float(text)
 
 
 def _named(given: dict[str, Any]) -> tuple[str, Any]:

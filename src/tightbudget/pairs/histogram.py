@@ -13,6 +13,7 @@ from tightbudget.numerics.enclosure import Enclosure, exact
 from tightbudget.numerics.rounding import TINY, FloatArray, scale_down, scale_up
 from tightbudget.numerics.validate import (
     finite,
+    float_of,
     masses,
     non_negative,
     one_of,
@@ -182,7 +183,7 @@ def _parsed(noise: Any) -> tuple[str, float]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise refuse("noise", must, noise)
     try:
-        width = float(pair[1]) if isinstance(noise, str) else pair[1]
+        width = float_of(pair[1]) if isinstance(noise, str) else pair[1]
         return one_of(("uniform", "gaussian"), noise=pair[0]), positive(noise=width)
     except ValueError as cause:
         raise refuse("noise", must, noise) from cause

@@ -1,20 +1,22 @@
 """Who is calling, and what may they do? Every route says what it needs; here it is decided.
 
 Served on this machine alone, reading needs no token; every write needs one, everywhere. Programs
-send theirs as ``Authorization: Bearer``; browsers sign in and get a cookie that names the token,
-which is looked up again each time: a token that is revoked ends its sessions.
+send theirs as ``Authorization: Bearer``; browsers sign in and get the cookie of a session. Its
+token is looked up again each time: a token that is revoked ends its sessions.
 """
 
 from __future__ import annotations
 
 import enum
+import ipaddress
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from fastapi import Depends
 from fastapi.routing import APIRoute
-from itsdangerous import BadSignature, URLSafeSerializer, URLSafeTimedSerializer
+from itsdangerous import BadSignature, URLSafeTimedSerializer
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,7 +24,7 @@ from starlette.routing import BaseRoute
 
 from tightbudget.ledger.tokens import Token
 from tightbudget.web.refusals import Refusal
-from tightbudget.web.settings import State, state_of
+from tightbudget.web.settings import State, is_loopback, state_of
 
 __all__ = [
     "ADMINISTER",
@@ -32,6 +34,7 @@ __all__ = [
     "Caller",
     "Gate",
     "Need",
+    "address_of",
     "allow",
     "caller_of",
     "gate_of",
@@ -40,7 +43,13 @@ __all__ = [
 ]
 
 COOKIE = "tightbudget"
-_FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+# What proxies, tunnels and load balancers add. There is no list of all of them, so this is what
+# such names have in common: the word, or an address of somebody else. No client sends one itself.
+_FORWARDED = re.compile(
+    r".*forward.*|via|.*-via|cdn-loop|x-original.*|x-(envoy|amzn|azure|appengine|arr|ms)-.*"
+    r"|cf-.*|fly-.*|fastly-.*|(.*-)?(client|real|remote|source|peer|cluster|true)-.*"
+    r"|(.*-)?(ip|addr|address)(-.*)?|.*clientip"
+)
 _FORM_LASTS = 24 * 3600  # seconds
 _BEARER = {"www-authenticate": "Bearer"}
 
@@ -66,7 +75,7 @@ class Caller:
         name: of the token; empty without one.
         budgets: the names of all that an analyst sees; None for who sees all.
         expires: when the token is over.
-        session: the id of the token, where a cookie has named it.
+        session: the id of the session, where there is one.
     """
 
     role: str = "anonymous"
@@ -139,6 +148,21 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
+def address_of(request: Request) -> str:
+    """The address of a request, by which limits count; of version 6, the network that it is in."""
+    host = request.client.host if request.client else "nowhere"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.version == 4 or address.is_loopback:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    # whoever has one address of version 6 has 2^64 of them
+    return str(ipaddress.ip_network(f"{host.partition('%')[0]}/64", strict=False))
+
+
 def sign_in(request: Request, response: Response, text: str) -> Caller:
     """Begins the session of who has this token.
 
@@ -146,9 +170,13 @@ def sign_in(request: Request, response: Response, text: str) -> Caller:
         Refusal: it is none, or over; or there were too many of those.
     """
     caller, token = _bearer(request, text)
+    sessions = state_of(request).sessions
+    if (before := request.cookies.get(COOKIE)) is not None:
+        sessions.end(before)
     response.set_cookie(
         COOKIE,
-        _sessions(state_of(request)).dumps(token.id),
+        sessions.begin(token.id),
+        max_age=int(sessions.lasts),
         httponly=True,
         samesite="strict",
         secure=state_of(request).settings.is_encrypted,
@@ -156,8 +184,10 @@ def sign_in(request: Request, response: Response, text: str) -> Caller:
     return caller
 
 
-def sign_out(response: Response) -> None:
-    """Ends a session."""
+def sign_out(request: Request, response: Response) -> None:
+    """Ends a session: on the server, so that a copy of its cookie is worth nothing, either."""
+    if (cookie := request.cookies.get(COOKIE)) is not None:
+        state_of(request).sessions.end(cookie)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
 
 
@@ -170,19 +200,16 @@ def _recognised(request: Request) -> Caller:
     if cookie is None:
         return Caller()
     state = state_of(request)
-    try:
-        token = state.tokens.valid(_sessions(state).loads(cookie))
-    except BadSignature:
-        return Caller()
-    return Caller() if token is None else _caller(state, token, token.id)
+    session = state.sessions.find(cookie)
+    token = None if session is None else state.tokens.valid(session.token)
+    return Caller() if session is None or token is None else _caller(state, token, session.id)
 
 
 def _bearer(request: Request, text: str) -> tuple[Caller, Token]:
-    state = state_of(request)
-    address = request.client.host if request.client else "nowhere"
-    state.failures.check(address)
+    state, address = state_of(request), address_of(request)
     token = state.tokens.borne_by(text.strip())
-    if token is None:
+    if token is None:  # only then: nobody's failures lock out who has a token
+        state.failures.check(address)
         state.failures.add(address)
         raise Refusal(401, "WrongToken", "this token is unknown, expired or revoked", _BEARER)
     return _caller(state, token, ""), token
@@ -194,9 +221,11 @@ def _caller(state: State, token: Token, session: str) -> Caller:
 
 
 def _is_open(request: Request) -> bool:
-    """Whether anybody may read; but what went through a proxy may have come from afar."""
-    forwarded = any(name in request.headers for name in _FORWARDED)
-    return state_of(request).settings.is_local and not forwarded
+    """Whether anybody may read: it was sent on this machine, and no proxy has passed it on."""
+    names = (name.replace("_", "-") for name in request.headers.keys())  # noqa: SIM118 (each)
+    forwarded = any(map(_FORWARDED.fullmatch, names))
+    is_here = request.client is not None and is_loopback(request.client.host)
+    return state_of(request).settings.is_local and is_here and not forwarded
 
 
 async def _check_form(request: Request, caller: Caller) -> None:
@@ -207,10 +236,6 @@ async def _check_form(request: Request, caller: Caller) -> None:
         of = None
     if of != caller.session:
         raise Refusal(403, "WrongForm", "this form is too old, or of another session: try again")
-
-
-def _sessions(state: State) -> URLSafeSerializer:
-    return URLSafeSerializer(state.settings.secret, salt="session")
 
 
 def _forms(state: State) -> URLSafeTimedSerializer:

@@ -31,6 +31,7 @@ from tightbudget.web.pages import budgets as budgets_page
 from tightbudget.web.pages import explorer as explorer_page
 from tightbudget.web.pages import sign_in as sign_in_page
 from tightbudget.web.refusals import Refusal, refused
+from tightbudget.web.sessions import Sessions
 from tightbudget.web.settings import Settings, State
 from tightbudget.web.verifications import Verifications
 
@@ -106,7 +107,7 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=serving,
     )
     app.state.open = State(
-        settings, ledger, Tokens(ledger), Failures(), Verifications(ledger), pools
+        settings, ledger, Tokens(ledger), Failures(), Sessions(), Verifications(ledger), pools
     )
     app.add_middleware(Guards, settings=settings)
     for of in (TightBudgetError, Refusal, HTTPException, RequestValidationError, RecursionError):

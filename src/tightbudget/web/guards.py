@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -36,6 +36,7 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
+_HOST = re.compile(r"(?:\[(?P<bare>[0-9a-fA-F:.]+)\]|(?P<name>[^:\[\]@/?#\s]+))(?::[0-9]{0,5})?")
 _TOKEN = re.compile(r"(tb_[0-9a-f]{1,12})_\w*")
 
 
@@ -97,14 +98,21 @@ class Guards:
         return origin is None or origin in own
 
     async def _whole(self, scope: Scope, receive: Receive) -> Receive:
-        """The request's body, which is read up to the limit, as if nobody had read it."""
+        """The request's body, which is read up to the limits, as if nobody had read it."""
         most, size, more = self._settings.largest_body, 0, True
+        seconds = self._settings.request_seconds
         messages: list[Message] = []
-        while more:
-            messages.append(message := await receive())
-            size, more = size + len(message.get("body", b"")), message.get("more_body", False)
-            if size > most:
-                raise Refusal(413, "TooLarge", f"a request must have at most {most} bytes")
+        try:
+            async with asyncio.timeout(seconds):
+                while more:
+                    messages.append(message := await receive())
+                    size += len(message.get("body", b""))
+                    more = message.get("more_body", False)
+                    if size > most:
+                        raise Refusal(413, "TooLarge", f"a request must have at most {most} bytes")
+        except TimeoutError:
+            late = f"the body of a request must arrive within {seconds:g} seconds"
+            raise Refusal(408, "TooSlow", late, {"connection": "close"}) from None
 
         async def again() -> Message:
             return messages.pop(0) if messages else await receive()
@@ -113,10 +121,13 @@ class Guards:
 
 
 class Failures:
-    """How often tokens failed, by the address that sent them.
+    """How often tokens failed, by the address that sent them, and in all.
+
+    Only who sends another wrong one is told to wait: a right one is never counted.
 
     Args:
-        most: failures in a window; after that many, no token is looked at until one is old.
+        most: failures of one address in a window.
+        most_in_all: failures of all addresses in a window: a proxy may pass on made-up ones.
         window: seconds.
         clock: seconds, monotonic.
     """
@@ -124,46 +135,56 @@ class Failures:
     _REMEMBERED = 10_000  # addresses
 
     def __init__(
-        self, most: int = 10, window: float = 60.0, clock: Callable[[], float] = time.monotonic
+        self,
+        most: int = 10,
+        window: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        most_in_all: int = 100,
     ) -> None:
         self._most = most
+        self._all: deque[float] = deque(maxlen=most_in_all)
         self._window = window
         self._clock = clock
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
         self._lock = threading.Lock()
 
     def check(self, address: str) -> None:
-        """Refuses an address with too many failures.
+        """Refuses an address with too many failures, or any after too many in all.
 
         Raises:
             Refusal: it has to wait, and how long.
         """
         with self._lock:
-            times = self._times.get(address, deque())
-            wait = times[0] + self._window - self._clock() if len(times) == self._most else 0
+            times = self._times.get(address, deque(maxlen=self._most))
+            wait, whence = max((self._wait(times), f" from {address}"), (self._wait(self._all), ""))
         if wait > 0:
             raise Refusal(
                 429,
                 "TooManyFailures",
-                f"too many wrong tokens came from {address}: wait {wait:.0f} seconds",
+                f"too many wrong tokens came{whence}: wait {wait:.0f} seconds",
                 {"retry-after": str(int(wait) + 1)},
             )
+
+    def _wait(self, times: deque[float]) -> float:
+        """Seconds until the oldest of too many failures is old enough; 0 if they are not."""
+        return times[0] + self._window - self._clock() if len(times) == times.maxlen else 0.0
 
     def add(self, address: str) -> None:
         """One more failure."""
         with self._lock:
             times = self._times.setdefault(address, deque(maxlen=self._most))
             times.append(self._clock())
+            self._all.append(self._clock())
             self._times.move_to_end(address)
             if len(self._times) > self._REMEMBERED:
                 self._times.popitem(last=False)
 
 
 def _name(host: str) -> str:
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
+    """The name in a header Host, without its port; empty if that is not one name, one port."""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else (found["bare"] or found["name"]).lower()
 
 
 def _shown(scope: Scope) -> str:

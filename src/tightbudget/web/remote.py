@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tightbudget.ledger.accounts import Guarantee, Stored, content_of, guarantee_of
 from tightbudget.ledger.chain import Head
-from tightbudget.ledger.protocol import Event, Payer, Statement, WhatIf, short_cell
+from tightbudget.ledger.protocol import Event, Payer, Statement, WhatIf
+from tightbudget.ledger.text import check_encodable, printable, storable_cell
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.account import Budget, State
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
@@ -29,6 +30,7 @@ __all__ = ["RemoteBudget", "RemoteHold", "RemoteLedger"]
 T = TypeVar("T")
 
 _PAGE = 1000  # events that are asked for at once
+_MOST = 1000  # budgets or reservations that are asked for at once
 
 
 class RemoteLedger:
@@ -100,11 +102,11 @@ class RemoteLedger:
         return tuple(RemoteBudget(self, statement.name) for statement in self.statements())
 
     def statements(self) -> tuple[Statement, ...]:
-        """The same at one moment."""
-        return self._wire.get("budgets", {}, _statements)
+        """All budgets that are for this token; each thousand of them are of one moment."""
+        return tuple(self._pages("budgets", {}, _statements))
 
     def _statement(self, name: str) -> Statement:
-        return self._wire.get("budget", {"name": name}, _statement)
+        return self._wire.get("budget", {"name": printable(name=name)}, _statement)
 
     # ---------------------------------------------------------------------- reservations
 
@@ -140,15 +142,30 @@ class RemoteLedger:
             SettlementError: there is none.
             BudgetExceeded: it was refused.
         """
-        return RemoteHold(self._wire, self._wire.get("hold", {"key": key}, _said), token)
+        said = self._wire.get("hold", {"key": printable(key=key)}, _said)
+        return RemoteHold(self._wire, said, token)
 
     def holds(self) -> tuple[RemoteHold, ...]:
         """All reservations that are not ended, of budgets that are for this token."""
         return self._holds(budget=None)
 
     def _holds(self, budget: str | None) -> tuple[RemoteHold, ...]:
-        found = self._wire.get("holds", {"budget": budget}, _all_said)
+        found = self._pages("holds", {"budget": budget}, _all_said)
         return tuple(RemoteHold(self._wire, said, None) for said in found)
+
+    def _pages(
+        self,
+        path: str,
+        query: Mapping[str, object],
+        read: Callable[[Any], tuple[Sequence[T], str | None]],
+    ) -> Iterator[T]:
+        """A list, asked for page by page."""
+        query = {**query, "limit": _MOST}
+        page, after = self._wire.get(path, query, read)
+        yield from page
+        while after is not None:
+            page, after = self._wire.get(path, {**query, "after": after}, read)
+            yield from page
 
     # --------------------------------------------------------------------------- history
 
@@ -173,7 +190,15 @@ class RemoteLedger:
             search: only events with this text in the key, the budget's name, the cell or the
                 details.
         """
-        wanted = {"budget": budget, "key": key, "kind": kind, "search": search}
+        wanted = {
+            "budget": None if budget is None else printable(budget=budget),
+            "key": None if key is None else printable(key=key),
+            "kind": kind,
+            "search": search,
+        }
+        for name, text in wanted.items():
+            if text is not None:
+                check_encodable(**{name: text})
         last: int | None = after
         while last is not None and (limit is None or limit > 0):
             size = _PAGE if limit is None else min(limit, _PAGE)
@@ -247,7 +272,7 @@ class _Said:
 
     key: str
     state: State
-    guarantee: Stored
+    guarantee: Stored | None  # lists leave it out
     interactive: bool
     cell: Cell | None
     told: str | None
@@ -279,8 +304,13 @@ class RemoteHold:
 
     @property
     def guarantee(self) -> Stored:
-        """What was reserved for, as it was written down."""
-        return self._is.guarantee
+        """What was reserved for, as it was written down; of a list, asked for when it is read."""
+        known = self._is.guarantee
+        if known is None:
+            known = self._wire.get("hold", {"key": self.key}, _said).guarantee
+            assert known is not None, "a reservation says what it is for"
+            self._is = dataclasses.replace(self._is, guarantee=known)
+        return known
 
     @property
     def interactive(self) -> bool:
@@ -341,7 +371,7 @@ class RemoteHold:
             LedgerError: the answer was lost, if it is ``unknown``. Reveal nothing before the
                 same call has returned.
         """
-        asked = {"key": self.key, "token": self._token, "cell": short_cell(cell)}
+        asked = {"key": self.key, "token": self._token, "cell": storable_cell(cell)}
         self._is = self._wire.post("settle", asked, _said)
         return self.charge
 
@@ -373,7 +403,7 @@ def _said(content: Mapping[str, Any]) -> _Said:
     return _Said(
         key=content["key"],
         state=State(content["state"]),
-        guarantee=guarantee_of(content["guarantee"]),
+        guarantee=None if content["guarantee"] is None else guarantee_of(content["guarantee"]),
         interactive=content["interactive"],
         cell=_cell(content["cell"]),
         told=content["told"],
@@ -382,8 +412,8 @@ def _said(content: Mapping[str, Any]) -> _Said:
     )
 
 
-def _all_said(content: Mapping[str, Any]) -> list[_Said]:
-    return [_said(hold) for hold in content["holds"]]
+def _all_said(content: Mapping[str, Any]) -> tuple[list[_Said], str | None]:
+    return [_said(hold) for hold in content["holds"]], content.get("next")
 
 
 def _statement(content: Mapping[str, Any]) -> Statement:
@@ -392,8 +422,8 @@ def _statement(content: Mapping[str, Any]) -> Statement:
     return Statement(*which, *amounts)
 
 
-def _statements(content: Mapping[str, Any]) -> tuple[Statement, ...]:
-    return tuple(map(_statement, content["budgets"]))
+def _statements(content: Mapping[str, Any]) -> tuple[list[Statement], str | None]:
+    return list(map(_statement, content["budgets"])), content.get("next")
 
 
 def _what_if(content: Mapping[str, Any]) -> WhatIf:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tightbudget.errors import ExtraError, LedgerError
 
@@ -14,7 +15,11 @@ except ImportError as error:
     raise ExtraError("a server needs uvicorn: pip install 'tightbudget[web]'") from error
 
 from tightbudget.web.app import create_app
+from tightbudget.web.connection import with_limit
 from tightbudget.web.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 __all__ = ["run"]
 
@@ -32,18 +37,23 @@ def run(settings: Settings, ready: Callable[[str], None]) -> None:
     app = create_app(settings)
     app.state.open.explorer.warm()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
-    config = uvicorn.Config(
+    with _listening(settings.host, settings.port) as listening:
+        where = f"[{settings.host}]" if ":" in settings.host else settings.host
+        ready(f"http://{where}:{listening.getsockname()[1]}")
+        uvicorn.Server(_config(settings, app)).run(sockets=[listening])
+
+
+def _config(settings: Settings, app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
+        http=with_limit(settings.request_seconds),
+        ws="none",
         access_log=False,  # it has queries, which name keys and budgets; guards.py logs paths
         log_config=None,
         server_header=False,
         proxy_headers=settings.public_url is not None,
         timeout_graceful_shutdown=10,
     )
-    with _listening(settings.host, settings.port) as listening:
-        where = f"[{settings.host}]" if ":" in settings.host else settings.host
-        ready(f"http://{where}:{listening.getsockname()[1]}")
-        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listening(host: str, port: int) -> socket.socket:

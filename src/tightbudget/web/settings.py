@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tightbudget.numerics.validate import count, refuse
+from tightbudget.numerics.validate import count, positive, positive_count, refuse
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from tightbudget.ledger.tokens import Tokens
     from tightbudget.web.explorer.workers import Pools
     from tightbudget.web.guards import Failures
+    from tightbudget.web.sessions import Sessions
     from tightbudget.web.verifications import Verifications
 
-__all__ = ["Settings", "State", "state_of"]
+__all__ = ["Settings", "State", "is_loopback", "state_of"]
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -33,7 +34,11 @@ class Settings:
         host, port: where it listens; by default on this machine alone.
         public_url: the address that people use, if a reverse proxy answers it.
         largest_body: bytes of a request.
-        secret: by which sessions are signed; sessions end with the server.
+        most_cells: of a guarantee that is reserved for.
+        most_open: reservations that may be open in one budget, and in all budgets of an
+            analyst's token together.
+        request_seconds: in which the head of a request must have arrived, and then its body.
+        secret: by which forms are signed, for as long as the server runs.
     """
 
     ledger: str
@@ -41,11 +46,17 @@ class Settings:
     port: int = 8000
     public_url: str | None = None
     largest_body: int = 1 << 20
+    most_cells: int = 10_000
+    most_open: int = 1_000
+    request_seconds: float = 10.0
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def __post_init__(self) -> None:
         if not count(port=self.port) < 1 << 16:
             raise refuse("port", "be in [0, 65535]", self.port)
+        for name in ("largest_body", "most_cells", "most_open"):
+            positive_count(**{name: getattr(self, name)})
+        positive(request_seconds=self.request_seconds)
         if self.public_url is not None and not _is_address(self.public_url):
             must = "be an address such as https://budget.example.org"
             raise refuse("public_url", must, self.public_url)
@@ -55,12 +66,7 @@ class Settings:
         """Whether only this machine reaches it: then reading needs no token."""
         if self.public_url is not None:
             return False
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return self.host == "localhost" or is_loopback(self.host)
 
     @property
     def is_encrypted(self) -> bool:
@@ -88,6 +94,16 @@ def _is_address(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(host) and port != 0 and not any(more)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether this is an address of the machine itself, also one of version 4 in version 6."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
 @dataclass(frozen=True)
 class State:
     """What a server has open."""
@@ -96,6 +112,7 @@ class State:
     ledger: Ledger
     tokens: Tokens
     failures: Failures
+    sessions: Sessions
     verifications: Verifications
     explorer: Pools
 

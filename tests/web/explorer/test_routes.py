@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 import tightbudget as tb
 from tightbudget.accounting.curve import DELTAS
 from tightbudget.web.explorer import answers, questions
+from tightbudget.web.explorer.line import Job
 from tightbudget.web.explorer.workers import Pools, Workers
 from tightbudget.web.settings import State
 
@@ -159,13 +160,34 @@ def test_a_question_that_would_take_all_memory_is_refused(explorer: TestClient) 
         assert "more memory than one may take here (1 MB)" in found.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(("of", "status"), [("192.0.2.66", 200), ("127.0.0.1", 503)])
+def test_the_room_of_another_address_is_given_away(
+    explorer: TestClient, of: str, status: int
+) -> None:
+    """Not that of the same one, which has asked too much itself."""
+    with limited(explorer, processes=1, waiting=1):
+        pool = explorer.app.state.open.explorer.quick  # type: ignore[attr-defined]
+        worked_on, waits = Job(of, lambda _: None), Job(of, lambda _: None)
+        pool._line.join(worked_on)
+        pool._line.next()
+        pool._line.join(waits)
+        found = post(explorer, "curve", {"steps": GAUSSIAN, "delta": 1e-5})
+        assert found.status_code == status
+        assert waits.found.done() == (status == 200)
+        if waits.found.done():
+            with pytest.raises(tb.BusyError, match="too many questions"):
+                waits.found.result()
+
+
 def test_when_too_many_wait_the_next_is_told_so(explorer: TestClient) -> None:
     with limited(explorer, processes=1, waiting=0):
         pool = explorer.app.state.open.explorer.quick  # type: ignore[attr-defined]
-        pool._free.acquire()  # somebody else's question
+        others = Job("somebody", lambda _: None)
+        assert pool._line.join(others) is None
+        assert pool._line.next() is others  # and is being worked on
         found = post(explorer, "curve", {"steps": GAUSSIAN, "delta": 1e-5})
         assert (found.status_code, found.json()["error"]["type"]) == (503, "BusyError")
-        pool._free.release()
+        pool._line.done(others)
         assert post(explorer, "curve", {"steps": GAUSSIAN, "delta": 1e-5}).status_code == 200
 
 

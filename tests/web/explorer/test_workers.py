@@ -113,6 +113,30 @@ def test_too_many_at_a_time_are_refused_at_once_and_none_later(workers: Workers)
     assert ask(workers, *[(sleeping, 0.1)] * 4) == [0.1] * 4
 
 
+def test_who_asks_much_does_not_keep_another_out(workers: Workers) -> None:
+    """24 questions of one fill the room; the one of another is answered, and is not the last."""
+    ended: list[str] = []
+
+    async def one(of: str) -> None:
+        try:
+            await workers.answer(sleeping, 0.2, wanted, of)
+        except tb.BusyError:
+            ended.append(f"{of} refused")
+        else:
+            ended.append(of)
+
+    async def all_() -> None:
+        greedy = [asyncio.create_task(one("greedy")) for _ in range(24)]
+        await asyncio.sleep(0.1)
+        await asyncio.gather(one("honest"), *greedy)
+
+    asyncio.run(all_())
+    assert ended.count("greedy refused") == 21
+    assert ended.count("honest") == 1
+    answered = [of for of in ended if not of.endswith("refused")]
+    assert answered.index("honest") <= 2  # after the two that were at work already
+
+
 @pytest.mark.parametrize(
     "error",
     [tb.ParameterError("sigma must be > 0"), tb.PrecisionError("wide", 1.0, 2.0), KeyError("bug")],

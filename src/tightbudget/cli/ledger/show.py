@@ -15,8 +15,7 @@ from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json, print_table, print_text, speaks_unicode
 
 if TYPE_CHECKING:
-    from tightbudget import LedgerHold
-    from tightbudget.ledger.ledger import Statement
+    from tightbudget.ledger.protocol import OpenHold, Statement
 
 __all__ = ["show"]
 
@@ -49,14 +48,16 @@ def show(
             it.budget(budget)  # refuses, if there is none
         tree = list(_tree(it.statements(), budget))
         names = {statement.name for _, statement in tree}
-        holds = [hold for hold in it.holds() if names & hold.charges.keys()]
         if json:
             from tightbudget.ledger.as_json import hold_as_json, statement_as_json
 
             budgets = [statement_as_json(statement) for _, statement in tree]
-            reservations = [hold_as_json(hold) for hold in holds]
+            reservations = [
+                hold_as_json(hold) for hold in it.holds() if names & hold.charges.keys()
+            ]
             print_json({"ledger": it.url, "budgets": budgets, "reservations": reservations})
             return
+        holds = [hold for hold in it.open_holds() if names & hold.charges.keys()]
     _print_budgets(tree)
     if holds:
         _print_holds(holds)
@@ -118,7 +119,7 @@ def _ink(part: tuple[str, str, str]) -> str:
     return part[0] if speaks_unicode() else part[1]
 
 
-def _print_holds(holds: list[LedgerHold]) -> None:
+def _print_holds(holds: list[OpenHold]) -> None:
     rows = [
         (
             hold.key,

@@ -12,8 +12,10 @@ from starlette.responses import Response
 from tightbudget.accounting.composition import Composition
 from tightbudget.web.access import ADMINISTER, READ, allow, caller_of
 from tightbudget.web.api.forms import (
+    MOST,
     Answer,
     Body,
+    Limit,
     Name,
     Number,
     OpenHold,
@@ -22,7 +24,7 @@ from tightbudget.web.api.forms import (
     number_of,
     router_of,
 )
-from tightbudget.web.api.sight import budget_seen, holds_seen, statement_seen
+from tightbudget.web.api.sight import budget_seen, holds_seen, statement_seen, statements_seen
 from tightbudget.web.settings import state_of
 
 __all__ = ["router"]
@@ -34,12 +36,16 @@ class Statements(Answer):
     """Budgets, each after the one that it is a part of."""
 
     budgets: list[Statement]
+    next: str | None = Field(description="After which name to go on, if there are more.")
 
 
 class WithHolds(Statement):
-    """A budget, and the reservations that hold something in it."""
+    """A budget, and the first reservations that hold something in it."""
 
     holds: list[OpenHold]
+    next: str | None = Field(
+        description="If there are more: ask /api/v1/holds for those of this budget after this key."
+    )
 
 
 class Parameters(Body):
@@ -94,19 +100,23 @@ class Close(Body):
 
 
 @router.get("/budgets", dependencies=[allow(READ)], response_model=Statements)
-def budgets(request: Request) -> Response:
-    """All budgets at one moment."""
-    caller = caller_of(request)
-    found = [s for s in state_of(request).ledger.statements() if caller.sees(s.name)]
-    return answered({"budgets": [statement_seen(statement, caller) for statement in found]})
+def budgets(
+    request: Request,
+    after: Annotated[str | None, Query(description="From the budget after this name on.")] = None,
+    limit: Limit = MOST,
+) -> Response:
+    """Budgets in the order in which they were opened; those of one answer are of one moment."""
+    found, following = statements_seen(request, after=after, limit=limit)
+    return answered({"budgets": found, "next": following})
 
 
 @router.get("/budget", dependencies=[allow(READ)], response_model=WithHolds)
 def budget(request: Request, name: Annotated[str, Query(examples=["ada"])]) -> Response:
-    """One budget, and the reservations that hold something in it."""
+    """One budget, and the first reservations that hold something in it."""
     found, caller = budget_seen(request, name), caller_of(request)
     statement = statement_seen(found.statement(), caller)
-    return answered({**statement, "holds": holds_seen(request, name)})
+    holds, following = holds_seen(request, name)
+    return answered({**statement, "holds": holds, "next": following})
 
 
 @router.post("/open", dependencies=[allow(ADMINISTER)], response_model=Statement)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from tightbudget.ledger.ledger import LedgerBudget
 from tightbudget.web.access import READ, Caller, allow, caller_of
-from tightbudget.web.api.forms import Answer, Event, Statement, answered, router_of
+from tightbudget.web.api.forms import IN_DIGITS, Answer, Event, Statement, answered, router_of
 from tightbudget.web.api.sight import budget_seen, event_seen, statement_seen
 
 __all__ = ["course_seen", "router"]
@@ -34,7 +34,7 @@ class Course(Answer):
 def course(
     request: Request,
     budget: Annotated[str, Query(examples=["ada"])],
-    last: Annotated[int, Query(ge=1, le=1000, description="So many at most.")] = 500,
+    last: Annotated[int, Query(ge=1, le=1000, description="So many at most."), IN_DIGITS] = 500,
 ) -> Response:
     """The balance after each of the last events."""
     found = course_seen(budget_seen(request, budget), caller_of(request), last)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,9 +13,9 @@ from fastapi import Depends, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from tightbudget.accounting.text_file import json_text
-from tightbudget.ledger.ledger import printable
+from tightbudget.ledger.text import printable
 from tightbudget.web.access import READ, allow, caller_of
-from tightbudget.web.api.forms import Answer, Event, answered, router_of
+from tightbudget.web.api.forms import IN_DIGITS, Answer, Event, answered, router_of
 from tightbudget.web.api.sight import budget_seen, event_seen
 from tightbudget.web.settings import state_of
 
@@ -26,7 +27,8 @@ _COLUMNS = (
     *("sequence", "at", "kind", "key", "budget"),
     *("epsilon", "delta", "cell", "details", "hash"),
 )
-_COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for a formula
+_COMPUTED = "=+-@"  # what a spreadsheet takes for the beginning of a formula
+_SKIPPED = ("\t", "\r", "\n")  # what some put into cells of their own, or drop
 
 
 class Events(Answer):
@@ -72,8 +74,10 @@ def _asked(request: Request, filters: Filters, after: int, limit: int | None) ->
 def events(
     request: Request,
     filters: Annotated[Filters, Depends()],
-    after: Annotated[int, Query(ge=0, lt=2**63, description="From the event after this on.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000, description="So many at most.")] = 100,
+    after: Annotated[
+        int, Query(ge=0, lt=2**63, description="From the event after this on."), IN_DIGITS
+    ] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000, description="So many at most."), IN_DIGITS] = 100,
 ) -> Response:
     """What happened, oldest first; `next` is where to go on after, if there is more."""
     found, caller = list(_asked(request, filters, after, limit + 1)), caller_of(request)
@@ -88,11 +92,11 @@ def events(
 def events_csv(request: Request, filters: Annotated[Filters, Depends()]) -> Response:
     """The whole history for a spreadsheet, or what the filters leave of it.
 
-    A text that a spreadsheet would compute begins with an apostrophe.
+    A text that a spreadsheet would compute, also behind blanks, begins with an apostrophe.
     """
     found, caller = _asked(request, filters, 0, None), caller_of(request)
 
-    def lines() -> Iterator[str]:
+    def lines() -> Iterator[bytes]:
         yield _line(_COLUMNS)
         for event in found:
             content = event_seen(event, caller)
@@ -132,10 +136,21 @@ def _field(name: str, value: Any) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     text = value if isinstance(value, str) else json_text(value)
-    return f"'{text}" if text.startswith(_COMPUTED) else text
+    return f"'{text}" if _is_computed(text) else text
 
 
-def _line(fields: Any) -> str:
+def _is_computed(text: str) -> bool:
+    """Whether a spreadsheet may take a text for a formula, also behind what nobody sees.
+
+    Some read a full-width sign as a plain one, and some drop blanks, tabs and control characters.
+    """
+    plain = unicodedata.normalize("NFKC", text)
+    first = next((sign for sign in plain if sign.isprintable() and not sign.isspace()), "")
+    return text.startswith(_SKIPPED) or (first != "" and first in _COMPUTED)
+
+
+def _line(fields: Any) -> bytes:
     buffer = io.StringIO()
     csv.writer(buffer).writerow(fields)
-    return buffer.getvalue()
+    # a surrogate that an earlier version took as a part of a cell must not end the whole export
+    return buffer.getvalue().encode("utf-8", "backslashreplace")

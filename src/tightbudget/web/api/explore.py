@@ -5,19 +5,24 @@ A question that takes too long or too much memory is refused; the library has no
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Body, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from tightbudget.web.access import READ, allow
+from tightbudget.web.access import READ, address_of, allow
 from tightbudget.web.api.forms import answered, router_of
 from tightbudget.web.explorer import answers, questions
 from tightbudget.web.explorer.picture import Drawn, Format, picture
+from tightbudget.web.explorer.workers import Workers
 from tightbudget.web.settings import state_of
 
-__all__ = ["MEDIA", "router"]
+__all__ = ["MEDIA", "asked", "router"]
+
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 router = router_of("explorer", exactly=False)
 
@@ -85,39 +90,44 @@ class FoundValue(Found):
     value: float
 
 
+async def asked(request: Request, pool: Workers, answer: Callable[[Q], A], question: Q) -> A:
+    """What a pool answers, in turn with those who ask from other addresses."""
+    return await pool.answer(answer, question, request.is_disconnected, of=address_of(request))
+
+
 @router.post("/explore/curve", dependencies=[allow(READ)], response_model=FoundCurve)
 async def curve(request: Request, question: questions.Curve) -> Response:
     """The certified epsilon at a delta, or delta at an epsilon, and the curve around it."""
     pool = state_of(request).explorer.quick
-    return answered(await pool.answer(answers.curve, question, request.is_disconnected))
+    return answered(await asked(request, pool, answers.curve, question))
 
 
 @router.post("/explore/compare", dependencies=[allow(READ)], response_model=FoundRows)
 async def compare(request: Request, question: questions.Compare) -> Response:
     """Our bounds beside those of other people's theorems."""
     pool = state_of(request).explorer.slow
-    return answered(await pool.answer(answers.compare, question, request.is_disconnected))
+    return answered(await asked(request, pool, answers.compare, question))
 
 
 @router.post("/explore/one-more", dependencies=[allow(READ)], response_model=FoundMore)
 async def one_more(request: Request, question: questions.OneMore) -> Response:
     """What one more run of each mechanism would cost."""
     pool = state_of(request).explorer.quick
-    return answered(await pool.answer(answers.one_more, question, request.is_disconnected))
+    return answered(await asked(request, pool, answers.one_more, question))
 
 
 @router.post("/explore/stopping", dependencies=[allow(READ)], response_model=FoundPrices)
 async def stopping(request: Request, question: questions.Stopping) -> Response:
     """What stopping early costs at each stop, all stops covered by one delta."""
     pool = state_of(request).explorer.slow
-    return answered(await pool.answer(answers.stopping, question, request.is_disconnected))
+    return answered(await asked(request, pool, answers.stopping, question))
 
 
 @router.post("/explore/calibrate", dependencies=[allow(READ)], response_model=FoundValue)
 async def calibrate(request: Request, question: questions.Calibrate) -> Response:
     """The least noise, or the most runs, for which the certified upper bound meets a target."""
     pool = state_of(request).explorer.slow
-    return answered(await pool.answer(answers.calibrate, question, request.is_disconnected))
+    return answered(await asked(request, pool, answers.calibrate, question))
 
 
 @router.post(
@@ -136,5 +146,5 @@ async def drawn(
 ) -> Response:
     """The curve as a picture; or the prices of stopping, for a body as `stopping` has it."""
     pool = state_of(request).explorer.slow
-    content = await pool.answer(picture, Drawn(question, format), request.is_disconnected)
+    content = await asked(request, pool, picture, Drawn(question, format))
     return Response(content, media_type=MEDIA[format])

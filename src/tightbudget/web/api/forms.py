@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Coroutine
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tightbudget.accounting.composition import Composition
 from tightbudget.accounting.text_file import json_text
 from tightbudget.ledger.accounts import Stored
-from tightbudget.numerics.validate import refuse
+from tightbudget.numerics.validate import refuse, writes_number
 from tightbudget.output_dp.amount import exact
 from tightbudget.output_dp.guarantee import OutputDP
 
@@ -30,6 +31,9 @@ __all__ = [
     "Event",
     "Guarantee",
     "Hold",
+    "IN_DIGITS",
+    "Limit",
+    "MOST",
     "Name",
     "Number",
     "Refused",
@@ -41,6 +45,8 @@ __all__ = [
 ]
 
 _LONGEST = 1000  # characters of a number
+_QUOTIENT = re.compile(r"[+-]?[0-9]+/[0-9]+", re.ASCII)
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
 
 
 class _Exactly(Request):
@@ -93,6 +99,14 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
+def _in_digits(value: Any) -> Any:
+    if isinstance(value, str) and not _WHOLE.fullmatch(value):
+        raise ValueError("Input should be an integer in the digits 0 to 9")
+    return value
+
+
+# behind the limits of an integer, which the document does not have otherwise
+IN_DIGITS = BeforeValidator(_in_digits)
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Number = Annotated[
     Any,
@@ -137,7 +151,10 @@ def number_of(**given: Any) -> Any:
         return value
     if len(value) <= _LONGEST:
         with contextlib.suppress(ArithmeticError, ValueError):
-            return Fraction(value) if "/" in value else Decimal(value)
+            if writes_number(value):
+                return Decimal(value)
+            if _QUOTIENT.fullmatch(value):
+                return Fraction(value)
     raise refuse(name, "be a number, or its digits such as 0.1 or 1/3", value)
 
 
@@ -157,6 +174,15 @@ def guarantee_of(content: dict[str, Any]) -> Stored:
         epsilon, delta = content["epsilon"], content.get("delta", 0)
         return OutputDP.from_dp(number_of(epsilon=epsilon), number_of(delta=delta))
     raise refuse("guarantee", "have output_dp, epsilon, amount or steps", sorted(content))
+
+
+MOST = 1000  # entries of a list that are answered at once
+
+Limit = Annotated[
+    int,
+    Query(ge=1, le=MOST, description="So many at most; `next` is where to go on, if any."),
+    IN_DIGITS,
+]
 
 
 class Answer(BaseModel):
@@ -198,10 +224,18 @@ class Hold(Answer):
     guarantee: dict[str, Any]
 
 
-class OpenHold(Hold):
-    """A reservation that is not ended."""
+class OpenHold(Answer):
+    """A reservation that is not ended, in a list; what only the reservation itself says is null."""
 
-    since: str = Field(description="When it was reserved, or if it was, started.")
+    key: str
+    state: str
+    charges: dict[str, Amount]
+    cell: None
+    told: str | None = Field(description="What the caller must know: that less was granted.")
+    token: None
+    interactive: bool
+    guarantee: None = Field(description="Lists have no prices: ask /api/v1/hold for this key.")
+    since: str = Field(description="When it was reserved or, if it was, started.")
 
 
 class Event(Answer):

@@ -13,18 +13,21 @@ from tightbudget.errors import SettlementError
 from tightbudget.output_dp.guarantee import cell_name
 from tightbudget.web.access import ADMINISTER, READ, WRITE, allow, caller_of
 from tightbudget.web.api.forms import (
+    IN_DIGITS,
+    MOST,
     Amount,
     Answer,
     Body,
     Cell,
     Guarantee,
     Hold,
+    Limit,
     Name,
     OpenHold,
     answered,
-    guarantee_of,
     router_of,
 )
+from tightbudget.web.api.limits import check_room, short_guarantee
 from tightbudget.web.api.sight import (
     budget_seen,
     hold_found,
@@ -51,9 +54,10 @@ Asked = Annotated[Guarantee, Field(examples=[_SEARCH])]
 
 
 class Holds(Answer):
-    """Reservations that are not ended."""
+    """Reservations that are not ended, the oldest first."""
 
     holds: list[OpenHold]
+    next: str | None = Field(description="After which key to go on, if there are more.")
 
 
 class WhatIf(Body):
@@ -61,7 +65,7 @@ class WhatIf(Body):
 
     budget: Annotated[Name, Field(examples=["ada"])]
     guarantee: Asked
-    times: int = Field(1, ge=1, le=10**9, examples=[3])
+    times: Annotated[int, Field(ge=1, le=10**9), IN_DIGITS] = Field(1, examples=[3])
 
 
 class Foreseen(Answer):
@@ -94,7 +98,9 @@ class Settle(Body):
     """What came out of which run."""
 
     key: Annotated[Name, Field(examples=["A2"])]
-    token: int | None = Field(None, description="What start has answered.", examples=[10])
+    token: Annotated[int, IN_DIGITS] | None = Field(
+        None, description="What start has answered.", examples=[10]
+    )
     cell: Annotated[Cell, Field(examples=["not found"])]
 
 
@@ -120,10 +126,16 @@ class Expire(Body):
 
 @router.get("/holds", dependencies=[allow(READ)], response_model=Holds)
 def holds(
-    request: Request, budget: Annotated[str | None, Query(examples=["ada"])] = None
+    request: Request,
+    budget: Annotated[str | None, Query(examples=["ada"])] = None,
+    after: Annotated[
+        str | None, Query(description="From the reservation after this key on.")
+    ] = None,
+    limit: Limit = MOST,
 ) -> Response:
-    """Reservations that are not ended, of a budget or all."""
-    return answered({"holds": holds_seen(request, budget)})
+    """Reservations that are not ended, of a budget or all; without the prices declared for them."""
+    found, following = holds_seen(request, budget, after=after, limit=limit)
+    return answered({"holds": found, "next": following})
 
 
 @router.get("/hold", dependencies=[allow(READ)], response_model=Hold)
@@ -135,7 +147,7 @@ def hold(request: Request, key: Annotated[str, Query(examples=["A1"])]) -> Respo
 @router.post("/what-if", dependencies=[allow(READ)], response_model=Foreseen)
 def what_if(request: Request, body: WhatIf) -> Response:
     """What a reservation would be answered now; nothing is held."""
-    budget, guarantee = budget_seen(request, body.budget), guarantee_of(body.guarantee)
+    budget, guarantee = budget_seen(request, body.budget), short_guarantee(request, body.guarantee)
     answer = dataclasses.asdict(budget.what_if(guarantee))
     return answered({**answer, "affordable": budget.can_afford(guarantee, body.times)})
 
@@ -144,7 +156,8 @@ def what_if(request: Request, body: WhatIf) -> Response:
 def reserve(request: Request, body: Reserve) -> Response:
     """Holds what the dearest output would cost, in all budgets or in none. Again is once."""
     names = [budget_seen(request, name).name for name in body.budgets]
-    guarantee, ledger = guarantee_of(body.guarantee), state_of(request).ledger
+    guarantee, ledger = short_guarantee(request, body.guarantee), state_of(request).ledger
+    check_room(request, body.key, names)
     try:
         found = ledger.reserve(body.key, guarantee, names, interactive=body.interactive)
     except SettlementError as error:

@@ -10,10 +10,17 @@ from typing import Any
 from fastapi import Request
 
 from tightbudget.errors import BudgetExceeded, ParameterError, SettlementError
-from tightbudget.ledger.as_json import event_as_json, hold_as_json, statement_as_json
-from tightbudget.ledger.ledger import Event, LedgerBudget, LedgerHold, Statement, printable
+from tightbudget.ledger.as_json import (
+    event_as_json,
+    hold_as_json,
+    open_hold_as_json,
+    statement_as_json,
+)
+from tightbudget.ledger.ledger import Event, LedgerBudget, LedgerHold, Statement
+from tightbudget.ledger.text import printable
 from tightbudget.numerics.validate import refuse
 from tightbudget.web.access import Caller, caller_of
+from tightbudget.web.api.forms import MOST
 from tightbudget.web.refusals import Refusal
 from tightbudget.web.settings import state_of
 
@@ -24,6 +31,7 @@ __all__ = [
     "hold_touched",
     "holds_seen",
     "statement_seen",
+    "statements_seen",
     "without_others",
 ]
 
@@ -39,7 +47,7 @@ def budget_seen(request: Request, name: str) -> LedgerBudget:
         found = state_of(request).ledger.budget(name)
     except ParameterError as error:
         raise Refusal(404, "ParameterError", str(error)) from None
-    if not caller_of(request).sees(name):
+    if not caller_of(request).sees(found.name):
         must = "be the name of a budget in this ledger"
         raise Refusal(404, "ParameterError", str(refuse("budget", must, name)))
     return found
@@ -84,7 +92,8 @@ def without_others(request: Request, error: SettlementError) -> SettlementError:
     """A refusal that does not name the conversations of others in the same whole."""
     caller, ledger = caller_of(request), state_of(request).ledger
     conversation = "another interactive mechanism is open"
-    of_others = (hold for hold in ledger.holds() if not any(map(caller.sees, hold.charges)))
+    talking = ledger.open_holds(interactive=True)
+    of_others = (hold for hold in talking if not any(map(caller.sees, hold.charges)))
     if str(error).startswith(conversation) and any(repr(h.key) in str(error) for h in of_others):
         return SettlementError(f"{conversation}, in a budget of others")
     return error
@@ -100,19 +109,46 @@ def statement_seen(statement: Statement, caller: Caller) -> dict[str, Any]:
 
 def hold_seen(hold: LedgerHold, caller: Caller) -> dict[str, Any]:
     """A reservation, with its charges to budgets that the caller sees."""
-    content = hold_as_json(hold)
+    return _charging(hold_as_json(hold), caller)
+
+
+def _charging(content: dict[str, Any], caller: Caller) -> dict[str, Any]:
     charges = {name: charge for name, charge in content["charges"].items() if caller.sees(name)}
     if len(charges) < len(content["charges"]):
         content |= {"charges": charges, "told": None}
     return content
 
 
-def holds_seen(request: Request, budget: str | None = None) -> list[dict[str, Any]]:
-    """The reservations that are not ended, of a budget or all, and since when they are so."""
-    caller = caller_of(request)
-    of = state_of(request).ledger if budget is None else budget_seen(request, budget)
-    found = [hold for hold in of.holds() if any(map(caller.sees, hold.charges))]
-    return [{**hold_seen(hold, caller), "since": hold.since} for hold in found]
+def holds_seen(
+    request: Request, budget: str | None = None, *, after: str | None = None, limit: int = MOST
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Some reservations that are not ended, of a budget or all; and after which key to go on.
+
+    Raises:
+        Refusal: there is no such budget for this caller.
+        SettlementError: there is no reservation ``after``.
+    """
+    caller, ledger = caller_of(request), state_of(request).ledger
+    names = caller.budgets if budget is None else (budget_seen(request, budget).name,)
+    found = ledger.open_holds(budgets=names, after=after, limit=limit + 1)
+    shown = [_charging(open_hold_as_json(hold), caller) for hold in found[:limit]]
+    return shown, shown[-1]["key"] if len(found) > limit else None
+
+
+def statements_seen(
+    request: Request, *, after: str | None = None, limit: int = MOST
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Some budgets, each after its parent; and after which name to go on, if there are more.
+
+    Raises:
+        Refusal: there is no budget ``after`` for this caller.
+    """
+    caller, ledger = caller_of(request), state_of(request).ledger
+    if after is not None:
+        budget_seen(request, after)
+    found = ledger.statements(budgets=caller.budgets, after=after, limit=limit + 1)
+    shown = [statement_seen(statement, caller) for statement in found[:limit]]
+    return shown, shown[-1]["name"] if len(found) > limit else None
 
 
 def event_seen(event: Event, caller: Caller) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """Processes that answer questions, each within its time and its memory.
 
 A question that takes too long is ended with its process, which another one replaces; the server
-answers everybody else meanwhile. When too many questions wait, the next is refused. Processes
-share nothing, no queue and no lock, so that one can be ended at any moment.
+answers everybody else meanwhile. Those who ask take turns; when too many questions wait, the newest
+of who asks the most is refused. Processes share nothing, no queue and no lock, so that one can be
+ended at any moment.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import multiprocessing
 import os
@@ -16,13 +18,14 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from tightbudget.errors import BusyError, LimitError
+from tightbudget.web.explorer.line import Job, Line
 
 __all__ = ["Pools", "Workers"]
 
@@ -60,7 +63,7 @@ class Workers:
     ) -> None:
         self.processes, self.seconds, self.megabytes = processes, seconds, megabytes
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="explorer")
-        self._free = threading.BoundedSemaphore(processes + waiting)
+        self._line = Line(processes + waiting)
         self._closed = threading.Event()
         self._processes: dict[int, _Process] = {}  # by the thread
 
@@ -72,7 +75,7 @@ class Workers:
     def close(self) -> None:
         """Ends the processes, whatever they work on."""
         self._closed.set()
-        self._threads.shutdown(cancel_futures=True)
+        self._threads.shutdown()  # those who wait are told that they are given up
         for process in self._processes.values():
             process.end()
 
@@ -81,6 +84,7 @@ class Workers:
         answer: Callable[[Q], A],
         question: Q,
         unwanted: Callable[[], Awaitable[bool]],
+        of: str = "",
     ) -> A:
         """``answer(question)``, worked out in another process, unless nobody wants it any more.
 
@@ -88,28 +92,50 @@ class Workers:
             answer: a function of a module.
             question: its argument.
             unwanted: whether to give up, asked again and again.
+            of: who asks, for instance an address; they take turns.
 
         Raises:
-            BusyError: too many others wait.
+            BusyError: too many questions wait, and nobody has more of them.
             LimitError: it takes too long or too much memory, or was given up.
             TightBudgetError: what is asked is refused.
         """
-        if not self._free.acquire(blocking=False):
-            raise BusyError("too many questions are being worked on: ask again in a moment")
-        given_up = threading.Event()
-        working = self._threads.submit(self._work, answer, question, given_up)
-        working.add_done_callback(lambda _: self._free.release())
-        here = asyncio.wrap_future(working)
+        job = Job(of, lambda given_up: self._work(answer, question, given_up))
+        here: asyncio.Future[A] = asyncio.wrap_future(job.found)
+        out = self._line.join(job)
+        if out is not None:
+            busy = BusyError("too many questions are being worked on: ask again in a moment")
+            with contextlib.suppress(InvalidStateError):  # it was given up at this moment
+                out.found.set_exception(busy)
+        if out is not job:
+            self._threads.submit(self._work_on_next)
         try:
             while not (await asyncio.wait([here], timeout=_LOOK))[0]:
                 if await unwanted():
                     raise LimitError(_GIVEN_UP)
             return here.result()
         finally:
-            given_up.set()
+            job.given_up.set()
+            self._line.leave(job)
             here.cancel()
 
     # ------------------------------------------------------------------- in a thread
+
+    def _work_on_next(self) -> None:
+        """One job; none, where one that had a place has left the line."""
+        job = self._line.next()
+        if job is None:
+            return
+        wanted, found, error = job.found.set_running_or_notify_cancel(), None, None
+        try:
+            if wanted:
+                found = job.work(job.given_up)
+        except BaseException as failure:
+            error = failure
+        self._line.done(job)  # first: who has the answer may ask again at once
+        if error is not None:
+            job.found.set_exception(error)
+        elif wanted:
+            job.found.set_result(found)
 
     def _work(self, answer: Callable[[Q], A], question: Q, given_up: threading.Event) -> A:
         if given_up.is_set() or self._closed.is_set():

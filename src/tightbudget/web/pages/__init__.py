@@ -48,7 +48,8 @@ def render(request: Request, name: str, *, status: int = 200, **context: Any) ->
         status=status,
         **context,
     )
-    return HTMLResponse(page, status)
+    # a surrogate that an earlier version took as a part of a reason must not take away the page
+    return HTMLResponse(page.encode("utf-8", "backslashreplace"), status)
 
 
 def refused_page(

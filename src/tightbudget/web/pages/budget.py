@@ -16,6 +16,7 @@ from tightbudget.output_dp.amount import printed_up
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
 from tightbudget.web.api.course import course_seen
+from tightbudget.web.api.forms import IN_DIGITS
 from tightbudget.web.api.sight import (
     budget_seen,
     event_seen,
@@ -27,7 +28,7 @@ from tightbudget.web.api.sight import (
 )
 from tightbudget.web.api.verify import progress_seen
 from tightbudget.web.pages import Form, render
-from tightbudget.web.pages.budgets import to_budget
+from tightbudget.web.pages.budgets import HOLDS, After, held_page, to_budget
 from tightbudget.web.pages.share import share_of
 from tightbudget.web.pages.terms import fields, parameters
 from tightbudget.web.pages.words import KINDS_OF_EVENTS, down, up, when
@@ -41,6 +42,7 @@ router = APIRouter(include_in_schema=False)
 _PAGE = 30  # events that are listed at once
 _PLOTTED = 500
 _CELLS = 20
+_PARTS = 100
 
 _Text = Annotated[str, Query(max_length=200)]
 
@@ -63,11 +65,12 @@ def budget(
     request: Request,
     name: str,
     wanted: Annotated[Wanted, Depends()],
-    before: Annotated[int | None, Query(ge=1, lt=2**63)] = None,
+    before: Annotated[int | None, Query(ge=1, lt=2**63), IN_DIGITS] = None,
     job: _Text = "",
+    held_after: After = None,
 ) -> Response:
     """A budget: now, over time, and event by event."""
-    return _page(request, name, wanted, before=before, job=job)
+    return _page(request, name, wanted, before=before, job=job, held_after=held_after)
 
 
 @router.post("/budget/raise-cap", dependencies=[allow(ADMINISTER, form=True)])
@@ -132,17 +135,20 @@ def _page(
     *,
     before: int | None = None,
     job: str = "",
+    held_after: str | None = None,
     given: Mapping[str, Any] | None = None,
     problem: str = "",
     status: int = 200,
 ) -> Response:
     caller, state, found = caller_of(request), state_of(request), budget_seen(request, name)
     ledger, head = state.ledger, state.ledger.head()  # first: what is read later is as new
+    name = found.name
     statement = statement_seen(found.statement(), caller)
     listed = ledger.latest(_PAGE + 1, before=before, budget=name, **wanted.said())
     events = [event_seen(event, caller) for event in listed[:_PAGE]]
     course, numbers = course_seen(found, caller, _PLOTTED), fields(statement["kind"])
     asked = {"name": name, **wanted.said()}
+    holds, following = holds_seen(request, name, after=held_after, limit=HOLDS)
     return render(
         request,
         "budget.html",
@@ -151,8 +157,11 @@ def _page(
         statement=statement,
         share=share_of(statement),
         wholes=list(_wholes(request, statement))[::-1],
-        inside=[s.name for s in ledger.statements() if s.parent == name],
-        holds=holds_seen(request, name),
+        inside=found.parts(_PARTS + 1),
+        most_inside=_PARTS,
+        holds=holds,
+        more_holds=held_page("/budget", asked, following),
+        fewer_holds=held_after is not None,
         course=course,
         summary=_in_words(course),
         latest=course[-1]["event"],

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-from urllib.parse import quote
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from tightbudget.errors import TightBudgetError
 from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
-from tightbudget.web.api.sight import budget_seen, event_seen, holds_seen, statement_seen
+from tightbudget.web.api.sight import budget_seen, event_seen, holds_seen, statements_seen
 from tightbudget.web.pages import Form, render
 from tightbudget.web.pages.share import share_of
 from tightbudget.web.pages.terms import KINDS_IN_WORDS, fields, parameters
 from tightbudget.web.refusals import status_of
 from tightbudget.web.settings import state_of
 
-__all__ = ["router", "to_budget"]
+__all__ = ["HOLDS", "After", "held_page", "router", "to_budget"]
 
 router = APIRouter(include_in_schema=False)
 
 _REFUSALS = 5  # that are shown
+_BUDGETS = 200  # on one page
+HOLDS = 50  # open reservations on one page
+
+After = Annotated[str | None, Query(max_length=200)]
 
 
 def to_budget(name: str, **more: str) -> RedirectResponse:
@@ -31,10 +35,17 @@ def to_budget(name: str, **more: str) -> RedirectResponse:
     return RedirectResponse(f"/budget?{query}", 303)
 
 
+def held_page(path: str, query: Mapping[str, str], after: str | None) -> str | None:
+    """The address with the next open reservations, if there are more."""
+    return (
+        None if after is None else f"{path}?{urlencode({**query, 'held_after': after})}#open-title"
+    )
+
+
 @router.get("/", dependencies=[allow(READ)])
-def budgets(request: Request) -> Response:
+def budgets(request: Request, after: After = None, held_after: After = None) -> Response:
     """The tree of budgets, with open reservations and the last refusals."""
-    return _page(request, {})
+    return _page(request, {}, after=after, held_after=held_after)
 
 
 @router.post("/budgets/open", dependencies=[allow(ADMINISTER, form=True)])
@@ -53,11 +64,18 @@ def open_(request: Request, form: Form) -> Response:
 
 
 def _page(
-    request: Request, given: Mapping[str, Any], *, problem: str = "", status: int = 200
+    request: Request,
+    given: Mapping[str, Any],
+    *,
+    after: str | None = None,
+    held_after: str | None = None,
+    problem: str = "",
+    status: int = 200,
 ) -> Response:
     caller, ledger = caller_of(request), state_of(request).ledger
     head = ledger.head()  # first: what is read later is at least as new
-    statements = [statement_seen(s, caller) for s in ledger.statements() if caller.sees(s.name)]
+    statements, following = statements_seen(request, after=after, limit=_BUDGETS)
+    holds, held_following = holds_seen(request, after=held_after, limit=HOLDS)
     return render(
         request,
         "budgets.html",
@@ -65,7 +83,11 @@ def _page(
         problem=problem,
         tree=_tree(statements),
         shares={statement["name"]: share_of(statement) for statement in statements},
-        holds=holds_seen(request),
+        is_first=after is None,
+        more=None if following is None else f"/?{urlencode({'after': following})}",
+        holds=holds,
+        more_holds=held_page("/", {} if after is None else {"after": after}, held_following),
+        fewer_holds=held_after is not None,
         head=head,
         latest=_latest(request, caller),
         refusals=[
@@ -83,11 +105,12 @@ def _page(
 
 
 def _tree(statements: list[dict[str, Any]]) -> dict[str | None, list[dict[str, Any]]]:
-    """The parts of each budget, and under None those that are part of none."""
+    """The parts of each budget; under None those of which no whole is among these."""
     parts: dict[str | None, list[dict[str, Any]]] = {None: []}
+    parts |= {statement["name"]: [] for statement in statements}
     for statement in statements:
-        parts.setdefault(statement["parent"], []).append(statement)
-        parts.setdefault(statement["name"], [])
+        whole = statement["parent"]
+        parts[whole if whole in parts else None].append(statement)
     return parts
 
 

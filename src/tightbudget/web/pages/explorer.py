@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 
 from tightbudget import MECHANISMS, Bounds, TightBudgetError
 from tightbudget.web.access import READ, allow
-from tightbudget.web.api.explore import MEDIA
+from tightbudget.web.api.explore import MEDIA, asked
 from tightbudget.web.api.forms import answered
 from tightbudget.web.explorer import answers, questions
 from tightbudget.web.explorer.form import GOALS, KINDS, RELATIONS, SHOWS, Form
@@ -103,7 +103,7 @@ async def download(
         file = answered(await _answer(request, question))
     elif isinstance(question, questions.Curve | questions.Stopping):
         pool = state_of(request).explorer.slow
-        content = await pool.answer(picture, Drawn(question, as_), request.is_disconnected)
+        content = await asked(request, pool, picture, Drawn(question, as_))
         file = Response(content, media_type=MEDIA[as_])
     else:
         raise Refusal(404, "NotFound", f"there is no picture of {name}")
@@ -119,7 +119,7 @@ def _form(request: Request) -> Form:
 async def _answer(request: Request, question: questions.Question) -> dict[str, Any]:
     pools = state_of(request).explorer
     pool = pools.quick if isinstance(question, _QUICK) else pools.slow
-    return await pool.answer(_ANSWERS[type(question)], question, request.is_disconnected)
+    return await asked(request, pool, _ANSWERS[type(question)], question)
 
 
 async def _part(request: Request, ask: Callable[[], questions.Question]) -> Part:

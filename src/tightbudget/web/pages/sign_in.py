@@ -35,8 +35,8 @@ def begin(request: Request, form: Form) -> Response:
 
 
 @router.post("/sign-out", dependencies=[allow(PUBLIC, form=True)])
-def end() -> Response:
+def end(request: Request) -> Response:
     """Ends the session."""
     answer = RedirectResponse("/", 303)
-    access.sign_out(answer)
+    access.sign_out(request, answer)
     return answer

@@ -1,0 +1,73 @@
+"""Text that enters a ledger: checked here once, whether Python, a command or a request sends it.
+
+Names and keys are compared by the characters that a person sees, so they are stored in Unicode's
+normalization form C. A surrogate is half a character of UTF-16: no encoding can write it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+from tightbudget.errors import ParameterError
+from tightbudget.numerics.validate import refuse
+from tightbudget.output_dp.guarantee import Cell, cell_name
+
+__all__ = ["check_encodable", "printable", "spellings", "storable_cell"]
+
+_LONGEST_NAME = 200
+_LONGEST_CELL = 10_000  # characters
+
+
+def printable(**given: Any) -> str:
+    """A name, key or reason in form C, if all of it can be printed, typed and stored everywhere.
+
+    Raises:
+        ParameterError: it is no text, is empty or too long, or has a character that is not
+            printable (a control character, a surrogate, one that Unicode does not define).
+    """
+    ((what, value),) = given.items()
+    text = unicodedata.normalize("NFC", value) if isinstance(value, str) else ""
+    if not (1 <= len(text) <= _LONGEST_NAME and text.isprintable()):
+        raise refuse(what, f"be a text of 1 to {_LONGEST_NAME} printable characters", value)
+    return text
+
+
+def spellings(text: str) -> tuple[str, ...]:
+    """A key or name as given, and in the forms C and D; earlier versions stored any."""
+    forms = (text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text))
+    return tuple(dict.fromkeys(forms))
+
+
+def storable_cell(cell: Cell) -> Cell:
+    """The cell, if it is one and can be written down.
+
+    Raises:
+        ParameterError: it is none, too long, or has a surrogate in one of its texts.
+    """
+    named = cell_name(cell)
+    try:
+        short = len(repr(named)) <= _LONGEST_CELL
+    except (ValueError, RecursionError):  # more digits than Python writes down, or parts in parts
+        short = False
+    if not short:
+        raise ParameterError(f"cell must have at most {_LONGEST_CELL} characters")
+    check_encodable(cell=named)
+    return named
+
+
+def check_encodable(**given: Cell) -> None:
+    """Refuses a text, or a cell of texts, that no encoding can write.
+
+    Raises:
+        ParameterError: it has a surrogate.
+    """
+    ((what, value),) = given.items()
+    if not _is_encodable(value):
+        raise refuse(what, "have whole characters only (no lone surrogate)", value)
+
+
+def _is_encodable(cell: Cell) -> bool:
+    if isinstance(cell, tuple):
+        return all(map(_is_encodable, cell))
+    return isinstance(cell, int) or not any("\ud800" <= letter <= "\udfff" for letter in cell)
