@@ -44,7 +44,6 @@ __all__ = ["Files", "GuardedConnection", "ProcessState", "abandon", "this_proces
 Identity = tuple[int, int]  # device and number of a file, whatever its name
 _Range = tuple[int, int]  # first byte, how many
 
-_ENDS = ("", "-wal", "-shm")
 # SQLite locks these for reading while a connection is open. It must lock them for writing before
 # it removes -wal and -shm, changes the journal mode or rolls a journal back (SHARED_FIRST).
 _SHARED: _Range = (0x40000002, 510)
@@ -97,6 +96,7 @@ class Files:
 
     def __init__(self, path: str, identity: Identity) -> None:
         self.path, self.identity = path, identity
+        self._names = path, f"{path}-wal", f"{path}-shm"
         self.turn = threading.Lock()
         self.engines: dict[int, Engine] = {}
         self.is_locked = False
@@ -142,7 +142,7 @@ class Files:
         with self._opening:
             if self._seen is None:
                 if self.is_locked:
-                    self._index = self._open(f"{self.path}-shm", os.O_RDONLY)
+                    self._index = self._open(self._names[2], os.O_RDONLY)
                     self._take("read", self._index, _IN_USE, patience)
                 self._seen = self._now()
 
@@ -155,10 +155,12 @@ class Files:
         if not self.is_locked and not this_process().has_open(self.identity):
             self._seen = None  # a -wal that no connection of this process has open may go
         seen, now = self._seen or (self.identity,), self._now()
-        changed = [end for end, new, old in zip(_ENDS, now, seen, strict=False) if new != old]
+        compared = zip(self._names, now, seen, strict=False)  # at first, the database alone
+        changed = [name for name, new, old in compared if new != old]
         if changed:
-            files = ", ".join(f"{self.path}{end}" for end in changed)
-            raise LedgerError(f"{files} is not the file that was opened: open the ledger again")
+            raise LedgerError(
+                f"{', '.join(changed)} is not the file that was opened: open the ledger again"
+            )
         if len(self.descriptors()) < len(self._ours):
             raise LedgerError(
                 f"the descriptors of {self.path} were closed by something else in this process:"
@@ -166,7 +168,7 @@ class Files:
             )
 
     def _now(self) -> tuple[Identity | None, ...]:
-        return tuple(_identity(f"{self.path}{end}") for end in _ENDS)
+        return tuple(map(_identity, self._names))
 
     @contextmanager
     def writing(self, patience: float) -> Iterator[None]:
