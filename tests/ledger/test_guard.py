@@ -8,10 +8,12 @@ as a process finds it that comes after all of them.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import itertools
 import multiprocessing
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -661,6 +663,74 @@ def test_to_close_a_ledger_takes_no_locks_from_other_connections(sqlite: str, fi
     tb.Ledger(sqlite).close()
     unclosed = guard.this_process()._unclosed
     assert os.stat(file).st_ino not in [os.fstat(fd).st_ino for fd in unclosed]
+
+
+# ------------------------------------------------------------------------------ all at once
+
+
+def _live(
+    url: str, file: Path, choice: random.Random, ear: int, ledgers: list[tb.Ledger], children: int
+) -> None:
+    """Opens, charges, forks, copies, closes, forgets and dies as chance has it."""
+    threads: list[threading.Thread] = []
+
+    def pay(ledger: tb.Ledger, key: str) -> None:
+        with contextlib.suppress(tb.LedgerError):  # the child of a fork in the middle of an act
+            charge(ledger, key)
+            os.write(ear, f"{key}\n".encode())
+
+    def go_on_in_child() -> None:
+        _live(url, file, choice, ear, list(ledgers), children // 2)
+
+    for step in range(choice.randrange(5, 25)):
+        key = f"{os.getpid()}-{step}"
+        do = choice.choice("oppppddcftfnxk" if ledgers else "o")
+        if do == "o":
+            with contextlib.suppress(tb.LedgerError):
+                ledgers.append(tb.Ledger(url))
+        elif do == "p":
+            pay(choice.choice(ledgers), key)
+        elif do == "t":
+            threads.append(threading.Thread(target=pay, args=(choice.choice(ledgers), key)))
+            threads[-1].start()
+        elif do == "d":
+            with contextlib.suppress(FileNotFoundError):
+                opened_and_closed(*(f"{file}{end}" for end in ENDS if choice.random() < 0.6))
+        elif do == "c":
+            with contextlib.suppress(shutil.Error):  # a -wal that has been removed meanwhile
+                shutil.copytree(file.parent, file.parent.with_name(f"copy-{key}"))
+        elif do == "f":
+            if children:
+                children -= 1
+                child = forked(go_on_in_child)
+                if choice.random() < 0.5:
+                    os.waitpid(child, 0)
+        elif do in "nx":
+            ledger = ledgers.pop(choice.randrange(len(ledgers)))
+            if do == "x":
+                ledger.close()
+        elif choice.random() < 0.3:
+            os.kill(os.getpid(), signal.SIGKILL)
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_lives_of_any_kind_lose_no_charge(sqlite: str, file: Path, seed: int) -> None:
+    """Three families of processes at the same time; all that one of them was told is there."""
+    said, says = os.pipe()
+    families = [
+        forked(functools.partial(_live, sqlite, file, random.Random(f"{seed}-{i}"), says, [], 4))
+        for i in range(3)
+    ]
+    os.close(says)
+    with os.fdopen(said) as lines:
+        told = {line.strip() for line in lines}  # until the last of the family has gone
+    for family in families:
+        os.waitpid(family, 0)
+    assert told <= settled(sqlite)
+    assert told
 
 
 # --------------------------------------------------------------------- each guard taken away

@@ -21,6 +21,7 @@ import os
 import re
 import sqlite3
 import struct
+import sys
 import threading
 import time
 import weakref
@@ -52,7 +53,8 @@ _IN_USE: _Range = (128, 1)
 # SQLite locks nothing there, far beyond the end of any database.
 _TURN: _Range = (1 << 62, 1)
 
-_SET = getattr(fcntl, "F_OFD_SETLK", None)
+# elsewhere the structure that describes a lock has another order
+_SET = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
 _LONGEST_WAIT = 0.02  # seconds between two attempts to take a lock; an act takes a few milliseconds
 
 # File systems that several machines share, which agree neither on locks nor on a mapped -shm.
@@ -134,7 +136,8 @@ class Files:
 
     def _is_wal(self) -> bool:
         """Whether it is a database in WAL mode, with no change of that mode half done."""
-        formats = os.pread(self._database, 2, 18)
+        os.lseek(self._database, 18, os.SEEK_SET)
+        formats = os.read(self._database, 2)
         return formats == b"\2\2" and not os.path.exists(f"{self.path}-journal")
 
     def remember(self, patience: float) -> None:
@@ -266,15 +269,17 @@ class ProcessState:
             OSError: the database cannot be opened.
             sqlite3.Error: it is none, or SQLite cannot use it.
         """
-        with self._door:
-            self._inside = threading.get_ident()
-            try:
-                files = self._guarded(path, patience)
-                files.engines[id(engine)] = engine
-            finally:
-                self._inside = 0
-        self._let_go(wait=False)
-        return files
+        try:
+            with self._door:
+                self._inside = threading.get_ident()
+                try:
+                    files = self._guarded(path, patience)
+                    files.engines[id(engine)] = engine
+                    return files
+                finally:
+                    self._inside = 0
+        finally:
+            self._let_go(wait=False)
 
     def _guarded(self, path: str, patience: float) -> Files:
         if not os.path.exists(path):
@@ -479,9 +484,8 @@ def _check_place(path: str) -> None:
     found = _identity(path)
     if found is None:
         return  # SQLite will say so
-    device = f"{os.major(found[0])}:{os.minor(found[0])}"
-    for there, point, kind in _mounts():
-        if there == device and kind in _REMOTE:
+    for device, point, kind in _mounts():
+        if kind in _REMOTE and device == f"{os.major(found[0])}:{os.minor(found[0])}":
             raise LedgerError(
                 f"{path} is on a network file system ({kind}), whose locks SQLite cannot rely on:"
                 " take a local disk, PostgreSQL, or a server of the ledger (tightbudget serve)"
