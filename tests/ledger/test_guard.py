@@ -24,7 +24,7 @@ import textwrap
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -485,7 +485,10 @@ def test_a_file_that_changes_in_an_act_leaves_its_end_unknown(
     ledger.close()
 
 
-def test_descriptors_that_somebody_closed_are_noticed(sqlite: str, file: Path) -> None:
+@pytest.mark.parametrize("which", [min, max], ids=["database", "shm"])
+def test_descriptors_that_somebody_closed_are_noticed(
+    sqlite: str, which: Callable[[Iterable[int]], int]
+) -> None:
     """Daemons close all that they have inherited from themselves."""
     with tb.Ledger(sqlite) as ledger:
         charge(ledger, "before")
@@ -493,11 +496,18 @@ def test_descriptors_that_somebody_closed_are_noticed(sqlite: str, file: Path) -
         assert files is not None
         ours = files.descriptors()
         assert len(ours) == 2
-        os.close(max(ours))
-        for ask in (ledger.head, lambda: charge(ledger, "after")):
-            with pytest.raises(tb.LedgerError, match=r"descriptors of .* were closed"):
-                ask()
+        os.close(which(ours))
+        with pytest.raises(tb.LedgerError, match=r"descriptors of .* were closed"):
+            ledger.head()
+        with pytest.raises(tb.LedgerError, match=r"descriptors of .* were closed|Bad file") as no:
+            charge(ledger, "after")
+        assert not no.value.unknown
     assert settled(sqlite) == {"before"}
+
+
+def test_a_file_that_is_exchanged_while_it_is_opened_is_refused(sqlite: str, file: Path) -> None:
+    with pytest.raises(tb.LedgerError, match="exchanged while it was opened: open it again"):
+        Files(str(file), (0, 0)).lock(1)
 
 
 @pytest.fixture(params=["no command", "unknown to the kernel"])
@@ -625,6 +635,17 @@ def test_a_ledger_that_is_forgotten_is_closed(sqlite: str, file: Path) -> None:
     gc.collect()
     assert not Path(f"{file}-wal").exists()
     assert settled(sqlite) == {"before"}
+
+
+def test_a_ledger_that_is_closed_in_the_middle_of_opening_another_is_closed_then(
+    sqlite: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal handler may close it, and so may the garbage collector."""
+    ledger = tb.Ledger(sqlite)
+    charge(ledger, "before")
+    monkeypatch.setattr(guard, "_check_place", lambda _: ledger.close())
+    tb.Ledger(f"sqlite:///{tmp_path}/other.db").close()
+    assert not Path(f"{file}-wal").exists()
 
 
 def test_two_ledgers_of_a_file_share_its_guard(sqlite: str, file: Path) -> None:

@@ -205,7 +205,9 @@ class Files:
                 time.sleep(wait)
                 wait = min(2 * wait, _LONGEST_WAIT)
         except OSError as error:
-            raise LedgerError(f"{self.path} cannot be locked: {error.strerror}") from error
+            raise LedgerError(
+                f"nothing was changed in {self.path}, which cannot be locked: {error.strerror}"
+            ) from error
         return taken is not None
 
     def unlock(self) -> None:
