@@ -88,7 +88,7 @@ class Store:
 
     def __init__(self, url: str, create: bool) -> None:
         self._url = _checked(url, create)
-        # Those of parents are kept in a child of fork: to forget them would close connections.
+        # A forked child keeps the entries of its parents: to forget them would close connections.
         self._in: dict[ProcessState, _Here] = {}
         self._file: tuple[int, int] | None = None
         self._end: weakref.finalize[..., Store] | None = None
