@@ -2,15 +2,18 @@
 
 Everything that is written goes through :meth:`Store.write`. A transaction there begins by
 taking the one lock of the ledger, so that acts happen one after the other and each sees all
-that was done before it. It is durable when ``write`` returns.
+that was done before it. It is durable when ``write`` returns. What SQLite's own locks do not
+promise is the matter of :mod:`tightbudget.ledger.guard`.
 """
 
 from __future__ import annotations
 
-import os
+import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +32,13 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from tightbudget.errors import ExtraError, LedgerError, ParameterError
+from tightbudget.ledger.guard import (
+    Files,
+    GuardedConnection,
+    ProcessState,
+    abandon,
+    this_process,
+)
 from tightbudget.ledger.schema import VERSION, VERSION_TABLE
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.acts import Uncopied
@@ -60,6 +70,15 @@ _BEGIN = {
 }
 
 
+@dataclass
+class _Here:
+    """What one process has of a ledger."""
+
+    engine: Engine
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    files: Files | None = None  # of SQLite, while it is open
+
+
 class Store(Uncopied):
     """A ledger's tables in one database.
 
@@ -72,14 +91,13 @@ class Store(Uncopied):
 
     def __init__(self, url: str, create: bool) -> None:
         self._url = _checked(url, create)
-        self._engine, self._turn = _engine(self._url), threading.Lock()
-        self._process = os.getpid()
-        self._of_parents: list[Engine] = []
+        # A forked child keeps the entries of its parents: to forget them would close connections.
+        self._in: dict[ProcessState, _Here] = {}
         self._file: tuple[int, int] | None = None
+        self._end: weakref.finalize[..., Store] | None = None
         try:
             if self.version() != VERSION:
                 self.write(lambda connection: _upgrade(connection, create))
-            self._file = _file(self._url)
         except BaseException:
             self.close()
             raise
@@ -90,26 +108,59 @@ class Store(Uncopied):
     @property
     def dialect(self) -> str:
         """Which database it is: sqlite or postgresql."""
-        return self._engine.dialect.name
+        return self._url.get_backend_name()
 
     def close(self) -> None:
         """Gives all connections back."""
-        self._engine.dispose()
+        here = self._in.get(this_process())
+        if here is None:
+            return
+        files, here.files = here.files, None
+        if files is None:
+            here.engine.dispose()
+        else:
+            this_process().detach(files, here.engine, wait=True)
+        if self._end is not None:
+            self._end.detach()
 
-    def _connection(self) -> Connection:
-        """A connection of this process."""
-        self._arrive()
-        if self._file is not None and self._file != _file(self._url):
-            # connections that are open would go on writing to a file that nobody finds any more
-            raise LedgerError(f"{self} is not the file that was opened: open the ledger again")
-        return self._engine.connect()
+    @property
+    def _engine(self) -> Engine:
+        return self._here().engine
 
-    def _arrive(self) -> None:
-        """In a process that was forked: what its parent has open, and waits for, is left to it."""
-        if self._process != os.getpid():
-            self._of_parents.append(self._engine)  # kept: to forget it would close connections
-            self._engine, self._turn = _engine(self._url), threading.Lock()
-            self._process = os.getpid()
+    def _here(self) -> _Here:
+        """What this process has; in a child of fork nothing of it is the parent's."""
+        process = this_process()
+        here = self._in.get(process) or self._in.setdefault(process, _Here(_engine(self._url)))
+        if here.files is None and self.dialect == "sqlite":
+            try:
+                files = process.attach(str(self._url.database), here.engine, _PATIENCE)
+            except (OSError, sqlite3.Error) as error:
+                raise LedgerError(f"{self} cannot be read: {error}") from error
+            # a ledger that is forgotten without close() is closed all the same
+            self._end = weakref.finalize(self, process.detach, files, here.engine, wait=False)
+            if self._file not in (None, files.identity):
+                process.detach(files, here.engine, wait=True)
+                raise LedgerError(f"{self} is not the file that was opened: open the ledger again")
+            self._file, here.turn, here.files = files.identity, files.turn, files
+        return here
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        """A connection of this process to the files that were opened.
+
+        A child that is forked meanwhile neither uses nor closes it.
+        """
+        process, here = this_process(), self._here()
+        if here.files is not None:
+            here.files.check()  # SQLite would make the files that are not there
+        connection = here.engine.connect()
+        try:
+            yield connection
+        finally:
+            if this_process() is process:
+                connection.close()
+            else:
+                abandon(connection)
 
     @contextmanager
     def _in_turn(self) -> Iterator[None]:
@@ -118,14 +169,18 @@ class Store(Uncopied):
         Raises:
             LedgerError: the others did not come to an end.
         """
-        self._arrive()
-        turn = self._turn
+        turn = self._here().turn
         if not turn.acquire(timeout=_PATIENCE):
             raise LedgerError(f"nothing was changed in {self}: too many acts are waiting")
         try:
             yield
         finally:
             turn.release()
+
+    def _alone(self) -> AbstractContextManager[None]:
+        """One process at a time; PostgreSQL sees to that by itself."""
+        files = self._here().files
+        return nullcontext() if files is None else files.writing(_PATIENCE)
 
     def version(self) -> str | None:
         """The version of the tables that are there; None if there are none."""
@@ -137,9 +192,12 @@ class Store(Uncopied):
         """One unchanging view of everything, also while others write."""
         try:
             with self._connection() as connection:
+                process = this_process()
                 connection.execution_options(deed="read")
-                with connection.begin():
-                    yield connection
+                connection.begin()
+                yield connection
+                if this_process() is process:
+                    _commit(connection)
         except DBAPIError as error:
             raise LedgerError(f"{self} cannot be read: {error.orig}") from error
 
@@ -155,22 +213,37 @@ class Store(Uncopied):
         for attempt in range(1, _TRIES + 1):
             committing = False
             try:
-                with self._in_turn(), self._connection() as connection:
+                with self._in_turn(), self._alone(), self._connection() as connection:
+                    process, files = this_process(), self._here().files
                     connection.begin()
                     result = act(connection)
+                    if this_process() is not process:
+                        raise LedgerError(f"an act on {self} is its parent's, not a child's")
                     committing = True
                     _commit(connection)
+                    if files is not None:
+                        self._check_committed(connection, files)
                     return result
             except DBAPIError as error:
                 if committing:
-                    raise LedgerError(
-                        f"{self} did not say whether the act happened: {error.orig};"
-                        " ask again under the same key",
-                        unknown=True,
-                    ) from error
+                    raise self._unknown(error.orig) from error
                 if attempt == _TRIES or not _may_pass(error):
                     raise LedgerError(f"nothing was changed in {self}: {error.orig}") from error
         raise AssertionError("the last attempt returns or raises")
+
+    def _check_committed(self, connection: Connection, files: Files) -> None:
+        """Finds out whether SQLite has written to the files that others see."""
+        try:
+            files.check()
+        except LedgerError as error:
+            connection.invalidate()
+            raise self._unknown(error) from error
+
+    def _unknown(self, reason: object) -> LedgerError:
+        return LedgerError(
+            f"{self} did not say whether the act happened: {reason}; ask again under the same key",
+            unknown=True,
+        )
 
 
 def _checked(url: str, create: bool) -> URL:
@@ -191,19 +264,10 @@ def _checked(url: str, create: bool) -> URL:
     return parsed
 
 
-def _file(url: URL) -> tuple[int, int] | None:
-    """Which file is there now, whatever its name; None where the ledger is none."""
-    if url.get_backend_name() != "sqlite":
-        return None
-    try:
-        found = os.stat(str(url.database))
-    except FileNotFoundError:
-        return 0, 0
-    return found.st_dev, found.st_ino
-
-
 def _engine(url: URL) -> Engine:
-    settings = {"timeout": _PATIENCE} if url.get_backend_name() == "sqlite" else {}
+    settings: dict[str, Any] = {}
+    if url.get_backend_name() == "sqlite":
+        settings = {"timeout": _PATIENCE, "factory": GuardedConnection}
     try:
         # as many connections as there are threads: they queue for the lock, not for a connection
         engine = create_engine(url, connect_args=settings, max_overflow=-1)
@@ -224,8 +288,12 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
         "synchronous = FULL",  # a commit is on the disk when it returns
         "foreign_keys = ON",
         "recursive_triggers = ON",  # also what REPLACE deletes is refused
+        "schema_version",  # reads: from here on, -wal and -shm are there
     ):
-        connection.execute(f"PRAGMA {pragma}")
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    files = this_process().files_of(connection)
+    if files is not None:
+        files.remember(_PATIENCE)
 
 
 def _begin(connection: Connection) -> None:

@@ -1,0 +1,512 @@
+"""The files of a SQLite ledger: who may write them, who may remove them, and what a fork leaves.
+
+SQLite locks its files with POSIX locks. The operating system drops those of a whole process as
+soon as anything in that process closes one of the files, and gives none of them to a forked
+child, whose copy of SQLite believes to hold them all the same. A connection elsewhere then takes
+itself for the last one and removes ``-wal``, and commits go into a file that has no name.
+
+So a process that has a ledger open holds locks of its own, which the operating system ties to an
+open file description ("OFD locks", Linux 3.15). Nothing that others open, close or fork takes them
+away, and SQLite in every process respects them.
+
+Source: https://www.sqlite.org/howtocorrupt.html (2.1 to 2.6), ``os_unix.c`` of SQLite
+(``unixLock``, ``unixLockSharedMemory``), ``wal.c`` (``sqlite3WalClose``), ``fcntl(2)``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import sqlite3
+import struct
+import sys
+import threading
+import time
+import weakref
+from collections import ChainMap, deque
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from tightbudget.errors import LedgerError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Files", "GuardedConnection", "ProcessState", "abandon", "this_process"]
+
+Identity = tuple[int, int]  # device and number of a file, whatever its name
+_Range = tuple[int, int]  # first byte, how many
+
+# SQLite locks these for reading while a connection is open. It must lock them for writing before
+# it removes -wal and -shm, changes the journal mode or rolls a journal back (SHARED_FIRST).
+_SHARED: _Range = (0x40000002, 510)
+# This byte of -shm says that somebody has it open: who finds it free empties -shm (UNIX_SHM_DMS).
+_IN_USE: _Range = (128, 1)
+# SQLite locks nothing there, far beyond the end of any database.
+_TURN: _Range = (1 << 62, 1)
+
+# elsewhere the structure that describes a lock has another order
+_SET = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
+_LONGEST_WAIT = 0.02  # seconds between two attempts to take a lock; an act takes a few milliseconds
+
+# File systems that several machines share, which agree neither on locks nor on a mapped -shm.
+_REMOTE = frozenset((
+    "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "gfs2", "glusterfs", "gpfs",
+    "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "smb3", "smbfs", "fuse.ceph",
+    "fuse.davfs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.juicefs", "fuse.mount-s3", "fuse.rclone",
+    "fuse.s3fs", "fuse.smbnetfs", "fuse.sshfs",
+))  # fmt: skip
+
+
+class GuardedConnection(sqlite3.Connection):
+    """A connection to SQLite that a forked child can tell to be its parent's."""
+
+    file: Identity | None = None
+
+    def __init__(self, database: str, *arguments: Any, **settings: Any) -> None:
+        self.path = database
+        this_process().add(self)
+        super().__init__(database, *arguments, **settings)
+        self.file = _identity(database)
+
+    def close(self) -> None:
+        """Closes the connection; a child that is forked from then on does not inherit it."""
+        super().close()
+        this_process().discard(self)
+
+
+class Files:
+    """The database of one SQLite ledger, ``-wal`` and ``-shm``, guarded by this process.
+
+    Guarantee: as long as one engine is attached, SQLite removes or empties ``-wal`` or ``-shm`` in
+    no process; and in all processes together at most one thread is inside of :meth:`writing`, if
+    each holds its :attr:`turn`. Where the system has no OFD locks, :attr:`is_locked` is False, and
+    only :meth:`check` remains.
+
+    Args:
+        path: of the database, absolute and without symbolic links.
+        identity: of the database.
+    """
+
+    def __init__(self, path: str, identity: Identity) -> None:
+        self.path, self.identity = path, identity
+        self._names = path, f"{path}-wal", f"{path}-shm"
+        self.turn = threading.Lock()
+        self.engines: dict[int, Engine] = {}
+        self.is_locked = False
+        self._opening = threading.Lock()
+        self._seen: tuple[Identity | None, ...] | None = None
+        self._ours: dict[int, Identity] = {}  # our own descriptors, and what they were opened on
+        self._database = self._index = -1
+        self._is_writable = True
+
+    def lock(self, patience: float) -> None:
+        """Guards the database, before its first connection is opened.
+
+        Raises:
+            LedgerError: it cannot be in WAL mode, or another process does not let it go.
+            OSError: it cannot be opened.
+            sqlite3.Error: it is no database.
+        """
+        try:
+            self._database = self._open(self.path, os.O_RDWR)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            self._database, self._is_writable = self._open(self.path, os.O_RDONLY), False
+        if self._ours[self._database] != self.identity:
+            raise LedgerError(f"{self.path} was exchanged while it was opened: open it again")
+        if not self._is_wal():
+            _make_wal(self.path, patience)
+        self.is_locked = self._take("read", self._database, _SHARED, patience)
+
+    def _open(self, path: str, mode: int) -> int:
+        descriptor = os.open(path, mode)
+        found = os.fstat(descriptor)
+        self._ours[descriptor] = found.st_dev, found.st_ino
+        return descriptor
+
+    def _is_wal(self) -> bool:
+        """Whether it is a database in WAL mode, with no change of that mode half done."""
+        os.lseek(self._database, 18, os.SEEK_SET)
+        formats = os.read(self._database, 2)
+        return formats == b"\2\2" and not os.path.exists(f"{self.path}-journal")
+
+    def remember(self, patience: float) -> None:
+        """Guards ``-shm``, too, and notes which files there are: a connection has them open now."""
+        with self._opening:
+            if self._seen is None:
+                if self.is_locked:
+                    self._index = self._open(self._names[2], os.O_RDONLY)
+                    self._take("read", self._index, _IN_USE, patience)
+                self._seen = self._now()
+
+    def check(self) -> None:
+        """Compares the files that are there now with those that were opened.
+
+        Raises:
+            LedgerError: one is another, or gone; or a descriptor of this object was closed.
+        """
+        if not self.is_locked and not this_process().has_open(self.identity):
+            self._seen = None  # a -wal that no connection of this process has open may go
+        seen, now = self._seen or (self.identity,), self._now()
+        compared = zip(self._names, now, seen, strict=False)  # at first, the database alone
+        changed = [name for name, new, old in compared if new != old]
+        if changed:
+            raise LedgerError(
+                f"{', '.join(changed)} is not the file that was opened: open the ledger again"
+            )
+        if len(self.descriptors()) < len(self._ours):
+            raise LedgerError(
+                f"the descriptors of {self.path} were closed by something else in this process:"
+                " open the ledger after that"
+            )
+
+    def _now(self) -> tuple[Identity | None, ...]:
+        return tuple(map(_identity, self._names))
+
+    @contextmanager
+    def writing(self, patience: float) -> Iterator[None]:
+        """No other process writes meanwhile, whatever has become of SQLite's own locks.
+
+        Raises:
+            LedgerError: the file is readonly, or another process does not come to an end.
+        """
+        if not self._is_writable:
+            raise LedgerError(f"nothing was changed in {self.path}, which is readonly")
+        try:
+            self._take("write", self._database, _TURN, patience)
+            yield
+        finally:
+            _unlock(self._database, _TURN)  # in a child, the descriptor is closed
+
+    def _take(self, kind: str, descriptor: int, where: _Range, patience: float) -> bool:
+        """Waits for an OFD lock; False where the system has none.
+
+        Raises:
+            LedgerError: another process did not give it back in so many seconds.
+        """
+        end, wait = time.monotonic() + patience, 0.0005
+        try:
+            while (taken := _lock(descriptor, kind, where)) is False:
+                if time.monotonic() > end:
+                    raise LedgerError(
+                        f"nothing was changed in {self.path}: another process is in the middle of"
+                        " an act"
+                    )
+                time.sleep(wait)
+                wait = min(2 * wait, _LONGEST_WAIT)
+        except OSError as error:
+            raise LedgerError(
+                f"nothing was changed in {self.path}, which cannot be locked: {error.strerror}"
+            ) from error
+        return taken is not None
+
+    def unlock(self) -> None:
+        """Allows the last connection to remove ``-wal`` and ``-shm``."""
+        for descriptor in self.descriptors():
+            _unlock(descriptor, _SHARED)
+            _unlock(descriptor, _IN_USE)
+
+    def tidy_up(self) -> None:
+        """Lets SQLite remove ``-wal``, where a fork has closed the connections that would do it."""
+        with suppress(LedgerError, sqlite3.Error):
+            self.check()
+            if self._seen:
+                with closing(sqlite3.connect(self.path, factory=GuardedConnection)) as connection:
+                    connection.execute("PRAGMA schema_version").fetchone()
+
+    def descriptors(self) -> dict[int, Identity]:
+        """Those of this object and their files, but for those that something else has closed."""
+        return _still_open(self._ours)
+
+
+class ProcessState:
+    """What one process has open of SQLite ledgers; a forked child begins with a new one.
+
+    Args:
+        lost: files whose connections were in use when an ancestor forked.
+    """
+
+    def __init__(self, lost: frozenset[Identity] = frozenset()) -> None:
+        self.number = os.getpid()
+        self.lost = lost
+        self._door, self._inside = threading.Lock(), 0  # the thread that is behind the door
+        self._files: dict[Identity, Files] = {}
+        self._leaving: deque[tuple[Files, Engine]] = deque()
+        self._unclosed: dict[int, Identity] = {}
+        self._connections: dict[int, weakref.ref[GuardedConnection]] = {}
+
+    def add(self, connection: GuardedConnection) -> None:
+        """Notes a connection before it is opened."""
+        key, connections = id(connection), self._connections
+        connections[key] = weakref.ref(connection, lambda _: connections.pop(key, None))
+
+    def discard(self, connection: GuardedConnection) -> None:
+        """Forgets a connection that is closed."""
+        self._connections.pop(id(connection), None)
+
+    def has_open(self, file: Identity) -> bool:
+        """Whether a connection has this file open."""
+        there = (reference() for reference in list(self._connections.values()))
+        return any(one is not None and one.file == file for one in there)
+
+    def files_of(self, connection: GuardedConnection) -> Files | None:
+        """The guarded files that a connection has open."""
+        return self._files.get(connection.file) if connection.file else None
+
+    def attach(self, path: str, engine: Engine, patience: float) -> Files:
+        """Guards the files of a ledger as long as an engine may have connections to them.
+
+        Raises:
+            LedgerError: SQLite cannot keep its promises there, or not in this process.
+            OSError: the database cannot be opened.
+            sqlite3.Error: it is none, or SQLite cannot use it.
+        """
+        try:
+            with self._door:
+                self._inside = threading.get_ident()
+                try:
+                    files = self._guarded(path, patience)
+                    files.engines[id(engine)] = engine
+                    return files
+                finally:
+                    self._inside = 0
+        finally:
+            self._let_go(wait=False)
+
+    def _guarded(self, path: str, patience: float) -> Files:
+        if not os.path.exists(path):
+            _check_place(os.path.dirname(path))
+            _make_wal(path, patience)
+        _check_place(path)
+        found = os.stat(path)
+        identity = found.st_dev, found.st_ino
+        if found.st_nlink > 1:
+            raise LedgerError(
+                f"{path} has {found.st_nlink} names (hard links), and a charge under one of them"
+                " is not seen under another: remove the others"
+            )
+        if identity in self.lost:
+            raise LedgerError(
+                f"this process was forked while a connection to {path} was in use, and cannot use"
+                " that file: start it with the method 'spawn' or 'forkserver', or fork between"
+                " two acts"
+            )
+        if identity not in self._files:
+            files = Files(path, identity)
+            try:
+                files.lock(patience)
+            except BaseException:
+                self._close(files)
+                raise
+            self._files[identity] = files
+        return self._files[identity]
+
+    def detach(self, files: Files, engine: Engine, *, wait: bool) -> None:
+        """Closes the connections of an engine; with the last engine, the files are given back.
+
+        Args:
+            files: that the engine was attached to.
+            engine: whose connections are closed.
+            wait: whether to wait for other threads; otherwise, one of them does it. The thread
+                that is interrupted in the middle of :meth:`attach`, by a signal or because garbage
+                is collected, does it after that.
+        """
+        if self is this_process():
+            self._leaving.append((files, engine))
+            self._let_go(wait)
+
+    def _let_go(self, wait: bool) -> None:
+        may_wait = wait and self._inside != threading.get_ident()
+        while self._leaving and self._door.acquire(blocking=may_wait):
+            self._inside = threading.get_ident()
+            try:
+                with suppress(IndexError):  # another thread was faster
+                    self._let_one_go(*self._leaving.popleft())
+            finally:
+                self._inside = 0
+                self._door.release()
+
+    def _let_one_go(self, files: Files, engine: Engine) -> None:
+        is_last = files.engines.pop(id(engine), None) is not None and not files.engines
+        if is_last:
+            files.unlock()  # before the connections are closed: the last of all tidies up
+        engine.dispose()
+        if is_last:
+            files.tidy_up()  # does nothing, where the last connection did it
+            del self._files[files.identity]
+            self._close(files)
+
+    def _close(self, files: Files) -> None:
+        """Closes descriptors, unless that would take their locks from connections of others."""
+        ours = _still_open(self._unclosed) | files.descriptors()
+        in_use = {_identity(fd) for fd in _descriptors() if fd not in ours}
+        self._unclosed = {fd: file for fd, file in ours.items() if file in in_use}
+        for descriptor in ours.keys() - self._unclosed.keys():
+            os.close(descriptor)
+
+    def close_idle(self) -> None:
+        """Closes the connections that are not in use: a child must inherit none."""
+        for files in list(self._files.values()):
+            for engine in list(files.engines.values()):
+                engine.pool.dispose()
+
+    def left_by_parent(self) -> frozenset[Identity]:
+        """Gives up, in a child, what is its parent's; the files that the child must not use."""
+        inherited = (files.descriptors() for files in self._files.values())
+        for descriptor in ChainMap(_still_open(self._unclosed), *inherited):
+            os.close(descriptor)  # the lock of the parent lives as long as any copy of it
+        busy = [one for reference in self._connections.values() if (one := reference())]
+        abandon(*busy)
+        files_in_use = (one.file or _identity(one.path) for one in busy)
+        return self.lost | frozenset(file for file in files_in_use if file)
+
+
+def abandon(*inherited: object) -> None:
+    """Keeps objects for ever, also when the interpreter ends.
+
+    A child that closes an inherited connection, or only rolls it back, writes to the files by what
+    SQLite knew of them at the fork.
+    """
+    for one in inherited:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
+
+
+def this_process() -> ProcessState:
+    """The state of this process, a new one in a child; also where Python was not told of a fork."""
+    if _state.number != os.getpid():
+        _begin_anew()
+    return _state
+
+
+def _begin_anew() -> None:
+    global _state
+    if _state.number != os.getpid():
+        _state = ProcessState(_state.left_by_parent())
+
+
+_state = ProcessState()
+if hasattr(os, "register_at_fork"):
+    # neither of them takes a lock that another thread keeps for more than a few instructions
+    os.register_at_fork(
+        before=lambda: this_process().close_idle(), after_in_child=lambda: _begin_anew()
+    )
+
+
+# --------------------------------------------------------------------------------- locks
+
+
+def _lock(descriptor: int, kind: str, where: _Range) -> bool | None:
+    """Whether the lock could be taken; None where the system has no OFD locks."""
+    if _SET is None:
+        return None
+    try:
+        fcntl.fcntl(descriptor, _SET, _flock(kind, where))
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        if error.errno == errno.EINVAL:  # an older kernel, or one that imitates Linux
+            return None
+        raise
+    return True
+
+
+def _unlock(descriptor: int, where: _Range) -> None:
+    if _SET is not None:
+        with suppress(OSError):  # who has closed the descriptor has freed the lock
+            fcntl.fcntl(descriptor, _SET, _flock("free", where))
+
+
+def _flock(kind: str, where: _Range) -> bytes:
+    """A ``struct flock`` for OFD locks: type, whence, start, length, and 0 for the process."""
+    types = {"read": fcntl.F_RDLCK, "write": fcntl.F_WRLCK, "free": fcntl.F_UNLCK}
+    return struct.pack("hhqqi", types[kind], os.SEEK_SET, *where, 0)
+
+
+def _identity(file: str | int) -> Identity | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _still_open(descriptors: dict[int, Identity]) -> dict[int, Identity]:
+    """Those that nothing else in this process has closed since."""
+    return {fd: file for fd, file in descriptors.items() if _identity(fd) == file}
+
+
+def _descriptors() -> list[int]:
+    """All that are open in this process; none where the system does not tell."""
+    try:
+        return [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        return []
+
+
+# --------------------------------------------------------------------------------- places
+
+
+def _make_wal(path: str, patience: float) -> None:
+    """Makes the database, where there is none, and puts it into WAL mode.
+
+    Raises:
+        LedgerError: it cannot be in WAL mode.
+        sqlite3.Error: SQLite cannot use it.
+    """
+    end = time.monotonic() + patience
+    while True:
+        try:
+            with closing(
+                sqlite3.connect(path, timeout=patience, factory=GuardedConnection)
+            ) as connection:
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.Error as error:
+            # of two that do this at the same time, SQLite turns one away at once
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(_LONGEST_WAIT)
+            continue
+        if mode != "wal":
+            raise LedgerError(f"{path} must be in SQLite's WAL mode, and stays in mode {mode}")
+        return
+
+
+def _check_place(path: str) -> None:
+    """Refuses a network file system, and a file that is mounted without its folder."""
+    found = _identity(path)
+    if found is None:
+        return  # SQLite will say so
+    for device, point, kind in _mounts():
+        if kind in _REMOTE and device == f"{os.major(found[0])}:{os.minor(found[0])}":
+            raise LedgerError(
+                f"{path} is on a network file system ({kind}), whose locks SQLite cannot rely on:"
+                " take a local disk, PostgreSQL, or a server of the ledger (tightbudget serve)"
+            )
+        if point == path and not os.path.isdir(path):
+            raise LedgerError(
+                f"{path} is mounted alone, and its -wal would be elsewhere: mount its folder"
+            )
+
+
+def _mounts() -> Iterator[tuple[str, str, str]]:
+    """Device, mount point and type of each file system; none where the system does not tell."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        _, _, device, _, point, *_ = before.split()
+        # blanks and backslashes are written in octal
+        path = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), point)
+        yield device, path, after.split()[0]
