@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import text
 
 import tightbudget as tb
 from tightbudget.ledger import store
@@ -86,7 +86,9 @@ def rows_of(version: str) -> dict[str, list[list[object]]]:
         reader = Store(f"sqlite:///{folder}/budget.db", create=False)
         with reader.reading() as connection:
             return {
-                table.name: [list(row) for row in connection.execute(select(table))]
+                table.name: [
+                    list(row) for row in connection.execute(text(f"SELECT * FROM {table}"))
+                ]
                 for table in (*metadata.sorted_tables, tokens)
             }
 
@@ -94,5 +96,5 @@ def rows_of(version: str) -> dict[str, list[list[object]]]:
 if __name__ == "__main__":
     (found,) = sys.argv[1:]
     FOLDER.mkdir(exist_ok=True)
-    text = json.dumps(rows_of(found), indent=1) + "\n"
-    (FOLDER / f"{found}.json").write_text(text, encoding="utf-8")
+    content = json.dumps(rows_of(found), indent=1) + "\n"
+    (FOLDER / f"{found}.json").write_text(content, encoding="utf-8")

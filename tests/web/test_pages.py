@@ -319,7 +319,7 @@ def test_a_verification_is_followed_and_what_it_finds_is_said(
     with ledger._store._engine.begin() as connection:  # somebody at the database
         for trigger in ("budgets_spend", "budgets_remain"):
             connection.exec_driver_sql(f"DROP TRIGGER {trigger}")
-    assert "not as it was the ledger has lost the triggers" in verified()
+    assert "not as it was the ledger has lost the trigger" in verified()
 
 
 def test_a_verification_that_is_forgotten_leaves_the_page(client: Client) -> None:

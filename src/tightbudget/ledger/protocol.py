@@ -16,11 +16,12 @@ from tightbudget.ledger.units import Units
 from tightbudget.output_dp.account import Budget
 from tightbudget.output_dp.guarantee import Cell, cell_from_json, cell_name
 
-__all__ = ["Event", "Keyed", "Payer", "Statement", "WhatIf", "short_cell"]
+__all__ = ["Event", "Keyed", "Payer", "Statement", "WhatIf", "short_cell", "token_text"]
 
 H = TypeVar("H")
 
 _LONGEST = 10_000  # characters of a cell
+_MOST_EVENTS = 2**63  # their numbers are integers of 64 bits
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Event:
         sequence: its number, from 1 on without a gap.
         at: when, as the clock said; nothing depends on it.
         kind: opened, lent, reserved, refused, started, settled, forfeited, void, expired,
-            capped, corrected, closed, returned, moved or arrived.
+            capped, corrected, closed, returned, token_created, token_revoked, moved or arrived.
         key: of the reservation.
         budget: which one it changed.
         epsilon, delta: the amount that it is about (rounded up): a cap, what was held, what
@@ -207,6 +208,20 @@ class Keyed(Generic[H]):
             raise
         self._answered = number
         return hold
+
+
+def token_text(token: object) -> str | None:
+    """The token of a run as a text; a number is what earlier versions have answered.
+
+    Raises:
+        ParameterError: it is neither; the message does not show it.
+    """
+    if token is None or (isinstance(token, str) and token.isascii()):
+        return token
+    if isinstance(token, int) and not isinstance(token, bool) and 0 <= token < _MOST_EVENTS:
+        return str(token)
+    kind = type(token).__name__  # what it is may be a secret
+    raise ParameterError(f"token must be the text that start has answered, got another {kind}")
 
 
 def short_cell(cell: Cell) -> Cell:

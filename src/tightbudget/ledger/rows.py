@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, or_, select, t
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.accounts import Rule, Stored, guarantee_of, rule_of
 from tightbudget.ledger.chain import Entry, Head, canonical, digest
-from tightbudget.ledger.schema import OPEN, budgets, charges, events, reservations, steps
+from tightbudget.ledger.schema import OPEN, budgets, charges, events, reservations, steps, tokens
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.numerics.validate import refuse
 
@@ -38,6 +38,9 @@ __all__ = [
     "parent_of",
     "reservation",
     "reservations_in_order",
+    "said_of_token",
+    "token",
+    "tokens_in_order",
     "within",
 ]
 
@@ -81,7 +84,12 @@ class Charge:
 
 @dataclass(frozen=True)
 class Reservation:
-    """A reservation: what was asked for, how far it has come, and what it takes."""
+    """A reservation: what was asked for, how far it has come, and what it takes.
+
+    Attributes:
+        id, started: the numbers of the events that have reserved it, and started it.
+        token: the digest of the text that settles it.
+    """
 
     id: int
     key: str
@@ -89,7 +97,8 @@ class Reservation:
     digest: str
     interactive: bool
     state: str
-    token: int | None
+    started: int | None
+    token: str | None
     cell: str | None
     told: str | None
     charges: tuple[Charge, ...]
@@ -189,12 +198,23 @@ def declared(connection: Connection, plan: Balance) -> dict[str, tuple[int, int]
 
 def _balance(row: Row[Any]) -> Balance:
     return Balance(
-        *(row.id, row.name, row.kind, row.parameters, row.parent, row.root, bool(row.closed)),
+        *(row.id, row.name, row.kind, row.parameters, row.parent, row.root, _truth(row.closed)),
         cap=Units(row.cap_epsilon, row.cap_delta),
         spent=Units(row.spent_epsilon, row.spent_delta),
         held=Units(row.held_epsilon, row.held_delta),
         saved=Units(row.saved_epsilon, 0),
     )
+
+
+def _truth(value: int) -> bool:
+    """The truth value that a column has.
+
+    Raises:
+        LedgerCorruptError: it is none.
+    """
+    if value not in (0, 1):
+        raise LedgerCorruptError(f"a truth value of a row must be 0 or 1, got {value!r}")
+    return bool(value)
 
 
 # ----------------------------------------------------------------------- reservations
@@ -254,8 +274,8 @@ def conversations(connection: Connection, root: int) -> list[Reservation]:
 def _reservation(rows: Sequence[Row[Any]]) -> Reservation:
     first = rows[0]
     return Reservation(
-        *(first.id, first.key, first.body, first.digest, bool(first.interactive)),
-        *(first.state, first.token, first.cell, first.told),
+        *(first.id, first.key, first.body, first.digest, _truth(first.interactive)),
+        *(first.state, first.started, first.token, first.cell, first.told),
         charges=tuple(
             Charge(
                 row.budget, row.name, rule_of(row.kind, row.parameters),
@@ -265,6 +285,34 @@ def _reservation(rows: Sequence[Row[Any]]) -> Reservation:
             if row.budget is not None
         ),
     )  # fmt: skip
+
+
+# ---------------------------------------------------------------------- access tokens
+
+
+_TOKENS = select(tokens).order_by(tokens.c.created, tokens.c.id)
+_TOKEN = select(tokens).where(tokens.c.id == bindparam("of"))
+
+
+def tokens_in_order(connection: Connection) -> list[dict[str, Any]]:
+    """The rows of all access tokens, the oldest first."""
+    return [row._asdict() for row in connection.execute(_TOKENS)]
+
+
+def token(connection: Connection, id: str) -> dict[str, Any] | None:
+    """The row of the access token of this id, if there is one."""
+    row = connection.execute(_TOKEN, {"of": id}).one_or_none()
+    return None if row is None else row._asdict()
+
+
+def said_of_token(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the event of an access token says: what it may do, and the digest of its row.
+
+    The digest is that of all that never changes, the hash of its secret included.
+    """
+    fixed = {name: value for name, value in row.items() if name != "revoked"}
+    shown = {name: row[name] for name in ("id", "name", "role", "expires")}
+    return {**shown, "budgets": json.loads(row["budgets"]), "digest": digest(canonical(fixed))}
 
 
 # ----------------------------------------------------------------------------- events

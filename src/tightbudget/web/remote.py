@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tightbudget.ledger.accounts import Guarantee, Stored, content_of, guarantee_of
 from tightbudget.ledger.chain import Head
-from tightbudget.ledger.protocol import Event, Payer, Statement, WhatIf, short_cell
+from tightbudget.ledger.protocol import Event, Payer, Statement, WhatIf, short_cell, token_text
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.account import Budget, State
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
@@ -129,18 +129,21 @@ class RemoteLedger:
         said = self._wire.post("reserve", asked, _said)
         return RemoteHold(self._wire, said, None)
 
-    def hold(self, key: str, *, token: int | None = None) -> RemoteHold:
+    def hold(self, key: str, *, token: str | int | None = None) -> RemoteHold:
         """The reservation of this key, for instance of a process that is no more.
 
         Args:
             key: that it was reserved under.
-            token: of its start, if this process may settle it. Anyone may forfeit it.
+            token: of its start, if this process may settle it. Anyone may forfeit it. A run
+                that an earlier version has started has the number that it was answered then.
 
         Raises:
             SettlementError: there is none.
             BudgetExceeded: it was refused.
+            ParameterError: the token is neither a text nor a number.
         """
-        return RemoteHold(self._wire, self._wire.get("hold", {"key": key}, _said), token)
+        shown = token_text(token)
+        return RemoteHold(self._wire, self._wire.get("hold", {"key": key}, _said), shown)
 
     def holds(self) -> tuple[RemoteHold, ...]:
         """All reservations that are not ended, of budgets that are for this token."""
@@ -251,14 +254,14 @@ class _Said:
     interactive: bool
     cell: Cell | None
     told: str | None
-    token: int | None
+    token: str | None
     charges: dict[str, Budget]
 
 
 class RemoteHold:
     """One reservation, as it was when this object last asked the ledger."""
 
-    def __init__(self, wire: Wire, said: _Said, token: int | None) -> None:
+    def __init__(self, wire: Wire, said: _Said, token: str | None) -> None:
         self._wire = wire
         self._is = said
         self._token = token
@@ -298,8 +301,8 @@ class RemoteHold:
         return self._is.told
 
     @property
-    def token(self) -> int | None:
-        """Of the start, if this object may settle it; to be kept with the mechanism's output."""
+    def token(self) -> str | None:
+        """Of the start, if this object may settle it: a secret, to be kept with the output."""
         return self._token
 
     @property
@@ -377,7 +380,7 @@ def _said(content: Mapping[str, Any]) -> _Said:
         interactive=content["interactive"],
         cell=_cell(content["cell"]),
         told=content["told"],
-        token=content["token"],
+        token=token_text(content["token"]),
         charges={name: amount(charge) for name, charge in content["charges"].items()},
     )
 

@@ -54,12 +54,12 @@ def show(
             from tightbudget.ledger.as_json import hold_as_json, statement_as_json
 
             budgets = [statement_as_json(statement) for _, statement in tree]
-            reservations = [hold_as_json(hold) for hold in holds]
+            reservations = [{**hold_as_json(hold), "by": hold.by} for hold in holds]
             print_json({"ledger": it.url, "budgets": budgets, "reservations": reservations})
             return
-    _print_budgets(tree)
-    if holds:
-        _print_holds(holds)
+        _print_budgets(tree)
+        if holds:
+            _print_holds(holds)
 
 
 def _tree(statements: tuple[Statement, ...], top: str | None) -> Iterator[tuple[int, Statement]]:
@@ -123,9 +123,10 @@ def _print_holds(holds: list[LedgerHold]) -> None:
         (
             hold.key,
             hold.state.value,
+            hold.by or "",
             ", ".join(f"{in_words(charge)} of {name}" for name, charge in hold.charges.items()),
         )
         for hold in holds
     ]
     print_text(Text())
-    print_table(("reservation", "state", "holds"), rows)
+    print_table(("reservation", "state", "by", "holds"), rows)

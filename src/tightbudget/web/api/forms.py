@@ -193,7 +193,7 @@ class Hold(Answer):
     charges: dict[str, Amount]
     cell: Cell | None
     told: str | None = Field(description="What the caller must know: that less was granted.")
-    token: int | None = Field(description="Of the start, for who has started it.")
+    token: str | None = Field(description="Of the start, for who has started it.")
     interactive: bool
     guarantee: dict[str, Any]
 

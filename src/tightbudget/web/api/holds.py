@@ -47,6 +47,7 @@ _SEARCH = {
         "sup": 0.3,
     },
 }
+_TOKEN = "0123456789abcdef0123456789abcdef"
 Asked = Annotated[Guarantee, Field(examples=[_SEARCH])]
 
 
@@ -94,7 +95,9 @@ class Settle(Body):
     """What came out of which run."""
 
     key: Annotated[Name, Field(examples=["A2"])]
-    token: int | None = Field(None, description="What start has answered.", examples=[10])
+    token: str | int | None = Field(
+        None, description="What start has answered: a secret.", examples=[_TOKEN]
+    )
     cell: Annotated[Cell, Field(examples=["not found"])]
 
 
@@ -146,7 +149,9 @@ def reserve(request: Request, body: Reserve) -> Response:
     names = [budget_seen(request, name).name for name in body.budgets]
     guarantee, ledger = guarantee_of(body.guarantee), state_of(request).ledger
     try:
-        found = ledger.reserve(body.key, guarantee, names, interactive=body.interactive)
+        found = ledger.reserve(
+            body.key, guarantee, names, interactive=body.interactive, by=caller_of(request).name
+        )
     except SettlementError as error:
         raise without_others(request, error) from None
     return answered(hold_seen(found, caller_of(request)))
@@ -156,11 +161,12 @@ def reserve(request: Request, body: Reserve) -> Response:
 def start(request: Request, body: Start) -> Response:
     """Marks that the mechanism runs now, once, and answers the token to settle it with.
 
-    If the answer is lost, nobody has the token: forfeit the run.
+    The token is a secret, told this once: keep it with the output. If the answer is lost, nobody
+    has it: forfeit the run.
     """
-    found = hold_touched(request, body.key)
-    found.start()
-    return answered(hold_seen(found, caller_of(request)))
+    found, caller = hold_touched(request, body.key), caller_of(request)
+    found.start(by=caller.name)
+    return answered(hold_seen(found, caller))
 
 
 @router.post("/settle", dependencies=[allow(WRITE)], response_model=Hold)
@@ -169,17 +175,17 @@ def settle(request: Request, body: Settle) -> Response:
 
     The same cell again changes nothing.
     """
-    found = hold_touched(request, body.key, body.token)
-    found.settle(_cell(body.cell))
-    return answered(hold_seen(found, caller_of(request)))
+    found, caller = hold_touched(request, body.key, body.token), caller_of(request)
+    found.settle(_cell(body.cell), by=caller.name)
+    return answered(hold_seen(found, caller))
 
 
 @router.post("/void", dependencies=[allow(WRITE)], response_model=Hold)
 def void(request: Request, body: Void) -> Response:
     """Frees a reservation that was not started, and never will be."""
-    found = hold_touched(request, body.key)
-    found.void()
-    return answered(hold_seen(found, caller_of(request)))
+    found, caller = hold_touched(request, body.key), caller_of(request)
+    found.void(by=caller.name)
+    return answered(hold_seen(found, caller))
 
 
 @router.post("/forfeit", dependencies=[allow(WRITE)], response_model=Hold)
