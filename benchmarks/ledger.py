@@ -153,7 +153,7 @@ def _repeat(connection: Connection, runs: int) -> None:
                 )  # fmt: skip
                 entries.append(entry._asdict())
                 head = Head(entry.sequence, entry.hash)
-            holds.append(held._asdict() | {"id": start, "key": name, "token": start + 1})
+            holds.append(held._asdict() | {"id": start, "key": name, "started": start + 1})
             lines.append(charge._asdict() | {"reservation": start})
         for table, rows in ((events, entries), (reservations, holds), (charges, lines)):
             connection.execute(insert(table), rows)

@@ -45,7 +45,7 @@ NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 UNSTABLE = re.compile(
     r'(gap|seconds"?:?|aliasing|beyond|values|rounding) *[\d.e-]+'
     r"|\d{4}-\d\d-\d\dT[\d:.+]+|[0-9a-f]{64}"
-    r"|(?<![0-9a-z.])[0-9a-f]{12}(?![0-9a-z])"  # of a token
+    r"|(?<![0-9a-z.])(?:[0-9a-f]{12}|[0-9a-f]{32})(?![0-9a-z])"  # of a token
 )
 PORT = re.compile(r"(?<=[: ])8000\b")
 MAIN = "from tightbudget.cli import main; main()"
@@ -83,7 +83,7 @@ def outputs(text: str) -> Iterator[Output]:
     names: dict[str, Any] = {"__name__": "__page__"}
     printed = ""
     with contextlib.ExitStack() as page:
-        page.enter_context(mock.patch.dict(os.environ, COLUMNS="100", TERM="dumb"))
+        page.enter_context(mock.patch.dict(os.environ, COLUMNS="100", TERM="dumb", LOGNAME="ada"))
         for block in BLOCK.finditer(text):
             language, body, at = block[1], block[2], block.start(2)
             if language == "python":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import json
 import math
 import re
@@ -139,6 +140,7 @@ def test_several_budgets_pay_at_once() -> None:
     assert [
         "A1",
         "reserved",
+        getpass.getuser(),
         *["epsilon", "0.5", "of", "ada,", "epsilon", "0.5", "of", "hospital"],
     ] in rows
 
@@ -206,10 +208,11 @@ def test_the_history_is_that_of_python_and_has_pages() -> None:
     assert said("history", "--after", 1, "--limit", 2) == {"events": events[1:3]}
     assert said("history", "--key", "A1") == {"events": [e for e in events if e["key"] == "A1"]}
     rows = shown("history", "--key", "A1")
-    assert rows[0] == ["number", "at", "what", "key", "budget", "epsilon", "delta", "cell"]
+    assert rows[0] == ["number", "at", "what", "key", "budget", "epsilon", "delta", "cell", "by"]
+    me = getpass.getuser()
     assert [row[2:] for row in rows[1:]] == [
-        ["reserved", "A1", "ada", "0.3", "1e-09"],
-        ["started", "A1", "ada", "0.0", "0.0"],
+        ["reserved", "A1", "ada", "0.3", "1e-09", me],
+        ["started", "A1", "ada", "0.0", "0.0", me],
     ]
 
 
@@ -245,7 +248,8 @@ def test_verify_says_what_it_has_seen() -> None:
     found = said("verify")
     assert found.pop("seconds") >= 0
     assert found == {
-        "events": 4, "budgets": 2, "reservations": 1, "head": said("export-head")["head"]
+        "events": 4, "budgets": 2, "reservations": 1, "tokens": 0,
+        "head": said("export-head")["head"],
     }  # fmt: skip
     assert shown("verify")[:3] == [["events", "4"], ["budgets", "2"], ["reservations", "1"]]
 
@@ -367,20 +371,39 @@ def test_states_are_refused_with_code_5() -> None:
     token = said("start", "A1")["token"]
     assert "started once" in refusal("ledger", "start", "A1", code=5)
     assert "only what was not started is freed" in refusal("ledger", "void", "A1", code=5)
-    assert f"got {token + 1}" in refusal(
-        "ledger", "settle", "A1", "found", "--token", token + 1, code=5
-    )
+    assert "got another" in refusal("ledger", "settle", "A1", "found", "--token", "1", code=5)
+    assert token not in refusal("ledger", "settle", "A1", "found", "--token", token[1:], code=5)
     assert "'A1'" in refusal("ledger", "expire", "A1", "--by", "g", "--reason", "r", code=5)
+
+
+def test_the_token_may_be_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a command line every process of the machine sees it."""
+    said(*RESERVE)
+    monkeypatch.setenv("TIGHTBUDGET_RUN_TOKEN", said("start", "A1")["token"])
+    assert said("settle", "A1", "found")["state"] == "settled"
+
+
+def test_who_does_it_is_written_down() -> None:
+    said(*RESERVE, "--by", "ada")
+    token = said("start", "A1", "--by", "bob")["token"]
+    assert said("show")["reservations"][0]["by"] == "bob"
+    said("settle", "A1", "found", "--token", token, "--by", "carl")
+    again = [*RESERVE[:-4], "--key", "A2", "--epsilon", "0.1"]
+    said(*again, "--by", "dan")
+    said("void", "A2", "--by", "eve")
+    events = said("history", "--after", 3)["events"]
+    assert [e["details"]["by"] for e in events] == ["ada", "bob", "carl", "dan", "eve"]
+    assert "by must be a text of 1 to 200" in refusal("ledger", "void", "A2", "--by", "")
 
 
 def test_tampering_has_code_7() -> None:
     said(*RESERVE)
     with contextlib.closing(sqlite3.connect("budget.db")) as connection, connection:
+        wanted = "SELECT sql FROM sqlite_master WHERE name = 'events_stay'"
+        (trigger,) = connection.execute(wanted).fetchone()
         connection.execute("DROP TRIGGER events_stay")
         connection.execute("UPDATE events SET epsilon = 1 WHERE kind = 'reserved'")
-        connection.execute(
-            "CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, ''); END"
-        )
+        connection.execute(trigger)
     assert refusal("ledger", "verify", code=7) == "event 4 was changed"
 
 
@@ -498,8 +521,8 @@ def test_people_see_bars_and_what_is_open() -> None:
     assert rows[3] == ["█", "spent", "▒", "held", "·", "left", "░", "saved", "by", "settlement"]
     assert rows[4:] == [
         [],
-        ["reservation", "state", "holds"],
-        ["A3", "reserved", "epsilon", "0.5", "of", "ada"],
+        ["reservation", "state", "by", "holds"],
+        ["A3", "reserved", getpass.getuser(), "epsilon", "0.5", "of", "ada"],
     ]
     assert [row[0] for row in shown("show", "ada")[1:3]] == ["ada", "█"]
 
@@ -508,8 +531,10 @@ def test_people_read_what_a_run_holds_and_costs() -> None:
     holds = ["holds", "epsilon", "0.3,", "delta", "1e-09", "of", "ada"]
     assert shown(*RESERVE) == [["key", "A1"], ["state", "reserved"], holds]
     started = shown("start", "A1")
-    assert started[2:] == [["token", "5"], holds]
-    settled = shown("settle", "A1", "not found", "--token", 5)
+    token = started[2][1]
+    assert re.fullmatch("[0-9a-f]{32}", token)
+    assert started[2:] == [["token", token], holds]
+    settled = shown("settle", "A1", "not found", "--token", token)
     assert settled[1:3] == [["state", "settled"], ["cell", "'not", "found'"]]
     assert settled[-1] == ["cost", "epsilon", "0.1,", "delta", "1e-09", "of", "ada"]
     told = shown("reserve", "--budget", "ada", "--key", "A2", "--epsilon", "0.9000000001")

@@ -22,6 +22,7 @@ import tightbudget as tb
 from tightbudget.cli.ledger import holds, program
 from tightbudget.cli.ledger import run as paying
 from tightbudget.cli.ledger.program import HeldBack
+from tightbudget.ledger.chain import digest
 
 SEARCH = tb.OutputDP({"found": 0.3, "not found": 0.1, 3: 0.2}, 1e-9)
 SCRIPT = str(Path(sys.executable).with_name("tightbudget"))
@@ -120,7 +121,8 @@ def test_programs_read_the_receipt_and_the_output_in_one_object() -> None:
     assert base64.b64decode(found.pop("stderr_base64")) == b"hm\n"
     shown = json.loads(run("ledger", "history", "--key", "A1", "--json").stdout)["events"][-1]
     assert shown["kind"] == "settled"
-    assert found.pop("token") == shown["sequence"] - 1
+    started = json.loads(run("ledger", "history", "--key", "A1", "--json").stdout)["events"][-2]
+    assert digest(found.pop("token")) == started["details"]["token_sha256"]
     assert found.pop("guarantee")["output_dp"]["sup"] == "3/10"
     assert found == {
         "key": "A1",

@@ -8,16 +8,17 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import text
 
 import tightbudget as tb
 from tightbudget.ledger import store
-from tightbudget.ledger.schema import metadata
+from tightbudget.ledger.schema import metadata, tokens
 from tightbudget.ledger.store import Store
+from tightbudget.ledger.tokens import Tokens
 
 FOLDER = Path(__file__).parent / "versions"
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0}, delta=1e-7)
@@ -47,23 +48,53 @@ def tell_a_story(ledger: tb.Ledger) -> None:
     ledger.expire("R1", by="eve", reason="left lying")
 
 
+def tell_more(ledger: tb.Ledger) -> None:
+    """Runs on two budgets in every state, and tokens of every role, one of them revoked."""
+    for name in ("eve", "fay"):
+        ledger.open_budget(name, epsilon=1, delta=1e-5)
+    for key, interactive in {
+        "T1": False,
+        "T2": False,
+        "T3": True,
+        "T4": False,
+        "T5": False,
+    }.items():
+        ledger.reserve(key, COIN, ["eve", "fay"], interactive=interactive)
+    for key, end in {"T1": "settle", "T2": "forfeit", "T3": None}.items():
+        hold = ledger.hold(key)
+        hold.start()
+        if end == "settle":
+            hold.settle("nothing")
+        elif end == "forfeit":
+            ledger.hold(key).forfeit(reason="the machine is gone")
+    ledger.hold("T4").void()
+    them, month = Tokens(ledger), timedelta(days=30)
+    them.create("grace", "administrator", lasts=month)
+    lost, _ = them.create("ada's laptop", "analyst", budgets=["ada", "bob"], lasts=month)
+    them.create("keeper of heads", "viewer", lasts=month)
+    them.revoke(lost.id)
+
+
 def rows_of(version: str) -> dict[str, list[list[object]]]:
     """The rows of all tables after the story."""
-    clock = iter(datetime(2026, 11, 21, 18, minute, tzinfo=UTC) for minute in range(60))
+    clock = iter(datetime(2026, 11, 21, 18, tzinfo=UTC) + timedelta(minutes=m) for m in range(99))
     with tempfile.TemporaryDirectory() as folder:
         vars(store)["VERSION"] = version
         with tb.Ledger(f"sqlite:///{folder}/budget.db", clock=lambda: next(clock)) as ledger:
             tell_a_story(ledger)
+            tell_more(ledger)
         reader = Store(f"sqlite:///{folder}/budget.db", create=False)
         with reader.reading() as connection:
             return {
-                table.name: [list(row) for row in connection.execute(select(table))]
-                for table in metadata.sorted_tables
+                table.name: [
+                    list(row) for row in connection.execute(text(f"SELECT * FROM {table}"))
+                ]
+                for table in (*metadata.sorted_tables, tokens)
             }
 
 
 if __name__ == "__main__":
     (found,) = sys.argv[1:]
     FOLDER.mkdir(exist_ok=True)
-    text = json.dumps(rows_of(found), indent=1) + "\n"
-    (FOLDER / f"{found}.json").write_text(text, encoding="utf-8")
+    content = json.dumps(rows_of(found), indent=1) + "\n"
+    (FOLDER / f"{found}.json").write_text(content, encoding="utf-8")

@@ -217,6 +217,11 @@ class Model:
             return "fenced"
         return self._end(deed.name, ("started",), "settled", cell)
 
+    def _guess(self, deed: Deed) -> str | None:
+        if self.reservations[deed.name].state == "started":
+            return "fenced"
+        return self._end(deed.name, ("started",), "settled", deed.words[0])
+
     def _forfeit(self, deed: Deed) -> str | None:
         return self._end(deed.name, ("reserved", "started"), "forfeited")
 

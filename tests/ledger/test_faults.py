@@ -101,7 +101,7 @@ def test_a_disk_that_stops_in_the_middle_of_a_write_changes_nothing(tmp_path: Pa
     actor.close()
 
 
-def _limited(url: str, tokens: dict[str, int | None], length: int, _: Any) -> None:
+def _limited(url: str, tokens: dict[str, str | None], length: int, _: Any) -> None:
     actor = LedgerActor(url, tokens)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (length, length))
@@ -125,7 +125,7 @@ def test_a_read_only_file_can_be_read_and_nothing_else() -> None:
     assert "readonly" in said[1]
 
 
-def _reader(url: str, tokens: dict[str, int | None], ear: Any) -> None:
+def _reader(url: str, tokens: dict[str, str | None], ear: Any) -> None:
     if os.geteuid() == 0:  # whom no file mode stops
         os.setgid(NOBODY)
         os.setuid(NOBODY)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,25 +13,42 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, MetaData, create_engine, inspect, text
+from sqlalchemy import (
+    Connection,
+    Engine,
+    MetaData,
+    Table,
+    create_engine,
+    event,
+    inspect,
+    select,
+    text,
+)
+from tests.ledger.make_shape import FILE, shape_of
 from tests.ledger.make_version import COIN, FOLDER, tell_a_story
+from tests.ledger.victims import killed_opening
 
 import tightbudget as tb
 from tightbudget.ledger import ledger as ledger_module
 from tightbudget.ledger import store
+from tightbudget.ledger.chain import Head, digest, entry_after
 from tightbudget.ledger.migrations import guards
 from tightbudget.ledger.schema import (
-    CHECKS,
-    TRIGGERS,
     VERSION,
     VERSION_TABLE,
+    events,
     metadata,
-    without_history,
+    reservations,
+    with_access,
 )
 from tightbudget.ledger.store import Store, migrate
 from tightbudget.ledger.tokens import Tokens
-from tightbudget.ledger.verification import _TRIGGERS
+from tightbudget.ledger.units import NOTHING
 
+TRIGGERS = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
+    "postgresql": "SELECT tgname FROM pg_trigger WHERE tgenabled IN ('O', 'A')",
+}
 FILES = sorted(FOLDER.glob("*.json"))
 
 
@@ -39,10 +57,12 @@ def old_ledger(url: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows: dict[str, list[list[Any]]] = json.loads(file.read_text(encoding="utf-8"))
 
     def fill(connection: Connection) -> None:
-        for table in metadata.sorted_tables:
-            for row in rows[table.name]:
+        for name in (table.name for table in (*metadata.sorted_tables, *with_access.sorted_tables)):
+            if name in rows:
+                table = Table(name, MetaData(), autoload_with=connection)
                 names = [column.name for column in table.columns]
-                connection.execute(table.insert(), dict(zip(names, row, strict=True)))
+                for row in rows[name]:
+                    connection.execute(table.insert(), dict(zip(names, row, strict=True)))
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "VERSION", file.stem)
@@ -57,7 +77,7 @@ def shape(url: str) -> tuple[str, set[str], set[str]]:
     engine = create_engine(url)
     with engine.connect() as connection:
         version = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
-        triggers = set(connection.scalars(text(_TRIGGERS[engine.dialect.name])))
+        triggers = set(connection.scalars(text(TRIGGERS[engine.dialect.name])))
         tables = set(inspect(connection).get_table_names())
     engine.dispose()
     return version, tables, triggers
@@ -91,6 +111,101 @@ def test_it_is_brought_up_to_date_and_goes_on(
         ledger.check(before)
 
 
+NEWEST = FILES[-1]
+AT_0003 = json.loads(NEWEST.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def upgraded(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tb.Ledger]:
+    """The ledger of version 0003, opened by this one."""
+    old_ledger(url, NEWEST, monkeypatch)
+    with tb.Ledger(url, create=False) as ledger:
+        yield ledger
+
+
+@pytest.mark.parametrize("as_it_was", [int, str])
+def test_a_run_that_was_open_is_settled_with_its_old_number(
+    upgraded: tb.Ledger, as_it_was: type
+) -> None:
+    (started, *_) = (e for e in upgraded.events(key="T3") if e.kind == "started")
+    for wrong in (started.sequence + 1, "", None, digest(str(started.sequence))):
+        with pytest.raises(tb.FencingError, match="settled with the token of its start"):
+            upgraded.hold("T3", token=wrong).settle("nothing")
+    hold = upgraded.hold("T3", token=as_it_was(started.sequence))
+    assert (hold.since, hold.by) == (started.at, None)
+    hold.settle("nothing")
+    assert upgraded.budget("eve").spent.epsilon == 0.1
+    upgraded.verify()
+
+
+def test_what_was_over_stays_over(upgraded: tb.Ledger) -> None:
+    (number, *_) = (e.sequence for e in upgraded.events(key="T2") if e.kind == "started")
+    with pytest.raises(tb.FencingError, match="it is forfeited, at the dearest price"):
+        upgraded.hold("T2", token=number).settle("nothing")
+    upgraded.hold("T1").settle("nothing")  # as it was settled
+    for key, state in {"T1": "settled", "T2": "forfeited", "T4": "void"}.items():
+        assert upgraded.hold(key).state.value == state
+        with pytest.raises(tb.SettlementError):
+            upgraded.hold(key).start()
+    upgraded.hold("T5").start()
+    upgraded.verify()
+
+
+def test_the_database_has_no_number_in_the_place_of_a_token(upgraded: tb.Ledger) -> None:
+    with upgraded._store.reading() as connection:
+        found = connection.execute(select(reservations)).all()
+    assert {row.key for row in found if row.started is not None} == {"A1", "B2", "T1", "T2", "T3"}
+    for row in found:
+        assert row.token == (None if row.started is None else digest(str(row.started)))
+
+
+def test_access_tokens_that_were_there_are_explained(upgraded: tb.Ledger) -> None:
+    them = Tokens(upgraded)
+    assert [token.name for token in them.all()] == ["grace", "ada's laptop", "keeper of heads"]
+    told = [event for event in upgraded.events() if event.kind.startswith("token_")]
+    assert [(event.kind, event.details["id"]) for event in told] == [
+        ("token_created", them.all()[0].id),
+        ("token_created", them.all()[1].id),
+        ("token_revoked", them.all()[1].id),
+        ("token_created", them.all()[2].id),
+    ]
+    assert {event.details["reason"] for event in told} == {"created before version 0004"}
+    assert upgraded.verify().tokens == 3
+    them.revoke(them.all()[0].id)
+    assert upgraded.verify().tokens == 3
+
+
+def sealed(url: str, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger of version 0003 that was being moved, and its process was killed."""
+    old_ledger(url, NEWEST, monkeypatch)
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        last = connection.execute(select(events).order_by(events.c.sequence.desc())).first()
+        assert last is not None
+        moved = entry_after(
+            Head(last.sequence, last.hash), "2026", "moved",
+            key=None, budget=None, units=NOTHING, cell=None, details={"to": to},
+        )  # fmt: skip
+        connection.execute(events.insert(), moved._asdict())
+    engine.dispose()
+
+
+def test_a_ledger_that_was_moved_gets_no_events_and_arrives_with_its_tokens(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = f"sqlite:///{tmp_path}/there.db"
+    sealed(url, there, monkeypatch)
+    with tb.Ledger(url, create=False) as ledger, tb.Ledger(there) as target:
+        before = ledger.head()
+        assert ledger.verify().tokens == 0
+        assert [event.kind for event in ledger.latest(1)] == ["moved"]
+        ledger.copy_to(target)
+        assert ledger.head() == before
+        assert target.verify().tokens == len(Tokens(target).all()) == 3
+        ledger.copy_to(target)
+        assert [event.kind for event in target.latest(5)][-1] == "arrived"
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_step_that_fails_half_way_leaves_the_old_ledger(
     url: str, file: Path, monkeypatch: pytest.MonkeyPatch
@@ -110,6 +225,53 @@ def test_a_step_that_fails_half_way_leaves_the_old_ledger(
     monkeypatch.undo()
     with tb.Ledger(url) as ledger:
         ledger.verify()
+
+
+@pytest.mark.slow
+def test_a_migration_that_stops_before_any_of_its_statements_has_done_nothing(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_ledger(url, NEWEST, monkeypatch)
+    before, engine = shape(url), create_engine(url)
+
+    def rows() -> list[Any]:
+        with engine.connect() as connection:
+            wanted = (f"SELECT * FROM {name} ORDER BY 1" for name in AT_0003)
+            return [connection.execute(text(each)).all() for each in wanted]
+
+    kept, sent = rows(), itertools.count()
+    for fatal in itertools.count():
+
+        def stop(*_: Any) -> None:
+            if next(sent) == fatal:  # noqa: B023
+                raise RuntimeError("the power is gone")
+
+        sent = itertools.count()
+        event.listen(Engine, "before_cursor_execute", stop)
+        try:
+            tb.Ledger(url).close()
+            break
+        except RuntimeError:
+            assert shape(url) == before
+            assert rows() == kept
+        finally:
+            event.remove(Engine, "before_cursor_execute", stop)
+    assert fatal > 10  # statements, of which each was the last one
+    engine.dispose()
+    with tb.Ledger(url) as ledger:
+        assert ledger.verify().tokens == 3
+
+
+def test_a_process_that_is_killed_while_it_migrates_leaves_the_old_ledger(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_ledger(url, NEWEST, monkeypatch)
+    before = shape(url)
+    for fatal in (6, 12, 18):
+        assert len(killed_opening(url, fatal)) == fatal + 1
+        assert shape(url) == before
+    with tb.Ledger(url) as ledger:
+        assert ledger.verify().tokens == 3
 
 
 def test_a_new_ledger_that_fails_half_way_is_none(
@@ -135,7 +297,7 @@ def test_a_ledger_of_a_later_version_is_left_alone(url: str) -> None:
                 text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
             )
         )
-    with pytest.raises(tb.LedgerError, match=r"these tables are not of a version up to 0003"):
+    with pytest.raises(tb.LedgerError, match=r"these tables are not of a version up to 0004"):
         tb.Ledger(url)
 
 
@@ -144,15 +306,15 @@ def test_the_tables_are_those_that_the_code_sees(url: str) -> None:
         options = {"version_table": VERSION_TABLE}
         context = MigrationContext.configure(connection, opts=options)
         seen = MetaData()
-        for table in (*metadata.tables.values(), *without_history.tables.values()):
+        for table in (*metadata.tables.values(), *with_access.tables.values()):
             table.to_metadata(seen)
         assert compare_metadata(context, seen) == []
-        for name in seen.tables:
-            found = {check["name"] for check in inspect(connection).get_check_constraints(name)}
-            assert found == CHECKS.get(name, set())
-    _, _, triggers = shape(url)
-    ours = {name.removesuffix("_all") for name in triggers if not name.startswith("RI_")}
-    assert ours == TRIGGERS
+
+
+def test_the_definitions_of_a_new_ledger_are_those_that_verify_compares_with(url: str) -> None:
+    """If this fails after a change of the tables: python -m tests.ledger.make_shape."""
+    expected = json.loads(FILE.read_text(encoding="utf-8"))
+    assert shape_of(url) == expected[url.partition(":")[0].partition("+")[0]]
 
 
 def test_migrating_to_a_version_that_is_there_changes_nothing(url: str) -> None:
@@ -183,10 +345,14 @@ REFUSED = [
     ("UPDATE reservations SET body = '{}'", "keeps its key and its prices"),
     ("UPDATE reservations SET state = 'reserved' WHERE key = 'B2'", "starts once"),
     ("UPDATE reservations SET state = 'void' WHERE key = 'B2'", "starts once and ends once"),
-    ("UPDATE reservations SET token = 1 WHERE key = 'B2'", "starts once"),
-    ("UPDATE reservations SET state = 'started', token = 1 WHERE key = 'A1'", "ends once"),
+    ("UPDATE reservations SET token = 'x' WHERE key = 'B2'", "starts once"),
+    ("UPDATE reservations SET token = NULL WHERE key = 'B2'", "starts once"),
+    ("UPDATE reservations SET started = 1 WHERE key = 'B2'", "starts once"),
+    ("UPDATE reservations SET started = NULL WHERE key = 'B2'", "starts once"),
+    ("UPDATE reservations SET state = 'started', started = 1 WHERE key = 'B3'", "starts once"),
+    ("UPDATE reservations SET state = 'started', token = 'x' WHERE key = 'A1'", "ends once"),
     ("UPDATE reservations SET state = 'unheard of' WHERE key = 'B3'", "state_is_known"),
-    ("UPDATE reservations SET state = 'started' WHERE key = 'B3'", "started_has_a_token"),
+    ("UPDATE reservations SET state = 'started', token = 'x' WHERE key = 'B3'", "started_has_a"),
     ("DELETE FROM tokens", "tokens are never deleted"),
     ("UPDATE tokens SET role = 'administrator'", "a token keeps what it may do"),
     ("UPDATE tokens SET budgets = '[]'", "a token keeps what it may do"),

@@ -7,6 +7,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -16,9 +17,11 @@ from tests.mutants import Mutation, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.ledger import act as act_module
-from tightbudget.ledger import chain, rows, store, transactions, verification
+from tightbudget.ledger import chain, rows, shape, store, transactions, verification
+from tightbudget.ledger import ledger as ledger_module
 from tightbudget.ledger.act import Act
 from tightbudget.ledger.schema import budgets
+from tightbudget.ledger.tokens import Tokens
 from tightbudget.ledger.units import Units
 from tightbudget.output_dp.account import Amount
 
@@ -104,6 +107,25 @@ def a_run_starts_once(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
 def only_its_token_settles_a_run(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
     data.reserve("k", COIN).start()
     return refused(lambda: ledger.hold("k").settle("nothing"))
+
+
+@truth
+def nobody_guesses_a_token(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+    data.reserve("k", COIN).start()
+    guesses = {str(shown) for event in ledger.events() for shown in vars(event).values()}
+    guesses |= {str(shown) for event in ledger.events() for shown in event.details.values()}
+    return all(
+        refused(lambda: ledger.hold("k", token=guess).settle("nothing"))  # noqa: B023
+        for guess in guesses
+    )
+
+
+@truth
+def every_event_of_a_run_names_somebody(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+    hold = data.reserve("k", COIN, by="ada")
+    hold.start(by="bob")
+    hold.settle("nothing", by="carl")
+    return [event.details["by"] for event in ledger.events(key="k")] == ["ada", "bob", "carl"]
 
 
 @truth
@@ -264,15 +286,24 @@ def replayed(change: str) -> Callable[[], bool]:
         data.reserve("k", COIN)
         run(data, "k2", "nothing")
         refused(lambda: data.reserve("k3", tb.OutputDP.from_dp(2)))
+        data.reserve("k4", tb.OutputDP.from_dp(0), interactive=True)
+        token, _ = Tokens(ledger).create("vera", "viewer", lasts=timedelta(days=1))
+        Tokens(ledger).revoke(token.id)
 
         def deed(connection: Any) -> None:
-            for trigger in ("reservations_advance", "budgets_spend", "events_stay"):
+            # rolled back with all else, were it not for the commit at the end
+            connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+            for trigger in (
+                *("reservations_advance", "budgets_spend", "events_stay"),
+                *("tokens_stay", "tokens_remain"),
+            ):
                 sql = connection.exec_driver_sql(
                     f"SELECT sql FROM sqlite_master WHERE name = '{trigger}'"
                 ).scalar_one()
                 connection.exec_driver_sql(f"DROP TRIGGER {trigger}")
                 changes.append(sql)
-            connection.exec_driver_sql(change)
+            for statement in change.split(" ;; "):
+                connection.exec_driver_sql(statement)
             for sql in changes:
                 connection.exec_driver_sql(sql)
 
@@ -281,6 +312,12 @@ def replayed(change: str) -> Callable[[], bool]:
         return refused(ledger.verify, tb.LedgerCorruptError)
 
     return true
+
+
+A_TOKEN = (
+    "INSERT INTO tokens (id, name, role, budgets, created, expires, hash)"
+    " VALUES ('0', 'eve', 'administrator', '[]', '2026', '2027', '0')"
+)
 
 
 def the_loser_of_a_race_is_refused() -> bool:
@@ -374,7 +411,7 @@ MUTATIONS = [
         "refusals last",
         transactions,
         "reserve",
-        (("return _refuse(act, key, request, refusal)", "return refusal"),),
+        (("return _refuse(act, key, request, refusal, why)", "return refusal"),),
         a_refused_key_stays_refused,
     ),
     Mutation(
@@ -388,8 +425,29 @@ MUTATIONS = [
         "the token",
         transactions,
         "settle",
-        (("if token != hold.token:", "if False:"),),
+        (("if not mine:", "if False:"),),
         only_its_token_settles_a_run,
+    ),
+    Mutation(
+        "the token is a secret",
+        ledger_module.LedgerHold,
+        "start",
+        (("token = new_secret()", "token = str(self._ledger.head().sequence + 1)"),),
+        nobody_guesses_a_token,
+    ),
+    Mutation(
+        "the history has its digest",
+        transactions,
+        "start",
+        (('"token_sha256": digest(token)', '"token_sha256": token'),),
+        nobody_guesses_a_token,
+    ),
+    Mutation(
+        "who did it",
+        tb.Ledger,
+        "_who",
+        (("self._by if by is None else printable(by=by)", "self._by"),),
+        every_event_of_a_run_names_somebody,
     ),
     Mutation(
         "settled from started",
@@ -568,6 +626,98 @@ MUTATIONS = [
         "_agree",
         (("and digest(found.body) == run.digest", ""),),
         replayed("UPDATE reservations SET body = '{}' WHERE key = 'k3'"),
+    ),
+    Mutation(
+        "tokens of runs are replayed",
+        verification,
+        "_agree",
+        (
+            ("*(run.state, run.started, run.token, run.cell)", "*(run.state, run.cell)"),
+            (
+                "*(found.state, found.started, found.token, found.cell)",
+                "*(found.state, found.cell)",
+            ),
+        ),
+        replayed("UPDATE reservations SET token = 'x' WHERE key = 'k2'"),
+    ),
+    Mutation(
+        "truth values are 0 or 1",
+        rows,
+        "_truth",
+        (("if value not in (0, 1):", "if False:"),),
+        replayed("UPDATE reservations SET interactive = 2 WHERE key = 'k4'"),
+    ),
+    Mutation(
+        "events are counted",
+        verification,
+        "_verified",
+        (("if count != history.head.sequence:", "if False:"),),
+        replayed(
+            "INSERT INTO events SELECT 0, at, kind, key, budget, epsilon, delta, cell, details,"
+            " previous, hash FROM events WHERE sequence = 1"
+        ),
+    ),
+    Mutation(
+        "access tokens have an event",
+        verification,
+        "_compare_tokens",
+        (("if known is None and history.moved:", "if known is None:"),),
+        replayed(A_TOKEN),
+    ),
+    Mutation(
+        "access tokens are what they were",
+        verification,
+        "_compare_tokens",
+        (('if said != (rows.said_of_token(row), row["revoked"]):', "if said is None:"),),
+        replayed("UPDATE tokens SET hash = 'x'"),
+    ),
+    Mutation(
+        "the end of an access token is replayed",
+        verification,
+        "_compare_tokens",
+        (('if said != (rows.said_of_token(row), row["revoked"]):', "if said is None:"),),
+        replayed("UPDATE tokens SET revoked = NULL"),
+    ),
+    Mutation(
+        "no access token is missing",
+        verification,
+        "_compare_tokens",
+        (("if seen != len(history.tokens):", "if False:"),),
+        replayed("DELETE FROM tokens"),
+    ),
+    Mutation(
+        "definitions word by word",
+        shape,
+        "check_shape",
+        (("if found[name] != definition:", "if False:"),),
+        replayed("DROP INDEX events_of_a_key ;; CREATE INDEX events_of_a_key ON events (kind)"),
+    ),
+    Mutation(
+        "no definition is lost",
+        shape,
+        "check_shape",
+        (
+            ("if name not in found:", "if False:"),
+            (
+                "if found[name] != ",
+                "if found.get(name) not in (None, definition) and found[name] != ",
+            ),
+        ),
+        replayed("DROP TRIGGER charges_remain"),
+    ),
+    Mutation(
+        "no trigger is added",
+        shape,
+        "check_shape",
+        (("if not name.startswith(_MAY_BE_ADDED):", "if False:"),),
+        replayed("CREATE TRIGGER aaa BEFORE UPDATE ON budgets BEGIN SELECT 1; END"),
+    ),
+    Mutation(
+        "the version is that of the code",
+        shape,
+        "check_shape",
+        (("if versions != [VERSION]:", "if False:"),),
+        replayed("UPDATE ledger_version SET version_num = '0003'"),
     ),
     Mutation(
         "heads fork",

@@ -23,7 +23,7 @@ Run = Callable[[LedgerActor, str], Answers]
 
 
 def race(
-    url: str, run: Run, processes: int, threads: int, tokens: dict[str, int | None] | None = None
+    url: str, run: Run, processes: int, threads: int, tokens: dict[str, str | None] | None = None
 ) -> Answers:
     """What each thread of each process heard, all of them let go at once."""
     gate = PROCESSES.Barrier(processes)
@@ -38,7 +38,7 @@ def _runner(
     run: Run,
     who: str,
     threads: int,
-    tokens: dict[str, int | None] | None,
+    tokens: dict[str, str | None] | None,
     gate: Any,
     ear: Connection[Any, Any],
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -12,6 +13,7 @@ from sqlalchemy.engine import make_url
 from tests.ledger.servers import Server
 
 import tightbudget as tb
+from tightbudget.ledger.tokens import Tokens
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/operate-a-ledger.md"
 SEARCH = tb.OutputDP({"found": 0.3, "not found": 0.1}, 1e-9)
@@ -51,6 +53,14 @@ def run(url: str, statement: str) -> None:
         connection.execute(statement.encode())
 
 
+def test_who_may_read_tokens_verifies_them(roles: tuple[str, str]) -> None:
+    with tb.Ledger(roles[0]) as ledger:
+        Tokens(ledger).create("vera", "viewer", lasts=timedelta(days=1))
+        assert ledger.verify().tokens == 1
+    with tb.Ledger(roles[1], create=False) as ledger:
+        assert ledger.verify().tokens is None
+
+
 def test_an_analyst_can_charge(roles: tuple[str, str]) -> None:
     with tb.Ledger(roles[1], create=False) as ledger:
         for key, end in {"A": lambda h: h.settle("found"), "B": lambda h: h.forfeit()}.items():
@@ -60,7 +70,7 @@ def test_an_analyst_can_charge(roles: tuple[str, str]) -> None:
         ledger.budget("b").reserve("C", SEARCH).void()
         with pytest.raises(tb.BudgetExceeded):
             ledger.budget("b").reserve("D", tb.OutputDP.from_dp(1))
-        ledger.verify()
+        assert ledger.verify().tokens is None  # which this role may not read
 
 
 @pytest.mark.parametrize(

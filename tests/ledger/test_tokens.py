@@ -151,12 +151,33 @@ def test_they_move_with_the_ledger(ledger: tb.Ledger, tokens: Tokens, tmp_path: 
             act()
 
 
-def test_they_are_no_part_of_the_history(ledger: tb.Ledger, tokens: Tokens) -> None:
-    before = ledger.head()
-    token, _ = a_token(tokens)
-    tokens.revoke(token.id)
-    assert ledger.head() == before
-    ledger.verify()
+def test_the_history_says_who_created_and_revoked_them(
+    ledger: tb.Ledger, tokens: Tokens, clock: Clock
+) -> None:
+    before = ledger.head().sequence
+    token, text = tokens.create("for ada", "analyst", budgets=["ada"], lasts=DAY, by="grace")
+    clock.time += timedelta(hours=1)
+    tokens.revoke(token.id, by="eve")
+    tokens.revoke(token.id, by="bob")  # changes nothing, and is no event
+    created, revoked = ledger.events(after=before)
+    shown = {"id": token.id, "name": "for ada", "role": "analyst", "budgets": ["ada"]}
+    shown |= {"expires": token.expires.isoformat(), "by": "grace"}
+    assert created.kind == "token_created"
+    assert {name: created.details[name] for name in shown} == shown
+    assert created.details.keys() - shown.keys() == {"digest"}
+    ended = {"id": token.id, "revoked": clock.time.isoformat(), "by": "eve"}
+    assert (revoked.kind, revoked.details) == ("token_revoked", ended)
+    # neither the secret nor what it is compared with
+    assert text.rpartition("_")[2] not in str(created)
+    assert token._hash not in str(created)
+    assert ledger.verify().tokens == 1
+
+
+def test_who_has_created_one_is_the_user_if_nobody_says_it(tmp_path: Path) -> None:
+    with tb.Ledger(f"sqlite:///{tmp_path}/budget.db", by="operations") as ledger:
+        token, _ = a_token(Tokens(ledger))
+        Tokens(ledger).revoke(token.id)
+        assert [event.details["by"] for event in ledger.events()] == ["operations"] * 2
 
 
 def test_a_budget_is_seen_with_its_parts(ledger: tb.Ledger) -> None:

@@ -153,7 +153,7 @@ def test_what_leaves_the_limits_is_found_out(lines: list[Line], message: str) ->
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("DROP TRIGGER events_stay", "the ledger has lost the triggers events_stay"),
+        ("DROP TRIGGER events_stay", "the ledger has lost the trigger events_stay"),
         ("INSERT INTO charges VALUES (2, 1, 0, 0)", "the reservation 'k' is not what the history"),
         ("INSERT INTO steps VALUES (1, 'x', 3, 0)", "the steps of 'data' are not what the history"),
         (
@@ -162,8 +162,8 @@ def test_what_leaves_the_limits_is_found_out(lines: list[Line], message: str) ->
             "the budget 'eve' is not what the history says",
         ),
         (
-            "INSERT INTO reservations SELECT 9, 'eve', body, digest, interactive, state, token,"
-             " cell, told FROM reservations",
+            "INSERT INTO reservations SELECT 9, 'eve', body, digest, interactive, state,"
+             " started, cell, told, token FROM reservations",
             "the reservation 'eve' is not what the history says",
         ),
     ],

@@ -19,9 +19,10 @@ from typing import Any
 from sqlalchemy import Engine, event
 from sqlalchemy.engine.default import DefaultDialect
 
+import tightbudget as tb
 from tightbudget.ledger.testing import Deed, LedgerActor
 
-__all__ = ["PROCESSES", "born", "heard", "killed_at", "watched"]
+__all__ = ["PROCESSES", "born", "heard", "killed_at", "killed_opening", "watched"]
 
 PROCESSES = multiprocessing.get_context("forkserver")
 # what each of them would have to load else
@@ -79,18 +80,36 @@ def heard(process: Any, ear: Connection[Any, Any]) -> list[Any]:
     return said
 
 
-def killed_at(url: str, line: str, tokens: Mapping[str, int | None], fatal: int) -> list[str]:
+def killed_at(url: str, line: str, tokens: Mapping[str, str | None], fatal: int) -> list[str]:
     """The points that a process passed which had to do one deed, and was killed at the last."""
-    process, ear = born(_doomed, url, line, tokens, fatal)
+    return _last_words(*born(_doomed, url, line, tokens, fatal))
+
+
+def killed_opening(url: str, fatal: int) -> list[str]:
+    """The points that a process passed which opened a ledger, and was killed at the last."""
+    return _last_words(*born(_doomed_to_open, url, fatal))
+
+
+def _last_words(process: Any, ear: Connection[Any, Any]) -> list[str]:
     points = heard(process, ear)
     assert process.exitcode == -signal.SIGKILL, f"it ended with {process.exitcode}"
     return points
 
 
 def _doomed(
-    url: str, line: str, tokens: Mapping[str, int | None], fatal: int, ear: Connection[Any, Any]
+    url: str, line: str, tokens: Mapping[str, str | None], fatal: int, ear: Connection[Any, Any]
 ) -> None:
     actor = LedgerActor(url, tokens)
+    with watched(_fate(fatal, ear)):
+        actor.act(Deed.read(line))
+
+
+def _doomed_to_open(url: str, fatal: int, ear: Connection[Any, Any]) -> None:
+    with watched(_fate(fatal, ear)):
+        tb.Ledger(url)
+
+
+def _fate(fatal: int, ear: Connection[Any, Any]) -> Callable[[str], None]:
     points = itertools.count()
 
     def pass_by(point: str) -> None:
@@ -98,5 +117,4 @@ def _doomed(
         if next(points) == fatal:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with watched(pass_by):
-        actor.act(Deed.read(line))
+    return pass_by

@@ -88,7 +88,7 @@ RULES: dict[str, tuple[Rule, tuple[str, ...], str]] = {
     "randomness": (
         draws_randomness,
         # a password that nobody can guess is random, too; no answer depends on it
-        ("release/noise.py", "ledger/tokens.py", "web/sessions.py", "web/settings.py"),
+        ("release/noise.py", "ledger/secret.py", "web/sessions.py", "web/settings.py"),
         "only release/noise.py draws randomness: take a noise source as an argument",
     ),
     "nextafter": (

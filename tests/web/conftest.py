@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import IO
+from unittest import mock
 
 import pytest
 
@@ -26,6 +27,7 @@ with warnings.catch_warnings():
 
 HERE = "http://127.0.0.1:8000"
 SEARCH = tb.OutputDP({"found": 0.3, "not found": 0.1}, 1e-9)
+TOKEN_OF_A2 = "0123456789abcdef0123456789abcdef"  # that of the examples in the document, too
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def served() -> Iterator[Serve]:
 def ledger_url(tmp_path: Path) -> str:
     """A ledger with a census, of which ada and bob have parts, and eve has one of ada's.
 
-    A1 is reserved and A2 started (with the token 10), both of ada; B1 is of bob, AB of both.
+    A1 is reserved and A2 started (with TOKEN_OF_A2), both of ada; B1 is of bob, AB of both.
     """
     url = f"sqlite:///{tmp_path}/budget.db"
     with tb.Ledger(url) as ledger:
@@ -99,7 +101,8 @@ def ledger_url(tmp_path: Path) -> str:
         ledger.open_budget("bob", parent="census", epsilon=1, delta=1e-7)
         ledger.open_budget("eve", parent="ada", epsilon=0.25, delta=1e-9)
         ledger.reserve("A1", SEARCH, ["ada"])
-        ledger.reserve("A2", SEARCH, ["ada"]).start()
+        with mock.patch("tightbudget.ledger.ledger.new_secret", return_value=TOKEN_OF_A2):
+            ledger.reserve("A2", SEARCH, ["ada"]).start()
         ledger.reserve("B1", SEARCH, ["bob"])
         ledger.reserve("AB", tb.OutputDP.from_dp(0.01), ["ada", "bob"])
     return url

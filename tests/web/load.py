@@ -81,7 +81,7 @@ class Run:
     key: str
     told: str = "nothing"  # reserved, started, settled, refused
     cell: str | None = None  # that was settled, or was to be
-    token: int | None = None
+    token: str | None = None
     failure: tb.LedgerError | None = None
 
 

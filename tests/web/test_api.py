@@ -10,13 +10,14 @@ import re
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from starlette.testclient import TestClient
 from tests.cli.terminal import run
-from tests.web.conftest import SEARCH, Client, Serve
+from tests.web.conftest import SEARCH, TOKEN_OF_A2, Client, Serve
 from tests.web.test_access import error_of
 
 import tightbudget as tb
@@ -25,6 +26,7 @@ from tightbudget.ledger.accounts import content_of
 from tightbudget.ledger.as_json import event_as_json, hold_as_json, statement_as_json
 from tightbudget.web.api.forms import guarantee_of
 
+A2 = {"key": "A2", "token": TOKEN_OF_A2}
 Token = Callable[..., str]
 JSON = {"content-type": "application/json"}
 
@@ -295,8 +297,10 @@ def test_every_act_of_an_administrator_is_written_down_with_the_tokens_name(
     assert post(ask, "expire", key="A1", reason="left lying")["state"] == "void"
     assert post(ask, "forfeit", key="A2", reason="gone")["state"] == "forfeited"
     assert post(ask, "void", key="B1")["state"] == "void"
-    said = {e.kind: e.details for e in ledger.events() if "by" in e.details}
+    said = {e.kind: e.details for e in ledger.events() if e.details.get("by") == "grace"}
+    assert said.pop("reserved").keys() == {"by", "digest", "interactive", "told"}
     assert said == {
+        "void": {"by": "grace"},
         "capped": {"by": "grace", "reason": "more", "parameters": {"delta": "0", "epsilon": "3/4"}},
         "expired": {"by": "grace", "reason": "left lying"},
         "forfeited": {"by": "grace", "reason": "gone"},
@@ -369,9 +373,9 @@ REFUSED = [
     ("start", {"key": "A2"}, 409, "a hold is started once, and 'A2' is started"),
     ("settle", {"key": "A1", "token": 1, "cell": "x"}, 409, "'A1' is reserved, and cannot be"),
     ("settle", {"key": "A2", "token": 1, "cell": "x"}, 409, "settled with the token of its start"),
-    ("settle", {"key": "A2", "token": 10, "cell": 0.5}, 400, "cell must be a text, an integer"),
-    ("settle", {"key": "A2", "token": 10, "cell": None}, 400, "cell must be a text, an integer"),
-    ("settle", {"key": "A2", "token": 10, "cell": "x" * 10001}, 400, "cell must have at most"),
+    ("settle", {**A2, "cell": 0.5}, 400, "cell must be a text, an integer"),
+    ("settle", {**A2, "cell": None}, 400, "cell must be a text, an integer"),
+    ("settle", {**A2, "cell": "x" * 10001}, 400, "cell must have at most"),
     ("void", {"key": "A2"}, 409, "'A2' is started: only what was not started is freed"),
     ("expire", {"key": "A1"}, 400, "reason: Field required"),
     ("close", {"name": "ada"}, 409, "'ada' is still held by"),
@@ -441,7 +445,7 @@ def test_what_is_no_body_is_refused(ask: TestClient, content: str) -> None:
 
 def test_parts_in_parts_are_refused(ask: TestClient) -> None:
     deep = "[" * 300 + "]" * 300
-    body = f'{{"key": "A2", "token": 10, "cell": {deep}}}'
+    body = f'{{"key": "A2", "token": "{TOKEN_OF_A2}", "cell": {deep}}}'
     response = ask.post("/api/v1/settle", content=body, headers=JSON)
     assert response.status_code in (200, 400)
     deeper = body.replace(deep, "[" * 900 + "]" * 900)
@@ -450,9 +454,56 @@ def test_parts_in_parts_are_refused(ask: TestClient) -> None:
 
 def test_cells_keep_every_character(ask: TestClient, ledger: tb.Ledger) -> None:
     cell = ["\x00", "é", 7, ["=", ""]]
-    settled = post(ask, "settle", key="A2", token=10, cell=cell)
+    settled = post(ask, "settle", key="A2", token=TOKEN_OF_A2, cell=cell)
     assert settled["cell"] == cell
     assert ledger.hold("A2").cell == ("\x00", "é", 7, ("=", ""))
+
+
+def test_every_step_of_a_run_is_written_down_with_the_name_of_a_token(
+    client: Client, token: Token, ledger: tb.Ledger
+) -> None:
+    ada, bob = (client(token("analyst", "ada", name=name)) for name in ("ada", "bob"))
+    body = {"key": "N", "budgets": ["ada"], "guarantee": {"epsilon": 0.01}}
+    post(ada, "reserve", **body)
+    begun = post(bob, "start", key="N")
+    post(ada, "settle", key="N", token=begun["token"], cell="ran")
+    post(bob, "reserve", **{**body, "key": "V"})
+    post(ada, "void", key="V")
+    with pytest.raises(AssertionError):
+        post(bob, "reserve", key="W", budgets=["ada"], guarantee={"epsilon": 9})
+    told = [(e.key, e.kind, e.details["by"]) for e in ledger.events() if e.key in ("N", "V", "W")]
+    assert told == [
+        ("N", "reserved", "ada"),
+        ("N", "started", "bob"),
+        ("N", "settled", "ada"),
+        ("V", "reserved", "bob"),
+        ("V", "void", "ada"),
+        ("W", "refused", "bob"),
+    ]
+
+
+def test_the_token_of_a_run_is_shown_to_nobody_else(
+    client: Client, token: Token, ledger_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not in events, exports, pages or logs; nor in the database."""
+    caplog.set_level(0)
+    ada, bob = (client(token("analyst", "ada", name=name)) for name in ("ada", "bob"))
+    post(ada, "reserve", key="N", budgets=["ada"], guarantee={"epsilon": 0.01})
+    secret = post(ada, "start", key="N")["token"]
+    assert re.fullmatch("[0-9a-f]{32}", secret)
+    paths = ["events", "events.csv", "events.json", "holds", "hold?key=N", "budget?name=ada"]
+    for path in [*(f"/api/v1/{path}" for path in paths), "/", "/budget?name=ada&key=N"]:
+        answer = bob.get(path)
+        assert answer.status_code == 200
+        assert secret not in answer.text
+    assert '"token": "' not in bob.get("/api/v1/hold?key=N").text
+    wrong = bob.post("/api/v1/settle", json={"key": "N", "token": secret[::-1], "cell": "ran"})
+    assert "with the token of its start, got another" in str(error_of(wrong, 409)["message"])
+    assert secret not in caplog.text
+    assert secret[::-1] not in wrong.text + caplog.text
+    folder = Path(ledger_url.removeprefix("sqlite:///")).parent
+    assert not any(secret.encode() in file.read_bytes() for file in folder.iterdir())
+    post(ada, "settle", key="N", token=secret, cell="ran")
 
 
 @pytest.mark.parametrize("guarantee", [*(g for g, _ in GUARANTEES), tb.Gaussian(2.0) * 3, 0.125])

@@ -115,6 +115,10 @@ def test_a_start_that_got_no_answer_counts_as_started(
         hold.void()
     with pytest.raises(tb.FencingError, match="is settled with the token of its start, got None"):
         hold.settle("no")
+    for event in far.events(key="L1"):  # nothing that anybody is shown is the token
+        for guess in map(str, (event.sequence, event.hash, *event.details.values())):
+            with pytest.raises(tb.FencingError, match="of its start, got another"):
+                far.hold("L1", token=guess).settle("no")
     assert balance(data) == HELD
     assert hold.forfeit() == tb.Budget(0.3, 1e-7, "epsilon")
     ledger.verify()

@@ -23,7 +23,7 @@ from tightbudget.web.pages import share as share_module
 from tightbudget.web.pages import words
 from tightbudget.web.pages.share import share_of
 from tightbudget.web.pages.terms import KINDS_IN_WORDS, fields
-from tightbudget.web.pages.words import KINDS_OF_EVENTS, cell, down, up, when
+from tightbudget.web.pages.words import KINDS_OF_EVENTS, cell, down, remark, up, when
 
 Token = Callable[..., str]
 
@@ -319,7 +319,7 @@ def test_a_verification_is_followed_and_what_it_finds_is_said(
     with ledger._store._engine.begin() as connection:  # somebody at the database
         for trigger in ("budgets_spend", "budgets_remain"):
             connection.exec_driver_sql(f"DROP TRIGGER {trigger}")
-    assert "not as it was the ledger has lost the triggers" in verified()
+    assert "not as it was the ledger has lost the trigger" in verified()
 
 
 def test_a_verification_that_is_forgotten_leaves_the_page(client: Client) -> None:
@@ -365,3 +365,19 @@ def test_all_events_are_one_document(client: Client, ledger: tb.Ledger) -> None:
     found = client().get("/api/v1/events.json").json()["events"]
     assert [event["hash"] for event in found] == [event.hash for event in ledger.events()]
     assert client().get("/api/v1/events.json?search=nothing").json() == {"events": []}
+
+
+@pytest.mark.parametrize(
+    ("details", "says"),
+    [
+        ({"by": "ada"}, "by ada"),
+        ({"by": "ada", "token_sha256": "5f"}, "by ada"),
+        ({"by": "grace", "reason": "gone"}, "grace: gone"),
+        ({"reason": "gone"}, "gone"),
+        ({"id": "0a", "name": "vera", "role": "viewer", "by": "grace"}, "viewer vera; by grace"),
+        ({"id": "0a", "revoked": "2026", "by": "grace"}, "id 0a; by grace"),
+        ({}, ""),
+    ],
+)
+def test_a_line_of_the_timeline_says_who_did_it(details: dict[str, Any], says: str) -> None:
+    assert remark({"details": details}) == says

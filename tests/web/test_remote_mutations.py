@@ -95,13 +95,13 @@ def keeps_a_number_of_its_own() -> bool:
 
     def answer(request: httpx.Request) -> httpx.Response:
         sent.append(request.read())
-        return httpx.Response(200, json={**HOLD, "token": 41})
+        return httpx.Response(200, json={**HOLD, "token": "41"})
 
     with remote(answer) as ledger:
         hold = wire_hold(ledger)
         hold.start()
         hold.settle("no")
-    return b'"token": 41' in sent[1]
+    return b'"token": "41"' in sent[1]
 
 
 def does_not_believe_the_unreadable() -> bool:

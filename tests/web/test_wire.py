@@ -30,7 +30,7 @@ HOLD: dict[str, Any] = {
     "charges": {"data": {"amount": 0.3, "delta": 1e-7, "unit": "epsilon"}},
     "cell": None,
     "told": None,
-    "token": 3,
+    "token": "3",
     "interactive": False,
     "guarantee": {"tightbudget": 1, "output_dp": {"cells": [], "delta": "0", "sup": "3/10"}},
 }
@@ -81,7 +81,7 @@ def acts(ledger: tb.RemoteLedger) -> dict[str, Callable[[], Any]]:
 def wire_hold(ledger: tb.RemoteLedger) -> tb.RemoteHold:
     from tightbudget.web.remote import _said
 
-    return tb.RemoteHold(ledger._wire, _said(HOLD), 3)
+    return tb.RemoteHold(ledger._wire, _said(HOLD), "3")
 
 
 @pytest.mark.parametrize("act", ["reserve", "start", "settle"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tightbudget import ParameterError
-from tightbudget.cli.ledger.options import Url, opened
+from tightbudget.cli.ledger.options import ByDefault, Url, opened
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json, print_rows, print_table
 
@@ -41,6 +41,7 @@ def create(
         list[str] | None, typer.Option(help="Of an analyst; may be repeated.")
     ] = None,
     expires: Annotated[str, typer.Option(help="After how long: 90m, 12h, 30d.")] = "30d",
+    by: ByDefault = None,
     json: AsJson = False,
 ) -> None:
     """Makes a token and shows it, this once: what is stored is its hash.
@@ -49,7 +50,7 @@ def create(
     --expires 30d --ledger sqlite:///budget.db
     """
     lasts = _time(expires)
-    with opened(ledger, json=json) as it:
+    with opened(ledger, json=json, by=by) as it:
         from tightbudget.ledger.tokens import Tokens
 
         made, text = Tokens(it).create(name, role, budgets=budget or (), lasts=lasts)
@@ -81,13 +82,14 @@ def list_(ledger: Url, json: AsJson = False) -> None:
 def revoke(
     id: Annotated[str, typer.Argument(help="The token's id: the part after tb_.")],
     ledger: Url,
+    by: ByDefault = None,
     json: AsJson = False,
 ) -> None:
     """Ends a token, and the sessions that began with it, at once.
 
     For example: tightbudget token revoke 0123456789ab --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger, json=json, by=by) as it:
         from tightbudget.ledger.tokens import Tokens
 
         ended = Tokens(it).revoke(id)

@@ -42,7 +42,12 @@ _EXCHANGE = (
 _ADVANCE = (
     update(reservations)
     .where(reservations.c.id == bindparam("of"), reservations.c.state == bindparam("before"))
-    .values(state=bindparam("after"), token=bindparam("with"), cell=bindparam("in"))
+    .values(
+        state=bindparam("after"),
+        started=bindparam("since"),
+        token=bindparam("with"),
+        cell=bindparam("in"),
+    )
 )
 _CHARGE = (
     update(charges)
@@ -167,6 +172,7 @@ class Act:
             "digest": reservation.digest,
             "interactive": int(reservation.interactive),
             "state": reservation.state,
+            "started": None,
             "token": None,
             "cell": None,
             "told": reservation.told,
@@ -179,14 +185,14 @@ class Act:
                 {"reservation": reservation.id, "budget": charge.budget, **charge.units._asdict()},
             )
 
-    def advance(
-        self, hold: Reservation, state: str, *, token: int | None, cell: str | None = None
-    ) -> Reservation:
-        """Its next state."""
+    def advance(self, hold: Reservation, state: str, **values: Any) -> Reservation:
+        """Its next state, and with it ``started``, ``token`` or ``cell``."""
+        after = dataclasses.replace(hold, state=state, **values)
         self._one(
-            _ADVANCE, of=hold.id, before=hold.state, after=state, **{"with": token, "in": cell}
-        )
-        return dataclasses.replace(hold, state=state, token=token, cell=cell)
+            _ADVANCE, of=hold.id, before=hold.state, after=state, since=after.started,
+            **{"with": after.token, "in": after.cell},
+        )  # fmt: skip
+        return after
 
     def end(
         self,
@@ -208,7 +214,7 @@ class Act:
             self.log(kind, charge.name, cost, key=hold.key, cell=cell, details=details)
             ended.append(dataclasses.replace(charge, units=cost))
         state = "void" if kind == "expired" else kind
-        after = self.advance(hold, state, token=hold.token, cell=cell)
+        after = self.advance(hold, state, cell=cell)
         return dataclasses.replace(after, charges=tuple(ended))
 
     # -------------------------------------------------------------------- steps of a plan

@@ -43,6 +43,7 @@ def open_hold_as_json(hold: OpenHold) -> dict[str, Any]:
         "interactive": hold.interactive,
         "guarantee": None,
         "since": hold.since,
+        "by": hold.by,
     }
 
 

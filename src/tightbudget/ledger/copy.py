@@ -16,8 +16,9 @@ from tightbudget.errors import LedgerError, ParameterError
 from tightbudget.ledger import rows
 from tightbudget.ledger.act import Act
 from tightbudget.ledger.chain import BEGINNING, Head, entry_after
-from tightbudget.ledger.schema import events, metadata, without_history
+from tightbudget.ledger.schema import events, metadata, with_access
 from tightbudget.ledger.store import Store
+from tightbudget.ledger.transactions import explain_tokens
 from tightbudget.ledger.units import NOTHING
 from tightbudget.ledger.verification import Verification, check_head, verify
 
@@ -78,7 +79,7 @@ def _arrive(connection: Connection, at: str, source: Store, head: Head) -> None:
         check_head(connection, head)  # it has arrived before
         return
     with source.reading() as other:
-        for table in (*metadata.sorted_tables, *without_history.sorted_tables):
+        for table in (*metadata.sorted_tables, *with_access.sorted_tables):
             order = table.primary_key.columns
             wanted = select(table).order_by(*order).execution_options(yield_per=_PAGE)
             for page in other.execute(wanted).mappings().partitions():
@@ -88,3 +89,4 @@ def _arrive(connection: Connection, at: str, source: Store, head: Head) -> None:
         key=None, budget=None, units=NOTHING, cell=None, details={"from": str(source)},
     )  # fmt: skip
     connection.execute(insert(events), arrived._asdict())
+    explain_tokens(Act(connection, at), {"reason": "arrived without an event"})

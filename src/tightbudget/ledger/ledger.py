@@ -8,12 +8,14 @@ stays charged.
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tightbudget.errors import BudgetExceeded, ExtraError, SettlementError
+from tightbudget.errors import BudgetExceeded, ExtraError, ParameterError, SettlementError
 
 try:
     from sqlalchemy import Connection
@@ -26,8 +28,9 @@ from tightbudget.ledger.act import Act
 from tightbudget.ledger.chain import Head
 from tightbudget.ledger.copy import copy
 from tightbudget.ledger.course import course
-from tightbudget.ledger.protocol import Event, OpenHold, Payer, Statement, WhatIf
+from tightbudget.ledger.protocol import Event, OpenHold, Payer, Statement, WhatIf, token_text
 from tightbudget.ledger.rows import Balance, Reservation, Summary, Which
+from tightbudget.ledger.secret import new_secret
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.text import check_encodable, printable, storable_cell
 from tightbudget.ledger.transactions import Refusal, Request, Terms
@@ -56,6 +59,8 @@ class Ledger:
         create: whether to make a ledger where there is none; otherwise that is an error. One
             that an earlier version made is brought up to date in any case.
         clock: what time it is, for people who read the history; nothing depends on it.
+        by: who acts, for the same people, where an act does not say it. If absent, the name
+            of the operating system's user. Nobody checks such a name.
 
     Raises:
         LedgerError: it cannot be opened.
@@ -68,7 +73,9 @@ class Ledger:
         *,
         create: bool = True,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        by: str | None = None,
     ) -> None:
+        self._by = _user() if by is None else printable(by=by)
         self._store = Store(url, create)
         self._clock = clock
 
@@ -94,6 +101,9 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({str(self._store)!r})"
+
+    def _who(self, by: str | None) -> dict[str, str]:
+        return {"by": self._by if by is None else printable(by=by)}
 
     def _do(self, act: Callable[..., T], *arguments: Any) -> T:
         at = self._clock().isoformat()
@@ -210,6 +220,7 @@ class Ledger:
         budgets: Sequence[str],
         *,
         interactive: bool = False,
+        by: str | None = None,
     ) -> LedgerHold:
         """Holds what the mechanism's dearest output would cost, in several budgets or in none.
 
@@ -222,6 +233,7 @@ class Ledger:
             budgets: the names of those that pay, none a part of another.
             interactive: it answers more than once, and others may run in between. Several of
                 these are open side by side only if all have delta = 0.
+            by: who reserves, if not who acts on this ledger; it is written down.
 
         Raises:
             BudgetExceeded: it does not fit. The key stays refused.
@@ -231,27 +243,29 @@ class Ledger:
         """
         payers = budgets if isinstance(budgets, str) else [self._named(budget=b) for b in budgets]
         request = Request.of(guarantee, payers, bool(interactive))
-        found = self._do(transactions.reserve, self._keyed(key), request)
+        found = self._do(transactions.reserve, self._keyed(key), request, self._who(by))
         return LedgerHold(self, _granted(found), None)
 
-    def hold(self, key: str, *, token: int | None = None) -> LedgerHold:
+    def hold(self, key: str, *, token: str | int | None = None) -> LedgerHold:
         """The reservation of this key, for instance of a process that is no more.
 
         Args:
             key: that it was reserved under.
-            token: of its start, if this process may settle it. Anyone may forfeit it.
+            token: of its start, if this process may settle it. Anyone may forfeit it. A run
+                that an earlier version has started has the number that it was answered then.
 
         Raises:
             SettlementError: there is none.
             BudgetExceeded: it was refused.
+            ParameterError: the token is neither a text nor a number.
         """
-        known = self._keyed(key)
+        known, shown = self._keyed(key), token_text(token)
         with self._store.reading() as connection:
             found = rows.reservation(connection, known)
             if found is None:
                 raise SettlementError(f"there is no reservation {key!r}")
             answer = transactions.refusal_of(connection, found) or found
-        return LedgerHold(self, _granted(answer), token)
+        return LedgerHold(self, _granted(answer), shown)
 
     def holds(self) -> tuple[LedgerHold, ...]:
         """All reservations that are not ended, with all that they were reserved for."""
@@ -472,12 +486,14 @@ class LedgerBudget(Payer["LedgerHold"]):
         *,
         also: Sequence[str] = (),
         interactive: bool = False,
+        by: str | None = None,
     ) -> LedgerHold:
         """Holds what the mechanism's dearest output would cost, here and in the budgets ``also``.
 
         See :meth:`Ledger.reserve`.
         """
-        return self._ledger.reserve(key, guarantee, (self._name, *also), interactive=interactive)
+        payers = (self._name, *also)
+        return self._ledger.reserve(key, guarantee, payers, interactive=interactive, by=by)
 
     def what_if(self, guarantee: Guarantee) -> WhatIf:
         """What a reservation would be answered now; nothing is held.
@@ -587,7 +603,7 @@ class LedgerBudget(Payer["LedgerHold"]):
 class LedgerHold:
     """One reservation, as it was when this object last asked the ledger."""
 
-    def __init__(self, ledger: Ledger, reservation: Reservation, token: int | None) -> None:
+    def __init__(self, ledger: Ledger, reservation: Reservation, token: str | None) -> None:
         self._ledger = ledger
         self._is = reservation
         self._token = token
@@ -608,10 +624,21 @@ class LedgerHold:
     @property
     def since(self) -> str:
         """When it was reserved or, if it was, started; as the clock said."""
+        return self._event().at
+
+    @property
+    def by(self) -> str | None:
+        """Who has reserved it or, if it was, started it; None where an earlier version did not say.
+
+        Over HTTP that is the name of a token; beside the database, a name that nobody checks.
+        """
+        return self._event().details.get("by")
+
+    def _event(self) -> Event:
         with self._ledger._store.reading() as connection:
-            entry = rows.entry(connection, self._is.token or self._is.id)
-        assert entry is not None, "a reservation's number and token are those of its events"
-        return entry.at
+            entry = rows.entry(connection, self._is.started or self._is.id)
+        assert entry is not None, "these are the numbers of its events"
+        return Event._of(entry)
 
     @property
     def guarantee(self) -> Stored:
@@ -634,8 +661,8 @@ class LedgerHold:
         return self._is.told
 
     @property
-    def token(self) -> int | None:
-        """Of the start, if this object may settle it; to be kept with the mechanism's output."""
+    def token(self) -> str | None:
+        """Of the start, if this object may settle it: a secret, to be kept with the output."""
         return self._token
 
     @property
@@ -648,21 +675,24 @@ class LedgerHold:
         """What it takes from its budget, or from the first of them by name."""
         return next(iter(self.charges.values()))
 
-    def start(self) -> None:
+    def start(self, *, by: str | None = None) -> None:
         """Marks that the mechanism runs, once; from here on nothing but its cell frees epsilon.
+
+        ``by`` says who starts it, if not who acts on this ledger.
 
         Raises:
             SettlementError: it was started before, also by another process, or is over.
         """
-        self._is = self._ledger._do(transactions.start, self.key)
-        self._token = self._is.token
+        token = new_secret()
+        self._is = self._ledger._do(transactions.start, self.key, token, self._ledger._who(by))
+        self._token = token
 
-    def settle(self, cell: Cell) -> Budget:
+    def settle(self, cell: Cell, *, by: str | None = None) -> Budget:
         """Charges what an output in ``cell`` costs, and frees the rest of epsilon, not delta.
 
         A cell that was not declared costs the sup. The same cell again changes nothing. The
         price is an output, too: it is as public as what the mechanism answered. Reveal that
-        answer afterwards.
+        answer afterwards. ``by`` says who settles it, if not who acts on this ledger.
 
         Returns:
             what the run has cost: a receipt, to travel with the answer.
@@ -673,27 +703,33 @@ class LedgerHold:
             SettlementError: it was not started, was settled with another cell, or is void.
             ParameterError: no cell looks like this; it is still held.
         """
-        self._is = self._ledger._do(transactions.settle, self.key, self._token, storable_cell(cell))
+        who, named = self._ledger._who(by), storable_cell(cell)
+        self._is = self._ledger._do(transactions.settle, self.key, self._token, named, who)
         return self.charge
 
     def forfeit(self, *, by: str | None = None, reason: str | None = None) -> Budget:
         """Charges the dearest price, whatever came out. Anyone may: it frees nothing.
 
+        ``by`` says who does it, if not who acts on this ledger.
+
         Raises:
             SettlementError: it was settled, or is void.
         """
-        said = {"by": by, "reason": reason}
-        why = {n: printable(**{n: words}) for n, words in said.items() if words is not None}
+        why = self._ledger._who(by)
+        if reason is not None:
+            why["reason"] = printable(reason=reason)
         self._is = self._ledger._do(transactions.forfeit, self.key, why)
         return self.charge
 
-    def void(self) -> Budget:
+    def void(self, *, by: str | None = None) -> Budget:
         """Frees everything: the mechanism has not run, and never will.
+
+        ``by`` says who does it, if not who acts on this ledger.
 
         Raises:
             SettlementError: it was started or is over.
         """
-        self._is = self._ledger._do(transactions.void, self.key)
+        self._is = self._ledger._do(transactions.void, self.key, self._ledger._who(by))
         return self.charge
 
 
@@ -705,8 +741,8 @@ def _statement(connection: Connection, balance: Balance) -> Statement:
 def _listed(summary: Summary) -> OpenHold:
     charges = {c.name: c.units.up(c.rule.unit) for c in summary.charges}
     return OpenHold(
-        *(summary.key, State(summary.state), summary.interactive, summary.told, summary.since),
-        charges,
+        *(summary.key, State(summary.state), summary.interactive, summary.told),
+        *(summary.since, summary.by, charges),
     )
 
 
@@ -735,6 +771,14 @@ def _granted(answer: Reservation | Refusal) -> Reservation:
         budget=answer.budget,
         holds=answer.holds,
     )
+
+
+def _user() -> str:
+    """The name of the operating system's user."""
+    try:
+        return printable(by=getpass.getuser())
+    except (ImportError, KeyError, OSError, ParameterError):  # a number without a name
+        return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
 
 
 def _why(by: str, reason: str) -> dict[str, str]:

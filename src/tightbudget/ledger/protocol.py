@@ -9,16 +9,18 @@ import json
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tightbudget.errors import BudgetExceeded
+from tightbudget.errors import BudgetExceeded, ParameterError
 from tightbudget.ledger.accounts import Guarantee
 from tightbudget.ledger.chain import Entry
 from tightbudget.ledger.units import Units
 from tightbudget.output_dp.account import Budget, State
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
 
-__all__ = ["Event", "Keyed", "OpenHold", "Payer", "Statement", "WhatIf"]
+__all__ = ["Event", "Keyed", "OpenHold", "Payer", "Statement", "WhatIf", "token_text"]
 
 H = TypeVar("H")
+
+_MOST_EVENTS = 2**63  # their numbers are integers of 64 bits
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Event:
         sequence: its number, from 1 on without a gap.
         at: when, as the clock said; nothing depends on it.
         kind: opened, lent, reserved, refused, started, settled, forfeited, void, expired,
-            capped, corrected, closed, returned, moved or arrived.
+            capped, corrected, closed, returned, token_created, token_revoked, moved or arrived.
         key: of the reservation.
         budget: which one it changed.
         epsilon, delta: the amount that it is about (rounded up): a cap, what was held, what
@@ -98,6 +100,8 @@ class OpenHold:
         interactive: whether it answers more than once.
         told: what the caller must know: that less was granted than was requested.
         since: when it was reserved or, if it was, started; as the clock said.
+        by: who has reserved it or, if it was, started it; None where an earlier version did not
+            say.
         charges: what it holds in each of its budgets (rounded up).
     """
 
@@ -106,6 +110,7 @@ class OpenHold:
     interactive: bool
     told: str | None
     since: str
+    by: str | None
     charges: dict[str, Budget]
 
 
@@ -226,3 +231,17 @@ class Keyed(Generic[H]):
             raise
         self._answered = number
         return hold
+
+
+def token_text(token: object) -> str | None:
+    """The token of a run as a text; a number is what earlier versions have answered.
+
+    Raises:
+        ParameterError: it is neither; the message does not show it.
+    """
+    if token is None or (isinstance(token, str) and token.isascii()):
+        return token
+    if isinstance(token, int) and not isinstance(token, bool) and 0 <= token < _MOST_EVENTS:
+        return str(token)
+    kind = type(token).__name__  # what it is may be a secret
+    raise ParameterError(f"token must be the text that start has answered, got another {kind}")

@@ -26,7 +26,7 @@ from sqlalchemy import (
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.accounts import Rule, Stored, guarantee_of, rule_of
 from tightbudget.ledger.chain import Entry, Head, canonical, digest
-from tightbudget.ledger.schema import OPEN, budgets, charges, events, reservations, steps
+from tightbudget.ledger.schema import OPEN, budgets, charges, events, reservations, steps, tokens
 from tightbudget.ledger.text import spellings
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.numerics.validate import refuse
@@ -56,9 +56,12 @@ __all__ = [
     "parts",
     "reservation",
     "reservations_in_order",
+    "said_of_token",
     "statements",
     "stored_key",
     "stored_name",
+    "token",
+    "tokens_in_order",
     "within",
 ]
 
@@ -107,7 +110,12 @@ class Charge:
 
 @dataclass(frozen=True)
 class Reservation:
-    """A reservation: what was asked for, how far it has come, and what it takes."""
+    """A reservation: what was asked for, how far it has come, and what it takes.
+
+    Attributes:
+        id, started: the numbers of the events that have reserved it, and started it.
+        token: the digest of the text that settles it.
+    """
 
     id: int
     key: str
@@ -115,7 +123,8 @@ class Reservation:
     digest: str
     interactive: bool
     state: str
-    token: int | None
+    started: int | None
+    token: str | None
     cell: str | None
     told: str | None
     charges: tuple[Charge, ...]
@@ -144,6 +153,7 @@ class Summary:
 
     Attributes:
         since: when it was reserved or, if it was, started; as the clock said.
+        by: who has done that; None where an earlier version did not say.
     """
 
     id: int
@@ -152,6 +162,7 @@ class Summary:
     interactive: bool
     told: str | None
     since: str
+    by: str | None
     charges: tuple[Charge, ...]
 
 
@@ -282,12 +293,23 @@ def declared(connection: Connection, plan: Balance) -> dict[str, tuple[int, int]
 
 def _balance(row: Row[Any]) -> Balance:
     return Balance(
-        *(row.id, row.name, row.kind, row.parameters, row.parent, row.root, bool(row.closed)),
+        *(row.id, row.name, row.kind, row.parameters, row.parent, row.root, _truth(row.closed)),
         cap=Units(row.cap_epsilon, row.cap_delta),
         spent=Units(row.spent_epsilon, row.spent_delta),
         held=Units(row.held_epsilon, row.held_delta),
         saved=Units(row.saved_epsilon, 0),
     )
+
+
+def _truth(value: int) -> bool:
+    """The truth value that a column has.
+
+    Raises:
+        LedgerCorruptError: it is none.
+    """
+    if value not in (0, 1):
+        raise LedgerCorruptError(f"a truth value of a row must be 0 or 1, got {value!r}")
+    return bool(value)
 
 
 # ----------------------------------------------------------------------- reservations
@@ -314,13 +336,6 @@ _HOLDING = (
     .join(reservations, reservations.c.id == charges.c.reservation)
     .where(_IS_OPEN, charges.c.budget == bindparam("of"))
 )
-_SINCE = (
-    select(events.c.at)
-    .where(events.c.key == reservations.c.key, events.c.kind.in_(("reserved", "started")))
-    .order_by(events.c.sequence.desc())
-    .limit(1)
-    .scalar_subquery()
-)
 _SUMMARY = (
     select(
         reservations.c.id,
@@ -328,8 +343,10 @@ _SUMMARY = (
         reservations.c.state,
         reservations.c.interactive,
         reservations.c.told,
-        _SINCE.label("since"),
+        events.c.at,
+        events.c.details,
     )
+    .join(events, events.c.sequence == func.coalesce(reservations.c.started, reservations.c.id))
     .where(_IS_OPEN)
     .order_by(reservations.c.id)
 )
@@ -377,7 +394,8 @@ def open_summaries(
             lines = _lines(connection, page)
             listed = (
                 Summary(
-                    *(row.id, row.key, row.state, bool(row.interactive), row.told, row.since),
+                    *(row.id, row.key, row.state, _truth(row.interactive), row.told),
+                    *(row.at, json.loads(row.details).get("by")),
                     tuple(lines.get(row.id, ())),
                 )
                 for row in page
@@ -461,10 +479,38 @@ def _lines(
 
 def _reservation(row: Row[Any], lines: Mapping[int, Sequence[Charge]]) -> Reservation:
     return Reservation(
-        *(row.id, row.key, row.body, row.digest, bool(row.interactive)),
-        *(row.state, row.token, row.cell, row.told),
+        *(row.id, row.key, row.body, row.digest, _truth(row.interactive)),
+        *(row.state, row.started, row.token, row.cell, row.told),
         charges=tuple(lines.get(row.id, ())),
     )
+
+
+# ---------------------------------------------------------------------- access tokens
+
+
+_TOKENS = select(tokens).order_by(tokens.c.created, tokens.c.id)
+_TOKEN = select(tokens).where(tokens.c.id == bindparam("of"))
+
+
+def tokens_in_order(connection: Connection) -> list[dict[str, Any]]:
+    """The rows of all access tokens, the oldest first."""
+    return [row._asdict() for row in connection.execute(_TOKENS)]
+
+
+def token(connection: Connection, id: str) -> dict[str, Any] | None:
+    """The row of the access token of this id, if there is one."""
+    row = connection.execute(_TOKEN, {"of": id}).one_or_none()
+    return None if row is None else row._asdict()
+
+
+def said_of_token(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the event of an access token says: what it may do, and the digest of its row.
+
+    The digest is that of all that never changes, the hash of its secret included.
+    """
+    fixed = {name: value for name, value in row.items() if name != "revoked"}
+    shown = {name: row[name] for name in ("id", "name", "role", "expires")}
+    return {**shown, "budgets": json.loads(row["budgets"]), "digest": digest(canonical(fixed))}
 
 
 # ----------------------------------------------------------------------------- events

@@ -20,9 +20,7 @@ from sqlalchemy import (
 )
 
 __all__ = [
-    "CHECKS",
     "OPEN",
-    "TRIGGERS",
     "VERSION",
     "VERSION_TABLE",
     "budgets",
@@ -32,11 +30,11 @@ __all__ = [
     "reservations",
     "steps",
     "tokens",
-    "without_history",
+    "with_access",
 ]
 
 metadata = MetaData()
-without_history = MetaData()  # what is no part of the history, and not compared with it
+with_access = MetaData()  # who may ask a server; a copy of these rows comes last
 
 # SQLite has one kind of integers, of 64 bits, and calls it INTEGER
 _Integer = BigInteger().with_variant(Integer(), "sqlite")
@@ -44,36 +42,8 @@ _Integer = BigInteger().with_variant(Integer(), "sqlite")
 OPEN = ("reserved", "started")
 
 # the version that the tables of this module have, and the table that says which one a ledger has
-VERSION = "0003"
+VERSION = "0004"
 VERSION_TABLE = "ledger_version"
-
-# the constraints and triggers that the database must have, by name
-CHECKS = {
-    "budgets": {
-        "budget_is_open_or_closed",
-        "spent_is_not_negative",
-        "held_is_not_negative",
-        "saved_is_not_negative",
-        "epsilon_is_within_the_cap",
-        "delta_is_within_the_cap",
-    },
-    "steps": {"step_runs_as_often_as_declared"},
-    "reservations": {"interactive_or_not", "state_is_known", "started_has_a_token"},
-    "charges": {"charge_is_not_negative"},
-    "tokens": {"role_is_known"},
-}
-TRIGGERS = {
-    "events_stay",
-    "events_remain",
-    "budgets_spend",
-    "budgets_remain",
-    "steps_remain",
-    "reservations_advance",
-    "reservations_remain",
-    "charges_remain",
-    "tokens_stay",
-    "tokens_remain",
-}
 
 
 def _number(name: str, *arguments: ForeignKey, primary_key: bool = False) -> Column[int]:
@@ -120,7 +90,8 @@ reservations = Table(
     Column("digest", Text, nullable=False),
     _number("interactive"),
     Column("state", Text, nullable=False),
-    Column("token", _Integer, nullable=True),
+    Column("started", _Integer, nullable=True),  # the number of the event that has started it
+    Column("token", Text, nullable=True),  # the SHA-256 of what settles it, in hexadecimal digits
     Column("cell", Text, nullable=True),
     Column("told", Text, nullable=True),
     Index(
@@ -162,7 +133,7 @@ events = Table(
 # who may do what over HTTP; budgets as a list in JSON, times in ISO 8601
 tokens = Table(
     "tokens",
-    without_history,
+    with_access,
     Column("id", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("role", Text, nullable=False),

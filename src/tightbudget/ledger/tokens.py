@@ -1,28 +1,24 @@
 """Tokens: who may do what with a ledger that is served.
 
-A token is shown once, when it is created; the database has its hash. It is no part of the
-history: who can write the database needs none.
+A token is shown once, when it is created; the database has the hash of its secret. That it was
+created, or revoked, is an event of the history: a row that somebody else has put in is found
+by ``verify``.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import re
-import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-
-from sqlalchemy import Row, bindparam, insert, select, update
+from typing import Any
 
 from tightbudget.errors import ParameterError
-from tightbudget.ledger import rows
-from tightbudget.ledger.act import Act
-from tightbudget.ledger.chain import canonical
+from tightbudget.ledger import rows, transactions
+from tightbudget.ledger.chain import canonical, digest
 from tightbudget.ledger.ledger import Ledger
-from tightbudget.ledger.schema import tokens
+from tightbudget.ledger.secret import new_secret, opens
 from tightbudget.ledger.text import printable
 from tightbudget.numerics.validate import one_of, refuse
 
@@ -32,13 +28,6 @@ ROLES = ("viewer", "analyst", "administrator")
 
 _LONGEST = timedelta(days=3660)
 _FORM = re.compile(r"tb_([0-9a-f]{12})_([0-9a-f]{64})")
-_ALL = select(tokens).order_by(tokens.c.created, tokens.c.id)
-_ONE = select(tokens).where(tokens.c.id == bindparam("of"))
-_REVOKE = (
-    update(tokens)
-    .where(tokens.c.id == bindparam("of"), tokens.c.revoked.is_(None))
-    .values(revoked=bindparam("at"))
-)
 
 
 @dataclass(frozen=True)
@@ -79,9 +68,17 @@ class Tokens:
         self._ledger = ledger
 
     def create(
-        self, name: str, role: str, *, budgets: Sequence[str] = (), lasts: timedelta
+        self,
+        name: str,
+        role: str,
+        *,
+        budgets: Sequence[str] = (),
+        lasts: timedelta,
+        by: str | None = None,
     ) -> tuple[Token, str]:
         """A new token, and the text that its bearer shows: 256 random bits, kept nowhere.
+
+        ``by`` says who creates it, if not who acts on this ledger; it is written down.
 
         Raises:
             ParameterError: the name, the role, a budget or the time is refused.
@@ -96,27 +93,38 @@ class Tokens:
         if not timedelta(0) < lasts <= _LONGEST:
             raise refuse("expires", "be in more than no time and at most ten years", str(lasts))
         opened = {self._ledger._named(budget=budget) for budget in budgets}
-        now, secret = self._ledger._clock(), secrets.token_hex(32)
-        token = Token(
-            *(secrets.token_hex(6), printable(name=name), role, tuple(sorted(opened))),
-            *(now, now + lasts, None, _hash(secret)),
-        )
-        self._ledger._do(_add, token)
-        return token, f"tb_{token.id}_{secret}"
+        now, id, secret = self._ledger._clock(), new_secret(6), new_secret(32)
+        row = {
+            "id": id,
+            "name": printable(name=name),
+            "role": role,
+            "budgets": canonical(sorted(opened)),
+            "created": now.isoformat(),
+            "expires": (now + lasts).isoformat(),
+            "revoked": None,
+            "hash": digest(secret),
+        }
+        self._ledger._do(transactions.add_token, row, self._ledger._who(by))
+        return _token(row), f"tb_{id}_{secret}"
 
     def all(self) -> tuple[Token, ...]:
         """All of them, also those that are over, the oldest first."""
         with self._ledger._store.reading() as connection:
-            return tuple(map(_token, connection.execute(_ALL)))
+            return tuple(map(_token, rows.tokens_in_order(connection)))
 
-    def revoke(self, id: str) -> Token:
+    def revoke(self, id: str, *, by: str | None = None) -> Token:
         """Ends a token, now and for good; again changes nothing.
+
+        ``by`` says who revokes it, if not who acts on this ledger; it is written down.
 
         Raises:
             ParameterError: there is none.
             LedgerError: the ledger was moved elsewhere.
         """
-        return self._ledger._do(_revoke, id)
+        row = self._ledger._do(transactions.revoke_token, id, self._ledger._who(by))
+        if row is None:
+            raise refuse("id", "be that of a token of this ledger", id)
+        return _token(row)
 
     def borne_by(self, text: str) -> Token | None:
         """The token that a text shows; None if it is none, or over.
@@ -128,51 +136,22 @@ class Tokens:
             return None
         token = self.valid(form[1])
         # also where there is none: the answer takes as long
-        expected = _hash("") if token is None else token._hash
-        same = hmac.compare_digest(_hash(form[2]), expected)
+        same = opens(form[2], None if token is None else token._hash)
         return token if same else None
 
     def valid(self, id: str) -> Token | None:
         """The token of this id, if it is valid now."""
         with self._ledger._store.reading() as connection:
-            row = connection.execute(_ONE, {"of": id}).one_or_none()
+            row = rows.token(connection, id)
         token = None if row is None else _token(row)
         return token if token is not None and token.is_valid(self._ledger._clock()) else None
 
 
-def _add(act: Act, token: Token) -> None:
-    for budget in token.budgets:
-        rows.balance(act.connection, budget)  # refuses, if there is none
-    row = {
-        "id": token.id,
-        "name": token.name,
-        "role": token.role,
-        "budgets": canonical(token.budgets),
-        "created": token.created.isoformat(),
-        "expires": token.expires.isoformat(),
-        "revoked": None,
-        "hash": token._hash,
-    }
-    act.connection.execute(insert(tokens), row)
-
-
-def _revoke(act: Act, id: str) -> Token:
-    act.connection.execute(_REVOKE, {"of": id, "at": act.at})
-    row = act.connection.execute(_ONE, {"of": id}).one_or_none()
-    if row is None:
-        raise refuse("id", "be that of a token of this ledger", id)
-    return _token(row)
-
-
-def _token(row: Row[tuple[object, ...]]) -> Token:
+def _token(row: Mapping[str, Any]) -> Token:
+    revoked = row["revoked"]
     return Token(
-        *(row.id, row.name, row.role, tuple(json.loads(row.budgets))),
-        *(datetime.fromisoformat(row.created), datetime.fromisoformat(row.expires)),
-        None if row.revoked is None else datetime.fromisoformat(row.revoked),
-        row.hash,
+        *(row["id"], row["name"], row["role"], tuple(json.loads(row["budgets"]))),
+        *(datetime.fromisoformat(row["created"]), datetime.fromisoformat(row["expires"])),
+        None if revoked is None else datetime.fromisoformat(revoked),
+        row["hash"],
     )
-
-
-def _hash(secret: str) -> str:
-    # of 256 random bits: nobody guesses them, so nothing slow is needed
-    return hashlib.sha256(secret.encode()).hexdigest()

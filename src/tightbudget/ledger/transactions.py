@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, bindparam, insert, update
 
 from tightbudget.errors import (
     BudgetError,
@@ -39,6 +39,8 @@ from tightbudget.ledger.accounts import (
 from tightbudget.ledger.act import Act
 from tightbudget.ledger.chain import canonical, digest
 from tightbudget.ledger.rows import Balance, Charge, Reservation
+from tightbudget.ledger.schema import tokens
+from tightbudget.ledger.secret import opens
 from tightbudget.ledger.text import check_encodable
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.numerics.validate import refuse
@@ -48,23 +50,26 @@ __all__ = [
     "Refusal",
     "Request",
     "Terms",
+    "add_token",
     "affords",
     "answer",
     "change_cap",
     "close_budget",
     "correct",
     "expire",
+    "explain_tokens",
     "forfeit",
     "open_budget",
     "refusal_of",
     "reserve",
+    "revoke_token",
     "runs_of",
     "settle",
     "start",
     "void",
 ]
 
-Why = Mapping[str, str]  # who did it and for what reason, where an administrator must say so
+Why = Mapping[str, str]  # who did it, and for what reason if one was given
 
 _SHOWN = 10  # how many holders a refusal names
 
@@ -118,7 +123,7 @@ class Refusal:
 # ------------------------------------------------------------------------- the protocol
 
 
-def reserve(act: Act, key: str, request: Request) -> Reservation | Refusal:
+def reserve(act: Act, key: str, request: Request, why: Why) -> Reservation | Refusal:
     """Holds what the dearest cell would cost, in all budgets or in none.
 
     The same key and request again get the same answer, also if that was a refusal.
@@ -130,22 +135,23 @@ def reserve(act: Act, key: str, request: Request) -> Reservation | Refusal:
         return refusal_of(act.connection, known) or known
     payers, asked, refusal = answer(act.connection, request)
     if refusal is not None:
-        return _refuse(act, key, request, refusal)
-    return _hold(act, key, request, payers, asked)
+        return _refuse(act, key, request, refusal, why)
+    return _hold(act, key, request, payers, asked, why)
 
 
-def start(act: Act, key: str) -> Reservation:
-    """Marks that the mechanism runs, once. The number of this event is the run's token."""
+def start(act: Act, key: str, token: str, why: Why) -> Reservation:
+    """Marks that the mechanism runs, once. Of the run's token, its digest is written down."""
     hold = act.known(key)
     if hold.state != "reserved":
         raise SettlementError(f"a hold is started once, and {key!r} is {hold}")
+    said = {"token_sha256": digest(token), **why}
     numbers = [
-        act.log("started", charge.name, NOTHING, key=key, details={}) for charge in hold.charges
+        act.log("started", charge.name, NOTHING, key=key, details=said) for charge in hold.charges
     ]
-    return act.advance(hold, "started", token=numbers[0])
+    return act.advance(hold, "started", started=numbers[0], token=digest(token))
 
 
-def settle(act: Act, key: str, token: int | None, cell: Cell) -> Reservation:
+def settle(act: Act, key: str, token: str | None, cell: Cell, why: Why) -> Reservation:
     """Charges what the cell costs, by the prices stored when it was reserved.
 
     Epsilon comes back, delta does not; a cell that was not declared costs the sup.
@@ -153,17 +159,19 @@ def settle(act: Act, key: str, token: int | None, cell: Cell) -> Reservation:
     hold, name = act.known(key), canonical(cell)
     if (hold.state, hold.cell) == ("settled", name):
         return hold
-    if hold.state == "forfeited" and token is not None and token == hold.token:
+    mine = token is not None and opens(token, hold.token)
+    if hold.state == "forfeited" and mine:
         raise FencingError(f"the run {key!r} was overruled: it is forfeited, at the dearest price")
     if hold.state != "started":
         raise SettlementError(f"{key!r} is {hold}, and cannot be settled with cell {name}")
-    if token != hold.token:
-        raise FencingError(f"{key!r} is settled with the token of its start, got {token!r}")
+    if not mine:
+        got = None if token is None else "another"  # which may be the secret of another run
+        raise FencingError(f"{key!r} is settled with the token of its start, got {got}")
     costs = {}
     for charge in hold.charges:
         price = Units.charged(charge.rule.cost(hold.guarantee, cell)).least(charge.units)
         costs[charge.name] = Units(price.epsilon, charge.units.delta)
-    return act.end("settled", hold, costs, cell=name, details={})
+    return act.end("settled", hold, costs, cell=name, details=why)
 
 
 def forfeit(act: Act, key: str, why: Why) -> Reservation:
@@ -177,9 +185,9 @@ def forfeit(act: Act, key: str, why: Why) -> Reservation:
     return act.end("forfeited", hold, costs, details=why)
 
 
-def void(act: Act, key: str) -> Reservation:
+def void(act: Act, key: str, why: Why) -> Reservation:
     """Frees everything: the mechanism has not run, and now it never will."""
-    return _free(act, "void", key, {})
+    return _free(act, "void", key, why)
 
 
 def expire(act: Act, key: str, why: Why) -> Reservation:
@@ -319,7 +327,7 @@ def runs_of(plan: Stored) -> dict[str, int]:
     return counted
 
 
-def _refuse(act: Act, key: str, request: Request, refusal: Refusal) -> Refusal:
+def _refuse(act: Act, key: str, request: Request, refusal: Refusal, why: Why) -> Refusal:
     """Writes the refusal down: the key stays refused."""
     said = {
         "digest": digest(request.body),
@@ -329,6 +337,7 @@ def _refuse(act: Act, key: str, request: Request, refusal: Refusal) -> Refusal:
         "left": refusal.left,
         "held": refusal.held,
         "holds": refusal.holds,
+        **why,
     }
     number = act.log("refused", refusal.budget, refusal.requested, key=key, details=said)
     act.add_reservation(_new(number, key, request, "refused", refusal.message, ()))
@@ -336,7 +345,12 @@ def _refuse(act: Act, key: str, request: Request, refusal: Refusal) -> Refusal:
 
 
 def _hold(
-    act: Act, key: str, request: Request, payers: Sequence[Balance], asked: Sequence[Units]
+    act: Act,
+    key: str,
+    request: Request,
+    payers: Sequence[Balance],
+    asked: Sequence[Units],
+    why: Why,
 ) -> Reservation:
     lines, told = [], []
     for payer, wanted in zip(payers, asked, strict=True):
@@ -351,7 +365,8 @@ def _hold(
         if isinstance(payer.rule, Plan):
             act.use(payer.id, runs_of(request.guarantee))
     said = "; ".join(told) or None
-    details = {"digest": digest(request.body), "interactive": request.interactive, "told": said}
+    body = {"digest": digest(request.body), "interactive": request.interactive}
+    details = {**body, "told": said, **why}
     numbers = [
         act.log("reserved", line.name, line.units, key=key, details=details) for line in lines
     ]
@@ -370,7 +385,7 @@ def _new(
 ) -> Reservation:
     return Reservation(
         *(number, key, request.body, digest(request.body), request.interactive, state),
-        *(None, None, told, lines),
+        *(None, None, None, told, lines),
     )
 
 
@@ -396,6 +411,48 @@ def named(holders: Sequence[str]) -> str:
     """Those who hold something, the first few by name."""
     more = len(holders) - _SHOWN
     return ", ".join(map(repr, holders[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
+
+
+# ---------------------------------------------------------------------- access tokens
+
+
+def add_token(act: Act, row: Mapping[str, Any], why: Why) -> None:
+    """Adds an access token; the event has the digest of its row, and no hash of its secret.
+
+    Raises:
+        ParameterError: one of its budgets is not there.
+    """
+    for budget in json.loads(row["budgets"]):
+        rows.balance(act.connection, budget)
+    act.connection.execute(insert(tokens), dict(row))
+    act.log("token_created", None, NOTHING, details={**rows.said_of_token(row), **why})
+
+
+def revoke_token(act: Act, id: str, why: Why) -> dict[str, Any] | None:
+    """Ends an access token, once; its row, or None if there is none."""
+    if act.connection.execute(_REVOKE, {"of": id, "at": act.at}).rowcount:
+        act.log("token_revoked", None, NOTHING, details={"id": id, "revoked": act.at, **why})
+    return rows.token(act.connection, id)
+
+
+def explain_tokens(act: Act, why: Why) -> None:
+    """Writes the events of access tokens that came into the ledger without any."""
+    created = rows.entries(act.connection, rows.Which(kind="token_created"))
+    known = {json.loads(entry.details)["id"] for entry in created}
+    for row in rows.tokens_in_order(act.connection):
+        if row["id"] not in known:
+            said = rows.said_of_token(row)
+            act.log("token_created", None, NOTHING, details={**said, **why})
+            if row["revoked"] is not None:
+                said = {"id": row["id"], "revoked": row["revoked"]}
+                act.log("token_revoked", None, NOTHING, details={**said, **why})
+
+
+_REVOKE = (
+    update(tokens)
+    .where(tokens.c.id == bindparam("of"), tokens.c.revoked.is_(None))
+    .values(revoked=bindparam("at"))
+)
 
 
 # ------------------------------------------------------------------------------ budgets

@@ -11,14 +11,15 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, Table, func, inspect, select, text
+from sqlalchemy import Connection, Table, func, select, text
 
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger import rows
 from tightbudget.ledger.accounts import Plan, rule_of
 from tightbudget.ledger.chain import BEGINNING, Entry, Head, canonical, digest, follow
 from tightbudget.ledger.rows import Balance, Reservation
-from tightbudget.ledger.schema import CHECKS, TRIGGERS, charges, events, steps
+from tightbudget.ledger.schema import charges, events, steps
+from tightbudget.ledger.shape import check_shape
 from tightbudget.ledger.transactions import runs_of
 from tightbudget.ledger.units import Units
 from tightbudget.output_dp.guarantee import cell_from_json
@@ -35,11 +36,14 @@ class Verification:
     Attributes:
         head: how far the history goes.
         budgets, reservations: how many of them were compared.
+        tokens: how many access tokens were compared; None where the role of this connection
+            may not read them.
     """
 
     head: Head
     budgets: int
     reservations: int
+    tokens: int | None
 
 
 @dataclass(slots=True)
@@ -67,10 +71,19 @@ class _Run:
     interactive: bool
     told: str | None
     state: str
-    token: int | None = None
+    started: int | None = None
+    token: str | None = None
     cell: str | None = None
     granted: dict[str, tuple[int, int]] = field(default_factory=dict)
     cost: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Token:
+    """An access token as the history has it: what it may do, and when it was revoked."""
+
+    said: dict[str, object]
+    revoked: str | None = None
 
 
 class _History:
@@ -80,6 +93,7 @@ class _History:
         self.head = BEGINNING
         self.budgets: dict[str, _Budget] = {}
         self.runs: dict[str, _Run] = {}
+        self.tokens: dict[str, _Token] = {}
         self.moved = False
 
     def add(self, entry: Entry) -> None:
@@ -170,11 +184,28 @@ class _History:
         )
 
     def _started(self, entry: Entry) -> None:
-        run = self.runs[_key(entry)]
-        first = run.state == "reserved"
-        if not first and not (run.state == "started" and _name(entry) in run.granted):
+        run, said = self.runs[_key(entry)], json.loads(entry.details)
+        if run.state == "reserved":
+            run.state, run.started = "started", entry.sequence
+            # before version 0004 the token was this number
+            run.token = said.get("token_sha256", digest(str(entry.sequence)))
+        elif run.state != "started" or _name(entry) not in run.granted:
             raise ValueError("started before")
-        run.state, run.token = "started", entry.sequence if first else run.token
+        elif said.get("token_sha256", run.token) != run.token:
+            raise ValueError("another token")
+
+    def _token_created(self, entry: Entry) -> None:
+        said = json.loads(entry.details)
+        if said["id"] in self.tokens:
+            raise ValueError("created before")
+        self.tokens[said["id"]] = _Token(_fixed(said))
+
+    def _token_revoked(self, entry: Entry) -> None:
+        said = json.loads(entry.details)
+        token = self.tokens[said["id"]]
+        if token.revoked is not None:
+            raise ValueError("revoked before")
+        token.revoked = said["revoked"]
 
     def _settled(self, entry: Entry) -> None:
         held = self._end(entry, "settled", ("started", "settled"))
@@ -223,7 +254,7 @@ def verify(
 def _verified(
     connection: Connection, progress: Callable[[Iterable[int]], Iterable[int]]
 ) -> Verification:
-    _check_guards(connection)
+    check_shape(connection)
     history = _History()
     count = _count(connection, events)
     for after in progress(range(0, count, _PAGE)):
@@ -231,9 +262,12 @@ def _verified(
             history.add(entry)
     if history.head != rows.head(connection):
         raise LedgerCorruptError(f"event {history.head.sequence + 1} is missing")
+    if count != history.head.sequence:  # their numbers are below 1, and no list shows them
+        raise LedgerCorruptError(f"{count - history.head.sequence} events are before the first")
     used = _compare_reservations(connection, history)
     _compare_budgets(connection, history, used)
-    return Verification(history.head, len(history.budgets), len(history.runs))
+    tokens = _compare_tokens(connection, history)
+    return Verification(history.head, len(history.budgets), len(history.runs), tokens)
 
 
 def check_head(connection: Connection, head: Head) -> None:
@@ -255,23 +289,6 @@ def check_head(connection: Connection, head: Head) -> None:
             f"event {head.sequence} is another one: this ledger and the one that the head was"
             " exported from are copies of which both were used, or one was changed"
         )
-
-
-def _check_guards(connection: Connection) -> None:
-    """The database still has the limits that were put into it."""
-    for table, wanted in CHECKS.items():
-        found = {check["name"] for check in inspect(connection).get_check_constraints(table)}
-        if missing := sorted(wanted - found):
-            raise LedgerCorruptError(f"{table} has lost the constraints {', '.join(missing)}")
-    present = set(connection.scalars(text(_TRIGGERS[connection.dialect.name])))
-    if missing := sorted(TRIGGERS - present):
-        raise LedgerCorruptError(f"the ledger has lost the triggers {', '.join(missing)}")
-
-
-_TRIGGERS = {
-    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
-    "postgresql": "SELECT tgname FROM pg_trigger WHERE tgenabled IN ('O', 'A')",
-}
 
 
 def _compare_reservations(connection: Connection, history: _History) -> dict[tuple[str, str], int]:
@@ -299,10 +316,13 @@ def _compare_reservations(connection: Connection, history: _History) -> dict[tup
 
 
 def _agree(found: Reservation, run: _Run) -> bool:
-    said = (run.row, run.digest, run.interactive, run.told, run.state, run.token, run.cell)
+    said = (
+        *(run.row, run.digest, run.interactive, run.told),
+        *(run.state, run.started, run.token, run.cell),
+    )
     shown = (
         *(found.id, found.digest, found.interactive, found.told),
-        *(found.state, found.token, found.cell),
+        *(found.state, found.started, found.token, found.cell),
     )
     taken = {charge.name: tuple(charge.units) for charge in found.charges}
     return said == shown and taken == run.granted | run.cost and digest(found.body) == run.digest
@@ -358,6 +378,33 @@ def _compare_steps(
     said = {step: (times, used.get((found.name, step), 0)) for step, times in plan.items()}
     if rows.declared(connection, found) != said:
         raise LedgerCorruptError(f"the steps of {found.name!r} are not what the history says")
+
+
+def _compare_tokens(connection: Connection, history: _History) -> int | None:
+    """Row by row; how many, or None where they may not be read."""
+    if connection.dialect.name == "postgresql" and not connection.scalar(
+        text("SELECT has_table_privilege('tokens', 'SELECT')")
+    ):
+        return None
+    seen = 0
+    for row in rows.tokens_in_order(connection):
+        known = history.tokens.get(row["id"])
+        if known is None and history.moved:
+            continue  # of a ledger that was sealed before tokens had events: none can be added
+        said = None if known is None else (known.said, known.revoked)
+        if said != (rows.said_of_token(row), row["revoked"]):
+            raise LedgerCorruptError(
+                f"the access token {row['id']!r} is not what the history says it is"
+            )
+        seen += 1
+    if seen != len(history.tokens):
+        raise LedgerCorruptError(f"{len(history.tokens) - seen} access tokens are missing")
+    return seen
+
+
+def _fixed(said: dict[str, object]) -> dict[str, object]:
+    """What an event says of an access token itself: not who has created it, or why."""
+    return {name: value for name, value in said.items() if name not in ("by", "reason")}
 
 
 def _count(connection: Connection, table: Table) -> int:

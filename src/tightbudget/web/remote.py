@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tightbudget.ledger.accounts import Guarantee, Stored, content_of, guarantee_of
 from tightbudget.ledger.chain import Head
-from tightbudget.ledger.protocol import Event, Payer, Statement, WhatIf
+from tightbudget.ledger.protocol import Event, Payer, Statement, WhatIf, token_text
 from tightbudget.ledger.text import check_encodable, printable, storable_cell
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.account import Budget, State
@@ -131,19 +131,22 @@ class RemoteLedger:
         said = self._wire.post("reserve", asked, _said)
         return RemoteHold(self._wire, said, None)
 
-    def hold(self, key: str, *, token: int | None = None) -> RemoteHold:
+    def hold(self, key: str, *, token: str | int | None = None) -> RemoteHold:
         """The reservation of this key, for instance of a process that is no more.
 
         Args:
             key: that it was reserved under.
-            token: of its start, if this process may settle it. Anyone may forfeit it.
+            token: of its start, if this process may settle it. Anyone may forfeit it. A run
+                that an earlier version has started has the number that it was answered then.
 
         Raises:
             SettlementError: there is none.
             BudgetExceeded: it was refused.
+            ParameterError: the token is neither a text nor a number.
         """
+        shown = token_text(token)
         said = self._wire.get("hold", {"key": printable(key=key)}, _said)
-        return RemoteHold(self._wire, said, token)
+        return RemoteHold(self._wire, said, shown)
 
     def holds(self) -> tuple[RemoteHold, ...]:
         """All reservations that are not ended, of budgets that are for this token."""
@@ -276,14 +279,14 @@ class _Said:
     interactive: bool
     cell: Cell | None
     told: str | None
-    token: int | None
+    token: str | None
     charges: dict[str, Budget]
 
 
 class RemoteHold:
     """One reservation, as it was when this object last asked the ledger."""
 
-    def __init__(self, wire: Wire, said: _Said, token: int | None) -> None:
+    def __init__(self, wire: Wire, said: _Said, token: str | None) -> None:
         self._wire = wire
         self._is = said
         self._token = token
@@ -328,8 +331,8 @@ class RemoteHold:
         return self._is.told
 
     @property
-    def token(self) -> int | None:
-        """Of the start, if this object may settle it; to be kept with the mechanism's output."""
+    def token(self) -> str | None:
+        """Of the start, if this object may settle it: a secret, to be kept with the output."""
         return self._token
 
     @property
@@ -407,7 +410,7 @@ def _said(content: Mapping[str, Any]) -> _Said:
         interactive=content["interactive"],
         cell=_cell(content["cell"]),
         told=content["told"],
-        token=content["token"],
+        token=token_text(content["token"]),
         charges={name: amount(charge) for name, charge in content["charges"].items()},
     )
 

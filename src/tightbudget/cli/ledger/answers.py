@@ -49,7 +49,7 @@ def print_hold(hold: LedgerHold, *, json: bool) -> None:
     if hold.cell is not None:
         rows["cell"] = repr(hold.cell)
     if hold.token is not None:
-        rows["token"] = str(hold.token)
+        rows["token"] = hold.token
     taken = "holds" if hold.state.value in ("reserved", "started") else "cost"
     charges = (f"{in_words(charge)} of {name}" for name, charge in hold.charges.items())
     rows[taken] = "\n".join(charges)

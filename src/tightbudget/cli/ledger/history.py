@@ -59,10 +59,12 @@ def history(
                 repr(event.epsilon),
                 repr(event.delta),
                 "" if event.cell is None else repr(event.cell),
+                event.details.get("by", ""),
             )
             for event in events
         ]
-    print_table(("number", "at", "what", "key", "budget", "epsilon", "delta", "cell"), rows)
+    columns = ("number", "at", "what", "key", "budget", "epsilon", "delta", "cell", "by")
+    print_table(columns, rows)
 
 
 def verify(ledger: Url, json: AsJson = False) -> None:
@@ -123,10 +125,11 @@ def print_verification(found: Verification, watch: Stopwatch, *, json: bool) -> 
         "events": found.head.sequence,
         "budgets": found.budgets,
         "reservations": found.reservations,
+        "tokens": found.tokens,
         "head": str(found.head),
         "seconds": watch.seconds,
     }
     if json:
         print_json(answer)
     else:
-        print_rows({name: str(value) for name, value in answer.items()})
+        print_rows({n: "not to be read" if v is None else str(v) for n, v in answer.items()})

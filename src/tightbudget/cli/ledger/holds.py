@@ -12,6 +12,7 @@ from tightbudget.cli.ledger.options import (
     Amount,
     Budgets,
     By,
+    ByDefault,
     Delta,
     Epsilon,
     GuaranteeFile,
@@ -40,6 +41,7 @@ def reserve(
     amount: Amount = None,
     plan: Plan = None,
     interactive: Annotated[bool, typer.Option(help="It answers more than once.")] = False,
+    by: ByDefault = None,
     json: AsJson = False,
 ) -> None:
     """Holds what the dearest output would cost, in all budgets or in none. Again is once.
@@ -47,17 +49,17 @@ def reserve(
     For example: tightbudget ledger reserve --budget ada --key A1 --guarantee search.json
     --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger, json=json, by=by) as it:
         wanted = guarantee_of(guarantee, epsilon, delta, amount, plan)
         print_hold(it.reserve(key, wanted, budget, interactive=interactive), json=json)
 
 
-def start(key: KeyArgument, ledger: Url, json: AsJson = False) -> None:
+def start(key: KeyArgument, ledger: Url, by: ByDefault = None, json: AsJson = False) -> None:
     """Marks that the mechanism runs now, once, and answers the token to settle it with.
 
     For example: tightbudget ledger start A1 --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger, json=json, by=by) as it:
         hold = it.hold(key)
         hold.start()
         print_hold(hold, json=json)
@@ -68,26 +70,33 @@ def settle(
     cell: Annotated[
         str, typer.Argument(help="What came out: the name of a cell, or the cell as JSON.")
     ],
-    token: Annotated[int, typer.Option(help="What start has answered.")],
+    token: Annotated[
+        str,
+        typer.Option(
+            envvar="TIGHTBUDGET_RUN_TOKEN",
+            help="What start has answered: a secret, which others see on a command line.",
+        ),
+    ],
     ledger: Url,
+    by: ByDefault = None,
     json: AsJson = False,
 ) -> None:
     """Charges what the cell costs; one that was not declared costs the sup. Then reveal.
 
-    For example: tightbudget ledger settle A1 "not found" --token 5 --ledger sqlite:///budget.db
+    For example: tightbudget ledger settle A1 "not found" --token 5a1f... --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger, json=json, by=by) as it:
         hold = it.hold(key, token=token)
         hold.settle(cell_of(cell, hold.guarantee))
         print_hold(hold, json=json)
 
 
-def void(key: KeyArgument, ledger: Url, json: AsJson = False) -> None:
+def void(key: KeyArgument, ledger: Url, by: ByDefault = None, json: AsJson = False) -> None:
     """Frees a reservation that was not started, and never will be.
 
     For example: tightbudget ledger void A1 --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger, json=json, by=by) as it:
         hold = it.hold(key)
         hold.void()
         print_hold(hold, json=json)
@@ -96,7 +105,7 @@ def void(key: KeyArgument, ledger: Url, json: AsJson = False) -> None:
 def forfeit(
     key: KeyArgument,
     ledger: Url,
-    by: Annotated[str | None, typer.Option(help="Who does this; it is written down.")] = None,
+    by: ByDefault = None,
     reason: Annotated[str | None, typer.Option(help="Why; it is written down.")] = None,
     json: AsJson = False,
 ) -> None:
@@ -105,9 +114,9 @@ def forfeit(
     For example: tightbudget ledger forfeit A1 --by grace --reason "the machine is gone"
     --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger, json=json, by=by) as it:
         hold = it.hold(key)
-        hold.forfeit(by=by, reason=reason)
+        hold.forfeit(reason=reason)
         print_hold(hold, json=json)
 
 

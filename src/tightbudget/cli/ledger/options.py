@@ -25,6 +25,7 @@ __all__ = [
     "Amount",
     "Budgets",
     "By",
+    "ByDefault",
     "Delta",
     "Epsilon",
     "GuaranteeFile",
@@ -64,6 +65,10 @@ Budgets = Annotated[
     list[str], typer.Option(help="The budget that pays; may be repeated: all or none.")
 ]
 Key = Annotated[str, typer.Option(help="Your name for this one run; the same again is once.")]
+ByDefault = Annotated[
+    str | None,
+    typer.Option("--by", help="Who does this, if not the system's user; it is written down."),
+]
 By = Annotated[str, typer.Option(help="Who does this; it is written down.")]
 Reason = Annotated[str, typer.Option(help="Why; it is written down.")]
 
@@ -77,10 +82,12 @@ Plan = Annotated[Path | None, typer.Option(help="Steps of a fixed plan: a plan f
 
 
 @contextmanager
-def opened(url: str, *, json: bool, create: bool = False) -> Iterator[Ledger]:
-    """The ledger; with --json a refusal is an object on stdout, too."""
+def opened(
+    url: str, *, json: bool, create: bool = False, by: str | None = None
+) -> Iterator[Ledger]:
+    """The ledger, and who acts on it; with --json a refusal is an object on stdout, too."""
     try:
-        with tightbudget.Ledger(url, create=create) as ledger:
+        with tightbudget.Ledger(url, create=create, by=by) as ledger:
             yield ledger
     except TightBudgetError as error:
         if json:

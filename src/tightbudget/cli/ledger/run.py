@@ -25,6 +25,7 @@ from tightbudget.cli.ledger.holds import cell_of, is_declared
 from tightbudget.cli.ledger.options import (
     Amount,
     Budgets,
+    ByDefault,
     Delta,
     Epsilon,
     GuaranteeFile,
@@ -68,6 +69,7 @@ def run(
     delta: Delta = None,
     amount: Amount = None,
     plan: Plan = None,
+    by: ByDefault = None,
     json: AsJson = False,
 ) -> None:
     """Pays for a program, and shows what it printed when that is paid for.
@@ -81,7 +83,7 @@ def run(
     --ledger sqlite:///budget.db -- python search.py --depth 3
     """
     program = program_of(command)
-    with opened(ledger, json=json) as it, HeldBack.files() as running:
+    with opened(ledger, json=json, by=by) as it, HeldBack.files() as running:
         hold = it.reserve(key, guarantee_of(guarantee, epsilon, delta, amount, plan), budget)
         if hold.state is not State.RESERVED:
             raise SettlementError(f"{key!r} {_BEFORE[hold.state]}")

@@ -52,9 +52,8 @@ def show(
             from tightbudget.ledger.as_json import hold_as_json, statement_as_json
 
             budgets = [statement_as_json(statement) for _, statement in tree]
-            reservations = [
-                hold_as_json(hold) for hold in it.holds() if names & hold.charges.keys()
-            ]
+            found = [hold for hold in it.holds() if names & hold.charges.keys()]
+            reservations = [{**hold_as_json(hold), "by": hold.by} for hold in found]
             print_json({"ledger": it.url, "budgets": budgets, "reservations": reservations})
             return
         holds = [hold for hold in it.open_holds() if names & hold.charges.keys()]
@@ -124,9 +123,10 @@ def _print_holds(holds: list[OpenHold]) -> None:
         (
             hold.key,
             hold.state.value,
+            hold.by or "",
             ", ".join(f"{in_words(charge)} of {name}" for name, charge in hold.charges.items()),
         )
         for hold in holds
     ]
     print_text(Text())
-    print_table(("reservation", "state", "holds"), rows)
+    print_table(("reservation", "state", "by", "holds"), rows)

@@ -219,7 +219,7 @@ class Hold(Answer):
     charges: dict[str, Amount]
     cell: Cell | None
     told: str | None = Field(description="What the caller must know: that less was granted.")
-    token: int | None = Field(description="Of the start, for who has started it.")
+    token: str | None = Field(description="Of the start, for who has started it.")
     interactive: bool
     guarantee: dict[str, Any]
 
@@ -236,6 +236,7 @@ class OpenHold(Answer):
     interactive: bool
     guarantee: None = Field(description="Lists have no prices: ask /api/v1/hold for this key.")
     since: str = Field(description="When it was reserved or, if it was, started.")
+    by: str | None = Field(description="Who has reserved it or, if it was, started it.")
 
 
 class Event(Answer):

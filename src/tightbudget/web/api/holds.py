@@ -50,6 +50,7 @@ _SEARCH = {
         "sup": 0.3,
     },
 }
+_TOKEN = "0123456789abcdef0123456789abcdef"
 Asked = Annotated[Guarantee, Field(examples=[_SEARCH])]
 
 
@@ -98,8 +99,8 @@ class Settle(Body):
     """What came out of which run."""
 
     key: Annotated[Name, Field(examples=["A2"])]
-    token: Annotated[int, IN_DIGITS] | None = Field(
-        None, description="What start has answered.", examples=[10]
+    token: str | Annotated[int, IN_DIGITS] | None = Field(
+        None, description="What start has answered: a secret.", examples=[_TOKEN]
     )
     cell: Annotated[Cell, Field(examples=["not found"])]
 
@@ -159,7 +160,9 @@ def reserve(request: Request, body: Reserve) -> Response:
     guarantee, ledger = short_guarantee(request, body.guarantee), state_of(request).ledger
     check_room(request, body.key, names)
     try:
-        found = ledger.reserve(body.key, guarantee, names, interactive=body.interactive)
+        found = ledger.reserve(
+            body.key, guarantee, names, interactive=body.interactive, by=caller_of(request).name
+        )
     except SettlementError as error:
         raise without_others(request, error) from None
     return answered(hold_seen(found, caller_of(request)))
@@ -169,11 +172,12 @@ def reserve(request: Request, body: Reserve) -> Response:
 def start(request: Request, body: Start) -> Response:
     """Marks that the mechanism runs now, once, and answers the token to settle it with.
 
-    If the answer is lost, nobody has the token: forfeit the run.
+    The token is a secret, told this once: keep it with the output. If the answer is lost, nobody
+    has it: forfeit the run.
     """
-    found = hold_touched(request, body.key)
-    found.start()
-    return answered(hold_seen(found, caller_of(request)))
+    found, caller = hold_touched(request, body.key), caller_of(request)
+    found.start(by=caller.name)
+    return answered(hold_seen(found, caller))
 
 
 @router.post("/settle", dependencies=[allow(WRITE)], response_model=Hold)
@@ -182,17 +186,17 @@ def settle(request: Request, body: Settle) -> Response:
 
     The same cell again changes nothing.
     """
-    found = hold_touched(request, body.key, body.token)
-    found.settle(_cell(body.cell))
-    return answered(hold_seen(found, caller_of(request)))
+    found, caller = hold_touched(request, body.key, body.token), caller_of(request)
+    found.settle(_cell(body.cell), by=caller.name)
+    return answered(hold_seen(found, caller))
 
 
 @router.post("/void", dependencies=[allow(WRITE)], response_model=Hold)
 def void(request: Request, body: Void) -> Response:
     """Frees a reservation that was not started, and never will be."""
-    found = hold_touched(request, body.key)
-    found.void()
-    return answered(hold_seen(found, caller_of(request)))
+    found, caller = hold_touched(request, body.key), caller_of(request)
+    found.void(by=caller.name)
+    return answered(hold_seen(found, caller))
 
 
 @router.post("/forfeit", dependencies=[allow(WRITE)], response_model=Hold)

@@ -53,7 +53,7 @@ def budget_seen(request: Request, name: str) -> LedgerBudget:
     return found
 
 
-def hold_touched(request: Request, key: str, token: int | None = None) -> LedgerHold:
+def hold_touched(request: Request, key: str, token: str | int | None = None) -> LedgerHold:
     """The reservation of this key, to be changed.
 
     Raises:
@@ -66,7 +66,7 @@ def hold_touched(request: Request, key: str, token: int | None = None) -> Ledger
     return hold
 
 
-def hold_found(request: Request, key: str, token: int | None = None) -> LedgerHold:
+def hold_found(request: Request, key: str, token: str | int | None = None) -> LedgerHold:
     """The reservation of this key.
 
     Raises:

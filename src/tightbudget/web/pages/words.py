@@ -29,6 +29,8 @@ KINDS_OF_EVENTS = {
     "corrected": "corrected",
     "closed": "closed",
     "returned": "part closed",
+    "token_created": "token created",
+    "token_revoked": "token revoked",
     "moved": "moved away",
     "arrived": "arrived",
 }
@@ -93,8 +95,15 @@ def _remarks(details: dict[str, Any]) -> Iterator[str]:
         yield "answers more than once"
     if "part" in details:
         yield f"part {details['part']}"
+    if "role" in details:
+        yield f"{details['role']} {details['name']}"
+    if "revoked" in details:
+        yield f"id {details['id']}"
+    who = details.get("by")
     if details.get("reason"):
-        yield f"{details['by']}: {details['reason']}" if details.get("by") else details["reason"]
+        yield f"{who}: {details['reason']}" if who else details["reason"]
+    elif who:
+        yield f"by {who}"
     if "kind" in details:
         yield f"of kind {details['kind']}"
     if details.get("parent"):
