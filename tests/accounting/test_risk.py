@@ -163,7 +163,13 @@ def test_the_largest_loss_of_all_runs_is_a_loss_with_a_mass() -> None:
 
 # distribution functions take their time, at losses that hardly any output has
 EVERY = [
-    pytest.param(case, id=case.name, marks=[pytest.mark.slow] if "additive" in case.name else [])
+    pytest.param(
+        case,
+        id=case.name,
+        marks=[pytest.mark.slow]
+        if any(name in case.name for name in ("additive", "mixture", "clipped-sum"))
+        else [],
+    )
     for case in CASES
 ]
 

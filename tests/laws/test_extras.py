@@ -56,7 +56,15 @@ def without(*modules: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "modules", [(), ("sqlalchemy",), ("httpx",), ("sklearn",), tuple(NEEDS)], ids=str
+    "modules",
+    [
+        tuple(NEEDS),
+        *(
+            pytest.param(modules, marks=pytest.mark.slow)
+            for modules in ((), ("sqlalchemy",), ("httpx",), ("sklearn",))
+        ),
+    ],
+    ids=str,
 )
 def test_a_star_imports_what_there_is(modules: tuple[str, ...]) -> None:
     names, offered, listed, of_release, refused = without(*modules)
