@@ -26,10 +26,6 @@ def power(x: Fraction) -> Fraction:
     return Fraction(isqrt(isqrt(BASE))) ** int(quarters)
 
 
-class _Fork(BaseException):
-    """A draw that the script does not say. Mechanisms catch what is an Exception."""
-
-
 @dataclass
 class Law:
     """A source of randomness that goes down one path, and says which ways there are."""
@@ -39,10 +35,12 @@ class Law:
     probability: Fraction = Fraction(1)
     at: int = 0
     batch: int = 1
+    ways: list[int] | None = None  # where the script ended
 
     def _take(self, options: dict[int, Fraction]) -> int:
         if self.at == len(self.script):
-            raise _Fork(list(options))
+            self.ways = list(options)
+            raise KeyboardInterrupt  # which no mechanism keeps, and none says anything with
         choice = self.script[self.at]
         self.at += 1
         self.probability *= options[choice]
@@ -90,9 +88,11 @@ def _paths(
     law = Law(script, widest)
     try:
         outcome = run(law)
-    except _Fork as fork:
+    except KeyboardInterrupt:
+        if law.ways is None:
+            raise
         if len(script) < depth:
-            for choice in fork.args[0]:
+            for choice in law.ways:
                 yield from _paths(run, widest, depth, [*script, choice])
     else:
         yield outcome, law.probability
