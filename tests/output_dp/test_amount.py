@@ -29,7 +29,7 @@ TENTH = Fraction(1, 10)
     [
         (0.1, TENTH),
         (np.float64(0.1), TENTH),
-        (np.float32(0.1), TENTH),
+        (np.float32(0.1), Fraction(13421773, 2**27)),  # its exact value, which is above 1/10
         (1e-300, Fraction(1, 10**300)),
         (Decimal("0.1"), TENTH),
         (Decimal(0), 0),

@@ -97,7 +97,7 @@ MUTATIONS = [
         "_left_share",
         (
             (
-                "np.clip((w_low - 1.0) / expm1_up(h) * (1 - 4 * UNIT), 0.0, 1.0)",
+                "np.clip(share * (1 - 4 * UNIT), 0.0, 1.0)",
                 "np.ones_like(w_low)",
             ),
         ),

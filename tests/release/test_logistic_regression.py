@@ -190,7 +190,7 @@ def test_a_fit_that_is_refused_leaves_the_model_as_it_was() -> None:
     for features, labels, meter in (
         (x, others, tb.OutputDPFilter(0.5)),
         (wider, y, tb.OutputDPFilter(0.5)),
-        (x * 3, others, tb.OutputDPFilter(1)),
+        (x, np.arange(len(x)) % 3, tb.OutputDPFilter(1)),
         (wider, np.zeros(len(x)), tb.OutputDPFilter(1)),
     ):
         with pytest.raises((tb.BudgetError, tb.ParameterError)):

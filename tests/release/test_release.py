@@ -210,6 +210,7 @@ def test_an_interrupt_passes_and_says_nothing() -> None:
     assert meter.spent.epsilon == 1
 
 
+@pytest.mark.filterwarnings("ignore:FixedNoise")
 @pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, Own])
 def test_an_exit_that_one_record_can_cause_is_an_answer(kind: type[BaseException]) -> None:
     def query(data: Any) -> int:
