@@ -91,6 +91,7 @@ OTHERS = {
     "FixedNoise": "no noise, for tests alone",
     "PrivateLogisticRegression": "keeps what was released, and no meter",
     "PrivateGridSearchCV": "keeps what was released, and no meter",
+    "TightAccountant": "counts what was reported, and pays for nothing",
     "TightPrivacyAccountant": "counts what was declared, and pays for nothing",
     "Walk": "a computation",
 }

@@ -121,7 +121,7 @@ def test_what_an_earlier_version_has_stored_is_found(
         other = one
     terms = Terms.of("output_dp", {"epsilon": 1})
     ledger._do(transactions.open_budget, one, terms, None)
-    ledger._do(transactions.reserve, one, Request.of(COIN, ["data"], False))
+    ledger._do(transactions.reserve, one, Request.of(COIN, ["data"], False), {})
     for spelt in {one, other}:
         assert ledger.budget(spelt).name == one
         assert ledger.hold(spelt).key == one
@@ -132,7 +132,7 @@ def test_what_an_earlier_version_has_stored_is_found(
     assert ledger.reserve("A1", tb.OutputDP.from_dp(0.1), [other]).charges.keys() == {one}
     # an earlier version could hold both spellings, as two; each is still the one that it names
     if one != other:
-        ledger._do(transactions.reserve, other, Request.of(COIN, ["data"], False))
+        ledger._do(transactions.reserve, other, Request.of(COIN, ["data"], False), {})
     assert [ledger.hold(spelt).key for spelt in (one, other)] == [one, other]
     ledger.verify()
 
@@ -190,7 +190,7 @@ def an_old_key_is_found() -> bool:
         it.open_budget("data", epsilon=1)
         composed, apart = SPELLINGS[0]
         request = Request.of(tb.OutputDP.from_dp(0.1), ["data"], False)
-        it._do(transactions.reserve, apart, request)
+        it._do(transactions.reserve, apart, request, {})
         return it.reserve(composed, tb.OutputDP.from_dp(0.1), ["data"]).key == apart
 
 

@@ -207,7 +207,7 @@ MUTATIONS = [
     Mutation(
         "a product of chances rounds",
         rounding, "any_of",
-        (("margin = 64 * UNIT + len(chances) * 2 * UNIT", "margin = 0.0"),),
+        (("margin = (LOG1P + EXPM1 + 4.0) * UNIT", "margin = 0.0"),),
         sums_hold,
     ),
     Mutation(

@@ -73,7 +73,10 @@ def test_budgets_are_as_the_ledger_states_them(ask: TestClient, ledger: tb.Ledge
         name = statement["name"]
         held = ledger.budget(name).holds()
         # what was declared is not in lists
-        holds = [{**hold_as_json(hold), "guarantee": None, "since": hold.since} for hold in held]
+        holds = [
+            {**hold_as_json(hold), "guarantee": None, "since": hold.since, "by": hold.by}
+            for hold in held
+        ]
         listed = {"holds": holds, "next": None}
         assert get(ask, "budget", name=name) == as_sent({**statement, **listed})
         assert get(ask, "holds", budget=name) == as_sent(listed)
@@ -134,7 +137,7 @@ def test_a_spreadsheet_computes_nothing(ask: TestClient, ledger: tb.Ledger, key:
 @pytest.mark.parametrize("before", ["\t", "\r", "\n", "\x00", "\ufeff", "\u200b", " \t \u00a0"])
 def test_also_behind_what_nobody_sees(ask: TestClient, ledger: tb.Ledger, before: str) -> None:
     """Cells may hold what keys may not."""
-    ledger.hold("A2", token=10).settle(before + "=1+1")
+    ledger.hold("A2", token=TOKEN_OF_A2).settle(before + "=1+1")
     text = ask.get("/api/v1/events.csv", params={"key": "A2", "kind": "settled"}).text
     (row,) = csv.DictReader(io.StringIO(text, newline=""))
     assert row["cell"] == f"'{before}=1+1"
@@ -145,7 +148,7 @@ def test_what_an_earlier_version_took_is_exported(
 ) -> None:
     """Cells and reasons with half a character: one such line must not break off all others."""
     half = "\ud800"
-    ledger._do(transactions.settle, "A2", 10, (half, f"={half}"))
+    ledger._do(transactions.settle, "A2", TOKEN_OF_A2, (half, f"={half}"), {})
     ledger._do(transactions.expire, "A1", {"by": "grace", "reason": half})
     last = ledger.head().sequence
     for path in ("events.csv", "events.csv?budget=ada"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 from tests.mutants import Mutation, lose_a_truth
-from tests.web.conftest import HERE, Client
+from tests.web.conftest import HERE, TOKEN_OF_A2, Client
 
 import tightbudget as tb
 from tightbudget.ledger import tokens, transactions
@@ -100,7 +100,7 @@ def a_formula_behind_a_blank(client: Client, token: Token, ledger: tb.Ledger) ->
 def a_lone_surrogate(client: Client, token: Token, ledger: tb.Ledger) -> bool:
     """Of an earlier version: it must not end the export."""
     if ledger.hold("A2").state is State.STARTED:
-        ledger._do(transactions.settle, "A2", 10, "\ud800")
+        ledger._do(transactions.settle, "A2", TOKEN_OF_A2, "\ud800", {})
     try:
         return client().get("/api/v1/events.csv").status_code == 200
     except UnicodeEncodeError:
