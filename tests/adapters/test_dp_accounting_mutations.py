@@ -138,7 +138,7 @@ def no_q_mass_is_above_1() -> bool:
 
 
 def a_mixture_is_cut_below_its_loss() -> bool:
-    pair = tb.MixtureOfGaussians(1.0, (0.0, 1.0), (0.5, 0.5)).pair(tb.Direction.REMOVE)
+    pair = tb.MixtureOfGaussians(1.0, (0.0, 1.0, 2.0), (0.5, 0.25, 0.25)).pair(tb.Direction.REMOVE)
     assert isinstance(pair, mixture_of_gaussians.MixturePair)
     losses = np.linspace(-0.5, 3.0, 101)
     return bool(np.all(pair._loss(pair._cuts(losses))[1] <= losses))
@@ -146,7 +146,7 @@ def a_mixture_is_cut_below_its_loss() -> bool:
 
 def a_mixture_is_no_tighter_than_its_cells() -> bool:
     # what is left of an edge's cut by a hair has a smaller loss: w may exceed e^length by it
-    pair = tb.MixtureOfGaussians(1e-3, (1.0,), (1.0,)).pair(tb.Direction.REMOVE)
+    pair = tb.MixtureOfGaussians(1e-3, (1.0, 1.0 + 1e-12), (0.5, 0.5)).pair(tb.Direction.REMOVE)
     edges = np.array([4.9e5, 4.9e5 + 1e-12, 5e5])
     cells = pair.cells(edges, np.zeros(3))
     assert cells is not None
@@ -245,7 +245,7 @@ MUTATIONS = [
         "the other direction's losses are its own",
         adapter,
         "to_pld",
-        (("zip(deltas, deltas[::-1], strict=True)", "zip(deltas, deltas, strict=True)"),),
+        (("curves.get(direction.other, right)", "right"),),
         both_directions_are_exported,
     ),
     Mutation(
