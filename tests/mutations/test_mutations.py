@@ -188,7 +188,7 @@ def rare_samples() -> bool:
 def gaussian_renyi() -> bool:
     """The tail beyond the grid carries all of a high order's mass."""
     step = compose.Step.of(tb.Gaussian(1.0), 1, Direction.REMOVE)
-    bounds = renyi._once(step, Grid(Fraction(-8), 0.01), 1000, Tilt(7.0, Fraction(0)))
+    bounds = renyi._divergence(renyi._cells(step.pair, np.linspace(-8.0, 2.0, 1000), 7.0), 7.0)
     return bounds.lower <= 4.0 <= bounds.upper
 
 
@@ -387,8 +387,8 @@ MUTATIONS = [
     Mutation(
         "the tail of a Renyi moment",
         renyi,
-        "_once",
-        (("log_upper = float(np.logaddexp(log_upper, above))", "pass"),),
+        "_tail",
+        (("upper = most - log_s + fuzz", "upper = -math.inf"),),
         gaussian_renyi,
     ),
 ]

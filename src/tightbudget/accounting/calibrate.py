@@ -167,12 +167,11 @@ def calibrate(
         value=int(value) if integer else value,
         composition=composition,
         target=target,
-        met=_capped(target.bounds(composition, 1e-4), target.most),
+        met=probe.met(value),
     )
 
 
 def _capped(bounds: Bounds, most: float) -> Bounds:
-    # that the target is met was certified, maybe at a finer gap than these bounds have
     return Bounds(min(bounds.lower, most), min(bounds.upper, most))
 
 
@@ -212,13 +211,26 @@ class _Probe:
             self.near = True
         return excess
 
-    def meets(self, x: float) -> bool:
-        """Whether the target is certainly met; close calls are looked at more closely."""
+    def meets(self, x: float, enough: float = 0.0) -> bool:
+        """Whether the target is certainly met; close calls are looked at more closely.
+
+        Bounds with a relative gap of ``enough`` that do not show it count as a miss.
+        """
         for rtol in (1e-3, 1e-4, 1e-5) if self.near else (0.1, 1e-3, 1e-4, 1e-5):
             bounds = self.bounds(x, rtol)
             if bounds.upper <= self.target.most or bounds.lower > self.target.most:
                 return bounds.upper <= self.target.most
+            if rtol <= enough:
+                break
         return False
+
+    def met(self, x: float) -> Bounds:
+        """Bounds at a value that meets the target."""
+        _, bounds = self.known.get(x, (math.inf, Bounds(0.0, 1.0)))
+        if bounds.relative_gap > 1e-4:
+            bounds = self.target.bounds(self.composition(x), 1e-4)
+        # that the target is met was certified, maybe at a finer gap than these bounds have
+        return _capped(bounds, self.target.most)
 
 
 def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float, float]:
@@ -273,7 +285,7 @@ def _best_integer(probe: _Probe, good: float, bad: float) -> float:
 
 def _best_real(probe: _Probe, good: float, bad: float, rtol: float) -> float:
     """A value that meets the target, within rtol of one that misses it."""
-    a, b = math.log(good), math.log(bad)
+    a, b = a_at, b_at = math.log(good), math.log(bad)
     at_a, at_b = probe.excess(good), probe.excess(bad)
     if at_a < 0 < at_b:
         u = float(optimize.brentq(lambda v: probe.excess(math.exp(v)), a, b, xtol=rtol))
@@ -286,11 +298,13 @@ def _best_real(probe: _Probe, good: float, bad: float, rtol: float) -> float:
         b = u + to_good * step
         step *= 2.0
     best = u + to_good * step if abs(u - a) > step else a
-    # ... and within rtol of it one that does not, or not surely
+    # ... and within rtol of it one that does not, or not surely. A gap that moves the root by less
+    # than rtol is narrow enough for that; narrower ones cost most of the time
+    enough = rtol * abs(at_b - at_a) / abs(b_at - a_at) if math.isfinite(at_b - at_a) else 0.0
     step = rtol
     while abs(best - b) > 1.01 * rtol:
         next_one = best - to_good * min(step, abs(best - b) / 2 if step > rtol else step)
-        if probe.meets(math.exp(next_one)):
+        if probe.meets(math.exp(next_one), enough):
             best = next_one
             step *= 2.0
         else:

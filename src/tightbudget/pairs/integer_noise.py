@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -101,10 +101,13 @@ class DiscreteGaussian(Mechanism):
         loss = (s * (s - 2.0 * x)) / (2 * sigma * sigma)
         margin = 8 * UNIT * np.abs(loss)
         rest = 2.1 * masses.upper[-1]
-        return AtomicPair(
+        return _DiscreteGaussianPair(
             Atoms(p, q, loss - margin, loss + margin),
             only_p=at_most(float(rest)),
             only_q=at_most(float(rest)),
+            sigma=sigma,
+            shift=s,
+            last=last,
         )
 
     def _weights(self, last: int) -> tuple[Enclosure, float]:
@@ -120,6 +123,52 @@ class DiscreteGaussian(Mechanism):
         listed = slice(0, last + 1)
         lower = weights * np.maximum(0.0, 1 - margin)
         return Enclosure(lower[listed], upper[listed]), beyond
+
+
+@dataclass(frozen=True, eq=False)
+class _DiscreteGaussianPair(AtomicPair):
+    """The pair of the discrete Gaussian: the integers from -last to last + shift are listed."""
+
+    sigma: float = field(kw_only=True)
+    shift: int = field(kw_only=True)
+    last: int = field(kw_only=True)
+
+    # With P(x) = w(x) / Z, Q(x) = w(x - k) / Z and w(x) = e^(-x^2 / (2 sigma^2)), completing the
+    # square gives P(x)^(s + 1) Q(x)^-s = e^(s (s + 1) k^2 / (2 sigma^2)) w(x + s k) / Z. By
+    # Poisson's formula the sum of w(x + c) over the integers is sigma sqrt(2 pi) (1 + 2 sum_j
+    # e^(-2 pi^2 sigma^2 j^2) cos(2 pi j c)): largest for an integer c, where it is Z. So the moment
+    # is at most that of Gaussian noise (Proposition 5 of Canonne, Kamath, Steinke 2020).
+
+    def log_moment(self, s: float) -> tuple[float, float]:
+        variance, c = self.sigma * self.sigma, s * self.shift
+        total = self._log_gaussian(s)
+        # the sum at c against Z: one term of it, or the series without its signs
+        off = min(c - math.floor(c), math.ceil(c) - c)
+        ratio = -off * off / (2.0 * variance) - math.log1p(self.sigma * math.sqrt(2.0 * math.pi))
+        wave = 2.0 * math.exp(-2.0 * math.pi**2 * variance) / -math.expm1(-(math.pi**2) * variance)
+        if wave < 1.0:
+            ratio = max(ratio, math.log1p(-wave) - math.log1p(wave))
+        fuzz = 1e-12 * (total + abs(ratio)) + 1e-15
+        return total + ratio - fuzz, total + fuzz
+
+    def log_rest(self, s: float) -> float:
+        # from a > 0 on, successive w(x) fall by e^(-a / sigma^2) at least; and Z >= 1
+        variance, k = self.sigma * self.sigma, float(self.shift)
+        total, share = self._log_gaussian(s), 0.0
+        left, right = self.last + 1.0 - s * k, self.last + 1.0 + k + s * k
+        if k <= 2 * self.last + 1 and left > 0:  # otherwise: no part is known to be listed
+            tails = [
+                -a * a / (2.0 * variance) - math.log(-math.expm1(-a / variance))
+                for a in (left, right)
+            ]
+            share = min(0.0, float(np.logaddexp(tails[0], tails[1])))
+        rest = float(np.logaddexp(total + share, math.log(s) + math.log(self.only_q.upper[0])))
+        return rest + 1e-12 * (1.0 + total + abs(share) + abs(rest))
+
+    def _log_gaussian(self, s: float) -> float:
+        """ln E_P[e^(s L)] of Gaussian noise of this sigma."""
+        m = self.shift / self.sigma
+        return s * (s + 1.0) * m * m / 2.0
 
 
 @dataclass(frozen=True)

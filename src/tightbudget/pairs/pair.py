@@ -220,6 +220,18 @@ class Pair:
         top = self.max_loss()[1]
         return -np.inf, s * top + 4 * UNIT * abs(s * top) if np.isfinite(top) else top
 
+    def log_moment(self, s: float) -> tuple[float, float]:
+        """Lower and upper ends of ln E_P[e^(s L)] for s > 0; (-inf, inf) if there is no formula."""
+        return -np.inf, np.inf
+
+    def log_rest(self, s: float) -> float:
+        """Upper bound of ln sum(p e^(s L) + s q) over the outputs that are not listed, for s > 0.
+
+        Such an output adds its masses to the upper ends of ``p_only`` and ``q_only``, although
+        its loss is finite. -inf where there is none, inf where nothing is known.
+        """
+        return np.inf if self.p_only().upper[0] > 0 else -np.inf
+
     def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
         """Lower and upper ends of delta_{P||Q}(epsilon) of one run, where there is a formula.
 

@@ -212,6 +212,11 @@ class RemovePair(_SubsampledPair):
         most = (s + 1.0) * log_c + self.base.log_tail_moment(below, s)[1]
         return least - 1e-12, most + 1e-12
 
+    def log_rest(self, s: float) -> float:
+        # H(p, q) = p^(s + 1) q^-s - (s + 1) p + s q >= 0 is convex and H(c p, c q) = c H(p, q), so
+        # that H((1 - q) Q + q P, (1 - q) Q + q Q) <= (1 - q) H(Q, Q) + q H(P, Q) = q H(P, Q)
+        return self.base.log_rest(s) + math.log(self.q) * (1.0 - 4 * UNIT)
+
 
 @dataclass(frozen=True)
 class AddPair(_SubsampledPair):
