@@ -28,7 +28,6 @@ _PASSES = 8
 _ROUGH = 0.02  # the gap at which two directions are compared first
 _DEAR = 2**14  # buckets of one step that are not spent on a guess
 _FIRST_LENGTH = 2**17  # what the first guess may spend on one step
-_STUCK = 2  # passes in a row that were no narrower than an earlier one
 _REMEMBERED = 3  # profiles that a curve's next point looks at
 _ROUNDED = 1e-12  # a width that comes from the rounding of the losses alone
 _FLOOR = 1e-290  # a delta below this is reported as [0, upper]
@@ -84,7 +83,7 @@ class _Question:
             if best.relative_gap <= rtol or best.upper <= floor:
                 return Answer(best, known.share)
         most, cut, extended = _FIRST_LENGTH, math.inf, False
-        narrowest, stuck, wasted = math.inf, 0, math.nan
+        wasted = math.nan
         for turn in range(_PASSES + 1):
             saddle = self.place(tail, _ease(slip), best)
             allowed = self.allowed(saddle, rtol)
@@ -111,14 +110,6 @@ class _Question:
             wasted = seen.waste(self.where(got)) if math.isfinite(got.upper) else 1.0
             by_buckets, by_cuts = gap * (1.0 - wasted) / coarser, gap * wasted
             cutting = by_cuts > 0.2 * rtol
-            # near the wanted gap, another pass may reach it by where the grid falls: for
-            # Laplace(1) * 5, gaps of equally fine grids differ by a fifth
-            helped = gap < narrowest or narrowest < 2.0 * rtol
-            stuck = 0 if helped or cutting else stuck + 1
-            narrowest = min(narrowest, gap)
-            if stuck == _STUCK:
-                why = "finer buckets do not narrow them: single masses are not known that closely"
-                raise _given_up(why, best, wasted)
             if cutting and wasted > 0.5:
                 pass  # what buckets do is not seen until cuts and rounding do less
             elif plan.clamped:
