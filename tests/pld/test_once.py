@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import mpmath  # type: ignore[import-untyped]
+import mpmath
 import pytest
 from tests.cases import CASES
 from tests.laws.test_pairs import delta
