@@ -119,7 +119,7 @@ def test_who_asks_much_does_not_keep_another_out(workers: Workers) -> None:
 
     async def one(of: str) -> None:
         try:
-            await workers.answer(sleeping, 0.2, wanted, of)
+            await workers.answer(sleeping, 1.0, wanted, of)  # long beside the wait below
         except tb.BusyError:
             ended.append(f"{of} refused")
         else:
