@@ -186,7 +186,7 @@ class Act:
             )
 
     def advance(self, hold: Reservation, state: str, **values: Any) -> Reservation:
-        """Its next state, and with it ``started``, ``token`` or ``cell``."""
+        """Moves a reservation to its next state, and sets ``started``, ``token`` or ``cell``."""
         after = dataclasses.replace(hold, state=state, **values)
         self._one(
             _ADVANCE, of=hold.id, before=hold.state, after=state, since=after.started,

@@ -225,12 +225,12 @@ class Files:
                     connection.execute("PRAGMA schema_version").fetchone()
 
     def descriptors(self) -> dict[int, Identity]:
-        """Those of this object and their files, but for those that something else has closed."""
+        """Lists the open descriptors of this object, each with the file that it was opened on."""
         return _still_open(self._ours)
 
 
 class ProcessState:
-    """What one process has open of SQLite ledgers; a forked child begins with a new one.
+    """The SQLite ledgers that one process has open; a forked child begins with a new state.
 
     Args:
         lost: files whose connections were in use when an ancestor forked.
@@ -441,7 +441,7 @@ def _identity(file: str | int) -> Identity | None:
 
 
 def _still_open(descriptors: dict[int, Identity]) -> dict[int, Identity]:
-    """Those that nothing else in this process has closed since."""
+    """Keeps the descriptors that nothing else in this process has closed since."""
     return {fd: file for fd, file in descriptors.items() if _identity(fd) == file}
 
 

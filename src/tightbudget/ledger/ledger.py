@@ -284,7 +284,7 @@ class Ledger:
         after: str | None = None,
         limit: int | None = None,
     ) -> tuple[OpenHold, ...]:
-        """What is reserved or started and not ended, the oldest first, without declared prices.
+        """Lists the reservations that are not ended, the oldest first, without declared prices.
 
         How long this takes does not depend on how much was declared.
 
@@ -662,7 +662,7 @@ class LedgerHold:
 
     @property
     def token(self) -> str | None:
-        """Of the start, if this object may settle it: a secret, to be kept with the output."""
+        """The token that settles this run, a secret to be kept with the output; None without it."""
         return self._token
 
     @property

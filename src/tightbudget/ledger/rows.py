@@ -362,7 +362,7 @@ def reservation(connection: Connection, key: str) -> Reservation | None:
 def open_reservations(
     connection: Connection, names: Collection[str] | None = None
 ) -> list[Reservation]:
-    """What is reserved or started and not ended, by number; with names, what charges these."""
+    """The reservations that are not ended, by number; with names, those that charge these."""
     return list(_reservations(connection, _paying(_OPEN, names)))
 
 
@@ -374,7 +374,7 @@ def open_summaries(
     after: int = 0,
     limit: int | None = None,
 ) -> list[Summary]:
-    """What is reserved or started and not ended, without what was asked for.
+    """The reservations that are not ended, without the guarantees that were asked for.
 
     Args:
         names: only what charges one of these budgets.
@@ -445,7 +445,7 @@ def conversations(connection: Connection, root: int) -> list[Reservation]:
 
 
 def _paying(wanted: Select[Any], names: Collection[str] | None) -> Select[Any]:
-    """Of these reservations, those that charge one of these budgets."""
+    """Narrows a query of reservations to those that charge one of the named budgets."""
     if names is None:
         return wanted
     there = charges.join(budgets, budgets.c.id == charges.c.budget)
@@ -467,7 +467,7 @@ def _reservations(
 def _lines(
     connection: Connection, page: Sequence[Row[Any]], *of_lines: ColumnElement[bool]
 ) -> dict[int, list[Charge]]:
-    """What each reservation of a page takes, of its budgets in alphabetical order."""
+    """The charges of each reservation of a page, its budgets in alphabetical order."""
     wanted = _LINES.where(charges.c.reservation.in_([row.id for row in page]), *of_lines)
     found: dict[int, list[Charge]] = {}
     for row in connection.execute(wanted):
@@ -504,7 +504,7 @@ def token(connection: Connection, id: str) -> dict[str, Any] | None:
 
 
 def said_of_token(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What the event of an access token says: what it may do, and the digest of its row.
+    """The details of an access token's event: what the token may do, and its row's digest.
 
     The digest is that of all that never changes, the hash of its secret included.
     """

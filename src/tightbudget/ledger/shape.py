@@ -79,7 +79,7 @@ _WORD = re.compile(
 
 
 def shape(connection: Connection) -> dict[str, str]:
-    """What the database has made of the ledger's definitions: by kind and name, in one form."""
+    """Reads the definitions that the database has, by kind and name, in one form."""
     found: dict[str, list[str]] = {}
     for name, definition in connection.execute(_QUERIES[connection.dialect.name]):
         found.setdefault(name, []).append(" ".join(_words(definition)))

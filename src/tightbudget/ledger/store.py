@@ -72,7 +72,7 @@ _BEGIN = {
 
 @dataclass
 class _Here:
-    """What one process has of a ledger."""
+    """The engine, the turn and the guarded files that one process has for a ledger."""
 
     engine: Engine
     turn: threading.Lock = field(default_factory=threading.Lock)
@@ -128,7 +128,7 @@ class Store(Uncopied):
         return self._here().engine
 
     def _here(self) -> _Here:
-        """What this process has; in a child of fork nothing of it is the parent's."""
+        """This process's own engine and files; a forked child makes its own."""
         process = this_process()
         here = self._in.get(process) or self._in.setdefault(process, _Here(_engine(self._url)))
         if here.files is None and self.dialect == "sqlite":

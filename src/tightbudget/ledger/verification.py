@@ -403,7 +403,7 @@ def _compare_tokens(connection: Connection, history: _History) -> int | None:
 
 
 def _fixed(said: dict[str, object]) -> dict[str, object]:
-    """What an event says of an access token itself: not who has created it, or why."""
+    """The part of an event that describes an access token: not who created it, or why."""
     return {name: value for name, value in said.items() if name not in ("by", "reason")}
 
 

@@ -167,7 +167,7 @@ class GaussianRelease:
 
     @property
     def _noisy(self) -> DiscreteGaussian:
-        """What the engine is asked about: in steps."""
+        """The noise as the engine prices it: sigma and sensitivity in steps of the grid."""
         sigma, moves = scale_up(self.scale), self._grid.sensitivity(self.sensitivity)
         try:
             return DiscreteGaussian(sigma, moves)

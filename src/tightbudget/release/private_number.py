@@ -49,7 +49,7 @@ def _exact(value: Any) -> int | Fraction | float | None:
 
 
 def listed(values: Any) -> list[Any] | None:
-    """What stands in a plain sequence, one by one; None for a text, an array, or one thing alone.
+    """The entries of a plain sequence; None for a text, an array, or one thing alone.
 
     A sequence that declares no type has none: NumPy's guess at it can depend on one entry.
     """

@@ -223,7 +223,7 @@ class ProposeTestRelease:
         return None, "bottom"
 
     def _proposals(self, data: Any) -> list[Proposal]:
-        """As many as there are tries, whatever ``propose`` does."""
+        """Asks ``propose`` for proposals: one for each try, whatever it does."""
         found = answered(lambda: list(self.propose(data))) or []
         widest = LARGEST_SCALE / self.test.scale
         usable = [p if type(p) is Proposal and p.sensitivity <= widest else _FAILED for p in found]

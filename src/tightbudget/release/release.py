@@ -224,7 +224,7 @@ def started(
 
 
 def answered(call: Callable[[], T]) -> T | None:
-    """What code that sees the data returns; None if it raises.
+    """Calls code that sees the data, and returns its answer; None if it raises.
 
     An operator who may see the data finds what was raised in the log of this module, at level
     DEBUG. NumPy's warnings of single numbers (overflow, NaN) are off while it runs.

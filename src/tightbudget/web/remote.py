@@ -307,7 +307,7 @@ class RemoteHold:
 
     @property
     def guarantee(self) -> Stored:
-        """What was reserved for, as it was written down; of a list, asked for when it is read."""
+        """The guarantee that was reserved for; that of a hold from a list is fetched when read."""
         known = self._is.guarantee
         if known is None:
             known = self._wire.get("hold", {"key": self.key}, _said).guarantee
@@ -332,7 +332,7 @@ class RemoteHold:
 
     @property
     def token(self) -> str | None:
-        """Of the start, if this object may settle it: a secret, to be kept with the output."""
+        """The token that settles this run, a secret to be kept with the output; None without it."""
         return self._token
 
     @property

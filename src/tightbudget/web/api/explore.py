@@ -91,7 +91,7 @@ class FoundValue(Found):
 
 
 async def asked(request: Request, pool: Workers, answer: Callable[[Q], A], question: Q) -> A:
-    """What a pool answers, in turn with those who ask from other addresses."""
+    """Asks a pool of workers; addresses that wait take turns."""
     return await pool.answer(answer, question, request.is_disconnected, of=address_of(request))
 
 

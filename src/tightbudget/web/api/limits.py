@@ -21,7 +21,7 @@ __all__ = ["check_room", "short_guarantee"]
 
 
 def short_guarantee(request: Request, content: dict[str, Any]) -> Stored:
-    """What is reserved for, if it has no more cells than the server takes.
+    """The guarantee to be reserved for, if it has no more cells than the server takes.
 
     Raises:
         ParameterError: it has more.
