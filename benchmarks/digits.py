@@ -24,8 +24,8 @@ from run import HERE, _limit, _machine, _OutOfTimeError, _timed, save
 from workloads import _TWENTY, _calibrated_sigma, _gaussian
 
 import tightbudget as tb
-from tightbudget.pld import precision
-from tightbudget.pld.engines import Losses
+from tightbudget.engine.buckets import refine
+from tightbudget.engine.engine import Losses
 
 RTOL = 1e-9
 LIMIT = 20.0  # seconds for one call of a neighbour
@@ -82,7 +82,7 @@ def _prv_accountant(plan: list[tuple[float, float, int]], delta: float) -> float
 
 
 def _two_masses(plan: list[tuple[float, float, int]], delta: float) -> tb.Bounds:
-    return precision.epsilon_bounds(Losses.of(_composition(plan).steps).steps, delta, 1e-4)
+    return refine.epsilon_bounds(Losses.of(_composition(plan).steps).steps, delta, 1e-4)
 
 
 def _epsilon(plan: list[tuple[float, float, int]], delta: float) -> Question:

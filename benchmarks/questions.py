@@ -33,7 +33,7 @@ import numpy as np
 
 import tightbudget as tb
 from tightbudget.errors import PrecisionError
-from tightbudget.pairs import MECHANISMS
+from tightbudget.mechanisms import MECHANISMS
 
 SECONDS = 20  # CPU, for one question
 MEMORY = 4 * 2**30  # bytes of addresses, for one question

@@ -35,12 +35,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import tightbudget as tb
+from tightbudget.engine.buckets.compose import Demand, Steps, make_plan, power
+from tightbudget.engine.buckets.loss_grid import Grid
+from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure, discretise
+from tightbudget.engine.buckets.profile import Profile
+from tightbudget.engine.saddle_point.contour import Contour, Line, Lines
 from tightbudget.pairs.pair import Direction
-from tightbudget.pld.compose import Demand, Steps, make_plan, power
-from tightbudget.pld.contour import Contour, Line, Lines
-from tightbudget.pld.grid import Grid
-from tightbudget.pld.measures import LowerMeasure, Tilt, UpperMeasure, discretise
-from tightbudget.pld.profile import Profile
 from tightbudget.theorems import renyi as theorem
 
 IMAGES = Path(__file__).resolve().parent / "images"

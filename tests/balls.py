@@ -9,7 +9,7 @@ from flint import arb, fmpq
 
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import Enclosure
-from tightbudget.pairs.pair import Cells, Pair
+from tightbudget.pairs.pair import Bins, Pair
 
 
 def ball(x: float | Fraction | arb) -> arb:
@@ -39,11 +39,11 @@ def mass(left: arb | None, right: arb | None) -> arb:
     return above(-right) - above(-left) if right < 0 else above(left) - above(right)
 
 
-def cells_of(pair: Pair, edges: np.ndarray) -> Cells:
-    """The pair's cells between edges that are exactly these doubles."""
-    cells = pair.cells(edges, np.zeros(edges.size))
-    assert cells is not None
-    return cells
+def bins_of(pair: Pair, edges: np.ndarray) -> Bins:
+    """The pair's bins between edges that are exactly these doubles."""
+    bins = pair.bins(edges, np.zeros(edges.size))
+    assert bins is not None
+    return bins
 
 
 def inside(bounds: Bounds, truth: arb) -> bool:

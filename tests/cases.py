@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tightbudget.pairs import (
+from tightbudget.mechanisms import (
     Additive,
     ClippedNoise,
     ClippedSum,

@@ -15,10 +15,11 @@ from unittest import mock
 
 import numpy as np
 
+from tightbudget.engine.buckets import enumerate, measures, profile
+from tightbudget.engine.saddle_point import contour, saddle_points
 from tightbudget.numerics import convolve, enclosure, rounding, special
 from tightbudget.numerics.rounding import UNIT
 from tightbudget.pairs import transform
-from tightbudget.pld import contour, enumerate, measures, profile, saddles
 
 __all__ = ["MILLION", "displaced", "granted", "in_the_worst_order"]
 
@@ -30,7 +31,7 @@ MODULES = (
     enclosure,
     convolve,
     transform,
-    saddles,
+    saddle_points,
     contour,
     measures,
     profile,

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 # what do other people's theorems say?
 # what does an answer on private data cost?
+# how do losses add up?
+from tightbudget import privacy_buckets as classic
 from tightbudget import release, theorems
 
 # what do floating-point numbers promise?
 # what is spent, what would be, how much noise is enough?
 from tightbudget.accounting.calibrate import Calibration, calibrate
 from tightbudget.accounting.compare import Comparison, compare
-from tightbudget.accounting.composition import Composition, compose
-from tightbudget.accounting.curve import Curve
 from tightbudget.accounting.plan_file import read_plan, write_plan
-from tightbudget.accounting.risk import Risk
 from tightbudget.accounting.schedule import StoppingSchedule, early_stopping
 from tightbudget.accounting.sweep.answer import Answer
 from tightbudget.accounting.sweep.grid_file import read_questions
 from tightbudget.accounting.sweep.question import Question, questions
 from tightbudget.accounting.sweep.sweep import sweep
 from tightbudget.accounting.sweep.table import Sweep
+from tightbudget.engine.engine import Explanation
 
 # refusals
 from tightbudget.errors import (
@@ -47,6 +47,13 @@ from tightbudget.errors import (
     SettlementError,
     TightBudgetError,
 )
+
+# which two distributions must an observer tell apart?
+from tightbudget.mechanisms import *  # noqa: F403
+from tightbudget.mechanisms import __all__ as _pairs
+from tightbudget.mechanisms.composition import Composition, compose
+from tightbudget.mechanisms.curve import Curve
+from tightbudget.mechanisms.risk import Risk
 from tightbudget.numerics.bounds import Bounds, Estimate
 
 # what does an observed output cost?
@@ -54,20 +61,12 @@ from tightbudget.output_dp.account import Account, Budget, Hold
 from tightbudget.output_dp.filter import OutputDPFilter, OutputDPOdometer
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.output_dp.stopping import optimal_delta, stopping_delta
-from tightbudget.output_dp.without_refunds import (
+from tightbudget.output_dp.worst_case_filters import (
     AdvancedFilter,
     GaussianDPFilter,
     RenyiFilter,
     ZCDPFilter,
 )
-
-# which two distributions must an observer tell apart?
-from tightbudget.pairs import *  # noqa: F403
-from tightbudget.pairs import __all__ as _pairs
-
-# how do losses add up?
-from tightbudget.pld import classic
-from tightbudget.pld.engines import Explanation
 from tightbudget.release import __all__ as _release
 
 if TYPE_CHECKING:
@@ -75,8 +74,8 @@ if TYPE_CHECKING:
 
 # what was promised, durably?
 if TYPE_CHECKING:
+    from tightbudget.client.remote import RemoteBudget, RemoteHold, RemoteLedger
     from tightbudget.ledger.ledger import Ledger, LedgerBudget, LedgerHold
-    from tightbudget.web.remote import RemoteBudget, RemoteHold, RemoteLedger
 
 __version__ = "0.1.0"
 
@@ -147,12 +146,12 @@ __all__ = [
 
 # what loads when it is first used, and what must be installed for it
 _LATER = {
-    "PrivateLogisticRegression": ("tightbudget.release.logistic_regression", "sklearn"),
+    "PrivateLogisticRegression": ("tightbudget.release.mechanisms.logistic_regression", "sklearn"),
     **dict.fromkeys(
         ("Ledger", "LedgerBudget", "LedgerHold"), ("tightbudget.ledger.ledger", "sqlalchemy")
     ),
     **dict.fromkeys(
-        ("RemoteLedger", "RemoteBudget", "RemoteHold"), ("tightbudget.web.remote", "httpx")
+        ("RemoteLedger", "RemoteBudget", "RemoteHold"), ("tightbudget.client.remote", "httpx")
     ),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cases import CASES, Case
-from tests.mutants import Mutation, lose_a_truth
+from tests.guards.mutants import Mutation, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.theorems import kov, renyi

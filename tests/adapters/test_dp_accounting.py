@@ -186,7 +186,7 @@ def test_no_sound_accountant_of_its_own_is_below_ours(
     event: Any, relation: Any, count: int
 ) -> None:
     if "MixtureOfGaussians" in str(event):
-        pytest.skip("half a minute for one mixture: the published values are in tests/pairs")
+        pytest.skip("half a minute for one mixture: the published values are in tests/mechanisms")
     ours = composed(event, relation, count)
     for theirs in (PLDAccountant(relation, 1e-3), RdpAccountant(neighboring_relation=relation)):
         if not theirs.supports(event) or not sound(theirs, event, relation, count):

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.test_engine import gaussian_truth
 from tests.integrals import Integral, Saddle, Step
-from tests.mutants import Mutation, each, lose_a_truth
-from tests.mutations.test_mutations import gaussian_truth
 
 import tightbudget as tb
 from tightbudget.adapters.stopping import StoppingCallback
-from tightbudget.pairs.subsampled import Subsampled
+from tightbudget.mechanisms.subsampled import Subsampled
 
 torch = pytest.importorskip("torch", reason="make adapters")
 opacus = pytest.importorskip("opacus", reason="make adapters")

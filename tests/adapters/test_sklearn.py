@@ -28,7 +28,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from tests.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Mutation, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.adapters import sklearn as adapter

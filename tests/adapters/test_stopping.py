@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests import exact
-from tests.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Mutation, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.adapters.stopping import StoppingCallback

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.cli.terminal import refusal, run
-from tests.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Mutation, each, lose_a_truth
 from typer.testing import Result
 
 import tightbudget as tb

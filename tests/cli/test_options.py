@@ -14,10 +14,10 @@ from tests.cases import CASES
 from tests.cli.terminal import answer, run
 
 import tightbudget as tb
-from tightbudget.accounting.describe import to_description, value_of
 from tightbudget.accounting.plan_file import toml_value
 from tightbudget.cli import app
 from tightbudget.cli.source import Source, generated_options, kind_of
+from tightbudget.mechanisms.describe import to_description, value_of
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]

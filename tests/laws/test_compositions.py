@@ -12,10 +12,11 @@ from flint import arb, ctx
 from tests.cases import CASES
 
 import tightbudget as tb
+from tightbudget.engine.buckets.compose import Steps
+from tightbudget.engine.buckets.refine import delta_bounds
+from tightbudget.mechanisms import Mechanism
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pairs import Direction, Mechanism
-from tightbudget.pld.compose import Steps
-from tightbudget.pld.precision import delta_bounds
+from tightbudget.pairs.pair import Direction
 
 mechanisms = pytest.mark.parametrize(
     "mechanism", [pytest.param(case.mechanism, id=case.name) for case in CASES]

@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Mutation, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.adapters.stopping import StoppingCallback
+from tightbudget.client.remote import RemoteBudget, RemoteHold
 from tightbudget.output_dp.account import Account
 from tightbudget.output_dp.acts import Acts, Uncopied
-from tightbudget.release.noise import Pool
+from tightbudget.release.noise.noise import Pool
 from tightbudget.release.release import started
-from tightbudget.web.remote import RemoteBudget, RemoteHold
 
 HALF = tb.OutputDP({"a": 0.5, "b": 0.25})
 REFUSED = "cannot be copied or pickled: "
@@ -96,7 +96,7 @@ OTHERS = {
     "Walk": "a computation",
 }
 ROOMS = ("output_dp", "release", "adapters")
-MODULES = ("ledger.ledger", "ledger.protocol", "web.remote")
+MODULES = ("ledger.ledger", "ledger.values", "client.remote")
 
 
 def stateful() -> set[str]:
@@ -104,7 +104,7 @@ def stateful() -> set[str]:
     modules = [f"tightbudget.{name}" for name in MODULES]
     for room in ROOMS:
         package = importlib.import_module(f"tightbudget.{room}")
-        modules += [m.name for m in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+        modules += [m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     found = set[str]()
     for name in modules:
         try:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests import cases
-from tests.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Mutation, each, lose_a_truth
 from tests.release import cases as release_cases
 
 import tightbudget as tb
@@ -30,7 +30,7 @@ from tightbudget import theorems
 from tightbudget.adapters.sklearn import PrivateAccuracy
 from tightbudget.numerics import validate
 from tightbudget.output_dp import amount
-from tightbudget.release.lattice import LatticeNoise
+from tightbudget.release.noise.lattice import LatticeNoise
 
 
 def wrong(*_: Any) -> Any:
@@ -219,7 +219,8 @@ EXAMPLES: list[Example] = [
 OTHERS = {
     "Answer": "a result", "Budget": "a result", "Calibration": "a result", "Comparison": "a result",
     "Risk": "a result",
-    "Explanation": "a result", "tightbudget.pld.classic.Buckets": "made by its own constructors",
+    "Explanation": "a result",
+    "tightbudget.privacy_buckets.Buckets": "made by its own constructors",
     "FixedNoise": "for tests alone", "Hold": "made by reserve",
     "RemoteLedger": "a time limit alone",
     "PrivateLogisticRegression": "keeps its parameters as scikit-learn wants it, and hands them to"

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from tests.cases import CASES
 
+from tightbudget.mechanisms import LossTable, Mechanism
 from tightbudget.numerics.enclosure import Enclosure
-from tightbudget.pairs import Direction, LossTable, Mechanism
-from tightbudget.pairs.pair import Cells, Pair
+from tightbudget.pairs.pair import Bins, Direction, Pair
 
 ASKED = [(case, direction) for case in CASES for direction in Direction]
 CONTINUOUS = [
     (case, direction)
     for case, direction in ASKED
-    if case.mechanism.pair(direction).cells(np.zeros(1), np.zeros(1)) is not None
+    if case.mechanism.pair(direction).bins(np.zeros(1), np.zeros(1)) is not None
 ]
-# pairs whose cells are those of *every* choice of exact edges within the slack; one that finds
+# pairs whose bins are those of *every* choice of exact edges within the slack; one that finds
 # its outputs by bisection, or that has integers, chooses where in there it cuts
 CHOOSES = ("Additive", "MixtureOfGaussians", "DiscreteGaussian")
 EVERY_EDGE = [
@@ -45,9 +45,9 @@ def grid(pair: Pair, n: int = 400) -> np.ndarray:
     return np.clip(edges, -650.0, 650.0) if np.abs(edges).max() > 650 else edges
 
 
-def cells_of(pair: Pair, edges: np.ndarray, slack: float = 0.0) -> Cells | None:
+def bins_of(pair: Pair, edges: np.ndarray, slack: float = 0.0) -> Bins | None:
     edges = np.unique(edges)
-    return pair.cells(edges, np.full(edges.size, slack))
+    return pair.bins(edges, np.full(edges.size, slack))
 
 
 def total(*parts: Enclosure | None) -> tuple[float, float]:
@@ -66,16 +66,16 @@ def test_masses_are_enclosed_and_sum_to_1_under_p(mechanism: Mechanism, directio
     pair = mechanism.pair(direction)
     atoms = pair.atoms()
     for edges in (np.zeros(1), grid(pair, 3), grid(pair)):
-        cells = cells_of(pair, edges)
+        bins = bins_of(pair, edges)
         for part in [atoms.p, atoms.q, pair.p_only(), pair.q_only()] + (
-            [cells.p, cells.q, cells.w] if cells else []
+            [bins.p, bins.q, bins.w] if bins else []
         ):
             assert np.all(part.lower >= 0)
             assert np.all(part.lower <= part.upper)
             assert np.all(np.isfinite(part.lower))
-        if cells:
-            assert len(cells.p) == len(cells.q) == len(cells.w) == np.unique(edges).size + 1
-        lower, upper = total(atoms.p, cells.p if cells else None, pair.p_only())
+        if bins:
+            assert len(bins.p) == len(bins.q) == len(bins.w) == np.unique(edges).size + 1
+        lower, upper = total(atoms.p, bins.p if bins else None, pair.p_only())
         assert lower <= 1 <= upper
         assert upper - lower < 1e-6
 
@@ -84,12 +84,12 @@ def test_masses_are_enclosed_and_sum_to_1_under_p(mechanism: Mechanism, directio
 def test_masses_sum_to_1_under_q(mechanism: Mechanism, direction: Direction):
     pair = mechanism.pair(direction)
     atoms, edges = pair.atoms(), np.unique(grid(pair))
-    cells = cells_of(pair, edges)
+    bins = bins_of(pair, edges)
     parts = [atoms.q, pair.q_only()]
-    if cells:
+    if bins:
         reference = np.append(edges, edges[-1])
         with np.errstate(over="ignore", invalid="ignore"):
-            q = Enclosure(cells.q.lower * np.exp(-reference), cells.q.upper * np.exp(-reference))
+            q = Enclosure(bins.q.lower * np.exp(-reference), bins.q.upper * np.exp(-reference))
         parts.append(q)
     lower, upper = total(*parts)
     assert lower <= 1 <= upper
@@ -104,18 +104,18 @@ def test_the_ratio_of_a_cell_fits_its_masses_and_its_edges(
 ):
     pair = mechanism.pair(direction)
     edges = np.unique(grid(pair))
-    cells = cells_of(pair, edges)
-    assert cells is not None
+    bins = bins_of(pair, edges)
+    assert bins is not None
     with np.errstate(over="ignore", invalid="ignore"):
-        product = cells.w.lower * cells.p.lower, cells.w.upper * cells.p.upper
-    solid = (cells.p.lower > 0) & np.isfinite(product[1])
-    assert np.all(consistent(product[0], product[1], cells.q)[solid])
-    solid = cells.p.lower > 1e-250
+        product = bins.w.lower * bins.p.lower, bins.w.upper * bins.p.upper
+    solid = (bins.p.lower > 0) & np.isfinite(product[1])
+    assert np.all(consistent(product[0], product[1], bins.q)[solid])
+    solid = bins.p.lower > 1e-250
     # 1 <= w <= e^length, up to what is granted to scipy for additive noise
-    assert np.all(cells.w.upper[:-1][solid[:-1]] >= 1)
+    assert np.all(bins.w.upper[:-1][solid[:-1]] >= 1)
     length = np.append(np.diff(edges), 0.0)
-    assert np.all(cells.w.lower[1:][solid[1:]] <= np.exp(length[solid[1:]]) * (1 + 1e-15))
-    assert np.all(cells.w.lower[:-1][solid[:-1]] >= 1 - 1e-6)
+    assert np.all(bins.w.lower[1:][solid[1:]] <= np.exp(length[solid[1:]]) * (1 + 1e-15))
+    assert np.all(bins.w.lower[:-1][solid[:-1]] >= 1 - 1e-6)
 
 
 @ask(ASKED)
@@ -136,16 +136,16 @@ class Delta:
 
 
 def delta(pair: Pair, epsilon: float) -> Delta:
-    """delta_{P||Q}(epsilon) from cells with an edge at epsilon: no cell is cut by it."""
+    """delta_{P||Q}(epsilon) from bins with an edge at epsilon: no bin is cut by it."""
     edges = np.unique(np.append(grid(pair, 50), epsilon))
-    cells, atoms = cells_of(pair, edges), pair.atoms()
+    bins, atoms = bins_of(pair, edges), pair.atoms()
     lower, upper = total(pair.p_only())
-    if cells:
+    if bins:
         above = np.arange(edges.size + 1) > np.searchsorted(edges, epsilon)
-        # sum of P - e^eps Q over the cells above the edge
+        # sum of P - e^eps Q over the bins above the edge
         with np.errstate(over="ignore", invalid="ignore"):
             scale = np.exp(epsilon - np.append(edges, edges[-1]))
-            gain = cells.p.lower - cells.q.upper * scale, cells.p.upper - cells.q.lower * scale
+            gain = bins.p.lower - bins.q.upper * scale, bins.p.upper - bins.q.lower * scale
         lower += float(np.sum(np.nan_to_num(gain[0][above], nan=0.0, neginf=0.0)))
         upper += float(np.sum(np.maximum(0.0, gain[1][above])))
     e = np.exp(epsilon)
@@ -166,14 +166,14 @@ def mass_above(pair: Pair, epsilon: float) -> tuple[float, float]:
     """At least P(L >= epsilon), and at most P(L > epsilon); the first is larger at an atom."""
     atoms, edges = pair.atoms(), np.unique(np.append(grid(pair, 50), epsilon))
     edges = np.unique(np.append(edges, epsilon + 1e-9 * (1 + abs(epsilon))))
-    cells, lost = cells_of(pair, edges), pair.p_only()
+    bins, lost = bins_of(pair, edges), pair.p_only()
     at_least, at_most = float(lost.lower[0]), float(lost.upper[0])
-    if cells:
+    if bins:
         above = np.arange(edges.size + 1) > np.searchsorted(edges, epsilon)
         # a lump of mass at an edge may count as above it
         clear = np.arange(edges.size + 1) > np.searchsorted(edges, epsilon) + 1
-        at_least += float(np.sum(cells.p.lower[clear]))
-        at_most += float(np.sum(cells.p.upper[above]))
+        at_least += float(np.sum(bins.p.lower[clear]))
+        at_most += float(np.sum(bins.p.upper[above]))
     at_least += float(np.sum(atoms.p.lower[atoms.loss_lower >= epsilon]))
     at_most += float(np.sum(atoms.p.upper[atoms.loss_upper > epsilon]))
     return at_least * (1 - 1e-12), at_most * (1 + 1e-12)
@@ -217,13 +217,13 @@ def test_finer_edges_refine_the_masses(mechanism: Mechanism, direction: Directio
     fine = np.unique(grid(pair, 121))
     coarse = fine[::3]
     fine = fine[: 3 * (coarse.size - 1) + 1]
-    parts, whole = cells_of(pair, fine), cells_of(pair, coarse)
+    parts, whole = bins_of(pair, fine), bins_of(pair, coarse)
     assert parts is not None
     assert whole is not None
     inner = slice(1, -1)
     for name in ("p", "q"):
         part, sum_ = getattr(parts, name)[inner], getattr(whole, name)[inner]
-        if name == "q":  # in the unit of the coarse cell's right edge
+        if name == "q":  # in the unit of the coarse bin's right edge
             unit = np.exp(np.repeat(coarse[1:], 3) - fine[1:])
             part = Enclosure(part.lower * unit, part.upper * unit)
         lower = part.lower.reshape(-1, 3).sum(axis=1)
@@ -238,10 +238,10 @@ def test_slack_covers_edges_that_lie_elsewhere(mechanism: Mechanism, direction: 
     pair = mechanism.pair(direction)
     edges = np.unique(grid(pair, 60))
     slack = min(1e-5, 1e-3 * float(np.min(np.diff(edges))))
-    loose = pair.cells(edges, np.full(edges.size, slack))
+    loose = pair.bins(edges, np.full(edges.size, slack))
     assert loose is not None
     for move in (-slack, slack):
-        moved = pair.cells(edges + move * (1 - 1e-6), np.zeros(edges.size))
+        moved = pair.bins(edges + move * (1 - 1e-6), np.zeros(edges.size))
         assert moved is not None
         # a lump of mass at the end of the losses goes with one edge or the other
         end = pair.grid_origin()
@@ -267,12 +267,12 @@ def test_the_largest_loss_is_largest(mechanism: Mechanism, direction: Direction)
     if len(atoms):
         assert np.max(atoms.loss_lower) <= upper
     if np.isfinite(upper):
-        cells = cells_of(pair, np.array([upper + 1e-9 * (1 + abs(upper))]))
-        assert cells is None or cells.p.lower[1] == 0
+        bins = bins_of(pair, np.array([upper + 1e-9 * (1 + abs(upper))]))
+        assert bins is None or bins.p.lower[1] == 0
         # and it is attained: some mass lies at, or close below, the lower end
-        cells = cells_of(pair, np.array([lower - 1e-2 * (1 + abs(lower))]))
+        bins = bins_of(pair, np.array([lower - 1e-2 * (1 + abs(lower))]))
         near = bool(len(atoms)) and np.max(atoms.loss_upper) >= lower - 1e-12 * (1 + abs(lower))
-        assert near or (cells is not None and cells.p.upper[1] > 0)
+        assert near or (bins is not None and bins.p.upper[1] > 0)
 
 
 @ask(ASKED)
@@ -287,15 +287,15 @@ def test_the_sketch_shows_all_the_mass(mechanism: Mechanism, direction: Directio
 def test_the_tail_moment_is_an_upper_bound(mechanism: Mechanism, direction: Direction):
     pair = mechanism.pair(direction)
     edges = np.unique(grid(pair))
-    cells, atoms = cells_of(pair, edges), pair.atoms()
+    bins, atoms = bins_of(pair, edges), pair.atoms()
     for s in (0.1, 1.0, 7.0):
         for i in (0, edges.size // 2, edges.size * 3 // 4):
             x = float(edges[i])
-            # e^(s L) at the left edge of each cell above x: a lower bound of the moment
+            # e^(s L) at the left edge of each bin above x: a lower bound of the moment
             terms = [np.log(1e-320) * np.ones(1)]
             with np.errstate(divide="ignore"):
-                if cells:
-                    terms.append(np.log(cells.p.lower[i + 1 :]) + s * edges[i:])
+                if bins:
+                    terms.append(np.log(bins.p.lower[i + 1 :]) + s * edges[i:])
                 above = atoms.loss_lower > x
                 terms.append((np.log(atoms.p.lower) + s * atoms.loss_lower)[above])
             least = float(np.logaddexp.reduce(np.concatenate(terms)))

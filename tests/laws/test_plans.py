@@ -7,14 +7,15 @@ import math
 import numpy as np
 import pytest
 from tests.cases import CASES
-from tests.mutants import Mutation, lose_a_truth
+from tests.guards.mutants import Mutation, lose_a_truth
 
 import tightbudget as tb
+from tightbudget.engine.buckets import compose
+from tightbudget.engine.buckets.compose import Demand, Layout, Steps, make_plan
+from tightbudget.engine.buckets.tilt import tilted_moments
+from tightbudget.mechanisms import Mechanism
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pairs import Direction, Mechanism
-from tightbudget.pld import compose
-from tightbudget.pld.compose import Demand, Layout, Steps, make_plan
-from tightbudget.pld.tilt import tilted_moments
+from tightbudget.pairs.pair import Direction
 
 RUNS = 100
 mechanisms = pytest.mark.parametrize(
@@ -36,12 +37,12 @@ def layouts(mechanism: Mechanism, direction: Direction, slip: float) -> tuple[La
 
 
 def tilted_mass_below(layout: Layout) -> float:
-    """The share of the tilted measure that is left of the grid: atoms and cells."""
+    """The share of the tilted measure that is left of the grid: atoms and bins."""
     pair, theta = layout.step.pair, layout.tilt.theta
     edges, slack = layout.grid.losses(1)
     edges -= 1e-12 * (1 + np.abs(edges))  # a lump at the first edge lies within rounding of it
-    cells, atoms = pair.cells(edges, slack), pair.atoms()
-    mass = 0.0 if cells is None else float(cells.p.upper[0])
+    bins, atoms = pair.bins(edges, slack), pair.atoms()
+    mass = 0.0 if bins is None else float(bins.p.upper[0])
     mass += float(np.sum(atoms.p.upper[atoms.loss_upper < edges[0]]))
     log_total = tilted_moments(layout.step.sketch, theta)[0]
     return math.exp(min(0.0, math.log(mass) + theta * edges[0] - log_total)) if mass > 0 else 0.0
@@ -70,7 +71,7 @@ def test_a_grid_that_trusts_the_sketch_loses_mass_on_the_left(
         "the pair is asked where its least loss is",
         compose,
         "_left_end",
-        (("mass = 0.0 if cells is None else float(cells.p.upper[0])", "mass = 0.0"),),
+        (("mass = 0.0 if bins is None else float(bins.p.upper[0])", "mass = 0.0"),),
         lambda: nothing_is_lost_on_the_left(tb.TruncatedGaussian(20.0, bound=60.0), 1e-6),
     )
     lose_a_truth(monkeypatch, trusting)

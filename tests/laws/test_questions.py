@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tightbudget as tb
-from tightbudget.pairs import MECHANISMS
+from tightbudget.mechanisms import MECHANISMS
 
 PATH = Path(__file__).parents[2] / "benchmarks" / "questions.py"
 spec = importlib.util.spec_from_file_location("questions", PATH)

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, select, text
+from tests.guards.mutants import Mutation, lose_a_truth
 from tests.ledger.conftest import BACKENDS
-from tests.mutants import Mutation, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.ledger import copy as copying
-from tightbudget.ledger.act import Act
 from tightbudget.ledger.chain import Head, entry_after
 from tightbudget.ledger.schema import events, metadata
+from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.units import NOTHING
 
 SEARCH = tb.OutputDP({"found": 0.3, ("not", 1): 0.1}, 1e-9)

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.guards.mutants import Mutation, mutate
 from tests.ledger.victims import born, heard, watched
-from tests.mutants import Mutation, mutate
 
 import tightbudget as tb
 from tightbudget.ledger import guard, store

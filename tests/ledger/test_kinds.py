@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tightbudget as tb
-from tightbudget.ledger import accounts
-from tightbudget.ledger.accounts import KINDS, content_of, guarantee_of, rule_of
+from tightbudget.ledger import pricing
+from tightbudget.ledger.pricing import KINDS, content_of, guarantee_of, rule_of
 from tightbudget.output_dp.account import Account
 
 PURE = tb.OutputDP({"number": 0.1, "nothing": 0.01})
@@ -168,7 +168,7 @@ def test_an_upper_end_that_the_engine_finds_too_wide_is_still_one(
         raise tb.PrecisionError("too wide", lower=1.0, upper=1.25)
 
     monkeypatch.setattr(tb.Composition, "epsilon", too_wide)
-    assert accounts.Plan(PLAN, 1e-6).cap == (Fraction(5, 4), Fraction(1, 10**6))
+    assert pricing.Plan(PLAN, 1e-6).cap == (Fraction(5, 4), Fraction(1, 10**6))
 
 
 @given(st.fractions(0, 1).filter(bool))
@@ -181,7 +181,7 @@ def test_the_delta_that_the_engine_is_asked_is_not_above_the_plan_s(delta: Fract
             asked.append(delta)
             return tb.Bounds(0.0, 1.0)
 
-    plan = accounts.Plan(PLAN, delta)
+    plan = pricing.Plan(PLAN, delta)
     plan.plan = Asked(PLAN.steps)
     plan.epsilon(delta)
     assert delta - Fraction(1, 2**50) * delta <= Fraction(asked[0]) <= delta
@@ -209,14 +209,14 @@ def test_equal_guarantees_are_written_alike() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_is_read_as_it_was_written(kind: str) -> None:
     parameters = CASES[kind][0] if kind in CASES else {"plan": PLAN, "delta": 1e-6}
-    again, account = rule_of(kind, accounts.settings(kind, parameters)), KINDS[kind](**parameters)
+    again, account = rule_of(kind, pricing.settings(kind, parameters)), KINDS[kind](**parameters)
     assert again.cap == account.cap
     assert type(again) is type(account)
 
 
 @given(st.floats(1.0001, 100))
 def test_the_order_is_a_double_and_stays_the_same_one(order: float) -> None:
-    text = accounts.settings("renyi", {"order": order, "epsilon": 1})
+    text = pricing.settings("renyi", {"order": order, "epsilon": 1})
     rule = rule_of("renyi", text)
     assert isinstance(rule, tb.RenyiFilter)
     assert rule._order == Fraction(order)

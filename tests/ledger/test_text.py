@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Mutation, each, lose_a_truth
 
 import tightbudget as tb
-from tightbudget.ledger import rows, text, transactions
+from tightbudget.ledger import queries, text, transactions
 from tightbudget.ledger.text import printable, spellings
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.ledger.transactions import Request, Terms
@@ -222,5 +222,5 @@ def test_a_guard_that_is_gone_is_missed(
     monkeypatch: pytest.MonkeyPatch, mutation: Mutation
 ) -> None:
     if mutation.name == "keys have one spelling":  # what finds old spellings would hide it
-        monkeypatch.setattr(rows, "stored_key", lambda *_: None)
+        monkeypatch.setattr(queries, "stored_key", lambda *_: None)
     lose_a_truth(monkeypatch, mutation)

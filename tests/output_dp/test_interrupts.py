@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Mutation, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.output_dp.account import Account, Hold

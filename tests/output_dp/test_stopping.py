@@ -15,11 +15,12 @@ from tests.cases import CASES
 from tests.exact import Outputs, exp_ends, normalised, reversed_
 
 import tightbudget as tb
+from tightbudget.mechanisms.mechanism import Mechanism
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.output_dp import stopping
-from tightbudget.output_dp.backward import Walk
-from tightbudget.output_dp.course import Course, Lattice
-from tightbudget.pairs.pair import Direction, Mechanism
+from tightbudget.output_dp.backward_induction import Walk
+from tightbudget.output_dp.stopping_lattice import Course, Lattice
+from tightbudget.pairs.pair import Direction
 
 DPSGD = tb.Gaussian(1.0).subsampled(0.01)
 

@@ -15,11 +15,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import tightbudget as tb
+from tightbudget.engine.buckets.compose import Steps
+from tightbudget.engine.buckets.refine import delta_bounds
+from tightbudget.mechanisms import Mechanism
+from tightbudget.mechanisms.mechanism import Composable
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pairs import Direction, Mechanism
-from tightbudget.pairs.pair import Composable
-from tightbudget.pld.compose import Steps
-from tightbudget.pld.precision import delta_bounds
+from tightbudget.pairs.pair import Direction
 
 FILE = Path(__file__).with_name("peers.toml")
 ASKED = "asked"  # the source of an answer that nobody publishes: the tool was asked

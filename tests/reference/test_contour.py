@@ -14,7 +14,7 @@ from tests.reference.make_contour import BITS, FILE, questions, reference
 from tests.reference.test_gaussian import gaussian_delta
 
 import tightbudget as tb
-from tightbudget.pld.engines import Losses
+from tightbudget.engine.engine import Losses
 
 CONTENT = json.loads(FILE.read_text(encoding="utf-8"))
 VALUES = CONTENT["values"]

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 import tightbudget as tb
+from tightbudget.engine.buckets.compose import Steps
+from tightbudget.engine.buckets.refine import delta_bounds, epsilon_bounds
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pairs import Direction
-from tightbudget.pld.compose import Steps
-from tightbudget.pld.precision import delta_bounds, epsilon_bounds
+from tightbudget.pairs.pair import Direction
 
 RTOL = 1e-4
 HALF_A_DIGIT = Fraction(1, 2 * 10**24)

@@ -13,8 +13,8 @@ import numpy as np
 
 import tightbudget as tb
 from tightbudget.output_dp.guarantee import Cell
-from tightbudget.release.noise import IntArray
-from tightbudget.release.order_statistics import Ordered
+from tightbudget.release.mechanisms.order_statistics import Ordered
+from tightbudget.release.noise.noise import IntArray
 
 Column = tuple[int, ...]
 

@@ -8,7 +8,7 @@ import pytest
 from tests import exact
 from tests.release.enumerated import Outcomes
 
-from tightbudget.release.coins import bernoulli, bernoulli_exp
+from tightbudget.release.noise.coins import bernoulli, bernoulli_exp
 
 
 @pytest.mark.parametrize("p", [Fraction(k, 12) for k in range(13)])

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.release.cases import PARTS
-from tests.release.test_minimum import data
+from tests.release.test_objective import data
 
 import tightbudget as tb
 from tightbudget.output_dp.amount import exact
-from tightbudget.release import erm, minimum
-from tightbudget.release.erm import mean_error
+from tightbudget.release.mechanisms import erm, objective
+from tightbudget.release.mechanisms.erm import mean_error
 
 TIGHT, PAPER = tb.TestSensitivity.TIGHT, tb.TestSensitivity.PAPER
 GRID = [(n, 10.0**k) for n in (10, 100, 1000, 10**4, 10**5, 10**6) for k in range(-5, 3)]
@@ -161,7 +161,7 @@ def test_what_a_record_counts_as(row: Any, label: float, counts_as: Any) -> None
     assert (labels[:-1] == y).all()
     assert rows[-1].tolist() == pytest.approx(counts_as[0], rel=1e-15)
     assert labels[-1] == counts_as[1]
-    assert np.linalg.norm(rows, axis=1).max() <= minimum.LONGEST
+    assert np.linalg.norm(rows, axis=1).max() <= objective.LONGEST
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from tests.release.enumerated import Outcomes, power
 
 import tightbudget as tb
-from tightbudget.release import gradual
+from tightbudget.release.mechanisms import gradual
 
 
 def masses(a: Fraction, k: int) -> Fraction:

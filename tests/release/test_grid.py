@@ -17,7 +17,7 @@ import pytest
 
 import tightbudget as tb
 from tightbudget.release.columns import clamped, column, table
-from tightbudget.release.grid import Grid
+from tightbudget.release.noise.grid import Grid
 
 STEPS = [1.0, 0.25, 2.0**-20, 64.0]
 

@@ -14,7 +14,7 @@ from tests import exact
 from tests.release.enumerated import Outcomes
 
 import tightbudget as tb
-from tightbudget.release.coins import bernoulli
+from tightbudget.release.noise.coins import bernoulli
 
 TRUTH = Fraction(3, 4)
 ANSWER = tb.Histogram((0.75, 0.25), (0.25, 0.75))

@@ -12,8 +12,8 @@ import pytest
 from tests.release.enumerated import Law
 
 import tightbudget as tb
-from tightbudget.release import lattice
-from tightbudget.release.lattice import LatticeNoise, norm_up, sqrt_up
+from tightbudget.release.noise import lattice
+from tightbudget.release.noise.lattice import LatticeNoise, norm_up, sqrt_up
 
 
 def points(size: int, most: int) -> list[tuple[int, ...]]:

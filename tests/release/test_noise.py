@@ -16,8 +16,8 @@ from tests.release.cases import CASES, Case
 from tests.release.test_laws import Journal
 
 import tightbudget as tb
-from tightbudget.release import noise
-from tightbudget.release.noise import IntArray, Pool, scale_up
+from tightbudget.release.noise import noise
+from tightbudget.release.noise.noise import IntArray, Pool, scale_up
 
 RUNS = 20_000
 FAR = 6.0  # standard deviations: a sound sampler fails once in 10^9 runs

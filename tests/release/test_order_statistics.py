@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.release.small import Column, apart, columns, neighbours, ordered
 
-from tightbudget.release.order_statistics import Ordered
+from tightbudget.release.mechanisms.order_statistics import Ordered
 
 SIZES = pytest.mark.parametrize(("n", "limit"), [(4, 2), (5, 2), (6, 1), (7, 1)])
 

@@ -14,8 +14,8 @@ from tests.exact import exp_ends
 from tests.release.small import Geometric, Script, columns, ordered, worst_excess
 
 import tightbudget as tb
-from tightbudget.release.noise import IntArray
-from tightbudget.release.propose_test_release import StabilityTest
+from tightbudget.release.mechanisms.propose_test_release import StabilityTest
+from tightbudget.release.noise.noise import IntArray
 
 PRICINGS = pytest.mark.parametrize("pricing", list(tb.Pricing), ids=lambda p: p.value)
 

@@ -14,8 +14,8 @@ from scipy import stats
 from tests.release.small import Script
 
 import tightbudget as tb
-from tightbudget.release.noise import IntArray
-from tightbudget.release.robust import LIMIT
+from tightbudget.release.mechanisms.robust import LIMIT
+from tightbudget.release.noise.noise import IntArray
 
 pandas: Any = pytest.importorskip("pandas")  # without types of its own
 

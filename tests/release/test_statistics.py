@@ -18,8 +18,8 @@ from scipy import stats
 
 import tightbudget as tb
 from tightbudget.output_dp.amount import Price, exact
-from tightbudget.release.noise import IntArray, Pool
-from tightbudget.release.sparse_vector import _Search
+from tightbudget.release.mechanisms.sparse_vector import _Search
+from tightbudget.release.noise.noise import IntArray, Pool
 
 RUNS = 10**6
 MISSED = 1e-9

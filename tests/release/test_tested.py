@@ -9,7 +9,7 @@ import pytest
 from tests.release.enumerated import Outcomes, power
 
 import tightbudget as tb
-from tightbudget.release import tested
+from tightbudget.release.mechanisms import tested
 
 HALF = Fraction(1, 2)
 

@@ -88,8 +88,8 @@ RULES: dict[str, tuple[Rule, tuple[str, ...], str]] = {
     "randomness": (
         draws_randomness,
         # a password that nobody can guess is random, too; no answer depends on it
-        ("release/noise.py", "ledger/secret.py", "web/sessions.py", "web/settings.py"),
-        "only release/noise.py draws randomness: take a noise source as an argument",
+        ("release/noise/noise.py", "ledger/secret.py", "web/sessions.py", "web/settings.py"),
+        "only release/noise/noise.py draws randomness: take a noise source as an argument",
     ),
     "nextafter": (
         steps_between_floats,
@@ -103,7 +103,7 @@ RULES: dict[str, tuple[Rule, tuple[str, ...], str]] = {
     ),
     "front-door": (
         enters_by_the_front_door,
-        ("cli/", "web/", "adapters/", "__main__.py"),
+        ("cli/", "web/", "explorer/", "adapters/", "__main__.py"),
         "rooms import rooms (tightbudget.numerics), not the package that gathers them",
     ),
 }

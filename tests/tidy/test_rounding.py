@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.mutants import PACKAGE, marks
+from tests.guards.mutants import PACKAGE, marks
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "rounding.md"
@@ -17,12 +17,12 @@ HELD = [
     "numerics/convolve.py",
     "numerics/enclosure.py",
     "pairs/transform.py",
-    "pld/contour.py",
-    "pld/enumerate.py",
-    "pld/grid.py",
-    "pld/measures.py",
-    "pld/profile.py",
-    "pld/saddles.py",
+    "engine/saddle_point/contour.py",
+    "engine/buckets/enumerate.py",
+    "engine/buckets/loss_grid.py",
+    "engine/buckets/measures.py",
+    "engine/buckets/profile.py",
+    "engine/saddle_point/saddle_points.py",
 ]
 # the step of a search, and a name for either unit: they pay for nothing
 FREE = ["max(room, 4 * UNIT * abs(epsilon))", "kind, unit ="]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,15 +14,12 @@ from typing import IO
 from unittest import mock
 
 import pytest
+from starlette.testclient import TestClient
 
 import tightbudget as tb
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.web.app import create_app
 from tightbudget.web.settings import Settings
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it would rather have a later httpx
-    from starlette.testclient import TestClient
 
 HERE = "http://127.0.0.1:8000"
 SEARCH = tb.OutputDP({"found": 0.3, "not found": 0.1}, 1e-9)

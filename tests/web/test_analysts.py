@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
-from tests.mutants import Mutation, each, mutate
+from tests.guards.mutants import Mutation, each, mutate
 from tests.web.conftest import Client
 from tests.web.test_access import error_of
 from tests.web.test_api import get, post
 
 import tightbudget as tb
 from tightbudget.web.access import Caller
-from tightbudget.web.api import events, sight
+from tightbudget.web.api import events, visibility
 
 # what only others know
 OTHERS = ("census", "bob", "B1", "zoe", "told-of-both")
@@ -182,11 +182,11 @@ MUTATIONS = [
     Mutation("everybody sees everything", Caller, "sees",
              (("return self.budgets is None or budget in self.budgets", "return True"),),
              lambda: True),
-    Mutation("statements name their whole", sight, "statement_seen",
+    Mutation("statements name their whole", visibility, "statement_seen",
              (('content["parent"] = None', "pass"),), lambda: True),
-    Mutation("reservations name all who pay", sight, "_charging",
+    Mutation("reservations name all who pay", visibility, "_charging",
              (("if len(charges) < len", "if False and len"),), lambda: True),
-    Mutation("events name all budgets", sight, "event_seen",
+    Mutation("events name all budgets", visibility, "event_seen",
              (("if caller.budgets is not None:", "if False:"),), lambda: True),
     Mutation("all events are theirs", events, "_asked",
              (("budgets=caller_of(request).budgets", "budgets=None"),), lambda: True),

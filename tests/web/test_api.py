@@ -22,9 +22,9 @@ from tests.web.test_access import error_of
 
 import tightbudget as tb
 from tightbudget.ledger import transactions
-from tightbudget.ledger.accounts import content_of
 from tightbudget.ledger.as_json import event_as_json, hold_as_json, statement_as_json
-from tightbudget.web.api.forms import guarantee_of
+from tightbudget.ledger.pricing import content_of
+from tightbudget.web.api.schemas import guarantee_of
 
 A2 = {"key": "A2", "token": TOKEN_OF_A2}
 Token = Callable[..., str]

@@ -10,14 +10,14 @@ from typing import Any
 import httpx
 import pytest
 from starlette.testclient import TestClient
-from tests.mutants import Mutation, lose_a_truth
+from tests.guards.mutants import Mutation, lose_a_truth
 from tests.web.conftest import HERE, SEARCH, Client
 from tests.web.test_access import error_of
 
 import tightbudget as tb
-from tightbudget.ledger import rows
-from tightbudget.web import remote as remote_module
-from tightbudget.web.api import forms, limits, sight
+from tightbudget.client import remote as remote_module
+from tightbudget.ledger import queries
+from tightbudget.web.api import limits, schemas, visibility
 from tightbudget.web.pages import budget as budget_page
 from tightbudget.web.pages import budgets as budgets_page
 
@@ -91,8 +91,8 @@ def test_many_names_are_compared_like_few(
         )
 
     few = said()
-    monkeypatch.setattr(rows, "_FEW", 0)
-    monkeypatch.setattr(rows, "_PAGE", 2)
+    monkeypatch.setattr(queries, "_FEW", 0)
+    monkeypatch.setattr(queries, "_PAGE", 2)
     assert said() == few
 
 
@@ -179,8 +179,8 @@ def test_lists_do_not_grow_with_what_was_declared(
     def unread(*_: object) -> None:
         raise AssertionError("a list has read what was declared")
 
-    monkeypatch.setattr(rows, "_guarantee", unread)
-    monkeypatch.setattr(rows, "_reservation", unread)
+    monkeypatch.setattr(queries, "_guarantee", unread)
+    monkeypatch.setattr(queries, "_reservation", unread)
     for path, size in read_at(client, ledger).items():
         assert size < 80_000, path
         assert "xxxxxxx" not in client().get(path).text
@@ -323,7 +323,7 @@ def forms_of(guarantee: tb.OutputDP) -> dict[str, Any]:
         (limits, "check_room", "if seen is not None:", "if False:", own_room),
         (limits, "check_room", "if state.ledger.is_reserved(key):", "if False:", again),
         (limits, "short_guarantee", "len(cells) > most", "False", cells),
-        (sight, "holds_seen", "limit=limit + 1", "limit=limit", follows),
+        (visibility, "holds_seen", "limit=limit + 1", "limit=limit", follows),
     ],
     ids=["room", "room of an analyst", "the same again", "cells", "next"],
 )
@@ -340,4 +340,4 @@ def test_the_document_says_how_lists_go_on(client: Client) -> None:
     for path in ("/api/v1/holds", "/api/v1/budgets"):
         names = {p["name"]: p for p in document["paths"][path]["get"]["parameters"]}
         assert {"after", "limit"} <= names.keys()
-        assert names["limit"]["schema"]["maximum"] == forms.MOST
+        assert names["limit"]["schema"]["maximum"] == schemas.MOST

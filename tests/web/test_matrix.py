@@ -9,15 +9,15 @@ import pytest
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
-from tests.mutants import Mutation, each, mutate
+from tests.guards.mutants import Mutation, each, mutate
 from tests.web.conftest import Client
 from tests.web.questions import Question, csrf_of, questions
 
+from tightbudget.explorer.workers import Workers
 from tightbudget.web import access
 from tightbudget.web import app as web_app
 from tightbudget.web.access import ADMINISTER, PUBLIC, READ, WRITE, Need, gate_of
-from tightbudget.web.api.forms import router_of
-from tightbudget.web.explorer.workers import Workers
+from tightbudget.web.api.schemas import router_of
 
 # What each route needs. A route that is not here fails, and so does one that needs less.
 NEEDS: dict[str, Need] = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Mutation, each, lose_a_truth
 from tests.web.conftest import SEARCH, Client
 from tests.web.questions import csrf_of
 
@@ -20,10 +20,10 @@ import tightbudget as tb
 from tightbudget.ledger.ledger import Event
 from tightbudget.ledger.verification import _History
 from tightbudget.web.pages import share as share_module
-from tightbudget.web.pages import words
+from tightbudget.web.pages import template_filters
+from tightbudget.web.pages.fields import KINDS_IN_WORDS, fields
 from tightbudget.web.pages.share import share_of
-from tightbudget.web.pages.terms import KINDS_IN_WORDS, fields
-from tightbudget.web.pages.words import KINDS_OF_EVENTS, cell, down, remark, up, when
+from tightbudget.web.pages.template_filters import KINDS_OF_EVENTS, cell, down, remark, up, when
 
 Token = Callable[..., str]
 
@@ -337,7 +337,7 @@ def test_the_course_is_answered_as_the_library_has_it(client: Client, ledger: tb
         assert moment["event"]["hash"] == event.hash
         assert moment["statement"]["spent"]["amount"] == then.spent.amount
         assert moment["statement"]["saved"]["amount"] == then.saved.amount
-    assert words.down(found[-1]["statement"]["saved"]["amount"]) == "0.2"
+    assert template_filters.down(found[-1]["statement"]["saved"]["amount"]) == "0.2"
 
 
 def test_a_reservation_is_shown_with_the_prices_of_its_cells(

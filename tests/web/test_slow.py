@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
-from tests.mutants import Mutation, lose_a_truth
+from tests.guards.mutants import Mutation, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.web import app as web_app

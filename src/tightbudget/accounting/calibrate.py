@@ -9,8 +9,9 @@ from typing import Any
 
 from scipy import optimize
 
-from tightbudget.accounting.composition import Composition, compose
 from tightbudget.errors import CalibrationError, ParameterError, PrecisionError
+from tightbudget.mechanisms.composition import Composition, compose
+from tightbudget.mechanisms.mechanism import Composable
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import (
     non_negative,
@@ -19,7 +20,6 @@ from tightbudget.numerics.validate import (
     probability,
     refuse,
 )
-from tightbudget.pairs.pair import Composable
 
 __all__ = ["Calibration", "Target", "calibrate"]
 

@@ -18,19 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from tightbudget.accounting.composition import Composition, compose
 from tightbudget.errors import ParameterError, PrecisionError
+from tightbudget.mechanisms.composition import Composition, compose
+from tightbudget.mechanisms.gaussian import Gaussian
+from tightbudget.mechanisms.integer_noise import DiscreteGaussian
+from tightbudget.mechanisms.laplace import Laplace
+from tightbudget.mechanisms.mechanism import Composable, Mechanism
+from tightbudget.mechanisms.randomized_response import RandomizedResponse
+from tightbudget.mechanisms.subsampled import Subsampled
+from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.numerics.bounds import Bounds, Estimate, rounded
 from tightbudget.numerics.rounding import TINY, UNIT
 from tightbudget.numerics.search import least_between
 from tightbudget.numerics.validate import non_negative, open_probability
-from tightbudget.pairs.gaussian import Gaussian
-from tightbudget.pairs.integer_noise import DiscreteGaussian
-from tightbudget.pairs.laplace import Laplace
-from tightbudget.pairs.pair import Composable, Mechanism
-from tightbudget.pairs.randomized_response import RandomizedResponse
-from tightbudget.pairs.subsampled import Subsampled
-from tightbudget.pairs.worst_case import WorstCase
 from tightbudget.theorems import advanced, gaussian_dp, kov, naive, renyi
 from tightbudget.theorems.concentrated import Line, best_line, mean_line
 

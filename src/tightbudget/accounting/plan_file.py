@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tightbudget.accounting.composition import Composition, from_steps
-from tightbudget.accounting.describe import to_description
 from tightbudget.accounting.text_file import read_text, write_text
 from tightbudget.errors import FileError, TightBudgetError
+from tightbudget.mechanisms.composition import Composition, from_steps
+from tightbudget.mechanisms.describe import to_description
 
 __all__ = ["parse_plan", "parse_tables", "plan_text", "read_plan", "toml_value", "write_plan"]
 

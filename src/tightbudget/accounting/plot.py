@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tightbudget.accounting.curve import Curve
 from tightbudget.accounting.schedule import StoppingSchedule
 from tightbudget.errors import ExtraError, FileError
+from tightbudget.mechanisms.curve import Curve
 from tightbudget.numerics.rounding import FloatArray
 
 __all__ = ["picture_path", "plot_curve", "plot_schedule", "save_plot", "save_schedule"]

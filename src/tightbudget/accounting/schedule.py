@@ -16,19 +16,19 @@ from typing import Any
 import numpy as np
 from scipy import interpolate, optimize
 
+from tightbudget.engine.buckets.compose import Parts
+from tightbudget.engine.readings.renyi import renyi_bounds
 from tightbudget.errors import CalibrationError
+from tightbudget.mechanisms.mechanism import Composable
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.search import last_true
 from tightbudget.numerics.validate import open_probability, positive, refuse
-from tightbudget.output_dp.backward import Rule, Walk
-from tightbudget.output_dp.course import TILTS, Lattice
+from tightbudget.output_dp.backward_induction import Rule, Walk
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.output_dp.stopping import blocks_between, courses_of, stops_of
-from tightbudget.output_dp.without_refunds import RenyiFilter
-from tightbudget.pairs.pair import Composable
-from tightbudget.pld.compose import Parts
-from tightbudget.pld.renyi import renyi_bounds
+from tightbudget.output_dp.stopping_lattice import TILTS, Lattice
+from tightbudget.output_dp.worst_case_filters import RenyiFilter
 
 __all__ = ["StoppingSchedule", "early_stopping"]
 

@@ -16,21 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightbudget.accounting.composition import Composition, compose
+from tightbudget.engine.engine import Losses, Reader
 from tightbudget.errors import ExtraError, ParameterError, PrecisionError
-from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, expm1_up, mul_up, next_up
-from tightbudget.numerics.validate import (
-    count,
-    masses,
-    non_negative,
-    positive,
-    positive_count,
-    probability,
-    refuse,
-)
-from tightbudget.pairs import (
-    Direction,
+from tightbudget.mechanisms import (
     DiscreteLaplace,
     FromCurve,
     Gaussian,
@@ -44,8 +32,20 @@ from tightbudget.pairs import (
     Subsampled,
     WorstCase,
 )
-from tightbudget.pairs.pair import Composable
-from tightbudget.pld.engines import Losses, Reader
+from tightbudget.mechanisms.composition import Composition, compose
+from tightbudget.mechanisms.mechanism import Composable
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, expm1_up, mul_up, next_up
+from tightbudget.numerics.validate import (
+    count,
+    masses,
+    non_negative,
+    positive,
+    positive_count,
+    probability,
+    refuse,
+)
+from tightbudget.pairs.pair import Direction
 from tightbudget.theorems import renyi
 from tightbudget.theorems.concentrated import Line
 

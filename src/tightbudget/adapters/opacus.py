@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tightbudget.accounting.composition import Composition
 from tightbudget.adapters.stopping import StoppingCallback
 from tightbudget.errors import ExtraError, ParameterError
+from tightbudget.mechanisms.composition import Composition
+from tightbudget.mechanisms.gaussian import Gaussian
+from tightbudget.mechanisms.mechanism import Mechanism
+from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import count, non_negative, probability, refuse
-from tightbudget.pairs.gaussian import Gaussian
-from tightbudget.pairs.pair import Mechanism
-from tightbudget.pairs.worst_case import WorstCase
 
 try:
     from opacus.accountants import IAccountant, register_accountant

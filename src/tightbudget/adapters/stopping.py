@@ -17,12 +17,12 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from tightbudget.accounting.composition import Composition
 from tightbudget.accounting.schedule import StoppingSchedule
 from tightbudget.errors import ParameterError, SettlementError
+from tightbudget.mechanisms.composition import Composition
+from tightbudget.mechanisms.mechanism import Mechanism
 from tightbudget.numerics.validate import positive_count, refuse
 from tightbudget.output_dp.acts import Uncopied
-from tightbudget.pairs.pair import Mechanism
 from tightbudget.release.meter import Meter
 from tightbudget.release.release import Receipt, Started, started
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from tightbudget import MECHANISMS, Composition, Neighbouring, ParameterError, compose, read_plan
-from tightbudget.accounting.describe import from_description, in_words, value_of
+from tightbudget.mechanisms.describe import from_description, in_words, value_of
 from tightbudget.numerics.validate import count
 
 __all__ = ["Source", "generated_options", "kind_of", "with_source"]

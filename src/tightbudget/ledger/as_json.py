@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tightbudget.ledger.accounts import content_of
 from tightbudget.ledger.ledger import Event, LedgerHold, Statement
-from tightbudget.ledger.protocol import OpenHold
+from tightbudget.ledger.pricing import content_of
+from tightbudget.ledger.values import OpenHold
 
 __all__ = ["event_as_json", "hold_as_json", "open_hold_as_json", "statement_as_json"]
 

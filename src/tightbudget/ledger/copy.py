@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from sqlalchemy import Connection, insert, select
 
 from tightbudget.errors import LedgerError, ParameterError
-from tightbudget.ledger import rows
-from tightbudget.ledger.act import Act
+from tightbudget.ledger import queries
 from tightbudget.ledger.chain import BEGINNING, Head, entry_after
 from tightbudget.ledger.schema import events, metadata, with_access
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.transactions import explain_tokens
+from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.units import NOTHING
 from tightbudget.ledger.verification import Verification, check_head, verify
 
@@ -44,7 +44,7 @@ def copy(
         verify(connection, progress)
         moved = _moved_to(connection)
     with target.reading() as connection:
-        there = rows.head(connection)
+        there = queries.head(connection)
     if there != BEGINNING and moved is None:
         raise ParameterError(f"target must be empty, got a ledger of {there.sequence} events")
     head = source.write(lambda connection: _leave(connection, at, str(target)))
@@ -56,7 +56,7 @@ def copy(
 
 def _moved_to(connection: Connection) -> str | None:
     """Where the ledger has gone, if it has."""
-    last = rows.last(connection)
+    last = queries.last(connection)
     if last is None or last.kind != "moved":
         return None
     place: str = json.loads(last.details)["to"]
@@ -70,12 +70,12 @@ def _leave(connection: Connection, at: str, target: str) -> Head:
         Act(connection, at).log("moved", None, NOTHING, details={"to": target})
     elif place != target:
         raise LedgerError(f"this ledger was moved to {place}, and cannot be moved to {target}")
-    return rows.head(connection)
+    return queries.head(connection)
 
 
 def _arrive(connection: Connection, at: str, source: Store, head: Head) -> None:
     """Writes every row of the source, and opens the history again."""
-    if rows.head(connection) != BEGINNING:
+    if queries.head(connection) != BEGINNING:
         check_head(connection, head)  # it has arrived before
         return
     with source.reading() as other:

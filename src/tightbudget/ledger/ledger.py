@@ -22,19 +22,19 @@ try:
 except ImportError as error:
     raise ExtraError("a ledger needs SQLAlchemy: pip install 'tightbudget[ledger]'") from error
 
-from tightbudget.ledger import rows, transactions
-from tightbudget.ledger.accounts import Guarantee, Stored, epsilon_at
-from tightbudget.ledger.act import Act
+from tightbudget.ledger import queries, transactions
+from tightbudget.ledger.balance_history import course
 from tightbudget.ledger.chain import Head
 from tightbudget.ledger.copy import copy
-from tightbudget.ledger.course import course
-from tightbudget.ledger.protocol import Event, OpenHold, Payer, Statement, WhatIf, token_text
-from tightbudget.ledger.rows import Balance, Reservation, Summary, Which
+from tightbudget.ledger.pricing import Guarantee, Stored, epsilon_at
+from tightbudget.ledger.queries import Balance, Reservation, Summary, Which
 from tightbudget.ledger.secret import new_secret
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.text import check_encodable, printable, storable_cell
 from tightbudget.ledger.transactions import Refusal, Request, Terms
+from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.units import Units
+from tightbudget.ledger.values import Event, OpenHold, Payer, Statement, WhatIf, token_text
 from tightbudget.ledger.verification import Verification, check_head, verify
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.account import Amount, Budget, State
@@ -115,7 +115,7 @@ class Ledger:
         Raises:
             ParameterError: it is none.
         """
-        return self._spelt(rows.stored_name, given)
+        return self._spelt(queries.stored_name, given)
 
     def _keyed(self, key: str) -> str:
         """A reservation's key in the spelling of the ledger, or in form C.
@@ -123,7 +123,7 @@ class Ledger:
         Raises:
             ParameterError: it is none.
         """
-        return self._spelt(rows.stored_key, {"key": key})
+        return self._spelt(queries.stored_key, {"key": key})
 
     def _spelt(self, stored: Callable[[Connection, str], str | None], given: dict[str, Any]) -> str:
         text = printable(**given)
@@ -176,12 +176,12 @@ class Ledger:
         """
         known = self._named(name=name)
         with self._store.reading() as connection:
-            return LedgerBudget(self, rows.balance(connection, known).name)
+            return LedgerBudget(self, queries.balance(connection, known).name)
 
     def budgets(self) -> tuple[LedgerBudget, ...]:
         """All budgets, each after the one that it is a part of."""
         with self._store.reading() as connection:
-            return tuple(LedgerBudget(self, b.name) for b in rows.balances(connection))
+            return tuple(LedgerBudget(self, b.name) for b in queries.balances(connection))
 
     def statements(
         self,
@@ -202,14 +202,14 @@ class Ledger:
         """
         last = None if after is None else self._named(after=after)
         with self._store.reading() as connection:
-            first = 0 if last is None else rows.balance(connection, last).id
-            found = rows.statements(connection, budgets, after=first, limit=limit)
+            first = 0 if last is None else queries.balance(connection, last).id
+            found = queries.statements(connection, budgets, after=first, limit=limit)
         return tuple(_stated(balance, whole) for balance, whole in found)
 
     def within(self, names: Collection[str]) -> frozenset[str]:
         """The names of these budgets and of all their parts; who is none is left out."""
         with self._store.reading() as connection:
-            return frozenset(rows.within(connection, names))
+            return frozenset(queries.within(connection, names))
 
     # ---------------------------------------------------------------------- reservations
 
@@ -261,7 +261,7 @@ class Ledger:
         """
         known, shown = self._keyed(key), token_text(token)
         with self._store.reading() as connection:
-            found = rows.reservation(connection, known)
+            found = queries.reservation(connection, known)
             if found is None:
                 raise SettlementError(f"there is no reservation {key!r}")
             answer = transactions.refusal_of(connection, found) or found
@@ -273,7 +273,7 @@ class Ledger:
 
     def _holds(self, budgets: Collection[str] | None) -> tuple[LedgerHold, ...]:
         with self._store.reading() as connection:
-            found = rows.open_reservations(connection, budgets)
+            found = queries.open_reservations(connection, budgets)
         return tuple(LedgerHold(self, reservation, None) for reservation in found)
 
     def open_holds(
@@ -299,10 +299,10 @@ class Ledger:
         """
         last = None if after is None else self._keyed(after)
         with self._store.reading() as connection:
-            first = 0 if last is None else rows.number_of(connection, last)
+            first = 0 if last is None else queries.number_of(connection, last)
             if first is None:
                 raise SettlementError(f"there is no reservation {after!r}")
-            found = rows.open_summaries(
+            found = queries.open_summaries(
                 connection, budgets, interactive=interactive, after=first, limit=limit
             )
         return tuple(map(_listed, found))
@@ -311,12 +311,12 @@ class Ledger:
         """Whether the key was used, also if the request was refused."""
         known = self._keyed(key)
         with self._store.reading() as connection:
-            return rows.number_of(connection, known) is not None
+            return queries.number_of(connection, known) is not None
 
     def count_open(self, budgets: Collection[str]) -> int:
         """How many reservations that are not ended charge one of these budgets."""
         with self._store.reading() as connection:
-            return rows.count_open(connection, budgets)
+            return queries.count_open(connection, budgets)
 
     def expire(self, key: str, *, by: str, reason: str) -> LedgerHold:
         """Frees a hold that was never started, for an administrator who knows that it won't be.
@@ -356,7 +356,7 @@ class Ledger:
         while limit is None or limit > 0:
             size = _PAGE if limit is None else min(limit, _PAGE)
             with self._store.reading() as connection:
-                page = rows.entries(connection, which, after=after, limit=size)
+                page = queries.entries(connection, which, after=after, limit=size)
             yield from map(Event._of, page)
             if len(page) < size:
                 return
@@ -376,7 +376,9 @@ class Ledger:
         """The last events, newest first, or the last before one; filters as in :meth:`events`."""
         which = self._which(budget, budgets, key, kind, search)
         with self._store.reading() as connection:
-            found = rows.entries(connection, which, before=before, limit=limit, newest_first=True)
+            found = queries.entries(
+                connection, which, before=before, limit=limit, newest_first=True
+            )
         return tuple(map(Event._of, found))
 
     def _which(
@@ -401,7 +403,7 @@ class Ledger:
     def head(self) -> Head:
         """How far the history goes; ``str(ledger.head())`` is for keeping elsewhere."""
         with self._store.reading() as connection:
-            return rows.head(connection)
+            return queries.head(connection)
 
     def check(self, head: Head | str) -> None:
         """Whether the history went on from a head that was kept elsewhere.
@@ -464,7 +466,7 @@ class LedgerBudget(Payer["LedgerHold"]):
     def statement(self) -> Statement:
         """All about it at one moment."""
         with self._ledger._store.reading() as connection:
-            return _statement(connection, rows.balance(connection, self._name))
+            return _statement(connection, queries.balance(connection, self._name))
 
     def epsilon(self, delta: Price) -> float:
         """The epsilon at which all that this budget lets through is (epsilon, delta)-DP.
@@ -541,8 +543,8 @@ class LedgerBudget(Payer["LedgerHold"]):
             last: so many events at most; how many there were before does not matter.
         """
         with self._ledger._store.reading() as connection:
-            now = rows.balance(connection, self._name)
-            whole = rows.parent_of(connection, now)
+            now = queries.balance(connection, self._name)
+            whole = queries.parent_of(connection, now)
             found = course(connection, now, positive_count(last=last))
         name = None if whole is None else whole.name
         return tuple((Event._of(entry), _stated(then, name)) for entry, then in found)
@@ -550,7 +552,7 @@ class LedgerBudget(Payer["LedgerHold"]):
     def parts(self, limit: int) -> tuple[str, ...]:
         """The names of its first parts, as many as the limit at most."""
         with self._ledger._store.reading() as connection:
-            return tuple(rows.parts(connection, rows.balance(connection, self._name), limit))
+            return tuple(queries.parts(connection, queries.balance(connection, self._name), limit))
 
     # --------------------------------------------------------------------- administration
 
@@ -597,7 +599,7 @@ class LedgerBudget(Payer["LedgerHold"]):
 
     def _balance(self) -> Balance:
         with self._ledger._store.reading() as connection:
-            return rows.balance(connection, self._name)
+            return queries.balance(connection, self._name)
 
 
 class LedgerHold:
@@ -636,7 +638,7 @@ class LedgerHold:
 
     def _event(self) -> Event:
         with self._ledger._store.reading() as connection:
-            entry = rows.entry(connection, self._is.started or self._is.id)
+            entry = queries.entry(connection, self._is.started or self._is.id)
         assert entry is not None, "these are the numbers of its events"
         return Event._of(entry)
 
@@ -734,7 +736,7 @@ class LedgerHold:
 
 
 def _statement(connection: Connection, balance: Balance) -> Statement:
-    whole = rows.parent_of(connection, balance)
+    whole = queries.parent_of(connection, balance)
     return _stated(balance, None if whole is None else whole.name)
 
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tightbudget.errors import ParameterError
-from tightbudget.ledger import rows, transactions
+from tightbudget.ledger import queries, transactions
 from tightbudget.ledger.chain import canonical, digest
 from tightbudget.ledger.ledger import Ledger
 from tightbudget.ledger.secret import new_secret, opens
@@ -110,7 +110,7 @@ class Tokens:
     def all(self) -> tuple[Token, ...]:
         """All of them, also those that are over, the oldest first."""
         with self._ledger._store.reading() as connection:
-            return tuple(map(_token, rows.tokens_in_order(connection)))
+            return tuple(map(_token, queries.tokens_in_order(connection)))
 
     def revoke(self, id: str, *, by: str | None = None) -> Token:
         """Ends a token, now and for good; again changes nothing.
@@ -142,7 +142,7 @@ class Tokens:
     def valid(self, id: str) -> Token | None:
         """The token of this id, if it is valid now."""
         with self._ledger._store.reading() as connection:
-            row = rows.token(connection, id)
+            row = queries.token(connection, id)
         token = None if row is None else _token(row)
         return token if token is not None and token.is_valid(self._ledger._clock()) else None
 

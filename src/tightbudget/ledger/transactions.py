@@ -23,8 +23,9 @@ from tightbudget.errors import (
     ParameterError,
     SettlementError,
 )
-from tightbudget.ledger import rows
-from tightbudget.ledger.accounts import (
+from tightbudget.ledger import queries
+from tightbudget.ledger.chain import canonical, digest
+from tightbudget.ledger.pricing import (
     Plan,
     Rule,
     Stored,
@@ -36,12 +37,11 @@ from tightbudget.ledger.accounts import (
     rule_of,
     settings,
 )
-from tightbudget.ledger.act import Act
-from tightbudget.ledger.chain import canonical, digest
-from tightbudget.ledger.rows import Balance, Charge, Reservation
+from tightbudget.ledger.queries import Balance, Charge, Reservation
 from tightbudget.ledger.schema import tokens
 from tightbudget.ledger.secret import opens
 from tightbudget.ledger.text import check_encodable
+from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.guarantee import Cell, OutputDP
@@ -128,7 +128,7 @@ def reserve(act: Act, key: str, request: Request, why: Why) -> Reservation | Ref
 
     The same key and request again get the same answer, also if that was a refusal.
     """
-    known = rows.reservation(act.connection, key)
+    known = queries.reservation(act.connection, key)
     if known is not None:
         if known.body != request.body:
             raise KeyConflictError(f"the key {key!r} was used before, for something else")
@@ -220,7 +220,7 @@ def answer(
         ParameterError: an unknown budget, parts of each other, or a guarantee of another kind.
         SettlementError: a budget is closed, or another interactive mechanism is open.
     """
-    payers = [rows.balance(connection, name) for name in request.budgets]
+    payers = [queries.balance(connection, name) for name in request.budgets]
     asked = [Units.charged(payer.rule.cost(request.guarantee, None)) for payer in payers]
     _check_open(payers)
     _check_apart(connection, payers)
@@ -235,7 +235,7 @@ def answer(
 
 def affords(connection: Connection, name: str, guarantee: Stored, times: int) -> bool:
     """Whether a budget has enough for so many runs at their dearest."""
-    balance = rows.balance(connection, name)
+    balance = queries.balance(connection, name)
     each = Units.charged(balance.rule.cost(guarantee, None))
     if balance.closed:
         return False
@@ -255,14 +255,14 @@ def _check_open(payers: Sequence[Balance]) -> None:
 def _check_apart(connection: Connection, payers: Sequence[Balance]) -> None:
     """What is charged to a part is held in the whole already."""
     for payer in payers if len(payers) > 1 else ():
-        whole = rows.parent_of(connection, payer)
+        whole = queries.parent_of(connection, payer)
         while whole is not None:
             if any(whole.id == other.id for other in payers):
                 raise ParameterError(
                     f"budgets must not be parts of each other: {payer.name!r} is a part of"
                     f" {whole.name!r}, which holds its whole cap already"
                 )
-            whole = rows.parent_of(connection, whole)
+            whole = queries.parent_of(connection, whole)
 
 
 def _check_conversations(
@@ -273,7 +273,7 @@ def _check_conversations(
     Also those of other parts of the same whole: the theorem is about everything in it.
     """
     for payer, units in zip(payers, asked, strict=True):
-        others = rows.conversations(connection, payer.root)
+        others = queries.conversations(connection, payer.root)
         lines = [(payer.rule, units)]
         lines += [(charge.rule, charge.units) for other in others for charge in other.charges]
         if others and not all(rule.side_by_side and not units.delta for rule, units in lines):
@@ -296,7 +296,7 @@ def _refusal(
         return Refusal(message, payer.name, unit, asked, payer.left, payer.held, ())
     if asked.nearly_fits(payer.left):
         return None
-    holders = rows.holders(connection, payer)
+    holders = queries.holders(connection, payer)
     message = (
         f"requested {asked.up(unit)} of {payer.name!r}; left {payer.left.down(unit)};"
         f" held {payer.held.up(unit)}"
@@ -309,7 +309,7 @@ def _refusal(
 
 def _missing(connection: Connection, payer: Balance, wanted: Stored, times: int = 1) -> str | None:
     """Which steps the plan has not enough of."""
-    declared = rows.declared(connection, payer)
+    declared = queries.declared(connection, payer)
     for step, runs in runs_of(wanted).items():
         most, used = declared.get(step, (0, 0))
         if runs * times > most - used:
@@ -397,7 +397,7 @@ def refusal_of(connection: Connection, known: Reservation) -> Refusal | None:
     """
     if known.state != "refused":
         return None
-    entry = rows.entry(connection, known.id)
+    entry = queries.entry(connection, known.id)
     if entry is None or entry.budget is None:
         raise LedgerCorruptError(f"the refusal of {known.key!r} is not in the history")
     said = json.loads(entry.details)
@@ -423,25 +423,25 @@ def add_token(act: Act, row: Mapping[str, Any], why: Why) -> None:
         ParameterError: one of its budgets is not there.
     """
     for budget in json.loads(row["budgets"]):
-        rows.balance(act.connection, budget)
+        queries.balance(act.connection, budget)
     act.connection.execute(insert(tokens), dict(row))
-    act.log("token_created", None, NOTHING, details={**rows.said_of_token(row), **why})
+    act.log("token_created", None, NOTHING, details={**queries.said_of_token(row), **why})
 
 
 def revoke_token(act: Act, id: str, why: Why) -> dict[str, Any] | None:
     """Ends an access token, once; its row, or None if there is none."""
     if act.connection.execute(_REVOKE, {"of": id, "at": act.at}).rowcount:
         act.log("token_revoked", None, NOTHING, details={"id": id, "revoked": act.at, **why})
-    return rows.token(act.connection, id)
+    return queries.token(act.connection, id)
 
 
 def explain_tokens(act: Act, why: Why) -> None:
     """Writes the events of access tokens that came into the ledger without any."""
-    created = rows.entries(act.connection, rows.Which(kind="token_created"))
+    created = queries.entries(act.connection, queries.Which(kind="token_created"))
     known = {json.loads(entry.details)["id"] for entry in created}
-    for row in rows.tokens_in_order(act.connection):
+    for row in queries.tokens_in_order(act.connection):
         if row["id"] not in known:
-            said = rows.said_of_token(row)
+            said = queries.said_of_token(row)
             act.log("token_created", None, NOTHING, details={**said, **why})
             if row["revoked"] is not None:
                 said = {"id": row["id"], "revoked": row["revoked"]}
@@ -492,13 +492,13 @@ def open_budget(act: Act, name: str, terms: Terms, parent: str | None) -> Balanc
     said = {
         "kind": terms.kind, "parameters": json.loads(terms.parameters), "parent": parent
     }  # fmt: skip
-    known = rows.find_balance(act.connection, name)
+    known = queries.find_balance(act.connection, name)
     if known is not None:
-        opened = rows.entry(act.connection, known.id)
+        opened = queries.entry(act.connection, known.id)
         if opened is None or opened.details != canonical(said):
             raise KeyConflictError(f"there is a budget {name!r} already, on other terms")
         return known
-    whole = None if parent is None else rows.balance(act.connection, parent)
+    whole = None if parent is None else queries.balance(act.connection, parent)
     if whole is not None:
         _check_part(act.connection, whole, terms, name)
     number = act.log("opened", name, terms.cap, details=said)
@@ -524,7 +524,7 @@ def open_budget(act: Act, name: str, terms: Terms, parent: str | None) -> Balanc
 
 def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Balance:
     """Sets other parameters, in the parent, too; never less than what is spent and held."""
-    balance = rows.balance(act.connection, name)
+    balance = queries.balance(act.connection, name)
     _check_open([balance])
     if isinstance(balance.rule, Plan) or "order" in changed:
         raise ParameterError(f"{name!r} has a plan or an order, and keeps it")
@@ -540,7 +540,7 @@ def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Bal
             held=balance.held.up(unit),
         )
     more = terms.cap.minus(balance.cap)
-    whole = rows.parent_of(act.connection, balance)
+    whole = queries.parent_of(act.connection, balance)
     if whole is not None:
         _check_lent(act.connection, whole, more.most(NOTHING), name)
         # of what a part no longer has, epsilon goes back to the whole and delta is gone
@@ -554,12 +554,12 @@ def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Bal
     )
     said = {"parameters": json.loads(terms.parameters), **why}
     act.log("capped", name, terms.cap, details=said)
-    return rows.balance(act.connection, name)
+    return queries.balance(act.connection, name)
 
 
 def correct(act: Act, name: str, more: Units, why: Why) -> Balance:
     """Adds to what was spent, for what happened elsewhere; nothing is ever taken off."""
-    balance = rows.balance(act.connection, name)
+    balance = queries.balance(act.connection, name)
     _check_open([balance])
     unit = balance.rule.unit
     if not more.fits(balance.left):
@@ -572,28 +572,28 @@ def correct(act: Act, name: str, more: Units, why: Why) -> Balance:
         )
     act.exchange(balance.id, spent=more)
     act.log("corrected", name, more, details=why)
-    return rows.balance(act.connection, name)
+    return queries.balance(act.connection, name)
 
 
 def close_budget(act: Act, name: str) -> Balance:
     """Ends a budget; the epsilon that was not spent goes back to its parent, delta does not."""
-    balance = rows.balance(act.connection, name)
+    balance = queries.balance(act.connection, name)
     if balance.closed:
         return balance
-    holders = rows.holders(act.connection, balance)
+    holders = queries.holders(act.connection, balance)
     if holders:
         raise SettlementError(
             f"{name!r} is still held by {named(holders)}: settle, forfeit or close them first"
         )
     act.log("closed", name, balance.spent, details={})
     act.change_budget(balance.id, closed=1)
-    whole = rows.parent_of(act.connection, balance)
+    whole = queries.parent_of(act.connection, balance)
     if whole is not None:
         charge = Units(balance.spent.epsilon, balance.cap.delta)
         saved = balance.saved.epsilon
         act.exchange(whole.id, held=NOTHING.minus(balance.cap), spent=charge, saved=saved)
         act.log("returned", whole.name, charge, details={"part": name, "saved": saved})
-    return rows.balance(act.connection, name)
+    return queries.balance(act.connection, name)
 
 
 def _check_part(connection: Connection, whole: Balance, terms: Terms, name: str) -> None:
@@ -609,7 +609,7 @@ def _check_part(connection: Connection, whole: Balance, terms: Terms, name: str)
 def _check_lent(connection: Connection, whole: Balance, more: Units, name: str) -> None:
     _check_open([whole])
     if not more.fits(whole.left):
-        unit, holders = whole.rule.unit, rows.holders(connection, whole)
+        unit, holders = whole.rule.unit, queries.holders(connection, whole)
         raise BudgetError(
             f"requested {more.up(unit)} of {whole.name!r} for {name!r};"
             f" left {whole.left.down(unit)}; held {whole.held.up(unit)}"

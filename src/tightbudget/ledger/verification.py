@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, Table, func, select, text
 
 from tightbudget.errors import LedgerCorruptError
-from tightbudget.ledger import rows
-from tightbudget.ledger.accounts import Plan, rule_of
+from tightbudget.ledger import queries
 from tightbudget.ledger.chain import BEGINNING, Entry, Head, canonical, digest, follow
-from tightbudget.ledger.rows import Balance, Reservation
+from tightbudget.ledger.pricing import Plan, rule_of
+from tightbudget.ledger.queries import Balance, Reservation
 from tightbudget.ledger.schema import charges, events, steps
 from tightbudget.ledger.shape import check_shape
 from tightbudget.ledger.transactions import runs_of
@@ -258,9 +258,9 @@ def _verified(
     history = _History()
     count = _count(connection, events)
     for after in progress(range(0, count, _PAGE)):
-        for entry in rows.entries(connection, after=after, limit=_PAGE):
+        for entry in queries.entries(connection, after=after, limit=_PAGE):
             history.add(entry)
-    if history.head != rows.head(connection):
+    if history.head != queries.head(connection):
         raise LedgerCorruptError(f"event {history.head.sequence + 1} is missing")
     if count != history.head.sequence:  # their numbers are below 1, and no list shows them
         raise LedgerCorruptError(f"{count - history.head.sequence} events are before the first")
@@ -276,13 +276,13 @@ def check_head(connection: Connection, head: Head) -> None:
     Raises:
         LedgerCorruptError: it was set back, or went another way.
     """
-    now = rows.head(connection)
+    now = queries.head(connection)
     if now.sequence < head.sequence:
         raise LedgerCorruptError(
             f"{head.sequence - now.sequence} events are missing: this is an earlier state of the"
             " ledger, such as a restored backup"
         )
-    entry = rows.entry(connection, head.sequence)
+    entry = queries.entry(connection, head.sequence)
     found = BEGINNING if entry is None else Head(entry.sequence, entry.hash)
     if found != head:
         raise LedgerCorruptError(
@@ -295,7 +295,7 @@ def _compare_reservations(connection: Connection, history: _History) -> dict[tup
     """Row by row; how often each step of each plan was reserved."""
     seen = lines = 0
     used: dict[tuple[str, str], int] = {}
-    with contextlib.closing(rows.reservations_in_order(connection)) as reservations:
+    with contextlib.closing(queries.reservations_in_order(connection)) as reservations:
         for found in reservations:
             run = history.runs.get(found.key)
             if run is None or not _agree(found, run):
@@ -347,7 +347,7 @@ def _compare_budgets(
 ) -> None:
     seen: dict[int, Balance] = {}
     declared = 0
-    for found in rows.balances(connection):
+    for found in queries.balances(connection):
         whole = None if found.parent is None else seen.get(found.parent)
         seen[found.id] = found
         budget = history.budgets.get(found.name)
@@ -376,7 +376,7 @@ def _compare_steps(
     rule = rule_of(found.kind, found.parameters)
     plan = runs_of(rule.plan) if isinstance(rule, Plan) else {}
     said = {step: (times, used.get((found.name, step), 0)) for step, times in plan.items()}
-    if rows.declared(connection, found) != said:
+    if queries.declared(connection, found) != said:
         raise LedgerCorruptError(f"the steps of {found.name!r} are not what the history says")
 
 
@@ -387,12 +387,12 @@ def _compare_tokens(connection: Connection, history: _History) -> int | None:
     ):
         return None
     seen = 0
-    for row in rows.tokens_in_order(connection):
+    for row in queries.tokens_in_order(connection):
         known = history.tokens.get(row["id"])
         if known is None and history.moved:
             continue  # of a ledger that was sealed before tokens had events: none can be added
         said = None if known is None else (known.said, known.revoked)
-        if said != (rows.said_of_token(row), row["revoked"]):
+        if said != (queries.said_of_token(row), row["revoked"]):
             raise LedgerCorruptError(
                 f"the access token {row['id']!r} is not what the history says it is"
             )

@@ -14,14 +14,15 @@ import math
 import operator
 from collections.abc import Sequence
 
+from tightbudget.engine.buckets.compose import Parts
 from tightbudget.errors import PrecisionError
+from tightbudget.mechanisms.mechanism import Composable, Mechanism
+from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import non_negative, positive, positive_count, refuse
-from tightbudget.output_dp.backward import Walk
-from tightbudget.output_dp.course import Course, Lattice
-from tightbudget.pairs.pair import Composable, Direction, Mechanism
-from tightbudget.pairs.worst_case import WorstCase
-from tightbudget.pld.compose import Parts
+from tightbudget.output_dp.backward_induction import Walk
+from tightbudget.output_dp.stopping_lattice import Course, Lattice
+from tightbudget.pairs.pair import Direction
 
 __all__ = ["blocks_between", "courses_of", "optimal_delta", "stopping_delta", "stops_of"]
 

@@ -1,8 +1,8 @@
 """The moment transform M(s) = E_P[e^(s L)] of the Gaussian family, on lines of the complex plane.
 
 For the Gaussian mechanism and its Poisson-subsampled form M is an entire function, and
-delta(eps) an integral over it (``tightbudget.pld.contour``). What that integral needs of
-one pair is here: M with an error bound along a vertical line, an upper end of M on the
+delta(eps) an integral over it (``tightbudget.engine.saddle_point``). What that integral needs
+of one pair is here: M with an error bound along a vertical line, an upper end of M on the
 real axis, and a bound of |M| on the rest of the line.
 
 With R(x) = 1 - q + q e^(m x - m^2/2) and x standard normal without the record,
@@ -388,7 +388,7 @@ class MixedTransform:
     def _log_moved(self, c: float, t: float, widths: FloatArray, goal: float) -> FloatArray:
         """ln of upper ends of the integral of |w P e^(s L)| on Im x = +-width, |Im s| <= t.
 
-        Cell by cell the largest value of each factor: |phi(x + ia)| = phi(x) e^(a^2/2),
+        Cell by bin the largest value of each factor: |phi(x + ia)| = phi(x) e^(a^2/2),
         |R(x + ia)| between R(x) cos(m a / 2) and R(x), |erfc(u + iv)| <= e^(v^2) erfc(u), and
         arg R(x + ia) <= m a rises with x.
         """
@@ -416,7 +416,7 @@ class MixedTransform:
         angle = t * np.arctan2(rise * np.sin(turn), real)
         with np.errstate(over="ignore"):  # what overflows is inf, and not chosen
             total = np.sum(np.exp(log + angle[:, 1:]), axis=1) * ((end - start) / n)
-        # beyond the cells: phi R^power falls by the rate there, at least
+        # beyond the bins: phi R^power falls by the rate there, at least
         if not rate > 0:
             return np.full_like(widths, math.inf)
         # and to the left: d ln R / dx = m q e^y / R rises with x

@@ -10,25 +10,37 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from tightbudget.release.additive import GaussianRelease, LaplaceRelease
-from tightbudget.release.erm import OutputPerturbation, TestSensitivity, logistic_with_test
-from tightbudget.release.gradual import GradualRelease
-from tightbudget.release.interquartile_range import InterquartileRange
-from tightbudget.release.iterative import Iterative
-from tightbudget.release.median import Median
+from tightbudget.release.mechanisms.additive import GaussianRelease, LaplaceRelease
+from tightbudget.release.mechanisms.coin_flip import ToyRelease
+from tightbudget.release.mechanisms.erm import (
+    OutputPerturbation,
+    TestSensitivity,
+    logistic_with_test,
+)
+from tightbudget.release.mechanisms.gradual import GradualRelease
+from tightbudget.release.mechanisms.interquartile_range import InterquartileRange
+from tightbudget.release.mechanisms.iterative import Iterative
+from tightbudget.release.mechanisms.median import Median
+from tightbudget.release.mechanisms.objective import Loss
+from tightbudget.release.mechanisms.propose_test_release import (
+    Pricing,
+    Proposal,
+    ProposeTestRelease,
+)
+from tightbudget.release.mechanisms.sparse_vector import (
+    SparseVector,
+    SparseVectorRelease,
+    SparseVectorRun,
+)
+from tightbudget.release.mechanisms.tested import TestedRelease
+from tightbudget.release.mechanisms.top_k import TopK
+from tightbudget.release.mechanisms.trimmed_mean import TrimmedMean
 from tightbudget.release.meter import Meter, Reserved
-from tightbudget.release.minimum import Loss
-from tightbudget.release.noise import FixedNoise, Noise, OpenDPNoise
-from tightbudget.release.propose_test_release import Pricing, Proposal, ProposeTestRelease
+from tightbudget.release.noise.noise import FixedNoise, Noise, OpenDPNoise
 from tightbudget.release.release import Receipt, Release, WhatIf
-from tightbudget.release.sparse_vector import SparseVector, SparseVectorRelease, SparseVectorRun
-from tightbudget.release.tested import TestedRelease
-from tightbudget.release.top_k import TopK
-from tightbudget.release.toy import ToyRelease
-from tightbudget.release.trimmed_mean import TrimmedMean
 
 if TYPE_CHECKING:
-    from tightbudget.release.logistic_regression import PrivateLogisticRegression
+    from tightbudget.release.mechanisms.logistic_regression import PrivateLogisticRegression
 
 __all__ = [
     "FixedNoise",
@@ -70,7 +82,7 @@ if importlib.util.find_spec("sklearn") is None:  # `import *` takes what there i
 def __getattr__(name: str) -> Any:
     """Loads what needs scikit-learn when it is first used."""
     if name == "PrivateLogisticRegression":
-        module = importlib.import_module("tightbudget.release.logistic_regression")
+        module = importlib.import_module("tightbudget.release.mechanisms.logistic_regression")
         return module.PrivateLogisticRegression
     raise AttributeError(f"module 'tightbudget.release' has no attribute {name!r}")
 

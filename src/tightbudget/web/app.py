@@ -20,11 +20,11 @@ except ImportError as error:
     raise ExtraError("a server needs FastAPI: pip install 'tightbudget[web]'") from error
 
 import tightbudget
+from tightbudget.explorer.workers import Pools
 from tightbudget.ledger.ledger import Ledger
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.web.access import ADMINISTER, PUBLIC, READ, WRITE, Need, gate_of
-from tightbudget.web.api import about, budgets, course, events, explore, holds, verify
-from tightbudget.web.explorer.workers import Pools
+from tightbudget.web.api import about, balance_history, budgets, events, explore, holds, verify
 from tightbudget.web.guards import Failures, Guards
 from tightbudget.web.pages import budget as budget_page
 from tightbudget.web.pages import budgets as budgets_page
@@ -45,7 +45,7 @@ ROUTERS = [
     verify.router,
     explore.router,
     explorer_page.router,
-    course.router,
+    balance_history.router,
     budgets_page.router,
     budget_page.router,
     sign_in_page.router,

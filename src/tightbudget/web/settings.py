@@ -13,9 +13,9 @@ from tightbudget.numerics.validate import count, positive, positive_count, refus
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
+    from tightbudget.explorer.workers import Pools
     from tightbudget.ledger.ledger import Ledger
     from tightbudget.ledger.tokens import Tokens
-    from tightbudget.web.explorer.workers import Pools
     from tightbudget.web.guards import Failures
     from tightbudget.web.sessions import Sessions
     from tightbudget.web.verifications import Verifications

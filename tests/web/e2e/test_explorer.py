@@ -13,7 +13,7 @@ from tests.web.conftest import servers
 from tests.web.e2e.conftest import Open
 
 import tightbudget as tb
-from tightbudget.accounting.curve import DELTAS
+from tightbudget.mechanisms.curve import DELTAS
 
 pytestmark = pytest.mark.slow  # a browser, which is installed where it is missing
 

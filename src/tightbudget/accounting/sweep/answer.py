@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tightbudget.accounting.calibrate import calibrate
-from tightbudget.accounting.composition import Composition, from_steps
 from tightbudget.accounting.sweep.question import with_value
 from tightbudget.errors import PrecisionError
+from tightbudget.mechanisms.composition import Composition, from_steps
 from tightbudget.numerics.bounds import Bounds
 
 __all__ = ["Answer", "answers", "refusal"]

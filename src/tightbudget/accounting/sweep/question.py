@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tightbudget.accounting.composition import compose
 from tightbudget.errors import ParameterError
+from tightbudget.mechanisms.composition import compose
+from tightbudget.mechanisms.mechanism import Composable
 from tightbudget.numerics.validate import refuse
-from tightbudget.pairs.pair import Composable
 
 __all__ = ["ANSWER", "ARGUMENTS", "Question", "questions"]
 

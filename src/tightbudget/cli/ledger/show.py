@@ -15,7 +15,7 @@ from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json, print_table, print_text, speaks_unicode
 
 if TYPE_CHECKING:
-    from tightbudget.ledger.protocol import OpenHold, Statement
+    from tightbudget.ledger.values import OpenHold, Statement
 
 __all__ = ["show"]
 

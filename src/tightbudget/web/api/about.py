@@ -8,7 +8,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from tightbudget.web.access import PUBLIC, allow, caller_of
-from tightbudget.web.api.forms import Answer, answered, router_of
+from tightbudget.web.api.schemas import Answer, answered, router_of
 from tightbudget.web.settings import state_of
 
 __all__ = ["router"]

@@ -9,9 +9,9 @@ from fastapi import Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from tightbudget.accounting.composition import Composition
+from tightbudget.mechanisms.composition import Composition
 from tightbudget.web.access import ADMINISTER, READ, allow, caller_of
-from tightbudget.web.api.forms import (
+from tightbudget.web.api.schemas import (
     MOST,
     Answer,
     Body,
@@ -24,7 +24,7 @@ from tightbudget.web.api.forms import (
     number_of,
     router_of,
 )
-from tightbudget.web.api.sight import budget_seen, holds_seen, statement_seen, statements_seen
+from tightbudget.web.api.visibility import budget_seen, holds_seen, statement_seen, statements_seen
 from tightbudget.web.settings import state_of
 
 __all__ = ["router"]

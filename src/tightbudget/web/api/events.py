@@ -15,8 +15,8 @@ from starlette.responses import Response, StreamingResponse
 from tightbudget.accounting.text_file import json_text
 from tightbudget.ledger.text import printable
 from tightbudget.web.access import READ, allow, caller_of
-from tightbudget.web.api.forms import IN_DIGITS, Answer, Event, answered, router_of
-from tightbudget.web.api.sight import budget_seen, event_seen
+from tightbudget.web.api.schemas import IN_DIGITS, Answer, Event, answered, router_of
+from tightbudget.web.api.visibility import budget_seen, event_seen
 from tightbudget.web.settings import state_of
 
 __all__ = ["router"]

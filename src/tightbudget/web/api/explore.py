@@ -12,11 +12,11 @@ from fastapi import Body, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from tightbudget.explorer import answers, questions
+from tightbudget.explorer.picture import Drawn, Format, picture
+from tightbudget.explorer.workers import Workers
 from tightbudget.web.access import READ, address_of, allow
-from tightbudget.web.api.forms import answered, router_of
-from tightbudget.web.explorer import answers, questions
-from tightbudget.web.explorer.picture import Drawn, Format, picture
-from tightbudget.web.explorer.workers import Workers
+from tightbudget.web.api.schemas import answered, router_of
 from tightbudget.web.settings import state_of
 
 __all__ = ["MEDIA", "asked", "router"]

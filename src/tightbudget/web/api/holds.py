@@ -12,7 +12,8 @@ from starlette.responses import Response
 from tightbudget.errors import SettlementError
 from tightbudget.output_dp.guarantee import cell_name
 from tightbudget.web.access import ADMINISTER, READ, WRITE, allow, caller_of
-from tightbudget.web.api.forms import (
+from tightbudget.web.api.limits import check_room, short_guarantee
+from tightbudget.web.api.schemas import (
     IN_DIGITS,
     MOST,
     Amount,
@@ -27,8 +28,7 @@ from tightbudget.web.api.forms import (
     answered,
     router_of,
 )
-from tightbudget.web.api.limits import check_room, short_guarantee
-from tightbudget.web.api.sight import (
+from tightbudget.web.api.visibility import (
     budget_seen,
     hold_found,
     hold_seen,

@@ -12,9 +12,9 @@ from typing import Any
 from fastapi import Request
 
 from tightbudget.errors import ParameterError, SettlementError
-from tightbudget.ledger.accounts import Stored
+from tightbudget.ledger.pricing import Stored
 from tightbudget.web.access import caller_of
-from tightbudget.web.api.forms import guarantee_of
+from tightbudget.web.api.schemas import guarantee_of
 from tightbudget.web.settings import state_of
 
 __all__ = ["check_room", "short_guarantee"]

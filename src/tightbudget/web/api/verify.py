@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from tightbudget.ledger.verification import Verification
 from tightbudget.web.access import READ, allow, caller_of
-from tightbudget.web.api.forms import Answer, answered, router_of
+from tightbudget.web.api.schemas import Answer, answered, router_of
 from tightbudget.web.refusals import Refusal
 from tightbudget.web.settings import state_of
 from tightbudget.web.verifications import Job

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.datastructures import FormData
 
 from tightbudget.web.access import caller_of
-from tightbudget.web.pages.words import FILTERS
+from tightbudget.web.pages.template_filters import FILTERS
 
 __all__ = ["Form", "refused_page", "render"]
 

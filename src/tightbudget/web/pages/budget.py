@@ -15,9 +15,10 @@ from tightbudget.ledger.ledger import LedgerBudget
 from tightbudget.output_dp.amount import printed_up
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
-from tightbudget.web.api.course import course_seen
-from tightbudget.web.api.forms import IN_DIGITS
-from tightbudget.web.api.sight import (
+from tightbudget.web.api.balance_history import course_seen
+from tightbudget.web.api.schemas import IN_DIGITS
+from tightbudget.web.api.verify import progress_seen
+from tightbudget.web.api.visibility import (
     budget_seen,
     event_seen,
     hold_found,
@@ -26,12 +27,11 @@ from tightbudget.web.api.sight import (
     holds_seen,
     statement_seen,
 )
-from tightbudget.web.api.verify import progress_seen
 from tightbudget.web.pages import Form, render
 from tightbudget.web.pages.budgets import HOLDS, After, held_page, to_budget
+from tightbudget.web.pages.fields import fields, parameters
 from tightbudget.web.pages.share import share_of
-from tightbudget.web.pages.terms import fields, parameters
-from tightbudget.web.pages.words import KINDS_OF_EVENTS, down, up, when
+from tightbudget.web.pages.template_filters import KINDS_OF_EVENTS, down, up, when
 from tightbudget.web.refusals import Refusal, status_of
 from tightbudget.web.settings import state_of
 

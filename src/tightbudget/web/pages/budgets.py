@@ -11,10 +11,10 @@ from starlette.responses import RedirectResponse, Response
 
 from tightbudget.errors import TightBudgetError
 from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
-from tightbudget.web.api.sight import budget_seen, event_seen, holds_seen, statements_seen
+from tightbudget.web.api.visibility import budget_seen, event_seen, holds_seen, statements_seen
 from tightbudget.web.pages import Form, render
+from tightbudget.web.pages.fields import KINDS_IN_WORDS, fields, parameters
 from tightbudget.web.pages.share import share_of
-from tightbudget.web.pages.terms import KINDS_IN_WORDS, fields, parameters
 from tightbudget.web.refusals import status_of
 from tightbudget.web.settings import state_of
 

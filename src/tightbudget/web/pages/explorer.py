@@ -17,12 +17,12 @@ from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
 from tightbudget import MECHANISMS, Bounds, TightBudgetError
+from tightbudget.explorer import answers, questions
+from tightbudget.explorer.form import GOALS, KINDS, RELATIONS, SHOWS, Form
+from tightbudget.explorer.picture import Drawn, picture
 from tightbudget.web.access import READ, allow
 from tightbudget.web.api.explore import MEDIA, asked
-from tightbudget.web.api.forms import answered
-from tightbudget.web.explorer import answers, questions
-from tightbudget.web.explorer.form import GOALS, KINDS, RELATIONS, SHOWS, Form
-from tightbudget.web.explorer.picture import Drawn, picture
+from tightbudget.web.api.schemas import answered
 from tightbudget.web.pages import render
 from tightbudget.web.refusals import Refusal, status_of
 from tightbudget.web.settings import state_of

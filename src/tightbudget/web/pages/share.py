@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from tightbudget.web.pages.words import down, symbol
+from tightbudget.web.pages.template_filters import down, symbol
 
 __all__ = ["Share", "share_of"]
 

@@ -1,0 +1,1 @@
+"""The ledger of a server, used from afar."""

@@ -1,0 +1,1 @@
+"""What does a composition of pairs cost? Certified answers, by two engines."""

@@ -1,0 +1,1 @@
+"""Privacy buckets on a grid of losses: plan, bucket, convolve, profile."""

@@ -1,0 +1,449 @@
+"""The main path: plan -> bucket -> convolve -> profile.
+
+A composition is a list of (mechanism, number of runs). For one direction:
+
+1. *plan*: a tilt from the best Chernoff bound of a rough sketch, a grid step for each mechanism
+   from the variance that the wanted gap allows (a bucket of width h adds about
+   h^2/6 to the variance of the upper end and takes h^2/12 from the lower one's);
+2. *bucket*: one step of each mechanism becomes an upper and a lower measure;
+3. *convolve*: powers by right-to-left binary exponentiation, each measure trimmed and,
+   when long, coarsened; then different mechanisms, finest grid first;
+4. *profile*: bounds on delta(eps) near the tilt.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TypeVar
+
+import numpy as np
+
+from tightbudget.engine.buckets.loss_grid import Grid
+from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure, discretise
+from tightbudget.engine.buckets.profile import Profile
+from tightbudget.engine.buckets.tilt import Picture, Saddle, tilted_moments, without_tail
+from tightbudget.errors import PrecisionError
+from tightbudget.mechanisms.mechanism import Mechanism
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, any_of, mul_down, mul_up
+from tightbudget.pairs.pair import Direction, Pair, Sketch
+
+__all__ = [
+    "MAX_LENGTH",
+    "Demand",
+    "Measure",
+    "Parts",
+    "Plan",
+    "Step",
+    "Steps",
+    "edge_near",
+    "make_plan",
+    "merge",
+    "power",
+    "profile",
+]
+
+MAX_LENGTH = 2**21  # entries of one array; beyond it PrecisionError names the gap reached
+_FIRST = 0.7  # share of the variance that the first buckets get, beside later doublings
+_LONG = 2**18  # an array of this length is coarsened beyond a nat
+_SHORT = 1024  # an array of this length is not worth coarsening
+
+Parts = tuple[tuple[Mechanism, int], ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One mechanism's pair, how often it runs, and what is known of it beforehand."""
+
+    pair: Pair
+    runs: int
+    sketch: Sketch
+    lattice: float | None  # the spacing, if all losses are on one lattice
+    origin: float | None  # a loss that should be on an edge
+
+    @staticmethod
+    def of(mechanism: Mechanism, runs: int, direction: Direction) -> Step:
+        """What the engine needs to know of one mechanism in one direction."""
+        pair = mechanism.pair(direction)
+        sketch = pair.sketch().sorted()
+        lattice = _lattice(pair)
+        # a lattice hangs on any of its atoms
+        origin = pair.grid_origin() if lattice is None else float(pair.atoms().loss_upper[0])
+        return Step(pair, runs, sketch, lattice, origin)
+
+    @property
+    def is_shift(self) -> bool:
+        """Whether there is one finite loss only: it is on an edge of any grid, however wide."""
+        return self.lattice is not None and self.sketch.losses[0] == self.sketch.losses[-1]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A composition in one direction."""
+
+    steps: tuple[Step, ...]  # those that have finite losses
+    certain: bool  # whether some other step has no finite loss at all
+    infinity: Bounds  # P(some loss is +inf), of the pairs themselves
+    max_loss: Bounds  # the largest finite total loss; ends may be inf
+
+    @staticmethod
+    def of(parts: Parts, direction: Direction) -> Steps:
+        """The pairs of all mechanisms, each with its number of runs."""
+        steps = tuple(Step.of(mechanism, runs, direction) for mechanism, runs in parts)
+        chances = [(step.pair.p_only(), step.runs) for step in steps]
+        infinity = Bounds(
+            any_of([(float(p.lower[0]), k) for p, k in chances], up=False),
+            any_of([(float(p.upper[0]), k) for p, k in chances], up=True),
+        )
+        max_loss = sum(
+            (_times(step.pair.max_loss(), step.runs) for step in steps), start=Bounds(0.0, 0.0)
+        )
+        finite = tuple(step for step in steps if step.sketch.losses.size)
+        certain = len(finite) < len(steps)
+        if certain:
+            infinity = Bounds(infinity.lower, 1.0)
+        return Steps(finite, certain, infinity, max_loss)
+
+    @property
+    def picture(self) -> Picture:
+        """What the tilt is chosen from."""
+        return Picture(tuple((step.sketch, step.runs) for step in self.steps))
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one profile is to be good for. Affects width and cost, never truth.
+
+    Attributes:
+        saddle: where on the curve.
+        variance: how much the upper end's variance may exceed the lower one's, nats^2.
+        tail: the relative share of delta that may count as infinite.
+        slip: the relative share of delta that all other cutting may cost.
+        extended: whether rounding to doubles would cost too much.
+    """
+
+    saddle: Saddle
+    variance: float
+    tail: float
+    slip: float
+    extended: bool = False
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where one step is bucketed."""
+
+    step: Step
+    grid: Grid
+    n: int
+    tilt: Tilt
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Grids and tolerances that meet a demand.
+
+    Attributes:
+        coarsening: variance that one doubling of a step may cost, nats^2.
+        tolerance: 2-norm that one cut may remove, for a measure used once.
+        clamped: whether a limit on lengths made the grids coarser than demanded.
+        extended: whether convolutions are made in extended precision.
+    """
+
+    layouts: tuple[Layout, ...]
+    coarsening: float
+    tolerance: float
+    clamped: bool
+    extended: bool = False
+
+    @property
+    def variance(self) -> float:
+        """The variance that a demand for just these grids would allow."""
+        return sum(s.step.runs * s.grid.step**2 for s in self.layouts) / (4 * _FIRST)
+
+    @property
+    def longest(self) -> int:
+        """The most buckets of one step."""
+        return max(layout.n for layout in self.layouts)
+
+
+def make_plan(steps: Steps, demand: Demand, most: int = MAX_LENGTH) -> Plan:
+    """Grids for a demand, with at most ``most`` buckets for each step."""
+    total_runs = sum(step.runs for step in steps.steps)
+    theta = demand.saddle.theta
+    spans = [_span(step, demand, theta, total_runs) for step in steps.steps]
+    wanted = _widths(steps.steps, spans, _FIRST * demand.variance)
+    excess = max(span.width / h for span, h in zip(spans, wanted, strict=True)) / most
+    clamped = excess > 1.0
+    if clamped:
+        wanted = [2.0 * excess * h for h in wanted]
+    # a tilt that changes by e^40 from one edge to the next only overflows
+    if theta * max(wanted) > 40.0:
+        theta = 40.0 / max(wanted)
+        spans = [_span(step, demand, theta, total_runs) for step in steps.steps]
+    base = _base_step(steps.steps, wanted)
+    layouts = []
+    for step, span, h in zip(steps.steps, spans, wanted, strict=True):
+        # all steps are base * 2^-j, so that grids meet when the finer one is coarsened
+        lattice = None if step.is_shift else step.lattice
+        if lattice is not None and _fits(lattice, base) and lattice <= base * 64:
+            h = max(h, lattice)
+        h = base * 2.0 ** math.floor(math.log2(h / base) + 1e-9)
+        layouts.append(_layout(step, span, h, theta))
+    doublings = (math.ceil(math.log2(total_runs + 1) / 2) + 2) * len(layouts)
+    return Plan(
+        tuple(layouts),
+        coarsening=(1 - _FIRST) * demand.variance / doublings,
+        tolerance=1e-6 * demand.slip * math.exp(-demand.saddle.slack),
+        clamped=clamped,
+        extended=demand.extended,
+    )
+
+
+def _base_step(steps: tuple[Step, ...], wanted: list[float]) -> float:
+    """A grid step that all others are power-of-two fractions or multiples of."""
+    if len(steps) == 1 and steps[0].lattice:
+        return steps[0].lattice
+    for step, h in zip(steps, wanted, strict=True):
+        spacing = step.lattice
+        if spacing is None or step.is_shift:
+            continue
+        return spacing / max(1, math.ceil(spacing / max(h, 1e-300)))
+    # few digits: then i * h is exact for every index that occurs
+    mantissa, exponent = math.frexp(min(wanted))
+    return math.ldexp(math.floor(mantissa * 2**20), exponent - 20)
+
+
+def _fits(spacing: float, base: float) -> bool:
+    ratio = spacing / base
+    return abs(ratio - round(ratio)) < 1e-9 * ratio and round(ratio) >= 1
+
+
+def _layout(step: Step, span: _Span, h: float, theta: float) -> Layout:
+    start = edge_near(step, span.low, h)
+    n = max(0, math.ceil((span.high - float(start)) / h)) + 2
+    if n > 4 * MAX_LENGTH:
+        raise PrecisionError(f"one step would need {n:.3g} buckets of width {h:.3g}")
+    return Layout(step, Grid(start, h), n, Tilt(theta, Fraction(span.mean)))
+
+
+def edge_near(step: Step, low: float, h: float) -> Fraction:
+    """An edge at most h below ``low``, on the grid of width h through the step's origin."""
+    origin = step.origin
+    if origin is None or not math.isfinite(origin):
+        return Fraction(low)
+    start = Fraction(origin) + math.floor((low - origin) / h) * Fraction(h)
+    # what is meant to lie on the origin's edge must not end up in the bin beyond it by
+    # rounding: a hair above atoms and largest losses, a hair below a smallest one
+    reach = abs(origin) + abs(low) + h
+    if step.lattice is not None:  # every atom is meant to lie on an edge
+        reach += abs(float(step.sketch.losses[0])) + abs(float(step.sketch.losses[-1]))
+    hair = Fraction(32 * UNIT * reach)
+    above = step.lattice is not None or origin >= step.pair.max_loss()[0]
+    return start + hair if above else start - hair
+
+
+@dataclass(frozen=True)
+class _Span:
+    low: float
+    high: float
+    mean: float  # of the tilted losses
+    spread: float  # their standard deviation
+
+    @property
+    def fuzz(self) -> float:
+        """What rounding, or a pair of stated accuracy, may not tell apart there."""
+        return 1e-7 * (abs(self.low) + abs(self.high))
+
+    @property
+    def width(self) -> float:
+        return max(self.high - self.low, self.fuzz, 1e-300)
+
+
+def _span(step: Step, demand: Demand, theta: float, total_runs: int) -> _Span:
+    """The losses worth keeping: what lies outside costs a share of the slip."""
+    # right: mass that becomes infinite, as a share of delta
+    infinite = math.log(demand.tail / total_runs) + demand.saddle.log_delta
+    sketch = without_tail(step.sketch, infinite)
+    x = sketch.losses
+    log_m, mean, variance = tilted_moments(sketch, theta)
+    # left: mass lifted to x, as a share of the tilted measure
+    lifted = np.logaddexp.accumulate(sketch.log_masses) + theta * x - log_m
+    budget = math.log(demand.slip / total_runs)
+    low = max(0, int(np.searchsorted(np.maximum.accumulate(lifted), budget)) - 1)
+    left = _left_end(step.pair, x, low, theta, budget + log_m)
+    # no further than the tilt was chosen for: the next point may weigh more than all others
+    right, top = float(x[-1]), step.pair.max_loss()[1]
+    if x.size == step.sketch.losses.size and math.isfinite(top):
+        right = max(right, top)
+    return _Span(min(left, mean), max(right, mean), mean, math.sqrt(variance))
+
+
+def _left_end(pair: Pair, x: FloatArray, low: int, theta: float, log_most: float) -> float:
+    """A loss below which the pair itself has less tilted P-mass than e^log_most.
+
+    A sketch shows where most of the mass is, not where the least loss is: what it leaves out at
+    its end would be lifted on every run of the upper measure and missing from the lower one, and
+    finer buckets would not bring it back. The search starts at ``x[low]`` and moves left, first
+    by a hair, since a lump of mass may end there up to rounding. Atoms need no search: a sketch
+    lists the least of them as it is.
+    """
+    end = float(x[low])
+    spacing = float(x[-1] - x[0]) / x.size
+    for power in range(-42, 42, 3):
+        bins = pair.bins(np.array([end]), np.zeros(1))
+        mass = 0.0 if bins is None else float(bins.p.upper[0])
+        if mass <= 0.0 or math.log(mass) + theta * end <= log_most:
+            break
+        end -= math.ldexp(spacing, power)
+    return end
+
+
+def _widths(steps: tuple[Step, ...], spans: list[_Span], variance: float) -> list[float]:
+    """Bucket widths for which the first buckets cost this variance, k h^2 / 4 each.
+
+    The arrays are shortest when h ~ (range / k)^(1/3). A bucket is never wider than what it
+    is to resolve, nor than a nat, where "second order" ends. A single loss has nothing to resolve.
+    """
+    widest = max(span.width for span in spans)
+    weights = [
+        (max(span.width, 1e-6 * widest) / step.runs) ** (1 / 3)
+        for span, step in zip(spans, steps, strict=True)
+    ]
+    total = sum(step.runs * w * w for step, w in zip(steps, weights, strict=True))
+    unit = math.sqrt(4.0 * max(variance, 1e-290) / total)
+    widths = [
+        min(unit * w, 1.0, max(2.0 * span.spread, 1e-3 * span.width, span.fuzz))
+        for span, w in zip(spans, weights, strict=True)
+    ]
+    resolving = [h for h, step in zip(widths, steps, strict=True) if not step.is_shift]
+    return [
+        max(resolving, default=1.0) if step.is_shift else h
+        for h, step in zip(widths, steps, strict=True)
+    ]
+
+
+def profile(steps: Steps, plan: Plan) -> Profile:
+    """Certified bounds on delta(eps), tight where the plan's demand says.
+
+    Guarantee: see :class:`Profile`.
+
+    Raises:
+        PrecisionError: an array would be longer than MAX_LENGTH, or numbers overflow.
+    """
+    try:
+        # what overflows ends as an infinite upper and a missing lower end
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _profile(steps, plan)
+    except OverflowError as error:
+        raise PrecisionError("a tilted mass is out of the range of doubles") from error
+
+
+def _profile(steps: Steps, plan: Plan) -> Profile:
+    uppers: list[UpperMeasure] = []
+    lowers: list[LowerMeasure] = []
+    lost = [(1.0, 1)] if steps.certain else []
+    for layout in plan.layouts:
+        step = layout.step
+        upper, lower, beyond = discretise(step.pair, layout.grid, layout.n, layout.tilt)
+        # outputs beyond the grid and outputs that only P has are disjoint
+        lost.append((add_up(beyond, float(step.pair.p_only().upper[0])), step.runs))
+        uppers.append(power(replace(upper, extended=plan.extended), step.runs, plan))
+        lowers.append(power(replace(lower, extended=plan.extended), step.runs, plan))
+    return Profile.of(
+        merge(uppers, plan),
+        merge(lowers, plan),
+        infinity=Bounds(steps.infinity.lower, max(steps.infinity.lower, any_of(lost, up=True))),
+        max_loss=steps.max_loss.upper,
+        truly_infinite=steps.infinity.upper,
+    )
+
+
+Measure = TypeVar("Measure", UpperMeasure, LowerMeasure)
+
+
+def power(measure: Measure, runs: int, plan: Plan) -> Measure:
+    """The runs-fold composition: binary exponentiation from the lowest bit up.
+
+    The result so far holds fewer runs than the next square, so bringing it to the
+    square's grid is always the cheap direction.
+    """
+    square, result = measure, None
+    while True:
+        if runs & 1:
+            if result is None:
+                result = square
+            else:
+                result = _coarsened_to(result, square.grid.step) * square
+                result = result.trimmed(plan.tolerance)
+        runs >>= 1
+        if not runs:
+            assert result is not None
+            return result
+        square = _tidied(square * square, runs, plan)
+
+
+def _tidied(measure: Measure, uses: int, plan: Plan) -> Measure:
+    """Trimmed, and coarsened while that is worth it; ``uses`` times it will be used."""
+    measure = measure.trimmed(plan.tolerance / uses)
+    while len(measure) > _SHORT:
+        h = measure.grid.step
+        # doubling adds h^2/2 to the upper variance and takes h^2/4 from the lower; beyond a
+        # nat that is no longer so, and only an array that would be too long pays for it
+        if 0.75 * h * h * uses > plan.coarsening or (h > 0.5 and len(measure) < _LONG):
+            break
+        measure = measure.coarsened()
+    if len(measure) > MAX_LENGTH:
+        raise PrecisionError(f"a measure would need {len(measure)} buckets")
+    return measure
+
+
+def _coarsened_to(measure: Measure, step: float) -> Measure:
+    while measure.grid.step < step:
+        measure = measure.coarsened()
+    return measure
+
+
+def merge(measures: list[Measure], plan: Plan) -> Measure:
+    """All together, finest grids first (they have the smallest variance)."""
+    heap = [(m.grid.step, len(m), i, m) for i, m in enumerate(measures)]
+    heapq.heapify(heap)
+    number = len(heap)
+    while len(heap) > 1:
+        a, b = heapq.heappop(heap)[3], heapq.heappop(heap)[3]
+        step = max(a.grid.step, b.grid.step)
+        both = _tidied(_coarsened_to(a, step) * _coarsened_to(b, step), 1, plan)
+        number += 1
+        heapq.heappush(heap, (both.grid.step, len(both), number, both))
+    return heap[0][3]
+
+
+def _lattice(pair: Pair) -> float | None:
+    """The spacing of the losses if they are atoms on one lattice of at most 2^16 points."""
+    atoms = pair.atoms()
+    if not len(atoms) or pair.bins(np.zeros(1), np.zeros(1)) is not None:
+        return None
+    losses = np.unique(atoms.loss_upper)
+    if losses.size == 1:
+        return max(abs(float(losses[0])), 1.0)
+    gaps = np.diff(losses)
+    spread = float(losses[-1] - losses[0])
+    gaps = gaps[gaps > 1e-11 * spread]
+    spacing = float(np.min(gaps))
+    if spread / spacing > 2**16:
+        return None
+    index = (losses - losses[0]) / spacing
+    spacing = spread / float(np.rint(index[-1]))
+    index = (losses - losses[0]) / spacing
+    return spacing if float(np.max(np.abs(index - np.rint(index)))) < 1e-7 else None
+
+
+def _times(ends: tuple[float, float], runs: int) -> Bounds:
+    lower, upper = ends
+    return Bounds(
+        mul_down(lower, runs) if lower and math.isfinite(lower) else lower,
+        mul_up(upper, runs) if upper and math.isfinite(upper) else upper,
+    )

@@ -1,0 +1,44 @@
+"""One run of a mechanism with a closed form is not composed: no grid, however small its losses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tightbudget.engine.buckets.compose import Steps
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.search import last_true
+from tightbudget.pairs.pair import Pair
+
+__all__ = ["OneRun"]
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """A single run of a pair whose delta(eps) is a formula.
+
+    Buckets cannot answer for losses of 1e-9: the quotient of a bucket's two masses is 1 up to the
+    rounding of doubles.
+    """
+
+    pair: Pair
+    max_loss: float  # an upper end of the largest loss, nats
+
+    @staticmethod
+    def of(steps: Steps) -> OneRun | None:
+        """The only run, or None if there are more, or no formula for it."""
+        if steps.certain or len(steps.steps) != 1 or steps.steps[0].runs != 1:
+            return None
+        pair = steps.steps[0].pair
+        return None if pair.closed_delta(0.0) is None else OneRun(pair, steps.max_loss.upper)
+
+    def delta(self, epsilon: float) -> Bounds:
+        """Bounds of delta(eps), for any finite eps; [0, 1] where the formula does not reach."""
+        lower, upper = self.pair.closed_delta(epsilon) or (0.0, 1.0)
+        return Bounds(max(0.0, lower), min(1.0, upper))
+
+    def epsilon(self, delta: float, guess: float, tolerance: float) -> Bounds:
+        """Bounds of inf{eps >= 0: delta(eps) <= delta}; upper may be inf."""
+        top = self.max_loss
+        low = last_true(lambda e: self.delta(e).lower > delta, guess, top, tolerance)
+        high = last_true(lambda e: self.delta(e).upper > delta, guess, top, tolerance)
+        return Bounds(low.last_true, max(low.last_true, high.first_false))

@@ -1,0 +1,177 @@
+"""The Gaussian mechanism that is at least as revealing: the smallest mu of Gaussian DP.
+
+One run of N(0, 1) against N(mu, 1) has delta_mu(eps) = P(N > u) - e^eps P(N > v), with
+u = eps/mu - mu/2 and v = eps/mu + mu/2. Looked for is the smallest mu with
+
+    delta(eps) <= delta_mu(eps) + slack   for all eps >= 0.
+
+Finitely many eps prove it. Both sides are convex in t = e^eps: between neighbouring eps,
+delta is below its chord and delta_mu above its tangents, so lines are compared with lines; and
+beyond the eps from which delta is at most the slack there is nothing left to prove.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightbudget.engine.engine import Losses, Reader
+from tightbudget.errors import PrecisionError
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.enclosure import Enclosure, exp_enclosure
+from tightbudget.numerics.rounding import UNIT, FloatArray
+from tightbudget.numerics.search import last_true
+from tightbudget.numerics.special import log_normal_tail, log_normal_tail_slack
+from tightbudget.pairs.transform import MixedTransform, NormalTransform
+
+__all__ = ["gaussian_mu_bounds"]
+
+_FIRST = 9  # eps to begin with
+_MOST = 4000  # eps in all
+_SOME = 1e-10  # the slack that a lower end for less is taken from
+_GAUSSIAN = NormalTransform, MixedTransform
+_GAP = 0.1  # of delta, relative to the wanted one
+
+
+def gaussian_mu_bounds(losses: Losses, slack: float, rtol: float) -> Bounds:
+    """Bounds of the smallest mu with delta(eps) <= delta_mu(eps) + slack for all eps >= 0.
+
+    Guarantee: the exact value lies inside; the inequality holds at ``upper``, for all eps, and
+    in both directions. The relative gap is rtol, or as close as delta is known: where delta is
+    nearly 1, that says little of mu. inf, where more than the slack tells the neighbours apart
+    for certain. Source: Dong, Roth, Su 2022, Corollary 2.13, for slack 0.
+    """
+    if max(steps.infinity.lower for steps in losses.steps) > slack:
+        return Bounds(math.inf, math.inf)
+    read, end = losses.reader(), _end(losses, slack)
+    if end == 0.0:
+        return Bounds(0.0, 0.0)
+    if end == math.inf:
+        return _without_end(losses, slack, rtol)
+    with np.errstate(all="ignore"):  # what leaves the range of doubles proves nothing
+        return _smallest(read, end, slack, rtol)
+
+
+def _smallest(read: Reader, end: float, slack: float, rtol: float) -> Bounds:
+    """Parts the intervals that prove too little, until mu is known or delta is not close enough."""
+    points, low = _Points.at(read, np.linspace(0.0, end, _FIRST), slack, _GAP * rtol), 0.0
+    while True:
+        low = last_true(points.refute, low or 1.0, math.inf, 0.01 * rtol).last_true
+        goal = low * (1.0 + rtol)
+        open_ones = points.unproved(goal)
+        if low > 0.0 and not open_ones.any():
+            return Bounds(low, goal)
+        # shorter intervals help where both of their ends are proved
+        ends = points.proved(goal)
+        parted = open_ones & ends[:-1] & ends[1:]
+        if not parted.any() or len(points.epsilon) > _MOST:
+            break
+        middles = 0.5 * (points.epsilon[:-1] + points.epsilon[1:])[parted]
+        points = points.joined(_Points.at(read, middles, slack, _GAP * rtol))
+    high = last_true(lambda mu: bool(points.unproved(mu).any()), goal or 1.0, math.inf, 0.1 * rtol)
+    return Bounds(low, high.first_false)
+
+
+def _without_end(losses: Losses, slack: float, rtol: float) -> Bounds:
+    """The same where no eps is known from which delta is at most the slack.
+
+    Without slack Gaussian steps have an exact answer. A sampled step is no more revealing than the
+    step itself: mu^2 <= sum of k m^2. And where delta <= delta_mu, the moments are ordered, too:
+    mu^2 >= 2 ln M(c) / (c (c + 1)) for all c > 0; a removed record has
+    M(c) >= q^(c + 1) e^(c (c + 1) m^2 / 2), so the limit of c -> inf is the same sum.
+    """
+    groups = losses.contours[0].term.groups if slack == 0.0 and losses.contours else ()
+    m = [g.transform.m for g in groups if isinstance(g.transform, _GAUSSIAN)]
+    if m and len(m) == len(groups):
+        mu = math.sqrt(math.fsum(g.runs * x * x for g, x in zip(groups, m, strict=True)))
+        return Bounds(mu * (1 - 16 * UNIT), mu * (1 + 16 * UNIT))
+    some = gaussian_mu_bounds(losses, _SOME, rtol) if slack < _SOME else Bounds(0.0, math.inf)
+    return Bounds(some.lower, math.inf)
+
+
+def _end(losses: Losses, slack: float) -> float:
+    """An eps from which delta is at most the slack."""
+    try:
+        return losses.epsilon(slack, 0.01).upper
+    except PrecisionError as error:
+        return error.upper
+
+
+@dataclass(frozen=True)
+class _Points:
+    """delta at ascending eps from 0 on, at the last of which it is at most the slack."""
+
+    epsilon: FloatArray  # (n,)
+    lower: FloatArray
+    upper: FloatArray
+    slack: float
+
+    @staticmethod
+    def at(read: Reader, epsilon: FloatArray, slack: float, gap: float) -> _Points:
+        """What is known there."""
+        found = [read(float(e), gap) for e in epsilon]
+        lower, upper = np.array([b.lower for b in found]), np.array([b.upper for b in found])
+        return _Points(epsilon, lower, upper, slack)
+
+    def joined(self, other: _Points) -> _Points:
+        """Both, in order."""
+        epsilon = np.concatenate([self.epsilon, other.epsilon])
+        order = np.argsort(epsilon)
+        lower = np.concatenate([self.lower, other.lower])[order]
+        upper = np.concatenate([self.upper, other.upper])[order]
+        return _Points(epsilon[order], lower, upper, self.slack)
+
+    def refute(self, mu: float) -> bool:
+        """Whether delta is above delta_mu + slack at some of the points."""
+        if mu == 0.0:
+            return True
+        delta, _ = _gaussian(mu, self.epsilon)
+        return bool(np.any(self.lower * (1 - 4 * UNIT) > (delta.upper + self.slack)))
+
+    def proved(self, mu: float) -> NDArray[np.bool_]:
+        """(n,) the points at which delta <= delta_mu + slack is proved."""
+        delta, _ = _gaussian(mu, self.epsilon)
+        return self._below(self.upper, delta.lower, np.zeros(self.epsilon.size))
+
+    def unproved(self, mu: float) -> NDArray[np.bool_]:
+        """(n - 1,) the intervals in which delta <= delta_mu + slack is not proved."""
+        if mu == 0.0:
+            return np.ones(self.epsilon.size - 1, dtype=np.bool_)
+        delta, tilted = _gaussian(mu, self.epsilon)
+        h = np.diff(self.epsilon)
+        # where the share x of the interval's length in t is behind, the tangents of delta_mu are
+        # delta_mu(left) - x fall and delta_mu(right) + (1 - x) rise
+        fall = tilted.upper[:-1] * np.expm1(h) * (1 + (16 + 2 * h) * UNIT)
+        rise = tilted.lower[1:] * -np.expm1(-h) * (1 - 16 * UNIT)
+        left, right = delta.lower[:-1], delta.lower[1:]
+        # any x will do to change from the one line to the other; they cross about here
+        x = np.clip(np.nan_to_num((left - right - rise) / (fall - rise), nan=0.5), 0.0, 1.0)
+        chord = self.upper[:-1] * (1.0 - x) + self.upper[1:] * x
+        proved = self._below(chord, left, fall * x)
+        proved &= self._below(chord, right, -rise * (1.0 - x))
+        # lines that are in order at both ends of a stretch are in order on it
+        ends = self.proved(mu)
+        return ~(proved & ends[:-1] & ends[1:])
+
+    def _below(self, upper: FloatArray, lower: FloatArray, less: FloatArray) -> NDArray[np.bool_]:
+        """Whether upper <= lower - less + slack, whatever the rounding."""
+        fuzz = 16 * UNIT * (upper + lower + np.abs(less) + self.slack)
+        return np.asarray(upper + fuzz <= lower - less + self.slack)
+
+
+def _gaussian(mu: float, epsilon: FloatArray) -> tuple[Enclosure, Enclosure]:
+    """delta_mu(eps), and e^eps P(N > v): the slope of its tangent in units of t."""
+    u, v = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    off = 4 * UNIT * (epsilon / mu + mu / 2)
+    above, tilted = (
+        exp_enclosure(
+            log_normal_tail(x) + more,
+            # |d ln P(N > x)| <= (|x| + 1) |dx|, and the rounding of both terms
+            log_normal_tail_slack(x) + off * (np.abs(x) + off + 1.0) + 2 * UNIT * (more + x * x),
+        )
+        for x, more in ((u, 0.0 * epsilon), (v, epsilon))
+    )
+    return above - tilted, tilted

@@ -1,0 +1,316 @@
+"""Renyi divergences of a composition: they add up over the steps.
+
+With s = order - 1, losses L and Q-mass that P lacks, the divergence of one step is
+
+    D = ln(1 + s A) / s,    A = E_P[G(L)] + Q(P = 0),    G(L) = phi(s L) / s + phi(-L),
+
+for phi(y) = e^y - 1 - y >= 0, since E_P[1] = 1 and E_P[e^-L] = 1 - Q(P = 0). All terms are
+non-negative, so that D keeps its relative precision near order 1 and for tiny losses, where
+E_P[e^(s L)] is 1 but for a rounding error.
+
+G is convex in L, and in e^-L too: s p G = q f(p/q) with f(t) = t^(s + 1) - 1 - (s + 1)(t - 1). So
+merging outputs lowers A, and moving a bin's mass to its two ends, P and Q kept, raises it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tightbudget.engine.buckets.compose import Step, Steps
+from tightbudget.engine.buckets.tilt import tilted_moments
+from tightbudget.errors import PrecisionError
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import (
+    EXP,
+    EXPM1,
+    LOG,
+    UNIT,
+    FloatArray,
+    sum_down,
+    sum_up,
+)
+from tightbudget.pairs.pair import Pair
+
+__all__ = ["renyi_bounds"]
+
+_MOST = 2**20  # bins
+_ROUNDED = 1e-12  # a divergence of one run that rounding alone may account for
+_DEPTH = 40.0  # what has a share below e^-40 of A is not cut into bins
+_LOWEST = -600.0  # nats: e^L times the mass of all losses below L must be a double
+_LEAST = 1e-280  # nats: a smaller loss counts as this one, or as none
+
+
+def renyi_bounds(directions: tuple[Steps, ...], order: float, rtol: float) -> Bounds:
+    """Bounds of D_order(P || Q), the larger of the directions (order > 1, or inf).
+
+    Raises:
+        PrecisionError: the gap cannot be reached (an upper bound of inf is no gap: it says that
+            no bound of a tail is known).
+    """
+    ends = [_of_direction(steps, order, rtol) for steps in directions]
+    worst = Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
+    rounded = _ROUNDED * max(1, sum(step.runs for step in directions[0].steps))
+    if worst.relative_gap > rtol and rounded < worst.upper < math.inf:
+        raise PrecisionError(
+            f"relative gap {rtol:g} was not reached for the Renyi divergence of order {order:g}: "
+            f"the bounds are {worst} (relative gap {worst.relative_gap:.2g})",
+            worst.lower,
+            worst.upper,
+        )
+    return worst
+
+
+def _of_direction(steps: Steps, order: float, rtol: float) -> Bounds:
+    if steps.infinity.lower > 0:
+        return Bounds(math.inf, math.inf)
+    if order == math.inf:
+        upper = steps.max_loss.upper if steps.infinity.upper == 0 else math.inf
+        return Bounds(max(0.0, steps.max_loss.lower), max(0.0, upper))
+    total = Bounds(0.0, 0.0)
+    for step in steps.steps:
+        total = total + step.runs * _of_step(step, order - 1.0, rtol)
+    return Bounds(max(0.0, total.lower), math.inf if steps.certain else total.upper)
+
+
+def _of_step(step: Step, s: float, rtol: float) -> Bounds:
+    """D of one step."""
+    low, high = step.pair.log_moment(s)
+    known = Bounds(max(0.0, low / s), max(0.0, high / s))
+    found = _by_parts(step, s, rtol)
+    return Bounds(max(known.lower, found.lower), min(known.upper, found.upper))
+
+
+def _by_parts(step: Step, s: float, rtol: float) -> Bounds:
+    """D of one step, from its atoms and bins."""
+    atoms = _atoms(step.pair, s)
+    if step.pair.bins(np.zeros(1), np.zeros(1)) is None:
+        return _divergence(atoms, s)
+    plan = _Plan.of(step, s, rtol)
+    best = Bounds(0.0, math.inf)
+    for halvings in range(12):
+        edges = plan.edges(2**halvings)
+        if edges.size > _MOST:
+            break
+        got = _divergence(atoms.join(_bins(step.pair, edges, s)), s)
+        best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
+        # no bound of the tail: a finer grid does not help
+        if best.relative_gap <= rtol or math.isinf(best.upper) or best.upper < _ROUNDED:
+            break
+    return best
+
+
+# ------------------------------------------------------------------------- the sum A
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """Natural logarithms of bounds of non-negative numbers that sum to A (-inf stands for 0)."""
+
+    lower: FloatArray  # (n,)
+    upper: FloatArray  # (m,)
+
+    def join(self, other: _Terms) -> _Terms:
+        """The terms of two sums as those of one."""
+        return _Terms(
+            np.concatenate([self.lower, other.lower]), np.concatenate([self.upper, other.upper])
+        )
+
+
+def _divergence(terms: _Terms, s: float) -> Bounds:
+    """ln(1 + s A) / s."""
+    ends = []
+    for logs, side in ((terms.lower, -1.0), (terms.upper, 1.0)):
+        top = float(np.max(logs, initial=-math.inf))
+        if math.isinf(top):
+            ends.append(max(0.0, top))
+            continue
+        below = np.maximum(logs - top, -700.0 if side > 0 else -math.inf)
+        # the difference and exp; what is below e^-700 counts as e^-700
+        each = np.exp(below) * (
+            1.0 + side * (EXP + np.where(np.isinf(below), 0.0, -below) + 2.0) * UNIT
+        )
+        total = sum_up(each) if side > 0 else sum_down(each)
+        y = top + math.log(total) + math.log(s)
+        # two logarithms and two sums; as ln(1 + e^y) has a slope of at most itself, an error of y
+        # is a relative error of the answer
+        off = (4.0 * LOG + 4.0) * (abs(top) + abs(math.log(total)) + abs(math.log(s)) + 1.0) * UNIT
+        ends.append(max(0.0, float(np.logaddexp(0.0, y)) / s * (1.0 + side * (off + 64.0 * UNIT))))
+    return Bounds(min(ends), ends[1])
+
+
+def _atoms(pair: Pair, s: float) -> _Terms:
+    """The terms of the atoms, and those of outputs that one of P and Q lacks."""
+    atoms, q_only = pair.atoms(), pair.q_only()
+    low, high = _log_g(atoms.loss_lower, s), _log_g(atoms.loss_upper, s)
+    one_side = (atoms.loss_lower > 0) | (atoms.loss_upper < 0)
+    least = np.where(one_side, np.minimum(low.lower, high.lower), -np.inf)
+    rest = pair.log_rest(s) - math.log(s)  # s p G(L) <= p e^(s L) + s q
+    return _Terms(
+        np.concatenate([_log(atoms.p.lower, -1.0) + least, _log(q_only.lower, -1.0)]),
+        np.concatenate(
+            [
+                _log(atoms.p.upper, 1.0) + np.maximum(low.upper, high.upper),
+                _log(q_only.upper, 1.0),
+                [rest + 1e-12 * (1.0 + abs(rest)) if math.isfinite(rest) else rest],
+            ]
+        ),
+    )
+
+
+def _bins(pair: Pair, x: FloatArray, s: float) -> _Terms:
+    """The terms of the continuous part, cut at the edges x, of which x[0] <= 0 <= x[-1]."""
+    bins = pair.bins(x, np.zeros(x.size))
+    assert bins is not None
+    right, inner = x[1:], slice(1, x.size)
+    w_low, w_high = np.maximum(bins.w.lower[inner], 1.0), np.maximum(bins.w.upper[inner], 1.0)
+    log_p = _log(bins.p.lower[inner], -1.0), _log(bins.p.upper[inner], 1.0)
+    # merged: all of a bin has the loss r - ln w
+    with np.errstate(divide="ignore"):
+        log_w_low, log_w_high = np.log1p(w_low - 1.0), np.log1p(w_high - 1.0)
+    pad = 16.0 * UNIT * (np.abs(right) + np.abs(x[:-1]))
+    least = np.where(np.isfinite(log_w_high), right - log_w_high * (1.0 + 16.0 * UNIT), x[:-1])
+    low = least - pad
+    high = np.maximum(right - log_w_low * (1.0 - 16.0 * UNIT) + pad, low)
+    at_low, at_high = _log_g(low, s), _log_g(high, s)
+    merged = np.where((low > 0) | (high < 0), np.minimum(at_low.lower, at_high.lower), -np.inf)
+    # spread: the share (w - 1) / (e^h - 1) of a bin's P-mass goes to its left end. A lump of mass
+    # that rounding has put into the bin above may lie a little further left, as w says
+    spare = 64.0 * UNIT * (np.abs(right) + np.abs(x[:-1]))
+    left = np.where(np.isfinite(log_w_high), np.minimum(x[:-1], right - log_w_high), x[:-1]) - spare
+    g_left, g_right = _log_g(left, s).upper, _log_g(right, s).upper
+    w = np.where(g_left > g_right, w_high, w_low)
+    with np.errstate(invalid="ignore"):
+        share = np.clip((w - 1.0) / np.expm1(np.minimum(right - left, 700.0)), 0.0, 1.0)
+    share = np.where(right - left > 700.0, g_left > g_right, share)  # the quotient is no double
+    top = np.maximum(g_left, g_right)
+    chord = share * np.exp(g_left - top) + (1.0 - share) * np.exp(g_right - top)
+    # the share by 2 EXPM1 of itself; the exponentials are at most 1
+    spread = top + np.log(chord + (2.0 * EXPM1 + 2.0 * EXP + 16.0) * UNIT)
+    spread = spread + LOG * UNIT * (np.abs(top) + 64.0)
+    # below x[0] <= 0: p G is at most q, since f(t) falls from f(0) = s as t = p/q <= 1 rises, and
+    # at least q - (1 + 1/s) p
+    first = _log(bins.q.upper[:1], 1.0) - x[0] * (1.0 + 4.0 * UNIT)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        under = _log(bins.q.lower[:1], -1.0) - x[0] * (1.0 - 4.0 * UNIT)
+        less = _log(bins.p.upper[:1], 1.0) + math.log1p(1.0 / s) * (1.0 + 16.0 * UNIT) - under
+        under = np.where(less < -30.0, under - 2.0 * np.exp(less), -np.inf)
+    tail = _tail(pair, float(x[-1]), float(bins.p.upper[-1]), s)
+    return _Terms(
+        np.concatenate([log_p[0] + merged, under, tail.lower]),
+        np.concatenate([log_p[1] + spread, first, tail.upper]),
+    )
+
+
+def _tail(pair: Pair, x: float, mass: float, s: float) -> _Terms:
+    """The terms of all losses above x >= 0, of P-mass at most ``mass``."""
+    if mass == 0.0:
+        return _Terms(np.zeros(0), np.zeros(0))
+    least, most = pair.log_tail_moment(x, s)
+    log_s, log_mass = math.log(s), math.log(mass)
+    fuzz = 1e-12 * (1.0 + abs(log_s) + abs(log_mass))
+    # G(L) <= e^(s L) / s; and G rises up to the largest loss
+    upper = most - log_s + fuzz
+    top = pair.max_loss()[1]
+    if math.isfinite(top):
+        upper = min(upper, log_mass + float(_log_g(np.array([max(x, top)]), s).upper[0]) + fuzz)
+    # s G(L) >= e^(s L) - (1 + s)
+    lower, less = -math.inf, log_mass + math.log1p(s) + fuzz
+    if least > less + 1e-3:
+        lower = least + math.log1p(-math.exp(less - least)) - log_s - 4.0 * fuzz
+    return _Terms(np.array([lower]), np.array([upper]))
+
+
+def _log(x: FloatArray, side: float) -> FloatArray:
+    """A bound of ln x for x >= 0: lower for the side -1, upper for 1."""
+    with np.errstate(divide="ignore"):
+        log = np.log(x)
+    return np.asarray(log + side * LOG * UNIT * (np.where(np.isinf(log), 0.0, np.abs(log)) + 1.0))
+
+
+def _log_g(losses: FloatArray, s: float) -> _Terms:
+    """ln G of each loss."""
+    small = np.abs(losses) < _LEAST
+    loss = np.where(small, _LEAST, losses)
+    first, second = _log_phi(s * loss) - math.log(s), _log_phi(-loss)
+    value = np.logaddexp(first, second)
+    # units: the logarithms and sums of both parts; the rounding of s L, which moves phi by at most
+    # 2 + |s L| of itself; series and differences by less than 40 of phi
+    sizes = np.abs(np.log(np.abs(loss))) + abs(math.log(s)) + np.abs(value) + 16.0
+    off = (4.0 * LOG * sizes + 8.0 * (np.abs(s * loss) + np.abs(loss))) * UNIT
+    return _Terms(np.where(small, -np.inf, value - off), value + off)
+
+
+def _log_phi(y: FloatArray) -> FloatArray:
+    """ln(e^y - 1 - y) for y != 0."""
+    size = np.maximum(np.abs(y), 1e-300)
+    near, far = np.abs(y) <= 0.5, y > 30.0
+    z = np.where(near, y, 0.0)
+    series = np.ones_like(z)
+    for k in range(18, 2, -1):
+        series = 1.0 + z / k * series
+    middle = np.where(near | far, 1.0, y)
+    end = np.where(far, y, 40.0)
+    return np.where(
+        near,
+        2.0 * np.log(size) - math.log(2.0) + np.log(series),
+        np.where(
+            far,
+            end + np.log1p(-(1.0 + end) * np.exp(-end)),
+            np.log(np.expm1(middle) - middle),
+        ),
+    )
+
+
+# ------------------------------------------------------------------------- where to cut
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Where the bins are: affects the width of the bounds, never their truth."""
+
+    nodes: FloatArray  # losses, nats, ascending, from the first edge to the last one
+    bins: FloatArray  # how many bins there are up to each node
+    origin: float | None  # a loss that should be on an edge
+
+    @staticmethod
+    def of(step: Step, s: float, rtol: float) -> _Plan:
+        """Bins that are narrow against the loss, the spread of losses and 1 / order."""
+        x, log_p = step.sketch.losses, step.sketch.log_masses
+        terms = np.logaddexp.accumulate(log_p + _log_g(x, s).upper)
+        total = float(terms[-1])
+        below = np.logaddexp.accumulate(log_p - x)  # ln Q(L <= x)
+        above = np.logaddexp.accumulate((log_p + s * x)[::-1])[::-1] - math.log(s)
+        left = np.flatnonzero(below > total - _DEPTH)
+        # masses that are no doubles belong to the tail
+        right = np.flatnonzero((above > total - _DEPTH) & (log_p > -600.0))
+        low = min(0.0, float(x[left[0]])) if left.size else 0.0
+        high = max(0.0, float(x[right[-1]])) if right.size else 0.0
+        deviation = math.sqrt(max(0.0, tilted_moments(step.sketch, s)[2]))
+        room = max(high - low, 1e-270)
+        low, high = max(low - 0.01 * room, _LOWEST), high + 0.01 * room
+        deviation = min(max(deviation, 1e-6 * room), room)
+        sizes = np.geomspace(0.1 * deviation, 1.02 * room, 512)
+        nodes = np.concatenate([-sizes, sizes, np.linspace(low, high, 512), [0.0]])
+        nodes = np.unique(np.clip(nodes, low, high))
+        # with narrow bins of width h, A is known within h^2 / 8 G''/G of itself: 1 / L^2 for small
+        # losses; and D, of the size of L for large ones, within (s + 1) h^2 / 8
+        size = np.maximum(deviation, np.abs(nodes))
+        width = np.maximum(deviation, np.minimum(size, np.sqrt(size / (s + 1.0))))
+        width = 0.5 * np.minimum(math.sqrt(rtol) * width, 1.0 / (s + 1.0))
+        density = 0.5 * (1.0 / width[1:] + 1.0 / width[:-1])
+        # positive losses that add nothing need no narrow bins
+        start = float(x[int(np.argmax(terms > total - _DEPTH))])
+        density[(nodes[:-1] >= 0.0) & (nodes[1:] <= start)] = 1.0 / room
+        bins = np.append(0.0, np.cumsum(np.diff(nodes) * density))
+        return _Plan(nodes, bins, step.origin)
+
+    def edges(self, finer: int) -> FloatArray:
+        """The edges, with ``finer`` times as many bins as planned."""
+        n = min(2 * _MOST, finer * (math.ceil(float(self.bins[-1])) + 2))
+        x = np.interp(np.linspace(0.0, float(self.bins[-1]), n), self.bins, self.nodes)
+        if self.origin is not None and x[0] < self.origin < x[-1]:
+            x = np.append(x, self.origin)
+        return np.asarray(np.unique(x))

@@ -1,0 +1,1 @@
+"""Questions and answers for a page, with limits of time and memory."""

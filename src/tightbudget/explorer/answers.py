@@ -1,0 +1,256 @@
+"""What the library says to each question, as plain values, and how to ask it the same.
+
+Each answer is a function of one question alone, so that it can be worked out in another process.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tightbudget
+from tightbudget import Bounds, Composition, ParameterError
+from tightbudget.explorer import questions
+from tightbudget.explorer.snippets import (
+    Letter,
+    calibration,
+    command,
+    python,
+    run_expression,
+    steps_expression,
+)
+from tightbudget.mechanisms.curve import DELTAS
+from tightbudget.mechanisms.describe import in_words, search_of, to_description
+
+__all__ = ["calibrate", "compare", "curve", "curve_of", "one_more", "schedule_of", "stopping"]
+
+_LEAST = 1e-280  # no curve goes further down: far below, delta is not known any more
+
+
+def curve(question: questions.Curve) -> dict[str, Any]:
+    """The answer with both ends, and the curve past it."""
+    asked = _Asked.of(question)
+    bounds, deltas, points = _curve(asked, question)
+    listed = [] if deltas == [*DELTAS] else ["--deltas", ",".join(map(repr, deltas))]
+    return {
+        **asked.about(),
+        asked.answered: bounds.to_dict(),
+        "curve": points.to_dict(),
+        "python": python(
+            f"run = {run_expression(asked.run)}",
+            f"answer = run.{asked.answered}({asked.arguments})",
+            f"curve = run.curve(deltas={deltas!r}{asked.gap})",
+        ),
+        "command": command(asked.answered, asked.run, *asked.options)
+        + "\n"
+        + command("curve", asked.run, *listed, *asked.options[2:]).rpartition("\n")[2],
+    }
+
+
+def compare(question: questions.Compare) -> dict[str, Any]:
+    """Our bounds beside those of other people's theorems."""
+    asked = _Asked.of(question)
+    found = asked.run.compare(**{asked.given: asked.at}, rtol=question.rtol)
+    return {
+        **asked.about(),
+        **found.to_dict(),
+        "python": python(
+            f"run = {run_expression(asked.run)}", f"answer = run.compare({asked.arguments})"
+        ),
+        "command": command("compare", asked.run, *asked.options),
+    }
+
+
+def one_more(question: questions.OneMore) -> dict[str, Any]:
+    """What the answer becomes with one more run of each mechanism, and by how much it grows."""
+    asked = _Asked.of(question)
+    run, ask = asked.run, f"{asked.answered}({asked.arguments})"
+    now, rows = asked.bounds(run), []
+    for mechanism, _ in run.steps:
+        then = asked.bounds(run + mechanism)
+        more = then - now if math.isfinite(then.upper) else Bounds(0.0, math.inf)
+        rows.append(
+            {
+                "mechanism": in_words(Composition(((mechanism, 1),))).rpartition(", ")[0],
+                asked.answered: then.to_dict(),
+                # a run more never costs less
+                "more": {"lower": max(0.0, more.lower), "upper": max(0.0, more.upper)},
+            }
+        )
+    runs = [run, *(run + mechanism for mechanism, _ in run.steps)]
+    return {
+        **asked.about(),
+        asked.answered: now.to_dict(),
+        "one_more": rows,
+        "python": python(
+            f"run = {run_expression(run)}",
+            f"now = run.{ask}",
+            f"then = [(run + one).{ask} for one, _ in run.steps]",
+        ),
+        "command": "\n".join(command(asked.answered, each, *asked.options) for each in runs),
+    }
+
+
+def stopping(question: questions.Stopping) -> dict[str, Any]:
+    """What stopping costs at each stop, by three accounts."""
+    run = question.composition()
+    step = _step(run)
+    found = schedule_of(question)
+    weights = [] if question.weights is None else [f"weights={question.weights!r}"]
+    asked = ", ".join([f"stops={question.stops!r}", f"delta={question.delta!r}", *weights])
+    options = ["--stops", ",".join(map(str, question.stops)), "--delta", repr(question.delta)]
+    if question.weights is not None:
+        options += ["--weights", ",".join(map(repr, question.weights))]
+    return {
+        **_about(run),
+        **found.to_dict(),
+        "python": python(
+            f"step = {run_expression(step)}", f"answer = tb.early_stopping(step, {asked})"
+        ),
+        "command": command("stopping", step, *options, times=question.stops[-1]),
+    }
+
+
+def calibrate(question: questions.Calibrate) -> dict[str, Any]:
+    """The best value of a parameter, and what is reached with it."""
+    name, search = question.parameter, _search(question)
+
+    def steps_with(value: float | Letter) -> list[dict[str, Any]]:
+        changed = {**question.steps[question.of], name: value}
+        return [changed if i == question.of else step for i, step in enumerate(question.steps)]
+
+    target = {
+        key: value
+        for key in ("epsilon", "delta", "advantage", "tpr", "fpr")
+        if (value := getattr(question, key)) is not None
+    }
+    found = tightbudget.calibrate(
+        lambda value: questions.composition_of(steps_with(value)), **target, **search
+    )
+    asked = [f"{key}={value!r}" for key, value in {**target, **search}.items() if value]
+    return {
+        **_about(found.composition),
+        "parameter": name,
+        **found.to_dict(),
+        "python": python(
+            "answer = tb.calibrate(",
+            f"    lambda {name}: {steps_expression(steps_with(Letter(name)))},",
+            *(f"    {line}," for line in asked),
+            ")",
+        ),
+        "command": _calibration_command(question, target),
+    }
+
+
+# ------------------------------------------------------------------------- what they share
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A question at one delta or epsilon.
+
+    Attributes:
+        given, at: "delta" or "epsilon", and its value.
+        rtol: the wanted gap.
+    """
+
+    run: Composition
+    given: str
+    at: float
+    rtol: float
+
+    @staticmethod
+    def of(question: questions.Curve | questions.Compare | questions.OneMore) -> _Asked:
+        return _Asked(question.composition(), *question.target(), question.rtol)
+
+    @property
+    def answered(self) -> str:
+        return "epsilon" if self.given == "delta" else "delta"
+
+    def bounds(self, run: Composition) -> Bounds:
+        ask = run.epsilon if self.given == "delta" else run.delta
+        return ask(self.at, self.rtol)
+
+    def about(self) -> dict[str, Any]:
+        return {**_about(self.run), self.given: self.at}
+
+    @property
+    def gap(self) -> str:
+        return "" if self.rtol == questions.GAP else f", rtol={self.rtol!r}"
+
+    @property
+    def arguments(self) -> str:
+        return f"{self.given}={self.at!r}{self.gap}"
+
+    @property
+    def options(self) -> list[str]:
+        gap = [] if self.rtol == questions.GAP else ["--rtol", repr(self.rtol)]
+        return [f"--{self.given}", repr(self.at), *gap]
+
+
+def _curve(
+    asked: _Asked, question: questions.Curve
+) -> tuple[Bounds, list[float], tightbudget.Curve]:
+    """The answer, where the curve is asked for, and the curve."""
+    bounds = asked.bounds(asked.run)
+    deltas = _deltas(question, bounds)
+    return bounds, deltas, asked.run.curve(deltas=deltas, rtol=asked.rtol)
+
+
+def curve_of(question: questions.Curve) -> tightbudget.Curve:
+    """The curve alone, to be drawn."""
+    return _curve(_Asked.of(question), question)[2]
+
+
+def schedule_of(question: questions.Stopping) -> tightbudget.StoppingSchedule:
+    """The schedule alone, to be drawn."""
+    step = _step(question.composition())
+    return tightbudget.early_stopping(step, question.stops, question.delta, question.weights)
+
+
+def _about(run: Composition) -> dict[str, Any]:
+    """What was asked about: in words, and as in a plan file."""
+    steps = [{**to_description(mechanism), "times": times} for mechanism, times in run.steps]
+    return {"what": in_words(run), "steps": steps}
+
+
+def _deltas(question: questions.Curve, bounds: Bounds) -> list[float]:
+    """Where the curve is asked for: the usual points, or as many from above to past the answer."""
+    if question.deltas is not None:
+        return question.deltas
+    at = bounds.upper if question.delta is None else question.delta
+    first, last = max(DELTAS[0], at), max(_LEAST, min(DELTAS[-1], at / 100))
+    if (first, last) == (DELTAS[0], DELTAS[-1]) or at == 0.0:
+        return [*DELTAS]
+    return [float(f"{x:.2g}") for x in np.geomspace(first, last, len(DELTAS))]
+
+
+def _step(run: Composition) -> Composition:
+    """What one step is: a run of the only mechanism, or all mechanisms together."""
+    return Composition(((run.steps[0][0], 1),)) if len(run.steps) == 1 else run
+
+
+def _search(question: questions.Calibrate) -> dict[str, Any]:
+    """How the parameter is looked for."""
+    if question.of >= len(question.steps):
+        raise ParameterError(f"of must be below {len(question.steps)}, got {question.of}")
+    kind = question.steps[question.of].get("mechanism")
+    if not isinstance(kind, str) or kind not in tightbudget.MECHANISMS:
+        questions.composition_of(question.steps)  # which refuses it by its name
+    search = search_of(str(kind), question.parameter)
+    return search if question.between is None else {**search, "between": (*question.between,)}
+
+
+def _calibration_command(question: questions.Calibrate, target: dict[str, float]) -> str | None:
+    """The command line calibrates one mechanism."""
+    options = [word for key, value in target.items() for word in (f"--{key}", repr(value))]
+    if question.between is not None:
+        options += ["--between", ":".join(map(repr, question.between))]
+    return (
+        calibration(question.steps[0], question.parameter, *options)
+        if len(question.steps) == 1
+        else None
+    )

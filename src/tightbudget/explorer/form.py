@@ -1,0 +1,311 @@
+"""What the page's form says, and what the address of a page says: the same, field by field.
+
+A field of a step is named by its number and the parameter, ``0.sigma``; a blank one is left out,
+as in a plan file. The address of a page without fields is the default question.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from tightbudget import MECHANISMS, Neighbouring
+from tightbudget.explorer import questions
+from tightbudget.mechanisms.describe import value_of
+from tightbudget.mechanisms.subsampled import Subsampled
+from tightbudget.numerics.validate import finite
+
+__all__ = ["GOALS", "KINDS", "SHOWS", "Field", "Form"]
+
+KINDS = tuple(kind for kind in MECHANISMS if kind != Subsampled.kind)  # sampling is a rate
+RELATIONS = tuple(relation.value for relation in Neighbouring)
+SHOWS = {
+    "one-more": "One more run",
+    "compare": "Other bounds",
+    "stopping": "Early stopping",
+    "calibrate": "Calibrate noise",
+}
+GOALS = {
+    "delta": ("epsilon", "delta"),
+    "advantage": ("advantage",),
+    "tpr": ("tpr", "fpr"),
+}
+
+_DEFAULT = (
+    ("0.mechanism", "gaussian"),
+    ("0.sigma", "1.0"),
+    ("0.rate", "0.01"),
+    ("0.times", "1000"),
+)
+# What a needed parameter is at first: by its name, or for one mechanism alone.
+_FIRST = {
+    "sigma": "1.0",
+    "scale": "10.0",
+    "other_scale": "10.0",
+    "bound": "3.0",
+    "epsilon": "0.1",
+    "mean": "20.0",
+    "other_mean": "20.0",
+    "distribution": "logistic",
+    "randomized_response.p": "0.75",
+    "histogram.p": "[3, 2, 1]",
+    "histogram.q": "[1, 2, 3]",
+    "loss_table.step": "1.0",
+    "loss_table.remove": "[-1, [0.25, 0, 0.75], 0]",
+    "mixture_of_gaussians.sensitivities": "[0, 1, 2]",
+    "mixture_of_gaussians.weights": "[0.5, 0.3, 0.2]",
+    "curve.epsilons": "[0.0, 0.5, 1.0]",
+    "curve.deltas": "[0.3, 0.1, 0.01]",
+}
+_GOALS = {"epsilon": "1.0", "delta": "1e-5", "advantage": "0.1", "tpr": "0.1", "fpr": "0.01"}
+_STOPS = 4
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a step.
+
+    Attributes:
+        name: in the form. label: for people.
+        value: as typed. hint: what holds if it is blank; nothing, if it is needed.
+    """
+
+    name: str
+    label: str
+    value: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Form:
+    """The fields as typed, in their order; a later one of the same name adds to a list."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+    @staticmethod
+    def of(pairs: Sequence[tuple[str, str]]) -> Form:
+        """The form that an address holds, or the default one."""
+        form = Form(tuple(pairs))
+        return form if form.count or form.plan else Form((*_DEFAULT, *form.pairs))
+
+    def get(self, name: str, default: str = "") -> str:
+        """A field's last value, without blanks around; the default if there is none."""
+        return next((value.strip() for key, value in self.pairs[::-1] if key == name), default)
+
+    def all(self, name: str) -> list[str]:
+        """All values of a field."""
+        return [value.strip() for key, value in self.pairs if key == name]
+
+    def address(self, **more: str) -> str:
+        """What stands behind the question mark; with other values for some fields."""
+        kept = [(key, value) for key, value in self.pairs if key not in {*more, "part", "do"}]
+        return urlencode([*kept, *more.items()])
+
+    # ---------------------------------------------------------------------- the mechanisms
+
+    @property
+    def plan(self) -> str:
+        """A plan file's text, which takes the place of the steps if it is there."""
+        return self.get("plan")
+
+    @property
+    def count(self) -> int:
+        """How many steps the form has."""
+        numbers = (key.partition(".")[0] for key, _ in self.pairs if key.endswith(".mechanism"))
+        known = {n for n in numbers if n.isascii() and n.isdigit() and len(n) < 4}
+        return min(len(known), questions.MOST_STEPS)
+
+    def kind(self, i: int) -> str:
+        """The mechanism of a step; the first of all, if there is none of that name."""
+        kind = self.get(f"{i}.mechanism")
+        return kind if kind in KINDS else "gaussian"
+
+    def fields(self, i: int) -> list[Field]:
+        """The parameters of a step."""
+        kind, found = self.kind(i), []
+        for name, parameter in inspect.signature(MECHANISMS[kind]).parameters.items():
+            if name != "relation":
+                needed = parameter.default is inspect.Parameter.empty
+                first = _FIRST.get(f"{kind}.{name}", _FIRST.get(name, "")) if needed else ""
+                value = self.get(f"{i}.{name}", first)
+                hint = "" if needed else f"{parameter.default!r} if blank"
+                found.append(Field(f"{i}.{name}", _label(name), value, hint))
+        return found
+
+    def tables(self) -> list[dict[str, Any]]:
+        """The steps, as in a plan file."""
+        return [dict(self._table(i)) for i in range(self.count)]
+
+    def _table(self, i: int) -> Iterator[tuple[str, Any]]:
+        yield "mechanism", self.kind(i)
+        for field in self.fields(i):
+            if field.value:
+                yield field.name.partition(".")[2], value_of(field.value)
+        if rate := self.get(f"{i}.rate"):
+            yield "rate", value_of(rate)
+        if relation := self.get(f"{i}.relation"):
+            yield "relation", relation
+        yield "times", value_of(self.get(f"{i}.times") or "1")
+
+    # ------------------------------------------------------------------------ the questions
+
+    @property
+    def given(self) -> str:
+        """What the question is asked at: "delta" or "epsilon"."""
+        return "epsilon" if self.get("given") == "epsilon" else "delta"
+
+    @property
+    def at(self) -> str:
+        """Its value."""
+        return self.get(self.given, "1e-5" if self.given == "delta" else "1.0")
+
+    @property
+    def show(self) -> str:
+        """Which panel is open."""
+        return show if (show := self.get("show")) in SHOWS else "one-more"
+
+    @property
+    def goal(self) -> str:
+        """What is to be met by calibrating."""
+        return goal if (goal := self.get("goal")) in GOALS else "delta"
+
+    def goals(self) -> list[Field]:
+        """The fields of what is to be met."""
+        return [
+            Field(f"goal.{n}", _label(n), self.get(f"goal.{n}", _GOALS[n]))
+            for n in GOALS[self.goal]
+        ]
+
+    @property
+    def total(self) -> int:
+        """The last step at which it may stop, by default."""
+        if not self.plan and self.count == 1:
+            times = value_of(self.get("0.times") or "1")
+            return times if isinstance(times, int) and 0 < times <= questions.MOST_RUNS else 1
+        return 10
+
+    @property
+    def stops(self) -> list[tuple[str, str]]:
+        """Stops with their weights, as typed."""
+        stops, weights = self.all("stop"), self.all("weight")
+        if not stops:
+            n = min(_STOPS, self.total)
+            stops = [str(self.total * (k + 1) // n) for k in range(n)]
+        weights += ["1" if i == len(stops) - 1 else "0.2" for i in range(len(weights), len(stops))]
+        return list(zip(stops, weights, strict=False))
+
+    @property
+    def stopping_delta(self) -> str:
+        """The delta that covers all stops."""
+        return self.get("stopping.delta", self.at if self.given == "delta" else "1e-5")
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        """What can be calibrated: ``0.sigma`` and its words."""
+        return [
+            (name, f"{i + 1}. {self.kind(i)}: {name.partition('.')[2].replace('_', ' ')}")
+            for i in range(self.count)
+            for name in [*(f.name for f in self.fields(i)), f"{i}.rate", f"{i}.times"]
+        ]
+
+    @property
+    def parameter(self) -> str:
+        """The one that is."""
+        known = [name for name, _ in self.parameters]
+        return name if (name := self.get("parameter")) in known else next(iter(known), "")
+
+    def asked(self) -> dict[str, Any]:
+        """The mechanisms, as a question has them."""
+        return {"plan": self.plan} if self.plan else {"steps": self.tables()}
+
+    def curve(self) -> questions.Curve:
+        """The main question."""
+        return questions.Curve(**self.asked(), **{self.given: number(self.given, self.at)})
+
+    def panel(self) -> questions.Question:
+        """The question of the open panel."""
+        at = {self.given: number(self.given, self.at)}
+        match self.show:
+            case "compare":
+                return questions.Compare(**self.asked(), **at)
+            case "stopping":
+                return self.stopping()
+            case "calibrate":
+                of, _, parameter = self.parameter.partition(".")
+                names = zip(GOALS[self.goal], self.goals(), strict=True)
+                goal = {name: number(name, field.value) for name, field in names}
+                return questions.Calibrate(
+                    steps=self.tables(), of=int(of or 0), parameter=parameter, **goal
+                )
+            case _:
+                return questions.OneMore(**self.asked(), **at)
+
+    def stopping(self) -> questions.Stopping:
+        """The question of early stopping."""
+        return questions.Stopping(
+            **self.asked(),
+            delta=number("delta", self.stopping_delta),
+            stops=[value_of(stop) for stop, _ in self.stops],
+            weights=[number(f"weights[{i}]", w) for i, (_, w) in enumerate(self.stops)],
+        )
+
+    # -------------------------------------------------------------------------- its buttons
+
+    def done(self, deed: str) -> Form:
+        """The form after a button was pressed; as it is, if there is no such button."""
+        what, _, number = deed.partition(" ")
+        i = int(number) if number.isascii() and number.isdigit() and len(number) < 4 else -1
+        match what:
+            case "add":
+                return self._with_steps([*self._steps(), [("mechanism", "laplace")]])
+            case "remove" if self.count > 1:
+                return self._with_steps([s for k, s in enumerate(self._steps()) if k != i])
+            case "add-stop":
+                return self._with_stops(_with_one_more(self.stops))
+            case "remove-stop" if len(self.stops) > 1:
+                return self._with_stops([s for k, s in enumerate(self.stops) if k != i])
+            case "even-stops":
+                return self._with_stops([])
+        return self
+
+    def _steps(self) -> list[list[tuple[str, str]]]:
+        return [
+            [(key.partition(".")[2], value) for key, value in self.pairs if key.startswith(f"{i}.")]
+            for i in range(self.count)
+        ]
+
+    def _with_steps(self, steps: list[list[tuple[str, str]]]) -> Form:
+        rest = [(k, v) for k, v in self.pairs if not k.partition(".")[0].isdigit()]
+        fields = [(f"{i}.{k}", v) for i, step in enumerate(steps) for k, v in step]
+        return Form((*fields, *rest))
+
+    def _with_stops(self, stops: list[tuple[str, str]]) -> Form:
+        rest = [(k, v) for k, v in self.pairs if k not in ("stop", "weight")]
+        fields = [pair for s, w in stops for pair in (("stop", s), ("weight", w))]
+        return Form((*rest, *fields))
+
+
+def _label(name: str) -> str:
+    words = name.replace("_", " ")
+    return words.capitalize() if len(words) > 1 else words  # p and q are letters of formulas
+
+
+def number(name: str, text: str) -> Any:
+    """What was typed as a number; refused by its name if it is none."""
+    value = value_of(text)
+    return finite(**{name: value})
+
+
+def _with_one_more(stops: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """A stop more, in the middle of the widest gap."""
+    numbers = [0, *(value_of(stop) for stop, _ in stops)]
+    if not all(isinstance(n, int) for n in numbers):
+        return stops
+    i = max(range(len(stops)), key=lambda k: numbers[k + 1] - numbers[k])
+    middle = (numbers[i] + numbers[i + 1]) // 2
+    if not numbers[i] < middle:
+        return stops
+    return [*stops[:i], (str(middle), "0.2"), *stops[i:]]

@@ -1,0 +1,208 @@
+"""What may be asked, as JSON: which mechanisms run, and what is wanted to be known of them.
+
+A question names its mechanisms as a plan file does, in ``steps`` or as the text of such a file.
+What is wrong with a parameter is said by the mechanism itself, where the question is answered;
+here are the shapes, and the limits on their lengths.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from tightbudget import Composition, ParameterError
+from tightbudget.accounting.plan_file import parse_plan
+from tightbudget.mechanisms.composition import from_steps
+
+__all__ = [
+    "Calibrate",
+    "Compare",
+    "Curve",
+    "OneMore",
+    "Question",
+    "Stopping",
+    "composition_of",
+]
+
+GAP = 1e-4
+MOST_STEPS = 50  # different mechanisms
+MOST_VALUES = 10_000  # bins of a histogram, points of a curve: of all mechanisms together
+MOST_RUNS = 10**12
+MOST_POINTS = 200
+MOST_STOPS = 100
+MOST_TEXT = 200_000  # characters of a plan
+MOST_TEXT_OF_PAGE = 12_000  # which is a part of its address
+
+_STEPS: list[JsonValue] = [{"mechanism": "gaussian", "sigma": 5.0, "times": 10}]
+
+
+def _example(**more: JsonValue) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [{"steps": _STEPS, **more}]})
+
+
+Gap = Annotated[float, Field(gt=0, lt=1, description="Wanted (upper - lower) / upper.")]
+Delta = Annotated[float, Field(description="In [0, 1].")]
+Epsilon = Annotated[float, Field(description="At least 0, in nats.")]
+
+
+class Question(BaseModel):
+    """Mechanisms with their numbers of runs: exactly one of ``steps`` and ``plan``."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    steps: Annotated[
+        list[dict[str, Any]] | None,
+        Field(
+            max_length=MOST_STEPS,
+            description="As [[steps]] in a plan file: mechanism, its parameters, rate, relation, "
+            "times.",
+        ),
+    ] = None
+    plan: Annotated[
+        str | None,
+        Field(max_length=MOST_TEXT, description="A plan file's text, TOML or JSON."),
+    ] = None
+
+    def composition(self) -> Composition:
+        """The mechanisms as a composition.
+
+        Raises:
+            TightBudgetError: a step or the plan is refused, or it is longer than the limits.
+        """
+        if (self.steps is None) == (self.plan is None):
+            raise ParameterError("give exactly one of steps and plan")
+        if self.steps is not None:
+            return composition_of(self.steps)
+        text = self.plan or ""
+        as_json = text.lstrip().startswith("{")
+        return _within_limits(Composition.from_json(text) if as_json else parse_plan(text, "plan"))
+
+
+class Asked(Question):
+    """A question at one delta or at one epsilon: exactly one of both."""
+
+    delta: Delta | None = None
+    epsilon: Epsilon | None = None
+
+    def target(self) -> tuple[str, float]:
+        """What is given, and its value."""
+        if (self.delta is None) == (self.epsilon is None):
+            raise ParameterError("give exactly one of delta and epsilon")
+        if self.delta is not None:
+            return "delta", self.delta
+        return "epsilon", self.epsilon  # type: ignore[return-value]  # one of both is there
+
+
+class Curve(Asked):
+    """The certified epsilon at a delta (or delta at an epsilon), and the curve around it."""
+
+    model_config = _example(delta=1e-5)
+
+    deltas: Annotated[
+        list[Delta] | None,
+        Field(
+            min_length=1,
+            max_length=MOST_POINTS,
+            description="Where the curve is asked for: by default from 1e-2 down, past the answer.",
+        ),
+    ] = None
+    rtol: Gap = GAP
+
+
+class Compare(Asked):
+    """The same answer by other people's theorems."""
+
+    model_config = _example(delta=1e-5)
+
+    rtol: Gap = GAP
+
+
+class OneMore(Asked):
+    """What one more run of each mechanism would cost."""
+
+    model_config = _example(epsilon=1.0)
+
+    rtol: Gap = GAP
+
+
+class Stopping(Question):
+    """Prices for stopping early, all covered by one delta.
+
+    A step is one run of the mechanism, or of all mechanisms where there are several.
+    """
+
+    model_config = _example(delta=1e-5, stops=[2, 5, 10])
+
+    delta: Delta
+    stops: Annotated[
+        list[int],
+        Field(
+            min_length=1,
+            max_length=MOST_STOPS,
+            description="Ascending numbers of steps after which it may stop; the last ends it.",
+        ),
+    ]
+    weights: Annotated[
+        list[float] | None,
+        Field(
+            description="A share of delta for each stop: the larger, the cheaper it is there. By "
+            "default 0.2 for all but the last, which has 1."
+        ),
+    ] = None
+
+
+class Calibrate(Question):
+    """The best value of one parameter of one mechanism for which the target is met.
+
+    The target is epsilon and delta, or advantage, or tpr and fpr.
+    """
+
+    model_config = _example(parameter="sigma", epsilon=1.0, delta=1e-5)
+
+    steps: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_STEPS)]
+    plan: None = None
+    parameter: Annotated[
+        str,
+        Field(description="A parameter of the mechanism, rate or times."),
+    ]
+    of: Annotated[int, Field(ge=0, description="Which of the steps: 0 is the first.")] = 0
+    epsilon: Epsilon | None = None
+    delta: Delta | None = None
+    advantage: float | None = None
+    tpr: float | None = None
+    fpr: float | None = None
+    between: Annotated[
+        list[float] | None,
+        Field(min_length=2, max_length=2, description="Lowest and highest value to consider."),
+    ] = None
+
+
+def composition_of(steps: list[dict[str, Any]]) -> Composition:
+    """The composition that the steps say, refused like a plan file's, or as too long."""
+    values = sum(map(_values_in, steps))
+    if values > MOST_VALUES:
+        raise ParameterError(f"steps must hold at most {MOST_VALUES:,} values, got {values:,}")
+    return _within_limits(from_steps(steps))
+
+
+def _values_in(table: Any) -> int:
+    """How many numbers and words a table holds, in all its lists and tables."""
+    waiting, found = [table], 0
+    while waiting:
+        entry = waiting.pop()
+        if isinstance(entry, (dict, list, tuple)):
+            waiting.extend(entry.values() if isinstance(entry, dict) else entry)
+        else:
+            found += 1
+    return found
+
+
+def _within_limits(run: Composition) -> Composition:
+    if len(run.steps) > MOST_STEPS:
+        raise ParameterError(
+            f"steps must be at most {MOST_STEPS} different mechanisms, got {len(run.steps)}"
+        )
+    if run.runs > MOST_RUNS:
+        raise ParameterError(f"times must be at most {MOST_RUNS:,} in all, got more")
+    return run

@@ -1,0 +1,93 @@
+"""The Python and the command line that give the same answer, to be copied from a page."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from tightbudget import MECHANISMS, Composition
+from tightbudget.accounting.plan_file import plan_text, toml_value
+from tightbudget.mechanisms.describe import to_description
+from tightbudget.mechanisms.subsampled import Subsampled
+
+__all__ = ["Letter", "calibration", "command", "python", "run_expression", "steps_expression"]
+
+# A mechanism's parameters of these names have "step-" in front on the command line.
+_TAKEN = {"epsilon", "epsilons", "delta", "deltas"}
+
+
+class Letter(str):
+    """A name that stands for a value: the argument of a function."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def python(*lines: str) -> str:
+    """A program: what it needs, then these lines."""
+    return "\n".join(["import tightbudget as tb", "", *lines]) + "\n"
+
+
+def run_expression(run: Composition) -> str:
+    """An expression for a composition."""
+    return steps_expression([{**to_description(m), "times": times} for m, times in run.steps])
+
+
+def steps_expression(steps: list[dict[str, Any]]) -> str:
+    """An expression for the steps of a plan; a :class:`Letter` stands for itself."""
+    parts = [f"{_mechanism(step)} * {step.get('times', 1)!r}" for step in steps]
+    return parts[0] if len(parts) == 1 else f"tb.compose([{', '.join(parts)}])"
+
+
+def _mechanism(table: dict[str, Any]) -> str:
+    given = {name: value for name, value in table.items() if name != "times"}
+    kind, rate = given.pop("mechanism"), given.pop("rate", None)
+    relation = given.pop("relation", None)
+    if kind == Subsampled.kind:
+        made = _mechanism(given["base"])
+    else:
+        arguments = [f"{name}={value!r}" for name, value in given.items()]
+        if relation:
+            arguments.append(f"relation=tb.Neighbouring({relation!r})")
+        made = f"tb.{MECHANISMS[kind].__name__}({', '.join(arguments)})"
+    return made if rate is None else f"{made}.subsampled({rate!r})"
+
+
+def command(name: str, run: Composition, *options: str, times: int | None = None) -> str:
+    """A line for a shell: of a mechanism with its parameters, or else with a plan file.
+
+    Args:
+        name: of the command.
+        run: what it is asked about.
+        options: of the command, which begin with their names.
+        times: for --steps, in place of the mechanism's own number of runs.
+    """
+    tables = [to_description(mechanism) for mechanism, _ in run.steps]
+    if len(tables) == 1 and tables[0]["mechanism"] != Subsampled.kind:
+        steps = run.runs if times is None else times
+        words = [*_options(tables[0]), "--steps", str(steps)]
+        return shlex.join(["tightbudget", name, tables[0]["mechanism"], *words, *options])
+    words = [] if times is None else ["--steps", str(times)]
+    line = shlex.join(["tightbudget", name, "plan.toml", *words, *options])
+    return f"cat > plan.toml <<'END'\n{plan_text(run)}END\n{line}"
+
+
+def calibration(step: dict[str, Any], name: str, *options: str) -> str:
+    """The line for a shell that finds a parameter of one mechanism, given as in a plan."""
+    table = {key: value for key, value in step.items() if key not in (name, "times")}
+    steps = [] if name == "times" else ["--steps", str(step.get("times", 1))]
+    sought = ["--parameter", "steps" if name == "times" else name.replace("_", "-")]
+    words = ["calibrate", table["mechanism"], *_options(table), *steps, *sought, *options]
+    return shlex.join(["tightbudget", *words])
+
+
+def _options(table: dict[str, Any]) -> list[str]:
+    words = []
+    for name, value in table.items():
+        if name != "mechanism":
+            option = f"step_{name}" if name in _TAKEN else name
+            text = value if isinstance(value, str) else toml_value(value)
+            words += [f"--{option.replace('_', '-')}", text]
+    return words

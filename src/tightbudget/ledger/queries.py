@@ -1,0 +1,614 @@
+"""What the tables say, as values: budgets, reservations, and the last event."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    exists,
+    func,
+    or_,
+    select,
+    text,
+)
+
+from tightbudget.errors import LedgerCorruptError
+from tightbudget.ledger.chain import Entry, Head, canonical, digest
+from tightbudget.ledger.pricing import Rule, Stored, guarantee_of, rule_of
+from tightbudget.ledger.schema import OPEN, budgets, charges, events, reservations, steps, tokens
+from tightbudget.ledger.text import spellings
+from tightbudget.ledger.units import NOTHING, Units
+from tightbudget.numerics.validate import refuse
+
+__all__ = [
+    "Balance",
+    "Charge",
+    "Reservation",
+    "Summary",
+    "Which",
+    "balance",
+    "balances",
+    "conversations",
+    "declared",
+    "entries",
+    "entry",
+    "entry_before",
+    "find_balance",
+    "head",
+    "holders",
+    "last",
+    "count_open",
+    "number_of",
+    "open_reservations",
+    "open_summaries",
+    "parent_of",
+    "parts",
+    "reservation",
+    "reservations_in_order",
+    "said_of_token",
+    "statements",
+    "stored_key",
+    "stored_name",
+    "token",
+    "tokens_in_order",
+    "within",
+]
+
+
+# names that a statement compares with; of more, which a database would refuse (SQLite takes 32,766
+# values, PostgreSQL 65,535), all rows are read and compared here
+_FEW = 10_000
+
+
+@dataclass(frozen=True)
+class Balance:
+    """A budget, its limits and what became of it, in units."""
+
+    id: int
+    name: str
+    kind: str
+    parameters: str
+    parent: int | None
+    root: int
+    closed: bool
+    cap: Units
+    spent: Units
+    held: Units
+    saved: Units
+
+    @property
+    def rule(self) -> Rule:
+        """By whose formulas guarantees are priced here."""
+        return rule_of(self.kind, self.parameters)
+
+    @property
+    def left(self) -> Units:
+        """What may still be reserved."""
+        return NOTHING if self.closed else self.cap.minus(self.spent).minus(self.held)
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What a reservation holds in one of its budgets, or has cost there."""
+
+    budget: int
+    name: str
+    rule: Rule
+    units: Units
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A reservation: what was asked for, how far it has come, and what it takes.
+
+    Attributes:
+        id, started: the numbers of the events that have reserved it, and started it.
+        token: the digest of the text that settles it.
+    """
+
+    id: int
+    key: str
+    body: str
+    digest: str
+    interactive: bool
+    state: str
+    started: int | None
+    token: str | None
+    cell: str | None
+    told: str | None
+    charges: tuple[Charge, ...]
+
+    @property
+    def guarantee(self) -> Stored:
+        """What was reserved for, as it was written down then.
+
+        Raises:
+            LedgerCorruptError: it was changed since.
+        """
+        return _guarantee(self.body, self.digest)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still holds something."""
+        return self.state in OPEN
+
+    def __str__(self) -> str:
+        return self.state + ("" if self.cell is None else f" with cell {self.cell}")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A reservation that is open, without what was asked for.
+
+    Attributes:
+        since: when it was reserved or, if it was, started; as the clock said.
+        by: who has done that; None where an earlier version did not say.
+    """
+
+    id: int
+    key: str
+    state: str
+    interactive: bool
+    told: str | None
+    since: str
+    by: str | None
+    charges: tuple[Charge, ...]
+
+
+@functools.lru_cache(maxsize=16)  # a settlement asks again for each budget; each may be megabytes
+def _guarantee(body: str, expected: str) -> Stored:
+    if digest(body) != expected:
+        raise LedgerCorruptError("the prices of a reservation were changed")
+    return guarantee_of(json.loads(body)["guarantee"])
+
+
+def stored_name(connection: Connection, name: str) -> str | None:
+    """The name of a budget in the spelling that the ledger has; None if it has none."""
+    return _stored(connection, budgets.c.name, name)
+
+
+def stored_key(connection: Connection, key: str) -> str | None:
+    """The key of a reservation in the spelling that the ledger has; None if it has none."""
+    return _stored(connection, reservations.c.key, key)
+
+
+def _stored(connection: Connection, column: Column[str], text: str) -> str | None:
+    """An earlier version may have stored any spelling; of several, the one that is given."""
+    known = set(connection.scalars(select(column).where(column.in_(spellings(text)))))
+    return next((spelling for spelling in spellings(text) if spelling in known), None)
+
+
+# ---------------------------------------------------------------------------- budgets
+
+
+_BALANCE = select(budgets).where(budgets.c.name == bindparam("name"))
+_BALANCES = select(budgets).order_by(budgets.c.id)
+_PARTS = select(budgets.c.cap_epsilon, budgets.c.name).where(
+    budgets.c.parent == bindparam("of"), budgets.c.closed == 0
+)
+_PARENT = select(budgets).where(budgets.c.id == bindparam("id"))
+_WHOLE = budgets.alias("whole")
+_STEPS = select(steps.c.step, steps.c.times, steps.c.used).where(
+    steps.c.budget == bindparam("budget")
+)
+
+
+def find_balance(connection: Connection, name: str) -> Balance | None:
+    """The budget of this name, if there is one."""
+    row = connection.execute(_BALANCE, {"name": name}).one_or_none()
+    return None if row is None else _balance(row)
+
+
+def balance(connection: Connection, name: str) -> Balance:
+    """The budget of this name.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    found = find_balance(connection, name)
+    if found is None:
+        raise refuse("budget", "be the name of a budget in this ledger", name)
+    return found
+
+
+def parent_of(connection: Connection, child: Balance) -> Balance | None:
+    """The budget that this one is a part of."""
+    if child.parent is None:
+        return None
+    return _balance(connection.execute(_PARENT, {"id": child.parent}).one())
+
+
+def balances(connection: Connection) -> Iterator[Balance]:
+    """All budgets in the order in which they were opened: parents first."""
+    return map(_balance, connection.execute(_BALANCES))
+
+
+def statements(
+    connection: Connection,
+    names: Collection[str] | None = None,
+    *,
+    after: int = 0,
+    limit: int | None = None,
+) -> list[tuple[Balance, str | None]]:
+    """Budgets in the order in which they were opened, each with the name of its parent.
+
+    Args:
+        names: only these.
+        after: from the budget after this number on.
+        limit: so many at most.
+    """
+    wanted = select(budgets, _WHOLE.c.name.label("whole")).outerjoin(
+        _WHOLE, _WHOLE.c.id == budgets.c.parent
+    )
+    wanted = wanted.where(budgets.c.id > after).order_by(budgets.c.id)
+    few = names is None or len(names) <= _FEW
+    if few:
+        wanted = wanted.limit(limit)
+        wanted = wanted if names is None else wanted.where(budgets.c.name.in_(names))
+    with connection.execute(wanted) as found:
+        listed = (row for row in found if few or row.name in (names or ()))
+        return [(_balance(row), row.whole) for row in itertools.islice(listed, limit)]
+
+
+def parts(connection: Connection, of: Balance, limit: int) -> list[str]:
+    """The names of the first parts of a budget, in the order in which they were opened."""
+    wanted = select(budgets.c.name).where(budgets.c.parent == of.id)
+    return list(connection.scalars(wanted.order_by(budgets.c.id).limit(limit)))
+
+
+def within(connection: Connection, names: Collection[str]) -> Iterable[str]:
+    """The names of these budgets and of all their parts."""
+    known = select(budgets.c.id, budgets.c.name)
+    found = known.where(budgets.c.name.in_(names)).cte(recursive=True)
+    found = found.union(known.join(found, budgets.c.parent == found.c.id))
+    return connection.scalars(select(found.c.name))
+
+
+def holders(connection: Connection, of: Balance) -> list[str]:
+    """The keys of reservations and the names of parts that hold something, the most first."""
+    found = [
+        (-epsilon, name)
+        for statement in (_HOLDING, _PARTS)
+        for epsilon, name in connection.execute(statement, {"of": of.id})
+    ]
+    return [name for _, name in sorted(found)]
+
+
+def declared(connection: Connection, plan: Balance) -> dict[str, tuple[int, int]]:
+    """How often each step of a plan may run, and how often it was reserved."""
+    rows = connection.execute(_STEPS, {"budget": plan.id})
+    return {step: (times, used) for step, times, used in rows}
+
+
+def _balance(row: Row[Any]) -> Balance:
+    return Balance(
+        *(row.id, row.name, row.kind, row.parameters, row.parent, row.root, _truth(row.closed)),
+        cap=Units(row.cap_epsilon, row.cap_delta),
+        spent=Units(row.spent_epsilon, row.spent_delta),
+        held=Units(row.held_epsilon, row.held_delta),
+        saved=Units(row.saved_epsilon, 0),
+    )
+
+
+def _truth(value: int) -> bool:
+    """The truth value that a column has.
+
+    Raises:
+        LedgerCorruptError: it is none.
+    """
+    if value not in (0, 1):
+        raise LedgerCorruptError(f"a truth value of a row must be 0 or 1, got {value!r}")
+    return bool(value)
+
+
+# ----------------------------------------------------------------------- reservations
+
+
+# What was asked for may be a megabyte: it is read once for each reservation, beside its charges and
+# never joined to them; and where only what is open is listed, not at all.
+_LINES = select(
+    charges.c.reservation,
+    charges.c.budget,
+    charges.c.epsilon,
+    charges.c.delta,
+    budgets.c.name,
+    budgets.c.kind,
+    budgets.c.parameters,
+).join(budgets, budgets.c.id == charges.c.budget)
+_LINES = _LINES.order_by(charges.c.reservation, budgets.c.name)
+_RESERVATION = select(reservations).where(reservations.c.key == bindparam("key"))
+_IS_OPEN = text("reservations.state IN ('reserved', 'started')")  # as the index has it
+_ALL = select(reservations).order_by(reservations.c.id)
+_OPEN = _ALL.where(_IS_OPEN)
+_HOLDING = (
+    select(charges.c.epsilon, reservations.c.key)
+    .join(reservations, reservations.c.id == charges.c.reservation)
+    .where(_IS_OPEN, charges.c.budget == bindparam("of"))
+)
+_SUMMARY = (
+    select(
+        reservations.c.id,
+        reservations.c.key,
+        reservations.c.state,
+        reservations.c.interactive,
+        reservations.c.told,
+        events.c.at,
+        events.c.details,
+    )
+    .join(events, events.c.sequence == func.coalesce(reservations.c.started, reservations.c.id))
+    .where(_IS_OPEN)
+    .order_by(reservations.c.id)
+)
+_PAGE = 500  # reservations whose lines are read at once
+
+
+def reservation(connection: Connection, key: str) -> Reservation | None:
+    """The reservation of this key, also a refused one."""
+    row = connection.execute(_RESERVATION, {"key": key}).one_or_none()
+    return None if row is None else _reservation(row, _lines(connection, [row]))
+
+
+def open_reservations(
+    connection: Connection, names: Collection[str] | None = None
+) -> list[Reservation]:
+    """The reservations that are not ended, by number; with names, those that charge these."""
+    return list(_reservations(connection, _paying(_OPEN, names)))
+
+
+def open_summaries(
+    connection: Connection,
+    names: Collection[str] | None = None,
+    *,
+    interactive: bool = False,
+    after: int = 0,
+    limit: int | None = None,
+) -> list[Summary]:
+    """The reservations that are not ended, without the guarantees that were asked for.
+
+    Args:
+        names: only what charges one of these budgets.
+        interactive: only what answers more than once.
+        after: from the reservation after this number on.
+        limit: so many at most.
+    """
+    few = names is None or len(names) <= _FEW
+    wanted = _paying(_SUMMARY, names if few else None).where(reservations.c.id > after)
+    if few:
+        wanted = wanted.limit(limit)
+    if interactive:
+        wanted = wanted.where(reservations.c.interactive == 1)
+    found: list[Summary] = []
+    with connection.execute(wanted) as rows:
+        for page in rows.partitions(_PAGE):
+            lines = _lines(connection, page)
+            listed = (
+                Summary(
+                    *(row.id, row.key, row.state, _truth(row.interactive), row.told),
+                    *(row.at, json.loads(row.details).get("by")),
+                    tuple(lines.get(row.id, ())),
+                )
+                for row in page
+            )
+            found += (
+                one for one in listed
+                if few or any(charge.name in (names or ()) for charge in one.charges)
+            )  # fmt: skip
+            if limit is not None and len(found) >= limit:
+                break
+    return found[:limit]
+
+
+def number_of(connection: Connection, key: str) -> int | None:
+    """The number of the reservation of this key, if there is one; also of a refused one."""
+    wanted = select(reservations.c.id).where(reservations.c.key == key)
+    number: int | None = connection.scalars(wanted).one_or_none()
+    return number
+
+
+def count_open(connection: Connection, names: Collection[str]) -> int:
+    """How many reservations that are not ended charge one of these budgets."""
+    if len(names) > _FEW:
+        return len(open_summaries(connection, names))
+    wanted = _paying(select(func.count()).select_from(reservations).where(_IS_OPEN), names)
+    found: int = connection.scalars(wanted).one()
+    return found
+
+
+def reservations_in_order(connection: Connection) -> Generator[Reservation, None, None]:
+    """All of them, by number, without ever holding all in memory."""
+    yield from _reservations(connection, _ALL)
+
+
+def conversations(connection: Connection, root: int) -> list[Reservation]:
+    """Interactive ones that are open in some part of this whole, with their lines there."""
+    there = charges.join(budgets, budgets.c.id == charges.c.budget)
+    wanted = _OPEN.where(
+        reservations.c.interactive == 1,
+        exists(
+            select(charges.c.budget)
+            .select_from(there)
+            .where(charges.c.reservation == reservations.c.id, budgets.c.root == root)
+        ),
+    )
+    return list(_reservations(connection, wanted, budgets.c.root == root))
+
+
+def _paying(wanted: Select[Any], names: Collection[str] | None) -> Select[Any]:
+    """Narrows a query of reservations to those that charge one of the named budgets."""
+    if names is None:
+        return wanted
+    there = charges.join(budgets, budgets.c.id == charges.c.budget)
+    pays = select(charges.c.budget).select_from(there)
+    of_it = pays.where(charges.c.reservation == reservations.c.id, budgets.c.name.in_(names))
+    return wanted.where(exists(of_it))
+
+
+def _reservations(
+    connection: Connection, wanted: Select[Any], *of_lines: ColumnElement[bool]
+) -> Generator[Reservation, None, None]:
+    with connection.execute(wanted, execution_options={"yield_per": _PAGE}) as found:
+        for page in found.partitions():
+            lines = _lines(connection, page, *of_lines)
+            for row in page:
+                yield _reservation(row, lines)
+
+
+def _lines(
+    connection: Connection, page: Sequence[Row[Any]], *of_lines: ColumnElement[bool]
+) -> dict[int, list[Charge]]:
+    """The charges of each reservation of a page, its budgets in alphabetical order."""
+    wanted = _LINES.where(charges.c.reservation.in_([row.id for row in page]), *of_lines)
+    found: dict[int, list[Charge]] = {}
+    for row in connection.execute(wanted):
+        units = Units(row.epsilon, row.delta)
+        line = Charge(row.budget, row.name, rule_of(row.kind, row.parameters), units)
+        found.setdefault(row.reservation, []).append(line)
+    return found
+
+
+def _reservation(row: Row[Any], lines: Mapping[int, Sequence[Charge]]) -> Reservation:
+    return Reservation(
+        *(row.id, row.key, row.body, row.digest, _truth(row.interactive)),
+        *(row.state, row.started, row.token, row.cell, row.told),
+        charges=tuple(lines.get(row.id, ())),
+    )
+
+
+# ---------------------------------------------------------------------- access tokens
+
+
+_TOKENS = select(tokens).order_by(tokens.c.created, tokens.c.id)
+_TOKEN = select(tokens).where(tokens.c.id == bindparam("of"))
+
+
+def tokens_in_order(connection: Connection) -> list[dict[str, Any]]:
+    """The rows of all access tokens, the oldest first."""
+    return [row._asdict() for row in connection.execute(_TOKENS)]
+
+
+def token(connection: Connection, id: str) -> dict[str, Any] | None:
+    """The row of the access token of this id, if there is one."""
+    row = connection.execute(_TOKEN, {"of": id}).one_or_none()
+    return None if row is None else row._asdict()
+
+
+def said_of_token(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The details of an access token's event: what the token may do, and its row's digest.
+
+    The digest is that of all that never changes, the hash of its secret included.
+    """
+    fixed = {name: value for name, value in row.items() if name != "revoked"}
+    shown = {name: row[name] for name in ("id", "name", "role", "expires")}
+    return {**shown, "budgets": json.loads(row["budgets"]), "digest": digest(canonical(fixed))}
+
+
+# ----------------------------------------------------------------------------- events
+
+
+_LAST = select(events).order_by(events.c.sequence.desc()).limit(1)
+_EVENT = select(events).where(events.c.sequence == bindparam("sequence"))
+
+
+def last(connection: Connection) -> Entry | None:
+    """The last event."""
+    row = connection.execute(_LAST).one_or_none()
+    return None if row is None else Entry(*row)
+
+
+def head(connection: Connection) -> Head:
+    """How far the history goes."""
+    return Head.after(last(connection))
+
+
+def entry(connection: Connection, sequence: int) -> Entry | None:
+    """One event."""
+    row = connection.execute(_EVENT, {"sequence": sequence}).one_or_none()
+    return None if row is None else Entry(*row)
+
+
+def entry_before(
+    connection: Connection, later: Entry, kind: str, details: str | None = None
+) -> Entry | None:
+    """The last event of a kind before another one, of the same budget."""
+    wanted = select(events).where(
+        events.c.budget == later.budget, events.c.sequence < later.sequence, events.c.kind == kind
+    )
+    if details is not None:
+        wanted = wanted.where(events.c.details == details)
+    row = connection.execute(wanted.order_by(events.c.sequence.desc()).limit(1)).one_or_none()
+    return None if row is None else Entry(*row)
+
+
+@dataclass(frozen=True)
+class Which:
+    """Which events: those that agree with all that is said here.
+
+    Attributes:
+        budget: of this one.
+        budgets: of one of these.
+        key: of this reservation.
+        kind: of this kind.
+        search: with this text in the key, the budget's name, the cell or the details; in
+            ASCII, either case. Among some budgets only, details are not searched: they name
+            others, too.
+    """
+
+    budget: str | None = None
+    budgets: Collection[str] | None = None
+    key: str | None = None
+    kind: str | None = None
+    search: str | None = None
+
+    def conditions(self) -> Iterator[ColumnElement[bool]]:
+        """What must be true of an event's row."""
+        of = events.c
+        for column, value in ((of.budget, self.budget), (of.key, self.key), (of.kind, self.kind)):
+            if value is not None:
+                yield column == value
+        if self.budgets is not None:
+            yield of.budget.in_(self.budgets)
+        if self.search is not None:
+            in_json = (of.cell, of.details) if self.budgets is None else (of.cell,)
+            yield or_(
+                *(
+                    column.icontains(text, autoescape=True)
+                    for spelling in spellings(self.search)
+                    # cells and details are stored as JSON
+                    for columns, text in (
+                        ((of.key, of.budget), spelling),
+                        (in_json, canonical(spelling)[1:-1]),
+                    )
+                    for column in columns
+                )
+            )
+
+
+ALL = Which()
+
+
+def entries(
+    connection: Connection,
+    which: Which = ALL,
+    *,
+    after: int = 0,
+    before: int | None = None,
+    limit: int | None = None,
+    newest_first: bool = False,
+) -> list[Entry]:
+    """These events in their order, after one and before another."""
+    wanted = select(events).where(events.c.sequence > after, *which.conditions())
+    if before is not None:
+        wanted = wanted.where(events.c.sequence < before)
+    order = events.c.sequence.desc() if newest_first else events.c.sequence
+    return [Entry(*row) for row in connection.execute(wanted.order_by(order).limit(limit))]

@@ -1,0 +1,121 @@
+"""The Gaussian mechanism."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy import special as sp
+
+from tightbudget.mechanisms.mechanism import Mechanism, carried
+from tightbudget.numerics.enclosure import exact, exp_enclosure, where
+from tightbudget.numerics.rounding import UNIT, FloatArray
+from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
+from tightbudget.numerics.validate import positive
+from tightbudget.pairs.pair import Bins, Direction, Pair, Sketch
+from tightbudget.pairs.transform import NormalTransform
+
+__all__ = ["Gaussian"]
+
+
+@dataclass(frozen=True)
+class Gaussian(Mechanism):
+    """Adds N(0, sigma^2) noise to a query of the given sensitivity.
+
+    Guarantee: the pair N(0, sigma^2) against N(sensitivity, sigma^2) dominates the
+    mechanism; with m = sensitivity / sigma its loss is N(m^2/2, m^2) under P.
+    Source: Balle, Wang 2018.
+
+    Args:
+        sigma: standard deviation of the noise itself, > 0, in the query's unit. A noise
+            multiplier is sigma / sensitivity: then sigma is the multiplier times the sensitivity.
+        sensitivity: how far the query can move (2-norm), > 0, in the query's unit.
+
+    Raises:
+        ParameterError: a parameter is not a finite number > 0, or their quotient is not in
+            [1e-100, 1e12].
+    """
+
+    sigma: float
+    sensitivity: float = 1.0
+
+    kind: ClassVar[str] = "gaussian"
+    mutual: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        sigma, sensitivity = positive(sigma=self.sigma), positive(sensitivity=self.sensitivity)
+        carried(**{"sensitivity / sigma": sensitivity / sigma})
+        self._set(sigma=sigma, sensitivity=sensitivity)
+
+    def pair(self, direction: Direction) -> Pair:
+        return GaussianPair(self.sensitivity / self.sigma)
+
+
+@dataclass(frozen=True)
+class GaussianPair(Pair):
+    """N(m^2/2, m^2) against N(-m^2/2, m^2), on the loss axis itself."""
+
+    m: float
+
+    def bins(self, edges: FloatArray, slack: FloatArray) -> Bins:
+        m = self.m
+        # where N(0, 1) must lie under P and under Q
+        zp, zq = edges / m - m / 2, edges / m + m / 2
+        # rounding of m, of the quotient and of the sum, beside the edge's own slack
+        dz = slack / m + 4 * UNIT * (np.abs(edges / m) + m / 2)
+        plain = exact(np.ones(edges.size))
+        reference = np.append(edges, edges[-1])
+        p = normal_cells(zp, dz, half_square_exp(zp), plain, plain, exact(np.ones(edges.size + 1)))
+        # e^x e^(-zq^2/2) = e^(-zp^2/2), and the reference of a bin is its right edge
+        gaps = np.diff(reference)
+        q = normal_cells(
+            zq,
+            dz * (1 + (np.abs(zp) + 1) / (np.abs(zq) + 1)),
+            half_square_exp(zp),
+            exp_enclosure(gaps, UNIT * gaps),
+            plain,
+            exp_enclosure(reference),
+        )
+        w = q / p
+        # short bins: q e^r / p = E_P[e^(r - L)], and r - L = m (z_r - z)
+        ends = np.append(slack, 0.0)
+        d = np.concatenate([[np.inf], gaps[:-1], [np.inf]]) / m
+        d_slack = np.concatenate([[0.0], (slack[1:] + slack[:-1]) / m, [0.0]])
+        short, p_short, w_short = short_normal_cells(
+            np.append(zp, 0.0), np.append(dz, 0.0), d, d_slack, m
+        )
+        p = where(short, p_short, p)
+        w = where(short, w_short * exp_enclosure(0.0 * ends, ends), w)
+        return Bins.of(p, where(short, p * w, q), w, edges, slack)
+
+    def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
+        if not abs(epsilon) <= 600.0:  # beyond, e^eps leaves the range of doubles
+            return None
+        above = self.bins(np.array([epsilon]), np.zeros(1))
+        lower = float(above.p.lower[1]) - float(above.q.upper[1])
+        upper = float(above.p.upper[1]) - float(above.q.lower[1])
+        return lower - 2 * UNIT * abs(lower), upper + 2 * UNIT * abs(upper)
+
+    def max_loss(self) -> tuple[float, float]:
+        return np.inf, np.inf
+
+    def sketch(self) -> Sketch:
+        # where P is, and where Q is; between them when both are far apart there is nothing
+        z = np.linspace(-38.5, 38.5, 771)
+        z = np.union1d(z, z - self.m)
+        width = np.gradient(z)
+        log_masses = -z * z / 2 + np.log(width / np.sqrt(2 * np.pi))
+        return Sketch(self.m * z + self.m**2 / 2, log_masses)
+
+    def transform(self) -> NormalTransform:
+        return NormalTransform(self.m)
+
+    def log_tail_moment(self, x: float, s: float) -> tuple[float, float]:
+        # completing the square: e^(s L) turns N(m^2/2, m^2) into N(m^2/2 + s m^2, m^2)
+        m = self.m
+        log_total = s * (s + 1) * m * m / 2
+        tail = float(sp.log_ndtr(m / 2 + s * m - x / m))
+        fuzz = 1e-9 * (1 + abs(log_total) + abs(tail))
+        return log_total + tail - fuzz, log_total + tail + fuzz

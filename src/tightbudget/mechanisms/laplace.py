@@ -1,0 +1,132 @@
+"""The Laplace mechanism."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from tightbudget.mechanisms.mechanism import Mechanism, carried
+from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
+from tightbudget.numerics.rounding import TINY, UNIT, FloatArray
+from tightbudget.numerics.validate import positive
+from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch
+
+__all__ = ["Laplace"]
+
+
+@dataclass(frozen=True)
+class Laplace(Mechanism):
+    """Adds noise with density e^(-|x| / scale) / (2 scale) to a query of the given sensitivity.
+
+    Guarantee: the pair Lap(0, scale) against Lap(sensitivity, scale) dominates the
+    mechanism. Source: Dwork, McSherry, Nissim, Smith 2006.
+
+    Args:
+        scale: the scale b of the noise itself, > 0, in the query's unit; one run is
+            (sensitivity / scale)-DP.
+        sensitivity: how far the query can move (1-norm), > 0, in the query's unit.
+
+    Raises:
+        ParameterError: a parameter is not a finite number > 0, or their quotient is not in
+            [1e-100, 1e12].
+    """
+
+    scale: float
+    sensitivity: float = 1.0
+
+    kind: ClassVar[str] = "laplace"
+    mutual: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        scale, sensitivity = positive(scale=self.scale), positive(sensitivity=self.sensitivity)
+        carried(**{"sensitivity / scale": sensitivity / scale})
+        self._set(scale=scale, sensitivity=sensitivity)
+
+    def pair(self, direction: Direction) -> Pair:
+        return LaplacePair(self.sensitivity / self.scale)
+
+
+@dataclass(frozen=True)
+class LaplacePair(Pair):
+    """Atoms at +-m and e^(-(m - l)/2) / 4 dl between them, for m = sensitivity / scale."""
+
+    m: float
+
+    def atoms(self) -> Atoms:
+        m = np.array([self.m])
+        down = exp_enclosure(-m, 2 * UNIT * m)
+        half = exact(0.5)
+        low = Enclosure(down.lower / 2, down.upper / 2)
+        margin = 2 * UNIT * self.m  # m itself is a rounded quotient
+        losses = np.array([-self.m, self.m])
+        return Atoms(
+            p=Enclosure(np.append(low.lower, half.lower), np.append(low.upper, half.upper)),
+            q=Enclosure(np.append(half.lower, low.lower), np.append(half.upper, low.upper)),
+            loss_lower=losses - margin,
+            loss_upper=losses + margin,
+        )
+
+    def bins(self, edges: FloatArray, slack: FloatArray) -> Bins:
+        m = self.m
+        # m itself is a rounded quotient, and end + slack rounds by at most u m after clipping
+        reach = slack + 4 * UNIT * m
+        left, right = np.append(-np.inf, edges), np.append(edges, np.inf)
+        left_reach, right_reach = np.append(0.0, reach), np.append(reach, 0.0)
+        p = Enclosure(
+            self._mass(left + left_reach, right - right_reach).lower,
+            self._mass(left - left_reach, right + right_reach).upper,
+        )
+        # Q e^r / P = e^((right - left) / 2 + r - right) exactly, for the part inside [-m, m]
+        left, right = np.clip(left, -m, m), np.clip(right, -m, m)
+        beyond = np.append(edges, edges[-1]) - right
+        w = exp_enclosure(
+            (right - left) / 2 + beyond,
+            left_reach + 2 * right_reach + 4 * UNIT * (m + np.abs(beyond)),
+        )
+        return Bins.of(p, p * w, w, edges, slack)
+
+    def _mass(self, left: FloatArray, right: FloatArray) -> Enclosure:
+        """The P-mass of [left, right], e^(-(m - right)/2) (1 - e^(-(right - left)/2)) / 2."""
+        m = self.m
+        left, right = np.clip(left, -m, m), np.clip(right, -m, m)
+        d = np.maximum(right - left, 0.0)
+        mass = np.exp((right - m) / 2) * -np.expm1(-d / 2) / 2
+        # right - m is rounded by at most 2 u m and m by u m; exp, expm1 and products: 16 ulps
+        margin = float(np.expm1((16 + 2 * m) * 2 * UNIT))
+        return Enclosure(
+            np.where(mass > TINY, mass * max(0.0, 1 - margin), 0.0),
+            np.where(d > 0, mass * (1 + margin) + TINY, 0.0),
+        )
+
+    def closed_delta(self, epsilon: float) -> tuple[float, float]:
+        # P(L > eps) = 1 - e^((eps - m)/2)/2 and e^eps Q(L > eps) = e^((eps - m)/2)/2 for |eps| <= m
+        everything = -math.expm1(epsilon) if epsilon < 0 else 0.0
+        reach = 8 * UNIT * (self.m + abs(epsilon))  # m and the difference are rounded
+        lower, upper = (
+            -math.expm1(min(0.0, (epsilon - self.m + sign * reach) / 2)) for sign in (1, -1)
+        )
+        if epsilon <= -self.m + reach:  # all outputs count
+            lower, upper = everything, max(upper, everything)
+        return max(lower, everything) * (1 - 8 * UNIT), upper * (1 + 8 * UNIT)
+
+    def max_loss(self) -> tuple[float, float]:
+        return self.m * (1 - 4 * UNIT), self.m * (1 + 4 * UNIT)
+
+    def grid_origin(self) -> float:
+        return self.m
+
+    def sketch(self) -> Sketch:
+        m = self.m
+        near = np.linspace(0.0, min(2 * m, 100.0), 401)  # beyond e^(-50 / 2) there is nothing
+        ends = np.union1d(near - m, m - near)
+        left, right = ends[:-1], ends[1:]
+        with np.errstate(divide="ignore"):
+            log_masses = (right - m) / 2 + np.log(-np.expm1((left - right) / 2) / 2)
+        return Sketch(
+            np.concatenate([[-m], (left + right) / 2, [m]]),
+            np.concatenate([[-m - np.log(2)], log_masses, [-np.log(2)]]),
+        )

@@ -1,0 +1,283 @@
+"""Gaussian noise around a sum to which a record contributes a random amount."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special as sp
+
+from tightbudget.mechanisms.gaussian import Gaussian
+from tightbudget.mechanisms.mechanism import Mechanism, carried
+from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, where
+from tightbudget.numerics.rounding import UNIT, FloatArray, next_up
+from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
+from tightbudget.numerics.validate import masses, positive, refuse
+from tightbudget.pairs.pair import Bins, Direction, Pair, Sketch
+
+__all__ = ["MixtureOfGaussians"]
+
+_TAIL = 39.0  # a standard normal variable lies further out with less than the least mass, TINY
+_PICTURED = 32  # the heaviest components are enough to plan with
+_MOST = 1000  # components
+_LEAST_RATE = 1e-100  # below it no rate is carried
+_TABLE = 4097  # outputs between which a loss is sought
+
+
+@dataclass(frozen=True)
+class MixtureOfGaussians(Mechanism):
+    """Adds N(0, sigma^2) noise to a sum; what a record adds to it has a random size.
+
+    Guarantee: the pair sum_i w_i N(sensitivities[i], sigma^2) against N(0, sigma^2) dominates
+    the mechanism, for w = weights / sum(weights); a vector-valued contribution counts with its
+    2-norm. Source: Choquette-Choo, Ganesh, Steinke, Thakurta 2023, Corollary 4.7.
+
+    A mixture of 0 and one other size is the Gaussian mechanism on a Poisson sample. It is answered
+    as that, with the share of the other size rounded up to a double; a larger share dominates.
+
+    With ``mirrored``, the pair is the mixture against its mirror image. For sensitivities 0 and
+    C that dominates the Poisson-sampled Gaussian sum in which one record of norm at most C is
+    replaced by another: of all sets S with a given mass under N(v), v the old contribution, a
+    half-line has the least mass under N(0) and N(v') alike if v and v' are opposite and of norm
+    C (Neyman, Pearson), so it is the worst event for every e^eps >= 1; the other direction is
+    its mirror image.
+
+    Args:
+        sigma: standard deviation of the noise itself, > 0, in the sum's unit.
+        sensitivities: (n,) numbers >= 0, not all zero, in the sum's unit; at most 1000 differ.
+        weights: (n,) numbers >= 0, not all zero: how likely each is, normalised by their sum.
+        mirrored: False: the record is there or not; True: it is replaced.
+
+    Raises:
+        ParameterError: a parameter is out of its range, or the quotient of a sensitivity and
+            sigma is not in [1e-100, 1e12].
+    """
+
+    sigma: float
+    sensitivities: ArrayLike  # kept as a tuple of floats, ascending
+    weights: ArrayLike = field(repr=False)
+    mirrored: bool = False
+
+    kind: ClassVar[str] = "mixture_of_gaussians"
+    mutual: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        sigma = positive(sigma=self.sigma)
+        weights = masses(normalised=False, weights=self.weights)
+        sensitivities = masses(normalised=False, sensitivities=self.sensitivities)
+        if weights.size != sensitivities.size:
+            must = f"have as many entries as sensitivities ({sensitivities.size})"
+            raise refuse("weights", must, f"{weights.size} entries")
+        if not isinstance(self.mirrored, bool):
+            raise refuse("mirrored", "be True or False", self.mirrored)
+        # sorted, without what never happens
+        given = zip(sensitivities.tolist(), weights.tolist(), strict=True)
+        kept = sorted((c, w) for c, w in given if w > 0)
+        if not kept[-1][0] > 0:
+            raise refuse("sensitivities", "have an entry > 0 of weight > 0", self.sensitivities)
+        if len(kept) > _MOST:
+            raise refuse("weights", f"have at most {_MOST} entries > 0", f"{len(kept)} entries")
+        for sensitivity, _ in kept:
+            if sensitivity:
+                carried(**{"sensitivity / sigma": sensitivity / sigma})
+        self._set(
+            sigma=sigma,
+            sensitivities=tuple(c for c, _ in kept),
+            weights=tuple(w for _, w in kept),
+        )
+
+    def is_symmetric(self) -> bool:
+        return self.mirrored
+
+    def pair(self, direction: Direction) -> Pair:
+        if (simple := self._sampled_gaussian()) is not None:
+            return simple.pair(direction)
+        shifts = np.array(self.sensitivities) / self.sigma
+        mixture = Mixture(shifts, np.array(self.weights))
+        if self.mirrored:
+            return MixturePair(mixture, mixture)
+        alone = Mixture(np.zeros(1), np.ones(1))
+        if direction is Direction.REMOVE:
+            return MixturePair(mixture, alone)
+        return MixturePair(alone, mixture)  # mirrored, so that the loss rises here, too
+
+    def _sampled_gaussian(self) -> Mechanism | None:
+        """The Gaussian mechanism, sampled or not, that a mixture of 0 and one size is."""
+        sizes = np.array(self.sensitivities)
+        if self.mirrored or np.any(sizes[:-1] > 0):
+            return None
+        gaussian = Gaussian(self.sigma, float(sizes[-1]))
+        if sizes.size == 1:
+            return gaussian
+        # a larger rate dominates a smaller one
+        weights = [Fraction(w) for w in np.array(self.weights).tolist()]
+        share = weights[-1] / sum(weights)
+        rate = float(share)
+        rate = next_up(rate) if Fraction(rate) < share else rate
+        return gaussian.subsampled(rate) if _LEAST_RATE <= rate < 1.0 else None
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """sum_i w_i N(m_i, 1) / sum_i w_i, for shifts m_i >= 0 that are rounded once."""
+
+    shifts: FloatArray  # (k,), ascending
+    weights: FloatArray  # (k,), > 0
+
+    def shares(self) -> FloatArray:
+        """The weights over their sum, within 4 units of 2^-53."""
+        return self.weights / math.fsum(self.weights)
+
+    def log_ratio(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """ln of the mixture's density over that of N(0, 1), at z, and how far it may be off."""
+        shares, k = self.shares(), self.shifts.size
+        peak = np.full(z.size, -np.inf)
+        for m, share in zip(self.shifts, shares, strict=True):
+            peak = np.maximum(peak, m * (z - m / 2) + math.log(share))
+        # close to loss 0 as ln(1 + sum w (e^y - 1)), elsewhere as the logarithm of a sum
+        near, near_size = np.zeros(z.size), np.zeros(z.size)
+        far, slack = np.zeros(z.size), np.zeros(z.size)
+        small = np.full(z.size, True)
+        for m, share in zip(self.shifts, shares, strict=True):
+            y = m * (z - m / 2)
+            small &= np.abs(y) <= 1.0
+            part = share * np.expm1(np.clip(y, -1.0, 1.0))
+            near, near_size = near + part, near_size + np.abs(part)
+            term = np.exp(y + math.log(share) - peak)
+            far += term
+            # m is rounded, and so are m / 2, the difference and the product
+            slack += term * (8 * UNIT * m * (np.abs(z) + m) + 4 * UNIT * abs(math.log(share)))
+        # d ln sum e^y is the mean of the d y; the sum of k terms rounds k times, and e >= 1/(1 + t)
+        off = 1.1 * slack / far + np.where(
+            small,
+            3 * (k + 16) * UNIT * near_size,
+            4 * UNIT * (np.abs(peak) + k + 16),
+        )
+        return np.where(small, np.log1p(np.maximum(near, -0.9)), peak + np.log(far)), off
+
+    def masses(self, cuts: FloatArray) -> Enclosure:
+        """(n + 1,) masses between ascending cuts; a cut may be infinite."""
+        z, total = np.clip(cuts, -1e6, 1e6), exact(np.zeros(cuts.size + 1))
+        plain, ones = exact(np.ones(z.size)), exact(np.ones(z.size + 1))
+        gaps, reach = np.append(np.diff(z, prepend=-np.inf), np.inf), np.append(z, 1e6)
+        for m, weight in zip(self.shifts, self.weights, strict=True):
+            u, slack = z - m, 2 * UNIT * (np.abs(z) + m)
+            wide = normal_cells(u, slack, half_square_exp(u), plain, plain, ones)
+            short, mass, _ = short_normal_cells(
+                reach - m, 2 * UNIT * (np.abs(reach) + m), gaps, 2 * UNIT * np.abs(gaps), 1.0
+            )
+            total = total + where(short, mass, wide).scaled(weight)
+        whole = np.array([math.fsum(self.weights)])  # rounded once
+        return total / Enclosure(whole * (1 - 2 * UNIT), whole * (1 + 2 * UNIT))
+
+
+@dataclass(frozen=True, eq=False)
+class MixturePair(Pair):
+    """P = ``right`` against Q = ``left`` mirrored, so that the loss rises with the output z."""
+
+    right: Mixture
+    left: Mixture
+
+    @property
+    def _reach(self) -> tuple[float, float]:
+        """Outputs between which all but a mass below TINY of P and Q lies."""
+        return -float(self.left.shifts[-1]) - _TAIL, float(self.right.shifts[-1]) + _TAIL
+
+    def _loss(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Both ends of the loss at z."""
+        p, p_off = self.right.log_ratio(z)
+        q, q_off = self.left.log_ratio(-z)
+        off = p_off + q_off + 2 * UNIT * np.abs(p - q)
+        return p - q - off, p - q + off
+
+    def _cuts(self, losses: FloatArray) -> FloatArray:
+        """Outputs up to which the loss is surely at most the given one, as far as it matters."""
+        low, high = self._reach
+        table = np.linspace(low, high, _TABLE)
+        after = np.searchsorted(np.maximum.accumulate(self._loss(table)[1]), losses, "right")
+        left, right = table[np.maximum(after - 1, 0)], table[np.minimum(after, _TABLE - 1)]
+        while np.max(right - left) > 1e-13 * (high - low):
+            middle = left + (right - left) / 2
+            fits = self._loss(middle)[1] <= losses
+            left, right = np.where(fits, middle, left), np.where(fits, right, middle)
+        left = np.where(after == 0, -np.inf, left)
+        return np.asarray(np.where(losses >= self.max_loss()[1], np.inf, left))
+
+    def bins(self, edges: FloatArray, slack: FloatArray) -> Bins:
+        # any doubles cut the outputs exactly; these are where the loss is surely at most the
+        # edge, and how much less it is goes into w
+        cuts = np.maximum.accumulate(self._cuts(edges - slack))
+        reference = np.append(edges, edges[-1])
+        p = self.right.masses(cuts)
+        q = self.left.masses(-cuts[::-1])[::-1] * exp_enclosure(reference)
+        low, high = self._reach
+        behind = np.maximum(0.0, edges - self._loss(np.clip(cuts, low, high))[0])
+        behind = np.where(np.isinf(cuts), np.where(cuts < 0, np.inf, 0.0), behind)
+        lengths = np.append(np.diff(edges), 0.0)
+        most = exp_enclosure(lengths + behind, 2 * UNIT * (lengths + behind)).upper
+        w = (q / p).clipped(np.append(np.ones(edges.size), 0.0), np.append(np.inf, most))
+        return Bins(p, where((p * w).upper < q.upper, p * w, q), w)
+
+    def max_loss(self) -> tuple[float, float]:
+        if self.right.shifts[-1] > 0 or self.left.shifts[0] > 0:
+            return np.inf, np.inf
+        # only Q is mixed, and all but its part around 0 vanishes: -ln(its share)
+        share = math.fsum(self.left.weights[self.left.shifts == 0]) / math.fsum(self.left.weights)
+        top = -math.log(share)
+        return top * (1 - 8 * UNIT) - 8 * UNIT, top * (1 + 8 * UNIT) + 8 * UNIT
+
+    def sketch(self) -> Sketch:
+        around = np.concatenate([_heaviest(self.right), -_heaviest(self.left)])
+        z = np.unique(np.linspace(-38.5, 38.5, 771) + around[:, None])
+        middle = (z[1:] + z[:-1]) / 2
+        log_density = self.right.log_ratio(middle)[0] - middle * middle / 2
+        lower, upper = self._loss(middle)
+        log_masses = log_density + np.log(np.diff(z) / math.sqrt(2 * math.pi))
+        return Sketch((lower + upper) / 2, log_masses)
+
+    def grid_origin(self) -> float | None:
+        # much of the mass may have nearly the loss of an output that no record has moved
+        p, q = (float(np.sum(x.shares()[x.shifts == 0])) for x in (self.right, self.left))
+        return math.log(p / q) if p > 0 and q > 0 else None
+
+    def log_tail_moment(self, x: float, s: float) -> tuple[float, float]:
+        if math.isfinite(self.max_loss()[1]):
+            return super().log_tail_moment(x, s)
+        # P(z) e^(s L) = N(0, 1)(z) A(z)^(s + 1) A'(-z)^-s for the two ratios A and A'. Powers above
+        # 1 and below 0 are convex: at most the mean of those of the components
+        log_w, log_v = np.log(self.right.shares()), np.log(self.left.shares())
+        whole = self._log_moment(self.right.shifts[:, None], self.left.shifts, s, -np.inf)
+        most = float(np.logaddexp.reduce(np.ravel(log_w[:, None] + log_v + whole)))
+        least, cut = -math.inf, self._cuts(np.array([x]))
+        if math.isfinite(cut[0]):
+            # far out one component each is nearly all, and the rest weighs less and less
+            a, b = float(self.right.shifts[-1]), float(self.left.shifts[0])
+            power = (s + 1.0) * log_w[-1] - s * log_v[0]
+            ratio, off = self.right.log_ratio(cut)
+            rest = float((ratio + off - a * (cut - a / 2))[0] - log_w[-1])
+            most = min(most, power + (s + 1.0) * rest + self._log_moment(a, b, s, cut[0])[0])
+            ratio, off = self.left.log_ratio(-cut)
+            rest = float((ratio + off + b * (cut + b / 2))[0] - log_v[0])
+            beyond = cut + 1e-9 * (1 + np.abs(cut))
+            if self._loss(beyond)[0][0] >= x:
+                least = power - s * rest + self._log_moment(a, b, s, beyond[0])[0]
+        fuzz = 1e-9 * (1 + abs(most))
+        return float(least) - fuzz, float(most) + fuzz
+
+    @staticmethod
+    def _log_moment(a: Any, b: Any, s: float, cut: float) -> FloatArray:
+        """ln of the integral over z > cut of the above, for one component a of A and b of A'."""
+        c = (s + 1.0) * a + s * b
+        log_scale = (s * b * b - (s + 1.0) * a * a + c * c) / 2
+        return np.atleast_1d(log_scale + sp.log_ndtr(c - cut))
+
+
+def _heaviest(mixture: Mixture) -> FloatArray:
+    """The shifts of the heaviest components, and the largest one."""
+    order = np.argsort(mixture.weights)[-_PICTURED:]
+    return np.unique(np.append(mixture.shifts[order], mixture.shifts[-1]))

@@ -1,0 +1,157 @@
+"""What an (epsilon, delta) lets an attacker do: advantage, detection, belief, and one Gaussian."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tightbudget.engine.engine import Losses
+from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
+from tightbudget.engine.readings.probabilistic_dp import exceedance_bounds
+from tightbudget.engine.readings.tradeoff import true_positive_bounds
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import (
+    UNIT,
+    add_down,
+    add_up,
+    exp_down,
+    exp_up,
+    log_down,
+    log_up,
+    mul_down,
+    mul_up,
+    next_down,
+    next_up,
+    sub_down,
+    sub_up,
+)
+
+__all__ = ["Risk", "risk_of"]
+
+
+@dataclass(frozen=True)
+class Risk:
+    """What an attacker who sees all outputs can find out about one record.
+
+    The attacker knows everything but which of two neighbouring data sets was used; P is the
+    distribution of all outputs together on the one, Q on the other. Every value is for the worse
+    of the two directions.
+
+    Guarantee: the exact value lies between both ends. ``rtol`` limits the gaps of ``advantage``,
+    ``tpr`` (unless it is below 1e-100, or ``fpr`` is 0) and ``delta``. ``bayes_risk``, ``mu`` and
+    ``exceedance`` come as close as the engine gets: all of them within ``rtol`` by the contour
+    engine; by the two masses ``exceedance`` to about the square root of that, and where
+    ``epsilon`` is itself a loss that some output has, P(L > eps) and P(L >= eps) both lie inside.
+
+    Attributes:
+        epsilon, fpr, prior, slack: the questions, as asked.
+        advantage: the largest true-positive rate minus false-positive rate of any test: the total
+            variation between P and Q, delta(0). Source: Kairouz, Oh, Viswanath 2015.
+        tpr: the largest true-positive rate P(S) of a test with false-positive rate Q(S) = fpr:
+            1 - f(fpr) for the trade-off function f. Source: Dong, Roth, Su 2022; Kulynych et
+            al. 2024.
+        bayes_risk: the least probability of a wrong guess between the two data sets, where the
+            one that plays P has probability ``prior`` beforehand:
+            prior (1 - delta(ln((1 - prior) / prior))). Source: Kaissis et al. 2024.
+        mu: the smallest mu for which delta(eps) <= delta_mu(eps) + slack for all eps >= 0, with
+            delta_mu of one Gaussian mechanism of sensitivity mu and sigma 1; then no attack has a
+            tpr that exceeds the Gaussian one's by more than ``slack``. inf, if more than that tells
+            the neighbours apart for certain. Without slack, Gaussian steps have sqrt(sum of m^2),
+            m = sensitivity / sigma, sampled or not; of other losses without a largest one only
+            the lower end is known. Source: Dong, Roth, Su 2022, Corollary 2.13.
+        delta: delta(epsilon), the mean of max(0, 1 - e^(epsilon - L)) under P.
+        exceedance: P(L > epsilon), the mass of the outputs whose loss is above epsilon: the delta
+            of *probabilistic* differential privacy. Each counts in full, however little it is
+            above; so it is at least delta(epsilon). Source: Machanavajjhala et al. 2008; Meiser,
+            Mohammadi 2018.
+        belief: to what an output with loss epsilon raises a belief of ``prior`` in the data set
+            that plays P; a higher one has probability ``exceedance``.
+    """
+
+    epsilon: float
+    fpr: float
+    prior: float
+    slack: float
+    advantage: Bounds
+    tpr: Bounds
+    bayes_risk: Bounds
+    mu: Bounds
+    delta: Bounds
+    exceedance: Bounds
+    belief: Bounds
+
+    def to_dict(self) -> dict[str, Any]:
+        """The questions as numbers, the answers as ``{"lower": ..., "upper": ...}``."""
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: v.to_dict() if isinstance(v, Bounds) else v for name, v in values}
+
+    def rows(self) -> dict[str, str]:
+        """Each answer with its question, for people."""
+        return {
+            "advantage": f"{self.advantage}, true minus false positives, at most",
+            "true positives": f"{self.tpr}, at a false-positive rate of {self.fpr!r}",
+            "wrong guesses": f"{self.bayes_risk}, at best, from a prior of {self.prior!r}",
+            "Gaussian mu": f"{self.mu}, for all eps, up to a delta of {self.slack!r}",
+            "delta": f"{self.delta}, at epsilon = {self.epsilon!r}",
+            "loss above it": f"{self.exceedance}, the probability",
+            "belief there": f"{self.belief}, from a prior of {self.prior!r}",
+        }
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        wide = max(map(len, rows)) + 2
+        return "\n".join(f"{name:<{wide}}{value}" for name, value in rows.items())
+
+
+def risk_of(
+    losses: Losses, epsilon: float, fpr: float, prior: float, slack: float, rtol: float
+) -> Risk:
+    """All answers, from one composition's losses.
+
+    Raises:
+        PrecisionError: ``advantage``, ``tpr`` or ``delta`` cannot be had with the gap.
+    """
+    odds = _against(prior)
+    return Risk(
+        epsilon=epsilon,
+        fpr=fpr,
+        prior=prior,
+        slack=slack,
+        advantage=losses.delta(0.0, rtol),
+        tpr=true_positive_bounds(losses, fpr, rtol),
+        bayes_risk=_bayes_risk(losses, prior, odds, rtol),
+        mu=gaussian_mu_bounds(losses, slack, rtol),
+        delta=losses.delta(epsilon, rtol),
+        exceedance=exceedance_bounds(losses, epsilon, rtol),
+        belief=_belief(odds, epsilon),
+    )
+
+
+def _against(prior: float) -> Bounds:
+    """(1 - prior) / prior."""
+    odds = (1.0 - prior) / prior
+    return (
+        Bounds(odds, odds) if odds == 1.0 else Bounds(odds * (1 - 4 * UNIT), odds * (1 + 4 * UNIT))
+    )
+
+
+def _bayes_risk(losses: Losses, prior: float, odds: Bounds, rtol: float) -> Bounds:
+    # of the sets S on which P is guessed: prior P(not S) + (1 - prior) Q(S), at its least
+    read = losses.reader()
+    first, last = (log_down(odds.lower), log_up(odds.upper)) if odds.width else (0.0, 0.0)
+    risk, gap = Bounds(0.0, prior), 0.5 * rtol
+    for _ in range(2):
+        caught = Bounds(read(last, gap).lower, read(first, gap).upper)
+        least, most = sub_down(1.0, caught.upper), sub_up(1.0, caught.lower)
+        risk = Bounds(max(0.0, mul_down(prior, least)), min(prior, mul_up(prior, most)))
+        if risk.relative_gap <= rtol:
+            break
+        gap *= max(1e-3, 1.0 - caught.upper)  # what is left to be wrong is small
+    return risk
+
+
+def _belief(odds: Bounds, epsilon: float) -> Bounds:
+    # posterior odds are prior odds times e^L
+    most = add_up(1.0, mul_up(odds.upper, exp_up(-epsilon)))
+    least = add_down(1.0, mul_down(odds.lower, exp_down(-epsilon)))
+    return Bounds(next_down(1.0 / most), min(1.0, next_up(1.0 / least)))

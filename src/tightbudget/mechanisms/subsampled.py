@@ -1,0 +1,369 @@
+"""Poisson subsampling of any pair."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tightbudget.errors import ParameterError, RelationError
+from tightbudget.mechanisms.mechanism import Mechanism, Neighbouring
+from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
+from tightbudget.numerics.rounding import UNIT, FloatArray, mul_down, mul_up
+from tightbudget.numerics.validate import probability, refuse
+from tightbudget.pairs.atomic import AtomicPair
+from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch, zero
+from tightbudget.pairs.transform import MOST_NESTED, MixedTransform, NormalTransform, Transform
+
+__all__ = ["Subsampled"]
+
+
+@dataclass(frozen=True)
+class Subsampled(Mechanism):
+    """Runs ``base`` on a random subset that contains each record with probability ``rate``.
+
+    Guarantee: holds for neighbours that differ by the presence of one record
+    (``Neighbouring.ADD_OR_REMOVE``), in both directions, tracked separately; the base's
+    pair must be stated for the same relation (record present against absent). A base that is
+    declared for ``Neighbouring.ZERO_OUT`` must take a zeroed record for an absent one, as sums do.
+    Source: Zhu, Dong, Wang 2022 (dominating pairs), Theorem 11.
+
+    Args:
+        base: any mechanism.
+        rate: the sampling rate q in [0, 1].
+
+    Raises:
+        ParameterError: ``rate`` is not 0 or in [1e-100, 1], or ``base`` is not a mechanism.
+        RelationError: ``base`` was declared for another relation.
+    """
+
+    base: Mechanism
+    rate: float
+
+    kind: ClassVar[str] = "subsampled"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.base, Mechanism):
+            raise ParameterError(f"base must be a mechanism, got {self.base!r}")
+        rate = probability(rate=self.rate)
+        if 0 < rate < 1e-100:
+            raise refuse("rate", "be 0 or in [1e-100, 1]", self.rate)
+        self._set(rate=rate)
+        declared = self.base.relation or Neighbouring.ADD_OR_REMOVE
+        for relation in (self.relation or declared, declared):
+            if relation is not declared or relation is Neighbouring.REPLACE_ONE:
+                raise RelationError(
+                    f"Poisson subsampling holds for {Neighbouring.ADD_OR_REMOVE} (or "
+                    f"{Neighbouring.ZERO_OUT}, if the base is declared for it), "
+                    f"but {relation} was declared"
+                )
+        self._set(relation=declared)
+
+    def is_symmetric(self) -> bool:
+        return self.rate in (0.0, 1.0) and self.base.is_symmetric()
+
+    def is_mutual(self) -> bool:
+        return self.rate == 0.0 or self.base.is_mutual()
+
+    def pair(self, direction: Direction) -> Pair:
+        base = self.base.pair(direction)
+        if self.rate == 1.0:
+            return base
+        if self.rate == 0.0:
+            return AtomicPair.from_masses(exact(1.0), exact(1.0))
+        return (RemovePair if direction is Direction.REMOVE else AddPair)(base, self.rate)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"rate": self.rate}
+
+
+@dataclass(frozen=True)
+class _SubsampledPair(Pair):
+    base: Pair
+    q: float
+
+    @property
+    def keep(self) -> Enclosure:
+        """1 - q, which rounds."""
+        return Enclosure(
+            np.array([(1 - self.q) * (1 - 2 * UNIT)]), np.array([(1 - self.q) * (1 + 2 * UNIT)])
+        )
+
+    def transform(self) -> Transform | None:
+        base = self.base.transform()
+        if isinstance(base, NormalTransform):
+            return MixedTransform.of(base.m, self.q, remove=isinstance(self, RemovePair))
+        # sampling what is sampled multiplies the rates; the transform pays for so many roundings
+        if not isinstance(base, MixedTransform) or self._nested > MOST_NESTED:
+            return None
+        return base.sampled(self.q)
+
+    @property
+    def _nested(self) -> int:
+        """How many samplings within one another this pair is."""
+        return 1 + (self.base._nested if isinstance(self.base, _SubsampledPair) else 0)
+
+    def reversed(self) -> Pair | None:
+        base = self.base.reversed()
+        if base is None:
+            return None
+        return (AddPair if isinstance(self, RemovePair) else RemovePair)(base, self.q)
+
+    def _base_bins(self, y: FloatArray, dy: FloatArray) -> tuple[Bins, FloatArray] | None:
+        """The base's bins and their references, also for no edge at all: then one bin."""
+        if y.size:
+            bins = self.base.bins(y, dy)
+            return None if bins is None else (bins, np.append(y, y[-1]))
+        bins = self.base.bins(np.zeros(1), np.zeros(1))
+        if bins is None:
+            return None
+        p, q = bins.p[0] + bins.p[1], bins.q[0] + bins.q[1]
+        return Bins(p, q, q / p), np.zeros(1)
+
+
+@dataclass(frozen=True)
+class RemovePair(_SubsampledPair):
+    """((1 - q) Q + q P, Q) for the base (P, Q): L' = ln(1 - q + q e^L) >= ln(1 - q)."""
+
+    def atoms(self) -> Atoms:
+        base = self.base.atoms()
+        mixed = base.q * self.keep + base.p.scaled(self.q)
+        atoms = Atoms(
+            mixed,
+            base.q,
+            loss_lower=_mixed_log(self.q, base.loss_lower)[0],
+            loss_upper=_mixed_log(self.q, base.loss_upper)[1],
+        )
+        lost = self.base.q_only()  # outputs that only Q has: L' = ln(1 - q)
+        if lost.upper[0] > 0:
+            floor = _mixed_log(self.q, np.array([-np.inf]))
+            atoms = atoms.join(Atoms(lost * self.keep, lost, *floor))
+        return atoms
+
+    def bins(self, edges: FloatArray, slack: FloatArray) -> Bins | None:
+        q = self.q
+        y, dy = _unmixed_log(q, edges, slack)
+        # nothing lies below ln(1 - q); an edge that may be there ends an empty bin
+        outside = np.flatnonzero(np.isinf(y))
+        first = int(outside[-1]) + 1 if outside.size else 0
+        based = self._base_bins(y[first:], dy[first:])
+        if based is None:
+            return None
+        base, base_reference = based
+        reference = np.append(edges, edges[-1])[first:]
+        p = (base.q * exp_enclosure(-base_reference)).clipped(0, 1) * self.keep + base.p.scaled(q)
+        # w' = e^r' Q / ((1 - q) Q + q P) with P / Q = e^r / w
+        odds = _exp_difference(base_reference, reference).scaled(q) / base.w
+        w = exact(1.0) / (self.keep * exp_enclosure(-reference) + odds)
+        qs = base.q * _exp_difference(reference, base_reference)
+        nothing = exact(np.zeros(first))
+        ones = exact(np.ones(first))
+        return Bins(stack(nothing, p), stack(nothing, qs), stack(ones, w))
+
+    def p_only(self) -> Enclosure:
+        return self.base.p_only().scaled(self.q)
+
+    def q_only(self) -> Enclosure:
+        return zero()
+
+    def max_loss(self) -> tuple[float, float]:
+        lower, upper = _mixed_log(self.q, np.array(self.base.max_loss()))
+        return float(lower[0]), float(upper[1])
+
+    def grid_origin(self) -> float:
+        return math.log1p(-self.q)
+
+    def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
+        # (1 - q) Q + q P - e^eps Q = q (P - e^y Q) with e^y = 1 + (e^eps - 1) / q
+        if epsilon > 600.0:
+            return None
+        v = math.expm1(epsilon) / self.q
+        return _moved(self.base, self.q, v, 4 * UNIT * abs(v))
+
+    def sketch(self) -> Sketch:
+        base, q = self.base.sketch(), self.q
+        log_q_mass = base.log_masses - base.losses
+        log_p = np.logaddexp(math.log1p(-q) + log_q_mass, math.log(q) + base.log_masses)
+        sketch = Sketch(_mixed_log(q, base.losses)[1], log_p)
+        return _with(sketch, math.log1p(-q), self.base.q_only().upper[0] * (1 - q))
+
+    def log_tail_moment(self, x: float, s: float) -> tuple[float, float]:
+        if math.isfinite(self.max_loss()[1]):
+            return super().log_tail_moment(x, s)
+        # L' > x means L > y; there q e^L <= e^L' <= c e^L and q P <= P' <= c P for
+        # c = q + (1 - q) e^-y
+        y, dy = _unmixed_log(self.q, np.array([x]), np.zeros(1))
+        below, above = float(y[0] - dy[0]), float(y[0] + dy[0])
+        if not below > -600.0:
+            return -math.inf, math.inf
+        log_c = math.log(self.q + (1 - self.q) * math.exp(-below)) + 1e-12
+        least = (s + 1.0) * (math.log(self.q) - 1e-12) + self.base.log_tail_moment(above, s)[0]
+        most = (s + 1.0) * log_c + self.base.log_tail_moment(below, s)[1]
+        return least - 1e-12, most + 1e-12
+
+    def log_rest(self, s: float) -> float:
+        # H(p, q) = p^(s + 1) q^-s - (s + 1) p + s q >= 0 is convex and H(c p, c q) = c H(p, q), so
+        # that H((1 - q) Q + q P, (1 - q) Q + q Q) <= (1 - q) H(Q, Q) + q H(P, Q) = q H(P, Q)
+        return self.base.log_rest(s) + math.log(self.q) * (1.0 - 4 * UNIT)
+
+
+@dataclass(frozen=True)
+class AddPair(_SubsampledPair):
+    """(P, (1 - q) P + q Q) for the base (P, Q): L' = -ln(1 - q + q e^-L) <= -ln(1 - q)."""
+
+    def atoms(self) -> Atoms:
+        base = self.base.atoms()
+        mixed = base.p * self.keep + base.q.scaled(self.q)
+        atoms = Atoms(
+            base.p,
+            mixed,
+            loss_lower=-_mixed_log(self.q, -base.loss_lower)[1],
+            loss_upper=-_mixed_log(self.q, -base.loss_upper)[0],
+        )
+        lost = self.base.p_only()  # outputs that only P has: L' = -ln(1 - q)
+        if lost.upper[0] > 0:
+            floor, ceiling = _mixed_log(self.q, np.array([-np.inf]))
+            atoms = atoms.join(Atoms(lost, lost * self.keep, -ceiling, -floor))
+        return atoms
+
+    def bins(self, edges: FloatArray, slack: FloatArray) -> Bins | None:
+        q = self.q
+        minus_y, dy = _unmixed_log(q, -edges, slack)
+        # nothing lies above -ln(1 - q); what may be below or above an edge counts as above it
+        outside = np.flatnonzero(np.isinf(minus_y))
+        n = int(outside[0]) if outside.size else edges.size
+        beyond = n + int(np.sum(edges[n:] - slack[n:] <= _mixed_log_end(q)))
+        based = self._base_bins(-minus_y[:n], dy[:n])
+        if based is None:
+            return None
+        base, base_reference = based
+        # the last bin of the base holds everything up to the largest loss
+        reference = np.append(edges[:n], edges[min(beyond, edges.size - 1)])
+        # w' = e^r' ((1 - q) P + q Q) / P with Q / P = w e^-r
+        stay, shift = (
+            self.keep * exp_enclosure(reference),
+            _exp_difference(reference, base_reference),
+        )
+        w = stay + (base.w * shift).scaled(q)
+        qs = base.p * stay + (base.q * shift).scaled(q)
+        between, after = beyond - n, edges.size - beyond
+
+        def spread(part: Enclosure, filler: float) -> Enclosure:
+            gap, rest = exact(np.full(between, filler)), exact(np.full(after, filler))
+            return stack(part[:n], gap, part[n:], rest)
+
+        return Bins(spread(base.p, 0.0), spread(qs, 0.0), spread(w, 1.0))
+
+    def p_only(self) -> Enclosure:
+        return zero()
+
+    def q_only(self) -> Enclosure:
+        return self.base.q_only().scaled(self.q)
+
+    def max_loss(self) -> tuple[float, float]:
+        lower, upper = self.base.max_loss()
+        only = self.base.p_only()  # outputs with the largest loss of all
+        ends = np.array(
+            [np.inf if only.lower[0] > 0 else lower, np.inf if only.upper[0] > 0 else upper]
+        )
+        low, high = _mixed_log(self.q, -ends)
+        return float(-high[0]), float(-low[1])
+
+    def grid_origin(self) -> float:
+        return -math.log1p(-self.q)
+
+    def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
+        # P - e^eps ((1 - q) P + q Q) = c (P - e^y Q) with c = 1 - e^eps (1 - q), which is
+        # q e^eps - (e^eps - 1), and e^y = q e^eps / c = 1 + (e^eps - 1) / c
+        if epsilon > 600.0:
+            return None
+        beyond, part = math.expm1(epsilon), self.q * math.exp(epsilon)
+        c, off = part - beyond, 4 * UNIT * (part + abs(beyond))
+        if not c > 1e6 * off:  # the largest loss is near: too little is left of c
+            return None
+        v, wrong = beyond / c, off / c
+        found = _moved(self.base, c, v, abs(v) * (1.01 * wrong + 4 * UNIT))
+        if found is None:
+            return None
+        return found[0] * (1 - 1.01 * wrong), found[1] * (1 + 1.01 * wrong)
+
+    def sketch(self) -> Sketch:
+        base, q = self.base.sketch(), self.q
+        sketch = Sketch(-_mixed_log(q, -base.losses)[0], base.log_masses)
+        return _with(sketch, -math.log1p(-q), self.base.p_only().upper[0])
+
+
+def _moved(base: Pair, factor: float, v: float, off: float) -> tuple[float, float] | None:
+    """factor times the base's closed delta at ln(1 + v), v known within ``off``."""
+    if not (1.0 + v > 1e-3 and v < 1e200):  # -1 + a little: the logarithm loses its digits
+        return None
+    y = math.log1p(v)
+    reach = 1.01 * off / (1.0 + v) + 8 * UNIT * abs(y)
+    high, low = base.closed_delta(y - reach), base.closed_delta(y + reach)
+    if high is None or low is None:
+        return None
+    return mul_down(factor, max(0.0, low[0])), mul_up(factor, max(0.0, high[1]))
+
+
+def _mixed_log(q: float, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Both ends of ln(1 - q + q e^l), for 0 < q < 1 and a loss l in [-inf, inf]."""
+    t = q * np.expm1(np.minimum(loss, 300.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # log1p(t) loses digits where 1 + t does; there 1 - q + q e^l is a sum without cancellation
+        y = np.where(
+            t > -0.5,
+            np.log1p(np.maximum(t, -0.5)),
+            np.log((1 - q) + q * np.exp(np.minimum(loss, 0.0))),
+        )
+        far = np.logaddexp(math.log1p(-q), math.log(q) + loss)
+    y = np.where(loss > 300.0, far, y)
+    # expm1, the product and log1p are each within 2 ulps, and log1p has a condition number
+    # below 2 for t > -1/2; far out the sum math.log(q) + l rounds
+    margin = 32 * UNIT * np.abs(y)
+    finite = np.where((loss > 300.0) & (loss < np.inf), loss - math.log(q), 0.0)
+    margin = np.where(loss == np.inf, 0.0, margin + 4 * UNIT * finite)
+    return y - margin, y + margin
+
+
+def _mixed_log_end(q: float) -> float:
+    """An upper end of -ln(1 - q)."""
+    return float(-_mixed_log(q, np.array([-np.inf]))[0][0])
+
+
+def _unmixed_log(q: float, x: FloatArray, slack: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """y = ln((e^x - (1 - q)) / q) and its slack; y = -inf where that may not exist."""
+    floor = math.log1p(-q)
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+        v = np.expm1(np.minimum(x, 300.0)) / q
+        dv = 4 * UNIT * np.abs(v) + 1.01 * slack * (np.abs(v) + 1.0 / q)
+        # where 1 + v loses digits: e^x - (1 - q) = (1 - q) (e^(x - ln(1 - q)) - 1)
+        reach = slack + 4 * UNIT * (np.abs(x) + abs(floor))
+        scale = (1 - q) / q
+        g = scale * np.expm1(np.minimum(x, 1.0) - floor)
+        dg = 8 * UNIT * np.abs(g) + 1.01 * reach * (np.abs(g) + scale)
+        low = v < -0.5
+        inside = np.where(low, g > 4 * dg, 1 + v > 4 * dv) & (slack <= 0.01)
+        g = np.where(low, g, 1.0)
+        y = np.where(low, np.log(np.where(inside, g, 1.0)), np.log1p(np.maximum(v, -0.5)))
+        # -ln(1 - t) < 1.5 t for t <= 1/4
+        dy = 1.5 * np.where(low, dg / g, dv / (1.0 + np.maximum(v, -0.5)))
+        dy = np.where(x > 300.0, 1.5 * slack, dy)
+        y = np.where(x > 300.0, x - math.log(q), y)
+        dy += 8 * UNIT * (np.abs(y) + np.abs(x))
+    return np.where(inside, y, -np.inf), dy
+
+
+def _exp_difference(x: FloatArray, y: FloatArray) -> Enclosure:
+    """e^(x - y)."""
+    d = x - y
+    return exp_enclosure(d, UNIT * np.abs(d))
+
+
+def _with(sketch: Sketch, loss: float, mass: float) -> Sketch:
+    # the base's sketch has its own atoms; only the outputs that one side lacks are new
+    if mass == 0:
+        return sketch
+    return Sketch(np.append(sketch.losses, loss), np.append(sketch.log_masses, math.log(mass)))

@@ -1,0 +1,255 @@
+"""The value of stopping: from above by induction backwards, from below by a rule run forwards.
+
+A run that may stop after block i is priced E_i there. With a and b the likelihoods of what
+was seen and l = ln a/b, per unit of a:
+
+    V_n(l) = (1 - e^(E_n - l))_+
+    V_i(l) = max( (1 - e^(E_i - l))_+ ,  E_P[ V_{i+1}(l + L_{i+1}) ] ),     delta = E_P[ V_1(L_1) ]
+
+where an infinite loss is worth 1. W_i(u) = u V_i(ln u) is convex with slopes in [0, 1], so
+replacing a block's pair by one that dominates it only raises the value: spread losses give an
+upper end. And any rule on merged outputs is a rule, so what the rule found above wins on
+merged outputs is a lower end.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from tightbudget.engine.buckets.compose import MAX_LENGTH
+from tightbudget.engine.buckets.measures import LowerMeasure
+from tightbudget.engine.buckets.profile import LowerDelta, UpperDelta
+from tightbudget.errors import PrecisionError
+from tightbudget.numerics.convolve import correlate
+from tightbudget.numerics.rounding import (
+    UNIT,
+    FloatArray,
+    add_up,
+    any_of,
+    exp_down,
+    exp_up,
+    mul_down,
+    mul_up,
+    norm_up,
+    sub_down,
+    sub_up,
+    sum_down,
+    sum_up,
+)
+from tightbudget.output_dp.stopping_lattice import Course, Kernel, Lattice, kernel
+
+__all__ = ["Rule", "Walk"]
+
+# states after all blocks, an eighth of it where each is dear; beyond it PrecisionError names
+# the gap reached
+_MOST = 2**27
+_UNDERFLOW = 1e-300  # what products that are no doubles may add up to
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A price at each stop, and the loss from which on it pays to stop there (inf: never)."""
+
+    prices: tuple[float, ...]
+    from_losses: tuple[float, ...]
+
+
+class Walk:
+    """A course on a lattice: both ends of delta, for any prices.
+
+    States are the points of the lattice in one window, the same number after each block. V is
+    kept as a constant (a later infinite loss wins anyhow) and an array of the rest.
+
+    Raises:
+        PrecisionError: the window has more states than memory and patience.
+    """
+
+    def __init__(self, course: Course, lattice: Lattice) -> None:
+        self.course, self.lattice, h = course, lattice, lattice.step
+        self.states = math.ceil((lattice.high - lattice.low) / h) + 2
+        most = _MOST // (8 if lattice.extended else 1) // len(course.blocks)
+        if self.states > min(MAX_LENGTH, most):
+            raise PrecisionError(f"{self.states:.3g} states of width {h:.3g} would be needed")
+        try:
+            made = {
+                parts: kernel(course, block, lattice) for parts, block in course.of_block.items()
+            }
+        except OverflowError as error:
+            raise PrecisionError("a tilted mass is out of the range of doubles") from error
+        pulls = {parts: _Pull(block, h, self.states) for parts, block in made.items()}
+        self.kernels = [made[parts] for parts in course.blocks]
+        self.pulls = [pulls[parts] for parts in course.blocks]
+        # the window's first state after each block: in steps from the origin, and its loss
+        origins: list[Fraction] = np.cumsum([k.origin for k in self.kernels]).tolist()
+        self.firsts = [math.floor((Fraction(lattice.low) - o) / Fraction(h)) for o in origins]
+        self.starts = [o + i * Fraction(h) for o, i in zip(origins, self.firsts, strict=True)]
+        reach = self.states + 1 + max(len(k.upper) for k in made.values())
+        # e^-x at the points x = 0, h, 2h, ..., at most
+        fall = np.exp(-h * np.arange(reach)) * (1 - (16 + 4 * h * reach) * UNIT)
+        self.fall = np.where(fall > _UNDERFLOW, fall, 0.0)
+
+    # ------------------------------------------------------------------- from above
+
+    def upper(self, prices: Sequence[float]) -> tuple[float, Rule]:
+        """An upper end of delta, and the rule that attains it, about.
+
+        Guarantee: at least the exact value.
+        """
+        last = len(prices) - 1
+        sure, value = 0.0, self._payoff(last, prices[last])
+        from_losses = [prices[last]]
+        for i in reversed(range(last)):
+            go_on = self._before(i + 1, value, sure, self.firsts[i], self.pulls[i + 1])
+            sure = self._sure(i + 1, sure)
+            stop = np.maximum(0.0, self._payoff(i, prices[i]) - sure) * (1 + 2 * UNIT)
+            # where it pays to stop, it does at all larger losses: W is convex, its slope <= 1
+            pays = np.flatnonzero(stop > go_on)
+            from_losses.append(self._just_below(i, int(pays[0])) if pays.size else math.inf)
+            value = np.maximum(stop, go_on)
+        start = self._before(0, value, sure, 0, self.pulls[0])[0]  # at loss 0
+        delta = min(1.0, add_up(float(start), self._sure(0, sure)))
+        return delta, Rule(tuple(prices), tuple(reversed(from_losses)))
+
+    def _just_below(self, i: int, state: int) -> float:
+        """A loss below a state of stop i, and above the one before: atoms lie on states."""
+        return float(self.starts[i] + (state - Fraction(1, 2)) * Fraction(self.lattice.step))
+
+    def _payoff(self, i: int, price: float) -> FloatArray:
+        """(1 - e^(E - l))_+ at the states of stop i, at most."""
+        start = float(self.starts[i])
+        factor = exp_down(sub_down(price - start, 8 * UNIT * (abs(price) + abs(start))))
+        payoff = np.maximum(0.0, 1.0 - self.fall[: self.states] * factor)
+        return np.asarray(payoff * (1 + 4 * UNIT))
+
+    def _sure(self, i: int, sure: float) -> float:
+        """P(block i or a later one has an infinite loss), at most."""
+        block = self.kernels[i]
+        return min(1.0, add_up(block.infinity.upper, mul_up(block.total, sure)))
+
+    def _before(
+        self, i: int, value: FloatArray, sure: float, first: int, pull: _Pull
+    ) -> FloatArray:
+        """E_P[(V - sure)(l + L_i); L_i finite], at most, at states from ``first`` on."""
+        begin, size = first + self.kernels[i].first - self.firsts[i], pull.decay.size
+        # below the window V is at most what it is at the window's left end ...
+        left = min(max(0, -begin), size)
+        right = min(max(0, begin + size - self.states), size)
+        inside = value[max(0, begin) : max(0, begin) + size - left - right]
+        # ... and beyond it W(u) <= W(u_end) + u - u_end
+        rest = max(0.0, sub_down(sub_down(1.0, sure), float(value[-1])))
+        ahead = begin + size - right - self.states + 1
+        fall = self.fall[ahead : ahead + right]
+        beyond = sub_up(1.0, sure) - rest * np.append(fall, np.zeros(right - fall.size))
+        return pull(np.concatenate([np.full(left, value[0]), inside, beyond * (1 + 4 * UNIT)]))
+
+    # ---------------------------------------------------------------------- one stop
+
+    def one_stop_each(self) -> Iterator[Callable[[float], float]]:
+        """For each stop, an upper end of the delta(eps) of all that runs until there.
+
+        Guarantee: at least the exact delta(eps) without other stops.
+        """
+        total, infinity = None, 0.0
+        for block in self.kernels:
+            total = block.upper if total is None else total * block.upper
+            total = total.trimmed(self.lattice.tolerance)
+            # 1 - (1 - p)(1 - p'), and p' counts what is beyond the block's grid, too
+            infinity = any_of([(infinity, 1), (block.infinity.upper, 1)], up=True)
+            yield functools.partial(_with_infinity, UpperDelta(total), infinity)
+
+    # ------------------------------------------------------------------- from below
+
+    def lower(self, rule: Rule) -> float:
+        """A lower end of delta: what the rule wins on merged outputs.
+
+        Guarantee: at most the exact value.
+        """
+        gains: list[float] = []
+        running = 1.0  # the P-mass that has neither stopped nor met an infinite loss, at least
+        walker = self.kernels[0].lower
+        for i, (price, loss) in enumerate(zip(rule.prices, rule.from_losses, strict=True)):
+            # an output that Q cannot produce wins its whole mass at the next stop
+            chance = self.kernels[i].infinity
+            gains.append(max(0.0, mul_down(running, chance.lower)))
+            running = max(0.0, mul_down(running, sub_down(1.0, chance.upper)))
+            if i and len(walker):
+                walker = (walker * self.kernels[i].lower).trimmed(self.lattice.tolerance)
+            cut = _cut(walker, loss)
+            stopping, walker = walker.part(cut, len(walker)), walker.part(0, cut)
+            if len(stopping):
+                gains.append(LowerDelta(stopping)(price))
+                running = max(0.0, sub_down(running, _mass(stopping)))
+            if norm_up(walker.p) <= walker.p_error:  # nothing is known to go on
+                walker = walker.part(0, 0)
+        return sum_down(np.array(gains))
+
+
+def _cut(walker: LowerMeasure, loss: float) -> int:
+    """The first output from which on all have a >= e^loss b, as far as is known.
+
+    Labels drift, masses do not: any rule is a rule, and this one looks at the masses.
+    """
+    if loss == math.inf:
+        return len(walker)
+    x, _ = walker.grid.losses(len(walker), origin=Fraction(loss))
+    scale = (walker.p_exponent - walker.q_exponent) * math.log(2.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        go_on = walker.p * np.exp(x + scale) < walker.q
+    go_on &= walker.p > walker.p_error
+    return int(np.max(np.flatnonzero(go_on), initial=-1)) + 1
+
+
+def _mass(walker: LowerMeasure) -> float:
+    """The P-mass of all outputs, at most."""
+    low, _ = walker.tilt.factors(walker.grid, len(walker))
+    with np.errstate(all="ignore"):
+        masses = np.where(walker.p > 0, walker.p / low, 0.0)
+        mass = add_up(sum_up(masses), mul_up(walker.p_error, norm_up(1.0 / low)))
+    return math.ldexp(mass, walker.p_exponent) * (1 + 16 * UNIT) if mass < math.inf else 1.0
+
+
+def _with_infinity(finite: UpperDelta, infinity: float, epsilon: float) -> float:
+    return min(1.0, add_up(infinity, finite(epsilon)))
+
+
+class _Pull:
+    """Carries V back through one block: tables that are the same at every stop."""
+
+    def __init__(self, block: Kernel, h: float, states: int) -> None:
+        measure = block.upper
+        theta, size = measure.tilt.theta, len(measure)
+        left = float(measure.grid.offset - measure.tilt.anchor)
+        log_scale = measure.exponent * math.log(2.0) - theta * left
+        self.values = measure.values.copy()
+        # what may lie left of the array is lifted to its first entry
+        self.values[0] += mul_up(block.lifted, exp_up(-log_scale) * (1 + 1e-12))
+        self.error, self.extended = measure.error, measure.extended
+        reached = states + size - 1
+        centre = reached // 2
+        with np.errstate(over="ignore"):
+            # e^(-theta (x - centre)) at the states that are reached; undone at those before
+            self.decay = np.exp(-theta * h * (np.arange(reached) - centre))
+            growth = np.exp(log_scale + theta * h * (np.arange(states) - centre))
+        self.growth = np.maximum(growth, _UNDERFLOW)
+        # the squares of the decay beyond the states that are reached, added up
+        self.beyond = float(self.decay[-1]) ** 2 / -math.expm1(-2.0 * theta * h)
+        reach = theta * (h * reached + abs(left)) + abs(log_scale)
+        self.margin = 1.0 + (64 + 8 * reach) * UNIT
+
+    def __call__(self, value: FloatArray) -> FloatArray:
+        """E_P[V(l + L); L finite], at most, at the states before the block."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            tilted = np.where(value > 0, value * self.decay, 0.0)
+            pulled, rounding = correlate(self.values, tilted, extended=self.extended)
+            # the error of the losses may be anywhere to the right; beyond the window V <= 1
+            square = np.cumsum((tilted * tilted)[::-1])[::-1][: pulled.size] + self.beyond
+            missed = self.error * (np.sqrt(square) * (1 + 4 * tilted.size * UNIT) + 1e-145)
+            total = (pulled + rounding + missed + _UNDERFLOW) * self.growth * self.margin
+        # where a tilt overflows nothing is known, but that V <= 1
+        return np.asarray(np.fmin(1.0, total))

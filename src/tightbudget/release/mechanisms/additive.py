@@ -1,0 +1,218 @@
+"""Noise on a number, or on a vector of numbers: Laplace and Gaussian."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from tightbudget.errors import ParameterError, PrecisionError
+from tightbudget.mechanisms.integer_noise import DiscreteGaussian
+from tightbudget.numerics.rounding import FloatArray, next_down
+from tightbudget.numerics.validate import plain_numbers, positive_count
+from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability, printed_up
+from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.output_dp.worst_case_filters import ZCDPFilter
+from tightbudget.release.meter import Meter
+from tightbudget.release.noise.grid import Grid
+from tightbudget.release.noise.noise import IntArray, Noise, OpenDPNoise, scale_up
+from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
+
+__all__ = ["Answer", "GaussianRelease", "LaplaceRelease", "added"]
+
+Answer = int | float | IntArray | FloatArray
+
+
+def added(grid: Grid, size: int | None, value: Any, noise: IntArray) -> Answer:
+    """A query's value, or values, plus noise that is given in points of the grid."""
+    noisy = grid.noisy(grid.points(value, size), noise)
+    return noisy if size is not None else noisy.item()
+
+
+@plain_numbers
+@dataclass(frozen=True)
+class LaplaceRelease:
+    """Answers a query with discrete Laplace noise of scale sensitivity / epsilon.
+
+    Guarantee: epsilon-DP, delta = 0; one cell, "value".
+    Source: Dwork, McSherry, Nissim, Smith 2006; Ghosh, Roughgarden, Sundararajan 2009.
+
+    Args:
+        query: from the data to an integer (other numbers are rounded down); with a step, to
+            any real number; with a size, to a vector of these.
+        sensitivity: > 0, how far the query can move (1-norm) between neighbouring data sets.
+            What neighbouring means, the caller says by this number.
+        epsilon: > 0, nats.
+        size: how many numbers the query answers; None for a number that is not in an array.
+        step: of the grid that answers lie on, a power of two; None for integers.
+        bounds: (low, high): answers beyond are moved there, each number of a vector by itself,
+            and what is no number counts as low. A query that raises, or answers no number,
+            needs them: it has the sensitivity high - low (``size`` times that in the 1-norm,
+            sqrt(size) times in the 2-norm), whatever it does. Without bounds what is no number
+            counts as 0, and the query must have the sensitivity with these zeros.
+
+    Raises:
+        ParameterError: a parameter is refused.
+    """
+
+    query: Callable[[Any], Any]
+    sensitivity: Price
+    epsilon: Price
+    size: int | None = None
+    step: float | None = None
+    bounds: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        _ = self._grid
+        scale_up(self.scale)
+
+    @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self.step, self.bounds)
+
+    @cached_property
+    def guarantee(self) -> OutputDP:
+        """One cell, at the price epsilon."""
+        return OutputDP({"value": exact_positive(epsilon=self.epsilon)})
+
+    @cached_property
+    def scale(self) -> Fraction:
+        """Of the noise, in points of the grid."""
+        points = self._grid.sensitivity(self.sensitivity, _numbers(self.size))
+        return points / exact_positive(epsilon=self.epsilon)
+
+    def what_if(self, meter: Meter) -> WhatIf:
+        """The price, and whether it fits; touches nothing."""
+        return what_if(self.guarantee, meter)
+
+    def release(self, data: Any, *, meter: Meter, noise: Noise | None = None) -> Release[Answer]:
+        """The noisy answer.
+
+        Raises:
+            BudgetError: it does not fit; the data was not touched.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
+        """
+        return _with_noise(self, (noise or OpenDPNoise()).laplace, data, meter)
+
+
+@plain_numbers
+@dataclass(frozen=True)
+class GaussianRelease:
+    """Answers a query with discrete Gaussian noise.
+
+    Guarantee: (epsilon, delta)-DP with the certified epsilon in ``guarantee``; one cell,
+    "value"; delta is charged whole. For a number, epsilon is the upper end of what
+    :class:`DiscreteGaussian` costs. For a vector, it is what S^2 / (2 sigma^2)-zCDP costs,
+    with S the sensitivity in the 2-norm.
+    Source: Canonne, Kamath, Steinke 2020, Theorem 14; Bun, Steinke 2016, Proposition 1.3.
+
+    Args:
+        query: from the data to an integer (other numbers are rounded down); with a step, to
+            any real number; with a size, to a vector of these.
+        sensitivity: > 0, how far the query can move (2-norm) between neighbouring data sets.
+            What neighbouring means, the caller says by this number.
+        sigma: > 0, of the noise, in the query's unit.
+        delta: in (0, 1).
+        size: how many numbers the query answers; None for a number that is not in an array.
+        step: of the grid that answers lie on, a power of two; None for integers.
+        bounds: (low, high): answers beyond are moved there, each number of a vector by itself,
+            and what is no number counts as low. A query that raises, or answers no number,
+            needs them: it has the sensitivity high - low (``size`` times that in the 1-norm,
+            sqrt(size) times in the 2-norm), whatever it does. Without bounds what is no number
+            counts as 0, and the query must have the sensitivity with these zeros.
+
+    Raises:
+        ParameterError: a parameter is refused.
+        PrecisionError: no epsilon could be certified.
+    """
+
+    query: Callable[[Any], Any]
+    sensitivity: Price
+    sigma: Price
+    delta: Price
+    size: int | None = None
+    step: float | None = None
+    bounds: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.guarantee
+
+    @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self.step, self.bounds)
+
+    @cached_property
+    def guarantee(self) -> OutputDP:
+        """One cell, at the certified epsilon for delta."""
+        delta = exact_probability(delta=self.delta)
+        grid, n = self._grid, _numbers(self.size)
+        if self.size is None:
+            certified = (self._noisy * 1).epsilon(delta=next_down(float(delta)))
+            if not math.isfinite(certified.upper):
+                raise PrecisionError(
+                    f"no epsilon could be certified at delta = {self.delta}: it is too small",
+                    certified.lower,
+                    certified.upper,
+                )
+            epsilon = printed_up(exact(epsilon=certified))
+        else:
+            moved = grid.steps(exact_positive(sensitivity=self.sensitivity))
+            # rounding moves n numbers by at most sqrt(n) in the 2-norm; sqrt(n) <= r
+            rounded = 0 if self.step is None else Fraction(math.isqrt(n * 2**64 - 1) + 1, 2**32)
+            epsilon = ZCDPFilter(((moved + rounded) / self.scale) ** 2 / 2).epsilon(delta)
+        return OutputDP({"value": epsilon}, delta)
+
+    @property
+    def _noisy(self) -> DiscreteGaussian:
+        """The noise as the engine prices it: sigma and sensitivity in steps of the grid."""
+        sigma, moves = scale_up(self.scale), self._grid.sensitivity(self.sensitivity)
+        try:
+            return DiscreteGaussian(sigma, moves)
+        except ParameterError as error:
+            if self.step is None:
+                raise
+            raise ParameterError(
+                f"step = {self.step} is too fine: sigma = {self.sigma} is {sigma} steps, and "
+                f"sensitivity = {self.sensitivity} is {moves} with rounding. In steps, {error}"
+            ) from None
+
+    @cached_property
+    def scale(self) -> Fraction:
+        """Of the noise, in points of the grid."""
+        return self._grid.steps(exact_positive(sigma=self.sigma))
+
+    def what_if(self, meter: Meter) -> WhatIf:
+        """The price, and whether it fits; touches nothing."""
+        return what_if(self.guarantee, meter)
+
+    def release(self, data: Any, *, meter: Meter, noise: Noise | None = None) -> Release[Answer]:
+        """The noisy answer.
+
+        Raises:
+            BudgetError: it does not fit; the data was not touched.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
+        """
+        return _with_noise(self, (noise or OpenDPNoise()).gaussian, data, meter)
+
+
+def _numbers(size: int | None) -> int:
+    return 1 if size is None else positive_count(size=size)
+
+
+def _with_noise(
+    asked: LaplaceRelease | GaussianRelease,
+    draw: Callable[[Price, int], IntArray],
+    data: Any,
+    meter: Meter,
+) -> Release[Answer]:
+    """What the query answers, with the noise that is drawn for it."""
+
+    def run(data: Any) -> tuple[Answer, Cell]:
+        value = answered(lambda: asked.query(data))
+        drawn = draw(asked.scale, _numbers(asked.size))
+        return added(asked._grid, asked.size, value, drawn), "value"
+
+    return paid(meter, asked.guarantee, data, run)

@@ -1,0 +1,134 @@
+"""One number at growing precision: the last answer pays for all before it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from tightbudget.numerics.validate import plain_numbers, refuse
+from tightbudget.output_dp.amount import Price, exact_positive
+from tightbudget.output_dp.guarantee import OutputDP
+from tightbudget.release.meter import Meter
+from tightbudget.release.noise.coins import bernoulli
+from tightbudget.release.noise.grid import Grid
+from tightbudget.release.noise.noise import Noise, OpenDPNoise, scale_up
+from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
+
+__all__ = ["GradualRelease"]
+
+
+@plain_numbers
+@dataclass(frozen=True)
+class GradualRelease:
+    """A number with less and less noise, until what came out is good enough.
+
+    Of the T answers the last has discrete Laplace noise at epsilon_T, and the one before any
+    answer is that answer with more noise added, W: 0 with probability p, discrete Laplace noise
+    otherwise. With rates r = epsilon_j / sensitivity and R = epsilon_(j+1) / sensitivity
+
+        p = sinh^2(r / 2) / sinh^2(R / 2)
+
+    makes the noise of answer j exactly discrete Laplace at rate r. Proof: with a = e^-r, b = e^-R
+    and c = cos t, noise at rate r has the characteristic function (1 - a)^2 / (1 - 2ac + a^2), and
+
+        1 - 2bc + b^2 = (b/a) (1 - 2ac + a^2) + (1 - b/a) (1 - ab),
+
+    so the quotient of the two is p + (1 - p) times that at rate r, with p =
+    (b/a) (1 - a)^2 / (1 - b)^2. A coin with a smaller p is safe, too: it mixes this noise with the
+    sum of both noises, which is noise at rate r and more. The answers up to j are answer j and
+    randomness that does not depend on the data, so they cost what answer j costs.
+
+    Guarantee: {j: epsilon_j} for the number of answers, delta = 0, for neighbours between
+    which the number changes by at most ``sensitivity``.
+    Source: Koufogiannis, Han, Pappas 2015, for continuous noise; the discrete form is proved here.
+
+    Args:
+        query: from the data to an integer (other numbers are rounded down); with a step, to
+            any real number.
+        sensitivity: > 0, how far the query can move between neighbouring data sets.
+        epsilons: ascending, > 0, nats.
+        good_enough: told all answers so far, says whether to stop. It must not see the data.
+        step: of the grid that answers lie on, a power of two; None for integers.
+        bounds: as for :class:`LaplaceRelease`; a query that can fail needs them.
+
+    Raises:
+        ParameterError: a parameter is refused.
+    """
+
+    query: Callable[[Any], Any]
+    sensitivity: Price
+    epsilons: tuple[Price, ...]
+    good_enough: Callable[[tuple[float, ...]], bool]
+    step: float | None = None
+    bounds: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        prices = tuple(exact_positive(**{f"epsilons[{i}]": e}) for i, e in enumerate(self.epsilons))
+        if not prices or not all(a < b for a, b in itertools.pairwise(prices)):
+            raise refuse("epsilons", "be ascending, and at least one", self.epsilons)
+        object.__setattr__(self, "epsilons", prices)
+        _ = self._scales
+
+    @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self.step, self.bounds)
+
+    @cached_property
+    def _scales(self) -> tuple[Fraction, ...]:
+        """Of the noise of each answer, as it is drawn."""
+        moves = self._grid.sensitivity(self.sensitivity)
+        return tuple(Fraction(scale_up(moves / exact_positive(epsilon=e))) for e in self.epsilons)
+
+    @property
+    def guarantee(self) -> OutputDP:
+        """A price for each number of answers."""
+        return OutputDP(dict(enumerate(self.epsilons, start=1)))
+
+    def what_if(self, meter: Meter) -> WhatIf:
+        """What it would cost, and whether it fits; nothing is touched."""
+        return what_if(self.guarantee, meter)
+
+    def release(
+        self, data: Any, *, meter: Meter, noise: Noise | None = None
+    ) -> Release[tuple[float, ...]]:
+        """All answers, the last of them the most precise.
+
+        Raises:
+            BudgetError: the last answer does not fit; nothing was touched.
+            ReleaseError: the rule failed: the last answer's price is charged.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
+        """
+        source = noise or OpenDPNoise()
+        return paid(meter, self.guarantee, data, lambda given: self._answers(given, source))
+
+    def _answers(self, data: Any, noise: Noise) -> tuple[tuple[float, ...], int]:
+        # from the most precise answer down: each adds to the noise of the one after it
+        draws = [int(noise.laplace(self._scales[-1], 1)[0])]
+        for narrow, wide in itertools.pairwise(reversed(self._scales)):
+            stays = bernoulli(stay_down(narrow, wide), noise)
+            draws.append(draws[-1] + (0 if stays else int(noise.laplace(wide, 1)[0])))
+        truth = self._grid.point(answered(lambda: self.query(data)))
+        step = self.step or 1
+        answers: tuple[float, ...] = ()
+        for draw in reversed(draws):
+            answers = (*answers, (truth + draw) * step)
+            if self.good_enough(answers):
+                break
+        return answers, len(answers)
+
+
+def stay_down(narrow: Fraction, wide: Fraction) -> Fraction:
+    """A number <= sinh^2(1 / (2 wide)) / sinh^2(1 / (2 narrow)), and close to it.
+
+    0 where the noise is so narrow that there is hardly any.
+    """
+    x, y = float(1 / (2 * wide)), float(1 / (2 * narrow))
+    if y > 700.0:  # sinh overflows
+        return Fraction(0)
+    # libm's sinh is within 2 units in the last place; its argument's rounding is worth x of them
+    return (Fraction(math.sinh(x)) / Fraction(math.sinh(y))) ** 2 * (1 - Fraction(1, 2**40))

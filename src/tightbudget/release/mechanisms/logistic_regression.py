@@ -1,0 +1,256 @@
+"""Private logistic regression as an estimator of scikit-learn."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import expit
+
+from tightbudget.errors import ExtraError, ParameterError
+from tightbudget.numerics.rounding import FloatArray
+from tightbudget.numerics.validate import one_of, open_probability, refuse
+from tightbudget.output_dp.amount import Price
+from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.release.columns import table
+from tightbudget.release.mechanisms.erm import (
+    OutputPerturbation,
+    TestSensitivity,
+    logistic_with_test,
+)
+from tightbudget.release.mechanisms.objective import LONGEST
+from tightbudget.release.meter import Meter
+from tightbudget.release.noise.noise import Noise
+from tightbudget.release.private_number import listed
+from tightbudget.release.release import WhatIf, answered, what_if
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, clone
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+except ImportError as error:
+    message = "this regression needs scikit-learn: pip install 'tightbudget[sklearn]'"
+    raise ExtraError(message) from error
+
+__all__ = ["PrivateLogisticRegression"]
+
+
+class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Logistic regression by output perturbation; with a threshold, released if it is good enough.
+
+    Without a threshold all records train. With one, records at even distances are held out, and
+    the model is released if its mean error on them, with noise, is at most the threshold; else
+    nothing but ``test_epsilon`` is charged, and there is nothing to predict with.
+
+    Guarantee: ``release_.cell`` is charged to the meter: "value" at epsilon (or test_epsilon,
+    if that is more), "bottom" at test_epsilon; delta = 0, for neighbours in which one record is
+    replaced. The number of records and the features are public. A row that is longer than 1 is
+    shortened; one with a number that is missing or infinite, or with a label that is none of
+    ``classes``, counts as a row of zeros. Two arguments refuse by value, and then it is public
+    whether they did: ``clip=False`` says that all rows have |x|_2 <= 1, and without ``classes``
+    the labels that occur are public.
+    There is no intercept: centre the features, or add one that is constant.
+    Source: Hartmann et al. 2022, Algorithms 4 and 5.
+
+    Args:
+        epsilon: > 0, nats.
+        regularization: Lambda > 0, of (Lambda / 2) |p|^2 beside the mean loss.
+        threshold: of the mean of |tanh(p.x / 2) - y|, in [0, 2], which is twice the mean chance
+            given to the wrong label; None for no test.
+        test_epsilon: > 0, nats.
+        test_fraction: of the records, in (0, 1).
+        test_sensitivity: "tight", or the "paper" one, four times as large.
+        clip: whether to shorten rows with |x|_2 > 1 to 1; False refuses them, which is seen.
+        classes: the two labels; None for those that occur, which is seen.
+
+    Attributes:
+        release_: the :class:`Release`: its value is the parameters, or None.
+        coef_: the parameters, (1, d), if there are any.
+        classes_: the two labels, ascending.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        regularization: float = 0.01,
+        *,
+        threshold: float | None = None,
+        test_epsilon: float = 0.1,
+        test_fraction: float = 0.3,
+        test_sensitivity: str = "tight",
+        clip: bool = True,
+        classes: tuple[Any, Any] | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.regularization = regularization
+        self.threshold = threshold
+        self.test_epsilon = test_epsilon
+        self.test_fraction = test_fraction
+        self.test_sensitivity = test_sensitivity
+        self.clip = clip
+        self.classes = classes
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.non_deterministic = True
+        tags.input_tags.allow_nan = True  # and texts: they are missing
+        tags.input_tags.string = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "release_") and self.release_.value is not None
+
+    def what_if(self, meter: Meter) -> WhatIf:
+        """What a fit would cost at most, and whether it fits; nothing is touched."""
+        prices: dict[Cell, Price] = {"value": self.epsilon}
+        if self.threshold is not None:
+            dearest = max(self.epsilon, self.test_epsilon)
+            prices = {"value": dearest, "bottom": self.test_epsilon}
+        return what_if(OutputDP(prices), meter)
+
+    def fit(self, X: Any, y: Any, *, meter: Meter, noise: Noise | None = None) -> Self:
+        """Trains, tests if there is a threshold, and charges the meter for what came out.
+
+        Args:
+            X: rows, (n, d).
+            y: labels of two kinds, (n,).
+            meter: what pays.
+            noise: the operating system's, if absent.
+
+        Raises:
+            BudgetError: the dearest price does not fit; nothing was released.
+            ParameterError: a parameter, or a type or shape of the data; with ``clip=False`` a
+                row longer than 1; without ``classes`` labels of not two kinds. Nothing was
+                charged.
+
+        What was fitted before stays as it was where this raises.
+        """
+        fitted = clone(self)
+        fitted._fit(X, y, meter, noise)
+        # all that was learnt, at once: by scikit-learn's rule, the names that end in _
+        kept = {name: value for name, value in vars(self).items() if not name.endswith("_")}
+        self.__dict__ = vars(fitted) | kept
+        return self
+
+    def _fit(self, X: Any, y: Any, meter: Meter, noise: Noise | None) -> None:
+        if self.classes is None:
+            rows, y = validate_data(self, _read(X), y, dtype=np.float64, ensure_all_finite=False)
+            check_classification_targets(y)
+            classes = np.unique(y)
+            if len(classes) != 2:
+                raise ParameterError(
+                    "Only binary classification is supported: labels must be of two kinds, got "
+                    f"{len(classes)} class{'es' * (len(classes) != 1)}"
+                )
+        else:
+            rows = validate_data(self, _read(X), dtype=np.float64, ensure_all_finite=False)
+            classes = _two(self.classes)
+            check_consistent_length(rows, y)
+        if not self.clip and not _short(rows):
+            raise ParameterError("rows must have a 2-norm of at most 1; clip=True shortens them")
+        self.release_ = self._release(rows, _signs(y, classes), meter, noise)
+        self.classes_ = classes
+        if self.release_.value is not None:
+            self.coef_ = self.release_.value[None, :]
+
+    def _release(
+        self, rows: FloatArray, signs: FloatArray, meter: Meter, noise: Noise | None
+    ) -> Any:
+        n, d = rows.shape
+        if self.threshold is None:
+            alone = OutputPerturbation(self.epsilon, self.regularization, n, d)
+            return alone.release((rows, signs), meter=meter, noise=noise)
+        held_out = _evenly(n, open_probability(test_fraction=self.test_fraction))
+        if held_out.all() or not held_out.any():
+            raise ParameterError(f"test_fraction must leave records to both parts of {n}")
+        kind = one_of(tuple(map(str, TestSensitivity)), test_sensitivity=self.test_sensitivity)
+        tested = logistic_with_test(
+            OutputPerturbation(self.epsilon, self.regularization, int(np.sum(~held_out)), d),
+            int(np.sum(held_out)),
+            self.threshold,
+            self.test_epsilon,
+            TestSensitivity(kind),
+        )
+        training, test = ((rows[part], signs[part]) for part in (~held_out, held_out))
+        return tested.release((training, test), meter=meter, noise=noise)
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """p.x for each row, (n,); 0 for a row with a number that is missing or infinite.
+
+        Raises:
+            NotFittedError: there is no model: none was trained, or the test released none.
+        """
+        check_is_fitted(self, "release_")
+        if self.release_.value is None:
+            raise NotFittedError("the test released no model: its cell is 'bottom'")
+        rows = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=False)
+        known = np.isfinite(rows).all(axis=1, keepdims=True)
+        return np.asarray(np.where(known, rows, 0.0) @ self.coef_[0])
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """The chance of each label, (n, 2)."""
+        margin = self.decision_function(X)
+        return np.column_stack([expit(-margin), expit(margin)])
+
+    def predict(self, X: Any) -> Any:
+        """The likelier label of each row, (n,)."""
+        above = self.decision_function(X) > 0
+        return self.classes_[above.astype(int)]
+
+
+def _evenly(n: int, fraction: float) -> Any:
+    """Whether each record is held out: a choice that sees nothing but its number."""
+    return np.diff(np.floor(np.arange(n + 1) * fraction)) > 0
+
+
+def _read(X: Any) -> Any:
+    """The rows with NaN in the place of what is no number; scikit-learn would refuse it."""
+    rows = listed(X)
+    if rows is not None:
+        widths = Counter(len(row) for row in map(_sequence, rows) if row is not None)
+        # how many features there are is public: the one row that is longer does not say it
+        return table(max(widths, key=lambda w: widths[w]), rows=rows) if widths else X
+    if not hasattr(X, "shape") or len(X.shape) != 2:
+        return X
+    if str(getattr(X, "dtype", None)) == "object":
+        return table(X.shape[1], rows=X)
+    if hasattr(X, "columns") and any(dtype in ("object", "Object") for dtype in map(str, X.dtypes)):
+        numbers = table(X.shape[1], rows=X)
+        return type(X)(dict(zip(X.columns, numbers.T, strict=True)))
+    return X
+
+
+def _sequence(row: Any) -> Any:
+    return row if type(row) is np.ndarray and row.ndim == 1 else listed(row)
+
+
+def _two(classes: Any) -> Any:
+    two = np.asarray(classes)
+    if two.shape != (2,) or two[0] == two[1]:
+        raise refuse("classes", "be two different labels", classes)
+    return two
+
+
+def _short(rows: FloatArray) -> bool:
+    with np.errstate(all="ignore"):
+        return not bool((np.linalg.norm(rows, axis=1) > LONGEST).any())
+
+
+def _signs(labels: Any, classes: Any) -> FloatArray:
+    """-1 and 1 for the first and the second class; NaN for what is neither, each by itself."""
+    first, second = classes.tolist()
+    if getattr(labels, "dtype", None) is not None and np.asarray(labels).dtype.kind in "biufU":
+        known = np.asarray(labels).ravel()
+        return np.where(known == second, 1.0, np.where(known == first, -1.0, math.nan))
+
+    each = labels.ravel().tolist() if isinstance(labels, np.ndarray) else list(labels)
+
+    def sign(label: Any) -> float:
+        known = answered(lambda: -1.0 if label == first else 1.0 if label == second else None)
+        return math.nan if known is None else known
+
+    return np.array([sign(label) for label in each])

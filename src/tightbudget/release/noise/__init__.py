@@ -1,0 +1,1 @@
+"""Random numbers for releases, exact on a grid."""

@@ -1,0 +1,40 @@
+"""Coins of any bias, tossed exactly from fair ones."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from tightbudget.release.noise.noise import Noise
+
+__all__ = ["bernoulli", "bernoulli_exp"]
+
+
+def bernoulli(p: Fraction, noise: Noise) -> bool:
+    """True with probability p in [0, 1], exactly: whether a uniform number is below p.
+
+    Both are read bit by bit, up to the first in which they differ: two tosses on average.
+    """
+    if p >= 1:
+        return True
+    while p:
+        p *= 2
+        bit, p = p >= 1, p % 1
+        if noise.coin() != bit:
+            return bit
+    return False
+
+
+def bernoulli_exp(x: Fraction, noise: Noise) -> bool:
+    """True with probability e^-x for rational x >= 0, exactly.
+
+    Source: Canonne, Kamath, Steinke 2020, Algorithm 1.
+    """
+    while x > 1:
+        if not bernoulli_exp(Fraction(1), noise):
+            return False
+        x -= 1
+    # of x, x/2, x/3, ... the first k succeed with probability x^k / k!: with e^-x an even number
+    k = 1
+    while bernoulli(x / k, noise):
+        k += 1
+    return k % 2 == 1

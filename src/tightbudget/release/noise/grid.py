@@ -1,0 +1,222 @@
+"""From real numbers to integers: what is decided, is decided on a common grid."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightbudget.numerics.rounding import FloatArray
+from tightbudget.numerics.validate import plain, plain_numbers, positive, positive_count, refuse
+from tightbudget.output_dp.amount import Price, exact_positive
+from tightbudget.release.noise.noise import IntArray
+from tightbudget.release.private_number import FAILURES, listed, number
+
+__all__ = ["Grid"]
+
+_FURTHEST = 2**52  # in steps: up to here every double over the step is exact
+_WHOLE = 2**53  # up to here every integer is a double
+_LAST = 2**61
+
+
+@plain_numbers
+@dataclass(frozen=True)
+class Grid:
+    """The multiples of a step, a power of two; without a step, the integers: exact counts.
+
+    Guarantee: numbers that are at most D apart become points that are at most ``sensitivity(D)``
+    apart (so do n of them, in the 1-norm, for ``sensitivity(D, n)``), whatever types they have.
+    Proof: with a step, rounding moves each number by at most half a step. Without one, numbers
+    are rounded down, and y <= x <= y + D has floor(y) <= floor(x) <= floor(y) + ceil(D). What is
+    beyond the bounds, or beyond 2^52 points, is moved to there, which brings no two points further
+    apart.
+
+    Every answer of a query has a point, as an error would be seen: what is no number becomes the
+    fallback. It is an answer like any other, so *the query with the fallback in place of its
+    failures* is what must have the sensitivity D. With bounds (low, high) every query has the
+    sensitivity high - low, if it fails or not; n numbers have n times that.
+
+    Args:
+        step: a power of two, in the query's unit; None where queries are integers.
+        bounds: (low, high), the least and the largest answer that is told from others.
+        fallback: for what is no number; if None, low, or 0 without bounds.
+
+    Raises:
+        ParameterError: the step is not a power of two in [2^-500, 2^500]; bounds are not two
+            numbers that ascend.
+    """
+
+    step: float | None = None
+    bounds: tuple[float, float] | None = None
+    fallback: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.step is not None:
+            step = positive(step=self.step)
+            if math.frexp(step)[0] != 0.5 or not 2.0**-500 <= step <= 2.0**500:
+                raise refuse("step", "be a power of two in [2^-500, 2^500]", self.step)
+            object.__setattr__(self, "step", step)
+        _ = self._ends
+
+    def sensitivity(self, real: Price, size: int = 1) -> int:
+        """How many points a query of this sensitivity can move, >= 1."""
+        steps = math.ceil(self.steps(exact_positive(sensitivity=real)))
+        return steps if self.step is None else steps + positive_count(size=size)
+
+    def steps(self, length: Fraction) -> Fraction:
+        """A length in steps, exactly."""
+        return length if self.step is None else length / Fraction(self.step)
+
+    def point(self, value: Any) -> int:
+        """The point of one number; of the fallback, if it is none. It never raises."""
+        low, high = self._ends
+        if type(value) is int and self.step is None:  # as counts are: the others take longer
+            return max(low, min(value, high))
+        if _is_double(value):
+            return self._of_double(float(value), low, high)
+        return int(self.points(value, None)[0])
+
+    def points(self, values: Any, size: int | None) -> IntArray:
+        """The points of ``size`` numbers, or of one, if that is None. It never raises.
+
+        What there is too much of is left out, and what is missing has the fallback.
+        """
+        points = np.full(1 if size is None else size, self._fallback, dtype=np.int64)
+        found = _entries(values, exactly=self._doubles_are_too_coarse)[: len(points)]
+        points[: len(found)] = self._rounded(found)
+        return points
+
+    def public(self, **given: Any) -> int:
+        """The point of a number that does not depend on the data; bounds do not move it.
+
+        Raises:
+            ParameterError: it is no number, or no integer where there is no step.
+        """
+        ((name, value),) = given.items()
+        value = plain(value)
+        if type(value) is int and self.step is None:
+            return max(-_FURTHEST, min(value, _FURTHEST))
+        if self.step is not None and _is_double(value) and value == value:
+            return self._of_double(float(value), -_FURTHEST, _FURTHEST)
+        known = None if isinstance(value, (bool, np.bool_)) else number(value)
+        if self.step is None and not isinstance(known, int):
+            raise refuse(name, "be an integer", value)
+        if known is None:
+            raise refuse(name, "be a number", value)
+        return self._nearest(known, -_FURTHEST, _FURTHEST)
+
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        """The first point and the last."""
+        if self.bounds is None:
+            return -_FURTHEST, _FURTHEST
+        try:
+            low, high = self.bounds
+        except (TypeError, ValueError):
+            raise refuse("bounds", "be two numbers, (low, high)", self.bounds) from None
+        ends = self.public(**{"bounds[0]": low}), self.public(**{"bounds[1]": high})
+        if not low <= high:
+            raise refuse("bounds", "ascend", self.bounds)
+        return ends
+
+    @cached_property
+    def _fallback(self) -> int:
+        low, high = self._ends
+        if self.fallback is None:
+            return low if self.bounds is not None else 0
+        return max(low, min(self.public(fallback=self.fallback), high))
+
+    @property
+    def _doubles_are_too_coarse(self) -> bool:
+        """Whether there are integers on the grid that are no doubles."""
+        return self.step is not None and self.step * _FURTHEST > _WHOLE
+
+    def _nearest(self, known: int | Fraction | float, low: int, high: int) -> int:
+        """The point of a number that is known exactly, ties to even."""
+        if isinstance(known, float):  # infinite
+            return high if known > 0 else low
+        steps = self.steps(Fraction(known))
+        return max(low, min(math.floor(steps) if self.step is None else round(steps), high))
+
+    def _of_double(self, x: float, low: int, high: int) -> int:
+        if math.isnan(x):
+            return self._fallback
+        steps = x if self.step is None else x / self.step  # inf where it overflows
+        if not low < steps < high:
+            return high if steps > low else low
+        return math.floor(steps) if self.step is None else round(steps)
+
+    def _rounded(self, entries: NDArray[Any]) -> IntArray:
+        """The points of the entries, (n,)."""
+        low, high = self._ends
+        if entries.dtype.kind == "O" or entries.itemsize > 8:
+            known = (number(entry) for entry in entries)
+            return np.array(
+                [self._fallback if x is None else self._nearest(x, low, high) for x in known],
+                dtype=np.int64,
+            )
+        if entries.dtype.kind != "f":
+            if self.step is None:
+                whole: IntArray = np.clip(entries, low, high).astype(np.int64)
+                return whole
+            nearer = np.clip(entries, -_WHOLE, _WHOLE)
+            if self._doubles_are_too_coarse and (nearer != entries).any():
+                return self._rounded(entries.astype(object))
+            entries = nearer
+        with np.errstate(all="ignore"):
+            doubles = entries.astype(np.float64)
+            steps = np.floor(doubles) if self.step is None else np.rint(doubles / self.step)
+        steps = np.where(np.isnan(steps), self._fallback, np.clip(steps, low, high))
+        points: IntArray = steps.astype(np.int64)
+        return points
+
+    def noisy(self, points: IntArray, noise: IntArray) -> IntArray | FloatArray:
+        """The numbers that points with noise stand for.
+
+        int64 cuts noise off at 2^63; an answer that is kept within 2^61, as it is here, does
+        not know that anything was cut off.
+        """
+        sums = points + np.clip(noise, -2 * _LAST, 2 * _LAST)
+        answer: IntArray = np.clip(sums, -_LAST, _LAST)
+        return answer if self.step is None else np.float64(self.step) * answer
+
+
+def _entries(values: Any, exactly: bool) -> NDArray[Any]:
+    """The values in a row, of a dtype that has numbers; nothing, if they are none.
+
+    Args:
+        values: what a query has answered.
+        exactly: integers that NumPy would turn into doubles, as others beside them are, or as
+            they are beyond 64 bits, stay what they are.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            array: NDArray[Any] = np.asarray(values)
+        typed = hasattr(values, "dtype")
+    except FAILURES:
+        array, typed = _objects(values), True
+    if array.dtype.kind not in "biufO" or (exactly and array.dtype.kind == "f" and not typed):
+        # texts beside numbers have made texts of them; large integers have become doubles
+        array = np.empty(0) if typed else _objects(values)
+    return array.astype(np.int8).ravel() if array.dtype.kind == "b" else array.ravel()
+
+
+def _is_double(value: Any) -> bool:
+    """Whether it is exactly a double, and quickly seen to be one."""
+    kind = type(value)
+    return kind is float or kind is np.float64 or (kind is int and -_WHOLE <= value <= _WHOLE)
+
+
+def _objects(values: Any) -> NDArray[Any]:
+    """Each entry of a list as it is: lists among them would make another dimension."""
+    several = listed(values)
+    entries = [values] if several is None else several
+    array = np.empty(len(entries), dtype=object)
+    for i, entry in enumerate(entries):
+        array[i] = entry
+    return array

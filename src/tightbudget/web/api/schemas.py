@@ -1,0 +1,276 @@
+"""What requests and answers look like, for the document; and how both are written as JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Coroutine
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tightbudget.accounting.text_file import json_text
+from tightbudget.ledger.pricing import Stored
+from tightbudget.mechanisms.composition import Composition
+from tightbudget.numerics.validate import refuse, writes_number
+from tightbudget.output_dp.amount import exact
+from tightbudget.output_dp.guarantee import OutputDP
+
+__all__ = [
+    "Amount",
+    "Answer",
+    "Body",
+    "Cell",
+    "Event",
+    "Guarantee",
+    "Hold",
+    "IN_DIGITS",
+    "Limit",
+    "MOST",
+    "Name",
+    "Number",
+    "Refused",
+    "Statement",
+    "answered",
+    "guarantee_of",
+    "number_of",
+    "router_of",
+]
+
+_LONGEST = 1000  # characters of a number
+_QUOTIENT = re.compile(r"[+-]?[0-9]+/[0-9]+", re.ASCII)
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
+
+
+class _Exactly(Request):
+    """A request whose numbers are read as they are written: 0.1 is one tenth."""
+
+    async def json(self) -> Any:
+        return json.loads(await self.body(), parse_float=_decimal)
+
+
+def _decimal(text: str) -> Decimal:
+    if len(text) > _LONGEST:
+        raise ValueError(f"a number must have at most {_LONGEST} characters")
+    return Decimal(text)
+
+
+class _Route(APIRoute):
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            return await handler(_Exactly(request.scope, request.receive))
+
+        return answer
+
+
+def router_of(group: str, *, exactly: bool = True) -> APIRouter:
+    """A router for a group of routes; all of them refuse in the same shape.
+
+    Args:
+        group: its name in the document.
+        exactly: whether numbers are read as they are written, or else as doubles.
+    """
+    return APIRouter(
+        prefix="/api/v1",
+        tags=[group],
+        route_class=_Route if exactly else APIRoute,
+        responses={"4XX": {"model": Refused, "description": "Refused."},
+                   "5XX": {"model": Refused, "description": "The ledger does not do it."}},
+    )  # fmt: skip
+
+
+def answered(content: dict[str, Any]) -> Response:
+    """An answer in JSON."""
+    return Response(json_text(content), media_type="application/json")
+
+
+class Body(BaseModel):
+    """A body with these fields and no others."""
+
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+
+def _in_digits(value: Any) -> Any:
+    if isinstance(value, str) and not _WHOLE.fullmatch(value):
+        raise ValueError("Input should be an integer in the digits 0 to 9")
+    return value
+
+
+# behind the limits of an integer, which the document does not have otherwise
+IN_DIGITS = BeforeValidator(_in_digits)
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Number = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}],
+            "description": "A number, or its digits as a text: 0.1 or 1/3.",
+        }
+    ),
+]
+Cell = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "array", "items": {}}],
+            "description": "A text, an integer, or a list of these.",
+        }
+    ),
+]
+Guarantee = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "One of four: what `OutputDP.to_json` writes, with a price for each "
+            "cell; epsilon and delta of a guarantee without cells; an amount of what budgets of "
+            "other kinds count (rho, mu, a divergence); or steps of a fixed plan, as "
+            "`Composition.to_json` writes them.",
+        }
+    ),
+]
+
+
+def number_of(**given: Any) -> Any:
+    """The number that a text says, exactly; anything else as it is.
+
+    Raises:
+        ParameterError: the text says none.
+    """
+    ((name, value),) = given.items()
+    if not isinstance(value, str):
+        return value
+    if len(value) <= _LONGEST:
+        with contextlib.suppress(ArithmeticError, ValueError):
+            if writes_number(value):
+                return Decimal(value)
+            if _QUOTIENT.fullmatch(value):
+                return Fraction(value)
+    raise refuse(name, "be a number, or its digits such as 0.1 or 1/3", value)
+
+
+def guarantee_of(content: dict[str, Any]) -> Stored:
+    """What is reserved for, as given in one of four ways.
+
+    Raises:
+        TightBudgetError: in none of them, or not well.
+    """
+    if "output_dp" in content:
+        return OutputDP.from_json(json.dumps(content, default=lambda x: str(exact(price=x))))
+    if "steps" in content:
+        return Composition.from_json(json.dumps(content, default=float))
+    if set(content) == {"amount"}:
+        return exact(amount=number_of(amount=content["amount"]))
+    if "epsilon" in content and set(content) <= {"epsilon", "delta"}:
+        epsilon, delta = content["epsilon"], content.get("delta", 0)
+        return OutputDP.from_dp(number_of(epsilon=epsilon), number_of(delta=delta))
+    raise refuse("guarantee", "have output_dp, epsilon, amount or steps", sorted(content))
+
+
+MOST = 1000  # entries of a list that are answered at once
+
+Limit = Annotated[
+    int,
+    Query(ge=1, le=MOST, description="So many at most; `next` is where to go on, if any."),
+    IN_DIGITS,
+]
+
+
+class Answer(BaseModel):
+    """An answer; what later versions add is not an error."""
+
+
+class Amount(Answer):
+    """What is spent, held or left."""
+
+    amount: float
+    delta: float
+    unit: str = Field(description="What the budget counts: epsilon, rho, ...")
+
+
+class Statement(Answer):
+    """A budget at one moment."""
+
+    name: str
+    kind: str
+    parent: str | None = Field(description="The budget that it is a part of.")
+    closed: bool
+    cap: Amount = Field(description="What spent and held may come to.")
+    spent: Amount = Field(description="Settled or forfeited, here or in parts that are closed.")
+    held: Amount = Field(description="By reservations and parts that are open.")
+    left: Amount = Field(description="What may still be reserved.")
+    saved: Amount = Field(description="What worst cases would have cost beyond what came out.")
+
+
+class Hold(Answer):
+    """A reservation: what it holds in each of its budgets, or after its end, what it has cost."""
+
+    key: str
+    state: str
+    charges: dict[str, Amount]
+    cell: Cell | None
+    told: str | None = Field(description="What the caller must know: that less was granted.")
+    token: str | None = Field(description="Of the start, for who has started it.")
+    interactive: bool
+    guarantee: dict[str, Any]
+
+
+class OpenHold(Answer):
+    """A reservation that is not ended, in a list; what only the reservation itself says is null."""
+
+    key: str
+    state: str
+    charges: dict[str, Amount]
+    cell: None
+    told: str | None = Field(description="What the caller must know: that less was granted.")
+    token: None
+    interactive: bool
+    guarantee: None = Field(description="Lists have no prices: ask /api/v1/hold for this key.")
+    since: str = Field(description="When it was reserved or, if it was, started.")
+    by: str | None = Field(description="Who has reserved it or, if it was, started it.")
+
+
+class Event(Answer):
+    """One line of the history."""
+
+    sequence: int
+    at: str
+    kind: str
+    key: str | None
+    budget: str | None
+    epsilon: float
+    delta: float
+    cell: Cell | None
+    details: dict[str, Any]
+    hash: str
+
+
+class Error(Answer):
+    """Its type is the name of the exception that the library would raise, or what happened."""
+
+    type: str
+    message: str
+    requested: Amount | None
+    left: Amount | None
+    held: Amount | None
+    budget: str | None
+    holds: list[str] | None = Field(description="Who holds the most: keys, and budgets inside.")
+    unknown: bool | None = Field(
+        description="Of a ledger that failed: whether it may have been done all the same. Asking "
+        "again under the same key is safe."
+    )
+
+
+class Refused(Answer):
+    """A refusal; what it does not say is null."""
+
+    error: Error

@@ -1,0 +1,163 @@
+"""What a caller sees of a ledger: an analyst, only what is in the token's budgets.
+
+Budgets of others answer as if they did not exist, also where they are named beside one's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request
+
+from tightbudget.errors import BudgetExceeded, ParameterError, SettlementError
+from tightbudget.ledger.as_json import (
+    event_as_json,
+    hold_as_json,
+    open_hold_as_json,
+    statement_as_json,
+)
+from tightbudget.ledger.ledger import Event, LedgerBudget, LedgerHold, Statement
+from tightbudget.ledger.text import printable
+from tightbudget.numerics.validate import refuse
+from tightbudget.web.access import Caller, caller_of
+from tightbudget.web.api.schemas import MOST
+from tightbudget.web.refusals import Refusal
+from tightbudget.web.settings import state_of
+
+__all__ = [
+    "budget_seen",
+    "event_seen",
+    "hold_seen",
+    "hold_touched",
+    "holds_seen",
+    "statement_seen",
+    "statements_seen",
+    "without_others",
+]
+
+
+def budget_seen(request: Request, name: str) -> LedgerBudget:
+    """The budget of this name.
+
+    Raises:
+        Refusal: there is none for this caller.
+    """
+    printable(name=name)
+    try:
+        found = state_of(request).ledger.budget(name)
+    except ParameterError as error:
+        raise Refusal(404, "ParameterError", str(error)) from None
+    if not caller_of(request).sees(found.name):
+        must = "be the name of a budget in this ledger"
+        raise Refusal(404, "ParameterError", str(refuse("budget", must, name)))
+    return found
+
+
+def hold_touched(request: Request, key: str, token: str | int | None = None) -> LedgerHold:
+    """The reservation of this key, to be changed.
+
+    Raises:
+        Refusal: there is none for this caller, or it charges budgets of others, too.
+        BudgetExceeded: it was refused.
+    """
+    caller, hold = caller_of(request), hold_found(request, key, token)
+    if not all(map(caller.sees, hold.charges)):
+        raise Refusal(403, "NotAllowed", f"{key!r} charges budgets of others, too")
+    return hold
+
+
+def hold_found(request: Request, key: str, token: str | int | None = None) -> LedgerHold:
+    """The reservation of this key.
+
+    Raises:
+        Refusal: there is none for this caller.
+        BudgetExceeded: it was refused.
+    """
+    caller = caller_of(request)
+    none = Refusal(404, "SettlementError", f"there is no reservation {key!r}")
+    try:
+        hold = state_of(request).ledger.hold(printable(key=key), token=token)
+    except BudgetExceeded as error:
+        if not caller.sees(error.budget):
+            raise none from None
+        raise
+    except SettlementError:
+        raise none from None
+    if not any(map(caller.sees, hold.charges)):
+        raise none
+    return hold
+
+
+def without_others(request: Request, error: SettlementError) -> SettlementError:
+    """A refusal that does not name the conversations of others in the same whole."""
+    caller, ledger = caller_of(request), state_of(request).ledger
+    conversation = "another interactive mechanism is open"
+    talking = ledger.open_holds(interactive=True)
+    of_others = (hold for hold in talking if not any(map(caller.sees, hold.charges)))
+    if str(error).startswith(conversation) and any(repr(h.key) in str(error) for h in of_others):
+        return SettlementError(f"{conversation}, in a budget of others")
+    return error
+
+
+def statement_seen(statement: Statement, caller: Caller) -> dict[str, Any]:
+    """A budget, as part of one that the caller sees, or of none."""
+    content = statement_as_json(statement)
+    if not caller.sees(content["parent"]):
+        content["parent"] = None
+    return content
+
+
+def hold_seen(hold: LedgerHold, caller: Caller) -> dict[str, Any]:
+    """A reservation, with its charges to budgets that the caller sees."""
+    return _charging(hold_as_json(hold), caller)
+
+
+def _charging(content: dict[str, Any], caller: Caller) -> dict[str, Any]:
+    charges = {name: charge for name, charge in content["charges"].items() if caller.sees(name)}
+    if len(charges) < len(content["charges"]):
+        content |= {"charges": charges, "told": None}
+    return content
+
+
+def holds_seen(
+    request: Request, budget: str | None = None, *, after: str | None = None, limit: int = MOST
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Some reservations that are not ended, of a budget or all; and after which key to go on.
+
+    Raises:
+        Refusal: there is no such budget for this caller.
+        SettlementError: there is no reservation ``after``.
+    """
+    caller, ledger = caller_of(request), state_of(request).ledger
+    names = caller.budgets if budget is None else (budget_seen(request, budget).name,)
+    found = ledger.open_holds(budgets=names, after=after, limit=limit + 1)
+    shown = [_charging(open_hold_as_json(hold), caller) for hold in found[:limit]]
+    return shown, shown[-1]["key"] if len(found) > limit else None
+
+
+def statements_seen(
+    request: Request, *, after: str | None = None, limit: int = MOST
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Some budgets, each after its parent; and after which name to go on, if there are more.
+
+    Raises:
+        Refusal: there is no budget ``after`` for this caller.
+    """
+    caller, ledger = caller_of(request), state_of(request).ledger
+    if after is not None:
+        budget_seen(request, after)
+    found = ledger.statements(budgets=caller.budgets, after=after, limit=limit + 1)
+    shown = [statement_seen(statement, caller) for statement in found[:limit]]
+    return shown, shown[-1]["name"] if len(found) > limit else None
+
+
+def event_seen(event: Event, caller: Caller) -> dict[str, Any]:
+    """An event, without the names of budgets that the caller does not see."""
+    content = event_as_json(event)
+    if caller.budgets is not None:
+        # what was told names all budgets of its reservation
+        details = {name: value for name, value in event.details.items() if name != "told"}
+        if not caller.sees(details.get("parent")):
+            details.pop("parent", None)
+        content["details"] = details
+    return content

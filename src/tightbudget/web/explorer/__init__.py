@@ -1,1 +1,0 @@
-"""Questions about mechanisms, and their answers: no ledger, no secret, but a limit on the work."""

@@ -1,0 +1,350 @@
+"""A ledger behind its API answers as the ledger itself: the same words, fields and charges."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.release.cases import CASES, Case
+from tests.release.test_laws import Broken, Untouchable
+from tests.web.conftest import HERE, SEARCH, Client
+
+import tightbudget as tb
+from tightbudget.client import remote as remote_module
+from tightbudget.ledger.chain import digest
+from tightbudget.ledger.testing import TABLES, Deed, LedgerActor, Table
+from tightbudget.ledger.tokens import Tokens
+from tightbudget.release import Meter
+
+COIN = tb.OutputDP({"number": 0.1, "nothing": 0}, delta=1e-7)
+
+
+@pytest.fixture
+def remote(client: Client, token: Callable[..., str]) -> Iterator[tb.RemoteLedger]:
+    """The served ledger, as an administrator sees it."""
+    with connected(client, token("administrator")) as ledger:
+        yield ledger
+
+
+def connected(client: Client, token: str | None) -> tb.RemoteLedger:
+    return tb.RemoteLedger(HERE, token=token, transport=client()._transport)
+
+
+# ------------------------------------------------------------------------- conformance
+
+
+class RemoteActor(LedgerActor):
+    """Does what a table says over the API; what that does not offer, beside it."""
+
+    BESIDE = ("open", "raise", "close", "expire", "verify", "reopen")
+
+    def __init__(self, url: str, far: tb.RemoteLedger) -> None:
+        super().__init__(url)
+        self.far = far
+
+    def act(self, deed: Deed) -> str:
+        near = self.ledger
+        if deed.verb in self.BESIDE:
+            return super().act(deed)
+        self.ledger = self.far  # type: ignore[assignment]
+        try:
+            return super().act(deed)
+        finally:
+            self.ledger = near
+
+
+@pytest.fixture
+def ledger_url(tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """A ledger in which nothing has happened."""
+    url = f"sqlite:///{tmp_path}/budget.db"
+    tb.Ledger(url).close()
+    return url
+
+
+@pytest.mark.parametrize("table", TABLES, ids=str)
+def test_a_served_ledger_answers_as_the_tables_say(
+    table: Table, ledger_url: str, remote: tb.RemoteLedger
+) -> None:
+    with contextlib.closing(RemoteActor(ledger_url, remote)) as actor:
+        table.check(actor)
+
+
+# ------------------------------------------------------------------------------- twins
+
+
+def plain(answer: Any) -> Any:
+    """What an answer says, wherever it comes from."""
+    if isinstance(answer, (tb.LedgerHold, tb.RemoteHold)):
+        names = ("key", "state", "guarantee", "interactive", "cell", "told", "token", "charges")
+        return {name: getattr(answer, name) for name in names} | {"charge": answer.charge}
+    if isinstance(answer, (tb.LedgerBudget, tb.RemoteBudget)):
+        return repr(answer).replace("Remote", "Ledger")
+    if isinstance(answer, Iterator):
+        return [anonymous(event) for event in answer]
+    return tuple(map(plain, answer)) if isinstance(answer, tuple) else answer
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """A refusal with all that it says."""
+
+    kind: type[tb.TightBudgetError]
+    message: str
+    fields: dict[str, Any]
+
+
+def anonymous(event: Any) -> Any:
+    """An event without time, hash, and what is on a token alone, or random."""
+    alone = ("by", "token_sha256", "id", "digest", "expires")
+    details = {name: value for name, value in event.details.items() if name not in alone}
+    return dataclasses.replace(event, at="", hash="", details=details)
+
+
+TOKENS: dict[tuple[Any, str], str] = {}  # of runs, by the ledger and the key
+
+
+def begun(ledger: Any, hold: Any) -> None:
+    """Starts a run, and keeps its token."""
+    hold.start()
+    TOKENS[ledger, hold.key] = hold.token
+
+
+def told(deed: Callable[[], Any]) -> Any:
+    """What a deed answers."""
+    try:
+        return plain(deed())
+    except tb.TightBudgetError as refusal:
+        return Refused(type(refusal), str(refusal), vars(refusal))
+
+
+@pytest.fixture
+def twins(tmp_path: Path, ledger: tb.Ledger, remote: tb.RemoteLedger) -> Iterator[Any]:
+    """Two ledgers in the same state, one here and one served; ``both`` asks them the same."""
+    with tb.Ledger(f"sqlite:///{tmp_path}/twin.db") as twin:
+        Tokens(twin).create("administrator", "administrator", lasts=timedelta(hours=1))
+        for book in (twin, ledger):
+            book.open_budget("data", epsilon=1, delta=1e-6)
+            book.open_budget("ada", epsilon=0.25, parent="data")
+            book.open_budget("rho", kind="zcdp", rho=0.5)
+            book.open_budget("plan", kind="plan", plan=tb.Gaussian(4.0) * 10, delta=1e-6)
+            book.open_budget("over", epsilon=1).close()
+
+        def both(deed: Callable[[Any], Any]) -> Any:
+            here, far = told(lambda: deed(twin)), told(lambda: deed(remote))
+            assert far == here
+            return far
+
+        yield both
+
+
+STORY: list[Callable[[Any], Any]] = [
+    lambda b: b.budget("data").reserve("A1", COIN),
+    lambda b: b.budget("data").reserve("A1", COIN),
+    lambda b: b.budget("data").reserve("A1", COIN, interactive=True),
+    lambda b: b.budget("data").reserve("A2", tb.OutputDP.from_dp(0.3)).start(),
+    lambda b: b.budget("data").reserve("A3", tb.OutputDP.from_dp(0.5, 1e-8)),
+    lambda b: b.hold("A3"),
+    lambda b: b.hold("A3").start(),
+    lambda b: b.hold("A9"),
+    lambda b: b.budget("dato"),
+    lambda b: b.budget("over").reserve("A4", COIN),
+    lambda b: b.reserve("A4", COIN, ["data", "ada"]),
+    lambda b: b.reserve("A4", 0.1, ["data"]),
+    lambda b: b.reserve("A4", COIN, ["rho"]),
+    lambda b: b.reserve("R1", 0.1, ["rho"], interactive=True),
+    lambda b: b.reserve("R2", Fraction(1, 3), ["rho"]),
+    lambda b: b.reserve("P1", tb.Gaussian(4.0) * 3, ["plan"]),
+    lambda b: b.reserve("P2", tb.Gaussian(4.0) * 8, ["plan"]),
+    lambda b: b.reserve("B1", tb.OutputDP({"a": 0.2, ("b", (-7, ())): 0}), ["rho", "ada"]),
+    lambda b: b.reserve("B2", tb.OutputDP({"a": 0.2, ("b", (-7, ())): 0}), ["ada"]),
+    lambda b: b.hold("A1").settle("number"),
+    lambda b: b.hold("A2").settle("number"),
+    lambda b: b.hold("A2", token=99).settle("number"),
+    lambda b: b.hold("A2", token="99").settle("number"),
+    lambda b: b.hold("A2", token=True).settle("number"),
+    lambda b: b.hold("A2", token=-1).settle("number"),
+    lambda b: b.hold("A2", token=10**5000).settle("number"),
+    lambda b: b.hold("A2", token="\ud800").settle("number"),
+    lambda b: b.hold("A2").void(),
+    lambda b: b.hold("A2").start(),
+    lambda b: b.hold("A1").void(),
+    lambda b: b.hold("A1").forfeit(),
+    lambda b: begun(b, b.budget("data").reserve("S", SEARCH)),
+    lambda b: b.hold("S", token=TOKENS.get((b, "S"))).settle("not found"),
+    lambda b: b.hold("S").settle("not found"),
+    lambda b: b.hold("S").settle("found"),
+    lambda b: begun(b, b.hold("B2")),
+    lambda b: b.hold("B2", token=TOKENS.get((b, "B2"))).settle(("b", (-7, ()))),
+    lambda b: b.hold("A2").forfeit(),
+    lambda b: b.budget("data").reserve("U", tb.OutputDP({"\ud800": 0.1})),
+    lambda b: begun(b, b.budget("data").reserve("U", tb.OutputDP({"\x00": 0.1, 10**30: 0.01}))),
+    lambda b: b.hold("U", token=TOKENS.get((b, "U"))).settle("\ud800"),
+    lambda b: b.hold("U", token=TOKENS.get((b, "U"))).settle("\x00"),
+    lambda b: b.hold("\ud800"),
+    lambda b: b.budget("\ud800"),
+    lambda b: list(b.events(search="\ud800")),
+    lambda b: b.hold("U").settle("x" * 10_000),
+    lambda b: b.hold("U").settle(10**5000),
+    lambda b: b.hold("U").settle(True),
+    lambda b: b.budget("data").what_if(COIN),
+    lambda b: b.budget("data").what_if(tb.OutputDP.from_dp(2)),
+    lambda b: b.budget("over").what_if(COIN),
+    lambda b: b.budget("rho").what_if(COIN),
+    lambda b: b.budget("data").can_afford(COIN, 3),
+    lambda b: b.budget("data").can_afford(COIN, 300),
+    lambda b: b.budget("data").can_afford(COIN, 0),
+    lambda b: b.budget("ada").reserve("T", Fraction(1, 3)),
+    lambda b: b.budget("ada").reserve("T", tb.OutputDP.from_dp(Fraction("0.05000000001"))),
+    lambda b: b.budget("data").reserve("D", COIN, also=["rho"]),
+    lambda b: b.budget("data").statement(),
+    lambda b: b.budget("data").holds(),
+    lambda b: b.budget("data").history(),
+    lambda b: (b.budget("data").kind, b.budget("ada").parent, b.budget("over").closed),
+    lambda b: (b.budget("data").cap, b.budget("data").saved, b.budget("data").keyed("x").left),
+    lambda b: b.statements(),
+    lambda b: b.budgets(),
+    lambda b: b.holds(),
+    lambda b: b.events(),
+    lambda b: b.events(key="S", limit=2),
+    lambda b: b.events(budget="data", after=6),
+    lambda b: b.events(kind="refused"),
+    lambda b: b.events(search="dearest"),
+    lambda b: b.events(limit=0),
+    lambda b: b.head().sequence,
+]
+
+
+def test_a_served_ledger_and_one_here_answer_alike(
+    twins: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every deed, in one long story: answers, refusals, their words and fields."""
+    monkeypatch.setattr(remote_module, "_PAGE", 4)  # the history comes in pages
+    answers = [twins(deed) for deed in STORY]
+    refused = (answer for answer in answers if isinstance(answer, Refused))
+    kinds = {answer.kind for answer in refused}
+    assert {
+        tb.BudgetExceeded, tb.FencingError, tb.KeyConflictError, tb.ParameterError,
+        tb.SettlementError,
+    } <= kinds  # fmt: skip
+
+
+def test_a_hold_says_how_far_it_has_come(ledger: tb.Ledger, remote: tb.RemoteLedger) -> None:
+    ledger.open_budget("data", epsilon=1, delta=1e-6)
+    data = remote.budget("data")
+    assert repr(data) == "<RemoteBudget 'data'>"
+    hold = data.reserve("A1", COIN)
+    assert repr(hold) == "<RemoteHold 'A1': reserved>"
+    assert hold.token is None
+    hold.start()
+    assert digest(str(hold.token)) == ledger.hold("A1")._is.token
+    assert hold.settle("nothing") == hold.charge == tb.Budget(0.0, 1e-7, "epsilon")
+    assert repr(hold) == "<RemoteHold 'A1': settled with cell 'nothing'>"
+    assert remote.head() == ledger.head()
+    overruled = data.reserve("A2", COIN)
+    overruled.start()
+    remote.hold("A2").forfeit(reason="the machine is gone")
+    with pytest.raises(tb.FencingError, match="'A2' was overruled"):
+        overruled.settle("nothing")
+    assert list(data.history())[-1].details == {
+        "by": "administrator", "reason": "the machine is gone"
+    }  # fmt: skip
+
+
+# -------------------------------------------------------------------------- mechanisms
+
+every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+@every
+def test_a_mechanism_charges_what_it_would_here(
+    case: Case, ledger: tb.Ledger, remote: tb.RemoteLedger
+) -> None:
+    epsilon, delta = case.mechanism.guarantee.worst_case()
+    for name in ("far", "near"):
+        ledger.open_budget(name, epsilon=epsilon + 1, delta=delta)
+    meter: Meter = remote.budget("far").keyed("run")
+    foreseen = case.mechanism.what_if(meter)
+    assert foreseen.fits
+    answer = case.run(case.mechanism, case.data, meter, None)
+    near = ledger.budget("near").reserve("near", case.mechanism.guarantee)
+    held = near.charge
+    near.start()
+    assert answer.receipt == tb.Receipt(held, near.settle(answer.cell))
+    for name in ("spent", "held", "left", "saved"):
+        assert getattr(remote.budget("far"), name) == getattr(ledger.budget("near"), name)
+
+
+@every
+def test_what_does_not_fit_is_refused_before_the_data_is_touched(
+    case: Case, ledger: tb.Ledger, remote: tb.RemoteLedger
+) -> None:
+    epsilon, delta = case.mechanism.guarantee.worst_case()
+    small = ledger.open_budget("small", epsilon=epsilon * Fraction(999, 1000), delta=delta)
+    with pytest.raises(tb.BudgetExceeded) as caught:
+        case.run(case.mechanism, Untouchable(), remote.budget("small").keyed("run"), None)
+    assert caught.value.left == small.left
+    assert (caught.value.budget, caught.value.holds) == ("small", ())
+    assert small.spent == small.held == tb.Budget(0.0, 0.0, "epsilon")
+
+
+@every
+def test_a_failure_after_the_start_costs_the_dearest_price(
+    case: Case, ledger: tb.Ledger, remote: tb.RemoteLedger
+) -> None:
+    ledger.open_budget("data", epsilon=10, delta=1)
+    with pytest.raises(tb.ReleaseError):
+        case.run(case.mechanism, case.data, remote.budget("data").keyed("run"), Broken())
+    (event,) = remote.events(kind="forfeited")
+    assert event.epsilon >= case.mechanism.guarantee.sup
+
+
+# ------------------------------------------------------------------------------- rights
+
+
+def test_an_analyst_sees_and_charges_the_budgets_of_the_token(
+    ledger: tb.Ledger, client: Client, token: Callable[..., str]
+) -> None:
+    ledger.open_budget("census", epsilon=4, delta=1e-6)
+    ledger.open_budget("ada", parent="census", epsilon=1, delta=1e-7)
+    ledger.open_budget("bob", parent="census", epsilon=1, delta=1e-7)
+    ledger.budget("bob").reserve("B1", SEARCH)
+    with connected(client, token("analyst", "ada")) as ada:
+        assert ada.budget("ada").parent is None
+        assert [budget.name for budget in ada.budgets()] == ["ada"]
+        assert ada.budget("ada").reserve("A1", SEARCH).charges.keys() == {"ada"}
+        assert [hold.key for hold in ada.holds()] == ["A1"]
+        assert {event.budget for event in ada.events()} == {"ada"}
+        with pytest.raises(tb.ParameterError, match="budget must be the name of a budget"):
+            ada.budget("bob")
+        with pytest.raises(tb.ParameterError, match="budget must be the name of a budget"):
+            ada.reserve("A2", SEARCH, ["ada", "bob"])
+        with pytest.raises(tb.SettlementError, match="there is no reservation 'B1'"):
+            ada.hold("B1")
+
+
+def test_who_may_not_write_reads(
+    ledger: tb.Ledger, client: Client, token: Callable[..., str]
+) -> None:
+    ledger.open_budget("data", epsilon=1)
+    for bearer, message in (
+        (token("viewer"), "this is not for the role viewer: it needs another token"),
+        (None, "this needs a token"),
+    ):
+        with connected(client, bearer) as reader:
+            data = reader.budget("data")
+            assert data.left == tb.Budget(1.0, 0.0, "epsilon")
+            with pytest.raises(tb.LedgerError, match=message) as caught:
+                data.reserve("A1", SEARCH)
+            assert not caught.value.unknown
+    unknown = "this token is unknown, expired or revoked"
+    with (
+        connected(client, "tb_000000000000_" + 64 * "0") as nobody,
+        pytest.raises(tb.LedgerError, match=unknown),
+    ):
+        nobody.statements()

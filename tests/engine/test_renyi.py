@@ -1,0 +1,207 @@
+"""Renyi divergences against sums and integrals in 40 digits, from order 1 + 1e-7 on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import pytest
+from mpmath import mp, mpf
+from tests.cases import CASES
+from tests.guards.mutants import Mutation, each, lose_a_truth
+
+import tightbudget as tb
+from tightbudget.engine.readings import renyi
+from tightbudget.mechanisms import Mechanism
+from tightbudget.mechanisms.integer_noise import _DiscreteGaussianPair
+from tightbudget.numerics.bounds import Bounds
+
+ORDERS = [1.0 + 1e-7, 1.001, 1.5, 2.0, 30.0]
+
+
+@pytest.fixture(autouse=True)
+def _digits() -> Iterator[None]:
+    with mp.workdps(40):
+        yield
+
+
+def listed(p: list[mpf], q: list[mpf], order: float) -> mpf:
+    """The divergence of two lists of masses."""
+    s = mpf(order) - 1
+    return mp.log(mp.fsum(a * (a / b) ** s for a, b in zip(p, q, strict=True))) / s
+
+
+def discrete_gaussian(sigma: float, shift: int, rate: float) -> Callable[[float], mpf]:
+    def truth(order: float) -> mpf:
+        reach = 16 + int((order + 16) * (shift + sigma) + 16 * sigma)
+        weight = {
+            n: mp.exp(-(mpf(n) ** 2) / (2 * mpf(sigma) ** 2))
+            for n in range(-reach - shift, reach + shift + 1)
+        }
+        norm = mp.fsum(weight.values())
+        with_it = [weight[n] / norm for n in range(-reach, reach + 1)]
+        without = [weight[n - shift] / norm for n in range(-reach, reach + 1)]
+        mixed = [(1 - mpf(rate)) * b + mpf(rate) * a for a, b in zip(with_it, without, strict=True)]
+        return max(listed(mixed, without, order), listed(without, mixed, order))
+
+    return truth
+
+
+def response(p: float) -> Callable[[float], mpf]:
+    return lambda order: listed([mpf(p), 1 - mpf(p)], [1 - mpf(p), mpf(p)], order)
+
+
+def laplace(scale: float) -> Callable[[float], mpf]:
+    def truth(order: float) -> mpf:
+        a, m = mpf(order), 1 / mpf(scale)
+        moment = a * mp.exp((a - 1) * m) + (a - 1) * mp.exp(-a * m)
+        return mp.log(moment / (2 * a - 1)) / (a - 1)
+
+    return truth
+
+
+def sampled_gaussian(sigma: float, rate: float) -> Callable[[float], mpf]:
+    def truth(order: float) -> mpf:
+        a, m, q = mpf(order), 1 / mpf(sigma), mpf(rate)
+
+        def moment(power: mpf) -> mpf:
+            # the mixture has a density 1 + q (e^(m x - m^2 / 2) - 1) times that of N(0, 1)
+            ends = [
+                -14,
+                -4,
+                0,
+                m / 2,
+                4,
+                float(m * max(power, 1)) + 4,
+                float(m * max(power, 1)) + 14,
+            ]
+            return mp.quad(
+                lambda x: mp.npdf(x) * (1 + q * mp.expm1(m * x - m * m / 2)) ** power, sorted(ends)
+            )
+
+        return max(mp.log(moment(a)), mp.log(moment(1 - a))) / (a - 1)
+
+    return truth
+
+
+EXACT: list[tuple[Mechanism, Callable[[float], mpf]]] = [
+    (tb.RandomizedResponse(0.75), response(0.75)),
+    (tb.RandomizedResponse(0.5 + 1e-7), response(0.5 + 1e-7)),
+    (tb.Laplace(3.0), laplace(3.0)),
+    (tb.Laplace(1e6), laplace(1e6)),
+    (tb.DiscreteGaussian(5.0), discrete_gaussian(5.0, 1, 1.0)),
+    (tb.DiscreteGaussian(0.4, sensitivity=2), discrete_gaussian(0.4, 2, 1.0)),
+    (tb.DiscreteGaussian(3.0).subsampled(0.01), discrete_gaussian(3.0, 1, 0.01)),
+    (tb.Gaussian(1.0).subsampled(0.01), sampled_gaussian(1.0, 0.01)),
+]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "truth", "order"),
+    [
+        (mechanism, truth, order)
+        for mechanism, truth in EXACT
+        for order in ORDERS
+        if order <= 2 or mechanism != tb.Gaussian(1.0).subsampled(0.01)  # the quadrature's reach
+    ],
+)
+def test_the_bounds_hold_the_divergence(
+    mechanism: Mechanism, truth: Callable[[float], mpf], order: float
+) -> None:
+    bounds, value = (mechanism * 1).renyi(order), truth(order)
+    assert bounds.lower <= value <= bounds.upper
+    assert bounds.relative_gap <= 1e-4
+
+
+def test_three_atoms_need_no_grid() -> None:
+    one = tb.Histogram([5, 1000], [3, 13]).subsampled(7.6e-6)
+    assert (one * 1).renyi(2.0).relative_gap < 1e-10
+
+
+def test_discrete_noise_has_a_bound_at_any_order() -> None:
+    # at integer orders the divergence is that of Gaussian noise
+    for order in (2.0, 400.0, 5000.0):
+        bounds = (tb.DiscreteGaussian(0.3, sensitivity=2) * 3).renyi(order)
+        assert bounds.lower <= 3 * order * 4 / (2 * 0.3**2) * (1 + 1e-13)
+        assert bounds.upper >= 3 * order * 4 / (2 * 0.3**2) * (1 - 1e-13)
+        assert bounds.relative_gap <= 1e-4
+
+
+def reached(mechanism: Mechanism, runs: int, order: float) -> Bounds:
+    try:
+        return (mechanism * runs).renyi(order, rtol=1e-2)
+    except tb.PrecisionError as error:
+        return Bounds(error.lower, error.upper)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        # gamma noise has no closed form and takes seconds
+        pytest.param(c.mechanism, id=c.name, marks=[pytest.mark.slow] * ("gamma" in c.name))
+        for c in CASES
+    ],
+)
+def test_divergences_grow_with_the_order_and_add_up(mechanism: Mechanism) -> None:
+    before = Bounds(0.0, 0.0)
+    for order in (1.0 + 1e-7, 1.001, 2.0, 40.0, math.inf):
+        bounds = reached(mechanism, 1, order)
+        assert 0.0 <= before.lower <= bounds.upper * (1 + 1e-12)
+        three = reached(mechanism, 3, order)
+        assert three.lower <= 3 * bounds.upper * (1 + 1e-12)
+        assert three.upper >= 3 * bounds.lower * (1 - 1e-12)
+        before = bounds
+
+
+# ------------------------------------------------------------------------- mutations
+
+
+def holds(mechanism: Mechanism, truth: Callable[[float], mpf], order: float) -> Callable[[], bool]:
+    def true() -> bool:
+        bounds = reached(mechanism, 1, order)
+        return bool(bounds.lower <= truth(order) <= bounds.upper)
+
+    return true
+
+
+TABLE = tb.LossTable(1.0, (0, [0.5, 0.5], 0.0))  # P has losses 0 and 1; the rest of Q is alone
+
+MUTATIONS = [
+    Mutation(
+        "the outputs that are not listed",
+        _DiscreteGaussianPair,
+        "log_rest",
+        (("total, share = self._log_gaussian(s), 0.0", "return -math.inf"),),
+        holds(tb.DiscreteGaussian(0.4, 2).subsampled(0.01), discrete_gaussian(0.4, 2, 0.01), 40.0),
+    ),
+    Mutation(
+        "the Q-mass that P lacks",
+        renyi,
+        "_atoms",
+        (("_log(q_only.upper, 1.0),", "np.zeros(0),"),),
+        holds(
+            TABLE, lambda order: mp.log((1 + mp.exp(mpf(order) - 1)) / 2) / (mpf(order) - 1), 1.5
+        ),
+    ),
+    Mutation(
+        "a bin's mass goes to both ends",
+        renyi,
+        "_bins",
+        (("spread = top + np.log(", "spread = np.minimum(g_left, g_right) + 0.0 * np.log("),),
+        holds(tb.Gaussian(1.0).subsampled(0.01), sampled_gaussian(1.0, 0.01), 1.001),
+    ),
+    Mutation(
+        "a small argument's series",
+        renyi,
+        "_log_phi",
+        (("near, far = np.abs(y) <= 0.5,", "near, far = np.abs(y) <= 1e-300,"),),
+        holds(tb.RandomizedResponse(0.5 + 1e-7), response(0.5 + 1e-7), 1.001),
+    ),
+]
+
+
+@each(MUTATIONS)
+def test_without_the_guard_a_truth_is_lost(
+    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+) -> None:
+    lose_a_truth(monkeypatch, mutation)

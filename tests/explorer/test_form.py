@@ -1,0 +1,237 @@
+"""What an address holds is what is asked; nothing that somebody types breaks the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from starlette.testclient import TestClient
+from tests.cases import CASES, Case
+
+import tightbudget as tb
+from tightbudget.accounting.plan_file import plan_text, toml_value
+from tightbudget.explorer import questions
+from tightbudget.explorer.form import GOALS, KINDS, SHOWS, Form
+from tightbudget.mechanisms.describe import to_description
+
+DP_SGD = tb.Gaussian(1.0).subsampled(0.01) * 1000
+
+
+def typed(*pairs: tuple[str, str]) -> Form:
+    return Form.of(pairs)
+
+
+def fields_of(run: tb.Composition) -> list[tuple[str, str]]:
+    """What somebody types for a composition."""
+    return [
+        (f"{i}.{name}", value if isinstance(value, str) else toml_value(value))
+        for i, (mechanism, times) in enumerate(run.steps)
+        for name, value in {**to_description(mechanism), "times": times}.items()
+    ]
+
+
+# ----------------------------------------------------------------------- what is asked
+
+
+def test_without_fields_it_is_the_default_question() -> None:
+    form = Form.of([])
+    assert form.curve().composition() == DP_SGD
+    assert form.curve().delta == 1e-5
+    assert (form.show, form.goal, form.given) == ("one-more", "delta", "delta")
+    assert Form.of(parse_qsl(form.address())).curve() == form.curve()
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if "base" not in to_description(c.mechanism)], ids=lambda c: c.name
+)
+def test_every_mechanism_can_be_typed(case: Case) -> None:
+    run = case.mechanism * 3 + tb.Gaussian(2.0, relation=case.mechanism.relation)
+    form = typed(*fields_of(run), ("epsilon", "0.5"), ("given", "epsilon"))
+    assert form.curve().composition() == run
+    assert form.curve().epsilon == 0.5
+    again = Form.of(parse_qsl(form.address(), keep_blank_values=True))
+    assert again.curve() == form.curve()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_mechanism_starts_with_something_that_works(kind: str) -> None:
+    form = typed(("0.mechanism", kind))
+    assert form.curve().composition().runs == 1
+    assert {name for name, _ in form.parameters} >= {"0.rate", "0.times"}
+
+
+def test_a_plan_takes_the_place_of_the_mechanisms() -> None:
+    run = tb.Laplace(5.0) * 2
+    for plan in (plan_text(run), run.to_json()):
+        form = typed(("plan", plan), ("0.mechanism", "gaussian"), ("0.sigma", "x"))
+        assert form.curve().composition() == run
+
+
+@pytest.mark.parametrize("show", SHOWS)
+def test_each_panel_asks_its_question(show: str) -> None:
+    question = typed(("show", show)).panel()
+    assert isinstance(
+        question,
+        {
+            "one-more": questions.OneMore,
+            "compare": questions.Compare,
+            "stopping": questions.Stopping,
+            "calibrate": questions.Calibrate,
+        }[show],
+    )
+    assert question.composition() == DP_SGD
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_each_goal_is_a_target(goal: str) -> None:
+    found = typed(("show", "calibrate"), ("goal", goal), ("goal.fpr", "0.02")).panel()
+    assert isinstance(found, questions.Calibrate)
+    given = {name for name in sum(GOALS.values(), ()) if getattr(found, name) is not None}
+    assert given == set(GOALS[goal])
+    assert (found.of, found.parameter) == (0, "sigma")
+    assert goal != "tpr" or found.fpr == 0.02
+
+
+def test_stops_and_weights_are_asked_as_typed() -> None:
+    stopping = typed(("stop", "3"), ("weight", "0.5"), ("stop", "9"), ("weight", "2")).stopping()
+    assert (stopping.stops, stopping.weights, stopping.delta) == ([3, 9], [0.5, 2.0], 1e-5)
+    assert Form.of([]).stopping().stops == [250, 500, 750, 1000]
+    assert typed(("0.mechanism", "gaussian"), ("0.times", "2")).stopping().stops == [1, 2]
+    assert typed(("plan", "x"), ("delta", "1e-7")).stopping().delta == 1e-7
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("0.sigma", "steps[0]: gaussian needs sigma"),
+        ("delta", "delta must be a finite number, got ''"),
+        ("goal.epsilon", "epsilon must be a finite number, got ''"),
+        ("stopping.delta", "delta must be a finite number, got ''"),
+    ],
+)
+def test_what_is_needed_may_not_be_blank(field: str, message: str) -> None:
+    show = "calibrate" if "goal" in field else "stopping"
+    form = typed(("0.mechanism", "gaussian"), (field, " "), ("show", show))
+    with pytest.raises(tb.TightBudgetError, match="^" + re.escape(message)):
+        (form.curve() if field in ("0.sigma", "delta") else form.panel()).composition()
+
+
+def test_what_is_not_needed_may_be_blank() -> None:
+    blank = [(f"0.{name}", "") for name in ("sensitivity", "rate", "relation", "times")]
+    form = typed(("0.mechanism", "gaussian"), ("0.sigma", "2"), *blank, ("plan", ""))
+    assert form.curve().composition() == tb.compose([tb.Gaussian(2.0)])
+
+
+# ---------------------------------------------------------------------------- buttons
+
+
+def test_mechanisms_are_added_and_removed() -> None:
+    one = Form.of([("delta", "1e-6")])
+    two = one.done("add")
+    assert [two.kind(i) for i in range(two.count)] == ["gaussian", "laplace"]
+    assert two.done("remove 1").curve() == one.curve()
+    assert two.done("remove 0").kind(0) == "laplace"
+    assert one.done("remove 0") == one  # the last one stays
+    assert two.curve().delta == 1e-6
+
+
+def test_stops_are_added_removed_and_spread() -> None:
+    form = Form.of([])
+    more = form.done("add-stop")
+    assert [s for s, _ in more.stops] == ["125", "250", "500", "750", "1000"]
+    assert more.done("remove-stop 0").stops == form.stops
+    assert more.done("even-stops").stops == form.stops
+    only = typed(("stop", "1"))
+    assert only.done("remove-stop 0") == only
+    assert only.done("add-stop").stops == only.stops  # there is no room
+    assert typed(("stop", "x")).done("add-stop").stops == [("x", "1")]
+
+
+# ------------------------------------------------------------------ whatever is typed
+
+NAMES = st.sampled_from(
+    ["0.mechanism", "1.mechanism", "0.sigma", "0.scale", "0.times", "0.rate", "0.relation", "0.p",
+     "0.q", "0.epsilons", "0.kwds", "given", "delta", "epsilon", "show", "goal", "goal.delta",
+     "parameter", "stop", "weight", "stopping.delta", "plan", "0.", ".mechanism", "-1.mechanism",
+     "²3.mechanism"]
+)  # fmt: skip
+TEXTS = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from([*KINDS, *SHOWS, *GOALS, "1e999", "nan", "-1", "[1, 2", "{a=1}", "1" * 5000]),
+    st.floats().map(repr),
+    st.integers().map(str),
+)
+FORMS = st.lists(st.tuples(NAMES, TEXTS), max_size=8)
+DEEDS = st.one_of(
+    st.text(max_size=6),
+    st.builds("{} {}".format, st.sampled_from(["add", "remove", "remove-stop"]), st.integers()),
+    st.sampled_from(["add", "add-stop", "even-stops"]),
+)
+
+
+def is_answered(ask: Callable[[], questions.Question]) -> bool:
+    """Whether it is a question about a composition, or refused in words."""
+    try:
+        return isinstance(ask().composition(), tb.Composition)
+    except (tb.TightBudgetError, ValidationError) as error:
+        return bool(str(error))
+
+
+@given(FORMS, DEEDS)
+def test_a_form_is_a_question_or_refused(pairs: list[tuple[str, str]], deed: str) -> None:
+    form = Form.of(pairs).done(deed)
+    assert Form.of(parse_qsl(form.address(), keep_blank_values=True)).count == form.count
+    for ask in (form.curve, form.panel, form.stopping):
+        assert is_answered(ask)
+
+
+@settings(max_examples=40)
+@given(FORMS)
+def test_the_page_shows_whatever_is_typed(explorer: TestClient, pairs: Any) -> None:
+    found = explorer.get("/explorer", params=[*pairs, ("part", "curve")])
+    assert found.status_code in (200, 400)
+    assert "<form" in found.text
+
+
+PLANS = st.one_of(
+    st.text(),
+    st.lists(
+        st.sampled_from(
+            ["[[steps]]\n", 'mechanism = "gaussian"\n', "sigma = 1.0\n", "times = 3\n",
+             "rate = 2\n", "sigma = inf\n", "times = -1\n", "base = { mechanism = 1 }\n",
+             "p = [1, 2]\n", "[",
+             "tightbudget = 1\n", 'mechanism = "histogram"\n', 'relation = "x"\n', "\x00", "{", "}"]
+        )
+    ).map("".join),
+)  # fmt: skip
+
+
+@given(PLANS)
+def test_a_plan_is_a_composition_or_refused(plan: str) -> None:
+    assert is_answered(lambda: questions.Curve(plan=plan, delta=0.1))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+TABLES = st.dictionaries(
+    st.sampled_from(["sigma", "scale", "p", "q", "times", "rate", "relation", "epsilons", "deltas",
+                     "base", "kwds", "args", "distribution", "sensitivity", "bound", "noise"]),
+    JSON | st.floats(0.1, 10.0),
+    max_size=5,
+)  # fmt: skip
+
+
+@given(st.sampled_from([*KINDS, "subsampled", "x"]), TABLES)
+def test_a_step_is_a_mechanism_or_refused(kind: str, table: dict[str, Any]) -> None:
+    assert is_answered(lambda: questions.Curve(steps=[{"mechanism": kind, **table}], delta=0.1))

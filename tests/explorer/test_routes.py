@@ -1,0 +1,271 @@
+"""Over HTTP: the same numbers, one shape of refusals, files, and a server that goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import tightbudget as tb
+from tightbudget.explorer import answers, questions
+from tightbudget.explorer.line import Job
+from tightbudget.explorer.workers import Pools, Workers
+from tightbudget.mechanisms.curve import DELTAS
+from tightbudget.web.settings import State
+
+DP_SGD = [{"mechanism": "gaussian", "sigma": 1.0, "rate": 0.01, "times": 1000}]
+GAUSSIAN = [{"mechanism": "gaussian", "sigma": 5.0, "times": 10}]
+# noises that are not known in closed form, each of which takes its time
+LONG = [{"mechanism": "additive", "distribution": "gumbel_r", "sensitivity": 0.1 + k / 1000}
+        for k in range(50)]  # fmt: skip
+
+
+def post(client: TestClient, route: str, body: Any) -> Any:
+    return client.post(f"/api/v1/explore/{route}", json=body)
+
+
+ASKED: dict[str, tuple[Any, questions.Question]] = {
+    "curve": (answers.curve, questions.Curve(steps=DP_SGD, delta=1e-5)),
+    "one-more": (answers.one_more, questions.OneMore(steps=GAUSSIAN, epsilon=1.0)),
+    "compare": (answers.compare, questions.Compare(steps=GAUSSIAN, delta=1e-5)),
+    "stopping": (
+        answers.stopping,
+        questions.Stopping(steps=GAUSSIAN, delta=1e-5, stops=[5, 10]),
+    ),
+    "calibrate": (
+        answers.calibrate,
+        questions.Calibrate(steps=GAUSSIAN, parameter="sigma", epsilon=1.0, delta=1e-5),
+    ),
+}
+
+
+@pytest.mark.parametrize("route", ASKED)
+def test_the_answer_is_the_librarys(explorer: TestClient, route: str) -> None:
+    answer, question = ASKED[route]
+    found = post(explorer, route, question.model_dump(exclude_none=True))
+    assert found.status_code == 200
+    assert found.json() == json.loads(json.dumps(answer(question)))
+
+
+def test_infinity_is_a_number_of_json(explorer: TestClient) -> None:
+    steps = [{"mechanism": "worst_case", "epsilon": 0.1, "delta": 0.01}]
+    found = post(explorer, "curve", {"steps": steps, "delta": 1e-3})
+    assert '"epsilon": {"lower": 1e999, "upper": 1e999}' in found.text
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "message"),
+    [
+        ("curve", {"steps": DP_SGD}, "give exactly one of delta and epsilon"),
+        ("curve", {"steps": DP_SGD, "delta": "x"}, "delta: Input should be a valid number"),
+        ("curve", {"steps": DP_SGD, "delta": 2}, "delta must be in [0, 1], got 2.0"),
+        ("curve", {"steps": DP_SGD, "epsilon": -1}, "epsilon must be a finite number >= 0, got"),
+        ("curve", {"steps": DP_SGD, "delta": 0.1, "deltas": []}, "deltas: List should have at"),
+        ("curve", {"steps": DP_SGD, "delta": 0.1, "deltas": [0.1] * 201}, "deltas: List should"),
+        ("curve", {"steps": DP_SGD, "delta": 0.1, "deltas": [2]}, "deltas[0] must be in [0, 1]"),
+        ("curve", {"steps": DP_SGD, "delta": 0.1, "rtol": 0}, "rtol: Input should be greater"),
+        ("curve", {"steps": DP_SGD, "delta": 0.1, "more": 1}, "more: Extra inputs are not"),
+        ("curve", {"steps": [{}] * 51, "delta": 0.1}, "steps: List should have at most 50"),
+        ("curve", {"steps": "gaussian", "delta": 0.1}, "steps: Input should be a valid list"),
+        ("curve", {"plan": "a" * 200_001, "delta": 0.1}, "plan: String should have at most"),
+        ("compare", {"steps": DP_SGD, "delta": 0}, "delta must be in (0, 1), got 0.0"),
+        (
+            "curve",
+            {"steps": [{"mechanism": "gaussian", "sigma": -1.0}], "delta": 0.1},
+            "steps[0]: sigma must be a finite number > 0, got -1.0",
+        ),
+        ("stopping", {"steps": GAUSSIAN, "delta": 1e-5}, "stops: Field required"),
+        ("stopping", {"steps": GAUSSIAN, "delta": 1e-5, "stops": [1.5]}, "stops.0: Input should"),
+        ("stopping", {"steps": GAUSSIAN, "delta": 1e-5, "stops": [5, 2]}, "stops["),
+        (
+            "stopping",
+            {"steps": GAUSSIAN, "delta": 1e-5, "stops": [5], "weights": [1, 2]},
+            "weights must hold a weight for each of the 1 stops, got [1.0, 2.0]",
+        ),
+        ("calibrate", {"steps": GAUSSIAN, "epsilon": 1}, "parameter: Field required"),
+        ("calibrate", {"steps": GAUSSIAN, "parameter": "sigma"}, "give exactly one target: "),
+        ("calibrate", {"steps": [], "parameter": "sigma"}, "steps: List should have at least 1"),
+        ("picture?format=gif", {"steps": GAUSSIAN, "delta": 0.1}, "format: Input should be"),
+    ],
+)  # fmt: skip
+def test_refusals_name_what_is_wrong(
+    explorer: TestClient, route: str, body: Any, message: str
+) -> None:
+    found = post(explorer, route, body)
+    error = found.json()["error"]
+    assert found.status_code == 400
+    assert error["message"].startswith(message)
+    assert error["type"] in ("ParameterError", "FileError")
+
+
+def test_what_is_no_json_is_refused(explorer: TestClient) -> None:
+    for body in ("", "{", '{"delta": NaN, "steps": []}', '{"delta": 1e999, "steps": []}'):
+        found = explorer.post("/api/v1/explore/curve", content=body)
+        assert (found.status_code, "error" in found.json()) == (400, True)
+
+
+@pytest.mark.parametrize(
+    "body", [{"delta": 1e-5}, {"delta": 1e-5, "stops": [5, 10]}], ids=["curve", "stopping"]
+)
+@pytest.mark.parametrize(
+    ("format", "media", "begins"),
+    [("png", "image/png", b"\x89PNG"), ("svg", "image/svg+xml", b"<?xml")],
+)
+def test_pictures(explorer: TestClient, body: Any, format: str, media: str, begins: bytes) -> None:
+    found = post(explorer, f"picture?format={format}", {"steps": GAUSSIAN, **body})
+    assert (found.status_code, found.headers["content-type"]) == (200, media)
+    assert found.content.startswith(begins)
+
+
+# ------------------------------------------------------------------------------ limits
+
+
+@contextmanager
+def limited(client: TestClient, **limits: Any) -> Iterator[None]:
+    """Other limits for a while."""
+    state: State = client.app.state.open  # type: ignore[attr-defined]
+    pools = Pools(Workers(**limits), Workers(**limits))
+    client.app.state.open = State(**{**vars(state), "explorer": pools})  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        client.app.state.open = state  # type: ignore[attr-defined]
+        pools.close()
+
+
+def test_a_question_that_would_run_long_is_refused(explorer: TestClient) -> None:
+    with limited(explorer, seconds=0.5):
+        began = time.monotonic()
+        found = post(explorer, "curve", {"steps": LONG, "delta": 1e-5})
+        assert time.monotonic() - began < 30
+        assert found.status_code == 504
+        assert found.json()["error"]["type"] == "LimitError"
+        assert "more time than one may take here (0.5 s)" in found.json()["error"]["message"]
+        page = explorer.get(
+            "/explorer", params={"plan": json.dumps({"tightbudget": 1, "steps": LONG})}
+        )
+        assert page.status_code == 504
+        assert "more time than one may take here (0.5 s)" in page.text
+
+
+def test_a_question_that_would_take_all_memory_is_refused(explorer: TestClient) -> None:
+    with limited(explorer, megabytes=1):
+        found = post(explorer, "compare", {"steps": LONG, "delta": 1e-5})
+        assert found.status_code == 504
+        assert "more memory than one may take here (1 MB)" in found.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(("of", "status"), [("192.0.2.66", 200), ("127.0.0.1", 503)])
+def test_the_room_of_another_address_is_given_away(
+    explorer: TestClient, of: str, status: int
+) -> None:
+    """Not that of the same one, which has asked too much itself."""
+    with limited(explorer, processes=1, waiting=1):
+        pool = explorer.app.state.open.explorer.quick  # type: ignore[attr-defined]
+        worked_on, waits = Job(of, lambda _: None), Job(of, lambda _: None)
+        pool._line.join(worked_on)
+        pool._line.next()
+        pool._line.join(waits)
+        found = post(explorer, "curve", {"steps": GAUSSIAN, "delta": 1e-5})
+        assert found.status_code == status
+        assert waits.found.done() == (status == 200)
+        if waits.found.done():
+            with pytest.raises(tb.BusyError, match="too many questions"):
+                waits.found.result()
+
+
+def test_when_too_many_wait_the_next_is_told_so(explorer: TestClient) -> None:
+    with limited(explorer, processes=1, waiting=0):
+        pool = explorer.app.state.open.explorer.quick  # type: ignore[attr-defined]
+        others = Job("somebody", lambda _: None)
+        assert pool._line.join(others) is None
+        assert pool._line.next() is others  # and is being worked on
+        found = post(explorer, "curve", {"steps": GAUSSIAN, "delta": 1e-5})
+        assert (found.status_code, found.json()["error"]["type"]) == (503, "BusyError")
+        pool._line.done(others)
+        assert post(explorer, "curve", {"steps": GAUSSIAN, "delta": 1e-5}).status_code == 200
+
+
+# ------------------------------------------------------------------------------ the page
+
+
+def test_the_page_without_scripts_says_everything(explorer: TestClient) -> None:
+    run = tb.Gaussian(1.0).subsampled(0.01) * 1000
+    page = explorer.get("/explorer", params={"part": "all", "show": "stopping"}).text
+    bounds = run.epsilon(1e-5)
+    assert f'value="{bounds.lower!r}"' in page
+    assert f'value="{bounds.upper!r}"' in page
+    for price in tb.early_stopping(run.steps[0][0], [250, 500, 750, 1000], 1e-5).epsilons:
+        assert f'<data value="{price!r}"' in page
+    for low in run.curve(deltas=DELTAS).lower.tolist():
+        assert f'<data value="{low!r}"' in page
+
+
+def test_what_takes_long_is_asked_for_apart(explorer: TestClient) -> None:
+    whole = explorer.get("/explorer", params={"show": "compare"}).text
+    assert "Working it out" in whole
+    assert "Kairouz" not in whole
+    panel = explorer.get("/explorer", params={"show": "compare", "part": "panel"}).text
+    assert "Kairouz" in panel
+    assert 'id="upper"' not in panel
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "said"),
+    [
+        ({"0.mechanism": "gaussian", "0.sigma": "-1"}, 400, 'data-field="0.sigma"'),
+        ({"0.mechanism": "gaussian", "0.sigma": "1", "0.times": "x"}, 400, 'data-field="0.times"'),
+        ({"delta": "x"}, 400, 'data-field="at"'),
+        ({"plan": "<b>"}, 400, "plan: not TOML"),
+        ({"0.mechanism": "<i>"}, 200, "ε"),
+        ({"show": "stopping", "part": "all", "stop": "<u>"}, 200, "stops.0: Input should be"),
+        ({"show": "calibrate", "part": "all", "goal.delta": "3"}, 200, "delta must be in [0, 1]"),
+        ({"part": "some"}, 400, "part: Input should be"),
+    ],
+)
+def test_what_is_typed_wrong_is_said_beside_it(
+    explorer: TestClient, fields: dict[str, str], status: int, said: str
+) -> None:
+    found = explorer.get("/explorer", params=fields)
+    assert (found.status_code, said in found.text) == (status, True)
+    for typed in ("<b>", "<i>", "<u>"):
+        assert typed not in found.text
+
+
+def test_buttons_change_the_address(explorer: TestClient) -> None:
+    found = explorer.get("/explorer", params={"do": "add"}, follow_redirects=False)
+    assert (found.status_code, found.headers["location"]) == (
+        303,
+        "/explorer?0.mechanism=gaussian&0.sigma=1.0&0.rate=0.01&0.times=1000&1.mechanism=laplace",
+    )
+
+
+@pytest.mark.parametrize("of", ["curve", "panel"])
+@pytest.mark.parametrize("as_", ["json", "png", "svg"])
+def test_downloads(explorer: TestClient, of: str, as_: str) -> None:
+    found = explorer.get("/explorer/download", params={"of": of, "as": as_, "show": "stopping"})
+    name = "curve" if of == "curve" else "stopping"
+    assert found.status_code == 200
+    assert found.headers["content-disposition"] == f'attachment; filename="{name}.{as_}"'
+    if as_ == "json":
+        assert found.json()["python"].startswith("import tightbudget as tb")
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"of": "panel", "as": "png"}, 404),
+        ({"of": "curve", "as": "pdf"}, 400),
+        ({"of": "curve", "as": "png", "delta": "x"}, 400),
+        ({"of": "panel", "as": "json", "show": "stopping", "stop": "x"}, 400),
+    ],
+)
+def test_downloads_that_are_refused(
+    explorer: TestClient, fields: dict[str, str], status: int
+) -> None:
+    assert explorer.get("/explorer/download", params=fields).status_code == status

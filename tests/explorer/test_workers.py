@@ -1,0 +1,194 @@
+"""A question has its time and its memory, no more; others are answered meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tightbudget as tb
+from tightbudget.explorer.workers import Workers
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 1.0
+# a busy machine starts a process late; the limit itself is what is tested
+SLACK = 20.0
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    one = Workers(processes=2, waiting=2, seconds=SECONDS, megabytes=256)
+    one.warm()
+    yield one
+    one.close()
+
+
+async def wanted() -> bool:
+    return False
+
+
+def ask(workers: Workers, *questions: tuple[Callable[[Any], Any], Any]) -> list[Any]:
+    """All at a time; answers, or what was raised."""
+
+    async def all_() -> list[Any]:
+        asked = [workers.answer(answer, question, wanted) for answer, question in questions]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    return asyncio.run(all_())
+
+
+def process(_: object) -> int:
+    return os.getpid()
+
+
+def endless(_: object) -> None:
+    while True:
+        sum(range(1000))
+
+
+def sleeping(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def big(megabytes: int) -> float:
+    return float(np.ones(megabytes << 17).sum())
+
+
+def refusing(error: Exception) -> None:
+    raise error
+
+
+def ending(code: int) -> None:
+    os._exit(code)
+
+
+def test_another_process_answers_again_and_again(workers: Workers) -> None:
+    found = ask(workers, *[(process, None)] * 3)
+    assert os.getpid() not in found
+    assert len(set(found + ask(workers, (process, None)))) <= 2
+
+
+def test_a_question_that_takes_too_long_is_ended(workers: Workers) -> None:
+    began = time.monotonic()
+    (error,) = ask(workers, (endless, None))
+    assert SECONDS <= time.monotonic() - began < SECONDS + SLACK
+    assert isinstance(error, tb.LimitError)
+    assert str(error).startswith("the question takes more time than one may take here (1 s): ")
+    assert isinstance(ask(workers, (process, None))[0], int)
+
+
+def test_others_are_answered_meanwhile(workers: Workers) -> None:
+    slow, *quick = ask(workers, (endless, None), (process, None), (process, None))
+    assert isinstance(slow, tb.LimitError)
+    assert all(isinstance(pid, int) for pid in quick)
+
+
+@pytest.mark.parametrize(("answer", "question"), [(big, 1024), (ending, 1)])
+def test_a_question_that_takes_too_much_memory_is_refused(
+    workers: Workers, answer: Callable[[Any], Any], question: int
+) -> None:
+    assert ask(workers, (big, 8)) == [8 << 17]
+    (error,) = ask(workers, (answer, question))
+    assert isinstance(error, tb.LimitError)
+    assert "takes more memory than one may take here (256 MB)" in str(error)
+    assert isinstance(ask(workers, (process, None))[0], int)
+
+
+def test_too_many_at_a_time_are_refused_at_once_and_none_later(workers: Workers) -> None:
+    found = ask(workers, *[(sleeping, 0.3)] * 6)
+    busy = [error for error in found if isinstance(error, tb.BusyError)]
+    assert len(busy) == 2
+    assert found.count(0.3) == 4
+    assert str(busy[0]).startswith("too many questions are being worked on")
+    assert ask(workers, *[(sleeping, 0.1)] * 4) == [0.1] * 4
+
+
+def test_who_asks_much_does_not_keep_another_out(workers: Workers) -> None:
+    """24 questions of one fill the room; the one of another is answered, and is not the last."""
+    ended: list[str] = []
+
+    async def one(of: str) -> None:
+        try:
+            await workers.answer(sleeping, 1.0, wanted, of)  # long beside the wait below
+        except tb.BusyError:
+            ended.append(f"{of} refused")
+        else:
+            ended.append(of)
+
+    async def all_() -> None:
+        greedy = [asyncio.create_task(one("greedy")) for _ in range(24)]
+        await asyncio.sleep(0.1)
+        await asyncio.gather(one("honest"), *greedy)
+
+    asyncio.run(all_())
+    assert ended.count("greedy refused") == 21
+    assert ended.count("honest") == 1
+    answered = [of for of in ended if not of.endswith("refused")]
+    assert answered.index("honest") <= 2  # after the two that were at work already
+
+
+@pytest.mark.parametrize(
+    "error",
+    [tb.ParameterError("sigma must be > 0"), tb.PrecisionError("wide", 1.0, 2.0), KeyError("bug")],
+)
+def test_refusals_arrive_as_they_are(workers: Workers, error: Exception) -> None:
+    (found,) = ask(workers, (refusing, error))
+    assert type(found) is type(error)
+    assert str(found) == str(error)
+    assert vars(error).items() <= vars(found).items()
+
+
+def test_what_nobody_wants_any_more_is_given_up(workers: Workers) -> None:
+    async def gone() -> bool:
+        return True
+
+    def given_up() -> Awaitable[Any]:
+        return workers.answer(sleeping, 0.9, gone)
+
+    async def all_() -> list[Any]:
+        return await asyncio.gather(*[given_up() for _ in range(4)], return_exceptions=True)
+
+    for error in asyncio.run(all_()):
+        assert isinstance(error, tb.LimitError)
+        assert str(error).startswith("the question was given up")
+    # and its place is free again, soon
+    until = time.monotonic() + SLACK
+    while any(isinstance(found, tb.BusyError) for found in ask(workers, *[(process, None)] * 4)):
+        assert time.monotonic() < until
+
+
+KILLED = """
+import asyncio, os
+from tests.explorer.test_workers import endless, process, wanted
+from tightbudget.explorer.workers import Workers
+
+async def main():
+    workers = Workers(processes=1, seconds=1.0)
+    print(await workers.answer(process, None, wanted), flush=True)
+    asyncio.get_running_loop().call_later(0.3, os.kill, os.getpid(), 9)
+    await workers.answer(endless, None, wanted)
+
+asyncio.run(main())
+"""
+
+
+def test_a_server_that_is_killed_leaves_nothing_that_computes() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    stat = Path(f"/proc/{int(done.stdout)}/stat")
+    until = time.monotonic() + SLACK
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < until
+        time.sleep(0.1)

@@ -1,0 +1,199 @@
+"""Every guard of propose-test-release is taken away once, and something true becomes false."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from tests.exact import exp_ends
+from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.release import test_propose_test_release as kept
+from tests.release.small import apart, columns, neighbours, ordered
+
+import tightbudget as tb
+from tightbudget.release.mechanisms import median, propose_test_release
+from tightbudget.release.mechanisms.order_statistics import Ordered
+from tightbudget.release.mechanisms.propose_test_release import StabilityTest
+
+GIVEN: dict[str, Any] = {"epsilon": 1, "delta": 0.1, "step": 1}
+MEDIAN = tb.Median(**GIVEN, scale=4 * math.cbrt(5))  # bins of four, for five records
+RANGE = tb.InterquartileRange(**GIVEN)
+TRIMMED = tb.TrimmedMean(**GIVEN, spread=1, trim=0.2)
+
+EVERYTHING = {x: ordered(x, 2) for x in columns(5, kept.FINE)}
+
+
+def median_keeps_its_promise() -> bool:
+    given = kept.parameters(2, kept.HALF**3)
+    return kept.worst(tb.Median(**given, scale=4 * math.cbrt(5)), 5, kept.FAR, 3) <= 1
+
+
+def threshold_keeps_delta() -> bool:
+    def keeps(delta: Fraction) -> bool:
+        t = propose_test_release._least_threshold(Fraction(2), delta)
+        return exp_ends(Fraction(-t, 2))[1] / (1 + exp_ends(Fraction(-1, 2))[0]) <= delta
+
+    return all(keeps(Fraction(1, k)) for k in range(2, 20))
+
+
+def threshold_is_the_least() -> bool:
+    b = Fraction(1 / math.log(2))
+    return propose_test_release._least_threshold(b, Fraction(1, 47)) == 5  # 2^-5 / 1.5 is 1/48
+
+
+def noise_is_wide_enough() -> bool:
+    noise, test = kept.Scales(), StabilityTest(Fraction(1), Fraction(1, 10))
+    test.value(tb.Proposal(100, 0, 7), noise)
+    return noise.asked == [1, 7]
+
+
+def stays(statistic: tb.Median | tb.InterquartileRange, width: int, firsts: Sequence[int]) -> bool:
+    """Each distance is that of the nearest column whose value is in another bin."""
+    proposals = {x: statistic._propose(data) for x, data in EVERYTHING.items()}
+    for i, first in enumerate(firsts):
+        bins = {x: (proposed[i].value - first) // width for x, proposed in proposals.items()}
+        for x, proposed in proposals.items():
+            others = [apart(x, y) for y in EVERYTHING if bins[y] != bins[x]]
+            if proposed[i].distance != min(others, default=6):
+                return False
+    return True
+
+
+def median_stays() -> bool:
+    return stays(MEDIAN, 4, (0, 2))
+
+
+def range_stays() -> bool:
+    return stays(RANGE, 32, (0, 16))
+
+
+def sum_stays() -> bool:
+    """No neighbour's sum is further away than proposed, at a distance of two or more."""
+    proposals = {x: TRIMMED._propose(data)[0] for x, data in EVERYTHING.items()}
+    return all(
+        proposals[x].distance < 2 or abs(proposals[x].value - proposals[y].value) <= 1
+        for x, y in neighbours(list(EVERYTHING))
+    )
+
+
+MUTATIONS = [
+    Mutation(
+        "a tie does not pass",
+        StabilityTest,
+        "passes",
+        (("> self.threshold", ">= self.threshold"),),
+        median_keeps_its_promise,
+    ),
+    Mutation(
+        "the threshold is rounded up",
+        propose_test_release,
+        "_least_threshold",
+        (("math.ceil", "math.floor"),),
+        threshold_keeps_delta,
+    ),
+    Mutation(
+        "the threshold is no larger than it must be",
+        propose_test_release,
+        "_least_threshold",
+        (("-1 / b", "-2 / b"),),
+        threshold_is_the_least,
+    ),
+    Mutation(
+        "values have noise for their sensitivity",
+        StabilityTest,
+        "value",
+        (("proposal.sensitivity * self.scale", "self.scale"),),
+        noise_is_wide_enough,
+    ),
+    Mutation(
+        "both statistics of a range can move outwards",
+        Ordered,
+        "_to_widen",
+        (("self.records[a - i]", "self.records[a - 0 * i]"),),
+        range_stays,
+    ),
+    Mutation(
+        "a range can become wider",
+        Ordered,
+        "to_leave",
+        (
+            (
+                "min(self._to_widen(a, b, high), self._to_narrow(a, b, low))",
+                "self._to_narrow(a, b, low)",
+            ),
+        ),
+        range_stays,
+    ),
+    Mutation(
+        "a range can become narrower",
+        Ordered,
+        "to_leave",
+        (
+            (
+                "min(self._to_widen(a, b, high), self._to_narrow(a, b, low))",
+                "self._to_widen(a, b, high)",
+            ),
+        ),
+        range_stays,
+    ),
+    Mutation(
+        "a range that reaches the end has left",
+        Ordered,
+        "to_leave",
+        (("self._to_widen(a, b, high)", "self._to_widen(a, b, high + 1)"),),
+        range_stays,
+    ),
+    Mutation(
+        "a statistic can rise",
+        Ordered,
+        "to_move",
+        (
+            (
+                "min(self._risen(m, np.array(high)), self._fallen(m, np.array(low)))",
+                "self._fallen(m, np.array(low))",
+            ),
+        ),
+        median_stays,
+    ),
+    Mutation(
+        "a statistic can fall",
+        Ordered,
+        "to_move",
+        (
+            (
+                "min(self._risen(m, np.array(high)), self._fallen(m, np.array(low)))",
+                "self._risen(m, np.array(high))",
+            ),
+        ),
+        median_stays,
+    ),
+    Mutation(
+        "a sum may move by the spread and no more",
+        Ordered,
+        "to_exceed",
+        (("bound + 1", "bound + 2"),),
+        sum_stays,
+    ),
+    Mutation(
+        "one more than the trimmed rank counts",
+        Ordered,
+        "to_exceed",
+        (("self._to_widen(a, b, bound + 1)", "self._to_widen(a, b, bound + 1) + 1"),),
+        sum_stays,
+    ),
+    Mutation(
+        "a median's bin has as many values as noise is for",
+        median,
+        "_bin",
+        (("low + width)", "low + width + 1)"),),
+        median_stays,
+    ),
+]
+
+
+@each(MUTATIONS)
+def test_the_guard_is_needed(monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
+    lose_a_truth(monkeypatch, mutation)

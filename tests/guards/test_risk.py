@@ -1,0 +1,243 @@
+"""Every guard of the answers about attacks is taken away once, and a true inequality becomes false.
+
+Gaps are chosen wide and first points few, so that each guard matters.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.test_engine import gaussian_truth
+from tests.mechanisms.test_risk import both_ways, exact_tpr
+
+import tightbudget as tb
+from tightbudget.engine.readings import gaussian_dp, probabilistic_dp, tradeoff
+from tightbudget.mechanisms import risk
+
+SKEWED = (7.0, 2.0, 1.0), (5.0, 1.0, 4.0)
+
+
+def detection() -> bool:
+    """Two runs of a skewed pair, whose directions differ, by exact arithmetic."""
+    run, truth = tb.Histogram(*SKEWED) * 2, both_ways(*SKEWED, 2)
+    for fpr in (0.003, 0.05, 0.11, 0.33, 0.6):
+        exact = max(exact_tpr(seen, Fraction(fpr)) for seen in truth)
+        found = tradeoff.true_positive_bounds(run._losses, fpr, 1e-4)
+        if not Fraction(found.lower) <= exact <= Fraction(found.upper):
+            return False
+    return True
+
+
+def laplace_delta(epsilon: float) -> float:
+    """delta of one Laplace step of scale 1."""
+    if epsilon <= -1.0:
+        return -math.expm1(epsilon)
+    return -math.expm1((epsilon - 1) / 2) if epsilon < 1.0 else 0.0
+
+
+def hardly_known(below: float, above: float) -> Any:
+    """A Laplace step whose delta is read with ends that are that far off."""
+
+    def read(epsilon: float, gap: float) -> tb.Bounds:
+        delta = laplace_delta(epsilon)
+        return tb.Bounds(delta * (1 - below) * (1 - 1e-12), min(1.0, delta * (1 + above)))
+
+    return SimpleNamespace(steps=(tb.Laplace(1.0) * 1)._losses.steps, reader=lambda: read)
+
+
+READERS = [(below, above) for below in (0.0, 0.03, 0.2) for above in (0.0, 0.03, 0.2)]
+
+
+def rough_detection() -> bool:
+    """The truth is e fpr for the smallest rates; it may be at either end of what is read."""
+    for fpr, most in ((0.1, math.e * 0.1), (0.3, 1 - 0.25 / math.e / 0.3), (0.6, 1 - 0.4 / math.e)):
+        for ends in READERS:
+            found = tradeoff._of_direction(hardly_known(*ends), fpr, 1e-3, lambda found: False)
+            if not found.lower <= most * (1 + 1e-9) <= found.upper * (1 + 2e-9):
+                return False
+    return True
+
+
+def rough_losses_above() -> bool:
+    """Likewise for the mass above eps in (-1, 1), which is 1 - e^((eps - 1) / 2) / 2."""
+    for epsilon in (-0.5, 0.0, 0.4):
+        above = 1 - math.exp((epsilon - 1) / 2) / 2
+        for ends in READERS:
+            found = probabilistic_dp._of_direction(hardly_known(*ends), epsilon, 1e-6)
+            if not found.lower <= above * (1 + 1e-9) <= found.upper * (1 + 2e-9):
+                return False
+    return True
+
+
+def losses_above() -> bool:
+    """One Laplace step: the loss is above eps in (-1, 1) with 1 - e^((eps - 1) / 2) / 2."""
+    losses = (tb.Laplace(1.0) * 1)._losses
+    for epsilon in (-0.5, 0.0, 0.4, 0.8):
+        above = 1 - math.exp((epsilon - 1) / 2) / 2
+        for rtol in (0.9, 0.5, 1e-3):
+            found = probabilistic_dp.exceedance_bounds(losses, epsilon, rtol)
+            if not found.lower <= above <= found.upper:
+                return False
+    return True
+
+
+def one_gaussian(run: tb.Composition, slack: float, rtol: float = 1e-4) -> bool:
+    """delta <= delta_mu + slack at the upper end, at points that the proof did not choose."""
+    mu = gaussian_dp.gaussian_mu_bounds(run._losses, slack, rtol)
+    if mu.upper == math.inf:
+        return mu.lower < math.inf
+    end = run.epsilon(slack / 2, 0.1).upper
+    return all(
+        run.delta(end * i / 331, 1e-7).lower <= gaussian_truth(mu.upper, end * i / 331)[1] + slack
+        for i in range(331)
+    )
+
+
+def outlier() -> bool:
+    # few outcomes: one of their losses decides
+    return one_gaussian(tb.Histogram((1.0, 1000.0, 7.0), (2.0, 900.0, 31.0)) * 3, 1e-6)
+
+
+def sampled() -> bool:
+    # the smallest delta decides
+    return one_gaussian(tb.Gaussian(1.0).subsampled(0.01) * 1000, 1e-8)
+
+
+def certain() -> bool:
+    """What tells the neighbours apart for certain is no Gaussian's."""
+    run = tb.WorstCase(1.0, 1e-3) * 1
+    return gaussian_dp.gaussian_mu_bounds(run._losses, 1e-4, 1e-2).upper == math.inf
+
+
+def wrong_guesses() -> bool:
+    """One Laplace step: (1 - TV) / 2, TV = 1 - e^(-1/2), for an even prior."""
+    losses = (tb.Laplace(1.0) * 1)._losses
+    for rtol in (0.5, 0.2, 0.05):
+        found = risk._bayes_risk(losses, 0.5, risk._against(0.5), rtol)
+        if not found.lower <= math.exp(-0.5) / 2 <= found.upper:
+            return False
+    return True
+
+
+MUTATIONS = [
+    Mutation(
+        "the lowest interval for the lower end of a test",
+        tradeoff,
+        "_search",
+        (("i = min(range", "i = max(range"),),
+        detection,
+    ),
+    Mutation(
+        "a line before a point is no steeper than a chord after it",
+        tradeoff,
+        "_valley",
+        (("_slope(b.t, b.lower, s.t, s.upper)", "_slope(b.t, b.upper, s.t, s.lower)"),),
+        rough_detection,
+    ),
+    Mutation(
+        "lower ends of delta for the lower end of a test",
+        tradeoff,
+        "_sample",
+        (("read(high, gap).lower", "read(high, gap).upper"),),
+        rough_detection,
+    ),
+    Mutation(
+        "upper ends of delta for the upper end of a test",
+        tradeoff,
+        "_sample",
+        (("read(low, gap).upper", "read(low, gap).lower"),),
+        rough_detection,
+    ),
+    Mutation(
+        "a test is for the worse direction",
+        tradeoff,
+        "_larger",
+        (("max(b.upper for b in ends)", "min(b.upper for b in ends)"),),
+        detection,
+    ),
+    Mutation(
+        "an output of the largest loss may count",
+        probabilistic_dp,
+        "_of_direction",
+        (("epsilon > steps.max_loss.upper", "epsilon >= steps.max_loss.upper"),),
+        lambda: (tb.FromCurve([0.0], [8e-5]) * 2).risk(0.0).exceedance.upper >= 1.0,
+    ),
+    Mutation(
+        "the chord before eps for the upper end of a mass",
+        probabilistic_dp,
+        "_of_direction",
+        (("add_up(here.upper, most)", "add_up(here.upper, least)"),),
+        losses_above,
+    ),
+    Mutation(
+        "the chord after eps for the lower end of a mass",
+        probabilistic_dp,
+        "_of_direction",
+        (("add_down(here.lower, least)", "add_down(here.lower, most)"),),
+        losses_above,
+    ),
+    Mutation(
+        "upper ends before eps, lower ends at it",
+        probabilistic_dp,
+        "_of_direction",
+        (("sub_up(before.upper, here.lower)", "sub_up(before.lower, here.lower)"),),
+        rough_losses_above,
+    ),
+    Mutation(
+        "a chord is compared between its ends, too",
+        gaussian_dp._Points,
+        "unproved",
+        (("return ~(proved & ends", "return ~(ends"),),
+        outlier,
+    ),
+    Mutation(
+        "the tangent of a Gaussian falls",
+        gaussian_dp._Points,
+        "unproved",
+        (("left, fall * x)", "left, 0.0 * x)"), ("-rise * (1.0 - x)", "-1.0 * (1.0 - x)")),
+        outlier,
+    ),
+    Mutation(
+        "all eps up to where the slack covers the rest",
+        gaussian_dp,
+        "_end",
+        (("losses.epsilon(slack, 0.01).upper", "0.5 * losses.epsilon(slack, 0.01).upper"),),
+        sampled,
+    ),
+    Mutation(
+        "a mass at infinity above the slack",
+        gaussian_dp,
+        "gaussian_mu_bounds",
+        (
+            ("        return Bounds(math.inf, math.inf)\n", "        pass\n"),
+            ("        return _without_end(losses, slack, rtol)\n", "        end = 10.0\n"),
+        ),
+        certain,
+    ),
+    Mutation(
+        "the least that can be caught for the most that can be missed",
+        risk,
+        "_bayes_risk",
+        (("sub_up(1.0, caught.lower)", "sub_up(1.0, caught.upper)"),),
+        wrong_guesses,
+    ),
+    Mutation(
+        "the most that can be caught for the least that can be missed",
+        risk,
+        "_bayes_risk",
+        (("sub_down(1.0, caught.upper)", "sub_down(1.0, caught.lower)"),),
+        wrong_guesses,
+    ),
+]
+
+
+@each(MUTATIONS)
+def test_without_the_guard_a_truth_is_lost(
+    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+) -> None:
+    lose_a_truth(monkeypatch, mutation)

@@ -1,0 +1,826 @@
+"""Every line that pays for a rounding error is needed: without it a stated error is too small.
+
+A line that ends in "# pays: name" in the package has a case here under the same name. With the
+line a true inequality holds between doubles and exact values; without it, it does not. Where a
+real machine rounds too well to tell, the machine of ``tests.hostile`` does not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from flint import acb, arb, ctx
+from tests.balls import ball
+from tests.guards.mutants import marks, unpaid
+from tests.hostile import MILLION, displaced, granted, in_the_worst_order
+from tests.integrals import Part, Step
+
+from tightbudget.engine.buckets import enumerate as enumerate_
+from tightbudget.engine.buckets import measures, profile
+from tightbudget.engine.buckets.enumerate import Outcomes
+from tightbudget.engine.buckets.loss_grid import Grid
+from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure
+from tightbudget.engine.saddle_point import contour
+from tightbudget.engine.saddle_point.saddle_points import Group, Term
+from tightbudget.numerics import rounding, special
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.convolve import convolve, correlate
+from tightbudget.numerics.enclosure import exact as exact_masses
+from tightbudget.numerics.enclosure import exp_enclosure
+from tightbudget.numerics.rounding import EXP, UNIT, next_down, next_up
+from tightbudget.pairs import transform
+from tightbudget.pairs.transform import Line, MixedTransform, NormalTransform, _At, _Lost, _Rule
+
+BOTH = (1.0, -1.0)
+FAR_OFF = 1e-9  # an ingredient that is displaced by hand
+REMOVE, ADD = MixedTransform(1.0, 0.25, True), MixedTransform(1.0, 0.25, False)
+BULK, RARE = REMOVE.split(2.0)
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    """Exact values of 160 bits; and nothing remembered that another machine has computed."""
+    before, ctx.prec = ctx.prec, 160
+    for remembers in (transform._planned, transform._ruled):
+        remembers.cache_clear()
+    yield
+    for remembers in (transform._planned, transform._ruled):
+        remembers.cache_clear()
+    ctx.prec = before
+
+
+def exact(mixed: MixedTransform) -> Step:
+    return Step(Fraction(mixed.m), Fraction(mixed.q), mixed.remove)
+
+
+def part_of(mixed: MixedTransform) -> Part | None:
+    return Part(mixed.part == "rare", mixed.edge, mixed.width) if mixed.part else None
+
+
+def number(z: complex) -> acb:
+    return acb(float(np.real(z)), float(np.imag(z)))
+
+
+# --------------------------------------------------------------- the ingredients at a node
+
+
+def fine(first: float, last: float, h: float = 2.0**-4) -> _Rule:
+    """Nodes in an interval."""
+    return _Rule(h, round(first / h), round(last / h), 0.0)
+
+
+def log_share(mixed: MixedTransform, x: arb) -> arb:
+    u = (x - mixed.edge) / mixed.width / arb(2).sqrt()
+    return ((u if mixed.part == "bulk" else -u).erfc() / 2).log()
+
+
+def losses_hold(mixed: MixedTransform, rule: _Rule, m: Fraction | None = None) -> bool:
+    """Each loss is within its error of ln R; m may be the exact number that was rounded."""
+    at, step = mixed._at(rule), exact(mixed)
+    if m is not None:
+        step = dataclasses.replace(step, m=m)
+    sign = 1 if mixed.remove else -1
+    return all(
+        abs(sign * step.log_r(acb(x)).real - loss) <= error
+        for x, loss, error in zip(
+            at.x.tolist(), at.loss.tolist(), at.loss_error.tolist(), strict=True
+        )
+    )
+
+
+def weights_hold(mixed: MixedTransform, rule: _Rule) -> bool:
+    """Each weight and each weight e^-L is within the stated error of the exact one."""
+    at, step = mixed._at(rule), exact(mixed)
+    base = (arb(rule.h) / (2 * arb.pi()).sqrt()).log()
+    for i, x in enumerate(map(arb, at.x.tolist())):
+        log = base - x * x / 2
+        if mixed.remove:
+            log += step.log_r(acb(x)).real
+        if mixed.part:
+            log += log_share(mixed, x)
+        if not abs(arb(float(at.weight[i])).log() - log) <= float(at.weight_error[i]):
+            return False
+    return True
+
+
+def mean_holds(mixed: MixedTransform, rule: _Rule) -> bool:
+    """The sum of weight (e^-L - 1 + L) is within its error of the exact one over the same nodes."""
+    at, step = mixed._at(rule), exact(mixed)
+    base, total = arb(rule.h) / (2 * arb.pi()).sqrt(), arb(0)
+    for x in map(arb, at.x.tolist()):
+        log_r = step.log_r(acb(x)).real
+        loss = log_r if mixed.remove else -log_r
+        total += (
+            base * (-x * x / 2 + (log_r if mixed.remove else 0)).exp() * ((-loss).expm1() + loss)
+        )
+    return bool(abs(total - at.mean) <= at.mean_error)
+
+
+def rounded_sensitivities() -> bool:
+    """m = 1 / sigma is rounded, and q so small that the loss is smaller than y."""
+    for sigma in np.linspace(0.71, 0.99, 15).tolist():
+        m = 1.0 / sigma
+        middle = 30.0 / m + m / 2
+        rule = fine(middle - 0.5, middle + 0.5, 2.0**-6)
+        if not losses_hold(MixedTransform(m, 1e-13, True), rule, 1 / Fraction(sigma)):
+            return False
+    return True
+
+
+def with_tails_off(what: Callable[[], bool], scale: float) -> bool:
+    """ln Phi is off by all that is granted, times ``scale``, in either direction."""
+    tail, slack = special.log_normal_tail, special.log_normal_tail_slack
+    for sign in BOTH:
+        with (
+            mock.patch.object(
+                transform,
+                "log_normal_tail",
+                lambda u, s=sign: tail(u) + s * 0.99 * scale * slack(u),
+            ),
+            mock.patch.object(transform, "log_normal_tail_slack", lambda u: scale * slack(u)),
+        ):
+            if not what():
+                return False
+    return True
+
+
+def off(owner: Any, function: str, grant: str, what: Callable[[], bool], unit: float = 1.0) -> bool:
+    """Whether something holds where a function is off in either direction."""
+    for sign in BOTH:
+        with displaced(owner, function, grant, sign, unit):
+            if not what():
+                return False
+    return True
+
+
+# ------------------------------------------------------------------------------- M itself
+
+
+@functools.cache
+def truth(mixed: MixedTransform, c: float, t: float) -> acb:
+    """M - 1, of the rare part M."""
+    rare = mixed.part == "rare"
+    value = exact(mixed).moment(acb(c, t), part_of(mixed), less=not mixed.part)
+    return value - 1 if mixed.part and not rare else value
+
+
+def value_holds(
+    mixed: MixedTransform,
+    c: float,
+    t: float,
+    change: Callable[[_At], _At] = lambda at: at,
+    rule: _Rule | None = None,
+    at: _At | None = None,
+) -> bool:
+    """M - 1 is within its error of the exact value; ``change`` displaces an ingredient."""
+    rule = rule or mixed._rule(c, t, 1e-24)
+    at = at or mixed._at(rule)
+    value, error = mixed._values(c, np.array([t]), rule, change(at))
+    return bool(abs(truth(mixed, c, t) - number(value[0])) <= float(error[0]))
+
+
+def value_off(
+    mixed: MixedTransform,
+    c: float,
+    t: float,
+    owner: Any,
+    function: str,
+    grant: str,
+    unit: float = 1.0,
+) -> bool:
+    """Only the functions that are called for the value are off, not its ingredients."""
+    rule = mixed._rule(c, t, 1e-24)
+    at = mixed._at(rule)
+    return off(owner, function, grant, lambda: value_holds(mixed, c, t, rule=rule, at=at), unit)
+
+
+def moved_loss(sign: float) -> Callable[[_At], _At]:
+    return lambda at: dataclasses.replace(
+        at, loss=at.loss + sign * FAR_OFF, loss_error=at.loss_error + FAR_OFF
+    )
+
+
+def moved_mean(at: _At) -> _At:
+    return dataclasses.replace(at, mean=at.mean + FAR_OFF, mean_error=at.mean_error + FAR_OFF)
+
+
+def exact_mean(at: _At) -> _At:
+    """The mean has no error, so that none of what is granted to it is there for others."""
+    return dataclasses.replace(at, mean=ADD._at(ADD._rule(0.5, 0.0, 1e-24)).mean, mean_error=1e-16)
+
+
+def lost_is_off() -> bool:
+    """Both of a bulk's lost shares are off by what they may be."""
+    for sign in BOTH:
+        bulk = dataclasses.replace(BULK)
+        lost = bulk._lost
+        bulk.__dict__["_lost"] = _Lost(
+            lost.mass + sign * FAR_OFF,
+            lost.slope + FAR_OFF,
+            lost.mass_error + FAR_OFF,
+            lost.slope_error + FAR_OFF,
+        )
+        if not value_holds(bulk, 1.0, 0.5):
+            return False
+    return True
+
+
+def lost_holds(q: Fraction | None = None) -> bool:
+    """What the bulk loses, against tails in balls; q may be the exact number that was rounded."""
+    share = ball(q or Fraction(0.25))
+    for remove in (True, False):
+        bulk, _ = MixedTransform(1.0, 0.25, remove).split(2.0)
+        scale = (1 + arb(bulk.width) ** 2).sqrt() * arb(2).sqrt()
+        without, lifted = ((arb(end) / scale).erfc() / 2 for end in (2.0, 1.0))
+        more = share * (lifted - without)
+        lost = bulk._lost
+        mass, slope = (without + more, more) if remove else (without, -more)
+        if not abs(mass - lost.mass) <= lost.mass_error:
+            return False
+        if not abs(slope - lost.slope) <= lost.slope_error:
+            return False
+    return True
+
+
+def rounded_rates() -> bool:
+    """q is off by all its roundings, a million times as large."""
+    nested = MILLION * transform.MOST_NESTED
+    with granted("MOST_NESTED", nested):
+        return all(
+            lost_holds(Fraction(0.25) * (1 + Fraction(sign * nested * UNIT * 0.99)))
+            for sign in BOTH
+        )
+
+
+def powers_hold() -> bool:
+    """weight e^(c L) for exact losses and logarithms of weights, where exp uses its grant."""
+    at = REMOVE._at(fine(4.0, 20.0))
+    loss = np.linspace(-300.0, -100.1, at.x.size)
+    at = dataclasses.replace(at, loss=loss, weight_error=np.full_like(loss, EXP * UNIT))
+    real = np.exp
+    with mock.patch.object(np, "exp", lambda x: real(x) * (1.0 + 6.0 * UNIT)):
+        a, wa = at.powers(1.0)
+    return all(
+        abs(arb(float(w)).log() - arb(float(s)) - arb(float(log))) <= float(e)
+        for w, s, log, e in zip(wa, loss, at.log_weight, at.power_error(a), strict=True)
+    )
+
+
+def logarithm_holds(mixed: MixedTransform, value: complex) -> bool:
+    """ln M for an exact value of M - 1 (of the rare part M)."""
+    given = np.array([value]), np.zeros(1)
+    with mock.patch.object(MixedTransform, "_values", return_value=given):
+        line = mixed.line(1.0, np.zeros(1), 1e-16)
+    log = (number(value) + (0 if mixed.part == "rare" else 1)).log()
+    return bool(abs(log - number(line.log[0])) <= float(line.error[0]))
+
+
+def beyond_holds(mixed: MixedTransform, c: float, t: float, shift: float) -> bool:
+    """The bound is above the integral of the modulus on Im x = shift."""
+    bound = exact(mixed).beyond(c, t, shift)
+    return bool(bound <= arb(mixed.beyond(c, t, shift)).exp())
+
+
+def rare_beyond_holds() -> bool:
+    """The bound is above the rare part itself."""
+    return bool(abs(truth(RARE, 0.5, 0.0)) <= arb(RARE.beyond(0.5, 0.0, 0.005)).exp())
+
+
+# ----------------------------------------------------------------------------- Gaussians
+
+
+def normal_holds(check: Callable[[NormalTransform, arb], bool]) -> bool:
+    """Something that is true of many rounded m = 1 / sigma."""
+    return all(
+        check(NormalTransform(1.0 / sigma), 1 / arb(sigma))
+        for sigma in np.linspace(0.03, 7.1, 23).tolist()
+    )
+
+
+def normal_line(normal: NormalTransform, m: arb) -> bool:
+    c, t = 1.7, np.array([0.3, 1.1])
+    line = normal.line(c, t, 1e-16)
+    for i, height in enumerate(t.tolist()):
+        s = acb(c, height)
+        if not abs(s * (s + 1) * m * m / 2 - number(line.log[i])) <= float(line.error[i]):
+            return False
+    return True
+
+
+def normal_upper(normal: NormalTransform, m: arb) -> bool:
+    return bool(arb(normal.upper(1.7)) >= arb(1.7) * (arb(1.7) + 1) * m * m / 2)
+
+
+def normal_beyond(normal: NormalTransform, m: arb) -> bool:
+    log = (arb(1.7) * (arb(1.7) + 1) - arb(1.3) ** 2) * m * m / 2
+    return bool(arb(normal.beyond(1.7, 1.3, 0.0)) >= log)
+
+
+# -------------------------------------------------------------------- terms and lines
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """A transform whose logarithms are exactly these."""
+
+    logs: tuple[complex, ...]
+
+    def line(self, c: float, t: Any, tolerance: float) -> Line:
+        return Line(np.array(self.logs), np.zeros(len(self.logs)))
+
+
+def term_of(
+    *groups: tuple[tuple[complex, ...], int], rare: tuple[complex, ...] = (), j: int = 0
+) -> Term:
+    known: list[Any] = [Group(Known(logs), runs) for logs, runs in groups]  # type: ignore[arg-type]
+    return Term(tuple(known), ((0, Known(rare)),) if j else (), j)  # type: ignore[arg-type]
+
+
+def powers_of_terms() -> bool:
+    """A sum of two multiples of logarithms that are exact."""
+    for a, b, k in ((0.1 + 0.7j, -3.3 + 0.3j, 7), (-1e-9 + 1e-3j, 2.1 - 3.7j, 1013)):
+        log, error = term_of(((a,), k), ((b,), 3)).values(1.0, np.zeros(1), 1e-16)
+        if not abs(k * number(a) + 3 * number(b) - number(log[0])) <= float(error[0]):
+            return False
+    return True
+
+
+def rare_coefficients() -> bool:
+    """Three runs of which one, or two, are rare: 3 b^2 r and 3 b r^2."""
+    b, r = -0.1 + 0.3j, 2.9 + 0.1j
+    for j in (1, 2):
+        log, error = term_of(((b,), 3), rare=(r,), j=j).values(1.0, np.zeros(1), 1e-16)
+        exact_log = (3 - j) * number(b) + j * number(r) + arb(3).log()
+        if not abs(exact_log - number(log[0])) <= float(error[0]):
+            return False
+    return True
+
+
+def line_of(logs: list[complex], c: float, step: float) -> contour.Line:
+    aside = (0.5 * c, 0.0), (2.0 * c, 0.0)
+    return contour.Line(0, c, step, np.array(logs), np.zeros(len(logs)), -700.0, aside)
+
+
+def sum_holds(line: contour.Line, epsilon: float) -> bool:
+    """The sum over exact logarithms is within its error of the exact one."""
+    value, reference, error = line._sum(epsilon)
+    total = arb(0)
+    for n, log in enumerate(line.log.tolist()):
+        s = acb(line.c, float(line.t[n]))
+        total += (number(log) - s * epsilon - reference).exp().real / (1 if n else 2)
+    return bool(abs(total * arb(line.step) / arb.pi() - value) <= error)
+
+
+def large_products() -> bool:
+    return all(
+        sum_holds(line_of([0.0], 1000.1, 1.0), epsilon)
+        for epsilon in np.linspace(900.0, 1100.0, 40).tolist()
+    )
+
+
+def fast_turns() -> bool:
+    return all(
+        sum_holds(line_of([0.0, 0.0], 1e-3, 1000.0), epsilon)
+        for epsilon in np.linspace(90.0, 110.0, 40).tolist()
+    )
+
+
+def scale_holds() -> bool:
+    """The sum times e^reference, for an exact sum."""
+    line = line_of([3.3], 1.0, 1.0)
+    with mock.patch.object(contour.Line, "_sum", return_value=(0.7, 3.3, 0.0)):
+        total, errors = line._errors(0.0)
+    return bool(abs(arb(0.7) * arb(3.3).exp() - total) <= errors["rounding"])
+
+
+def quotients_hold() -> bool:
+    c, t = 1.7, np.array([0.0, 0.3, 11.7])
+    log, error = contour._divided(np.zeros(3, dtype=np.complex128), np.zeros(3), c, t)
+    for i, height in enumerate(t.tolist()):
+        s = acb(c, height)
+        if not abs(-(s.log() + (s + 1).log()) - number(log[i])) <= float(error[i]):
+            return False
+    return True
+
+
+# ----------------------------------------------------------------------- the two masses
+
+
+def exponential(direction: str) -> bool:
+    """A machine whose exp is two units in the last place off."""
+    sign = -1.0 if direction == "up" else 1.0
+    real = math.exp
+    for x in np.linspace(-20.0, 20.0, 41).tolist():
+        with mock.patch.object(math, "exp", lambda y: real(y) * (1.0 + sign * 4.0 * UNIT)):
+            got = arb(getattr(rounding, f"exp_{direction}")(x))
+        if not (got >= arb(x).exp() if sign < 0 else got <= arb(x).exp()):
+            return False
+    return True
+
+
+def scaled(direction: str) -> bool:
+    got = Fraction(float(getattr(rounding, f"scale_{direction}")(np.ones(1), 1.0)[0]))
+    step = Fraction(1, 2**52)
+    return got >= 1 + step if direction == "up" else got <= 1 - step
+
+
+def sums_hold() -> bool:
+    """One and 3000 units, added one after the other: each is lost."""
+    x = np.array([1.0] + [UNIT] * 3000)
+    with mock.patch.object(np, "sum", lambda y: np.cumsum(y)[-1]):
+        return Fraction(rounding.sum_up(x)) >= 1 + 3000 * Fraction(UNIT)
+
+
+def chances_hold() -> bool:
+    chances = [(1e-3, 5), (0.2, 3)]
+    exact_chance = 1 - (1 - arb(1e-3)) ** 5 * (1 - arb(0.2)) ** 3
+    return bool(
+        arb(rounding.any_of(chances, up=False)) <= exact_chance
+        and exact_chance <= arb(rounding.any_of(chances, up=True))
+    )
+
+
+THIRDS = Grid(Fraction(-100, 3), math.log(3.0))
+
+
+def points_hold() -> bool:
+    x, slack = THIRDS.losses(60)
+    return all(
+        abs(THIRDS.offset + i * Fraction(THIRDS.step) - Fraction(float(at)))
+        <= Fraction(float(off_by))
+        for i, (at, off_by) in enumerate(zip(x, slack, strict=True))
+    )
+
+
+def positions_hold() -> bool:
+    """Losses within a double of an edge."""
+    edges = [float(THIRDS.offset + i * Fraction(THIRDS.step)) for i in range(1, 60)]
+    losses = np.array([y for x in edges for y in (x, next_up(x), next_down(x))])
+    index, behind = THIRDS.locate(losses)
+    label, ahead = THIRDS.nearest(losses)
+    for loss, i, least, j, most in zip(
+        losses.tolist(),
+        index.tolist(),
+        behind.tolist(),
+        label.tolist(),
+        ahead.tolist(),
+        strict=True,
+    ):
+        above = THIRDS.offset + i * Fraction(THIRDS.step) - Fraction(loss)
+        if not (above >= 0 and Fraction(least) <= above):
+            return False
+        if not Fraction(most) >= THIRDS.offset + j * Fraction(THIRDS.step) - Fraction(loss):
+            return False
+    return True
+
+
+def exponentials_enclosed() -> bool:
+    x = np.linspace(-30.0, 30.0, 61)
+    got = exp_enclosure(x)
+    return all(
+        arb(float(got.lower[i])) <= arb(v).exp() <= arb(float(got.upper[i]))
+        for i, v in enumerate(x.tolist())
+    )
+
+
+def direct_products_hold() -> bool:
+    """Twenty ones, whose products are integers; every sum loses what it may."""
+    ones, real = np.ones(20), np.convolve
+    with mock.patch.object(np, "convolve", lambda a, b: real(a, b) * (1.0 - 20.0 * UNIT)):
+        got, error = convolve(ones, ones)
+    return float(np.linalg.norm(got - real(ones, ones))) <= error
+
+
+def transforms_hold() -> bool:
+    """Integers, whose convolution is exact when it is summed directly."""
+    x = np.arange(1.0, 200.0)
+    got, error = convolve(x, x[::-1])
+    return float(np.linalg.norm(got - np.convolve(x, x[::-1]))) <= error
+
+
+def extended_products_hold() -> bool:
+    """One product, which an extended transform knows better than a double holds it."""
+    for k in range(40):
+        x, y = 1.0 + k / 97.0, 1.0 + k / 89.0
+        a, b = np.zeros(32), np.zeros(32)
+        a[0], b[0] = x, y
+        got, error = convolve(a, b, extended=True)
+        if not abs(Fraction(float(got[0])) - Fraction(x) * Fraction(y)) <= Fraction(error):
+            return False
+    return True
+
+
+def direct_correlations_hold() -> bool:
+    a, b, real = np.ones(20), np.ones(50), np.correlate
+    with mock.patch.object(np, "correlate", lambda x, y, mode: real(x, y, mode) * (1 - 20 * UNIT)):
+        got, error = correlate(a, b)
+    return bool(np.all(np.abs(got - real(b, a, "valid")) <= error))
+
+
+def correlations_hold() -> bool:
+    a, b = np.arange(1.0, 40.0), np.arange(1.0, 300.0)
+    got, error = correlate(a, b)
+    return bool(np.all(np.abs(got - np.correlate(b, a, "valid")) <= error))
+
+
+def extended_correlations_hold() -> bool:
+    for k in range(40):
+        x, y = 1.0 + k / 97.0, 1.0 + k / 89.0
+        a, b = np.zeros(32), np.zeros(64)
+        a[0], b[0] = x, y
+        got, error = correlate(a, b, extended=True)
+        if not abs(Fraction(float(got[0])) - Fraction(x) * Fraction(y)) <= Fraction(
+            float(error[0])
+        ):
+            return False
+    return True
+
+
+def exact_points(grid: Grid, n: int, origin: Fraction = Fraction(0)) -> tuple[Any, Any]:
+    """The points of a grid whose step has few bits, which are known without an error."""
+    return float(grid.offset - origin) + grid.step * np.arange(n), np.zeros(n)
+
+
+@contextmanager
+def known_points() -> Iterator[None]:
+    with mock.patch.object(Grid, "losses", exact_points):
+        yield
+
+
+def tilts_hold() -> bool:
+    with known_points():
+        for theta in (1.1, 1.3, 1.7):
+            low, high = Tilt(theta, Fraction(0)).factors(Grid(Fraction(0), 4.0), 90)
+            for i, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+                if not arb(a) <= (arb(theta) * 4 * i).exp() <= arb(b):
+                    return False
+    return True
+
+
+def norm_of(x: list[arb]) -> arb:
+    return sum((y * y for y in x), arb(0)).sqrt()
+
+
+def coarser_upper_holds() -> bool:
+    """Ones on a grid of twice the step, against exact shares and tilts."""
+    h, theta = 0.3, 2.0
+    upper = UpperMeasure(Grid(Fraction(0), h), Tilt(theta, Fraction(0)), np.ones(9), 0, 9.0, 0.0)
+    new = upper.coarsened()
+    left = arb(next_down(1.0 / rounding.add_up(1.0, rounding.exp_up(h))))
+    down, up = left * (-arb(theta) * h).exp(), (1 - left) * (arb(theta) * h).exp()
+    truths = [1 + down, *[1 + up + down] * 3, 1 + up]
+    off_by = norm_of(
+        [x - arb(float(y)) * 2**new.exponent for x, y in zip(truths, new.values, strict=True)]
+    )
+    return bool(off_by <= arb(new.error) * 2**new.exponent)
+
+
+def coarser_lower_holds() -> bool:
+    h, theta = 0.3, 2.0
+    lower = LowerMeasure(
+        Grid(Fraction(0), h), Tilt(theta, Fraction(0)), np.ones(8), np.ones(8), 0, 0, 0.0, 0.0
+    )
+    new = lower.coarsened()
+    for values, exponent, error, rate in (
+        (new.p, new.p_exponent, new.p_error, theta),
+        (new.q, new.q_exponent, new.q_error, theta + 1.0),
+    ):
+        factor = (arb(rate) * h).exp()
+        truths = [arb(1), *[1 + factor] * 3, factor]
+        off_by = norm_of(
+            [x - arb(float(y)) * 2**exponent for x, y in zip(truths, values, strict=True)]
+        )
+        if not off_by <= arb(error) * 2**exponent:
+            return False
+    return True
+
+
+def shares_hold() -> bool:
+    """Where expm1 is two doubles too low, a share is at most the exact one."""
+    real = math.expm1
+    for h in np.linspace(0.01, 0.99, 50).tolist():
+        w = np.linspace(1.0, math.exp(h), 40)[1:-1]
+        with mock.patch.object(math, "expm1", lambda x: next_down(next_down(real(x)))):
+            got = measures._left_share(w, h)
+        if not all(
+            arb(float(s)) <= (arb(float(v)) - 1) / arb(h).expm1()
+            for s, v in zip(got, w, strict=True)
+        ):
+            return False
+    return True
+
+
+def norms_hold() -> bool:
+    got = profile._geometric_norm(0.1, 30)
+    return all(
+        arb(float(got[i])) ** 2 >= sum(((-arb(0.1) * j).exp() for j in range(30 - i)), arb(0))
+        for i in range(30)
+    )
+
+
+def upper_of(h: float, n: int, theta: float) -> UpperMeasure:
+    values = np.linspace(1.0, 0.5, n)
+    return UpperMeasure(Grid(Fraction(0), h), Tilt(theta, Fraction(1, 3)), values, 0, float(n), 0.0)
+
+
+def weights_of_points_hold() -> bool:
+    with known_points():
+        for theta in np.linspace(1.1, 1.4, 12).tolist():
+            at = profile.UpperDelta(upper_of(64.0, 5, theta)).at
+            for d, decay in zip(at.d.tolist(), at.decay.tolist(), strict=True):
+                if not abs(arb(decay) * (arb(theta) * d).exp() - 1) <= at.margin:
+                    return False
+    return True
+
+
+def suffixes_hold() -> bool:
+    """The ratio of neighbours is two units in the last place off."""
+    h, n, real = 2.0**-20, 3000, math.exp
+    with mock.patch.object(math, "exp", lambda x: real(x) * (1.0 - 4.0 * UNIT)):
+        upper = profile.UpperDelta(upper_of(h, n, 0.1))
+    kept = np.linspace(1.0, 0.5, n) * upper.at.decay
+    ratio, total = (-arb(h)).exp(), arb(0)
+    for value in kept[::-1].tolist():
+        total = total * ratio + value
+    return bool(abs(total - float(upper.discounted[0])) <= total * upper.at.margin)
+
+
+def factors_hold() -> bool:
+    at = profile.UpperDelta(upper_of(0.25, 9, 1.7)).at
+    for exponent in (0, 1, 3, -1000, 777):
+        value, off_by = at.log_factor(exponent)
+        distance = at.centre - Fraction(1, 3)
+        truth = exponent * arb(2).log() - arb(1.7) * ball(distance)
+        if not abs(truth - value) <= off_by:
+            return False
+    return True
+
+
+def discounts_hold() -> bool:
+    """e^(eps - x) times a power of two is not below the exact one."""
+    for exponent in (0, -400, 300):
+        ones = np.ones(5)
+        lower = LowerMeasure(
+            Grid(Fraction(0), 0.25), Tilt(0.5, Fraction(0)), ones, ones, 0, exponent, 0.0, 0.0
+        )
+        with known_points():
+            seen = profile.LowerDelta(lower)
+        for epsilon in np.linspace(0.01, 270.0, 25).tolist():
+            _, discount = seen._totals(epsilon)
+            for d, got in zip(seen.at.d.tolist(), discount.tolist(), strict=True):
+                truth = (arb(epsilon) - ball(seen.at.centre) - arb(d)).exp() * arb(2) ** exponent
+                if not arb(got) >= truth:
+                    return False
+    return True
+
+
+def outcome_holds() -> bool:
+    """One outcome that is certain, for several eps below its loss."""
+    for loss, epsilon in ((1.9, 0.7), (0.3, -2.1), (1e-3, 0.0)):
+        outcomes = Outcomes(exact_masses(1.0), np.array([loss]), np.array([loss]), Bounds(0.0, 0.0))
+        delta = -(arb(epsilon) - arb(loss)).expm1()
+        if not arb(outcomes.lower_delta(epsilon)) <= delta <= arb(outcomes.upper_delta(epsilon)):
+            return False
+    return True
+
+
+def outer_sums_hold() -> bool:
+    a, b = np.linspace(0.1, 0.9, 7), np.linspace(1.3, 5.7, 9)
+    low, high = (enumerate_._outer_sum(a, b, sign) for sign in (-1, 1))
+    truths = [Fraction(x) + Fraction(y) for x in a.tolist() for y in b.tolist()]
+    return all(
+        Fraction(x) <= truth <= Fraction(y)
+        for x, truth, y in zip(low.tolist(), truths, high.tolist(), strict=True)
+    )
+
+
+# ------------------------------------------------------------------------------ the cases
+
+NODES, DENSE, ALL = fine(-4.0, 6.0), fine(-8.0, 9.0, 2.0**-8), fine(-8.0, 9.0)
+HIGH = MixedTransform(8.0, 0.25, True), fine(80.0, 82.0)  # q e^y is no double
+
+CASES: dict[str, Callable[[], bool]] = {
+    "error-arithmetic": lambda: rounding.outwards(1.0) >= 1.0 + 2.0**-21,
+    "exp-up": lambda: exponential("up"),
+    "exp-down": lambda: exponential("down"),
+    "scale-up": lambda: scaled("up"),
+    "scale-down": lambda: scaled("down"),
+    "sums": sums_hold,
+    "any-of": lambda: off(math, "log1p", "LOG1P", chances_hold),
+    # the two masses
+    "grid-points": points_hold,
+    "grid-position": positions_hold,
+    "enclosed-exp": lambda: off(np, "exp", "EXP", exponentials_enclosed),
+    "convolve-direct": direct_products_hold,
+    "convolve-transform": transforms_hold,
+    "convolve-extended": extended_products_hold,
+    "correlate-direct": direct_correlations_hold,
+    "correlate-transform": correlations_hold,
+    "correlate-extended": extended_correlations_hold,
+    "tilt": tilts_hold,
+    "left-share": shares_hold,
+    "coarser-upper": lambda: off(math, "exp", "EXP", coarser_upper_holds),
+    "coarser-lower": lambda: off(math, "exp", "EXP", coarser_lower_holds),
+    "weight-exponents": weights_of_points_hold,
+    "suffix-sums": suffixes_hold,
+    "geometric-norm": lambda: off(np, "expm1", "EXPM1", norms_hold),
+    "log-factor": factors_hold,
+    "lower-shift": discounts_hold,
+    "lower-discount": lambda: off(np, "exp", "EXP", discounts_hold),
+    "outcome-up": lambda: off(np, "expm1", "EXPM1", outcome_holds),
+    "outcome-down": lambda: off(np, "expm1", "EXPM1", outcome_holds),
+    "outcome-losses": outer_sums_hold,
+    # ingredients
+    "loss-exponent": rounded_sensitivities,
+    "loss-excess": lambda: off(np, "expm1", "EXPM1", lambda: losses_hold(REMOVE, NODES)),
+    "loss-far": lambda: off(math, "log", "LOG", lambda: losses_hold(*HIGH)),
+    "loss-log": lambda: off(np, "log1p", "LOG1P", lambda: losses_hold(REMOVE, NODES)),
+    "weight-step": lambda: off(math, "log", "LOG", lambda: weights_hold(ADD, NODES)),
+    "weight-sums": lambda: all(
+        weights_hold(ADD, fine(36.0, 37.0, k * 2.0**-8)) for k in range(3, 40, 2)
+    ),
+    "weight-loss": lambda: off(np, "log1p", "LOG1P", lambda: weights_hold(REMOVE, NODES)),
+    "weight-share": lambda: with_tails_off(lambda: weights_hold(BULK, NODES), MILLION),
+    "weight-exp": lambda: off(np, "exp", "EXP", lambda: weights_hold(ADD, NODES)),
+    "mean-weight": lambda: off(np, "exp", "EXP", lambda: mean_holds(ADD, ALL)),
+    "mean-less": lambda: off(
+        transform, "expm1_less", "LESS_ULPS", lambda: mean_holds(ADD, ALL), 2.0
+    ),
+    "mean-order": lambda: in_any_order(lambda: mean_holds(ADD, DENSE)),
+    "mean-loss": lambda: off(np, "log1p", "LOG1P", lambda: mean_holds(ADD, ALL)),
+    "lost-tails": lambda: off(np, "exp", "EXP", lost_holds),
+    "lost-sums": rounded_rates,
+    "power": powers_hold,
+    # values
+    "value-order": lambda: in_any_order(
+        lambda: value_holds(ADD, 0.5, 0.0, exact_mean, rule=dense(ADD))
+    ),
+    "value-less": lambda: value_off(ADD, 0.3, 0.0, transform, "expm1_less", "LESS_ULPS", 2.0),
+    "value-excess": lambda: value_off(ADD, 0.3, 0.3, np, "expm1", "EXPM1"),
+    "value-cosine": lambda: value_off(ADD, 0.05, 0.05, np, "sin", "TURN"),
+    "value-sine": lambda: value_off(ADD, 0.01, 1.0, transform, "sin_less", "SIN_LESS_ULPS", 2.0),
+    "value-loss": lambda: all(value_holds(ADD, 1.0, 0.5, moved_loss(sign)) for sign in BOTH),
+    "value-mean": lambda: value_holds(ADD, 1.0, 0.5, moved_mean),
+    "value-lost": lost_is_off,
+    "rare-turn": lambda: value_off(RARE, 0.5, 0.1, np, "cos", "TURN"),
+    "rare-order": lambda: in_any_order(lambda: value_holds(RARE, 0.5, 0.0, rule=dense(RARE))),
+    "rare-loss": lambda: all(value_holds(RARE, 1.0, 0.5, moved_loss(sign)) for sign in BOTH),
+    "line-modulus": lambda: off(np, "abs", "TURN", lambda: logarithm_holds(ADD, 3.0 + 0.0j)),
+    "rare-modulus": lambda: off(np, "abs", "TURN", lambda: logarithm_holds(RARE, 0.5 + 0.0j)),
+    "line-log": lambda: off(np, "log", "LOG", lambda: logarithm_holds(ADD, 30.0 + 0.0j)),
+    "line-angle": lambda: off(np, "arctan2", "TURN", lambda: logarithm_holds(ADD, 0.1 + 0.3j)),
+    "beyond-argument": lambda: off(np, "sin", "TURN", lambda: beyond_holds(ADD, 0.01, 20.0, 0.3)),
+    "beyond-modulus": lambda: off(np, "cos", "TURN", lambda: beyond_holds(REMOVE, 5.0, 0.01, 0.1)),
+    "beyond-exponent": lambda: off(np, "log", "LOG", lambda: beyond_holds(REMOVE, 5.0, 0.01, 0.1)),
+    "beyond-weight": lambda: with_tails_off(rare_beyond_holds, 1e12),
+    # Gaussians
+    "normal-line": lambda: normal_holds(normal_line),
+    "normal-upper": lambda: normal_holds(normal_upper),
+    "normal-beyond": lambda: normal_holds(normal_beyond),
+    # compositions
+    "term-powers": powers_of_terms,
+    "rare-ratio": lambda: off(np, "exp", "EXP", rare_coefficients),
+    "rare-log": lambda: off(np, "log", "LOG", rare_coefficients),
+    "denominator": quotients_hold,
+    "sum-shift": large_products,
+    "sum-turn": fast_turns,
+    "sum-exp": lambda: off(np, "exp", "EXP", lambda: sum_holds(line_of([0.3, 0.1], 1.0, 1.0), 1.0)),
+    "sum-order": lambda: in_any_order(lambda: sum_holds(line_of([0.0] * 3000, 1.0, 1.0), 0.0)),
+    "line-scale": lambda: off(math, "exp", "EXP", scale_holds),
+}
+
+
+def in_any_order(what: Callable[[], bool]) -> bool:
+    with in_the_worst_order():
+        return what()
+
+
+def dense(mixed: MixedTransform) -> _Rule:
+    """A rule with thousands of nodes."""
+    rule = mixed._rule(0.5, 0.0, 1e-24)
+    h = 2.0**-8
+    return rule._replace(
+        h=h, first=math.floor(rule.first * rule.h / h), last=math.ceil(rule.last * rule.h / h)
+    )
+
+
+def test_every_line_that_pays_has_a_case_and_no_other() -> None:
+    assert set(CASES) == {mark.name for mark in marks()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_line_that_pays_is_needed(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    if "extended" in name and np.finfo(np.longdouble).eps > 1e-18:
+        pytest.skip("the platform's long double is a double")
+    assert CASES[name](), "it does not even hold with the line"
+    unpaid(monkeypatch, name)
+    assert not CASES[name](), f"nothing noticed that {name} is not paid"

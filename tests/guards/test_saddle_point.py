@@ -1,0 +1,246 @@
+"""Every guard of the contour engine is taken away once, and a true inequality becomes false.
+
+Steps, heights and tolerances are chosen badly on purpose, so that each error term matters.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import acb, arb, ctx
+from tests.balls import inside
+from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.integrals import Part, Step
+from tests.reference.make_contour import FILE
+from tests.reference.test_contour import once
+from tests.reference.test_gaussian import gaussian_delta
+
+import tightbudget as tb
+from tightbudget.engine.engine import Losses
+from tightbudget.engine.saddle_point import contour
+from tightbudget.engine.saddle_point.contour import Line, Lines
+from tightbudget.engine.saddle_point.saddle_points import Group, Term
+from tightbudget.numerics import special
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.transform import MixedTransform, NormalTransform, _Rule
+
+MIXED = MixedTransform(1.0, 0.25, True)
+ONE = Step(Fraction(1), Fraction(1, 4), True)
+BULK, RARE = MIXED.split(2.0)
+EDGE = (BULK.edge, BULK.width)
+
+
+@pytest.fixture(autouse=True)
+def _bits():
+    before, ctx.prec = ctx.prec, 160
+    yield
+    ctx.prec = before
+
+
+def line_of(term: Term, c: float, step: float, points: int, tolerance: float = 1e-18) -> Line:
+    """A line as long and as dense as we say."""
+    t = step * np.arange(points, dtype=np.float64)
+    log, error = contour._divided(*term.values(c, t, tolerance), c, t)
+    top = float(t[-1])
+    shifts = term.heights(c, t[-1:])[1][0]
+    sides = (0.5 * c, 2.0 * c)
+    aside = [(x, term.upper(x) + special.log_g_up(x)) for x in sides]
+    return Line(
+        term.j,
+        c,
+        step,
+        log,
+        error,
+        term.beyond(c, top, shifts) - math.log(math.pi * top),
+        (aside[0], aside[1]),
+    )
+
+
+def read(lines: Line | Lines, epsilon: float) -> Bounds:
+    got = lines.read(epsilon)
+    return Bounds(got.lower, got.upper)
+
+
+def gaussian_line(step: float, points: int, *epsilons: float) -> bool:
+    """One Gaussian step of sigma 1 on a line, against its closed form."""
+    line = line_of(Term((Group(NormalTransform(1.0), 1),)), 2.0, step, points)
+    return all(inside(read(line, e), gaussian_delta(arb(1), e)) for e in epsilons)
+
+
+def sampled_line(tolerance: float) -> bool:
+    """One sampled step on a line whose values are hardly known."""
+    line = line_of(Term((Group(MIXED, 1),)), 2.0, 0.1, 400, tolerance)
+    return all(inside(read(line, e), once(ONE, acb(e)).real) for e in (0.3, 1.0))
+
+
+def value_of(transform: MixedTransform, tolerance: float, c: float, *heights: float) -> bool:
+    """M with few nodes is within its stated error."""
+    part = Part(transform.part == "rare", *EDGE) if transform.part else None
+    line = transform.line(c, np.array(heights), tolerance)
+    for i, t in enumerate(heights):
+        truth = ONE.moment(acb(c, t), part)
+        log = acb(float(line.log[i].real), float(line.log[i].imag))
+        if not abs(truth - log.exp()) <= abs(log.exp()) * arb(float(line.error[i])).expm1():
+            return False
+    return True
+
+
+def rare_pairs() -> bool:
+    """Of three runs exactly two rare losses: 3 bulk rare^2."""
+    term = Term((Group(BULK, 3),), ((0, RARE),), 2)
+    c, t = 1.5, np.array([0.0, 0.7])
+    log, error = term.values(c, t, 1e-16)
+    for i, height in enumerate(t.tolist()):
+        s = acb(c, height)
+        truth = 3 * ONE.moment(s, Part(False, *EDGE)) * ONE.moment(s, Part(True, *EDGE)) ** 2
+        got = acb(float(log[i].real), float(log[i].imag)).exp()
+        if not abs(truth - got) <= abs(got) * arb(float(error[i])).expm1():
+            return False
+    return True
+
+
+def rare_and_more() -> bool:
+    """One rare loss or more in three runs: (bulk + rare)^3 - bulk^3."""
+    c = 3.0
+    bound = arb(Term((Group(BULK, 3),), ((0, RARE),), 1).upper(c, more=True)).exp()
+    bulk = ONE.moment(acb(c), Part(False, *EDGE)).real
+    return bool(ONE.moment(acb(c)).real ** 3 - bulk**3 <= bound)
+
+
+def unlikely_rest() -> bool:
+    """A line for no rare loss, and one bound for all others, against a ball value."""
+    parts, direction = [[0.8, 0.001, 10_000]], "remove"
+    known = [
+        value
+        for value in json.loads(FILE.read_text(encoding="utf-8"))["values"]
+        if value["steps"] == parts and value["direction"] == direction and value["epsilon"] < 3.0
+    ]
+    steps = (tb.Gaussian(0.8).subsampled(0.001) * 10_000).steps
+    engine = Losses(steps, (Direction.REMOVE,)).contours[0]
+    for value in known:
+        epsilon, truth = value["epsilon"], arb(value["delta"])
+        first, second, *_ = engine._split(engine._rare(epsilon), epsilon)
+        line = contour._line(first.near(epsilon), epsilon, float(truth.log()), 10**7)
+        assert line is not None
+        c = second.near(epsilon).c_at(epsilon)
+        log = second.term.upper(c, more=True) + special.log_g_up(c)
+        if not arb(Lines(epsilon, 0.0, (line,), ((c, log),)).read(epsilon).upper) >= truth:
+            return False
+    return bool(known)
+
+
+def largest_share() -> bool:
+    """g(c) = max over x of (1 - e^-x) e^(-c x), taken at e^-x = c / (1 + c)."""
+    for c in (1e-3, 0.5, 1.0, 7.0, 100.0, 1e6 + 0.3, 5.4e9):
+        x = (1 / arb(c)).log1p()
+        if not arb(special.log_g_up(c)) >= (-(-x).expm1()).log() - c * x:
+            return False
+    return True
+
+
+def nothing_above_beyond() -> bool:
+    """|M| itself is not above the bound of the rest of its line."""
+    return all(
+        abs(ONE.moment(acb(0.2, t))).log() <= arb(MIXED.beyond(0.2, t, shift))
+        for t, shift in ((0.05, 1.0), (5.0, 0.3), (20.0, 0.3))
+    )
+
+
+MUTATIONS = [
+    Mutation(
+        "aliasing",
+        Line,
+        "read",
+        (('-errors["aliasing"], ', ""),),
+        lambda: gaussian_line(1.5, 12, 0.0, 0.5, 1.0),
+    ),
+    Mutation(
+        "aliasing from the right",
+        Line,
+        "_aliased",
+        (("for other, log in self.aside:", "for other, log in self.aside[:1]:"),),
+        lambda: gaussian_line(1.5, 12, 0.0, 0.5, 1.0),
+    ),
+    Mutation(
+        "the line beyond its end",
+        Line,
+        "read",
+        (('errors["beyond"], ', ""),),
+        lambda: gaussian_line(0.1, 12, 0.0, 0.5, 1.0),
+    ),
+    Mutation(
+        "the error of the values",
+        Line,
+        "read",
+        (('errors["values"], ', ""),),
+        lambda: sampled_line(50.0),
+    ),
+    Mutation(
+        "the rest of the terms",
+        Lines,
+        "read",
+        ((", *self._rest(epsilon)", ""),),
+        unlikely_rest,
+    ),
+    Mutation(
+        "the error of the rule in x",
+        _Rule,
+        "error",
+        (("error = 2.0 /", "error = 0.0 /"),),
+        lambda: value_of(MIXED, 1e-2, 2.0, 0.0, 1.0, 3.0),
+    ),
+    Mutation(
+        "what the bulk has lost",
+        MixedTransform,
+        "_values",
+        (("lost, loss = self._lost,", "lost, loss = _Lost(0.0, 0.0, 0.0, 0.0),"),),
+        lambda: value_of(BULK, 1e-16, 2.0, 0.0, 1.0),
+    ),
+    Mutation(
+        "what the bulk has lost of its mean",
+        MixedTransform,
+        "_values",
+        (("lost, loss = self._lost,", "lost, loss = self._lost._replace(slope=0.0),"),),
+        lambda: value_of(BULK, 1e-16, 2.0, 0.0, 1.0),
+    ),
+    Mutation(
+        "a run is rare at most once",
+        Term,
+        "values",
+        (("float(math.comb(k, i))", "float(k**i)"),),
+        rare_pairs,
+    ),
+    Mutation(
+        "all that are rarer together",
+        Term,
+        "_together",
+        (("exp_up(ratio) if more else 0.0", "0.0"),),
+        rare_and_more,
+    ),
+    Mutation(
+        "Chernoff's g",
+        special,
+        "log_g_up",
+        (("log1p_down(c))", "1.5 * log1p_down(c))"),),
+        largest_share,
+    ),
+    Mutation(
+        "what moving the line costs",
+        MixedTransform,
+        "_moved",
+        (("log = power * modulus + (base + square)", "log = power * modulus + (base - square)"),),
+        nothing_above_beyond,
+    ),
+]
+
+
+@each(MUTATIONS)
+def test_without_the_guard_a_truth_is_lost(
+    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+) -> None:
+    lose_a_truth(monkeypatch, mutation)

@@ -1,0 +1,194 @@
+"""Every guard of the price of stopping is taken away once, and a truth must be lost."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from tests import exact
+from tests.exact import exp_ends, normalised, response_delta, reversed_
+from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.test_engine import gaussian_truth
+
+import tightbudget as tb
+from tightbudget.accounting import schedule
+from tightbudget.engine.buckets import measures
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.output_dp import backward_induction, stopping_lattice
+from tightbudget.output_dp.backward_induction import Walk
+from tightbudget.output_dp.stopping_lattice import Course, Lattice
+from tightbudget.pairs.pair import Direction
+
+LEAKY = (4.0, 4.0, 1.0), (4.0, 1.0, 0.0)  # one output that only P has
+NEVER = 600.0  # a price at which nobody stops
+
+
+def lattice(step: float, low: float, high: float, theta: float = 1.0, **more: float) -> Lattice:
+    given = {"lost": -700.0, "slip": -40.0, "tolerance": 1e-30, **more}
+    return Lattice(step, True, theta, low, high, extended=False, **given)
+
+
+def walk(blocks: list[tb.Composition], lattice: Lattice) -> Walk:
+    parts = [tuple(block.parts()) for block in blocks]
+    return Walk(Course.of(parts, Direction.REMOVE), lattice)
+
+
+def responses(number: int, runs: int) -> bool:
+    """An untilted lattice without width, where delta is far below the noise of an FFT.
+
+    Which way the noise goes is chance, so there are many.
+    """
+    for p in np.linspace(0.55, 0.75, 21):
+        spacing = math.log(p / (1 - p))
+        here = lattice(2 * spacing, -200 * spacing, 200 * spacing, theta=1e-9)
+        walked = walk([tb.RandomizedResponse(p) * runs] * number, here)
+        epsilon = spacing * (number * runs - 1)
+        truth = response_delta(Fraction(p), number * runs, epsilon)[0]
+        if Fraction(walked.upper([*[NEVER] * (number - 1), epsilon])[0]) < truth:
+            return False
+    return True
+
+
+def gaussians(here: Lattice, m: float = 0.5, number: int = 2, runs: int = 1) -> bool:
+    """Several Gaussian steps that are one in the end."""
+    walked = walk([tb.Gaussian(1.0 / m) * runs] * number, here)
+    for epsilon in (0.1, 0.5, 1.0):
+        prices = [*[NEVER] * (number - 1), epsilon]
+        upper, rule = walked.upper(prices)
+        low, high = gaussian_truth(m * math.sqrt(number * runs), epsilon)
+        if upper < low or walked.lower(rule) > high:
+            return False
+    return True
+
+
+def histograms(p: tuple[float, ...], q: tuple[float, ...], stops: list[int], *e: float) -> bool:
+    """The public answer against the tree of all outputs."""
+    bounds = tb.stopping_delta(tb.Histogram(p, q), stops, e)
+    ends = [exp_ends(x) for x in e]
+    outputs = [normalised(p, q)] * stops[-1]
+    low, high = (
+        max(
+            exact.stopping_delta(steps, stops, [end[i] for end in ends])
+            for steps in (outputs, [reversed_(o) for o in outputs])
+        )
+        for i in (1, 0)
+    )
+    return Fraction(bounds.lower) <= high and low <= Fraction(bounds.upper)
+
+
+def schedules() -> bool:
+    found = tb.early_stopping(tb.Gaussian(5.0), [2, 4], 1e-4)
+    return tb.stopping_delta(tb.Gaussian(5.0), [2, 4], found.epsilons, 1e-4).lower <= 1e-4
+
+
+MUTATIONS = [
+    Mutation(
+        "rounding of the induction",
+        backward_induction._Pull,
+        "__call__",
+        (("pulled + rounding + missed + _UNDERFLOW", "pulled"),),
+        lambda: responses(4, 64) and responses(4, 32),
+    ),
+    Mutation(
+        "spreading, not a move to the left",
+        measures,
+        "_left_share",
+        (
+            (
+                "np.clip(share * (1 - 4 * UNIT), 0.0, 1.0)",
+                "np.ones_like(w_low)",
+            ),
+        ),
+        lambda: gaussians(lattice(0.25, -8.0, 8.0)),
+    ),
+    Mutation(
+        "mass at infinity",
+        Walk,
+        "_sure",
+        (
+            (
+                "return min(1.0, add_up(block.infinity.upper, mul_up(block.total, sure)))",
+                "return 0.0",
+            ),
+        ),
+        lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
+    ),
+    Mutation(
+        "what lies left of a block's array",
+        backward_induction._Pull,
+        "__init__",
+        (("self.values[0] += ", "_ = "),),
+        # a tilt so strong that untilted losses are among what is cut
+        lambda: gaussians(lattice(0.02, -8.0, 8.0, theta=30.0, tolerance=1e-6), m=0.2, runs=4),
+    ),
+    Mutation(
+        "V below the window",
+        Walk,
+        "_before",
+        (("np.full(left, value[0])", "np.zeros(left)"),),
+        lambda: gaussians(lattice(0.02, -0.1, 4.0)),
+    ),
+    Mutation(
+        "V beyond the window",
+        Walk,
+        "_before",
+        (("sub_up(1.0, sure) - rest *", "float(value[-1]) - 0.0 *"),),
+        lambda: gaussians(lattice(0.02, -4.0, 0.6)),
+    ),
+    Mutation(
+        "what has stopped does not go on",
+        Walk,
+        "lower",
+        (("walker.part(0, cut)\n", "walker\n"),),
+        lambda: histograms((3.0, 2.0, 1.0), (1.0, 2.0, 3.0), [1, 2], 0.3, 0.6),
+    ),
+    Mutation(
+        "what has stopped meets no infinite loss",
+        Walk,
+        "lower",
+        (("running = max(0.0, sub_down(running, _mass(stopping)))", "pass"),),
+        lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
+    ),
+    Mutation(
+        "the chance of an infinite loss in each block",
+        Walk,
+        "lower",
+        (("running = max(0.0, mul_down(running, sub_down(1.0, chance.upper)))", "pass"),),
+        lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
+    ),
+    Mutation(
+        "all finite mass, not less",
+        stopping_lattice,
+        "kernel",
+        (("total = mul_up(total,", "total = 0.5 * mul_up(total,"),),
+        lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
+    ),
+    Mutation(
+        "prices that delta covers",
+        schedule,
+        "_largest",
+        (("if end <= delta:", "if end <= 9.0 * delta:"), ("delta <= end <= delta", "delta <= end")),
+        schedules,
+    ),
+]
+
+
+@each(MUTATIONS)
+def test_without_the_guard_a_truth_is_lost(
+    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+) -> None:
+    lose_a_truth(monkeypatch, mutation)
+
+
+def test_two_directions_count() -> None:
+    """Sampled noise: the price of adding a record is far below that of removing it."""
+    step = tb.Gaussian(1.0).subsampled(0.3)
+    ends = []
+    for direction in Direction:
+        seen = Course.of([tuple((step * 1).parts())], direction)
+        ends.append(Walk(seen, Lattice.of(seen, [2.0], 1e-3, 1.0)).upper([2.0])[0])
+    answer = tb.stopping_delta(step, [1], [2.0])
+    assert min(ends) < 0.5 * answer.lower < answer.upper <= 1.01 * max(ends)
+    assert isinstance(answer, Bounds)

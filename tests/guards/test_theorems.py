@@ -1,0 +1,280 @@
+"""Every guard of the theorems is taken away once, and a true inequality becomes false."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import arb, ctx
+from tests.balls import ball
+from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.theorems.test_concentrated import lies_above
+from tests.theorems.test_kov import truth
+from tests.theorems.test_naive import exact_advanced
+from tests.theorems.test_renyi import exact_epsilon, laplace, response, sampled
+
+from tightbudget.numerics import rounding
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.theorems import advanced, concentrated, kov, naive, renyi
+from tightbudget.theorems.concentrated import Line
+from tightbudget.theorems.renyi import Conversion, Table
+
+
+@pytest.fixture(autouse=True)
+def _bits():
+    before, ctx.prec = ctx.prec, 400
+    yield
+    ctx.prec = before
+
+
+QUESTIONS = [
+    (eps, delta, k, share * k * eps)
+    for eps, delta, k in ((0.1, 0.0, 100), (0.02, 1e-7, 700), (1.0, 1e-3, 9), (2.0, 0.0, 40))
+    for share in (0.0, 0.07, 0.123, 0.31, 0.5)
+] + [(0.05, 0.0, 3000, 30.0)]
+
+
+def kov_holds() -> bool:
+    """Both ends, at and between the theorem's points."""
+    for eps, delta, k, at in QUESTIONS:
+        bounds, exact = kov.delta(eps, delta, k, at), truth(eps, delta, k, at)
+        ctx.prec = 400
+        if not (arb(bounds.lower) <= exact and exact <= arb(bounds.upper)):
+            return False
+    return True
+
+
+def kov_far_below_holds() -> bool:
+    """Where the masses themselves are lost: what is below the window is not nothing."""
+    bounds = kov.delta(0.5, 0.0, 100_000, 49_900.0)
+    return bounds.upper > 0.0
+
+
+def front_holds() -> bool:
+    front = kov.Front([0.1, 0.2], [1e-2, 1e-4], 30)
+    return front.delta(1.0).upper == min(
+        kov.delta(0.1, 1e-2, 30, 1.0).upper, kov.delta(0.2, 1e-4, 30, 1.0).upper
+    )
+
+
+def advanced_holds() -> bool:
+    shapes = [
+        (10.0**-i + j / 700, 10 + j, 10.0 ** -(3 * j + 0.3)) for i in (1, 9) for j in range(60)
+    ]
+    for eps, k, delta in shapes:
+        each = 1e-4 * delta / k
+        slack = ball(delta) - k * ball(each)
+        found = advanced.epsilon(eps, each, k, delta).upper
+        if not exact_advanced(eps, k, slack) <= found:
+            return False
+        back = advanced.delta(eps, each, k, found).upper
+        far = (ball(found) - k * ball(eps) * (ball(eps).exp() - 1)) / ball(eps)
+        if not k * ball(each) + (-far * far / (2 * k)).exp() <= back:
+            return False
+    return True
+
+
+def sums_hold() -> bool:
+    for steps in ([(0.1, 0.1, 3)], [(0.3, 0.2, 7), (0.1, 1e-9, 2)], [(0.7, 0.01, 11)]):
+        epsilon = sum(Fraction(e) * k for e, _, k in steps)
+        none = math.prod((1 - Fraction(d)) ** k for _, d, k in steps)
+        eps, delta = naive.adaptive(steps)
+        if not (Fraction(eps.lower) <= epsilon <= Fraction(eps.upper)):
+            return False
+        if not (Fraction(delta.lower) <= 1 - none <= Fraction(delta.upper)):
+            return False
+    return True
+
+
+def closed_forms_hold() -> bool:
+    checks = []
+    for a in (2, 9, 40):
+        checks += [(renyi.laplace(a, b), laplace(a, b, 1.0)) for b in (0.3, 7.0, 900.0)]
+        checks += [(renyi.randomized_response(a, p), response(a, p)) for p in (0.3, 0.501)]
+        checks += [(renyi.subsampled_gaussian(a, s, 0.1), sampled(a, s, 0.1)) for s in (0.5, 3.0)]
+    return all(arb(b.lower) <= exact and exact <= arb(b.upper) for b, exact in checks)
+
+
+def conversions_hold() -> bool:
+    for order in 1 + np.geomspace(1e-3, 1e3, 60):
+        for delta in (1e-9, 0.1, 0.7):
+            for whose in Conversion:
+                found = renyi.epsilon_at(float(order), 0.3, delta, whose)
+                exact = exact_epsilon(float(order), 0.3, delta, whose)
+                if not exact <= found:
+                    return False
+                back = renyi.log_delta_at(float(order), 0.3, found, whose)
+                if not ball(delta).log() - (ball(float(order)) - 1) * (ball(found) - exact) <= back:
+                    return False
+    return True
+
+
+def chords_hold() -> bool:
+    table = Table([1.5, 7.0, 90.0], [renyi.laplace(a, 1.0).upper for a in (1.5, 7.0, 90.0)])
+    orders = (1.2, 1.6, 3.0, 6.9, 11.0, 60.0)
+    constant = Table([2.0, 5.0], [0.3, 0.3])  # nothing is lost to convexity
+    exact = all(Fraction(constant(a).upper) >= Fraction(0.3) for a in 1.0 + np.linspace(0.1, 4, 99))
+    return exact and all(table(a).upper >= renyi.laplace(a, 1.0).lower for a in orders)
+
+
+def lines_hold() -> bool:
+    """Also above the chords, where these are all that is known."""
+    table = Table([2.0, 101.0, math.inf], [0.1, 5.0, 6.0])
+    orders = np.linspace(1.01, 300, 3000).tolist()
+    lines = [concentrated.above(table, xi) for xi in (0.0, 0.02, 0.3, 1.0)]
+    return all(
+        table(a).upper * (1 - 1e-12) <= line.xi + line.rho * a for a in orders for line in lines
+    )
+
+
+def lines_are_rounded_up() -> bool:
+    for j in range(1, 100):
+        xi, rho, delta = j / 7, 1 / (j + 0.3), 10.0 ** -(j / 3)
+        line = Line(xi, rho)
+        exact = ball(xi) + ball(rho) + 2 * (ball(rho) * -ball(delta).log()).sqrt()
+        found = line.epsilon(delta).upper
+        far = ball(found) - ball(xi) - ball(rho)
+        if not exact <= found:
+            return False
+        if not (-far * far / (4 * ball(rho))).exp() <= line.delta(found).upper:
+            return False
+    return True
+
+
+MUTATIONS = [
+    Mutation(
+        "the sums of binomial masses round",
+        kov._Answers, "at",
+        (("value * (1 + self.margin) + self.dust", "value"),
+         ("value * (1 - self.margin) - self.dust", "value")),
+        kov_holds,
+    ),
+    Mutation(
+        "what is below the window is not nothing",
+        kov._Answers, "at",
+        (("return Bounds(0.0, self.dust)", "return Bounds(0.0, 0.0)"),),
+        kov_far_below_holds,
+    ),
+    Mutation(
+        "between two points the chord counts, not the later point",
+        kov._Answers, "delta",
+        (("low.upper * (1 - share) + high.upper * share", "low.upper"),),
+        kov_holds,
+    ),
+    Mutation(
+        "of the points the later one has less to lose",
+        kov._Answers, "delta",
+        (("m = math.ceil((k -", "m = math.floor((k -"),),
+        kov_holds,
+    ),
+    Mutation(
+        "what tells all counts beside what is told",
+        kov._Composed, "with_lost",
+        (("add_up(lost.upper, mul_up(", "add_up(0.0, mul_up("),),
+        kov_holds,
+    ),
+    Mutation(
+        "a point with a smaller delta may be better",
+        kov.Front, "delta",
+        (("for point in self._points:", "for point in self._points[1:]:"),),
+        front_holds,
+    ),
+    Mutation(
+        "the mechanisms' own deltas use up a part",
+        advanced, "epsilon",
+        (("sub_down(probability(delta=delta), mul_up(k, each))", "probability(delta=delta)"),),
+        advanced_holds,
+    ),
+    Mutation(
+        "the mean of the loss counts",
+        advanced, "epsilon",
+        (("add_up(spread, _mean_up(eps, k))", "spread"),),
+        advanced_holds,
+    ),
+    Mutation(
+        "the square of a quotient is rounded down",
+        advanced, "delta",
+        (("sub_down(non_negative(epsilon=epsilon), _mean_up(eps, k))",
+          "epsilon - k * eps * math.expm1(eps)"), ("slack = exp_up(", "slack = math.exp("),
+         ("mul_down(far, far)", "far * far"),
+         ("far = left / eps * (1 - 4 * UNIT)", "far = left / eps"),
+         ("/ (2 * k) * (1 - 4 * UNIT)", "/ (2 * k)"),
+         ("add_up(mul_up(k, each), slack)", "k * each + slack")),
+        advanced_holds,
+    ),
+    Mutation(
+        "a product of chances rounds",
+        rounding, "any_of",
+        (("margin = (LOG1P + EXPM1 + 4.0) * UNIT", "margin = 0.0"),),
+        sums_hold,
+    ),
+    Mutation(
+        "a closed form rounds",
+        renyi, "_around",
+        (("value * (1 + units * UNIT)", "value"), ("value * (1 - units * UNIT)", "value")),
+        closed_forms_hold,
+    ),
+    Mutation(
+        "first orders cancel",
+        renyi, "_beyond",
+        (("float(expm1_less(np.asarray(x))) if", "math.exp(x) - 1 - x if"),),
+        closed_forms_hold,
+    ),
+    Mutation(
+        "a conversion is rounded up",
+        renyi, "epsilon_at",
+        (
+            ("return add_up(divergence, next_up(log / s))", "return divergence + log / s"),
+            ("log = -log_down(delta)", "log = -math.log(delta)"),
+        ),
+        conversions_hold,
+    ),
+    Mutation(
+        "and so is its inverse",
+        renyi, "log_delta_at",
+        (("mul_up(s, sub_up(divergence, epsilon))", "s * (divergence - epsilon)"),),
+        conversions_hold,
+    ),
+    Mutation(
+        "a chord is rounded up",
+        renyi.Table, "__call__",
+        (
+            ("chord *= 1 + 32 * UNIT", "pass"),
+            ("add_up(chord, 2 * UNIT * s_left * left / s)", "chord"),
+            ("min(right, ", "("),
+        ),
+        chords_hold,
+    ),
+    Mutation(
+        "a line must clear what lies between two orders",
+        concentrated, "_steepest",
+        (("candidates += [root] if s0 < root < s1 else []", "candidates = [s1]"),),
+        lines_hold,
+    ),
+    Mutation(
+        "beyond the last order there is the largest loss",
+        concentrated, "_slope",
+        (("zip([*ends, math.inf], table.divergences, strict=True)", "zip(ends, ends)"),),
+        lambda: lies_above(
+            Line(0.0, concentrated._slope(Table([1.1, math.inf], [0.01, 5.0]), 0.0, 1.0, 0.0)),
+            lambda a: Bounds(5.0 if a > 1.1 else 0.0, 5.0),
+        ),
+    ),
+    Mutation(
+        "a line's epsilon is rounded up",
+        Line, "epsilon",
+        (("add_up(self.xi, self.rho, 2 * root)", "self.xi + self.rho + 2 * root"),
+         ("* (1 + 4 * UNIT)", ""), ("mul_up(self.rho, max(0.0, -log_down(d)))",
+                                    "self.rho * -math.log(d)")),
+        lines_are_rounded_up,
+    ),
+]  # fmt: skip
+
+
+@each(MUTATIONS)
+def test_a_guard_that_is_taken_away_is_missed(
+    mutation: Mutation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_a_truth(monkeypatch, mutation)

@@ -1,0 +1,238 @@
+"""The course of a budget: its last events, each with the balance that was stored then."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.guards.mutants import Mutation, lose_a_truth
+from tests.ledger.test_model import deeds
+
+import tightbudget as tb
+from tightbudget.ledger import balance_history
+from tightbudget.ledger.ledger import Event, Statement
+from tightbudget.ledger.testing import Deed, LedgerActor
+
+# every kind of event that changes a balance, also of budgets in budgets, with caps up and down
+STORY = """
+open data 2 1e-6
+open other 1 1e-6
+open ada 1 5e-7 in data
+reserve A yes=0.3,no=0.1+1e-8 on ada,other
+start A
+reserve B 0.2 on data
+raise ada 1.5 6e-7
+settle A no
+raise ada 0.5 4e-7
+void B
+reserve C 0.3 on ada
+start C
+reserve D 0.1 on ada
+expire D
+forfeit C
+reserve E 0.9 on ada
+close ada
+raise data 1.7 1e-6
+reserve F yes=0.25,no=0 on data
+start F
+settle F perhaps
+open ada2 0.1 0 in data
+close ada2
+""".strip().splitlines()
+
+
+class Witness:
+    """Reads every budget after each act: what its course must say later."""
+
+    def __init__(self, ledger: tb.Ledger) -> None:
+        self.ledger = ledger
+        self.seen: dict[str, dict[int, Statement]] = {}
+
+    def look(self) -> None:
+        for statement in self.ledger.statements():
+            (event,) = self.ledger.latest(1, budget=statement.name)
+            self.seen.setdefault(statement.name, {})[event.sequence] = statement
+
+    def agrees(self, last: int) -> bool:
+        return all(
+            [(event.sequence, then) for event, then in self.ledger.budget(name).course(last)]
+            == list(seen.items())[-last:]
+            for name, seen in self.seen.items()
+        )
+
+
+def told(actor: LedgerActor) -> Witness:
+    witness = Witness(actor.ledger)
+    for line in STORY:
+        assert actor.act(Deed.read(line)) == ("exceeded" if " E " in line else "ok"), line
+        witness.look()
+    actor.ledger.budget("data").correct(epsilon=0.01, by="grace", reason="a lost disk")
+    witness.look()
+    return witness
+
+
+def test_the_course_is_what_was_read_at_the_time(actor: LedgerActor) -> None:
+    witness = told(actor)
+    kinds = {event.kind for event in actor.ledger.events()}
+    assert kinds == {
+        *("opened", "lent", "reserved", "refused", "started", "settled", "forfeited", "void"),
+        *("expired", "capped", "corrected", "closed", "returned"),
+    }
+    for last in (1, 2, 3, 5, 1000):
+        assert witness.agrees(last)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(acts=st.lists(deeds, min_size=5, max_size=40), last=st.integers(1, 50))
+def test_after_any_deeds(acts: list[Deed], last: int, tmp_path: Path) -> None:
+    path = tmp_path / f"{next(NUMBERS)}.db"
+    with contextlib.closing(LedgerActor(f"sqlite:///{path}")) as actor:
+        witness = Witness(actor.ledger)
+        for deed in (Deed.read("open data 1 1e-6"), Deed.read("open ada 0.5 5e-7 in data"), *acts):
+            actor.act(deed)
+            witness.look()
+        assert witness.agrees(last)
+
+
+NUMBERS = itertools.count()
+
+
+def test_a_plan_is_spent_from_the_beginning(actor: LedgerActor) -> None:
+    plan = tb.Gaussian(sigma=20.0) * 3
+    data = actor.ledger.open_budget("data", epsilon=3, delta=1e-6)
+    part = actor.ledger.open_budget("plan", kind="plan", plan=plan, delta=1e-7, parent="data")
+    part.reserve("P", tb.Gaussian(sigma=20.0))
+    assert all(then.spent == then.cap for _, then in part.course())
+    assert [then.held.amount > 0 for _, then in data.course()] == [False, True]
+
+
+def test_a_length_that_is_none_is_refused(actor: LedgerActor) -> None:
+    actor.ledger.open_budget("data", epsilon=1, delta=0)
+    with pytest.raises(tb.ParameterError, match=r"last must be .* got 0"):
+        actor.ledger.budget("data").course(0)
+
+
+# --------------------------------------------------------------------- the other questions
+
+
+def test_the_last_events_come_first_and_go_on_before_one(actor: LedgerActor) -> None:
+    told(actor)
+    ledger = actor.ledger
+    forwards = list(ledger.events())
+    assert ledger.latest(1000) == tuple(reversed(forwards))
+    pages: list[Event] = []
+    before = None
+    while page := ledger.latest(7, before=before):
+        pages += page
+        before = page[-1].sequence
+    assert pages == forwards[::-1]
+
+
+def test_filters_agree_with_looking_at_each_event(actor: LedgerActor) -> None:
+    told(actor)
+    ledger = actor.ledger
+    everything = list(ledger.events())
+    for name in ("data", "ada"):
+        assert list(ledger.events(budget=name)) == [e for e in everything if e.budget == name]
+    both = [e for e in everything if e.budget in ("ada", "other")]
+    assert list(ledger.events(budgets=("ada", "other"))) == both
+    for kind in ("settled", "refused", "nothing"):
+        assert list(ledger.events(kind=kind)) == [e for e in everything if e.kind == kind]
+    assert list(ledger.events(kind="settled", key="A", after=1, limit=1)) == [
+        next(e for e in everything if (e.kind, e.key) == ("settled", "A"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("a_1", {"A_1"}),
+        ("%", {"50%"}),
+        ("grün", {"grün", "cell"}),
+        ('"no"', {"quoted"}),
+        ("", {"A_1", "AB1", "50%", "grün", "cell", "quoted"}),
+        ("'; DROP TABLE events; --", set()),
+    ],
+)
+def test_search_finds_a_part_of_the_text_and_no_pattern(
+    actor: LedgerActor, text: str, keys: set[str]
+) -> None:
+    data = actor.ledger.open_budget("data", epsilon=1, delta=0)
+    cells = {"cell": "ist grün", "quoted": 'says "no"'}
+    for key in ("A_1", "AB1", "50%", "grün", "cell", "quoted"):
+        hold = data.reserve(key, tb.OutputDP({cells.get(key, "x"): 0.01}))
+        hold.start()
+        hold.settle(cells.get(key, "x"))
+    assert {e.key for e in actor.ledger.events(search=text) if e.key} == keys
+
+
+def test_since_is_the_time_of_the_state(actor: LedgerActor) -> None:
+    data = actor.ledger.open_budget("data", epsilon=1, delta=0)
+    hold = data.reserve("A", tb.OutputDP.from_dp(0.1))
+    times = {event.kind: event.at for event in actor.ledger.events()}
+    assert hold.since == times["reserved"]
+    hold.start()
+    times = {event.kind: event.at for event in actor.ledger.events()}
+    assert hold.since == times["started"] != times["reserved"]
+    (seen,) = actor.ledger.holds()
+    assert seen.since == hold.since
+
+
+# ------------------------------------------------------------------------------ mutations
+
+BALANCE = [
+    ("what was held comes back", "held=after.held.plus(held)", "held=after.held"),
+    ("what it cost goes", "spent=after.spent.minus(cost)", "spent=after.spent"),
+    ("what was saved goes", "saved=after.saved.minus(Units(saved, 0))", "saved=after.saved"),
+]
+UNDO = [
+    ("delta stays gone", "max(0, lent.delta - cost.delta)", "0"),
+    ("a cap is the one before", 'self._earlier(entry, "capped") or ', ""),
+    ("closed is undone", "return replace(after, closed=False)", "return after"),
+    ("only a settled run saves", 'if entry.kind == "settled" else 0', ""),
+    ("a correction is undone", "replace(after, spent=after.spent.minus(cost))", "after"),
+]
+
+
+def _true(tmp_path: Path) -> bool:
+    with contextlib.closing(LedgerActor(f"sqlite:///{tmp_path}/{next(NUMBERS)}.db")) as actor:
+        witness = told(actor)
+        return all(witness.agrees(last) for last in (1, 3, 1000))
+
+
+@pytest.mark.parametrize(
+    ("owner", "function", "line", "becomes"),
+    [(balance_history, "_held_again", line, becomes) for _, line, becomes in BALANCE]
+    + [(balance_history._Undo, "__call__", line, becomes) for _, line, becomes in UNDO],
+)
+def test_without_a_line_the_course_is_wrong(
+    owner: object,
+    function: str,
+    line: str,
+    becomes: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mutation = Mutation("", owner, function, ((line, becomes),), lambda: _true(tmp_path))
+    lose_a_truth(monkeypatch, mutation)
+
+
+def test_an_end_without_a_beginning_is_corrupt(tmp_path: Path) -> None:
+    path = tmp_path / "budget.db"
+    with tb.Ledger(f"sqlite:///{path}") as ledger:
+        data = ledger.open_budget("data", epsilon=1, delta=0)
+        data.reserve("A", tb.OutputDP.from_dp(0.5)).void()
+        assert [statement.held.amount for _, statement in data.course()] == [0, 0.5, 0]
+        with contextlib.closing(sqlite3.connect(path)) as tampered, tampered:
+            for (name,) in tampered.execute("SELECT name FROM sqlite_master WHERE type='trigger'"):
+                tampered.execute(f"DROP TRIGGER {name}")
+            tampered.execute("DELETE FROM events WHERE kind = 'reserved'")
+        with pytest.raises(tb.LedgerCorruptError, match="event 3 ends what no event began"):
+            data.course()
