@@ -25,7 +25,6 @@ from workloads import _TWENTY, _calibrated_sigma, _gaussian
 
 import tightbudget as tb
 from tightbudget.engine.buckets import refine
-from tightbudget.engine.engine import Losses
 
 RTOL = 1e-9
 LIMIT = 20.0  # seconds for one call of a neighbour
@@ -82,7 +81,7 @@ def _prv_accountant(plan: list[tuple[float, float, int]], delta: float) -> float
 
 
 def _two_masses(plan: list[tuple[float, float, int]], delta: float) -> tb.Bounds:
-    return refine.epsilon_bounds(Losses.of(_composition(plan).steps).steps, delta, 1e-4)
+    return refine.epsilon_bounds(_composition(plan).engine.steps, delta, 1e-4)
 
 
 def _epsilon(plan: list[tuple[float, float, int]], delta: float) -> Question:

@@ -543,7 +543,7 @@ def draw_tilt(ax: Axes) -> None:
 
 def draw_grid(ax: Axes) -> None:
     """How wide the engine's window and its buckets are as runs double."""
-    steps = Steps.of(((tb.Laplace(20.0), 2**20),), Direction.REMOVE)
+    steps = Steps.of((tb.Laplace(20.0) * 2**20).pairs(Direction.REMOVE))
     saddle = steps.picture.for_delta(DELTA)
     plan = make_plan(steps, Demand(saddle, 1e-4 * saddle.spread**2, 1e-6, 1e-6))
     (layout,) = plan.layouts

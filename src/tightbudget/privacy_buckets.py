@@ -32,10 +32,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tightbudget.engine.engine import Losses
 from tightbudget.errors import GridError
+from tightbudget.mechanisms.composition import Composable, Composition, Mechanism
 from tightbudget.mechanisms.histogram import Histogram
-from tightbudget.mechanisms.mechanism import Composable, Mechanism
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.convolve import convolve_directly
 from tightbudget.numerics.enclosure import Enclosure, exp_enclosure, stack
@@ -329,7 +328,7 @@ class Trees:
                 folded.append(r_fold(leaf, runs, free_infty_budget=free))
             return functools.reduce(lambda a, b: _together(a, b, free), folded)
 
-        return Trees(tuple(map(tree, Losses.of(parts).directions)))
+        return Trees(tuple(map(tree, Composition(parts).directions)))
 
     def delta(self, epsilon: float) -> Bounds:
         """Bounds of delta(eps), for any eps >= 0 (nats).

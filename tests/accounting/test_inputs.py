@@ -88,7 +88,7 @@ def test_an_order_is_above_1(value: Any) -> None:
 def test_a_curve_is_over_one_of_both() -> None:
     for given in ({}, {"epsilons": [1.0], "deltas": [0.1]}):
         with refuses("give exactly one of epsilons and deltas"):
-            RUN.curve(**given)
+            RUN.curve(**given)  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------- composing

@@ -14,10 +14,10 @@ from tests.cases import CASES
 from tests.cli.terminal import answer, run
 
 import tightbudget as tb
+from tightbudget.accounting.describe import value_of
 from tightbudget.accounting.plan_file import toml_value
 from tightbudget.cli import app
 from tightbudget.cli.source import Source, generated_options, kind_of
-from tightbudget.mechanisms.describe import to_description, value_of
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -62,7 +62,7 @@ def test_names_are_written_with_either_line(kind: str) -> None:
     ids=lambda case: case.name,
 )
 def test_every_mechanism_can_be_asked_about(case) -> None:
-    table = to_description(case.mechanism)
+    table = case.mechanism.to_dict()
     args = [table.pop("mechanism").replace("_", "-")]
     for name, value in table.items():
         prefix = "step-" if name in TAKEN else ""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tightbudget as tb
 from tightbudget.engine.buckets import refine
-from tightbudget.engine.engine import CONTOUR, TWO_MASSES, Explanation, Losses
+from tightbudget.engine.engine import CONTOUR, TWO_MASSES, Engine, Explanation
 from tightbudget.engine.saddle_point import contour
 from tightbudget.engine.saddle_point.contour import Contour, Lines
 from tightbudget.numerics.bounds import Bounds
@@ -25,10 +25,10 @@ FINE = 1e-9
 DIRECTIONS = pytest.mark.parametrize("i", [0, 1], ids=["remove", "add"])
 
 
-def losses(*parts: tuple[float, float, int]) -> Losses:
+def losses(*parts: tuple[float, float, int]) -> Engine:
     """Of (sigma, q, runs)."""
     steps = tb.compose([tb.Gaussian(sigma).subsampled(q) * k for sigma, q, k in parts])
-    return Losses(steps.steps, tuple(Direction))
+    return Engine.of({direction: steps.pairs(direction) for direction in Direction})
 
 
 def logs(low: float, high: float) -> st.SearchStrategy[float]:
@@ -259,10 +259,10 @@ SAMPLED = tb.Gaussian(3.0).subsampled(0.1) * 50
 
 
 def test_a_laplace_inside_goes_to_the_two_masses() -> None:
-    assert Losses.of(WITH_LAPLACE.steps).contours == ()
-    assert Losses.of(tb.compose([]).steps).contours == ()
-    assert len(Losses.of(SAMPLED.steps).contours) == 2
-    assert len(Losses.of((tb.Gaussian(3.0) * 4).steps).contours) == 1
+    assert WITH_LAPLACE.engine.contours == ()
+    assert tb.compose([]).engine.contours == ()
+    assert len(SAMPLED.engine.contours) == 2
+    assert len((tb.Gaussian(3.0) * 4).engine.contours) == 1
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_what_a_contour_tells() -> None:
         assert isinstance(value, float)
         assert 0 <= value < 1e-9
     with pytest.raises(dataclasses.FrozenInstanceError):
-        told.engine = TWO_MASSES
+        told.engine = TWO_MASSES  # type: ignore[misc]
     assert isinstance(told, Explanation)
 
 
@@ -343,7 +343,7 @@ def test_far_out_there_is_nothing(far: float) -> None:
 
 def test_one_direction_suffices_for_gaussians_and_both_count_else() -> None:
     for composition in (SAMPLED, tb.Gaussian(2.0) * 3):
-        ways = Losses.of(composition.steps).contours
+        ways = composition.engine.contours
         each = [way.epsilon(1e-5, FINE, []) for way in ways]
         bounds = composition.epsilon(1e-5, FINE)
         assert bounds.upper == max(found.upper for found in each if found is not None)

@@ -25,7 +25,6 @@ from tightbudget.engine.buckets.enumerate import Outcomes
 from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure, discretise
 from tightbudget.engine.buckets.profile import Profile
-from tightbudget.engine.engine import Losses
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction
 
@@ -142,7 +141,7 @@ def without_enumeration(active: bool) -> Iterator[None]:
 
 def test_outcomes_that_no_double_can_count_are_too_many() -> None:
     once = tb.Histogram(np.arange(70_000), np.arange(1, 70_001))  # 70,000^64 is about 10^310
-    (steps, _) = Losses.of(((once, 64),)).steps
+    (steps, _) = (once * 64).engine.steps
     assert Outcomes.of(steps) is None
 
 

@@ -147,7 +147,7 @@ def test_one_more_run(steps: list[dict[str, Any]], target: Any, tmp_path: Path) 
 @pytest.mark.parametrize("target", [{"delta": 1e-5}, {"epsilon": 1.0}])
 def test_other_bounds(target: Any, tmp_path: Path) -> None:
     found = answers.compare(questions.Compare(steps=MIXED, **target))
-    expected = questions.composition_of(MIXED).compare(**target).to_dict()
+    expected = tb.compare(questions.composition_of(MIXED), **target).to_dict()
     assert {name: found[name] for name in expected} == expected
     assert ran(found["python"])["answer"].to_dict() == expected
     assert commanded(found["command"], tmp_path) == [expected]

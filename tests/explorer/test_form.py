@@ -18,7 +18,6 @@ import tightbudget as tb
 from tightbudget.accounting.plan_file import plan_text, toml_value
 from tightbudget.explorer import questions
 from tightbudget.explorer.form import GOALS, KINDS, SHOWS, Form
-from tightbudget.mechanisms.describe import to_description
 
 DP_SGD = tb.Gaussian(1.0).subsampled(0.01) * 1000
 
@@ -32,7 +31,7 @@ def fields_of(run: tb.Composition) -> list[tuple[str, str]]:
     return [
         (f"{i}.{name}", value if isinstance(value, str) else toml_value(value))
         for i, (mechanism, times) in enumerate(run.steps)
-        for name, value in {**to_description(mechanism), "times": times}.items()
+        for name, value in {**mechanism.to_dict(), "times": times}.items()
     ]
 
 
@@ -48,7 +47,7 @@ def test_without_fields_it_is_the_default_question() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [c for c in CASES if "base" not in to_description(c.mechanism)], ids=lambda c: c.name
+    "case", [c for c in CASES if "base" not in c.mechanism.to_dict()], ids=lambda c: c.name
 )
 def test_every_mechanism_can_be_typed(case: Case) -> None:
     run = case.mechanism * 3 + tb.Gaussian(2.0, relation=case.mechanism.relation)

@@ -27,7 +27,7 @@ def detection() -> bool:
     run, truth = tb.Histogram(*SKEWED) * 2, both_ways(*SKEWED, 2)
     for fpr in (0.003, 0.05, 0.11, 0.33, 0.6):
         exact = max(exact_tpr(seen, Fraction(fpr)) for seen in truth)
-        found = tradeoff.true_positive_bounds(run._losses, fpr, 1e-4)
+        found = tradeoff.true_positive_bounds(run.engine, fpr, 1e-4)
         if not Fraction(found.lower) <= exact <= Fraction(found.upper):
             return False
     return True
@@ -47,7 +47,7 @@ def hardly_known(below: float, above: float) -> Any:
         delta = laplace_delta(epsilon)
         return tb.Bounds(delta * (1 - below) * (1 - 1e-12), min(1.0, delta * (1 + above)))
 
-    return SimpleNamespace(steps=(tb.Laplace(1.0) * 1)._losses.steps, reader=lambda: read)
+    return SimpleNamespace(steps=(tb.Laplace(1.0) * 1).engine.steps, reader=lambda: read)
 
 
 READERS = [(below, above) for below in (0.0, 0.03, 0.2) for above in (0.0, 0.03, 0.2)]
@@ -76,7 +76,7 @@ def rough_losses_above() -> bool:
 
 def losses_above() -> bool:
     """One Laplace step: the loss is above eps in (-1, 1) with 1 - e^((eps - 1) / 2) / 2."""
-    losses = (tb.Laplace(1.0) * 1)._losses
+    losses = (tb.Laplace(1.0) * 1).engine
     for epsilon in (-0.5, 0.0, 0.4, 0.8):
         above = 1 - math.exp((epsilon - 1) / 2) / 2
         for rtol in (0.9, 0.5, 1e-3):
@@ -88,7 +88,7 @@ def losses_above() -> bool:
 
 def one_gaussian(run: tb.Composition, slack: float, rtol: float = 1e-4) -> bool:
     """delta <= delta_mu + slack at the upper end, at points that the proof did not choose."""
-    mu = gaussian_dp.gaussian_mu_bounds(run._losses, slack, rtol)
+    mu = gaussian_dp.gaussian_mu_bounds(run.engine, slack, rtol)
     if mu.upper == math.inf:
         return mu.lower < math.inf
     end = run.epsilon(slack / 2, 0.1).upper
@@ -111,12 +111,12 @@ def sampled() -> bool:
 def certain() -> bool:
     """What tells the neighbours apart for certain is no Gaussian's."""
     run = tb.WorstCase(1.0, 1e-3) * 1
-    return gaussian_dp.gaussian_mu_bounds(run._losses, 1e-4, 1e-2).upper == math.inf
+    return gaussian_dp.gaussian_mu_bounds(run.engine, 1e-4, 1e-2).upper == math.inf
 
 
 def wrong_guesses() -> bool:
     """One Laplace step: (1 - TV) / 2, TV = 1 - e^(-1/2), for an even prior."""
-    losses = (tb.Laplace(1.0) * 1)._losses
+    losses = (tb.Laplace(1.0) * 1).engine
     for rtol in (0.5, 0.2, 0.05):
         found = risk._bayes_risk(losses, 0.5, risk._against(0.5), rtol)
         if not found.lower <= math.exp(-0.5) / 2 <= found.upper:

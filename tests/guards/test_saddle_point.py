@@ -20,13 +20,11 @@ from tests.reference.test_contour import once
 from tests.reference.test_gaussian import gaussian_delta
 
 import tightbudget as tb
-from tightbudget.engine.engine import Losses
 from tightbudget.engine.saddle_point import contour
 from tightbudget.engine.saddle_point.contour import Line, Lines
 from tightbudget.engine.saddle_point.saddle_points import Group, Term
 from tightbudget.numerics import special
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pairs.pair import Direction
 from tightbudget.pairs.transform import MixedTransform, NormalTransform, _Rule
 
 MIXED = MixedTransform(1.0, 0.25, True)
@@ -120,8 +118,8 @@ def unlikely_rest() -> bool:
         for value in json.loads(FILE.read_text(encoding="utf-8"))["values"]
         if value["steps"] == parts and value["direction"] == direction and value["epsilon"] < 3.0
     ]
-    steps = (tb.Gaussian(0.8).subsampled(0.001) * 10_000).steps
-    engine = Losses(steps, (Direction.REMOVE,)).contours[0]
+    run = tb.Gaussian(0.8).subsampled(0.001) * 10_000
+    engine = run.engine.contours[0]
     for value in known:
         epsilon, truth = value["epsilon"], arb(value["delta"])
         first, second, *_ = engine._split(engine._rare(epsilon), epsilon)

@@ -31,8 +31,7 @@ def lattice(step: float, low: float, high: float, theta: float = 1.0, **more: fl
 
 
 def walk(blocks: list[tb.Composition], lattice: Lattice) -> Walk:
-    parts = [tuple(block.parts()) for block in blocks]
-    return Walk(Course.of(parts, Direction.REMOVE), lattice)
+    return Walk(Course.of(blocks, Direction.REMOVE), lattice)
 
 
 def responses(number: int, runs: int) -> bool:
@@ -187,7 +186,7 @@ def test_two_directions_count() -> None:
     step = tb.Gaussian(1.0).subsampled(0.3)
     ends = []
     for direction in Direction:
-        seen = Course.of([tuple((step * 1).parts())], direction)
+        seen = Course.of([step * 1], direction)
         ends.append(Walk(seen, Lattice.of(seen, [2.0], 1e-3, 1.0)).upper([2.0])[0])
     answer = tb.stopping_delta(step, [1], [2.0])
     assert min(ends) < 0.5 * answer.lower < answer.upper <= 1.01 * max(ends)

@@ -57,7 +57,7 @@ def test_composing_k_times_is_k_compositions(mechanism: Mechanism) -> None:
 def test_compositions_do_not_change(mechanism: Mechanism) -> None:
     value = mechanism * 2
     with pytest.raises(dataclasses.FrozenInstanceError):
-        value.steps = ()
+        value.steps = ()  # type: ignore[misc]
     longer = value + tb.Gaussian(17.0)
     assert value == mechanism * 2
     assert longer != value
@@ -167,11 +167,11 @@ def test_the_answer_is_the_worse_direction(mechanism: Mechanism) -> None:
     for epsilon in (0.0, 0.4):
         whole = reached((mechanism * 3).delta, epsilon, 1e-2)
         for direction in Direction:
-            steps = Steps.of(((mechanism, 3),), direction)
+            steps = Steps.of((mechanism * 3).pairs(direction))
             one = reached(delta_bounds, (steps,), epsilon, 1e-2)
             assert one.lower <= whole.upper
     if mechanism.is_symmetric():
-        both = [Steps.of(((mechanism, 3),), direction) for direction in Direction]
+        both = [Steps.of((mechanism * 3).pairs(direction)) for direction in Direction]
         first, second = (reached(delta_bounds, (s,), 0.4, 1e-2) for s in both)
         assert first.overlaps(second)
 

@@ -25,7 +25,7 @@ mechanisms = pytest.mark.parametrize(
 
 def layouts(mechanism: Mechanism, direction: Direction, slip: float) -> tuple[Layout, ...]:
     """Where 100 runs are bucketed to find eps at some deltas."""
-    steps = Steps.of(((mechanism, RUNS),), direction)
+    steps = Steps.of((mechanism * RUNS).pairs(direction))
     if not steps.steps:
         return ()
     saddles = [steps.picture.for_delta(delta) for delta in (0.1, 1e-10)]

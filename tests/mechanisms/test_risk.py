@@ -19,7 +19,7 @@ from tests.laws.test_pairs import mass_above
 from tests.reference.test_gaussian import gaussian_delta
 
 import tightbudget as tb
-from tightbudget.engine.engine import Losses
+from tightbudget.engine.engine import Engine
 from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
 from tightbudget.engine.readings.probabilistic_dp import exceedance_bounds
 from tightbudget.engine.readings.tradeoff import true_positive_bounds
@@ -136,7 +136,7 @@ def losses_with_mass(pair: Pair) -> list[float]:
 def test_a_loss_with_a_mass_may_count_or_not(case: Case, direction: Direction) -> None:
     """At a loss itself, also at the largest one, P(L > eps) and P(L >= eps) both lie inside."""
     pair = case.mechanism.pair(direction)
-    losses = Losses(((case.mechanism, 1),), (direction,))
+    losses = Engine.of({direction: (case.mechanism * 1).pairs(direction)})
     for epsilon in losses_with_mass(pair):
         found = exceedance_bounds(losses, epsilon, 1e-2)
         at_or_above, above = mass_above(pair, epsilon)
@@ -186,7 +186,7 @@ def test_a_rate_of_hardly_any_false_positives_is_answered(case: Case) -> None:
     assert missed[0].upper >= 1 - lost.upper - 1e-15
     for one, two in itertools.pairwise(missed):
         assert two.lower <= one.upper  # more false alarms, fewer misses
-    tpr = true_positive_bounds(run._losses, 0.0, 1e-4)
+    tpr = true_positive_bounds(run.engine, 0.0, 1e-4)
     assert tpr.lower <= lost.upper
     assert tpr.upper >= lost.lower
 
@@ -195,7 +195,7 @@ def test_a_rate_of_hardly_any_false_positives_is_answered(case: Case) -> None:
 def test_a_tiny_rate_of_false_positives_has_its_relative_gap(fpr: float) -> None:
     run = tb.Laplace(1.0) * 3
     with ctx.workprec(200):
-        found = true_positive_bounds(run._losses, fpr, 1e-4)
+        found = true_positive_bounds(run.engine, fpr, 1e-4)
         # a test of the largest loss alone, whose Q-mass is above all of these rates
         assert inside(found, ball(fpr) * arb(3).exp())
     assert found.relative_gap <= 1e-4 or found.upper <= 1e-100
@@ -394,17 +394,17 @@ def test_where_hardly_anything_is_hidden_the_ends_are_wide_but_true() -> None:
 def test_a_gap_out_of_reach_is_refused_with_the_one_that_was_reached() -> None:
     run = STEP * 1000
     with pytest.raises(tb.PrecisionError) as caught:
-        true_positive_bounds(run._losses, 0.01, 1e-15)
+        true_positive_bounds(run.engine, 0.01, 1e-15)
     message = str(caught.value)
     assert message.startswith("relative gap 1e-15 was not reached: at a false-positive rate of")
     assert "the true-positive rate is in [0.02913" in message
-    rough = true_positive_bounds(run._losses, 0.01, 1e-3)
+    rough = true_positive_bounds(run.engine, 0.01, 1e-3)
     assert rough.overlaps(Bounds(caught.value.lower, caught.value.upper))
 
 
 def test_what_no_finite_number_of_eps_can_prove_is_not_said() -> None:
     run = tb.DiscreteGaussian(4.0) * 5
-    whole, most = (gaussian_mu_bounds(run._losses, slack, 1e-4) for slack in (0.0, 1e-10))
+    whole, most = (gaussian_mu_bounds(run.engine, slack, 1e-4) for slack in (0.0, 1e-10))
     assert whole == Bounds(most.lower, math.inf)
     assert most.relative_gap <= 1e-4
 
@@ -416,7 +416,7 @@ def test_a_risk_is_a_value_that_prints_and_becomes_json() -> None:
     risk = (STEP * 1000).risk(2.0, fpr=0.02, prior=0.1)
     assert risk == (STEP * 1000).risk(2.0, fpr=0.02, prior=0.1)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        risk.epsilon = 1.0
+        risk.epsilon = 1.0  # type: ignore[misc]
     table = json.loads(json.dumps(risk.to_dict()))
     asked = {"epsilon": 2.0, "fpr": 0.02, "prior": 0.1, "slack": 1e-10}
     answers = {name: getattr(risk, name).to_dict() for name in NAMES}
@@ -450,7 +450,7 @@ def test_refused_questions(name: str, must: str, values: list[Any]) -> None:
 
 
 def test_rates_and_masses_of_one_curve_are_ordered() -> None:
-    losses = (tb.Laplace(3.0) * 5)._losses
+    losses = (tb.Laplace(3.0) * 5).engine
     rates = [true_positive_bounds(losses, a, 1e-4) for a in (1e-6, 1e-3, 0.1, 0.5, 0.9)]
     masses = [exceedance_bounds(losses, e, 1e-2) for e in (-1.0, -0.2, 0.05, 0.5, 1.0)]
     for less, more in [*itertools.pairwise(rates), *itertools.pairwise(reversed(masses))]:

@@ -15,7 +15,7 @@ from tests.cases import CASES
 from tests.exact import Outputs, exp_ends, normalised, reversed_
 
 import tightbudget as tb
-from tightbudget.mechanisms.mechanism import Mechanism
+from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.output_dp import stopping
 from tightbudget.output_dp.backward_induction import Walk

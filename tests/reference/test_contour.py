@@ -14,7 +14,6 @@ from tests.reference.make_contour import BITS, FILE, questions, reference
 from tests.reference.test_gaussian import gaussian_delta
 
 import tightbudget as tb
-from tightbudget.engine.engine import Losses
 
 CONTENT = json.loads(FILE.read_text(encoding="utf-8"))
 VALUES = CONTENT["values"]
@@ -42,7 +41,7 @@ def _bits():
 
 @values
 def test_the_contour_engine_holds_the_value_within_1e_9(value: dict[str, Any]) -> None:
-    losses = Losses.of(composition(value).steps)
+    losses = composition(value).engine
     (contour,) = (
         c
         for d, c in zip(losses.directions, losses.contours, strict=True)

@@ -103,7 +103,7 @@ def answers(
 @pytest.mark.parametrize("name", CLOSED + LAPLACE)
 def test_symmetric_mechanisms(reference: dict[str, Any], name: str) -> None:
     entry = reference[name]
-    answers(Steps.of(composition(entry["case"]).steps, Direction.REMOVE), entry["truth"])
+    answers(Steps.of(composition(entry["case"]).pairs(Direction.REMOVE)), entry["truth"])
 
 
 @pytest.mark.parametrize("direction", Direction)
@@ -112,7 +112,7 @@ def test_sampled_gaussians_in_each_direction(
     reference: dict[str, Any], name: str, direction: Direction
 ) -> None:
     entry = reference[name]
-    steps = Steps.of(composition(entry["case"]).steps, direction)
+    steps = Steps.of(composition(entry["case"]).pairs(direction))
     answers(steps, entry["truth"][direction.value], *GAPS.get(name, (RTOL, RTOL)))
 
 
@@ -165,5 +165,5 @@ def test_the_gaussian_noise_that_a_target_needs(reference: dict[str, Any]) -> No
     assert run(sigma * (1 + 1e-5)).delta(case["eps"], 1e-5).upper < 1e-6
     for direction in Direction:
         # sigma is rounded to a double: delta moves by some 1e-15, relative
-        bounds = delta_bounds((Steps.of(run(sigma).steps, direction),), case["eps"], RTOL)
+        bounds = delta_bounds((Steps.of(run(sigma).pairs(direction)),), case["eps"], RTOL)
         holds(bounds, truth[f"delta_{direction.value}"], 1e-13)

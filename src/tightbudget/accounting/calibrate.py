@@ -10,8 +10,7 @@ from typing import Any
 from scipy import optimize
 
 from tightbudget.errors import CalibrationError, ParameterError, PrecisionError
-from tightbudget.mechanisms.composition import Composition, compose
-from tightbudget.mechanisms.mechanism import Composable
+from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import (
     non_negative,

@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 
 from tightbudget.errors import ParameterError, PrecisionError
-from tightbudget.mechanisms.composition import Composition, compose
+from tightbudget.mechanisms.composition import Composable, Composition, Mechanism, compose
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.integer_noise import DiscreteGaussian
 from tightbudget.mechanisms.laplace import Laplace
-from tightbudget.mechanisms.mechanism import Composable, Mechanism
 from tightbudget.mechanisms.randomized_response import RandomizedResponse
 from tightbudget.mechanisms.subsampled import Subsampled
 from tightbudget.mechanisms.worst_case import WorstCase
@@ -217,7 +216,7 @@ class _Asked:
     def in_both_orders(self) -> list[_Asked]:
         """The question about each direction's pairs with their reverses; itself if that is all."""
         found: list[_Asked] = []
-        for direction in self.composition._losses.directions:
+        for direction in self.composition.directions:
             whole = self.composition._in_both_orders(direction)
             if whole is None:
                 raise _NotApplicable(_ONE_WAY)
@@ -279,7 +278,7 @@ class _Asked:
     @functools.cached_property
     def _range(self) -> tuple[float, float]:
         """Step epsilons between which the best point lies, about; (0, 0) if there is no loss."""
-        directions = self.composition._losses.steps
+        directions = self.composition.engine.steps
         high = max([0.0, *(d.pair.max_loss()[1] for s in directions for d in s.steps)])
         steps = self.composition.steps
         # far above, the deltas have become nothing; below, they alone are too much
@@ -493,7 +492,7 @@ def _central_limit(asked: _Asked) -> Estimate:
     if asked.composition.delta(math.inf).lower > 0:
         raise _NotApplicable("an infinite loss has no mean")
     found: list[Estimate] = []
-    for direction in asked.composition._losses.steps:
+    for direction in asked.composition.engine.steps:
         moments = [(*gaussian_dp.moments(step.pair), step.runs) for step in direction.steps]
         mean = math.fsum(k * m for m, _, k in moments)
         variance = math.fsum(k * v for _, v, k in moments)

@@ -16,7 +16,6 @@ from typing import Any
 from tightbudget.accounting.text_file import read_text, write_text
 from tightbudget.errors import FileError, TightBudgetError
 from tightbudget.mechanisms.composition import Composition, from_steps
-from tightbudget.mechanisms.describe import to_description
 
 __all__ = ["parse_plan", "parse_tables", "plan_text", "read_plan", "toml_value", "write_plan"]
 
@@ -94,7 +93,7 @@ def plan_text(composition: Composition) -> str:
     if not composition.steps:
         lines.append("steps = []")
     for mechanism, times in composition.steps:
-        table = {**to_description(mechanism), "times": times}
+        table = {**mechanism.to_dict(), "times": times}
         lines += ["", "[[steps]]", *_entries(table)]
     return "\n".join(lines) + "\n"
 

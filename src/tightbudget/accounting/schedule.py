@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from scipy import interpolate, optimize
 
-from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.readings.renyi import renyi_bounds
 from tightbudget.errors import CalibrationError
-from tightbudget.mechanisms.mechanism import Composable
+from tightbudget.mechanisms.composition import Composable, Composition
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.search import last_true
@@ -59,7 +58,7 @@ class StoppingSchedule:
     epsilons: tuple[float, ...]
     delta: Bounds
     target: float
-    blocks: tuple[Parts, ...] = field(repr=False)
+    blocks: tuple[Composition, ...] = field(repr=False)
 
     def guarantee(self) -> OutputDP:
         """The schedule as output differential privacy: one cell for each stop."""

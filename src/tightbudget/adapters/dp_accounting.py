@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightbudget.engine.engine import Losses, Reader
+from tightbudget.engine.engine import Engine, Reader
 from tightbudget.errors import ExtraError, ParameterError, PrecisionError
 from tightbudget.mechanisms import (
     DiscreteLaplace,
@@ -32,8 +32,7 @@ from tightbudget.mechanisms import (
     Subsampled,
     WorstCase,
 )
-from tightbudget.mechanisms.composition import Composition, compose
-from tightbudget.mechanisms.mechanism import Composable
+from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, expm1_up, mul_up, next_up
 from tightbudget.numerics.validate import (
@@ -220,7 +219,7 @@ def to_pld(composition: Composable, value_discretization_interval: float = 1e-4)
     top = _reached(lambda: whole.epsilon(min(1.0, lost + _LOST), 1e-2)).upper if lost < 1 else 0.0
     stride = max(1, math.ceil(min(top, _LARGEST) / (step * _DOTS)))
     indices = stride * np.arange(math.ceil(min(top, _LARGEST) / (step * stride)) + 2)
-    losses = Losses.of(whole.steps)
+    losses = whole.engine
     epsilons = (indices * step).tolist()
     curves = {part.directions[0]: _raised(part.reader(), epsilons) for part in losses.apart()}
     pmfs = []
@@ -231,7 +230,7 @@ def to_pld(composition: Composable, value_discretization_interval: float = 1e-4)
         elif reverse is None:  # nothing is known of it, and 1 is true of everything
             left = [1.0] * len(right)
         else:
-            one = Losses(reverse.steps, (direction.other,))
+            one = Engine.of({direction.other: reverse.pairs(direction.other)})
             left = _raised(one.reader(), epsilons)
         pmfs.append(_dots(indices, step, right, left))
     return privacy_loss_distribution.PrivacyLossDistribution(*pmfs)
@@ -492,7 +491,7 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
     whole = _composition_of(list(steps), relation)
     lost = whole.delta(math.inf).upper
     top = _reached(lambda: whole.epsilon(min(1.0, lost + 1e-30), 1e-2)).upper if lost < 1 else 0.0
-    read = Losses.of(whole.steps).reader()
+    read = whole.engine.reader()
     points: dict[float, float] = {}  # a point is moved right, or up, by rounding
     for j in range(_DOTS + 1):
         epsilon = min(top, _LARGEST) * j / _DOTS

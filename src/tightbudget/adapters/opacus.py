@@ -13,9 +13,8 @@ from typing import Any
 
 from tightbudget.adapters.stopping import StoppingCallback
 from tightbudget.errors import ExtraError, ParameterError
-from tightbudget.mechanisms.composition import Composition
+from tightbudget.mechanisms.composition import Composition, Mechanism
 from tightbudget.mechanisms.gaussian import Gaussian
-from tightbudget.mechanisms.mechanism import Mechanism
 from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import count, non_negative, probability, refuse

@@ -9,10 +9,10 @@ import typer
 
 import tightbudget
 from tightbudget import MECHANISMS, Composition, Mechanism, ParameterError
+from tightbudget.accounting.describe import in_words, search_of
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
 from tightbudget.cli.source import Source, kind_of
-from tightbudget.mechanisms.describe import in_words, search_of
 from tightbudget.numerics.validate import float_of
 
 __all__ = ["calibrate"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import tightbudget
+from tightbudget.accounting.describe import in_words
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, print_text, working
 from tightbudget.cli.source import Source
-from tightbudget.mechanisms.describe import in_words
 
 __all__ = ["compare"]
 
@@ -26,7 +27,7 @@ def compare(
     watch = Stopwatch()
     composition = source.composition()
     with working("composing"):
-        found = composition.compare(delta=delta, epsilon=epsilon, rtol=rtol)
+        found = tightbudget.compare(composition, delta=delta, epsilon=epsilon, rtol=rtol)
     if json:
         print_json({**found.to_dict(), "seconds": watch.seconds})
         return

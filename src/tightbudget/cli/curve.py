@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from tightbudget import Curve, ParameterError
+from tightbudget.accounting.describe import in_words
 from tightbudget.accounting.plot import picture_path, save_plot
 from tightbudget.accounting.text_file import write_text
 from tightbudget.cli.options import AsJson, Rtol
@@ -21,7 +22,6 @@ from tightbudget.cli.output import (
 )
 from tightbudget.cli.source import Source
 from tightbudget.mechanisms.curve import DELTAS
-from tightbudget.mechanisms.describe import in_words
 from tightbudget.numerics.validate import float_of
 
 __all__ = ["curve"]

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tightbudget.mechanisms.describe import value_of
+from tightbudget.accounting.describe import value_of
 
 __all__ = ["AsJson", "Rtol", "number"]
 

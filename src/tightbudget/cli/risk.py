@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from tightbudget.accounting.describe import in_words
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
 from tightbudget.cli.source import Source
-from tightbudget.mechanisms.describe import in_words
 
 __all__ = ["risk"]
 

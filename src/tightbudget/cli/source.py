@@ -16,8 +16,16 @@ from typing import Annotated, Any
 
 import typer
 
-from tightbudget import MECHANISMS, Composition, Neighbouring, ParameterError, compose, read_plan
-from tightbudget.mechanisms.describe import from_description, in_words, value_of
+from tightbudget import (
+    MECHANISMS,
+    Composition,
+    Mechanism,
+    Neighbouring,
+    ParameterError,
+    compose,
+    read_plan,
+)
+from tightbudget.accounting.describe import in_words, value_of
 from tightbudget.numerics.validate import count
 
 __all__ = ["Source", "generated_options", "kind_of", "with_source"]
@@ -52,7 +60,7 @@ class Source:
         """
         kind = kind_of(self.name)
         if kind is not None:
-            mechanism = from_description({"mechanism": kind, **self.table}, where="MECHANISM")
+            mechanism = Mechanism.from_dict({"mechanism": kind, **self.table}, where="MECHANISM")
             return compose([mechanism]) * count(steps=self.steps)
         if not _looks_like_a_file(self.name):
             raise _unknown(self.name)

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from tightbudget import ParameterError, early_stopping
+from tightbudget.accounting.describe import in_words, value_of
 from tightbudget.accounting.plot import picture_path, save_schedule
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
 from tightbudget.cli.source import Source
-from tightbudget.mechanisms.describe import in_words, value_of
 from tightbudget.numerics.validate import positive_count
 
 __all__ = ["stopping"]

@@ -8,20 +8,19 @@ and says so quickly. ``benchmarks`` compares both on the same questions.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tightbudget.engine.buckets import refine
-from tightbudget.engine.buckets.compose import Steps
+from tightbudget.engine.buckets.compose import Pairs, Steps
 from tightbudget.engine.buckets.refine import Memory as Profiles
 from tightbudget.engine.saddle_point.contour import Contour, Lines
 from tightbudget.errors import PrecisionError
-from tightbudget.mechanisms.mechanism import Mechanism
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction
 
-__all__ = ["CONTOUR", "TWO_MASSES", "Explanation", "Losses", "Memory", "Reader"]
+__all__ = ["CONTOUR", "TWO_MASSES", "Explanation", "Engine", "Memory", "Reader"]
 
 Reader = Callable[[float, float], Bounds]  # (eps, rtol) -> delta(eps)
 
@@ -67,37 +66,44 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Losses:
-    """A composition's losses, in each direction that matters, ready for either engine."""
+class Engine:
+    """A composition of pairs, in each direction that matters, ready for either engine.
 
-    parts: tuple[tuple[Mechanism, int], ...]
+    Attributes:
+        directions: (n,) the directions, one where delta(eps) is the same in both.
+        parts: (n,) for each direction the pairs with their numbers of runs.
+    """
+
     directions: tuple[Direction, ...]
+    parts: tuple[Pairs, ...]
 
     @staticmethod
-    def of(parts: tuple[tuple[Mechanism, int], ...]) -> Losses:
-        """One direction does where delta(eps) is the same in both."""
-        both = not all(mechanism.is_symmetric() for mechanism, _ in parts)
-        return Losses(parts, tuple(Direction) if both else (Direction.REMOVE,))
+    def of(parts: Mapping[Direction, Pairs]) -> Engine:
+        """An engine for the directions that are given."""
+        return Engine(tuple(parts), tuple(parts.values()))
 
     @functools.cached_property
     def steps(self) -> tuple[Steps, ...]:
         """For the two masses, by direction."""
-        return tuple(Steps.of(self.parts, direction) for direction in self.directions)
+        return tuple(Steps.of(parts) for parts in self.parts)
 
     @functools.cached_property
     def contours(self) -> tuple[Contour, ...]:
         """For the line integral, by direction; empty if it cannot take the composition."""
         found = []
-        for direction in self.directions:
-            contour = Contour.of((m.pair(direction).transform(), k) for m, k in self.parts)
+        for parts in self.parts:
+            contour = Contour.of((pair.transform(), runs) for pair, runs in parts)
             if contour is None:
                 return ()
             found.append(contour)
         return tuple(found)
 
-    def apart(self) -> tuple[Losses, ...]:
+    def apart(self) -> tuple[Engine, ...]:
         """Each direction alone."""
-        return tuple(Losses(self.parts, (direction,)) for direction in self.directions)
+        return tuple(
+            Engine((direction,), (parts,))
+            for direction, parts in zip(self.directions, self.parts, strict=True)
+        )
 
     def reader(self) -> Reader:
         """delta(eps) for many eps, with the gap or as close as it gets: wide bounds are bounds."""

@@ -13,6 +13,7 @@ import numpy as np
 
 import tightbudget
 from tightbudget import Bounds, Composition, ParameterError
+from tightbudget.accounting.describe import in_words, search_of
 from tightbudget.explorer import questions
 from tightbudget.explorer.snippets import (
     Letter,
@@ -23,7 +24,6 @@ from tightbudget.explorer.snippets import (
     steps_expression,
 )
 from tightbudget.mechanisms.curve import DELTAS
-from tightbudget.mechanisms.describe import in_words, search_of, to_description
 
 __all__ = ["calibrate", "compare", "curve", "curve_of", "one_more", "schedule_of", "stopping"]
 
@@ -53,12 +53,12 @@ def curve(question: questions.Curve) -> dict[str, Any]:
 def compare(question: questions.Compare) -> dict[str, Any]:
     """Our bounds beside those of other people's theorems."""
     asked = _Asked.of(question)
-    found = asked.run.compare(**{asked.given: asked.at}, rtol=question.rtol)
+    found = tightbudget.compare(asked.run, **{asked.given: asked.at}, rtol=question.rtol)
     return {
         **asked.about(),
         **found.to_dict(),
         "python": python(
-            f"run = {run_expression(asked.run)}", f"answer = run.compare({asked.arguments})"
+            f"run = {run_expression(asked.run)}", f"answer = tb.compare(run, {asked.arguments})"
         ),
         "command": command("compare", asked.run, *asked.options),
     }
@@ -213,7 +213,7 @@ def schedule_of(question: questions.Stopping) -> tightbudget.StoppingSchedule:
 
 def _about(run: Composition) -> dict[str, Any]:
     """What was asked about: in words, and as in a plan file."""
-    steps = [{**to_description(mechanism), "times": times} for mechanism, times in run.steps]
+    steps = [{**mechanism.to_dict(), "times": times} for mechanism, times in run.steps]
     return {"what": in_words(run), "steps": steps}
 
 

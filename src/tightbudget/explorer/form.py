@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tightbudget import MECHANISMS, Neighbouring
+from tightbudget.accounting.describe import value_of
 from tightbudget.explorer import questions
-from tightbudget.mechanisms.describe import value_of
 from tightbudget.mechanisms.subsampled import Subsampled
 from tightbudget.numerics.validate import finite
 

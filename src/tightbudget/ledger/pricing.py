@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Protocol
 
 from tightbudget.errors import ParameterError, PrecisionError
 from tightbudget.ledger.chain import canonical
-from tightbudget.mechanisms.composition import Composition, compose
-from tightbudget.mechanisms.mechanism import Composable
+from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.numerics.rounding import next_down
 from tightbudget.numerics.validate import one_of, refuse
 from tightbudget.output_dp.account import Amount

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tightbudget.errors import ParameterError
-from tightbudget.mechanisms.mechanism import Mechanism
+from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.numerics.enclosure import Enclosure, exp_enclosure
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray
 from tightbudget.numerics.validate import finite, positive, refuse

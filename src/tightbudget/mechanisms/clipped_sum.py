@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.integer_noise import ClippedNoise
-from tightbudget.mechanisms.mechanism import Mechanism
 from tightbudget.numerics.convolve import convolve
 from tightbudget.numerics.enclosure import Enclosure, exp_enclosure
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, scale_up

@@ -1,21 +1,27 @@
-"""The value a user holds: mechanisms with their numbers of runs, and what they cost."""
+"""The values a user holds: a mechanism, runs of many together, and what they cost.
+
+A :class:`Mechanism` offers, for each :class:`~tightbudget.Direction`, a pair (P, Q) of
+distributions that dominates it. A :class:`Composition` counts how often each one runs, and
+answers for all of them.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import inspect
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
-from tightbudget.engine.engine import Explanation, Losses, Memory
+from tightbudget.engine.engine import Engine, Explanation, Memory
 from tightbudget.engine.readings.renyi import renyi_bounds
 from tightbudget.engine.readings.tradeoff import tradeoff_bounds, true_positive_bounds
 from tightbudget.errors import FileError, ParameterError, PrecisionError, RelationError
 from tightbudget.mechanisms.curve import Curve
-from tightbudget.mechanisms.describe import from_description, to_description
-from tightbudget.mechanisms.mechanism import Composable, Mechanism, Neighbouring
+from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.risk import Risk, risk_of
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
@@ -28,14 +34,192 @@ from tightbudget.numerics.validate import (
     probability,
     refuse,
 )
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.pair import Direction, Pair
 
-if TYPE_CHECKING:
-    from tightbudget.accounting.compare import Comparison
-
-__all__ = ["Composition", "compose"]
+__all__ = ["MECHANISMS", "Composable", "Composition", "Mechanism", "compose"]
 
 _VERSION = 1
+
+# by kind: the name in JSON, in plan files and on the command line
+MECHANISMS: dict[str, type[Mechanism]] = {}
+
+
+class Composable:
+    """What ``*``, ``+`` and ``compose`` accept: mechanisms, and compositions of them."""
+
+    def parts(self) -> Iterator[tuple[Mechanism, int]]:
+        """The mechanisms with their numbers of runs."""
+        raise NotImplementedError
+
+    def __mul__(self, times: int) -> Composition:
+        k = count(times=times)
+        return Composition(tuple((mechanism, k * runs) for mechanism, runs in self.parts()))
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Composable) -> Composition:
+        if not isinstance(other, Composable):
+            return NotImplemented
+        return Composition((*self.parts(), *other.parts()))
+
+
+@dataclass(frozen=True)
+class Mechanism(Composable):
+    """A randomised mechanism, described by the pair of distributions that is worst for it.
+
+    Frozen, compared and hashed by content. ``relation`` is the neighbouring relation that
+    its sensitivity (or pair) was stated for; None means that the caller's sensitivity
+    carries it, and composes with everything. (kw-only in every subclass.)
+    """
+
+    relation: Neighbouring | None = dataclasses.field(default=None, kw_only=True)
+
+    kind: ClassVar[str] = ""  # the name in JSON, plan files and on the command line
+    symmetric: ClassVar[bool] = True  # both directions have the same delta
+    mutual: ClassVar[bool] = False  # one direction's pair is the other's, P and Q exchanged
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.kind:
+            MECHANISMS[cls.kind] = cls
+
+    def __post_init__(self) -> None:
+        if self.relation is not None and not isinstance(self.relation, Neighbouring):
+            raise ParameterError(f"relation must be a Neighbouring or None, got {self.relation!r}")
+
+    def _set(self, **values: object) -> None:
+        # how a frozen value stores its validated parameters
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def pair(self, direction: Direction) -> Pair:
+        """The dominating pair for this direction."""
+        raise NotImplementedError
+
+    def is_symmetric(self) -> bool:
+        """Whether delta(eps) is the same in both directions."""
+        return self.symmetric
+
+    def is_mutual(self) -> bool:
+        """Whether the pair of one direction is that of the other with P and Q exchanged.
+
+        Then an (eps, delta) that holds in both directions holds for each pair in both orders,
+        which theorems on (eps, delta)-DP take for granted.
+        """
+        return self.mutual
+
+    def in_both_orders(self, direction: Direction) -> Mechanism | None:
+        """The mechanism whose two directions are this direction's pair and that pair reversed.
+
+        Returns:
+            ``self`` where :meth:`is_mutual` holds; None where the reverse is not known.
+        """
+        if self.is_mutual():
+            return self
+        if self.pair(direction).reversed() is None:
+            return None
+        return _InBothOrders(self, direction, relation=self.relation)
+
+    def parts(self) -> Iterator[tuple[Mechanism, int]]:
+        yield self, 1
+
+    def under(self, relation: Neighbouring) -> Mechanism:
+        """The same mechanism, declared for a neighbouring relation.
+
+        Raises:
+            RelationError: it was already declared for another one.
+        """
+        if self.relation not in (None, relation):
+            raise RelationError(
+                f"{self!r} was declared for {self.relation} and cannot be declared for {relation}"
+            )
+        return dataclasses.replace(self, relation=relation)
+
+    def subsampled(self, rate: float) -> Mechanism:
+        """This mechanism on a Poisson sample: each record is in it with probability ``rate``.
+
+        Holds for ``Neighbouring.ADD_OR_REMOVE``; see :class:`tightbudget.Subsampled`.
+        """
+        # by its name, since its file stands on this one
+        return MECHANISMS["subsampled"](self, rate)  # type: ignore[call-arg, arg-type]
+
+    def parameters(self) -> dict[str, Any]:
+        """The constructor's arguments as plain JSON values (without relation and defaults)."""
+        given: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name == "relation" or not field.init or value == field.default:
+                continue
+            given[field.name] = value
+        return given
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values: ``{"mechanism": kind, parameters..., "relation": ...}``.
+
+        Sampling is the ``rate`` of its base; nested sampling nests in ``base``.
+        """
+        table = {"mechanism": self.kind, **self.parameters()}
+        if self.relation is not None:
+            table["relation"] = self.relation.value
+        return table
+
+    @staticmethod
+    def from_dict(table: dict[str, Any], where: str = "step") -> Mechanism:
+        """The mechanism that :meth:`to_dict` wrote.
+
+        Args:
+            table: its kind and its parameters by name.
+            where: what a refusal calls the table.
+
+        Raises:
+            FileError: no or an unknown mechanism, an unknown or missing parameter.
+            ParameterError: a parameter's value is refused.
+        """
+        table = dict(table)
+        kind = table.pop("mechanism", None)
+        if not isinstance(kind, str) or kind not in MECHANISMS:
+            known = ", ".join(sorted(MECHANISMS))
+            raise FileError(f"{where}.mechanism must be one of {known}, got {kind!r}")
+        rate = table.pop("rate", None)
+        if kind == "subsampled":
+            base = table.pop("base", None)
+            if not isinstance(base, dict) or rate is None or table:
+                raise FileError(f"{where}: {kind} needs base (a table) and rate, and nothing else")
+            return Mechanism.from_dict(base, f"{where}.base").subsampled(rate)
+        relation = table.pop("relation", None)
+        names = {r.value: r for r in Neighbouring}
+        if relation is not None and (not isinstance(relation, str) or relation not in names):
+            raise FileError(f"{where}.relation must be one of {', '.join(names)}, got {relation!r}")
+        cls = MECHANISMS[kind]
+        signature = inspect.signature(cls)
+        for name in table:
+            if name not in signature.parameters:
+                accepted = ", ".join(n for n in signature.parameters if n != "relation")
+                raise FileError(f"{where}: {kind} has no parameter {name!r} (it has {accepted})")
+        for name, parameter in signature.parameters.items():
+            if parameter.default is inspect.Parameter.empty and name not in table:
+                raise FileError(f"{where}: {kind} needs {name}")
+        mechanism = cls(**table, relation=names[relation] if relation is not None else None)
+        return mechanism if rate is None else mechanism.subsampled(rate)
+
+
+@dataclass(frozen=True)
+class _InBothOrders(Mechanism):
+    """The pair of one direction of a mechanism, and in the other direction its reverse."""
+
+    base: Mechanism
+    direction: Direction
+
+    symmetric: ClassVar[bool] = False
+    mutual: ClassVar[bool] = True
+
+    def pair(self, direction: Direction) -> Pair:
+        pair = self.base.pair(self.direction)
+        if direction is self.direction:
+            return pair
+        reverse = pair.reversed()
+        assert reverse is not None  # in_both_orders has seen to it
+        return reverse
 
 
 @dataclass(frozen=True)
@@ -74,12 +258,6 @@ class Composition(Composable):
         """The mechanisms with their numbers of runs."""
         return iter(self.steps)
 
-    def __mul__(self, times: int) -> Composition:
-        k = count(times=times)
-        return Composition(tuple((m, k * runs) for m, runs in self.steps))
-
-    __rmul__ = __mul__
-
     @property
     def runs(self) -> int:
         """How many mechanisms run in all."""
@@ -90,9 +268,20 @@ class Composition(Composable):
         """The neighbouring relation that some step was declared for, or None."""
         return next((m.relation for m, _ in self.steps if m.relation is not None), None)
 
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """The directions to look at: one where delta(eps) is the same in both."""
+        symmetric = all(mechanism.is_symmetric() for mechanism, _ in self.steps)
+        return (Direction.REMOVE,) if symmetric else tuple(Direction)
+
+    def pairs(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
+        """Each mechanism's dominating pair for this direction, with its number of runs."""
+        return tuple((mechanism.pair(direction), runs) for mechanism, runs in self.steps)
+
     @functools.cached_property
-    def _losses(self) -> Losses:
-        return Losses.of(self.steps)
+    def engine(self) -> Engine:
+        """The engine that answers."""
+        return Engine.of({direction: self.pairs(direction) for direction in self.directions})
 
     def _in_both_orders(self, direction: Direction) -> Composition | None:
         """One direction's pairs, with their reverses in the place of the other direction's.
@@ -124,7 +313,7 @@ class Composition(Composable):
         Raises:
             PrecisionError: the gap cannot be reached; says which one was.
         """
-        return self._losses.epsilon(probability(delta=delta), _rtol(rtol))
+        return self.engine.epsilon(probability(delta=delta), _rtol(rtol))
 
     def delta(self, epsilon: float, rtol: float = 1e-4) -> Bounds:
         """The exact delta(eps) of the composition, between two ends.
@@ -142,21 +331,21 @@ class Composition(Composable):
         """
         rtol = _rtol(rtol)
         if epsilon == math.inf:
-            ends = [steps.infinity for steps in self._losses.steps]
+            ends = [steps.infinity for steps in self.engine.steps]
             return Bounds(max(e.lower for e in ends), max(e.upper for e in ends))
-        return self._losses.delta(non_negative(epsilon=epsilon), rtol)
+        return self.engine.delta(non_negative(epsilon=epsilon), rtol)
 
     def _delta_against(self, epsilon: float, target: float | None, rtol: float) -> Bounds:
         """Bounds of delta(epsilon), no closer than it takes to compare them with a target."""
         try:
-            return self._losses.delta(epsilon, rtol, target)
+            return self.engine.delta(epsilon, rtol, target)
         except PrecisionError as error:  # wide bounds are bounds
             return Bounds(error.lower, error.upper)
 
     def _tpr_against(self, fpr: float, target: float | None, rtol: float) -> Bounds:
         """Likewise for the true-positive rate at a false-positive rate."""
         try:
-            return true_positive_bounds(self._losses, fpr, rtol, target)
+            return true_positive_bounds(self.engine, fpr, rtol, target)
         except PrecisionError as error:
             return Bounds(error.lower, error.upper)
 
@@ -172,8 +361,8 @@ class Composition(Composable):
         if (epsilon is None) == (delta is None):
             raise ParameterError("give exactly one of delta and epsilon")
         if delta is not None:
-            return self._losses.explain(None, probability(delta=delta), _rtol(rtol))
-        return self._losses.explain(non_negative(epsilon=epsilon), None, _rtol(rtol))
+            return self.engine.explain(None, probability(delta=delta), _rtol(rtol))
+        return self.engine.explain(non_negative(epsilon=epsilon), None, _rtol(rtol))
 
     def total_variation(self, rtol: float = 1e-4) -> Bounds:
         """delta(0): the best advantage of an attacker who must tell the neighbours apart."""
@@ -197,11 +386,11 @@ class Composition(Composable):
         rtol, memory = _rtol(rtol), Memory()  # one point's work often answers the next one
         if epsilons is not None:
             eps = [non_negative(**{f"epsilons[{i}]": e}) for i, e in enumerate(epsilons)]
-            found = [self._losses.delta(e, rtol, memory=memory) for e in progress(eps)]
+            found = [self.engine.delta(e, rtol, memory=memory) for e in progress(eps)]
             return Curve.of_deltas(eps, found)
         assert deltas is not None
         given = [probability(**{f"deltas[{i}]": d}) for i, d in enumerate(deltas)]
-        found = [self._losses.epsilon(d, rtol, memory) for d in progress(given)]
+        found = [self.engine.epsilon(d, rtol, memory) for d in progress(given)]
         return Curve.of_epsilons(given, found)
 
     def tradeoff(
@@ -216,7 +405,7 @@ class Composition(Composable):
             probability(**{f"false_positive_rates[{i}]": a})
             for i, a in enumerate(false_positive_rates)
         ]
-        return tuple(tradeoff_bounds(self._losses, a, _rtol(rtol)) for a in rates)
+        return tuple(tradeoff_bounds(self.engine, a, _rtol(rtol)) for a in rates)
 
     def renyi(self, order: float, rtol: float = 1e-4) -> Bounds:
         """The Renyi divergence of the given order (nats), the larger of both directions.
@@ -233,7 +422,7 @@ class Composition(Composable):
             order = finite(order=order)
             if not order > 1:
                 raise refuse("order", "be > 1", order)
-        return renyi_bounds(self._losses.steps, order, _rtol(rtol))
+        return renyi_bounds(self.engine.steps, order, _rtol(rtol))
 
     def risk(
         self,
@@ -260,7 +449,7 @@ class Composition(Composable):
             PrecisionError: the gap cannot be reached for delta, advantage or true positives.
         """
         return risk_of(
-            self._losses,
+            self.engine,
             non_negative(epsilon=epsilon),
             probability(fpr=fpr),
             open_probability(prior=prior),
@@ -268,18 +457,26 @@ class Composition(Composable):
             _rtol(rtol),
         )
 
-    def compare(
-        self, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 1e-4
-    ) -> Comparison:
-        """Our bounds beside those of other people's theorems: see :func:`tightbudget.compare`."""
-        from tightbudget.accounting.compare import compare
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, with a version, from which :meth:`from_dict` builds the same value."""
+        steps = [{**m.to_dict(), "times": k} for m, k in self.steps]
+        return {"tightbudget": _VERSION, "steps": steps}
 
-        return compare(self, delta=delta, epsilon=epsilon, rtol=rtol)
+    @staticmethod
+    def from_dict(content: Any) -> Composition:
+        """The composition that :meth:`to_dict` wrote.
+
+        Raises:
+            FileError: another version, or not a composition.
+            ParameterError: a parameter is refused.
+        """
+        if not isinstance(content, dict) or content.get("tightbudget") != _VERSION:
+            raise FileError(f'no composition: expected {{"tightbudget": {_VERSION}, "steps": []}}')
+        return from_steps(content.get("steps"))
 
     def to_json(self) -> str:
-        """A versioned JSON text from which :meth:`from_json` builds the same value."""
-        steps = [{**to_description(m), "times": k} for m, k in self.steps]
-        return json.dumps({"tightbudget": _VERSION, "steps": steps}, allow_nan=False)
+        """The JSON text of :meth:`to_dict`."""
+        return json.dumps(self.to_dict(), allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> Composition:
@@ -293,9 +490,7 @@ class Composition(Composable):
             content = json.loads(text)
         except (TypeError, ValueError) as error:
             raise FileError(f"not JSON: {error}") from error
-        if not isinstance(content, dict) or content.get("tightbudget") != _VERSION:
-            raise FileError(f'no composition: expected {{"tightbudget": {_VERSION}, "steps": []}}')
-        return from_steps(content.get("steps"))
+        return Composition.from_dict(content)
 
     def __str__(self) -> str:
         return " + ".join(f"{m} * {k}" for m, k in self.steps) or "nothing"
@@ -312,7 +507,7 @@ def from_steps(steps: Any) -> Composition:
         table = dict(step)
         times = count(**{f"steps[{i}].times": table.pop("times", 1)})
         try:
-            parts.append((from_description(table, where=f"steps[{i}]"), times))
+            parts.append((Mechanism.from_dict(table, where=f"steps[{i}]"), times))
         except (ParameterError, RelationError) as error:
             raise type(error)(f"steps[{i}]: {error}") from error
     return Composition(tuple(parts))
@@ -338,6 +533,3 @@ def _rtol(value: float) -> float:
     if not rtol < 1:
         raise refuse("rtol", "be in (0, 1)", value)
     return rtol
-
-
-Composable._composition = Composition

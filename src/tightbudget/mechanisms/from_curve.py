@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tightbudget.errors import ParameterError
-from tightbudget.mechanisms.mechanism import Mechanism
+from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.numerics.rounding import UNIT, add_up, exp_up, expm1_up
 from tightbudget.numerics.validate import probability, real_array, refuse
 from tightbudget.pairs.atomic import AtomicPair

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 from scipy import special as sp
 
-from tightbudget.mechanisms.mechanism import Mechanism, carried
+from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.numerics.enclosure import exact, exp_enclosure, where
 from tightbudget.numerics.rounding import UNIT, FloatArray
 from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
-from tightbudget.numerics.validate import positive
+from tightbudget.numerics.validate import in_double_range, positive
 from tightbudget.pairs.pair import Bins, Direction, Pair, Sketch
 from tightbudget.pairs.transform import NormalTransform
 
@@ -46,7 +46,7 @@ class Gaussian(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         sigma, sensitivity = positive(sigma=self.sigma), positive(sensitivity=self.sensitivity)
-        carried(**{"sensitivity / sigma": sensitivity / sigma})
+        in_double_range(**{"sensitivity / sigma": sensitivity / sigma})
         self._set(sigma=sigma, sensitivity=sensitivity)
 
     def pair(self, direction: Direction) -> Pair:

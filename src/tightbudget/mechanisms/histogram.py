@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.interval_masses import gaussian_masses
-from tightbudget.mechanisms.mechanism import Mechanism
 from tightbudget.numerics.enclosure import Enclosure, exact
 from tightbudget.numerics.rounding import TINY, FloatArray, scale_down, scale_up
 from tightbudget.numerics.validate import (

@@ -9,13 +9,20 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.interval_masses import IntervalMasses, gaussian_masses, laplace_masses
-from tightbudget.mechanisms.mechanism import Mechanism, carried
 from tightbudget.mechanisms.wide_discrete_gaussian import WIDE, WideDiscreteGaussianPair
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, scale_down, scale_up
 from tightbudget.numerics.special import half_square_exp
-from tightbudget.numerics.validate import finite, one_of, positive, positive_count, refuse
+from tightbudget.numerics.validate import (
+    finite,
+    in_double_range,
+    one_of,
+    positive,
+    positive_count,
+    refuse,
+)
 from tightbudget.pairs.atomic import AtomicPair, at_most, total
 from tightbudget.pairs.pair import Atoms, Direction, Pair, zero
 
@@ -84,7 +91,7 @@ class DiscreteGaussian(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set(sigma=_sigma(sigma=self.sigma), sensitivity=_shift(sensitivity=self.sensitivity))
-        carried(**{"sensitivity / sigma": self.sensitivity / self.sigma})
+        in_double_range(**{"sensitivity / sigma": self.sensitivity / self.sigma})
 
     def pair(self, direction: Direction) -> Pair:
         sigma, s = self.sigma, self.sensitivity
@@ -199,7 +206,7 @@ class DiscreteLaplace(Mechanism):
         self._set(
             scale=positive(scale=self.scale), sensitivity=_shift(sensitivity=self.sensitivity)
         )
-        carried(**{"sensitivity / scale": self.sensitivity / self.scale})
+        in_double_range(**{"sensitivity / scale": self.sensitivity / self.scale})
 
     def pair(self, direction: Direction) -> Pair:
         b, s = self.scale, self.sensitivity

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from tightbudget.mechanisms.mechanism import Mechanism, carried
+from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray
-from tightbudget.numerics.validate import positive
+from tightbudget.numerics.validate import in_double_range, positive
 from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch
 
 __all__ = ["Laplace"]
@@ -43,7 +43,7 @@ class Laplace(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         scale, sensitivity = positive(scale=self.scale), positive(sensitivity=self.sensitivity)
-        carried(**{"sensitivity / scale": sensitivity / scale})
+        in_double_range(**{"sensitivity / scale": sensitivity / scale})
         self._set(scale=scale, sensitivity=sensitivity)
 
     def pair(self, direction: Direction) -> Pair:

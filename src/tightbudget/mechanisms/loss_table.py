@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tightbudget.mechanisms.mechanism import Mechanism
+from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
 from tightbudget.numerics.rounding import UNIT, FloatArray
 from tightbudget.numerics.validate import masses, positive, probability, refuse

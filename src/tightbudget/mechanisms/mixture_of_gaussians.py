@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special as sp
 
+from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.gaussian import Gaussian
-from tightbudget.mechanisms.mechanism import Mechanism, carried
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, where
 from tightbudget.numerics.rounding import UNIT, FloatArray, next_up
 from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
-from tightbudget.numerics.validate import masses, positive, refuse
+from tightbudget.numerics.validate import in_double_range, masses, positive, refuse
 from tightbudget.pairs.pair import Bins, Direction, Pair, Sketch
 
 __all__ = ["MixtureOfGaussians"]
@@ -84,7 +84,7 @@ class MixtureOfGaussians(Mechanism):
             raise refuse("weights", f"have at most {_MOST} entries > 0", f"{len(kept)} entries")
         for sensitivity, _ in kept:
             if sensitivity:
-                carried(**{"sensitivity / sigma": sensitivity / sigma})
+                in_double_range(**{"sensitivity / sigma": sensitivity / sigma})
         self._set(
             sigma=sigma,
             sensitivities=tuple(c for c, _ in kept),

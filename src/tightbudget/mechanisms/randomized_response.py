@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from tightbudget.mechanisms.mechanism import Mechanism
+from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.numerics.validate import count, open_probability, refuse
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.pair import Direction, Pair

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tightbudget.engine.engine import Losses
+from tightbudget.engine.engine import Engine
 from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
 from tightbudget.engine.readings.probabilistic_dp import exceedance_bounds
 from tightbudget.engine.readings.tradeoff import true_positive_bounds
@@ -104,7 +104,7 @@ class Risk:
 
 
 def risk_of(
-    losses: Losses, epsilon: float, fpr: float, prior: float, slack: float, rtol: float
+    losses: Engine, epsilon: float, fpr: float, prior: float, slack: float, rtol: float
 ) -> Risk:
     """All answers, from one composition's losses.
 
@@ -135,7 +135,7 @@ def _against(prior: float) -> Bounds:
     )
 
 
-def _bayes_risk(losses: Losses, prior: float, odds: Bounds, rtol: float) -> Bounds:
+def _bayes_risk(losses: Engine, prior: float, odds: Bounds, rtol: float) -> Bounds:
     # of the sets S on which P is guessed: prior P(not S) + (1 - prior) Q(S), at its least
     read = losses.reader()
     first, last = (log_down(odds.lower), log_up(odds.upper)) if odds.width else (0.0, 0.0)

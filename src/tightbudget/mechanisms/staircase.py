@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tightbudget.mechanisms.mechanism import Mechanism
+from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
 from tightbudget.numerics.rounding import UNIT
 from tightbudget.numerics.validate import positive, probability

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tightbudget.errors import ParameterError, RelationError
-from tightbudget.mechanisms.mechanism import Mechanism, Neighbouring
+from tightbudget.mechanisms.composition import Mechanism
+from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
 from tightbudget.numerics.rounding import UNIT, FloatArray, mul_down, mul_up
 from tightbudget.numerics.validate import probability, refuse
@@ -78,6 +79,12 @@ class Subsampled(Mechanism):
 
     def parameters(self) -> dict[str, Any]:
         return {"rate": self.rate}
+
+    def to_dict(self) -> dict[str, Any]:
+        base = self.base.to_dict()
+        nested = "rate" in base
+        table = {"mechanism": self.kind, "base": base} if nested else base
+        return {**table, "rate": self.rate}
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.gaussian import GaussianPair
 from tightbudget.mechanisms.laplace import LaplacePair
-from tightbudget.mechanisms.mechanism import Mechanism, carried
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack, where
 from tightbudget.numerics.rounding import UNIT, FloatArray
-from tightbudget.numerics.validate import positive, refuse
+from tightbudget.numerics.validate import in_double_range, positive, refuse
 from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch, no_atoms
 
 __all__ = ["TruncatedGaussian", "TruncatedLaplace"]
@@ -46,7 +46,7 @@ class TruncatedGaussian(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set(sigma=positive(sigma=self.sigma), **_positions(self.bound, self.sensitivity))
-        carried(**{"sensitivity / sigma": self.sensitivity / self.sigma})
+        in_double_range(**{"sensitivity / sigma": self.sensitivity / self.sigma})
 
     def pair(self, direction: Direction) -> Pair:
         base = GaussianPair(self.sensitivity / self.sigma)
@@ -91,7 +91,7 @@ class TruncatedLaplace(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set(scale=positive(scale=self.scale), **_positions(self.bound, self.sensitivity))
-        carried(**{"sensitivity / scale": self.sensitivity / self.scale})
+        in_double_range(**{"sensitivity / scale": self.sensitivity / self.scale})
 
     def pair(self, direction: Direction) -> Pair:
         base = LaplacePair(self.sensitivity / self.scale)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tightbudget.mechanisms.mechanism import Mechanism
+from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.numerics.enclosure import exact, exp_enclosure, stack
 from tightbudget.numerics.validate import non_negative, probability
 from tightbudget.pairs.atomic import AtomicPair

@@ -259,3 +259,10 @@ def masses(*, normalised: bool = True, **given: Any) -> FloatArray:
         raise refuse(f"sum({name})", "be 1 (within 1e-9)", total)
     array.setflags(write=False)
     return array
+
+
+def in_double_range(**given: float) -> None:
+    """Refuses a quotient whose square is out of the range of doubles."""
+    ((name, value),) = given.items()
+    if not 1e-100 <= value <= 1e12:
+        raise refuse(name, "be in [1e-100, 1e12]", value)

@@ -8,21 +8,17 @@ dominating pairs, also of mechanisms that are chosen after seeing earlier output
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-import operator
 from collections.abc import Sequence
 
-from tightbudget.engine.buckets.compose import Parts
 from tightbudget.errors import PrecisionError
-from tightbudget.mechanisms.mechanism import Composable, Mechanism
+from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import non_negative, positive, positive_count, refuse
 from tightbudget.output_dp.backward_induction import Walk
 from tightbudget.output_dp.stopping_lattice import Course, Lattice
-from tightbudget.pairs.pair import Direction
 
 __all__ = ["blocks_between", "courses_of", "optimal_delta", "stopping_delta", "stops_of"]
 
@@ -136,37 +132,24 @@ def stops_of(stops: Sequence[int]) -> tuple[int, ...]:
 
 def blocks_between(
     step: Composable | Sequence[Composable], stops: tuple[int, ...]
-) -> tuple[Parts, ...]:
+) -> tuple[Composition, ...]:
     """What runs between one stop and the next."""
     begins = (0, *stops[:-1])
     if isinstance(step, Composable):
-        return tuple(
-            tuple((m, k * (end - begin)) for m, k in step.parts())
-            for begin, end in zip(begins, stops, strict=True)
-        )
+        return tuple(step * (end - begin) for begin, end in zip(begins, stops, strict=True))
     steps = list(step)
     for i, entry in enumerate(steps):
         if not isinstance(entry, Composable):
             raise refuse(f"step[{i}]", "be a mechanism or a composition", entry)
     if len(steps) != stops[-1]:
         raise refuse("step", f"hold stops[-1] = {stops[-1]} steps", len(steps))
-    blocks = []
-    for begin, end in zip(begins, stops, strict=True):
-        runs: dict[Mechanism, int] = {}
-        for entry in steps[begin:end]:
-            for mechanism, k in entry.parts():
-                runs[mechanism] = runs.get(mechanism, 0) + k
-        blocks.append(tuple(runs.items()))
-    return tuple(blocks)
+    return tuple(compose(steps[begin:end]) for begin, end in zip(begins, stops, strict=True))
 
 
-def courses_of(blocks: tuple[Parts, ...]) -> list[Course]:
+def courses_of(blocks: tuple[Composition, ...]) -> list[Course]:
     """One course for each direction that may be the worse one."""
-    mechanisms = list(dict.fromkeys(m for parts in blocks for m, _ in parts))
-    if mechanisms:
-        functools.reduce(operator.add, mechanisms)  # refuses what does not compose
-    both = not all(m.is_symmetric() for m in mechanisms)
-    return [Course.of(blocks, d) for d in (Direction if both else (Direction.REMOVE,))]
+    whole = compose(dict.fromkeys(blocks))  # refuses what does not compose
+    return [Course.of(blocks, direction) for direction in whole.directions]
 
 
 # -------------------------------------------------------------------------- precision

@@ -13,7 +13,6 @@ import numpy as np
 from tightbudget.engine.buckets.compose import (
     MAX_LENGTH,
     Measure,
-    Parts,
     Plan,
     Step,
     Steps,
@@ -25,6 +24,7 @@ from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure, discretise
 from tightbudget.engine.buckets.tilt import tilted_moments, without_tail
 from tightbudget.errors import PrecisionError
+from tightbudget.mechanisms.composition import Composition
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
     UNIT,
@@ -53,15 +53,14 @@ _REACH = 500.0  # nats of tilt that a window may span
 class Course:
     """What runs between the stops, in one direction; equal blocks are looked at once."""
 
-    blocks: tuple[Parts, ...]  # (n,)
-    of_block: dict[Parts, Steps]
+    blocks: tuple[Composition, ...]  # (n,)
+    of_block: dict[Composition, Steps]
 
     @staticmethod
-    def of(blocks: Sequence[Parts], direction: Direction) -> Course:
-        """The pairs of all blocks."""
-        return Course(
-            tuple(blocks), {parts: Steps.of(parts, direction) for parts in dict.fromkeys(blocks)}
-        )
+    def of(blocks: Sequence[Composition], direction: Direction) -> Course:
+        """Asks for the pairs of all blocks."""
+        steps = {block: Steps.of(block.pairs(direction)) for block in dict.fromkeys(blocks)}
+        return Course(tuple(blocks), steps)
 
     @functools.cached_property
     def steps(self) -> list[Steps]:

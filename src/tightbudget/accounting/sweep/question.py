@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tightbudget.errors import ParameterError
-from tightbudget.mechanisms.composition import compose
-from tightbudget.mechanisms.mechanism import Composable
+from tightbudget.mechanisms.composition import Composable, compose
 from tightbudget.numerics.validate import refuse
 
 __all__ = ["ANSWER", "ARGUMENTS", "Question", "questions"]

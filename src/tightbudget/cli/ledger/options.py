@@ -13,10 +13,10 @@ import typer
 
 import tightbudget
 from tightbudget import FileError, OutputDP, ParameterError, TightBudgetError, read_plan
+from tightbudget.accounting.describe import value_of
 from tightbudget.accounting.text_file import read_text
 from tightbudget.cli.output import print_json
 from tightbudget.cli.refusals import as_json
-from tightbudget.mechanisms.describe import value_of
 
 if TYPE_CHECKING:
     from tightbudget import Ledger

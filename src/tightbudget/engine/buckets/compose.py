@@ -26,16 +26,15 @@ from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure
 from tightbudget.engine.buckets.profile import Profile
 from tightbudget.engine.buckets.tilt import Picture, Saddle, tilted_moments, without_tail
 from tightbudget.errors import PrecisionError
-from tightbudget.mechanisms.mechanism import Mechanism
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, any_of, mul_down, mul_up
-from tightbudget.pairs.pair import Direction, Pair, Sketch
+from tightbudget.pairs.pair import Pair, Sketch
 
 __all__ = [
     "MAX_LENGTH",
     "Demand",
     "Measure",
-    "Parts",
+    "Pairs",
     "Plan",
     "Step",
     "Steps",
@@ -51,12 +50,12 @@ _FIRST = 0.7  # share of the variance that the first buckets get, beside later d
 _LONG = 2**18  # an array of this length is coarsened beyond a nat
 _SHORT = 1024  # an array of this length is not worth coarsening
 
-Parts = tuple[tuple[Mechanism, int], ...]
+Pairs = tuple[tuple[Pair, int], ...]  # pairs with their numbers of runs
 
 
 @dataclass(frozen=True)
 class Step:
-    """One mechanism's pair, how often it runs, and what is known of it beforehand."""
+    """A pair, how often it runs, and what is known of it beforehand."""
 
     pair: Pair
     runs: int
@@ -65,9 +64,8 @@ class Step:
     origin: float | None  # a loss that should be on an edge
 
     @staticmethod
-    def of(mechanism: Mechanism, runs: int, direction: Direction) -> Step:
-        """What the engine needs to know of one mechanism in one direction."""
-        pair = mechanism.pair(direction)
+    def of(pair: Pair, runs: int) -> Step:
+        """Asks the pair for everything that planning needs."""
         sketch = pair.sketch().sorted()
         lattice = _lattice(pair)
         # a lattice hangs on any of its atoms
@@ -90,9 +88,9 @@ class Steps:
     max_loss: Bounds  # the largest finite total loss; ends may be inf
 
     @staticmethod
-    def of(parts: Parts, direction: Direction) -> Steps:
-        """The pairs of all mechanisms, each with its number of runs."""
-        steps = tuple(Step.of(mechanism, runs, direction) for mechanism, runs in parts)
+    def of(parts: Pairs) -> Steps:
+        """Asks each pair once, and adds up what is certain of all runs."""
+        steps = tuple(Step.of(pair, runs) for pair, runs in parts)
         chances = [(step.pair.p_only(), step.runs) for step in steps]
         infinity = Bounds(
             any_of([(float(p.lower[0]), k) for p, k in chances], up=False),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tightbudget.engine.engine import Losses, Reader
+from tightbudget.engine.engine import Engine, Reader
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import Enclosure, exp_enclosure
@@ -36,7 +36,7 @@ _GAUSSIAN = NormalTransform, MixedTransform
 _GAP = 0.1  # of delta, relative to the wanted one
 
 
-def gaussian_mu_bounds(losses: Losses, slack: float, rtol: float) -> Bounds:
+def gaussian_mu_bounds(losses: Engine, slack: float, rtol: float) -> Bounds:
     """Bounds of the smallest mu with delta(eps) <= delta_mu(eps) + slack for all eps >= 0.
 
     Guarantee: the exact value lies inside; the inequality holds at ``upper``, for all eps, and
@@ -75,7 +75,7 @@ def _smallest(read: Reader, end: float, slack: float, rtol: float) -> Bounds:
     return Bounds(low, high.first_false)
 
 
-def _without_end(losses: Losses, slack: float, rtol: float) -> Bounds:
+def _without_end(losses: Engine, slack: float, rtol: float) -> Bounds:
     """The same where no eps is known from which delta is at most the slack.
 
     Without slack Gaussian steps have an exact answer. A sampled step is no more revealing than the
@@ -92,7 +92,7 @@ def _without_end(losses: Losses, slack: float, rtol: float) -> Bounds:
     return Bounds(some.lower, math.inf)
 
 
-def _end(losses: Losses, slack: float) -> float:
+def _end(losses: Engine, slack: float) -> float:
     """An eps from which delta is at most the slack."""
     try:
         return losses.epsilon(slack, 0.01).upper

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from tightbudget.engine.engine import Losses
+from tightbudget.engine.engine import Engine
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
     UNIT,
@@ -30,7 +30,7 @@ _AT_THE_TOP = 1e-2  # the last one, where eps cannot be told from the largest lo
 _GAP = 0.1  # of delta, relative to the wanted one
 
 
-def exceedance_bounds(losses: Losses, epsilon: float, rtol: float) -> Bounds:
+def exceedance_bounds(losses: Engine, epsilon: float, rtol: float) -> Bounds:
     """Bounds of P(L > eps), the larger of the directions, for any finite eps.
 
     Guarantee: the exact value lies inside. The relative gap is ``rtol`` where delta is known to
@@ -42,7 +42,7 @@ def exceedance_bounds(losses: Losses, epsilon: float, rtol: float) -> Bounds:
     return Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
 
 
-def _of_direction(losses: Losses, epsilon: float, rtol: float) -> Bounds:
+def _of_direction(losses: Engine, epsilon: float, rtol: float) -> Bounds:
     (steps,) = losses.steps
     # at the largest loss itself an output of that loss counts or not: both must lie inside
     if epsilon > steps.max_loss.upper or (not steps.steps and steps.certain):

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tightbudget.engine.buckets.compose import Steps
-from tightbudget.engine.engine import Losses, Reader
+from tightbudget.engine.engine import Engine, Reader
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
@@ -50,7 +50,7 @@ class _Sample(NamedTuple):
     upper: float
 
 
-def tradeoff_bounds(losses: Losses, alpha: float, atol: float) -> Bounds:
+def tradeoff_bounds(losses: Engine, alpha: float, atol: float) -> Bounds:
     """Bounds of the least false-negative rate at false-positive rate alpha in [0, 1].
 
     Guarantee: the exact value of the smaller direction lies inside, within ``atol``.
@@ -71,7 +71,7 @@ def tradeoff_bounds(losses: Losses, alpha: float, atol: float) -> Bounds:
 
 
 def true_positive_bounds(
-    losses: Losses, alpha: float, rtol: float, target: float | None = None
+    losses: Engine, alpha: float, rtol: float, target: float | None = None
 ) -> Bounds:
     """Bounds of the largest P-mass of a test with Q-mass alpha, the larger of the directions.
 
@@ -100,7 +100,7 @@ def _within(rtol: float, target: float | None = None) -> Callable[[Bounds], bool
     return close
 
 
-def _larger(losses: Losses, alpha: float, close: Callable[[Bounds], bool], rtol: float) -> Bounds:
+def _larger(losses: Engine, alpha: float, close: Callable[[Bounds], bool], rtol: float) -> Bounds:
     """The larger of the directions, as close as it gets."""
     ends = [_of_direction(one, alpha, rtol, close) for one in losses.apart()]
     return Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
@@ -116,7 +116,7 @@ def _refusal(gap: str, alpha: float, found: Bounds) -> PrecisionError:
 
 
 def _of_direction(
-    losses: Losses, alpha: float, rtol: float, close: Callable[[Bounds], bool]
+    losses: Engine, alpha: float, rtol: float, close: Callable[[Bounds], bool]
 ) -> Bounds:
     """The same for one direction, as close as it gets."""
     (steps,) = losses.steps
