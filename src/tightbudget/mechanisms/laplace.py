@@ -39,6 +39,9 @@ class Laplace(Mechanism):
 
     kind: ClassVar[str] = "laplace"
     mutual: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = (
+        True  # noise and its mirror image: x -> sensitivity - x exchanges P and Q
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
