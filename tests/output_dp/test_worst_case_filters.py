@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.exact import exp_ends
 
 import tightbudget as tb
-from tightbudget.output_dp.account import Amount
-from tightbudget.output_dp.worst_case_filters import _sqrt_down, _sqrt_up
+from tightbudget.output_dp.amount import ExactAmount
+from tightbudget.output_dp.pricing import _sqrt_down, _sqrt_up
 
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0})
 
@@ -195,10 +195,10 @@ def test_no_analyst_of_randomised_responses_gets_more_than_is_claimed(
 class Refunding(tb.AdvancedFilter):
     """What must not be: advanced composition of settled prices."""
 
-    def cost(self, guarantee: Any, cell: Any) -> Amount:
+    def cost(self, guarantee: Any, cell: Any) -> ExactAmount:
         if cell is None:
             return super().cost(guarantee, cell)
-        return Amount(guarantee.price(cell) ** 2 / 2, guarantee.delta)
+        return ExactAmount(guarantee.price(cell) ** 2 / 2, guarantee.delta)
 
 
 COMMON, RARE, RUNS = Fraction(1, 10**6), Fraction(1845, 10**4), 1_184_430
@@ -219,7 +219,7 @@ def test_advanced_composition_of_settled_prices_is_unsound() -> None:
     # it lets all these runs through as long as only common outputs come ...
     unsound.reserve(MOSTLY).settle("common")
     each = unsound._spent
-    before_last = Amount(each.counted * (RUNS - 1), each.delta)
+    before_last = ExactAmount(each.counted * (RUNS - 1), each.delta)
     assert before_last.plus(unsound.cost(MOSTLY, None)).fits(unsound.cap)
     with ctx.workprec(200):
         p, q = drift()
