@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tightbudget as tb
+from tightbudget.engine.answer import Answer
 from tightbudget.ledger import pricing
 from tightbudget.ledger.pricing import KINDS, content_of, guarantee_of, rule_of
 from tightbudget.output_dp.account import Account
@@ -165,10 +166,10 @@ def test_a_plan_without_a_finite_epsilon_is_refused(ledger: tb.Ledger) -> None:
 def test_an_upper_end_that_the_engine_finds_too_wide_is_still_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def too_wide(*_: Any, **__: Any) -> tb.Bounds:
-        raise tb.PrecisionError("too wide", lower=1.0, upper=1.25)
+    def too_wide(*_: Any, **__: Any) -> Answer:
+        return Answer(tb.Bounds(1.0, 1.25), reached=False, why="too wide")
 
-    monkeypatch.setattr(tb.Composition, "epsilon", too_wide)
+    monkeypatch.setattr(tb.Composition, "answer", too_wide)
     assert PlanRule(plan=PLAN, delta=1e-6).cap == ExactAmount(
         counted=Fraction(5, 4), delta=Fraction(1, 10**6)
     )
@@ -180,12 +181,12 @@ def test_the_delta_that_the_engine_is_asked_is_not_above_the_plan_s(delta: Fract
     asked = []
 
     class Asked(tb.Composition):
-        def epsilon(self, delta: float, rtol: float = 1e-4) -> tb.Bounds:
-            asked.append(delta)
-            return tb.Bounds(0.0, 1.0)
+        def answer(self, **question: Any) -> Answer:
+            asked.append(question["delta"])
+            return Answer(tb.Bounds(0.0, 1.0))
 
     plan = PlanRule(plan=PLAN, delta=delta)
-    object.__setattr__(plan, "plan", Asked(PLAN.steps))
+    object.__setattr__(plan, "plan", Asked(PLAN.parts))
     plan.epsilon(delta)
     assert delta - Fraction(1, 2**50) * delta <= Fraction(asked[0]) <= delta
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.exact import exp_ends
 
 import tightbudget as tb
+from tightbudget.engine.answer import Answer
 from tightbudget.output_dp.amount import ExactAmount
 from tightbudget.output_dp.pricing import _sqrt_down, _sqrt_up
 
@@ -114,10 +115,10 @@ def test_gaussian_noise_lies_below_what_its_filters_say(mu: float, delta: float)
 def test_an_upper_end_that_the_engine_finds_too_wide_is_still_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def too_wide(*_: Any, **__: Any) -> tb.Bounds:
-        raise tb.PrecisionError("too wide", lower=1.0, upper=1.25)
+    def too_wide(*_: Any, **__: Any) -> Answer:
+        return Answer(tb.Bounds(1.0, 1.25), reached=False, why="too wide")
 
-    monkeypatch.setattr(tb.Composition, "epsilon", too_wide)
+    monkeypatch.setattr(tb.Composition, "answer", too_wide)
     assert tb.GaussianDPFilter(1).epsilon(1e-6) == 1.25
 
 

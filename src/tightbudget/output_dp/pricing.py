@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from tightbudget.errors import ParameterError, PrecisionError
+from tightbudget.errors import ParameterError
 from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.numerics.rounding import log_down, next_down, next_up
@@ -361,10 +361,7 @@ class PlanRule(BudgetRule):
 
 def _engine_epsilon(whole: Composition, delta: float) -> float:
     """The engine's upper bound of epsilon(delta), also where the gap to its lower bound is wide."""
-    try:
-        return whole.epsilon(delta).upper
-    except PrecisionError as error:
-        return error.upper
+    return whole.answer(delta=delta).bounds.upper
 
 
 def _output_dp(guarantee: Guarantee) -> OutputDP:
