@@ -24,9 +24,9 @@ from tightbudget.numerics.search import last_true, root_between
 from tightbudget.numerics.validate import open_probability, positive, refuse
 from tightbudget.output_dp.backward_induction import Rule, Walk
 from tightbudget.output_dp.guarantee import OutputDP
+from tightbudget.output_dp.pricing import RenyiRule
 from tightbudget.output_dp.stopping import blocks_between, courses_of, stops_of
 from tightbudget.output_dp.stopping_lattice import TILTS, Lattice
-from tightbudget.output_dp.worst_case_filters import RenyiFilter
 
 __all__ = ["StoppingSchedule", "early_stopping"]
 
@@ -105,7 +105,7 @@ class StoppingSchedule:
             total = np.cumsum([of_block[parts] for parts in course.blocks]) * (1 + 1e-12)
             divergences = np.maximum(divergences, total)
         return tuple(
-            RenyiFilter(order, Fraction(d)).epsilon(Fraction(self.target))
+            RenyiRule(order=order, epsilon=Fraction(d)).epsilon(Fraction(self.target))
             if 0 < d < math.inf
             else d
             for d in divergences.tolist()

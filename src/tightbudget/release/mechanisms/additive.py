@@ -15,7 +15,7 @@ from tightbudget.numerics.rounding import FloatArray, next_down
 from tightbudget.numerics.validate import plain_numbers, positive_count
 from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability, printed_up
 from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.output_dp.worst_case_filters import ZCDPFilter
+from tightbudget.output_dp.pricing import ZCDPRule
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.grid import Grid
 from tightbudget.release.noise.noise import IntArray, Noise, OpenDPNoise, scale_up
@@ -162,7 +162,7 @@ class GaussianRelease:
             moved = grid.steps(exact_positive(sensitivity=self.sensitivity))
             # rounding moves n numbers by at most sqrt(n) in the 2-norm; sqrt(n) <= r
             rounded = 0 if self.step is None else Fraction(math.isqrt(n * 2**64 - 1) + 1, 2**32)
-            epsilon = ZCDPFilter(((moved + rounded) / self.scale) ** 2 / 2).epsilon(delta)
+            epsilon = ZCDPRule(rho=((moved + rounded) / self.scale) ** 2 / 2).epsilon(delta)
         return OutputDP({"value": epsilon}, delta)
 
     @property
