@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import tightbudget as tb
 from tightbudget.output_dp import guarantee
+from tightbudget.output_dp.guarantee import cell_from_lists
 
 TENTH = Fraction(1, 10)
 
@@ -183,6 +184,44 @@ def test_json_gives_the_same_value_back(g: tb.OutputDP) -> None:
     read = tb.OutputDP.from_json(g.to_json())
     assert read == g
     assert list(read.cells) == list(g.cells)
+
+
+@given(guarantees())
+def test_plain_values_give_the_same_value_back_and_are_what_the_text_says(g: tb.OutputDP) -> None:
+    assert tb.OutputDP.from_dict(g.to_dict()) == g
+    assert g.to_dict() == json.loads(g.to_json())  # lists, no tuples: nothing that JSON changes
+
+
+def test_floats_and_decimals_in_plain_values_mean_what_they_print_as() -> None:
+    def read(price: Any) -> tb.OutputDP:
+        plain = {"cells": [["a", price]], "delta": Decimal("1e-6"), "sup": "1"}
+        return tb.OutputDP.from_dict({"tightbudget": 1, "output_dp": plain})
+
+    assert read(0.1) == read(Decimal("0.1")) == read("1/10")
+    assert read(0.1) == tb.OutputDP({"a": 0.1}, 1e-6, sup=1)
+    for cell in (Decimal("0.5"), 0.5, None, True, {}):
+        plain = {"cells": [[cell, 0]], "delta": 0, "sup": 1}
+        with pytest.raises(tb.ParameterError, match="cell must be a text, an integer, or a tuple"):
+            tb.OutputDP.from_dict({"tightbudget": 1, "output_dp": plain})
+
+
+@pytest.mark.parametrize("depth", [*range(50, 1100, 50), 100_000])
+def test_a_cell_of_lists_in_lists_is_read_or_refused(depth: int) -> None:
+    """However deep they are, and no further than what was read can be compared and written."""
+    value: Any = "a"
+    for _ in range(depth):
+        value = [value]
+    try:
+        cell = cell_from_lists(value)
+    except tb.ParameterError as error:
+        assert str(error) in (
+            "cell must not have hundreds of lists inside each other",
+            "cell must not have hundreds of tuples inside each other",
+        )
+        assert depth > 200
+    else:
+        g = tb.OutputDP({cell: 1})
+        assert tb.OutputDP.from_dict(g.to_dict()) == g
 
 
 def test_decimals_in_a_json_text_mean_themselves() -> None:

@@ -194,37 +194,32 @@ def content_of(guarantee: Guarantee) -> dict[str, Any]:
         ParameterError: it is none.
     """
     if isinstance(guarantee, OutputDP):
-        content: dict[str, Any] = json.loads(guarantee.to_json())
+        content = guarantee.to_dict()
         content["output_dp"]["cells"].sort(key=json.dumps)
         return content
     if isinstance(guarantee, Composable):
-        return _plain_plan(guarantee)
+        return compose([guarantee]).to_dict()
     return {"amount": str(exact(guarantee=guarantee))}
 
 
 def guarantee_of(content: dict[str, Any]) -> Stored:
     """The guarantee that :func:`content_of` wrote down."""
     if "output_dp" in content:
-        return OutputDP.from_json(json.dumps(content))
+        return OutputDP.from_dict(content)
     if "steps" in content:
-        return Composition.from_json(json.dumps(content))
+        return Composition.from_dict(content)
     return Fraction(content["amount"])
 
 
 def _plain(name: str, value: Any) -> Any:
     if isinstance(value, Composable):
-        return _plain_plan(value)
+        return compose([value]).to_dict()
     if name == "order":  # a double, not the decimal that it prints as
         return float(value)
     return str(exact(**{name: value}))
 
 
-def _plain_plan(plan: Composable) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(compose([plan]).to_json())
-    return content
-
-
 def _given(name: str, value: Any) -> Any:
     if isinstance(value, dict):
-        return Composition.from_json(json.dumps(value))
+        return Composition.from_dict(value)
     return value if name == "order" else Fraction(value)

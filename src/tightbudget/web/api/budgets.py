@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import Query, Request
@@ -21,6 +20,7 @@ from tightbudget.web.api.schemas import (
     OpenHold,
     Statement,
     answered,
+    doubles,
     number_of,
     router_of,
 )
@@ -63,7 +63,7 @@ class Parameters(Body):
         """Those that were given, as the ledger takes them."""
         found = {name: number_of(**{name: value}) for name, value in self if value is not None}
         if self.plan is not None:
-            found["plan"] = Composition.from_json(json.dumps(self.plan, default=float))
+            found["plan"] = Composition.from_dict(doubles(self.plan))
         if "order" in found:
             found["order"] = _double(found["order"])
         return found

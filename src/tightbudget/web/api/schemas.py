@@ -39,6 +39,7 @@ __all__ = [
     "Refused",
     "Statement",
     "answered",
+    "doubles",
     "guarantee_of",
     "number_of",
     "router_of",
@@ -158,6 +159,15 @@ def number_of(**given: Any) -> Any:
     raise refuse(name, "be a number, or its digits such as 0.1 or 1/3", value)
 
 
+def doubles(content: Any) -> Any:
+    """``content`` with a float in the place of each Decimal, as mechanisms take parameters."""
+    if isinstance(content, dict):
+        return {name: doubles(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [doubles(value) for value in content]
+    return float(content) if isinstance(content, Decimal) else content
+
+
 def guarantee_of(content: dict[str, Any]) -> Stored:
     """What is reserved for, as given in one of four ways.
 
@@ -165,9 +175,9 @@ def guarantee_of(content: dict[str, Any]) -> Stored:
         TightBudgetError: in none of them, or not well.
     """
     if "output_dp" in content:
-        return OutputDP.from_json(json.dumps(content, default=lambda x: str(exact(price=x))))
+        return OutputDP.from_dict(content)
     if "steps" in content:
-        return Composition.from_json(json.dumps(content, default=float))
+        return Composition.from_dict(doubles(content))
     if set(content) == {"amount"}:
         return exact(amount=number_of(amount=content["amount"]))
     if "epsilon" in content and set(content) <= {"epsilon", "delta"}:
