@@ -1,1 +1,1 @@
-"""What has been spent, what would be, how much noise is enough?"""
+"""Questions about whole compositions: how much noise is enough, and how do bounds compare?"""
