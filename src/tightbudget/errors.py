@@ -22,6 +22,11 @@ TightBudgetError
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
 __all__ = [
     "BudgetError",
     "BudgetExceeded",
@@ -45,7 +50,73 @@ __all__ = [
 
 
 class TightBudgetError(Exception):
-    """The root of every error that this package raises on purpose."""
+    """The root of every error that this package raises on purpose.
+
+    An error travels as a dictionary: to a client, to a program that reads JSON, and to another
+    process. The attributes of a class are stated once, as the parameters of its constructor.
+    """
+
+    @classmethod
+    def attributes(cls) -> tuple[str, ...]:
+        """The names of what an error of this class carries beside its message, in order."""
+        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        return tuple(p.name for p in parameters if p.kind in named and p.name != "message")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error in plain values: its type, its message, and then its attributes.
+
+        The type is the name of a public class; amounts are dictionaries, and tuples are lists.
+        """
+        public = next(cls.__name__ for cls in type(self).__mro__ if cls.__name__ in __all__)
+        carried = {name: _plain(getattr(self, name)) for name in self.attributes()}
+        return {"type": public, "message": str(self), **carried}
+
+    @staticmethod
+    def from_dict(
+        content: Mapping[str, Any], amount: Callable[[Mapping[str, Any]], object] = dict
+    ) -> TightBudgetError:
+        """The error that :meth:`to_dict` has written; entries that its class lacks are ignored.
+
+        Args:
+            content: type, message and attributes.
+            amount: makes an amount (requested, left, held) of its dictionary.
+
+        Raises:
+            ParameterError: the type names no error of this package.
+            KeyError: the content lacks the type, the message or an attribute.
+        """
+        kind = content["type"]
+        if kind not in __all__:
+            raise ParameterError(f"type must be the name of an error of tightbudget, got {kind!r}")
+        raised: type[TightBudgetError] = globals()[kind]
+        carried = {name: content[name] for name in raised.attributes()}
+        for name, value in carried.items():
+            if isinstance(value, Mapping):
+                carried[name] = amount(value)
+            elif isinstance(value, list):
+                carried[name] = tuple(value)
+        return raised(content["message"], **carried)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The inherited way calls the class with the message alone, which classes with needed
+        # attributes refuse: their errors could not leave a worker process.
+        carried = {name: getattr(self, name) for name in self.attributes()}
+        return _made_again, (type(self), self.args, carried), vars(self) or None
+
+
+def _plain(value: object) -> object:
+    """An attribute's value as JSON has it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _made_again(
+    raised: type[TightBudgetError], args: tuple[Any, ...], carried: dict[str, Any]
+) -> TightBudgetError:
+    """The error of a pickle."""
+    return raised(*args, **carried)
 
 
 class ParameterError(TightBudgetError, ValueError):
@@ -64,7 +135,7 @@ class PrecisionError(TightBudgetError, ArithmeticError):
     """The requested gap could not be certified within the limits.
 
     Attributes:
-        lower, upper: the certified ends that were reached (still true bounds).
+        lower, upper: the certified bounds that were reached; they are true, and too far apart.
     """
 
     def __init__(self, message: str, lower: float = 0.0, upper: float = float("inf")) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from tightbudget import (
-    Budget,
     BudgetError,
     LedgerCorruptError,
     LedgerError,
@@ -40,14 +38,6 @@ def exit_code(error: TightBudgetError) -> int:
 
 
 def as_json(error: TightBudgetError) -> dict[str, Any]:
-    """A refusal for programs: its type, message, exit code and attributes."""
-    more = {
-        name: dataclasses.asdict(value) if isinstance(value, Budget) else value
-        for name, value in vars(error).items()
-    }
-    return {
-        "type": type(error).__name__,
-        "message": str(error),
-        "exit_code": exit_code(error),
-        **more,
-    }
+    """A refusal for programs: its type, message, exit code and attributes, in this order."""
+    order = dict.fromkeys(("type", "message"))
+    return {**order, "exit_code": exit_code(error), **error.to_dict()}

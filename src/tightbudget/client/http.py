@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import ipaddress
 import json
+import math
 import os
 import re
 import time
@@ -17,8 +18,6 @@ from typing import Any, TypeVar
 
 from tightbudget import errors
 from tightbudget.errors import (
-    BudgetError,
-    BudgetExceeded,
     ExtraError,
     LedgerError,
     ParameterError,
@@ -48,14 +47,6 @@ _NOT_SENT = (
     httpx.UnsupportedProtocol,
 )
 _WORD = re.compile(r"[\x21-\x7e]{1,1000}")
-
-# An exception is made again with the attributes of the first line that it is of.
-_ATTRIBUTES: tuple[tuple[type[TightBudgetError], tuple[str, ...]], ...] = (
-    (BudgetExceeded, ("requested", "left", "held", "budget", "holds")),
-    (BudgetError, ("requested", "left", "held")),
-    (LedgerError, ("unknown",)),
-    (TightBudgetError, ()),
-)
 
 
 class Act(enum.Enum):
@@ -230,15 +221,9 @@ def _refusal(told: Mapping[str, Any], doubtful: bool) -> TightBudgetError:
     kind, message = str(told["type"]), str(told["message"])
     if kind not in errors.__all__:
         return LedgerError(message, unknown=doubtful)
-    raised: type[TightBudgetError] = getattr(errors, kind)
-    names = next(names for of, names in _ATTRIBUTES if issubclass(raised, of))
-    return raised(message, **{name: _value(told[name]) for name in names})
-
-
-def _value(content: Any) -> Any:
-    if isinstance(content, dict):
-        return amount(content)
-    return tuple(content) if isinstance(content, list) else content
+    # a server sends no bounds with a PrecisionError: these hold always
+    always = {"lower": 0.0, "upper": math.inf}
+    return TightBudgetError.from_dict({**always, **told, "message": message}, amount)
 
 
 def _checked(url: object, insecure: bool) -> str:

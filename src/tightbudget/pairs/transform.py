@@ -131,6 +131,21 @@ class Transform(Protocol):
     def beyond(self, c: float, t: float, shift: float) -> float:
         """An upper end of ln |M(c + i t')| for all t' >= t."""
 
+    def rare_split(self, c: float) -> tuple[Transform, Transform] | None:
+        """(bulk, rare), two transforms that sum to M: at c, rare large losses stand apart.
+
+        None where the losses of the pair tilted by e^(c L) are one lump, or no split is known.
+        """
+        return None
+
+    def gaussian_mu(self) -> float | None:
+        """The smallest mu for which delta(eps) <= delta_mu(eps) for all eps, if it is known.
+
+        delta_mu(eps) is the delta of N(0, 1) against N(mu, 1). The returned mu is within two
+        units of 2^-53 of the exact one, relatively; the square of mu adds up over independent runs.
+        """
+        return None
+
 
 @dataclass(frozen=True)
 class NormalTransform:
@@ -171,6 +186,14 @@ class NormalTransform:
     def beyond(self, c: float, t: float, shift: float) -> float:
         up, down = self.half * c * (c + 1.0), self.half * t * t
         return up - down + 8 * UNIT * (up + down)  # pays: normal-beyond
+
+    def rare_split(self, c: float) -> None:
+        """None: the losses of a Gaussian pair are one lump, however they are tilted."""
+        return None
+
+    def gaussian_mu(self) -> float:
+        """The Gaussian pair's own m."""
+        return self.m
 
 
 class _Rule(NamedTuple):
@@ -267,6 +290,22 @@ class MixedTransform:
         m, q, remove = self.m, self.q, self.remove
         bulk = MixedTransform(m, q, remove, "bulk", edge)
         return bulk, MixedTransform(m, q, remove, "rare", edge)
+
+    def rare_split(self, c: float) -> tuple[MixedTransform, MixedTransform] | None:
+        """(bulk, rare), split below the valley between them; None where there is no valley at c."""
+        valley = self.valley(c)
+        # one standard deviation below it, so that the bulk is free of rare losses at larger c, too
+        return None if valley is None else self.split(valley - 1.0)
+
+    def gaussian_mu(self) -> float | None:
+        """The m of the Gaussian step that is sampled, for a removed record; else None.
+
+        A sampled step is no more revealing than the step itself. It is no less revealing either:
+        where delta <= delta_mu the moments are ordered, mu^2 >= 2 ln M(c) / (c (c + 1)) for all
+        c > 0, and for a removed record M(c) >= q^(c + 1) e^(c (c + 1) m^2 / 2): with c -> inf
+        follows mu >= m. For an added record the losses have an end, and no such limit.
+        """
+        return self.m if self.remove else None
 
     def valley(self, c: float) -> float | None:
         """An x between the bulk and the rare large losses of the tilted pair, if there is one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +21,7 @@ from tightbudget.errors import (
     SettlementError,
     TightBudgetError,
 )
-from tightbudget.output_dp.account import Budget
+from tightbudget.web.api.schemas import Error
 
 __all__ = ["STATUSES", "Refusal", "as_json", "refused", "status_of"]
 
@@ -38,8 +37,6 @@ STATUSES: tuple[tuple[type[TightBudgetError], int], ...] = (
     (LimitError, 504),
     (TightBudgetError, 400),
 )
-
-_FIELDS = ("requested", "left", "held", "budget", "holds", "unknown")
 
 
 class Refusal(Exception):  # noqa: N818 (says what happened)
@@ -102,10 +99,11 @@ def status_of(error: Exception) -> int:
 
 def as_json(error: Exception) -> dict[str, Any]:
     """A refusal for programs: its type, message and attributes; null where it has none."""
-    said = {name: getattr(error, name, None) for name in _FIELDS}
-    amounts = {n: dataclasses.asdict(v) for n, v in said.items() if isinstance(v, Budget)}
-    type_ = error.type if isinstance(error, Refusal) else type(error).__name__
-    return {"error": {"type": type_, "message": str(error), **said, **amounts}}
+    if isinstance(error, TightBudgetError):
+        said = error.to_dict()
+    else:
+        said = {"type": getattr(error, "type", type(error).__name__), "message": str(error)}
+    return {"error": {name: said.get(name) for name in Error.model_fields}}
 
 
 def refused(request: Request, error: Exception) -> Response:

@@ -25,14 +25,12 @@ from tightbudget.numerics.enclosure import Enclosure, exp_enclosure
 from tightbudget.numerics.rounding import UNIT, FloatArray
 from tightbudget.numerics.search import last_true
 from tightbudget.numerics.special import log_normal_tail, log_normal_tail_slack
-from tightbudget.pairs.transform import MixedTransform, NormalTransform
 
 __all__ = ["gaussian_mu_bounds"]
 
 _FIRST = 9  # eps to begin with
 _MOST = 4000  # eps in all
 _SOME = 1e-10  # the slack that a lower end for less is taken from
-_GAUSSIAN = NormalTransform, MixedTransform
 _GAP = 0.1  # of delta, relative to the wanted one
 
 
@@ -84,9 +82,13 @@ def _without_end(losses: Engine, slack: float, rtol: float) -> Bounds:
     M(c) >= q^(c + 1) e^(c (c + 1) m^2 / 2), so the limit of c -> inf is the same sum.
     """
     groups = losses.contours[0].term.groups if slack == 0.0 and losses.contours else ()
-    m = [g.transform.m for g in groups if isinstance(g.transform, _GAUSSIAN)]
-    if m and len(m) == len(groups):
-        mu = math.sqrt(math.fsum(g.runs * x * x for g, x in zip(groups, m, strict=True)))
+    squares = [
+        group.runs * mu * mu
+        for group in groups
+        if (mu := group.transform.gaussian_mu()) is not None
+    ]
+    if squares and len(squares) == len(groups):
+        mu = math.sqrt(math.fsum(squares))
         return Bounds(mu * (1 - 16 * UNIT), mu * (1 + 16 * UNIT))
     some = gaussian_mu_bounds(losses, _SOME, rtol) if slack < _SOME else Bounds(0.0, math.inf)
     return Bounds(some.lower, math.inf)

@@ -48,7 +48,7 @@ from tightbudget.numerics.rounding import (
     sub_down,
 )
 from tightbudget.numerics.special import log_g_up
-from tightbudget.pairs.transform import ComplexArray, MixedTransform, Transform
+from tightbudget.pairs.transform import ComplexArray, Transform
 
 __all__ = ["Contour", "Line", "Lines", "Reading"]
 
@@ -523,13 +523,10 @@ class Contour:
         c = self.track.near(epsilon).c_at(epsilon)
         groups, rare, number = list(self.term.groups), [], 0.0
         for g, (transform, runs) in enumerate(self.term.groups):
-            if not isinstance(transform, MixedTransform):
+            split = transform.rare_split(c)
+            if split is None:
                 continue
-            valley = transform.valley(c)
-            if valley is None:
-                continue
-            # somewhat below it, so that the bulk is safe from the rare ones at larger c, too
-            bulk, apart = transform.split(valley - 1.0)
+            bulk, apart = split
             groups[g] = Group(bulk, runs)
             rare.append((g, apart))
             number += runs * math.exp(float(apart.rough(np.array([c])).value[0]))
