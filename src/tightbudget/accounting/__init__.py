@@ -1,1 +1,1 @@
-"""Questions about whole compositions: how much noise is enough, and how do bounds compare?"""
+"""Questions about whole compositions: enough noise, bounds side by side, plans, sweeps."""

@@ -268,7 +268,7 @@ class _Answers:
     """The sums delta_m of k randomised responses with losses +-eps, for the m that matter.
 
     Guarantee: delta_m is within ``margin`` (relative) and ``absolute`` (absolute) of totals[m -
-    first] for first <= m < first + totals.size; below it is at most ``dust``; above it
+    first] for first <= m < first + totals.size; below it is at most ``absolute``; above it
     is totals[-1] + rest (1 - e^(-2 (m - last) eps)).
     """
 
