@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scipy import optimize
-
 from tightbudget.errors import CalibrationError, ParameterError
 from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.search import root_between
 from tightbudget.numerics.validate import (
     non_negative,
     open_probability,
@@ -287,7 +286,7 @@ def _best_real(probe: _Probe, good: float, bad: float, rtol: float) -> float:
     a, b = a_at, b_at = math.log(good), math.log(bad)
     at_a, at_b = probe.excess(good), probe.excess(bad)
     if at_a < 0 < at_b:
-        u = float(optimize.brentq(lambda v: probe.excess(math.exp(v)), a, b, xtol=rtol))
+        u = root_between(lambda v: probe.excess(math.exp(v)), a, b, xtol=rtol)
     else:  # the target lies within the width of the bounds at an end
         u = a if at_a >= 0 else b
     to_good = math.copysign(1.0, a - b)

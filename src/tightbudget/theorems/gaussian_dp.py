@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
 from scipy import special as sp
 
 from tightbudget.numerics.bounds import Estimate
+from tightbudget.numerics.search import root_between
 from tightbudget.numerics.validate import (
     finite,
     non_negative,
@@ -103,7 +103,8 @@ class Normal:
             return Estimate(0.0, self.method)
         # delta(eps) <= P(L > eps): there is less than d beyond this quantile
         top = max(0.0, self.mean - math.sqrt(self.variance) * float(sp.ndtri(d))) + 1.0
-        return Estimate(float(optimize.brentq(lambda e: self._delta(e) - d, 0.0, top)), self.method)
+        root = root_between(lambda e: self._delta(e) - d, 0.0, top, xtol=2e-12)
+        return Estimate(root, self.method)
 
     def _delta(self, eps: float) -> float:
         m, v = self.mean, self.variance
