@@ -87,4 +87,5 @@ def _mean_up(eps: float, k: int) -> float:
 
 
 def _root_up(x: float) -> float:
+    # the root and the product round by one unit of 2^-53 each
     return math.sqrt(x) * (1 + 4 * UNIT)

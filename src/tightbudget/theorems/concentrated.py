@@ -71,6 +71,7 @@ class Line:
         Source: Bun, Steinke 2016, Proposition 1.6.
         """
         m = positive(sensitivity=sensitivity) / positive(sigma=sigma)
+        # the quotient counts twice, two products once: four units of the eight
         return Line(0.0, m * m / 2 * (1 + 8 * UNIT))
 
     @staticmethod
@@ -112,6 +113,7 @@ class Line:
             return Bounds(0.0, max(0.0, self.xi))
         if d == 0.0:
             return Bounds(0.0, math.inf)
+        # four units of 2^-53 pay for the root and the product after it
         root = math.sqrt(mul_up(self.rho, max(0.0, -log_down(d)))) * (1 + 4 * UNIT)
         return Bounds(0.0, max(0.0, add_up(self.xi, self.rho, 2 * root)))
 

@@ -327,6 +327,8 @@ class _Answers:
         m = math.ceil((k - Fraction(at) / eps) / 2)
         short = float((k - 2 * (m - 1)) * eps - Fraction(at))  # of the earlier point, <= 2 eps
         low, high = self.at(m - 1), self.at(m)
+        # share is off by 18 units (two expm1 of 8, the quotient, `short`), and moves the chord by
+        # no more, since high >= low; the chord's four operations and the margin's make 23 of the 32
         share = math.expm1(-short) / math.expm1(-2 * self.eps)
         lower = (low.lower * (1 - share) + high.lower * share) * (1 - 32 * UNIT)
         upper = (low.upper * (1 - share) + high.upper * share) * (1 + 32 * UNIT)

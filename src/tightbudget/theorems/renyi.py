@@ -224,7 +224,7 @@ def laplace(order: float, scale: float, sensitivity: float = 1.0) -> Bounds:
         return _around(m)
     s = a - 1.0
     whole = 1.0 + 2.0 * s
-    if s * m > 30.0:
+    if s * m > 30.0:  # e^-30 = 1e-13: nothing cancels any more, and e^(s m) may overflow
         log = s * m + math.log(a / whole + s / whole * math.exp(-whole * m))
     else:  # first orders cancel: with g(x) = e^x - 1 - x what remains is positive
         log = math.log1p((a * _beyond(s * m) + s * _beyond(-a * m)) / whole)
@@ -404,6 +404,7 @@ class Table:
         s_left, left = (self.orders[i - 1] - 1.0, self.divergences[i - 1]) if i else (0.0, 0.0)
         share = (s - s_left) / (s_right - s_left)
         chord = ((1 - share) * s_left * left + share * s_right * right) / s
-        # 1 - share loses what share has rounded away
+        # Three differences, a quotient and four operations: below 32 units of the chord. 1 - share
+        # is off by the rounding of share, which is large beside it near 1: an absolute 2^-53
         chord *= 1 + 32 * UNIT
         return Bounds(0.0, min(right, add_up(chord, 2 * UNIT * s_left * left / s)))
