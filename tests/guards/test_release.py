@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.release.test_mechanism import Draws, IsLong
 
 import tightbudget as tb
 from tightbudget.release import release
+from tightbudget.release.mechanism import MechanismOnData, Priced
 from tightbudget.release.mechanisms.sparse_vector import SparseVectorRun, _Search
 from tightbudget.release.mechanisms.top_k import TopK
+from tightbudget.release.noise import noise as sources
 from tightbudget.release.noise.grid import Grid
 from tightbudget.release.noise.noise import Pool
 
@@ -143,7 +146,33 @@ def moved(x: Any, y: Any, step: float | None) -> int:
     return abs(Grid(step).point(x) - Grid(step).point(y))
 
 
+def is_refused(epsilon: float) -> bool:
+    try:
+        IsLong(3, epsilon)
+    except tb.ParameterError:
+        return True
+    return False
+
+
+def admits(data: object) -> bool:
+    with contextlib.suppress(tb.ParameterError):
+        IsLong(3, 1).release(data, meter=tb.OutputDPFilter(1))
+        return True
+    return False
+
+
+def with_empty_noise() -> Any:
+    count = tb.LaplaceRelease(len, 1, 1)
+    return count.release([], meter=tb.OutputDPFilter(1), noise=Draws()).value
+
+
 MUTATIONS = [
+    Mutation("a mechanism without a guarantee is made", Priced, "__post_init__",
+             (("_ = self.guarantee", "pass"),), lambda: is_refused(-1)),
+    Mutation("data of any shape are run on", MechanismOnData, "release",
+             (("run, self._admitted", "run"),), lambda: not admits(4)),
+    Mutation("an empty source of noise is replaced", sources, "noise_or_default",
+             (("if noise is None", "if not noise"),), lambda: with_empty_noise() == 7),
     Mutation("who leaves is seen", release, "answered",
              (("except BaseException as error", "except Exception as error"),),
               lambda: answers(leaves) == 0),
