@@ -17,7 +17,7 @@ from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_pro
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.output_dp.worst_case_filters import ZCDPFilter
 from tightbudget.release.mechanism import MechanismOnData
-from tightbudget.release.noise.grid import Grid
+from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import IntArray, Noise, scale_up
 from tightbudget.release.release import answered
 
@@ -26,7 +26,7 @@ __all__ = ["GaussianRelease", "LaplaceRelease", "NoisyAnswer", "added"]
 NoisyAnswer = int | float | IntArray | FloatArray
 
 
-def added(grid: Grid, size: int | None, value: Any, noise: IntArray) -> NoisyAnswer:
+def added(grid: AnswerGrid, size: int | None, value: Any, noise: IntArray) -> NoisyAnswer:
     """A query's value, or values, plus noise that is given in points of the grid."""
     noisy = grid.noisy(grid.points(value, size), noise)
     return noisy if size is not None else noisy.item()
@@ -71,8 +71,8 @@ class LaplaceRelease(MechanismOnData[NoisyAnswer]):
         super().__post_init__()
 
     @cached_property
-    def _grid(self) -> Grid:
-        return Grid(self.step, self.bounds)
+    def _grid(self) -> AnswerGrid:
+        return AnswerGrid(self.step, self.bounds)
 
     @cached_property
     def guarantee(self) -> OutputDP:
@@ -129,8 +129,8 @@ class GaussianRelease(MechanismOnData[NoisyAnswer]):
     bounds: tuple[float, float] | None = None
 
     @cached_property
-    def _grid(self) -> Grid:
-        return Grid(self.step, self.bounds)
+    def _grid(self) -> AnswerGrid:
+        return AnswerGrid(self.step, self.bounds)
 
     @cached_property
     def guarantee(self) -> OutputDP:

@@ -19,7 +19,7 @@ from tightbudget.release.columns import column, table
 from tightbudget.release.mechanism import MechanismOnData
 from tightbudget.release.mechanisms.objective import LONGEST, Loss, Objective
 from tightbudget.release.mechanisms.tested import TestedRelease, power_of_two_down
-from tightbudget.release.noise.grid import Grid
+from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.lattice import LatticeNoise, sqrt_up
 from tightbudget.release.noise.noise import Noise
 from tightbudget.release.release import answered
@@ -81,9 +81,9 @@ class OutputPerturbation(MechanismOnData[FloatArray]):
         return Objective(self.loss, self.regularization, self.records, self.features)
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> AnswerGrid:
         """Where the parameters lie before they are projected."""
-        return Grid(power_of_two_down(self.objective.sensitivity / _FINENESS))
+        return AnswerGrid(power_of_two_down(self.objective.sensitivity / _FINENESS))
 
     @property
     def noise(self) -> LatticeNoise:

@@ -15,7 +15,7 @@ from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.mechanism import MechanismOnData
 from tightbudget.release.noise.coins import bernoulli
-from tightbudget.release.noise.grid import Grid
+from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import Noise, scale_up
 from tightbudget.release.release import answered
 
@@ -76,8 +76,8 @@ class GradualRelease(MechanismOnData[tuple[float, ...]]):
         super().__post_init__()
 
     @cached_property
-    def _grid(self) -> Grid:
-        return Grid(self.step, self.bounds)
+    def _grid(self) -> AnswerGrid:
+        return AnswerGrid(self.step, self.bounds)
 
     @cached_property
     def _scales(self) -> tuple[Fraction, ...]:

@@ -13,7 +13,7 @@ from tightbudget.release.columns import clamped, column
 from tightbudget.release.mechanism import MechanismOnData
 from tightbudget.release.mechanisms.order_statistics import Ordered
 from tightbudget.release.mechanisms.propose_test_release import ProposeTestRelease
-from tightbudget.release.noise.grid import Grid
+from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import IntArray, Noise
 
 __all__ = ["LIMIT", "RobustStatistic"]
@@ -38,7 +38,7 @@ class RobustStatistic(MechanismOnData[float | None]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", positive(step=self.step))
-        Grid(self.step)
+        AnswerGrid(self.step)
         super().__post_init__()
 
     @property
@@ -57,7 +57,7 @@ class RobustStatistic(MechanismOnData[float | None]):
         if n < 4:
             raise refuse("len(data)", "be at least 4", n)
         furthest = LIMIT * self.step
-        return Grid(self.step).points(clamped(records, -furthest, furthest), n)
+        return AnswerGrid(self.step).points(clamped(records, -furthest, furthest), n)
 
     def _in_steps(self, **given: float) -> float:
         """A proposed length, in steps; refuses what the noise could not cover."""

@@ -32,7 +32,7 @@ from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.mechanism import MechanismOnData, Priced
 from tightbudget.release.mechanisms.additive import NoisyAnswer
 from tightbudget.release.meter import Meter
-from tightbudget.release.noise.grid import Grid
+from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import Noise, Pool, noise_or_default, scale_up
 from tightbudget.release.release import Release, Started, answered, guarded, started
 
@@ -128,8 +128,8 @@ class SparseVector(Priced):
         return math.ceil(2 * math.sqrt(2) * float(2 * self.scale))
 
     @cached_property
-    def _grid(self) -> Grid:
-        return Grid(self.step, self.bounds)
+    def _grid(self) -> AnswerGrid:
+        return AnswerGrid(self.step, self.bounds)
 
     @property
     def _points(self) -> int:

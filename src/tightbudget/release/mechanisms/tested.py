@@ -14,7 +14,7 @@ from tightbudget.numerics.validate import finite, plain_numbers
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.mechanism import MechanismOnData
-from tightbudget.release.noise.grid import Grid
+from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import Noise, scale_up
 from tightbudget.release.release import answered
 
@@ -90,9 +90,9 @@ class TestedRelease(MechanismOnData[V | None], Generic[V]):
         super().__post_init__()
 
     @cached_property
-    def _grid(self) -> Grid:
+    def _grid(self) -> AnswerGrid:
         coarsest = max(exact_positive(a=a) for a in (self.by_test, self.by_training) if a)
-        return Grid(power_of_two_down(coarsest / _FINENESS), self.bounds, math.inf)
+        return AnswerGrid(power_of_two_down(coarsest / _FINENESS), self.bounds, math.inf)
 
     @cached_property
     def _moves(self) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from tightbudget.numerics.validate import plain_numbers, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.mechanism import MechanismOnData
-from tightbudget.release.noise.grid import Grid
+from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import IntArray, Noise, scale_up
 from tightbudget.release.release import answered
 
@@ -91,8 +91,8 @@ class TopK(MechanismOnData[tuple[int, ...]]):
         return self._moves * self._grid.sensitivity(self.sensitivity) / self._each
 
     @cached_property
-    def _grid(self) -> Grid:
-        return Grid(self.step, self.bounds)
+    def _grid(self) -> AnswerGrid:
+        return AnswerGrid(self.step, self.bounds)
 
     @property
     def _each(self) -> Fraction:
