@@ -13,13 +13,19 @@ REPRODUCE_ARGS ?=
 BENCH_ARGS ?=
 LOCK_ARGS ?=
 
+# Tests and pages start many Pythons: with compiled modules each starts in half the time, and
+# pytest keeps the test files that it has rewritten.
+unexport PYTHONDONTWRITEBYTECODE
+
+PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist worksteal
+
 PIP = -m pip --disable-pip-version-check --quiet
 INSTALL_LOCKED = $(PIP) install --require-hashes -r
 # No index is asked: the build backend is in every lock file.
 INSTALL_SELF = $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow adapters lint types floors unit bench reproduce lock format clean env
+.PHONY: help demo test slow cover adapters lint types floors unit bench reproduce lock format clean env
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -27,13 +33,18 @@ help:  ## show this list
 demo: .venv/.demo  ## run examples/demo.py
 	.venv/bin/python examples/demo.py $(DEMO_ARGS)
 
-test: lint types floors unit  ## every check but the slow tests: lint, types, floors, the tests with coverage
+test: lint types floors unit  ## every check but the slow tests: lint, types, floors, the tests
 
-slow: .venv/.test  ## the slow tests: whole figures, audits of a million runs, pages in a browser, long laws
-	.venv/bin/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
+slow: .venv/.test  ## the slow tests: whole figures, audits of a million runs, pages in a browser, all cases of a law
+	$(PYTEST) -m slow $(PYTEST_ARGS)
 
+# Coverage makes a test slower by half: it may use more before it has to be marked slow.
+cover: .venv/.test  ## the tests of `make unit` with branch coverage
+	TEST_CPU_SECONDS=5 $(PYTEST) -m "not slow" --cov --cov-report=term $(PYTEST_ARGS)
+
+# The first test that needs PyTorch pays for its import, which takes many seconds.
 adapters: .venv/.adapters  ## the tests and pages that need PyTorch, Opacus and JAX Privacy, which are large
-	.venv/bin/python -m pytest -n $(WORKERS) tests/adapters tests/docs $(PYTEST_ARGS)
+	TEST_CPU_SECONDS=inf $(PYTEST) tests/adapters tests/docs $(PYTEST_ARGS)
 
 env: .venv/.test  ## make .venv with everything the checks need, and run nothing
 
@@ -48,7 +59,7 @@ floors: .venv/.test  ## import-linter: imports go down only
 	.venv/bin/python -c 'from importlinter.cli import lint_imports_command as run; run()'
 
 unit: .venv/.test  ## pytest but for the slow tests; e.g. make unit PYTEST_ARGS="-k gaussian"
-	.venv/bin/python -m pytest -n $(WORKERS) -m "not slow" --cov --cov-report=term $(PYTEST_ARGS)
+	$(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
 format: .venv/.test  ## fix what ruff can fix, then format
 	.venv/bin/python -m ruff check --fix-only .

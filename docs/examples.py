@@ -7,6 +7,7 @@ In a ``python`` block, an expression followed by ``# -> text`` has that value, a
 block right after a block is what it printed. In a ``console`` block, lines after
 ``$ tightbudget ...`` (or ``curl``, ``sed``) are its output, and ``$ export NAME=value`` holds for
 the rest of the page. What ends in ``&`` runs until its end; for 8000, a page is given a free port.
+A plain ``tightbudget`` command runs in this process, a line that needs a shell in one of its own.
 A ``toml`` or ``sh`` block that begins with ``# name.toml`` or ``# name.sh`` is a file of that
 name. One page is run as one program, in an empty folder; one with ``<!-- needs: name -->`` only
 where a module of that name is installed.
@@ -49,6 +50,9 @@ UNSTABLE = re.compile(
 )
 PORT = re.compile(r"(?<=[: ])8000\b")
 MAIN = "from tightbudget.cli import main; main()"
+# a pipe, another program's output or a variable needs a shell; what `ledger run` starts writes
+# to the real standard output
+NEEDS_A_SHELL = re.compile(r"[|<>&;$`*?~]| -- ")
 
 
 @dataclass(frozen=True)
@@ -111,10 +115,10 @@ def _run_python(body: str, names: dict[str, Any]) -> tuple[list[tuple[int, int, 
             arrow = ARROW.search(lines[last].rstrip("\n"))
             if isinstance(statement, ast.Expr) and arrow:
                 code = ast.Expression(statement.value)
-                value = str(eval(compile(code, "<example>", "eval"), names))
+                value = str(eval(compile(code, "<example>", "eval", dont_inherit=True), names))
                 found.append((starts[last] + arrow.start(1), starts[last] + arrow.end(1), value))
             else:
-                exec(compile(code, "<example>", "exec"), names)
+                exec(compile(code, "<example>", "exec", dont_inherit=True), names)
     return found, stdout.getvalue()
 
 
@@ -127,10 +131,29 @@ def _run_console(body: str, at: int, page: contextlib.ExitStack) -> Iterator[Out
         if line[1].endswith(" &"):
             printed = _started(line[1].removesuffix(" &"), page)
         else:
-            done = _shell(line[1])
+            alone = line[1].startswith("tightbudget ") and not NEEDS_A_SHELL.search(line[1])
+            done = _here(line[1]) if alone else _shell(line[1])
             printed = (done.stdout + done.stderr).replace(f"{Path.cwd()}/", "")
         text = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
         yield Output(at + line.start(2), at + line.end(2), line[2], text)
+
+
+def _here(line: str) -> subprocess.CompletedProcess[str]:
+    """Runs a ``tightbudget`` command in this process: a Python that starts takes a second."""
+    from tightbudget.cli import main  # loads the terminal, which pages of Python alone do without
+
+    words, out, err = shlex.split(line), io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", words),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 1
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 def _shell(line: str) -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,61 @@ def shared() -> Path:
             "no folder 'shared' beside the repository: its reference values are not checked"
         )
     return path
+
+
+# ------------------------------------------------------------- a test without `slow` is quick
+
+# The rule is a second of CPU time. A test fails at twice that, because the first test of a
+# process pays for imports (scipy.stats 0.7 s, Matplotlib 0.5 s, both measured) and machines
+# differ; between the two it is named at the end. A slower machine may set another limit.
+QUICK = 1.0
+LIMIT = float(os.environ.get("TEST_CPU_SECONDS", "2"))
+_STARTED = pytest.StashKey[float]()
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this process, and of the child processes that it has waited for."""
+    return sum(os.times()[:4])
+
+
+def too_slow(seconds: float) -> str | None:
+    """The message for a test that used more CPU seconds than its limit; None below it."""
+    if seconds <= LIMIT:
+        return None
+    return (
+        f"the test used {seconds:.1f} s of CPU, and without the mark `slow` it may use "
+        f"{QUICK:g} s (it fails at {LIMIT:g} s): make it smaller, or mark it "
+        "@pytest.mark.slow; on a slow machine, set TEST_CPU_SECONDS higher"
+    )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    item.stash[_STARTED] = cpu_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    ended = yield
+    if item.get_closest_marker("slow") is None:
+        seconds = cpu_seconds() - item.stash[_STARTED]
+        item.user_properties.append(("cpu_seconds", seconds))
+        if message := too_slow(seconds):
+            pytest.fail(message, pytrace=False)
+    return ended
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    used = {
+        report.nodeid: seconds
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "teardown"
+        for name, seconds in report.user_properties
+        if name == "cpu_seconds" and seconds > QUICK
+    }
+    if used:
+        terminalreporter.section(f"tests without the mark `slow` that used more than {QUICK:g} s")
+        for name, seconds in sorted(used.items(), key=lambda one: -one[1]):
+            terminalreporter.write_line(f"{seconds:6.1f} s  {name}")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import optimize
 
-from tightbudget.numerics.search import last_true
+import tightbudget as tb
+from tightbudget.numerics.search import last_true, root_between
 
 positive = st.floats(1e-12, 1e12)
 
@@ -82,3 +84,53 @@ def test_a_loose_tolerance_costs_fewer_evaluations(tolerance: float) -> None:
     found = last_true(test, 3.0, math.inf, tolerance)
     assert found.first_false - found.last_true <= tolerance * found.first_false
     assert len(seen) < 60
+
+
+FUNCTIONS = {
+    "line": lambda x, at: x - at,
+    "cubic": lambda x, at: (x - at) ** 3,
+    "steep": lambda x, at: math.expm1(min(700.0, 50.0 * (x - at))),
+    "flat": lambda x, at: math.atan(x - at) * 1e-200,
+    "step": lambda x, at: 1.0 if x >= at else -1.0,
+    "clipped": lambda x, at: max(-1e300, min(1e300, math.copysign(1e308, x - at))),
+    "pole": lambda x, at: 1.0 / (x - at) if x != at else 0.0,
+    "waves": lambda x, at: x - at + math.sin(20.0 * (x - at)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@settings(max_examples=50)
+@given(
+    at=st.floats(-10.0, 10.0),
+    below=st.floats(1e-6, 1e3),
+    above=st.floats(1e-6, 1e3),
+    xtol=st.sampled_from([2e-12, 1e-6, 1e-2]),
+    falls=st.booleans(),
+    back=st.booleans(),
+)
+def test_a_root_is_the_one_that_scipy_finds(name, at, below, above, xtol, falls, back) -> None:
+    def f(x: float) -> float:
+        return (-1 if falls else 1) * FUNCTIONS[name](x, at)
+
+    # farther than 1 from the root, no wave is high enough to change the sign
+    ends = [at - 1.0 - below, at + 1.0 + above]
+    low, high = reversed(ends) if back else ends
+    found = root_between(f, low, high, xtol=xtol)
+    assert found == optimize.brentq(f, low, high, xtol=xtol, rtol=2.0**-50, maxiter=100_000)
+    if name != "waves":
+        assert abs(found - at) <= xtol + 1e-12
+
+
+def test_a_root_at_an_end_is_found() -> None:
+    assert root_between(lambda x: x, 0.0, 1.0, xtol=1e-9) == 0.0
+    assert root_between(lambda x: x - 1.0, 0.0, 1.0, xtol=1e-9) == 1.0
+
+
+def test_a_function_that_keeps_its_sign_is_refused() -> None:
+    with pytest.raises(tb.ParameterError, match=r"f must change its sign between 0.5 and 1.0"):
+        root_between(lambda x: x, 0.5, 1.0, xtol=1e-9)
+
+
+def test_a_search_ends_where_the_function_is_not_a_number() -> None:
+    found = root_between(lambda x: -1.0 if x < 0.3 else math.nan, 0.0, 1.0, xtol=1e-9)
+    assert 0.0 <= found <= 1.0

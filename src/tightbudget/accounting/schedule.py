@@ -14,7 +14,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy import interpolate, optimize
 
 from tightbudget.drawing import draw_prices
 from tightbudget.engine.readings.renyi import renyi_bounds
@@ -22,13 +21,13 @@ from tightbudget.errors import CalibrationError
 from tightbudget.mechanisms.composition import Composable, Composition
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
-from tightbudget.numerics.search import last_true
+from tightbudget.numerics.search import last_true, root_between
 from tightbudget.numerics.validate import open_probability, positive, refuse
 from tightbudget.output_dp.backward_induction import Rule, Walk
 from tightbudget.output_dp.guarantee import OutputDP
+from tightbudget.output_dp.pricing import RenyiRule
 from tightbudget.output_dp.stopping import blocks_between, courses_of, stops_of
 from tightbudget.output_dp.stopping_lattice import TILTS, Lattice
-from tightbudget.output_dp.worst_case_filters import RenyiFilter
 
 __all__ = ["StoppingSchedule", "early_stopping"]
 
@@ -107,7 +106,7 @@ class StoppingSchedule:
             total = np.cumsum([of_block[parts] for parts in course.blocks]) * (1 + 1e-12)
             divergences = np.maximum(divergences, total)
         return tuple(
-            RenyiFilter(order, Fraction(d)).epsilon(Fraction(self.target))
+            RenyiRule(order=order, epsilon=Fraction(d)).epsilon(Fraction(self.target))
             if 0 < d < math.inf
             else d
             for d in divergences.tolist()
@@ -231,6 +230,8 @@ def _menu(walks: list[Walk], targets: FloatArray) -> Callable[[float], list[floa
 
     What is about right is right enough for a choice: the prices are certified afterwards.
     """
+    from scipy import interpolate  # takes longer to import than all else that is needed
+
     scales = np.geomspace(0.2 / float(np.sum(targets) / np.max(targets)), 4.0, _DISHES)
     dearest = np.zeros((len(targets), scales.size))
     for walk in walks:
@@ -268,7 +269,7 @@ def _epsilon_at(delta: Callable[[float], float], target: float, above: float = m
     def excess(epsilon: float) -> float:
         return math.log(max(delta(epsilon), 1e-300) / target)
 
-    return float(optimize.brentq(excess, 0.0, high, xtol=1e-5 * high, rtol=1e-5))
+    return root_between(excess, 0.0, high, xtol=1e-5 * high, rtol=1e-5)
 
 
 def _largest(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tightbudget.engine.answer import Answer
 from tightbudget.engine.engine import Engine, Explanation, Memory
 from tightbudget.engine.readings.renyi import renyi_bounds
 from tightbudget.engine.readings.tradeoff import tradeoff_bounds, true_positive_bounds
@@ -331,23 +332,53 @@ class Composition(Composable):
         """
         rtol = _rtol(rtol)
         if epsilon == math.inf:
-            ends = [steps.infinity for steps in self.engine.steps]
+            ends = [parts.infinity for parts in self.engine.parts]
             return Bounds(max(e.lower for e in ends), max(e.upper for e in ends))
         return self.engine.delta(non_negative(epsilon=epsilon), rtol)
 
-    def _delta_against(self, epsilon: float, target: float | None, rtol: float) -> Bounds:
-        """Bounds of delta(epsilon), no closer than it takes to compare them with a target."""
-        try:
-            return self.engine.delta(epsilon, rtol, target)
-        except PrecisionError as error:  # wide bounds are bounds
-            return Bounds(error.lower, error.upper)
+    def answer(
+        self,
+        *,
+        delta: float | None = None,
+        epsilon: float | None = None,
+        fpr: float | None = None,
+        rtol: float = 1e-4,
+        target: float | None = None,
+    ) -> Answer:
+        """The bounds of one number, whether or not they are as close as asked: never a refusal.
 
-    def _tpr_against(self, fpr: float, target: float | None, rtol: float) -> Bounds:
-        """Likewise for the true-positive rate at a false-positive rate."""
+        Give exactly one of ``delta`` (asks for epsilon, as :meth:`epsilon` does), ``epsilon``
+        (asks for delta, as :meth:`delta` does) and ``fpr`` (asks for the largest true-positive
+        rate of a test with this false-positive rate).
+
+        Guarantee: the exact value lies in ``answer.bounds``; ``answer.reached`` says whether the
+        relative gap is at most ``rtol``, or, with a ``target``, whether both bounds are on one
+        side of it: then they are no closer than that takes.
+
+        Args:
+            delta: in [0, 1].
+            epsilon: >= 0, nats; inf is allowed.
+            fpr: in [0, 1].
+            rtol: wanted relative gap, in (0, 1).
+            target: a value of the number that is asked for.
+
+        Raises:
+            ParameterError: not exactly one question was asked, or its value is refused.
+        """
+        if sum(given is not None for given in (delta, epsilon, fpr)) != 1:
+            raise ParameterError("give exactly one of delta, epsilon and fpr")
         try:
-            return true_positive_bounds(self.engine, fpr, rtol, target)
+            if delta is not None:
+                return Answer(self.epsilon(delta, rtol))
+            if fpr is not None:
+                rate = probability(fpr=fpr)
+                return Answer(true_positive_bounds(self.engine, rate, _rtol(rtol), target))
+            assert epsilon is not None
+            if epsilon == math.inf:
+                return Answer(self.delta(epsilon, rtol))
+            return Answer(self.engine.delta(non_negative(epsilon=epsilon), _rtol(rtol), target))
         except PrecisionError as error:
-            return Bounds(error.lower, error.upper)
+            return Answer(Bounds(error.lower, error.upper), reached=False, why=str(error))
 
     def explain(
         self, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 1e-4
@@ -422,7 +453,7 @@ class Composition(Composable):
             order = finite(order=order)
             if not order > 1:
                 raise refuse("order", "be > 1", order)
-        return renyi_bounds(self.engine.steps, order, _rtol(rtol))
+        return renyi_bounds(self.engine.parts, order, _rtol(rtol))
 
     def risk(
         self,

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
 
 from tightbudget.numerics.rounding import FloatArray
+from tightbudget.numerics.search import root_between
 from tightbudget.pairs.pair import Sketch
 
 __all__ = ["Picture", "Saddle", "tilted_moments", "without_tail"]
@@ -141,10 +141,10 @@ def _root(slope: Callable[[float], float], start: float) -> float:
         if v in (low, high):
             return math.exp(v)
         u, step = v, 2.0 * step
-    root = optimize.brentq(
+    root = root_between(
         lambda w: max(-1e300, min(1e300, slope(math.exp(w)))), min(u, v), max(u, v), xtol=1e-2
     )
-    return math.exp(float(root))
+    return math.exp(root)
 
 
 def without_tail(sketch: Sketch, log_mass: float) -> Sketch:

@@ -1,0 +1,69 @@
+"""A test without the mark `slow` that uses much CPU time fails, and says what to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests import conftest
+
+TESTS = """
+import subprocess, sys, time
+import pytest
+
+BURN = "import time\\nwhile time.process_time() < 0.3: pass"
+
+def test_here():
+    end = time.process_time() + 0.3
+    while time.process_time() < end: pass
+
+def test_child():
+    subprocess.run([sys.executable, "-c", BURN])
+
+@pytest.fixture(scope="module")
+def busy():
+    exec(BURN.replace("< 0.3", f"< {time.process_time() + 0.3}"))
+
+def test_first_with_fixture(busy): pass
+
+def test_second_with_fixture(busy): pass
+
+@pytest.mark.slow
+def test_marked():
+    test_here()
+
+def test_idle():
+    time.sleep(0.3)
+"""
+
+
+@pytest.mark.slow  # it starts a pytest of its own
+def test_a_test_that_uses_too_much_fails_and_a_slow_or_idle_one_does_not(tmp_path: Path) -> None:
+    (tmp_path / "test_busy.py").write_text(TESTS)
+    (tmp_path / "conftest.py").write_text(Path(conftest.__file__).read_text(encoding="utf-8"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-rEp", "-p", "no:cacheprovider", "-W", "ignore",
+         "-p", "no:xdist", "-p", "no:cov", str(tmp_path)],
+        cwd=tmp_path, env={"TEST_CPU_SECONDS": "0.2", "PATH": ""}, capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    failed = {line.split("::")[1].split(" ")[0] for line in done.stdout.splitlines()
+              if line.startswith("ERROR ")}  # fmt: skip
+    assert failed == {"test_here", "test_child", "test_first_with_fixture"}, done.stdout
+    assert "6 passed, " in done.stdout
+    assert "mark it @pytest.mark.slow" in done.stdout
+
+
+def test_the_message_says_how_much_was_used_and_what_to_do() -> None:
+    assert conftest.too_slow(conftest.LIMIT) is None
+    message = conftest.too_slow(conftest.LIMIT + 1.25) or ""
+    assert f"{conftest.LIMIT + 1.25:.1f} s of CPU" in message
+    assert "make it smaller, or mark it @pytest.mark.slow" in message
+    assert "TEST_CPU_SECONDS" in message
+
+
+@pytest.mark.parametrize("seconds", [0.0, conftest.QUICK, conftest.LIMIT])
+def test_what_is_within_the_limit_has_no_message(seconds: float) -> None:
+    assert conftest.too_slow(seconds) is None
