@@ -69,7 +69,6 @@ NOT_YET = {
         "docs/explanation/rounding.md",
         "docs/how-to/ask-for-twelve-digits.md",
         "README.md",
-        "CONTRIBUTING.md",
     ),
 }
 
