@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["in_words", "search_of", "value_of"]
 
-_SHOWN = 5  # steps of a plan that are listed
+_SHOWN = 5  # parts of a plan that are listed
 
 
 def value_of(text: Any) -> Any:
-    """What a person typed, as in a plan file: a number, any other TOML value, or else the text.
+    """The value of a text that a person typed: a number, another TOML value, or the text itself.
 
     A number has the digits 0 to 9, a point and an exponent: no underscores, no blanks around.
     What is no number, where one is needed, is refused by the mechanism, by name and value.
@@ -37,6 +37,7 @@ def value_of(text: Any) -> Any:
 
 
 def _toml(text: str) -> Any:
+    """The one TOML value that a text is; ValueError if it is none, or more than one."""
     content = tomllib.loads(f"value = {text}")
     if len(content) > 1:
         raise ValueError("more than a value")
@@ -44,7 +45,7 @@ def _toml(text: str) -> Any:
 
 
 def search_of(kind: str, name: str) -> dict[str, Any]:
-    """How :func:`tightbudget.calibrate` looks for a parameter: ``integer`` and ``between``."""
+    """The options ``integer`` and ``between`` with which ``tb.calibrate`` looks for a parameter."""
     return {
         "integer": name in ("steps", "times") or get_type_hints(MECHANISMS[kind]).get(name) is int,
         "between": (1e-6, 1.0) if name == "rate" else None,
@@ -55,7 +56,7 @@ def search_of(kind: str, name: str) -> dict[str, Any]:
 
 
 def in_words(composition: Composition) -> str:
-    """The steps as lines for a person: ``gaussian sigma=1.0 rate=0.01, 1000 times``."""
+    """The parts as lines for a person: ``gaussian sigma=1.0 rate=0.01, 1000 times``."""
     lines = []
     for mechanism, times in composition.parts[:_SHOWN]:
         lines.append(f"{_words(mechanism.to_dict())}, {times} time{'s' * (times != 1)}")
@@ -65,11 +66,13 @@ def in_words(composition: Composition) -> str:
 
 
 def _words(table: dict[str, Any]) -> str:
+    """A mechanism's table as words: its kind, then ``name=value`` for each parameter."""
     kind, *rest = table.items()
     return " ".join([str(kind[1]), *(f"{name}={_word(value)}" for name, value in rest)])
 
 
 def _word(value: Any) -> str:
+    """A parameter's value as a word; a long list is counted."""
     if isinstance(value, dict) and "mechanism" in value:
         return f"({_words(value)})"
     if isinstance(value, (tuple, list)) and len(value) > 4:

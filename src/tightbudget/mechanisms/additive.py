@@ -114,7 +114,7 @@ def _family(name: str) -> Any:
 
 
 class _Noise:
-    """A frozen scipy distribution, or its mirror image, and where it can be computed."""
+    """A frozen scipy distribution (or its mirror image) with quantiles where it can be computed."""
 
     def __init__(self, law: Any, *, flipped: bool) -> None:
         self.law, self.flipped = law, flipped
@@ -154,9 +154,9 @@ class _Noise:
             gaps = np.diff(x)
             slopes = np.diff(log_f) / gaps
             # logpdf's error, and that of a point: a step of 2^-52 |x| along the slope
-            fuzz = 4 * accuracy * (1 + np.abs(log_f[1:])) / gaps
-            fuzz += 4 * UNIT * np.abs(x[1:]) * np.abs(slopes) / gaps
-            rise = np.nan_to_num(np.diff(slopes) - fuzz[1:] - fuzz[:-1], nan=0.0)
+            margin = 4 * accuracy * (1 + np.abs(log_f[1:])) / gaps
+            margin += 4 * UNIT * np.abs(x[1:]) * np.abs(slopes) / gaps
+            rise = np.nan_to_num(np.diff(slopes) - margin[1:] - margin[:-1], nan=0.0)
         if np.any(rise > 0):
             must = f"have a log-concave density (it has none near {x[1 + np.argmax(rise)]:.4g})"
             raise refuse("distribution", must, self.law.dist.name)
@@ -164,7 +164,7 @@ class _Noise:
 
 @dataclass(frozen=True, eq=False)
 class AdditivePair(Pair):
-    """f(x) against f(x - shift): as x rises, the loss falls or stays."""
+    """The density f(x) against f(x - shift), f log-concave: the loss never rises with x."""
 
     noise: _Noise
     shift: float
@@ -188,17 +188,17 @@ class AdditivePair(Pair):
         return Bins(p, q, (q / p).clipped(floor, np.append(np.inf, most)))
 
     def _overlap(self) -> tuple[float, float]:
-        """Where both densities are positive."""
+        """The interval in which both densities are positive."""
         low, high = self.noise.support
         return low + self.shift, high
 
     def _resolved(self) -> tuple[float, float]:
-        """The part of it that the quantiles reach."""
+        """The part of :meth:`_overlap` that the quantiles of the noise reach."""
         (low, high), points = self._overlap(), self.noise.points
         return max(low, float(points[0])), min(high, float(points[-1]) + self.shift)
 
     def _loss(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Both ends of ln f(x) - ln f(x - shift)."""
+        """Lower and upper bounds of the loss ln f(x) - ln f(x - shift)."""
         f = self.noise.log_density(x)
         # x - shift rounds, and a concave function is smallest at an end of where it may be
         step = 2 * UNIT * (np.abs(x) + self.shift)
@@ -214,7 +214,7 @@ class AdditivePair(Pair):
         )
 
     def _cuts(self, losses: FloatArray) -> FloatArray:
-        """Points, descending, right of which the loss is surely at most the given one."""
+        """Descending points, one for each loss, right of which all losses are at most that one."""
         low, high = self._resolved()
         left, right = np.full(losses.size, low), np.full(losses.size, high)
         sure = self._loss(left)[1] <= losses
@@ -231,7 +231,7 @@ class AdditivePair(Pair):
         return np.asarray(np.minimum.accumulate(right))
 
     def _mass(self, left: FloatArray, right: FloatArray, shift: float) -> Enclosure:
-        """The mass of the noise + shift in [left, right)."""
+        """An enclosure of the mass that noise + shift has in [left, right)."""
         with np.errstate(invalid="ignore"):
             left, right = left - shift, right - shift
             # ends of the support and shifted points are rounded

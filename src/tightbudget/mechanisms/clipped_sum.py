@@ -99,7 +99,7 @@ class ClippedSum(Mechanism):
 def _sum(
     counts: tuple[ClippedNoise, ClippedNoise], moved: tuple[int, int]
 ) -> tuple[Enclosure, float]:
-    """The masses of the sum, and a bound of the mass of what is not listed."""
+    """The masses of the sum of both counts, and a bound of the mass that is not listed."""
     lists = [count.listed(by, _DEPTH) for count, by in zip(counts, moved, strict=True)]
     (x, x_rest), (y, y_rest) = lists
     masses, rest = _convolved(x, y), (x_rest + y_rest) * (1 + 4 * UNIT)
@@ -110,11 +110,12 @@ def _sum(
 
 
 def _padded(x: Enclosure, before: int, after: int) -> Enclosure:
+    """The entries with so many zeros before and after them."""
     return Enclosure(*(np.pad(end, (before, after)) for end in (x.lower, x.upper)))
 
 
 def _convolved(x: Enclosure, y: Enclosure) -> Enclosure:
-    """x * y, entry by entry.
+    """The convolution of x and y, with small relative errors in all entries that matter.
 
     A transform's error is small beside the largest entry only. A tilt e^(theta n) puts the
     largest entry elsewhere: walking away from the peak on both sides, each next tilt makes the
@@ -140,7 +141,7 @@ def _convolved(x: Enclosure, y: Enclosure) -> Enclosure:
 
 
 def _tilted(x: Enclosure, y: Enclosure, theta: float) -> Enclosure:
-    """x * y by way of x e^(theta n) and y e^(theta n)."""
+    """The convolution of x and y, computed for x e^(theta n) and y e^(theta n)."""
     tilted, origin = [], 0
     for z in (x, y):
         n = np.arange(float(len(z)))
@@ -159,5 +160,6 @@ def _tilted(x: Enclosure, y: Enclosure, theta: float) -> Enclosure:
 
 
 def _powers(theta: float, n: FloatArray) -> Enclosure:
+    """e^(theta n) for each n."""
     exponent = theta * n
     return exp_enclosure(exponent, 2 * UNIT * np.abs(exponent))

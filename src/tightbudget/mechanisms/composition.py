@@ -46,7 +46,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {}
 
 
 class Composable:
-    """What ``*``, ``+`` and ``compose`` accept: mechanisms, and compositions of them."""
+    """The base of mechanisms and of their compositions, which ``*``, ``+`` and ``compose`` take."""
 
     @property
     def parts(self) -> tuple[tuple[Mechanism, int], ...]:
@@ -106,7 +106,7 @@ class Mechanism(Composable):
         return self.symmetric
 
     def is_mutual(self) -> bool:
-        """Whether the pair of one direction is that of the other with P and Q exchanged.
+        """True if the pair of one direction is that of the other with P and Q exchanged.
 
         Then an (eps, delta) that holds in both directions holds for each pair in both orders,
         which theorems on (eps, delta)-DP take for granted.
@@ -130,7 +130,7 @@ class Mechanism(Composable):
         return ((self, 1),)
 
     def under(self, relation: Neighbouring) -> Mechanism:
-        """The same mechanism, declared for a neighbouring relation.
+        """This mechanism, declared for a neighbouring relation.
 
         Raises:
             RelationError: it was already declared for another one.
@@ -211,7 +211,7 @@ class Mechanism(Composable):
 
 @dataclass(frozen=True)
 class _InBothOrders(Mechanism):
-    """The pair of one direction of a mechanism, and in the other direction its reverse."""
+    """A mechanism of two orders: one direction's pair of a base, and in the other its reverse."""
 
     base: Mechanism
     direction: Direction
@@ -261,7 +261,7 @@ class Composition(Composable):
 
     @property
     def runs(self) -> int:
-        """How many mechanisms run in all."""
+        """The number of runs of all mechanisms together."""
         return sum(k for _, k in self.parts)
 
     @property

@@ -94,6 +94,7 @@ class FromCurve(Mechanism):
         return pair if self.both_ways or direction is Direction.REMOVE else pair.reversed()
 
     def _points(self) -> list[Point]:
+        """The points (e^eps, delta) that delta is at most at, ascending in e^eps."""
         points = [(Fraction(0), Fraction(1))]
         epsilons, deltas = _numbers(epsilons=self.epsilons), _numbers(deltas=self.deltas)
         for epsilon, delta in zip(epsilons, deltas, strict=True):
@@ -107,6 +108,7 @@ class FromCurve(Mechanism):
 
 
 def _numbers(**given: Any) -> tuple[float, ...]:
+    """The one array that is given by its name, as floats."""
     ((name, value),) = given.items()
     array = real_array(value)
     if array is None or array.ndim != 1 or not array.size:
@@ -117,7 +119,7 @@ def _numbers(**given: Any) -> tuple[float, ...]:
 
 
 def _exp_above(x: float) -> Fraction:
-    """A rational >= e^x, a few units in the last place above it (of e^x - 1, for small x)."""
+    """A rational number >= e^x, larger by a few units in the last place of e^x - 1 at most."""
     if abs(x) <= 0.5:
         return 1 + Fraction(expm1_up(x)) if x else Fraction(1)
     shift = round(x / math.log(2))
@@ -142,6 +144,7 @@ def _hull(points: list[Point]) -> list[Point]:
 
 
 def _smallest_pair(hull: list[Point]) -> AtomicPair:
+    """The pair whose delta, as a function of t = e^eps, is the polygon through these points."""
     slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(hull)]
     q = [after - before for before, after in pairwise([*slopes, Fraction(0)])]
     p = [mass * t for mass, (t, _) in zip(q, hull[1:], strict=True)]

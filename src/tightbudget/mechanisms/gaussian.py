@@ -58,7 +58,7 @@ class Gaussian(Mechanism):
 
 @dataclass(frozen=True)
 class GaussianPair(Pair):
-    """N(m^2/2, m^2) against N(-m^2/2, m^2), on the loss axis itself."""
+    """The losses of a Gaussian: N(m^2/2, m^2) under P and N(-m^2/2, m^2) under Q."""
 
     m: float
 
@@ -120,5 +120,7 @@ class GaussianPair(Pair):
         m = self.m
         log_total = s * (s + 1) * m * m / 2
         tail = float(sp.log_ndtr(m / 2 + s * m - x / m))
-        fuzz = 1e-9 * (1 + abs(log_total) + abs(tail))
-        return log_total + tail - fuzz, log_total + tail + fuzz
+        # log_ndtr was within 1.2e-14 of balls, relatively, at 3500 points in [-1e4, 8.5]; its
+        # argument is off by units of 2^-53 of s m and x / m, whose squares both logarithms have
+        margin = 1e-9 * (1 + abs(log_total) + abs(tail))
+        return log_total + tail - margin, log_total + tail + margin

@@ -1,4 +1,4 @@
-"""How many nodes a sampled Gaussian's transform needs, and about how large it is.
+"""Planning for a sampled Gaussian's transform: the nodes that it needs, its size, its shape.
 
 Nothing here is certified: a plan decides what an answer costs and how wide it is, never whether
 it is true.

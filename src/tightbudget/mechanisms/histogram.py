@@ -96,7 +96,9 @@ class Histogram(Mechanism):
         noise: str | tuple[str, float] | None = None,
         smoothing: float = 0.0,
     ) -> Histogram:
-        """Counts of two sets of measurements, in bins [k bin_width, (k + 1) bin_width).
+        """The histogram that counts two sets of measurements in bins of equal width.
+
+        Bin k is [k bin_width, (k + 1) bin_width).
 
         Args:
             active, passive: (n,), (m,) measurements, finite, in one unit; P and Q.
@@ -131,7 +133,7 @@ class Histogram(Mechanism):
         return pair if direction is Direction.REMOVE else pair.reversed()
 
     def _weights(self, counts: ArrayLike) -> tuple[Enclosure, Enclosure, float]:
-        """Weights after smoothing and noise, their total, and a bound of the mass beyond."""
+        """The weights after smoothing and noise, their total, and a bound of the mass beyond."""
         weights = exact(np.array(counts, dtype=np.float64))
         if self.smoothing:
             weights = weights + exact(self.smoothing)
@@ -144,8 +146,8 @@ class Histogram(Mechanism):
             return _convolved(weights, _uniform(bins)), whole * exact(bins), 0.0
         kernel, beyond = _gaussian(width / self.bin_width)
         near = _convolved(weights, kernel)
-        # the unlisted part of the noise may reach every bin; where it may be more than a hair
-        # of the mass (below 1e-280), nothing is claimed about the bin
+        # the unlisted part of the noise may reach every bin; where it may be more than 1e-14 of
+        # the bin's mass (a bin below 1e-280), nothing is claimed about the bin
         far = whole.upper * beyond
         lower = np.where(far > 1e-14 * near.lower, 0.0, near.lower)
         return Enclosure(lower, scale_up(near.upper + far, 1)), whole, beyond
@@ -178,6 +180,7 @@ def _samples(keep_below: float | None, **given: Any) -> FloatArray:
 
 
 def _parsed(noise: Any) -> tuple[str, float]:
+    """The kind and the width of the noise, from "kind:width" or (kind, width)."""
     must = 'be like "uniform:200" or ("gaussian", 5.0)'
     pair = noise.split(":") if isinstance(noise, str) else noise
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -190,14 +193,14 @@ def _parsed(noise: Any) -> tuple[str, float]:
 
 
 def _uniform(bins: float) -> Enclosure:
-    """Weight 1 for every whole bin, and the rest for the last one."""
+    """The weights of uniform noise over so many bins: 1 for a whole bin, the rest for the last."""
     part = bins - math.floor(bins)
     ones = np.ones(math.floor(bins))
     return exact(np.append(ones, part) if part else ones)
 
 
 def _gaussian(sigma: float) -> tuple[Enclosure, float]:
-    """Masses of unit bins around 0, and a bound of the mass beyond them on both sides."""
+    """The masses of Gaussian noise in unit bins around 0, and a bound of the mass beyond them."""
     last = math.ceil(_REACH * sigma)
     bins = np.arange(-last, last + 1.0)
     outside = gaussian_masses(
@@ -208,6 +211,7 @@ def _gaussian(sigma: float) -> tuple[Enclosure, float]:
 
 
 def _convolved(x: Enclosure, y: Enclosure) -> Enclosure:
+    """The convolution of x and y, which is exact for counts."""
     lower, upper = np.convolve(x.lower, y.lower), np.convolve(x.upper, y.upper)
     if all(_whole(z) for z in (x, y)) and float(np.max(upper)) < 2.0**53:
         return exact(upper)  # sums of integers are not rounded
@@ -218,11 +222,12 @@ def _convolved(x: Enclosure, y: Enclosure) -> Enclosure:
 
 
 def _whole(x: Enclosure) -> bool:
+    """True if all entries are integers that are known exactly."""
     return x.lower is x.upper and bool(np.all(x.lower == np.rint(x.lower)))
 
 
 def _sum(x: Enclosure) -> Enclosure:
-    """The total; exact if no rounding happens, as for counts."""
+    """The total of the entries, which is exact if no rounding happens, as for counts."""
     near = math.fsum(x.lower)
     if x.lower is x.upper and math.fsum(np.append(x.lower, -near)) == 0.0:
         return exact(near)

@@ -51,12 +51,12 @@ def _sigma(least: float = 0.0, **given: object) -> float:
 
 
 def _reach(sigma: float) -> float:
-    """How many sigma from the mean a bin of width 1 has mass e^-_DEPTH."""
+    """The number of sigma from the mean at which a bin of width 1 has the mass e^-_DEPTH."""
     return math.sqrt(2 * (_DEPTH - math.log(max(1.0, sigma))))
 
 
 def _windows(first: int, last: int, shift: int) -> NDArray[np.int64]:
-    """The integers in [first, last] or [first + shift, last + shift]."""
+    """The integers that lie in [first, last], in [first + shift, last + shift], or in both."""
     return np.concatenate(
         [
             np.arange(first, min(last, first + shift - 1) + 1),
@@ -108,7 +108,7 @@ class DiscreteGaussian(Mechanism):
         x = _windows(-last, last, s)
         p = masses[np.minimum(np.abs(x), last + 1)]
         q = masses[np.minimum(np.abs(x - s), last + 1)]
-        # ln P/Q = ((x - s)^2 - x^2) / (2 sigma^2): five roundings at most
+        # ln P/Q = ((x - s)^2 - x^2) / (2 sigma^2): five roundings, of 1 unit of 2^-53 each, at most
         loss = (s * (s - 2.0 * x)) / (2 * sigma * sigma)
         margin = 8 * UNIT * np.abs(loss)
         rest = 2.1 * masses.upper[-1]
@@ -122,10 +122,11 @@ class DiscreteGaussian(Mechanism):
         )
 
     def _weights(self, last: int) -> tuple[Enclosure, float]:
-        """e^(-n^2 / (2 sigma^2)) for n = 0..last, and a bound of the sum over n > last."""
+        """The weights e^(-n^2 / (2 sigma^2)) for n = 0..last, and a bound of their sum beyond."""
         z = np.arange(last + 2) / self.sigma
         weights = half_square_exp(z)
-        # the quotient z is rounded by u, its square by 2 u of z^2
+        # the quotient z is rounded by u, which moves z^2 / 2 by u z^2; half_square_exp is within
+        # HALF_SQUARE_ULPS of its value
         margin = 24 * UNIT + 1.01 * UNIT * np.minimum(z, 1e6) ** 2
         upper = weights * (1 + margin)
         # consecutive terms beyond n fall at least by e^(-(2 n + 1) / (2 sigma^2))
@@ -138,7 +139,7 @@ class DiscreteGaussian(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class _DiscreteGaussianPair(AtomicPair):
-    """The pair of the discrete Gaussian: the integers from -last to last + shift are listed."""
+    """The pair of a discrete Gaussian that lists the integers from -last to last + shift."""
 
     sigma: float = field(kw_only=True)
     shift: int = field(kw_only=True)
@@ -159,8 +160,9 @@ class _DiscreteGaussianPair(AtomicPair):
         wave = 2.0 * math.exp(-2.0 * math.pi**2 * variance) / -math.expm1(-(math.pi**2) * variance)
         if wave < 1.0:
             ratio = max(ratio, math.log1p(-wave) - math.log1p(wave))
-        fuzz = 1e-12 * (total + abs(ratio)) + 1e-15
-        return total + ratio - fuzz, total + fuzz
+        # some ten operations and calls, of at most 8 units of 2^-53 each: below 1e-14, relatively
+        margin = 1e-12 * (total + abs(ratio)) + 1e-15
+        return total + ratio - margin, total + margin
 
     def log_rest(self, s: float) -> float:
         # from a > 0 on, successive w(x) fall by e^(-a / sigma^2) at least; and Z >= 1
@@ -177,7 +179,7 @@ class _DiscreteGaussianPair(AtomicPair):
         return rest + 1e-12 * (1.0 + total + abs(share) + abs(rest))
 
     def _log_gaussian(self, s: float) -> float:
-        """ln E_P[e^(s L)] of Gaussian noise of this sigma."""
+        """The ln E_P[e^(s L)] that continuous Gaussian noise of this sigma has."""
         m = self.shift / self.sigma
         return s * (s + 1.0) * m * m / 2.0
 
@@ -287,12 +289,12 @@ class ClippedNoise(Mechanism):
         return pair if direction is Direction.REMOVE else pair.reversed()
 
     def reach(self, depth: float) -> int:
-        """An output beyond which lies a mass of about e^-depth, also of the moved count."""
+        """An output beyond which the count, moved or not, has a mass of about e^-depth."""
         z = depth if self.noise == "laplace" else math.sqrt(2 * depth)
         return max(1, math.ceil(self.mean + z * self.scale)) + self.shift
 
     def listed(self, moved: int, depth: float) -> tuple[Enclosure, float]:
-        """The masses of ceil(max(0, X + moved)) at 0 .. reach, and a bound of what lies beyond."""
+        """The masses of ceil(max(0, X + moved)) at 0 .. reach, and a bound of the mass beyond."""
         last = self.reach(depth)
         edges = np.arange(last + 1.0) - moved
         masses = self._masses(np.append(-np.inf, edges[:-1]), edges).masses()
@@ -316,8 +318,11 @@ class ClippedNoise(Mechanism):
         return AtomicPair(first.join(atoms), only_p=only_p + at_most(rest), only_q=at_most(rest))
 
     def _steps(self, n: int) -> tuple[Atoms, float]:
-        """Outputs from n on, Laplace: where X and X + s are on one side of the mean the loss
-        is constant, +s/b on the left and -s/b on the right, and all outputs are one atom."""
+        """The atoms of outputs from n on for Laplace noise, and a bound of what is not listed.
+
+        Where X and X + s are on one side of the mean the loss is constant, +s/b on the left and
+        -s/b on the right, and all outputs are one atom.
+        """
         between = np.arange(math.floor(self.mean), math.ceil(self.mean) + self.shift + 1)
         cuts = np.unique(np.maximum(np.concatenate([[n - 1], between]), n - 1)).astype(np.float64)
         low, high = cuts, np.append(cuts[1:], np.inf)
@@ -333,7 +338,7 @@ class ClippedNoise(Mechanism):
         ), 0.0
 
     def _each(self, n: int) -> tuple[Atoms, float]:
-        """Outputs from n on, Gaussian: one atom each within reach of the mean."""
+        """The atoms of outputs from n on for Gaussian noise, and a bound of what is not listed."""
         reach = self.scale * _reach(self.scale)
         first, last = math.floor(self.mean - reach), math.ceil(self.mean + reach)
         windows = _windows(first, last, self.shift)

@@ -18,12 +18,14 @@ __all__ = ["IntervalMasses", "gaussian_masses", "laplace_masses"]
 _NODES, _WEIGHTS = (half[5:] for half in np.polynomial.legendre.leggauss(10))
 # (n!)^4 / ((2n + 1) ((2n)!)^3) for n = 10: the error term of the quadrature
 _QUADRATURE = math.factorial(10) ** 4 / (21 * math.factorial(20) ** 3)
-_NARROW = 4.0  # bins with |z| h below this are integrated, others are differences of tails
+# bins with |z| h below this are integrated, others are differences of tails: there the two tails
+# differ by a factor of e^4 or more, so that their difference loses 2 % of its digits at most
+_NARROW = 4.0
 
 
 @dataclass(frozen=True)
 class IntervalMasses:
-    """Masses e^-exponent * factor.
+    """Masses that are products e^-exponent * factor, and may be below the range of doubles.
 
     Guarantee: the exact mass is e^-(exponent + e) f with |e| <= slack and f in ``factor``.
     """
@@ -42,7 +44,7 @@ class IntervalMasses:
         return Enclosure(np.where(lower < TINY, 0.0, lower), np.maximum(upper, TINY))
 
     def losses_against(self, other: IntervalMasses) -> tuple[FloatArray, FloatArray]:
-        """(lower, upper) ends of ln(self / other), nats, also where both masses underflow."""
+        """Lower and upper bounds of ln(self / other), nats, also where both masses underflow."""
         low, high = log_quotient(self.factor, other.factor)
         slope = other.exponent - self.exponent
         margin = self.slack + other.slack + 2 * UNIT * np.abs(slope)
@@ -94,7 +96,9 @@ def gaussian_masses(low: FloatArray, high: FloatArray, mean: float, sigma: float
 
 
 def _integrated(z: FloatArray, h: FloatArray) -> tuple[FloatArray, Enclosure]:
-    """Ten-point Gauss-Legendre quadrature of e^(-z t - t^2/2) over |t| <= h/2.
+    """The exponent z^2/2 and the factor of the mass of N(0, 1) in bins of width h around z.
+
+    The factor is a ten-point Gauss-Legendre quadrature of e^(-z t - t^2/2) over |t| <= h/2.
 
     The remainder is h^21 C f^(20), C = (10!)^4 / (21 (20!)^3), and for the normal density
     f^(20) = He_20 f with |He_20(y)| <= E|y + iN|^20 <= (|y| + sqrt(20))^20; inside the bin
@@ -132,4 +136,5 @@ def _tails(
 
 
 def _around(x: FloatArray, relative: FloatArray | float) -> Enclosure:
+    """The enclosure of numbers that are x up to a relative error."""
     return Enclosure(x * np.maximum(0.0, 1 - relative), x * (1 + relative))

@@ -55,7 +55,10 @@ class Laplace(Mechanism):
 
 @dataclass(frozen=True)
 class LaplacePair(Pair):
-    """Atoms at +-m and e^(-(m - l)/2) / 4 dl between them, for m = sensitivity / scale."""
+    """Losses of Laplace noise: atoms at -m and m, and P-density e^(-(m - l)/2) / 4 dl between.
+
+    m is sensitivity / scale.
+    """
 
     m: float
 

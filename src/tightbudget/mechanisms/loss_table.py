@@ -79,6 +79,7 @@ class LossTable(Mechanism):
 
 
 def _table(**given: Any) -> tuple[int, tuple[float, ...], float]:
+    """The one table that is given by its name, checked: first loss, masses, mass at infinity."""
     ((name, value),) = given.items()
     try:
         first, array, infinity = value
@@ -100,7 +101,7 @@ def _table(**given: Any) -> tuple[int, tuple[float, ...], float]:
 
 
 def _summing_to_1(p: FloatArray, infinity: float) -> Enclosure:
-    """The masses, set right at the smallest losses so that they and ``infinity`` sum to 1."""
+    """The masses, those of the smallest losses changed so that they and ``infinity`` sum to 1."""
     if not p.size:
         return exact(p)
     # above[i] = mass beyond i; the first loss that it leaves room for takes what is left
@@ -111,7 +112,7 @@ def _summing_to_1(p: FloatArray, infinity: float) -> Enclosure:
 
 
 def _lifted(atoms: Atoms) -> Atoms:
-    """The atoms of the smallest losses as one, of the Q-mass that all others leave for it."""
+    """The atoms with those of the smallest losses as one, which takes the Q-mass that is left."""
     above = np.append(np.cumsum(atoms.q.upper[::-1])[::-1][1:], 0.0)
     below = np.cumsum(atoms.p.upper)
     following = np.append(atoms.loss_upper[1:], np.inf)

@@ -107,7 +107,7 @@ class MixtureOfGaussians(Mechanism):
         return MixturePair(alone, mixture)  # mirrored, so that the loss rises here, too
 
     def _sampled_gaussian(self) -> Mechanism | None:
-        """The Gaussian mechanism, sampled or not, that a mixture of 0 and one size is."""
+        """The Gaussian mechanism, sampled or not, that this equals; None if there is none."""
         sizes = np.array(self.sensitivities)
         if self.mirrored or np.any(sizes[:-1] > 0):
             return None
@@ -124,7 +124,7 @@ class MixtureOfGaussians(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """sum_i w_i N(m_i, 1) / sum_i w_i, for shifts m_i >= 0 that are rounded once."""
+    """The distribution sum_i w_i N(m_i, 1) / sum_i w_i, with shifts m_i >= 0, rounded once."""
 
     shifts: FloatArray  # (k,), ascending
     weights: FloatArray  # (k,), > 0
@@ -134,7 +134,7 @@ class Mixture:
         return self.weights / math.fsum(self.weights)
 
     def log_ratio(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """ln of the mixture's density over that of N(0, 1), at z, and how far it may be off."""
+        """The ln of the mixture's density over that of N(0, 1) at z, and how far it may be off."""
         shares, k = self.shares(), self.shifts.size
         peak = np.full(z.size, -np.inf)
         for m, share in zip(self.shifts, shares, strict=True):
@@ -161,7 +161,7 @@ class Mixture:
         return np.where(small, np.log1p(np.maximum(near, -0.9)), peak + np.log(far)), off
 
     def masses(self, cuts: FloatArray) -> Enclosure:
-        """(n + 1,) masses between ascending cuts; a cut may be infinite."""
+        """The n + 1 masses between n ascending cuts, which may be infinite."""
         z, total = np.clip(cuts, -1e6, 1e6), exact(np.zeros(cuts.size + 1))
         plain, ones = exact(np.ones(z.size)), exact(np.ones(z.size + 1))
         gaps, reach = np.append(np.diff(z, prepend=-np.inf), np.inf), np.append(z, 1e6)
@@ -178,25 +178,25 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class MixturePair(Pair):
-    """P = ``right`` against Q = ``left`` mirrored, so that the loss rises with the output z."""
+    """The mixture ``right`` as P, the mirrored ``left`` as Q: the loss rises with the output."""
 
     right: Mixture
     left: Mixture
 
     @property
     def _reach(self) -> tuple[float, float]:
-        """Outputs between which all but a mass below TINY of P and Q lies."""
+        """Two outputs between which P and Q have all their mass, but for less than TINY."""
         return -float(self.left.shifts[-1]) - _TAIL, float(self.right.shifts[-1]) + _TAIL
 
     def _loss(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Both ends of the loss at z."""
+        """Lower and upper bounds of the loss at the output z."""
         p, p_off = self.right.log_ratio(z)
         q, q_off = self.left.log_ratio(-z)
         off = p_off + q_off + 2 * UNIT * np.abs(p - q)
         return p - q - off, p - q + off
 
     def _cuts(self, losses: FloatArray) -> FloatArray:
-        """Outputs up to which the loss is surely at most the given one, as far as it matters."""
+        """An output for each loss, up to which all losses are at most that one."""
         low, high = self._reach
         table = np.linspace(low, high, _TABLE)
         after = np.searchsorted(np.maximum.accumulate(self._loss(table)[1]), losses, "right")
@@ -266,18 +266,22 @@ class MixturePair(Pair):
             beyond = cut + 1e-9 * (1 + np.abs(cut))
             if self._loss(beyond)[0][0] >= x:
                 least = power - s * rest + self._log_moment(a, b, s, beyond[0])[0]
-        fuzz = 1e-9 * (1 + abs(most))
-        return float(least) - fuzz, float(most) + fuzz
+        margin = 1e-9 * (1 + abs(most))
+        return float(least) - margin, float(most) + margin
 
     @staticmethod
     def _log_moment(a: Any, b: Any, s: float, cut: float) -> FloatArray:
-        """ln of the integral over z > cut of the above, for one component a of A and b of A'."""
+        """The ln of the integral of N(0, 1) A^(s + 1) A'^-s over z > cut, for one component each.
+
+        A(z) = e^(a z - a^2/2) is the ratio of P's component to N(0, 1), A'(z) = e^(-b z - b^2/2)
+        that of Q's.
+        """
         c = (s + 1.0) * a + s * b
         log_scale = (s * b * b - (s + 1.0) * a * a + c * c) / 2
         return np.atleast_1d(log_scale + sp.log_ndtr(c - cut))
 
 
 def _heaviest(mixture: Mixture) -> FloatArray:
-    """The shifts of the heaviest components, and the largest one."""
+    """The shifts of the heaviest components, and the largest shift of all, ascending."""
     order = np.argsort(mixture.weights)[-_PICTURED:]
     return np.unique(np.append(mixture.shifts[order], mixture.shifts[-1]))

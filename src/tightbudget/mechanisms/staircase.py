@@ -81,6 +81,6 @@ class Staircase(Mechanism):
 
 
 def _within(x: float, ulps: float) -> Enclosure:
-    """x >= 0, up to its rounding."""
+    """The enclosure of a number >= 0 that was rounded by so many units in the last place."""
     margin = ulps * 2 * UNIT * x
     return Enclosure(np.array([x - margin]), np.array([x + margin]))

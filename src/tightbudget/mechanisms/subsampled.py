@@ -89,6 +89,8 @@ class Subsampled(Mechanism):
 
 @dataclass(frozen=True)
 class _SubsampledPair(Pair):
+    """A base pair of which one side was mixed with the other, at the sampling rate q."""
+
     base: Pair
     q: float
 
@@ -96,7 +98,7 @@ class _SubsampledPair(Pair):
 
     @property
     def keep(self) -> Enclosure:
-        """1 - q, which rounds."""
+        """The enclosure of 1 - q, which rounds."""
         return Enclosure(
             np.array([(1 - self.q) * (1 - 2 * UNIT)]), np.array([(1 - self.q) * (1 + 2 * UNIT)])
         )
@@ -112,7 +114,7 @@ class _SubsampledPair(Pair):
         return (AddPair if self.direction is Direction.REMOVE else RemovePair)(base, self.q)
 
     def _base_bins(self, y: FloatArray, dy: FloatArray) -> tuple[Bins, FloatArray] | None:
-        """The base's bins and their references, also for no edge at all: then one bin."""
+        """The base's bins for edges y, and their references; one bin where there are no edges."""
         if y.size:
             bins = self.base.bins(y, dy)
             return None if bins is None else (bins, np.append(y, y[-1]))
@@ -125,7 +127,7 @@ class _SubsampledPair(Pair):
 
 @dataclass(frozen=True)
 class RemovePair(_SubsampledPair):
-    """((1 - q) Q + q P, Q) for the base (P, Q): L' = ln(1 - q + q e^L) >= ln(1 - q)."""
+    """The pair ((1 - q) Q + q P, Q) for a base (P, Q): L' = ln(1 - q + q e^L) >= ln(1 - q)."""
 
     direction = Direction.REMOVE
 
@@ -213,7 +215,7 @@ class RemovePair(_SubsampledPair):
 
 @dataclass(frozen=True)
 class AddPair(_SubsampledPair):
-    """(P, (1 - q) P + q Q) for the base (P, Q): L' = -ln(1 - q + q e^-L) <= -ln(1 - q)."""
+    """The pair (P, (1 - q) P + q Q) for a base (P, Q), with L' = -ln(1 - q + q e^-L) <= -ln(1 - q)."""
 
     direction = Direction.ADD
 
@@ -300,7 +302,7 @@ class AddPair(_SubsampledPair):
 
 
 def _moved(base: Pair, factor: float, v: float, off: float) -> tuple[float, float] | None:
-    """factor times the base's closed delta at ln(1 + v), v known within ``off``."""
+    """Bounds of factor times the base's closed delta at ln(1 + v), where v is off by ``off``."""
     if not (1.0 + v > 1e-3 and v < 1e200):  # -1 + a little: the logarithm loses its digits
         return None
     y = math.log1p(v)
@@ -312,7 +314,7 @@ def _moved(base: Pair, factor: float, v: float, off: float) -> tuple[float, floa
 
 
 def _mixed_log(q: float, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Both ends of ln(1 - q + q e^l), for 0 < q < 1 and a loss l in [-inf, inf]."""
+    """Lower and upper bounds of ln(1 - q + q e^l), for 0 < q < 1 and a loss l in [-inf, inf]."""
     t = q * np.expm1(np.minimum(loss, 300.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         # log1p(t) loses digits where 1 + t does; there 1 - q + q e^l is a sum without cancellation
@@ -332,12 +334,12 @@ def _mixed_log(q: float, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _mixed_log_end(q: float) -> float:
-    """An upper end of -ln(1 - q)."""
+    """An upper bound of -ln(1 - q)."""
     return float(-_mixed_log(q, np.array([-np.inf]))[0][0])
 
 
 def _unmixed_log(q: float, x: FloatArray, slack: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """y = ln((e^x - (1 - q)) / q) and its slack; y = -inf where that may not exist."""
+    """The loss y = ln((e^x - (1 - q)) / q) and its slack; -inf where there may be no such loss."""
     floor = math.log1p(-q)
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
         v = np.expm1(np.minimum(x, 300.0)) / q
@@ -360,12 +362,13 @@ def _unmixed_log(q: float, x: FloatArray, slack: FloatArray) -> tuple[FloatArray
 
 
 def _exp_difference(x: FloatArray, y: FloatArray) -> Enclosure:
-    """e^(x - y)."""
+    """The enclosure of e^(x - y)."""
     d = x - y
     return exp_enclosure(d, UNIT * np.abs(d))
 
 
 def _with(sketch: Sketch, loss: float, mass: float) -> Sketch:
+    """The sketch with one more point, unless its mass is 0."""
     # the base's sketch has its own atoms; only the outputs that one side lacks are new
     if mass == 0:
         return sketch

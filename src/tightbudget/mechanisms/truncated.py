@@ -125,19 +125,23 @@ def _positions(bound: float, sensitivity: float) -> dict[str, float]:
 
 
 def _exp(x: float) -> Enclosure:
+    """The enclosure of e^x for a rounded x."""
     # x is a quotient, or a difference and a quotient: rounded twice
     return exp_enclosure(x, 2 * UNIT * abs(x))
 
 
 def _less_than_1(factor: Enclosure, x: float) -> Enclosure:
-    """factor (1 - e^-x) for x >= 0, rounded twice."""
+    """The enclosure of factor (1 - e^-x) for a quotient x >= 0, which was rounded twice."""
     value = np.array([-np.expm1(-x)])
     return factor * Enclosure(value * (1 - 8 * UNIT), value * (1 + 8 * UNIT))
 
 
 @dataclass(frozen=True, eq=False)
 class TruncatedPair(Pair):
-    """The part of a pair with losses in [-top, top], divided by its P-mass, and a rest."""
+    """The part of a base pair with losses in [-top, top], divided by ``total``, and given atoms.
+
+    ``only`` is the mass of outputs that P alone has, and of those that Q alone has.
+    """
 
     base: Pair
     top: float  # within 8 units in the last place

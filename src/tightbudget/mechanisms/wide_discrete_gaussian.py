@@ -52,13 +52,13 @@ class WideDiscreteGaussianPair(Pair):
         return Bins(p, q, w)
 
     def _cuts(self, edges: FloatArray, slack: FloatArray) -> FloatArray:
-        """Integers, descending, from which on the loss is surely at most edge - slack."""
+        """Descending integers, one for each edge, from which on losses are at most edge - slack."""
         s, sigma = float(self.shift), self.sigma
         position = s / 2.0 - (edges - slack) / s * sigma * sigma
-        fuzz = 8 * UNIT * (np.abs(edges) + slack) / s * sigma * sigma + 8 * UNIT * s
+        margin = 8 * UNIT * (np.abs(edges) + slack) / s * sigma * sigma + 8 * UNIT * s
         # what lies beyond has less mass, under P and Q, than an enclosure leaves room for
         limit = math.ceil(_BEYOND * sigma) + s
-        cuts = np.clip(np.ceil(position + fuzz), -limit, limit)
+        cuts = np.clip(np.ceil(position + margin), -limit, limit)
         return np.asarray(np.minimum.accumulate(cuts))
 
     def max_loss(self) -> tuple[float, float]:

@@ -1,1 +1,1 @@
-"""What an engine may ask of two distributions: the protocol alone, no mechanism."""
+"""Pairs of distributions: a protocol that an engine asks, without any mechanism."""

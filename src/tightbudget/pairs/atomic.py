@@ -23,7 +23,8 @@ from tightbudget.pairs.pair import Atoms, Pair, Sketch, zero
 
 __all__ = ["AtomicPair", "at_most", "log_fraction", "log_quotient", "total"]
 
-_SKETCH = 4096  # points that are enough to plan with
+# points of a sketch: more cost planning time in proportion, and a plan is never certified
+_SKETCH = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class AtomicPair(Pair):
         rest_p: float = 0.0,
         rest_q: float = 0.0,
     ) -> AtomicPair:
-        """Output by output, P-mass p[i] against Q-mass q[i].
+        """The pair whose output i has P-mass p[i] and Q-mass q[i].
 
         Outputs with p = 0 or q = 0 exactly (both ends) belong to the other side alone. If
         one of the two may be 0 and may be positive, nothing is known about the loss: the
@@ -83,7 +84,7 @@ class AtomicPair(Pair):
 
     @staticmethod
     def from_fractions(p: Sequence[Fraction], q: Sequence[Fraction]) -> AtomicPair:
-        """Output by output, with exact rational masses.
+        """The pair whose output i has the exact rational P-mass p[i] and Q-mass q[i].
 
         Guarantee: masses and losses are enclosed to a few units in the last place.
         """
@@ -101,7 +102,7 @@ class AtomicPair(Pair):
         )
 
     def reversed(self) -> AtomicPair:
-        """Q against P: the other direction."""
+        """The pair (Q, P): P and Q exchanged, and the sign of each loss turned."""
         atoms = self.given
         return AtomicPair(
             Atoms(atoms.q, atoms.p, -atoms.loss_upper, -atoms.loss_lower),
@@ -149,15 +150,15 @@ class AtomicPair(Pair):
 
 
 def at_most(mass: float) -> Enclosure:
-    """[0, mass]."""
+    """The enclosure [0, mass] of one number."""
     return Enclosure(np.zeros(1), np.array([mass]))
 
 
 def log_quotient(p: Enclosure, q: Enclosure) -> tuple[FloatArray, FloatArray]:
-    """(lower, upper) ends of ln(p/q), nats, for positive p and q.
+    """Lower and upper bounds of ln(p/q), nats, for positive p and q.
 
-    Guarantee: ln of every quotient inside the enclosures lies between the ends; for exact p
-    and q the ends are about ten units in the last place apart, also around loss 0.
+    Guarantee: ln of every quotient inside the enclosures lies between the bounds; for exact p
+    and q they are about ten units in the last place apart, also around loss 0.
     """
     low, low_margin = _log_of_quotient(p.lower, q.upper)
     high, high_margin = _log_of_quotient(p.upper, q.lower)
@@ -165,6 +166,7 @@ def log_quotient(p: Enclosure, q: Enclosure) -> tuple[FloatArray, FloatArray]:
 
 
 def _log_of_quotient(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """ln(x/y) for positive doubles, and how far it may be off."""
     with np.errstate(all="ignore"):
         quotient = x / y
         # within a factor of 2 the difference is exact, and log1p's condition number is < 1.5
@@ -174,14 +176,16 @@ def _log_of_quotient(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArr
         fits = (quotient > TINY) & (quotient < 1 / TINY)
         far = np.where(fits, np.log(quotient), log_x - log_y)
         value = np.where((quotient > 0.5) & (quotient < 2.0), near, far)
-        # numpy's log and log1p are within 4 units in the last place
+        # numpy's log and log1p are granted 4 units in the last place (LOG, LOG1P), 8 of 2^-53; the
+        # quotient is rounded once, which costs the condition number of log1p, or where |ln| > ln 2
+        # one unit in ln: 1.5 units of |ln| either way. 20 are granted
         margin = 20 * UNIT * np.abs(value)
         margin = margin + np.where(fits, 0.0, 10 * UNIT * (np.abs(log_x) + np.abs(log_y)))
     return np.asarray(value), np.asarray(margin)
 
 
 def log_fraction(r: Fraction) -> tuple[float, float]:
-    """(lower, upper) ends of ln r for a rational r > 0, some units in the last place apart."""
+    """Lower and upper bound of ln r for a rational r > 0, some units in the last place apart."""
     if r < 1:
         low, high = log_fraction(1 / r)
         return -high, -low
@@ -197,13 +201,14 @@ def log_fraction(r: Fraction) -> tuple[float, float]:
 
 
 def total(x: Enclosure) -> Enclosure:
-    """The sum, as one entry; relative error of order log2(n) units in the last place."""
+    """The sum of all entries, as one entry, known within about log2(n) units in the last place."""
     # each of the halvings below adds at most two roundings to a term
     roundings = 2 * max(1, len(x)).bit_length()
     return Enclosure(scale_down(_halved(x.lower), roundings), scale_up(_halved(x.upper), roundings))
 
 
 def _halved(x: FloatArray) -> FloatArray:
+    """The sum of all entries, by adding halves to each other until one entry is left."""
     if not x.size:
         return np.zeros(1)
     while x.size > 1:
@@ -216,6 +221,7 @@ def _halved(x: FloatArray) -> FloatArray:
 
 
 def _enclose(values: list[Fraction]) -> Enclosure:
+    """The enclosure of rational numbers >= 0 by neighbouring doubles."""
     lower, upper = [], []
     for value in values:
         near = float(value)  # correctly rounded

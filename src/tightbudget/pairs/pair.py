@@ -1,9 +1,8 @@
-"""What a mechanism is to an accountant: two distributions that must be told apart.
+"""A pair: two distributions (P, Q) that an observer must tell apart.
 
-A :class:`Mechanism` offers, for each :class:`Direction`, a :class:`Pair` (P, Q) that
-dominates it. A pair answers one question: how much P-mass and Q-mass has its privacy
-loss L = ln P/Q (nats) in a given bin? Composition, bounds, Renyi divergences and
-trade-off curves follow from that alone.
+A mechanism offers, for each :class:`Direction`, a :class:`Pair` that dominates it. A pair
+answers one question: how much P-mass and Q-mass has its privacy loss L = ln P/Q (nats) in a
+given bin? Composition, bounds, Renyi divergences and trade-off curves follow from that alone.
 
 A pair has three parts: *atoms* (outputs with one loss each), a *continuous* part, and
 the outputs that only one of the two distributions can produce.
@@ -32,7 +31,7 @@ __all__ = [
 
 
 def zero() -> Enclosure:
-    """The mass of nothing: exactly 0."""
+    """An enclosure of one number that is exactly 0."""
     return exact(np.zeros(1))
 
 
@@ -54,7 +53,7 @@ class Atoms:
         return len(self.p)
 
     def join(self, other: Atoms) -> Atoms:
-        """Both lists."""
+        """The atoms of this list, then those of the other one."""
         if not len(self):
             return other
         if not len(other):
@@ -78,10 +77,10 @@ def no_atoms() -> Atoms:
 class Bins:
     """The continuous part, cut at n ascending loss edges x[0..n-1] into n + 1 bins.
 
-    Cell 0 is (-inf, x[0]], bin i is (x[i-1], x[i]], bin n is (x[n-1], +inf); the
+    Bin 0 is (-inf, x[0]], bin i is (x[i-1], x[i]], bin n is (x[n-1], +inf); the
     reference r of a bin is its right edge, for bin n the left one, as the double given.
 
-    Guarantee, bin by bin: ``p`` holds the P-mass, ``q`` the Q-mass times e^r, and
+    Guarantee: in each bin ``p`` holds the P-mass, ``q`` the Q-mass times e^r, and
     ``w`` their quotient q e^r / p (which may be known far better than either mass).
 
     Where a whole lump of mass sits within rounding of an edge, it may be counted in the bin
@@ -124,25 +123,25 @@ class Sketch:
     log_masses: FloatArray  # (n,), natural log of the P-mass around each; may be -inf
 
     def sorted(self) -> Sketch:
-        """Ascending in the loss, without the points of no mass."""
+        """This sketch with ascending losses, without the points that have no mass."""
         order = np.argsort(self.losses, kind="stable")
         order = order[np.isfinite(self.log_masses[order])]
         return Sketch(self.losses[order], self.log_masses[order])
 
 
 class Pair:
-    """Two distributions (P, Q). Subclasses override what they have.
+    """Two distributions (P, Q), as a base class that has neither atoms nor a continuous part.
 
     Guarantee: every method's enclosures hold the exact masses of a pair that dominates
     the mechanism in this direction.
     """
 
     def atoms(self) -> Atoms:
-        """The outputs with one loss each."""
+        """The outputs that have one loss each; none unless a subclass overrides it."""
         return no_atoms()
 
     def bins(self, edges: FloatArray, slack: FloatArray) -> Bins | None:
-        """The masses of the continuous part, or None if there is none.
+        """The masses of the continuous part in each bin, or None if there is no such part.
 
         Args:
             edges: (n,) ascending, finite, nats; n >= 1.
@@ -160,40 +159,41 @@ class Pair:
         return zero()
 
     def max_loss(self) -> tuple[float, float]:
-        """(lower, upper) ends of the largest finite loss; (inf, inf) if there is none."""
+        """Lower and upper bound of the largest finite loss; (inf, inf) if losses have no end."""
         raise NotImplementedError
 
     def sketch(self) -> Sketch:
-        """A rough picture of the finite losses."""
+        """A rough picture of the finite losses under P, for planning only."""
         raise NotImplementedError
 
     def grid_origin(self) -> float | None:
-        """A loss that should fall on a grid edge (the bulk of the mass), if there is one."""
+        """A loss of much mass, which should fall on an edge of a grid; None if there is none."""
         return None
 
     def log_tail_moment(self, x: float, s: float) -> tuple[float, float]:
-        """Lower and upper ends of ln E_P[e^(s L); x < L < inf] for s > 0.
+        """Lower and upper bound of ln E_P[e^(s L); x < L < inf] for s > 0.
 
-        ``x`` may be -inf; (-inf, inf) where nothing is known. Bounded losses have the
-        generic answer; others override this.
+        ``x`` may be -inf. The answer is (-inf, inf) where nothing is known. A pair of bounded
+        losses has the answer of this base class: e^(s L) is at most e^(s max_loss).
         """
         top = self.max_loss()[1]
+        # one product: 1 unit of 2^-53; with the margin and its sum 3 suffice
         return -np.inf, s * top + 4 * UNIT * abs(s * top) if np.isfinite(top) else top
 
     def log_moment(self, s: float) -> tuple[float, float]:
-        """Lower and upper ends of ln E_P[e^(s L)] for s > 0; (-inf, inf) if there is no formula."""
+        """Lower and upper bound of ln E_P[e^(s L)], s > 0; (-inf, inf) if there is no formula."""
         return -np.inf, np.inf
 
     def log_rest(self, s: float) -> float:
         """Upper bound of ln sum(p e^(s L) + s q) over the outputs that are not listed, for s > 0.
 
-        Such an output adds its masses to the upper ends of ``p_only`` and ``q_only``, although
+        Such an output adds its masses to the upper bounds of ``p_only`` and ``q_only``, although
         its loss is finite. -inf where there is none, inf where nothing is known.
         """
         return np.inf if self.p_only().upper[0] > 0 else -np.inf
 
     def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
-        """Lower and upper ends of delta_{P||Q}(epsilon) of one run, where there is a formula.
+        """Lower and upper bound of delta_{P||Q}(epsilon) of one run, where there is a formula.
 
         None where there is none, or where rounding would leave nothing of it. A pair that answers
         at epsilon = 0 is asked at others, too.
@@ -201,9 +201,9 @@ class Pair:
         return None
 
     def transform(self) -> Transform | None:
-        """E_P[e^(s L)] for complex s, where the contour engine can use it."""
+        """The moment generating function of the loss, where the saddle-point engine can use it."""
         return None
 
     def reversed(self) -> Pair | None:
-        """Q against P, or None where nobody has needed it."""
+        """The pair (Q, P); None where it is not implemented."""
         return None
