@@ -14,7 +14,7 @@ from tightbudget.mechanisms.interval_masses import IntervalMasses, gaussian_mass
 from tightbudget.mechanisms.wide_discrete_gaussian import WIDE, WideDiscreteGaussianPair
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, scale_down, scale_up
-from tightbudget.numerics.special import half_square_exp
+from tightbudget.numerics.special import HALF_SQUARE_ULPS, half_square_exp
 from tightbudget.numerics.validate import (
     finite,
     in_double_range,
@@ -125,9 +125,8 @@ class DiscreteGaussian(Mechanism):
         """The weights e^(-n^2 / (2 sigma^2)) for n = 0..last, and a bound of their sum beyond."""
         z = np.arange(last + 2) / self.sigma
         weights = half_square_exp(z)
-        # the quotient z is rounded by u, which moves z^2 / 2 by u z^2; half_square_exp is within
-        # HALF_SQUARE_ULPS of its value
-        margin = 24 * UNIT + 1.01 * UNIT * np.minimum(z, 1e6) ** 2
+        # the quotient z is rounded by u, which moves z^2 / 2 by u z^2; then the product
+        margin = (2 * HALF_SQUARE_ULPS + 2) * UNIT + 1.01 * UNIT * np.minimum(z, 1e6) ** 2
         upper = weights * (1 + margin)
         # consecutive terms beyond n fall at least by e^(-(2 n + 1) / (2 sigma^2))
         fall = -math.expm1(-min(700.0, (last + 1.5) / self.sigma**2))
