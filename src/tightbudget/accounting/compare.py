@@ -287,8 +287,10 @@ class _Asked:
 
         (0, 0) if no run has a loss.
         """
-        directions = self.composition.engine.steps
-        high = max([0.0, *(d.pair.max_loss()[1] for s in directions for d in s.steps)])
+        directions = self.composition.engine.parts
+        high = max(
+            [0.0, *(part.pair.max_loss()[1] for parts in directions for part in parts.parts)]
+        )
         steps = self.composition.parts
         # far above, the deltas have become nothing; below, they alone are too much
         # (and past an atom, where the engine is slow)
@@ -501,8 +503,8 @@ def _central_limit(asked: _Asked) -> Estimate:
     if asked.composition.delta(math.inf).lower > 0:
         raise _NotApplicable("an infinite loss has no mean")
     found: list[Estimate] = []
-    for direction in asked.composition.engine.steps:
-        moments = [(*gaussian_dp.moments(step.pair), step.runs) for step in direction.steps]
+    for direction in asked.composition.engine.parts:
+        moments = [(*gaussian_dp.moments(part.pair), part.count) for part in direction.parts]
         mean = math.fsum(k * m for m, _, k in moments)
         variance = math.fsum(k * v for _, v, k in moments)
         found.append(asked.ask(gaussian_dp.Normal(mean, variance)))

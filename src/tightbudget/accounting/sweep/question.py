@@ -158,7 +158,7 @@ def _check_arguments(find: str | None, given: dict[str, Any]) -> None:
 
 def _steps(plan: Composable | Steps) -> Any:
     if isinstance(plan, Composable):
-        return json.loads(compose([plan]).to_json())["steps"]
+        return compose([plan]).to_dict()["steps"]
     return plan
 
 
