@@ -97,30 +97,21 @@ STANDARD = {
 
 # class names with more than one meaning, and why that does not confuse anybody
 TWICE: dict[str, str] = {
-    "Amount": "the ledger's value, and its form over HTTP",
+    "Answer": "public in the sweep; the engine's is a question's answer, too, inside the package",
+    "Curve": "public; the explorer's is the question that asks for one",
     "Event": "the ledger's value, and its form over HTTP",
     "Hold": "the account's value, and its form over HTTP",
     "OpenHold": "the ledger's value, and its form over HTTP",
     "Statement": "the ledger's value, and its form over HTTP",
     "WhatIf": "the ledger's value, the release's and its form over HTTP",
-    "Answer": "public in the sweep; the engine's never leaves it, the form over HTTP is a form",
-    "Question": "public in the sweep; the explorer's is the same question from a form",
-    "Curve": "public; the explorer's is the question that asks for one",
-    "_Asked": "private to compare and to the explorer",
-    # to be told apart
-    "_Lost": "",
-    "Act": "",
-    "Course": "",
-    "Field": "",
-    "Grid": "",
-    "Head": "",
-    "Job": "",
-    "Line": "",
-    "Plan": "",
-    "Refusal": "",
-    "Rule": "",
-    "State": "",
-    "Table": "",
+    # to be told apart, where it helps
+    "Act": "a request of the client; a change of the ledger",
+    "Course": "of the optimal stopping; of a balance",
+    "Head": "of the chain; of an answer over HTTP",
+    "Line": "of divergences (public in theorems); of integration; of a transform",
+    "Part": "of a composition; of the explorer's page",
+    "Rule": "of quadrature; of stopping",
+    "Table": "of divergences (public in theorems); of the ledger's conformance suite",
 }
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
