@@ -114,6 +114,10 @@ TWICE: dict[str, str] = {
     "Table": "of divergences (public in theorems); of the ledger's conformance suite",
 }
 
+# a Python file in backquotes on a page, from one of these folders
+NAMED_FILE = re.compile(r"`((?:[\w-]+/)+[\w-]+\.py)`")
+FOLDERS = (ROOT, ROOT / "src", PACKAGE)
+
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -162,6 +166,26 @@ def test_code_and_pages_use_the_terms_of_the_field() -> None:
         for line, fault in unusual_terms(path.read_text(encoding="utf-8"))
     ]
     assert not broken, "\n".join(broken)
+
+
+def missing_files(text: str) -> Iterator[str]:
+    """The files that a page names and that are not there."""
+    for name in NAMED_FILE.findall(text):
+        if not any((folder / name).exists() for folder in FOLDERS):
+            yield name
+
+
+def test_files_that_pages_name_are_there() -> None:
+    broken = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in PAGES
+        for name in missing_files(path.read_text(encoding="utf-8"))
+    ]
+    assert not broken, "\n".join(broken)
+
+
+def test_a_file_that_has_moved_is_seen() -> None:
+    assert list(missing_files("see `pld/engines.py` and `engine/engine.py`")) == ["pld/engines.py"]
 
 
 def test_a_class_name_has_one_meaning() -> None:
