@@ -168,6 +168,14 @@ def test_code_and_pages_use_the_terms_of_the_field() -> None:
     assert not broken, "\n".join(broken)
 
 
+def test_the_map_of_the_house_has_every_room() -> None:
+    package = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    rooms |= {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
+    named = set(re.findall(r"``(\w+)``", ast.get_docstring(package) or ""))
+    assert rooms <= named
+
+
 def missing_files(text: str) -> Iterator[str]:
     """The files that a page names and that are not there."""
     for name in NAMED_FILE.findall(text):
