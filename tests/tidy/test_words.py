@@ -16,6 +16,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "tightbudget"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+# texts that a browser shows; *.min.* are other people's
+TEXTS = sorted(
+    path
+    for kind in ("*.html", "*.js")
+    for path in PACKAGE.rglob(kind)
+    if ".min." not in path.name and "vendor" not in path.parts
+)
 # docs/reference is generated from docstrings; decisions are quoted by their words of the day, but
 # a standard term is a standard term there, too
 PAGES = sorted(
@@ -154,7 +161,7 @@ def test_every_docstring_can_be_read_alone() -> None:
 def test_code_and_pages_use_the_terms_of_the_field() -> None:
     broken = [
         f"{path.relative_to(ROOT)}:{line} {fault}"
-        for path in held("terms", [*MODULES, *PAGES])
+        for path in held("terms", [*MODULES, *TEXTS, *PAGES])
         for line, fault in unusual_terms(path.read_text(encoding="utf-8"))
     ]
     assert not broken, "\n".join(broken)
