@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tightbudget.drawing import draw_prices
 from tightbudget.engine.readings.renyi import renyi_bounds
 from tightbudget.errors import CalibrationError
 from tightbudget.mechanisms.composition import Composable, Composition
@@ -141,9 +142,12 @@ class StoppingSchedule:
 
         Needs the extra ``plot``.
         """
-        from tightbudget.accounting.plot import plot_schedule
-
-        return plot_schedule(self, ax=ax)
+        prices = {
+            "each stop accounted separately": (self.separate, "#b07d12"),
+            "Rényi filter": (self.renyi_filter(), "#b3452c"),
+            f"this schedule, δ = {self.target:g}": (self.epsilons, "#1f5fa8"),
+        }
+        return draw_prices(self.stops, prices, ax=ax)
 
 
 def early_stopping(

@@ -12,7 +12,7 @@ from tightbudget.mechanisms.composition import Composition
 from tightbudget.web.access import ADMINISTER, READ, allow, caller_of
 from tightbudget.web.api.schemas import (
     MOST,
-    Answer,
+    AnswerShape,
     Body,
     Limit,
     Name,
@@ -25,14 +25,14 @@ from tightbudget.web.api.schemas import (
     router_of,
 )
 from tightbudget.web.api.visibility import budget_seen, holds_seen, statement_seen, statements_seen
-from tightbudget.web.settings import state_of
+from tightbudget.web.state import state_of
 
 __all__ = ["router"]
 
 router = router_of("budgets")
 
 
-class Statements(Answer):
+class Statements(AnswerShape):
     """Budgets, each after the one that it is a part of."""
 
     budgets: list[Statement]

@@ -17,7 +17,7 @@ from tightbudget.web.api.schemas import (
     IN_DIGITS,
     MOST,
     Amount,
-    Answer,
+    AnswerShape,
     Body,
     Cell,
     Guarantee,
@@ -36,7 +36,7 @@ from tightbudget.web.api.visibility import (
     holds_seen,
     without_others,
 )
-from tightbudget.web.settings import state_of
+from tightbudget.web.state import state_of
 
 __all__ = ["router"]
 
@@ -54,7 +54,7 @@ _TOKEN = "0123456789abcdef0123456789abcdef"
 Asked = Annotated[Guarantee, Field(examples=[_SEARCH])]
 
 
-class Holds(Answer):
+class Holds(AnswerShape):
     """Reservations that are not ended, the oldest first."""
 
     holds: list[OpenHold]
@@ -69,7 +69,7 @@ class WhatIf(Body):
     times: Annotated[int, Field(ge=1, le=10**9), IN_DIGITS] = Field(1, examples=[3])
 
 
-class Foreseen(Answer):
+class Foreseen(AnswerShape):
     """What it would be answered."""
 
     fits: bool

@@ -25,7 +25,7 @@ from tightbudget.output_dp.guarantee import OutputDP
 
 __all__ = [
     "Amount",
-    "Answer",
+    "AnswerShape",
     "Body",
     "Cell",
     "Event",
@@ -195,11 +195,11 @@ Limit = Annotated[
 ]
 
 
-class Answer(BaseModel):
+class AnswerShape(BaseModel):
     """An answer; what later versions add is not an error."""
 
 
-class Amount(Answer):
+class Amount(AnswerShape):
     """What is spent, held or left."""
 
     amount: float
@@ -207,7 +207,7 @@ class Amount(Answer):
     unit: str = Field(description="What the budget counts: epsilon, rho, ...")
 
 
-class Statement(Answer):
+class Statement(AnswerShape):
     """A budget at one moment."""
 
     name: str
@@ -221,7 +221,7 @@ class Statement(Answer):
     saved: Amount = Field(description="What worst cases would have cost beyond what came out.")
 
 
-class Hold(Answer):
+class Hold(AnswerShape):
     """A reservation: what it holds in each of its budgets, or after its end, what it has cost."""
 
     key: str
@@ -234,7 +234,7 @@ class Hold(Answer):
     guarantee: dict[str, Any]
 
 
-class OpenHold(Answer):
+class OpenHold(AnswerShape):
     """A reservation that is not ended, in a list; what only the reservation itself says is null."""
 
     key: str
@@ -249,7 +249,7 @@ class OpenHold(Answer):
     by: str | None = Field(description="Who has reserved it or, if it was, started it.")
 
 
-class Event(Answer):
+class Event(AnswerShape):
     """One line of the history."""
 
     sequence: int
@@ -264,7 +264,7 @@ class Event(Answer):
     hash: str
 
 
-class Error(Answer):
+class Error(AnswerShape):
     """Its type is the name of the exception that the library would raise, or what happened."""
 
     type: str
@@ -280,7 +280,7 @@ class Error(Answer):
     )
 
 
-class Refused(Answer):
+class Refused(AnswerShape):
     """A refusal; what it does not say is null."""
 
     error: Error
