@@ -44,9 +44,7 @@ __all__ = ["TILTS", "RunLosses", "Kernel", "Lattice", "kernel"]
 TILTS: FloatArray = 2.0 ** np.arange(-8.0, 20.1, 0.25)  # from which a lattice's tilt is chosen
 _LOG_G = TILTS * np.log(TILTS) - (1 + TILTS) * np.log1p(TILTS)
 _EASE = 3.0  # nats that Chernoff's bound may be worse under the tilt than under the best one
-_NOISE = (
-    1e-13  # the error of rounding at each stop relative to Chernoff's bound, about
-)
+_NOISE = 1e-13  # the error of rounding at each stop relative to Chernoff's bound, about
 # relative, how far one run's mass may have been rounded up under the tilt; far above what it is,
 # since e^x errs by about 2e-13 for |x| <= 700
 _ROUNDED = 1e-11
@@ -370,7 +368,7 @@ def _left_of(measure: UpperMeasure, total: float, runs: int) -> float:
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         inside = sum_down(np.where(measure.values > 0, measure.values / high, 0.0))
         noise = mul_up(measure.error, norm_up(1.0 / low))
-    # each run's masses were rounded up under the tilt, so "total" may be a hair below theirs
+    # each run's masses were rounded up under the tilt, so "total" may be below theirs by _ROUNDED
     inside *= max(0.0, 1.0 - _ROUNDED * max(1, runs))
     seen = math.ldexp(sub_down(inside, noise), measure.exponent) if noise < math.inf else 0.0
     return sub_up(total, seen) if 0 < seen < total else 0.0 if seen >= total else total
