@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from tightbudget.errors import SettlementError
 from tightbudget.output_dp.account import Account
-from tightbudget.output_dp.acts import Write
 from tightbudget.output_dp.amount import Budget, ExactAmount, Price
 from tightbudget.output_dp.pricing import OutputDPOdometerRule, OutputDPRule
+from tightbudget.output_dp.transactions import Write
 
 __all__ = ["OutputDPFilter", "OutputDPOdometer"]
 
