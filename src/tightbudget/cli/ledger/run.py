@@ -32,7 +32,7 @@ from tightbudget.cli.ledger.options import (
     Key,
     Plan,
     Url,
-    guarantee_of,
+    guarantee_from_options,
     opened,
 )
 from tightbudget.cli.ledger.program import HeldBack, program_of
@@ -84,7 +84,8 @@ def run(
     """
     program = program_of(command)
     with opened(ledger, json=json, by=by) as it, HeldBack.files() as running:
-        hold = it.reserve(key, guarantee_of(guarantee, epsilon, delta, amount, plan), budget)
+        wanted = guarantee_from_options(guarantee, epsilon, delta, amount, plan)
+        hold = it.reserve(key, wanted, budget)
         if hold.state is not State.RESERVED:
             raise SettlementError(f"{key!r} {_BEFORE[hold.state]}")
         hold.start()
