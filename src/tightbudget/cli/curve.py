@@ -48,7 +48,7 @@ def curve(
     rtol: Rtol = 1e-4,
     json: AsJson = False,
 ) -> None:
-    """Bounds of epsilon at many delta, or of delta at many epsilon.
+    """Bounds epsilon at many deltas, or delta at many epsilons.
 
     For example: tightbudget curve plan.toml --out curve.png --csv curve.csv
     """

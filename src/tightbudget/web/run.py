@@ -28,8 +28,8 @@ def run(settings: Settings, ready: Callable[[str], None]) -> None:
     """Serves until it is interrupted; requests that have begun are answered first.
 
     Args:
-        settings: what to serve, and where.
-        ready: is told the address, once it accepts connections.
+        settings: the ledger to serve, and the address to listen on.
+        ready: is called with the address once the server accepts connections.
 
     Raises:
         LedgerError: there is no such ledger, or no such place to listen.

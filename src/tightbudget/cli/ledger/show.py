@@ -1,4 +1,4 @@
-"""``tightbudget ledger show``: the budgets as a tree, with what is spent, held, left and saved."""
+"""``tightbudget ledger show``: a tree of budgets, with spent, held, left and saved amounts."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def show(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Budgets with what is spent, held, left and saved, and the reservations that are open.
+    """Shows the budgets with spent, held, left and saved amounts, and open reservations.
 
-    Saved is what worst cases would have cost beyond what came out.
+    The saved amount is the cost of worst cases minus the cost of the actual outputs.
 
     For example: tightbudget ledger show --ledger sqlite:///budget.db
     """
@@ -63,7 +63,7 @@ def show(
 
 
 def _tree(statements: tuple[Statement, ...], top: str | None) -> Iterator[tuple[int, Statement]]:
-    """Each budget with its depth, parts after their whole: all, or those of one."""
+    """Yields each budget with its depth, parts after their parent: all, or those below one."""
     parts: dict[str | None, list[Statement]] = {}
     for statement in statements:
         parts.setdefault(statement.parent, []).append(statement)
@@ -98,7 +98,7 @@ def _print_budgets(tree: list[tuple[int, Statement]]) -> None:
 
 
 def _bar(statement: Statement) -> Text:
-    """Spent and held are rounded up, as the numbers are; what is saved lies beyond the cap."""
+    """Draws a budget's bar; spent and held are rounded up, saved amounts lie beyond the cap."""
     cap = statement.cap.amount
 
     def characters(amount: float) -> int:

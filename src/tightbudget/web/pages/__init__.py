@@ -1,7 +1,7 @@
-"""The pages: HTML that the server writes, whole without scripts; what scripts add comes after.
+"""The pages: HTML that the server writes, complete without scripts.
 
-A page shows what its JSON twin under ``/api/v1`` answers, made by the same functions. There is one
-environment of templates, and :func:`render`, through which every page goes.
+A page shows the content of the JSON route with the same name, made by the same functions.
+:func:`render` makes every page, from the one environment of templates.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _templates.filters |= FILTERS
 
 
 def render(request: Request, name: str, *, status: int = 200, **context: Any) -> HTMLResponse:
-    """A page from the template of this name, for whoever asks."""
+    """Renders a template into a page for the request's caller."""
     page = _templates.get_template(name).render(
         here=request.url.path,
         caller=caller_of(request),
@@ -55,7 +55,7 @@ def render(request: Request, name: str, *, status: int = 200, **context: Any) ->
 def refused_page(
     request: Request, message: str, *, status: int, headers: Mapping[str, str]
 ) -> HTMLResponse:
-    """The page of a request that was refused."""
+    """Renders the page of a refused request."""
     page = render(request, "refused.html", status=status, message=message)
     page.headers.update(headers)
     return page

@@ -1,4 +1,4 @@
-"""The first page: all budgets, what is open, and what was refused."""
+"""The first page: all budgets, open reservations, and the last refusals."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ After = Annotated[str | None, Query(max_length=200)]
 
 
 def to_budget(name: str, **more: str) -> RedirectResponse:
-    """On to the page of a budget, as a new request."""
+    """Redirects to the page of a budget."""
     query = "&".join(f"{k}={quote(v, safe='')}" for k, v in {"name": name, **more}.items())
     return RedirectResponse(f"/budget?{query}", 303)
 
 
 def held_page(path: str, query: Mapping[str, str], after: str | None) -> str | None:
-    """The address with the next open reservations, if there are more."""
+    """Returns the address of the next open reservations; None if there are no more."""
     return (
         None if after is None else f"{path}?{urlencode({**query, 'held_after': after})}#open-title"
     )
@@ -44,7 +44,7 @@ def held_page(path: str, query: Mapping[str, str], after: str | None) -> str | N
 
 @router.get("/", dependencies=[allow(READ)])
 def budgets(request: Request, after: After = None, held_after: After = None) -> Response:
-    """The tree of budgets, with open reservations and the last refusals."""
+    """The page with the tree of budgets, open reservations and the last refusals."""
     return _page(request, {}, after=after, held_after=held_after)
 
 
@@ -105,7 +105,7 @@ def _page(
 
 
 def _tree(statements: list[dict[str, Any]]) -> dict[str | None, list[dict[str, Any]]]:
-    """The parts of each budget; under None those of which no whole is among these."""
+    """Maps each budget to its parts; None maps to the budgets whose parent is not listed."""
     parts: dict[str | None, list[dict[str, Any]]] = {None: []}
     parts |= {statement["name"]: [] for statement in statements}
     for statement in statements:
@@ -115,6 +115,6 @@ def _tree(statements: list[dict[str, Any]]) -> dict[str | None, list[dict[str, A
 
 
 def _latest(request: Request, caller: Caller) -> dict[str, Any] | None:
-    """The last event that the caller sees."""
+    """Returns the last event that the caller sees."""
     last = state_of(request).ledger.latest(1, budgets=caller.budgets)
     return event_seen(last[0], caller) if last else None
