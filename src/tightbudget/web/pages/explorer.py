@@ -44,7 +44,7 @@ _OF_ALL = re.compile(r"(delta|epsilon) ")
 
 
 @dataclass(frozen=True)
-class Part:
+class PagePart:
     """The part of a page that answers one question.
 
     Attributes:
@@ -68,9 +68,9 @@ async def explorer(
     form = _form(request)
     if do:
         return RedirectResponse(f"/explorer?{form.done(do).address()}", 303)
-    curve = await _part(request, form.curve) if part != "panel" else Part()
+    curve = await _part(request, form.curve) if part != "panel" else PagePart()
     wanted = part in ("panel", "all") or (part == "" and form.show == "one-more")
-    panel = await _part(request, form.panel) if wanted else Part()
+    panel = await _part(request, form.panel) if wanted else PagePart()
     return render(
         request,
         "explorer.html",
@@ -124,14 +124,14 @@ async def _answer(request: Request, question: questions.ExplorerQuestion) -> dic
     return await asked(request, pool, _ANSWERS[type(question)], question)
 
 
-async def _part(request: Request, ask: Callable[[], questions.ExplorerQuestion]) -> Part:
+async def _part(request: Request, ask: Callable[[], questions.ExplorerQuestion]) -> PagePart:
     try:
-        return Part(await _answer(request, ask()))
+        return PagePart(await _answer(request, ask()))
     except ValidationError as error:
-        return Part(problem=_said(error), status=400)
+        return PagePart(problem=_said(error), status=400)
     except TightBudgetError as error:
         problem = str(error)
-        return Part(problem=problem, status=status_of(error), field=_field(problem))
+        return PagePart(problem=problem, status=status_of(error), field=_field(problem))
 
 
 def _said(error: ValidationError) -> str:
