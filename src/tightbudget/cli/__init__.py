@@ -25,8 +25,8 @@ from tightbudget.cli.sweep import sweep
 
 __all__ = ["app", "main"]
 
-# the root of what typer raises about the command line itself; it is click's or typer's own,
-# with the version
+# The root of typer's errors about the command line; it belongs to click or, in later versions, to
+# typer itself.
 _UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 

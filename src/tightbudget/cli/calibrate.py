@@ -116,7 +116,7 @@ def _sought(kind: str, source: Source, asked: str | None) -> str:
         raise ParameterError(
             f"parameter must be named, or left out of the mechanism: {kind} has all it needs"
         )
-    # with more than one missing, the constructor refuses and names the rest
+    # if several are missing, the constructor refuses and names the others
     return missing[0]
 
 

@@ -68,7 +68,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> 
 
 def print_text(text: str | Text) -> None:
     """Prints a text unchanged, in colour on a terminal."""
-    # no wrapping: what is piped or copied stays one line
+    # no wrapping: a line that is piped or copied stays one line
     _console().print(Text.assemble(text), soft_wrap=True)
 
 
@@ -78,7 +78,7 @@ def speaks_unicode() -> bool:
 
 
 def _console(*, stderr: bool = False) -> Console:
-    # text is data here: "[1.2, 1.3]" is no markup
+    # rich would take "[1.2, 1.3]" for markup
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 
@@ -92,7 +92,7 @@ def working(text: str) -> Iterator[None]:
 def tracked(points: Sequence[T], text: str) -> Iterator[T]:
     """Yields the points, and shows a progress bar on stderr if that is a terminal."""
     console = _console(stderr=True)
-    # off a terminal it would leave an empty line
+    # without a terminal, the spinner would leave an empty line
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         yield from progress.track(points, description=text)
 

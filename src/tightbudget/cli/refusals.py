@@ -17,7 +17,7 @@ __all__ = ["EXIT_CODES", "INTERRUPTED", "as_json", "exit_code"]
 
 INTERRUPTED = 130
 
-# A refusal has the exit code of the first line that it is of.
+# The first line whose class fits a refusal has its exit code.
 EXIT_CODES: tuple[tuple[type[TightBudgetError], int, str], ...] = (
     (PrecisionError, 3, "the wanted gap was not reached"),
     (BudgetError, 4, "it does not fit into what is left of a budget; nothing was charged"),

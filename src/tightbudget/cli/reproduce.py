@@ -31,9 +31,9 @@ __all__ = ["differences", "reproduce"]
 _PAPERS = Path(tightbudget.__file__).resolve().parents[2] / "papers"
 _DIFFERS = 1
 _GAP = 1e-3  # certified bounds may be this far apart, relative, or as far as the committed ones
-_SLACK = 1.01  # where that is far, libraries of another machine may round it up
+_SLACK = 1.01  # where that is far: libraries of another machine may round differently
 _FORMATS = (".png", ".svg")
-_MEASURED = "seconds"  # numbers under this name are the machine's
+_MEASURED = "seconds"  # numbers of this name depend on the machine and are not compared
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from tightbudget.numerics.validate import count
 
 __all__ = ["Source", "generated_options", "kind_of", "with_source"]
 
-# Options of all mechanisms alike.
+# Parameters of all mechanisms, which have options of their own.
 _COMMON = {"relation", "rate"}
 _PANEL = "Runs"
 _PARAMETERS = "Parameters of mechanisms (as in a plan file; noise and sensitivity in one unit)"
@@ -141,7 +141,7 @@ def with_source(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         given = {"rate": rate, "relation": relation}
         given |= {name: rest.pop(option) for option, (name, _) in options.items()}
-        # a relation is a word, whatever it looks like
+        # a relation is a word, and never read as a number
         table = {
             k: value_of(v) if k != "relation" else v for k, v in given.items() if v is not None
         }

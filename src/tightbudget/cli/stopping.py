@@ -17,7 +17,7 @@ from tightbudget.numerics.validate import positive_count
 
 __all__ = ["stopping"]
 
-_SHOWN = 10  # stops
+_SHOWN = 10  # stops that the table shows
 
 
 def stopping(

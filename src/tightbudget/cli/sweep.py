@@ -21,7 +21,7 @@ from tightbudget.numerics.validate import positive_count
 
 __all__ = ["sweep"]
 
-_PATIENCE = 10  # seconds for a scheduler to answer
+_PATIENCE = 10  # seconds that a Dask scheduler has to answer
 
 
 def sweep(
@@ -102,7 +102,7 @@ def _executor(workers: Any, dask: str | None) -> Iterator[Executor | int | None]
         raise ExtraError("--dask needs Dask: pip install 'tightbudget[dask]'") from error
     try:
         client = distributed.Client(dask, timeout=_PATIENCE)
-    except (OSError, ValueError) as error:  # nobody there in time; no address
+    except (OSError, ValueError) as error:  # no answer in time; or no address
         raise ParameterError(
             f"dask must be a scheduler's address, got {dask!r}: {error}"
         ) from error

@@ -27,7 +27,7 @@ from tightbudget.mechanisms.curve import DELTAS
 
 __all__ = ["calibrate", "compare", "curve", "curve_of", "one_more", "schedule_of", "stopping"]
 
-_LEAST = 1e-280  # no curve goes further down: far below, delta is not known any more
+_LEAST = 1e-280  # curves end here: close to the smallest double, relative gaps cannot be certified
 
 
 def curve(question: questions.Curve) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def one_more(question: questions.OneMore) -> dict[str, Any]:
             {
                 "mechanism": in_words(Composition(((mechanism, 1),))).rpartition(", ")[0],
                 asked.answered: then.to_dict(),
-                # a run more never costs less
+                # one more run never costs less, whatever the two gaps say
                 "more": {"lower": max(0.0, more.lower), "upper": max(0.0, more.upper)},
             }
         )
@@ -241,7 +241,7 @@ def _search(question: questions.Calibrate) -> dict[str, Any]:
         raise ParameterError(f"of must be below {len(question.steps)}, got {question.of}")
     kind = question.steps[question.of].get("mechanism")
     if not isinstance(kind, str) or kind not in tightbudget.MECHANISMS:
-        questions.composition_of(question.steps)  # which refuses it by its name
+        questions.composition_of(question.steps)  # refuses the unknown mechanism by its name
     search = search_of(str(kind), question.parameter)
     return search if question.between is None else {**search, "between": (*question.between,)}
 

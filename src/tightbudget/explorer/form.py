@@ -20,7 +20,8 @@ from tightbudget.numerics.validate import finite
 
 __all__ = ["GOALS", "KINDS", "SHOWS", "StepField", "Form"]
 
-KINDS = tuple(kind for kind in MECHANISMS if kind != Subsampled.kind)  # sampling is a rate
+# Sampling is no mechanism of the form: it is the field "rate" of a step.
+KINDS = tuple(kind for kind in MECHANISMS if kind != Subsampled.kind)
 RELATIONS = tuple(relation.value for relation in Neighbouring)
 SHOWS = {
     "one-more": "One more run",
@@ -40,7 +41,7 @@ _DEFAULT = (
     ("0.rate", "0.01"),
     ("0.times", "1000"),
 )
-# What a needed parameter is at first: by its name, or for one mechanism alone.
+# The first value of a needed parameter: by its name, or by a mechanism and its name.
 _FIRST = {
     "sigma": "1.0",
     "scale": "10.0",

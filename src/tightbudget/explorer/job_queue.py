@@ -43,7 +43,7 @@ class JobQueue:
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._waiting: dict[str, deque[Job]] = {}  # by who asks, the next one's turn first
+        self._waiting: dict[str, deque[Job]] = {}  # by asker; the first asker has the next turn
         self._working: Counter[str] = Counter()
 
     def join(self, job: Job) -> Job | None:
@@ -75,7 +75,7 @@ class JobQueue:
             of = min(self._waiting, key=lambda name: self._working[name])
             job = self._waiting[of][0]
             self._remove(job)
-            if of in self._waiting:  # the next turn is somebody else's
+            if of in self._waiting:  # moved to the end: the next turn is another asker's
                 self._waiting[of] = self._waiting.pop(of)
             self._working[of] += 1
             return job
@@ -84,7 +84,7 @@ class JobQueue:
         """Removes a job from those that are worked on."""
         with self._lock:
             self._working[job.of] -= 1
-            self._working += Counter()  # forgets who has none
+            self._working += Counter()  # drops askers without jobs
 
     def leave(self, job: Job) -> None:
         """Removes a job that still waits; any other job changes nothing."""

@@ -32,7 +32,7 @@ MOST_RUNS = 10**12
 MOST_POINTS = 200
 MOST_STOPS = 100
 MOST_TEXT = 200_000  # characters of a plan
-MOST_TEXT_OF_PAGE = 12_000  # which is a part of its address
+MOST_TEXT_OF_PAGE = 12_000  # characters of a plan that is a part of an address
 
 _STEPS: list[JsonValue] = [{"mechanism": "gaussian", "sigma": 5.0, "times": 10}]
 

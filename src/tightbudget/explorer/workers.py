@@ -65,7 +65,7 @@ class Workers:
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="explorer")
         self._queue = JobQueue(processes + waiting)
         self._closed = threading.Event()
-        self._processes: dict[int, _Process] = {}  # by the thread
+        self._processes: dict[int, _Process] = {}  # by the id of its thread
 
     def warm(self) -> None:
         """Starts the processes, so that the first question need not wait for that."""
@@ -75,7 +75,7 @@ class Workers:
     def close(self) -> None:
         """Ends the processes, even those that are working."""
         self._closed.set()
-        self._threads.shutdown()  # those who wait are told that they are given up
+        self._threads.shutdown()  # waiting jobs end with the refusal _GIVEN_UP
         for process in self._processes.values():
             process.end()
 
@@ -104,7 +104,7 @@ class Workers:
         out = self._queue.join(job)
         if out is not None:
             busy = BusyError("too many questions are being worked on: ask again in a moment")
-            with contextlib.suppress(InvalidStateError):  # it was given up at this moment
+            with contextlib.suppress(InvalidStateError):  # the job may be given up at this moment
                 out.found.set_exception(busy)
         if out is not job:
             self._threads.submit(self._work_on_next)
@@ -131,7 +131,7 @@ class Workers:
                 found = job.work(job.given_up)
         except BaseException as failure:
             error = failure
-        self._queue.done(job)  # first: who has the answer may ask again at once
+        self._queue.done(job)  # before the answer is given: its asker may ask again at once
         if error is not None:
             job.found.set_exception(error)
         elif wanted:
@@ -150,7 +150,7 @@ class Workers:
                 if time.monotonic() > until:
                     raise self._too_much("time", f"{self.seconds:g} s")
             found, error = process.pipe.recv()
-        except (EOFError, OSError) as gone:  # memory was refused where nothing can be said of it
+        except (EOFError, OSError) as gone:  # it ran out of memory where it could not report so
             self._replace()
             raise self._too_much("memory", f"{self.megabytes:,} MB") from gone
         except BaseException:
@@ -212,14 +212,14 @@ class _Process:
 
     @staticmethod
     def start(seconds: float, memory: int) -> _Process:
-        # neither fork, in a process with threads, nor spawn, which imports everything again
+        # "fork" is unsafe in a process with threads, and "spawn" imports everything again
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([*_PRELOADED])
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, seconds, memory), daemon=True)
         process.start()
         theirs.close()
-        ours.recv()  # it is ready: the time of the first question begins no earlier
+        ours.recv()  # the process is ready: the time of its first question begins afterwards
         return _Process(process, ours)
 
     def end(self) -> None:
@@ -231,7 +231,8 @@ class _Process:
 
 def _serve(pipe: Connection, seconds: float, memory: int) -> None:
     """Answers questions from a pipe until the pipe is closed; the main function of a process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the server ends its processes
+    # A Ctrl-C of the terminal is for the server, which ends its processes.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limit_memory(memory)
     pipe.send("ready")
     while True:

@@ -44,14 +44,15 @@ __all__ = [
 ]
 
 COOKIE = "tightbudget"
-# What proxies, tunnels and load balancers add. There is no list of all of them, so this is what
-# such names have in common: the word, or an address of somebody else. No client sends one itself.
+# Headers that proxies, tunnels and load balancers add. There is no list of all of them, so that the
+# pattern holds what their names have in common: the word, or the address of somebody else. No
+# client sends such a header on its own.
 _FORWARDED = re.compile(
     r".*forward.*|via|.*-via|cdn-loop|x-original.*|x-(envoy|amzn|azure|appengine|arr|ms)-.*"
     r"|cf-.*|fly-.*|fastly-.*|(.*-)?(client|real|remote|source|peer|cluster|true)-.*"
     r"|(.*-)?(ip|addr|address)(-.*)?|.*clientip"
 )
-_FORM_LASTS = 24 * 3600  # seconds
+_FORM_LASTS = 24 * 3600  # seconds; a page may stay open over night
 _BEARER = {"www-authenticate": "Bearer"}
 
 
@@ -162,7 +163,7 @@ def address_of(request: Request) -> str:
         return host
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
-    # whoever has one address of version 6 has 2^64 of them
+    # a provider gives a customer a whole /64 network of IPv6, which is 2^64 addresses
     return str(ipaddress.ip_network(f"{host.partition('%')[0]}/64", strict=False))
 
 
@@ -211,7 +212,7 @@ def _recognised(request: Request) -> Caller:
 def _bearer(request: Request, text: str) -> tuple[Caller, Token]:
     state, address = state_of(request), address_of(request)
     token = state.tokens.borne_by(text.strip())
-    if token is None:  # only then: nobody's failures lock out who has a token
+    if token is None:  # a right token is never counted: failures of others lock out nobody
         state.failures.check(address)
         state.failures.add(address)
         raise HttpRefusal(401, "WrongToken", "this token is unknown, expired or revoked", _BEARER)

@@ -105,7 +105,7 @@ def create_app(settings: Settings) -> FastAPI:
         summary="An API for a ledger of privacy budgets.",
         description=_DESCRIPTION,
         version=tightbudget.__version__,
-        openapi_url=None,  # a route like the others, with a gate
+        openapi_url=None,  # api/about.py has a route for the document, with a gate
         redirect_slashes=False,
         lifespan=serving,
     )

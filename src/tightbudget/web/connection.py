@@ -39,7 +39,7 @@ class _Timed(H11Protocol):
 
     def _look(self) -> None:
         """Starts the clock for a head that is due, and stops it when the head is whole."""
-        cycle: RequestResponseCycle | None = self.cycle  # there is none before the first head
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first head
         if cycle is not None and not cycle.response_complete:
             self._stop()
         elif self._deadline is None:

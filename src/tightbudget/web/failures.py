@@ -24,7 +24,7 @@ class Failures:
         clock: seconds, monotonic.
     """
 
-    _REMEMBERED = 10_000  # addresses
+    _REMEMBERED = 10_000  # addresses: a bound on memory, not on safety (see most_in_all)
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ __all__ = ["HEADERS", "Guards"]
 
 _log = logging.getLogger("tightbudget.web")
 
-# No page needs anything from another host, and none has scripts or styles inside.
+# No page needs anything from another host, and no page has inline scripts or styles.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -28,7 +28,7 @@ HEADERS = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",  # none at all would make the origin of our own forms null
+    "referrer-policy": "same-origin",  # "no-referrer" would make the origin of our own forms null
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
@@ -86,7 +86,7 @@ class Guards:
             raise HttpRefusal(400, "WrongHost", f"this server does not answer for {host[:200]!r}")
         if scope["method"] in _SAFE:
             return
-        # Whatever a page of another site makes a browser send says where it comes from.
+        # Browsers name the origin of each request that a page of another site makes them send.
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
         if site not in ("same-origin", "none") or not self._is_own(origin, host):
             raise HttpRefusal(403, "WrongOrigin", "this was sent by a page of another site")

@@ -18,7 +18,7 @@ from tightbudget.web.api.schemas import Error
 
 __all__ = ["STATUSES", "HttpRefusal", "as_json", "status_of"]
 
-# A refusal has the status of the first line that it is of.
+# The first line whose class fits an error has its status.
 STATUSES: tuple[tuple[type[TightBudgetError], int], ...] = (
     (BudgetError, 409),
     (SettlementError, 409),

@@ -116,7 +116,7 @@ def correct(
     by: By,
     reason: Reason,
     epsilon: Annotated[Any, exact_number("Of what the budget counts.")] = 0,
-    delta: Annotated[Any, exact_number("The same for delta.")] = 0,
+    delta: Annotated[Any, exact_number("Of delta.")] = 0,
     json: AsJson = False,
 ) -> None:
     """Adds to the spent amount a cost that arose elsewhere. Nothing is ever taken off.

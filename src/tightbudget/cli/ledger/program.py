@@ -17,12 +17,13 @@ from tightbudget import ParameterError
 
 __all__ = ["HeldBack", "program_of"]
 
-# What somebody sends who wants the program to end; not every system has all of them.
+# Signals by which people and systems end a program; not every system has all of them.
 _ENDING = [
     signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
-_BY_SIGNAL = 128  # a program that a signal has ended has this and the signal as its status
-_CANNOT_RUN = 126  # as shells report it
+# As in shells: a program that a signal has ended has the status 128 + the signal.
+_BY_SIGNAL = 128
+_CANNOT_RUN = 126  # as in shells, too
 _LONGEST = 1 << 16  # bytes of a last line that can name a cell
 _CHUNK = 1 << 20
 
@@ -80,7 +81,7 @@ class HeldBack:
         if self._program is None:
             self._early.append(number)
         else:
-            self._program.send_signal(number)  # does nothing after its end
+            self._program.send_signal(number)  # does nothing after the end of the program
 
     def run(self, command: Sequence[str]) -> int:
         """Runs the program to its end: its exit status, or 128 + the signal that ended it."""
@@ -92,7 +93,8 @@ class HeldBack:
         for number in self._early:
             self._program.send_signal(number)
         code = self._program.wait()
-        # what it has left running may go on to write: that is not part of the output
+        # Processes that the program has left behind may go on to write, which is no part of its
+        # output.
         self._sizes = (os.fstat(stdout.fileno()).st_size, os.fstat(stderr.fileno()).st_size)
         return code if code >= 0 else _BY_SIGNAL - code
 

@@ -47,9 +47,15 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _RAN = "ran"  # the cell of a program whose guarantee has no cells
-_PAUSES = (0.1, 0.3, 1.0, 3.0, 10.0)  # seconds: a database that restarts is back by then
+_PAUSES = (
+    0.1,
+    0.3,
+    1.0,
+    3.0,
+    10.0,
+)  # seconds, 14.4 in all: a database that restarts is back by then
 
-# why a key cannot be run again
+# The reason why a key cannot be run again, by the state of its reservation.
 _BEFORE = {
     State.STARTED: "was started before, and nobody knows what has been seen of it: forfeit it, "
     "and take another key for another run",

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["show"]
 
-_WIDE = 20  # characters of a whole cap
-# what a bar is made of: (character, the same in ASCII, style)
+_WIDE = 20  # characters of a bar that shows the whole cap
+# The parts of a bar: (character, character in ASCII, style).
 _SPENT, _HELD, _LEFT, _SAVED = (
     ("█", "#", "bold"),
     ("▒", "=", "yellow"),
@@ -45,7 +45,7 @@ def show(
     """
     with opened(ledger, json=json) as it:
         if budget is not None:
-            it.budget(budget)  # refuses, if there is none
+            it.budget(budget)  # refuses an unknown name
         tree = list(_tree(it.statements(), budget))
         names = {statement.name for _, statement in tree}
         if json:

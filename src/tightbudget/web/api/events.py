@@ -27,8 +27,8 @@ _COLUMNS = (
     *("sequence", "at", "kind", "key", "budget"),
     *("epsilon", "delta", "cell", "details", "hash"),
 )
-_COMPUTED = "=+-@"  # what a spreadsheet takes for the beginning of a formula
-_SKIPPED = ("\t", "\r", "\n")  # what some put into cells of their own, or drop
+_COMPUTED = "=+-@"  # characters that begin a formula in a spreadsheet
+_SKIPPED = ("\t", "\r", "\n")  # some spreadsheets start a new cell at these, or drop them
 
 
 class Events(AnswerShape):
@@ -153,5 +153,5 @@ def _is_computed(text: str) -> bool:
 def _line(fields: Any) -> bytes:
     buffer = io.StringIO()
     csv.writer(buffer).writerow(fields)
-    # a surrogate that an earlier version took as a part of a cell must not end the whole export
+    # an earlier version stored cells with lone surrogates, which must not end the whole export
     return buffer.getvalue().encode("utf-8", "backslashreplace")

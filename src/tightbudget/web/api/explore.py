@@ -42,8 +42,8 @@ class Found(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    what: str = Field(description="What was asked about, in words.")
-    steps: list[dict[str, Any]] = Field(description="The same, as in a plan file.")
+    what: str = Field(description="The mechanisms, in words.")
+    steps: list[dict[str, Any]] = Field(description="The mechanisms, as in a plan file.")
     python: str = Field(description="A program that gives the same answer.")
     command: str | None = Field(description="A command line that does, where there is one.")
 

@@ -31,7 +31,7 @@ def short_guarantee(request: Request, content: dict[str, Any]) -> Stored:
     most = state_of(request).settings.most_cells
     body = content.get("output_dp")
     cells = body.get("cells") if isinstance(body, Mapping) else None
-    if isinstance(cells, list) and len(cells) > most:  # before their prices are read
+    if isinstance(cells, list) and len(cells) > most:  # refused before the prices are parsed
         raise ParameterError(
             f"guarantee must have at most {most:,} cells on this server, got {len(cells):,}: join"
             " cells (OutputDP.coarsened), or leave some to the price of the sup"

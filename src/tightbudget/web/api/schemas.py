@@ -45,7 +45,7 @@ __all__ = [
     "router_of",
 ]
 
-_LONGEST = 1000  # characters of a number
+_LONGEST = 1000  # characters of a number: exact arithmetic with more fills the processor
 _QUOTIENT = re.compile(r"[+-]?[0-9]+/[0-9]+", re.ASCII)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
 
@@ -106,7 +106,8 @@ def _in_digits(value: Any) -> Any:
     return value
 
 
-# behind the limits of an integer, which the document does not have otherwise
+# It stands behind the limits of an integer (ge, le), which would be missing in the document
+# otherwise.
 IN_DIGITS = BeforeValidator(_in_digits)
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Number = Annotated[

@@ -155,7 +155,7 @@ def event_seen(event: Event, caller: Caller) -> dict[str, Any]:
     """Returns an event, without the names of budgets that the caller does not see."""
     content = event_as_json(event)
     if caller.budgets is not None:
-        # what was told names all budgets of its reservation
+        # "told" names all budgets of the reservation, also those of others
         details = {name: value for name, value in event.details.items() if name != "told"}
         if not caller.sees(details.get("parent")):
             details.pop("parent", None)

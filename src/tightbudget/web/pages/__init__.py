@@ -25,7 +25,7 @@ async def _form(request: Request) -> FormData:
     return await request.form()
 
 
-# what a form says
+# The fields of a submitted form.
 Form = Annotated[FormData, Depends(_form)]
 
 _templates = Environment(
@@ -43,12 +43,12 @@ def render(request: Request, name: str, *, status: int = 200, **context: Any) ->
     page = _templates.get_template(name).render(
         here=request.url.path,
         caller=caller_of(request),
-        csrf=getattr(request.state, "csrf", ""),  # where no route was found, there is none
+        csrf=getattr(request.state, "csrf", ""),  # made by a gate, so that unknown paths lack it
         version=version("tightbudget"),
         status=status,
         **context,
     )
-    # a surrogate that an earlier version took as a part of a reason must not take away the page
+    # an earlier version stored reasons with lone surrogates, which must not break the page
     return HTMLResponse(page.encode("utf-8", "backslashreplace"), status)
 
 

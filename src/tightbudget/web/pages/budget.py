@@ -141,7 +141,7 @@ def _page(
     status: int = 200,
 ) -> Response:
     caller, state, found = caller_of(request), state_of(request), budget_seen(request, name)
-    ledger, head = state.ledger, state.ledger.head()  # first: what is read later is as new
+    ledger, head = state.ledger, state.ledger.head()  # read first: the rest is at least as new
     name = found.name
     statement = statement_seen(found.statement(), caller)
     listed = ledger.latest(_PAGE + 1, before=before, budget=name, **wanted.said())

@@ -22,9 +22,9 @@ __all__ = ["HOLDS", "After", "held_page", "router", "to_budget"]
 
 router = APIRouter(include_in_schema=False)
 
-_REFUSALS = 5  # that are shown
-_BUDGETS = 200  # on one page
-HOLDS = 50  # open reservations on one page
+_REFUSALS = 5  # shown on the page
+_BUDGETS = 200  # shown on one page
+HOLDS = 50  # open reservations shown on one page
 
 After = Annotated[str | None, Query(max_length=200)]
 
@@ -73,7 +73,7 @@ def _page(
     status: int = 200,
 ) -> Response:
     caller, ledger = caller_of(request), state_of(request).ledger
-    head = ledger.head()  # first: what is read later is at least as new
+    head = ledger.head()  # read first, so that all else on the page is at least as new
     statements, following = statements_seen(request, after=after, limit=_BUDGETS)
     holds, held_following = holds_seen(request, after=held_after, limit=HOLDS)
     return render(

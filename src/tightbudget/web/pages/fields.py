@@ -11,7 +11,8 @@ from tightbudget.web.api.budgets import Parameters
 
 __all__ = ["KINDS_IN_WORDS", "NumberField", "fields", "parameters"]
 
-# a plan is no number: it is opened by the API, from Python or on the command line
+# "plan" is missing: its parameter is no number, so that Python, the command line or the API opens
+# such a budget.
 KINDS_IN_WORDS = {
     "output_dp": "charges what came out",
     "zcdp": "worst case, counts ρ",

@@ -10,7 +10,7 @@ from tightbudget.web.pages.template_filters import down, symbol
 
 __all__ = ["Share", "share_of"]
 
-_WIDEST = Decimal("1.5")  # caps: a bar that showed more would leave too little for the cap
+_WIDEST = Decimal("1.5")  # widths of the cap: a longer bar would leave too little room for the cap
 
 
 @dataclass(frozen=True)

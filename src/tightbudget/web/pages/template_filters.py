@@ -10,11 +10,11 @@ from typing import Any
 
 __all__ = ["FILTERS", "KINDS_OF_EVENTS"]
 
-_DIGITS = 6  # that are shown; the whole number is in the page, too
-_PLAIN = (Decimal("0.0001"), Decimal(10) ** 9)  # outside of these, with an exponent
+_DIGITS = 6  # shown; the page has the exact number, too
+_PLAIN = (Decimal("0.0001"), Decimal(10) ** 9)  # outside of this range: with an exponent
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu^2": "μ²", "divergence": "D"}
 
-# what happened, in a word; every kind of event has one
+# The name of each kind of event for people; a test holds that none is missing.
 KINDS_OF_EVENTS = {
     "opened": "opened",
     "lent": "lent to a part",
@@ -62,7 +62,7 @@ def when(at: str) -> str:
     """Writes a time of the history, to the second."""
     try:
         return datetime.fromisoformat(at).strftime("%Y-%m-%d %H:%M:%S")
-    except ValueError:  # a clock may say anything
+    except ValueError:  # an event of another program may have any text as its time
         return at
 
 
