@@ -184,7 +184,7 @@ class Form:
 
     @property
     def total(self) -> int:
-        """The number of runs in the longest step, where the last stop is by default."""
+        """The default of the last stop: the number of runs of a single mechanism, or else 10."""
         if not self.plan and self.count == 1:
             times = value_of(self.get("0.times") or "1")
             return times if isinstance(times, int) and 0 < times <= questions.MOST_RUNS else 1

@@ -68,7 +68,7 @@ class Need(enum.IntEnum):
 PUBLIC, READ, WRITE, ADMINISTER = Need
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Caller:
     """A caller with a role.
 
@@ -221,7 +221,9 @@ def _bearer(request: Request, text: str) -> tuple[Caller, Token]:
 
 def _caller(state: ServerState, token: Token, session: str) -> Caller:
     seen = state.ledger.within(token.budgets) if token.role == "analyst" else None
-    return Caller(token.role, token.name, seen, token.expires, session)
+    return Caller(
+        role=token.role, name=token.name, budgets=seen, expires=token.expires, session=session
+    )
 
 
 def _is_open(request: Request) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 __all__ = ["Session", "Sessions"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Session:
     """The session of a browser that has signed in.
 
@@ -60,7 +60,7 @@ class Sessions:
             own = [id for id, one in alive.items() if one.token == token]
             for id in own[: max(0, len(own) - self._most + 1)]:
                 del alive[id]
-            alive[_id(cookie)] = Session(_id(cookie), token, now + self.lasts)
+            alive[_id(cookie)] = Session(id=_id(cookie), token=token, ends=now + self.lasts)
             self._open = alive
         return cookie
 

@@ -50,7 +50,9 @@ def reserve(
     --ledger sqlite:///budget.db
     """
     with opened(ledger, json=json, by=by) as it:
-        wanted = guarantee_of(guarantee, epsilon, delta, amount, plan)
+        wanted = guarantee_of(
+            file=guarantee, epsilon=epsilon, delta=delta, amount=amount, plan=plan
+        )
         print_hold(it.reserve(key, wanted, budget, interactive=interactive), json=json)
 
 

@@ -40,7 +40,7 @@ __all__ = [
 
 
 def _exactly(text: str) -> Any:
-    """Reads a number as it is written, with more digits than a double has."""
+    """Reads a number exactly as it is written, also one that is no double."""
     value = value_of(text)
     if isinstance(value, float) and math.isfinite(value) and Decimal(text) != Decimal(repr(value)):
         return Decimal(text)
@@ -96,7 +96,7 @@ def opened(
 
 
 def guarantee_of(
-    file: Path | None, epsilon: Any, delta: Any, amount: Any, plan: Path | None
+    *, file: Path | None, epsilon: Any, delta: Any, amount: Any, plan: Path | None
 ) -> Any:
     """Reads a guarantee, which the options state in one of four ways.
 

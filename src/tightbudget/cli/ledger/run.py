@@ -90,7 +90,10 @@ def run(
     """
     program = program_of(command)
     with opened(ledger, json=json, by=by) as it, HeldBack.files() as running:
-        hold = it.reserve(key, guarantee_of(guarantee, epsilon, delta, amount, plan), budget)
+        wanted = guarantee_of(
+            file=guarantee, epsilon=epsilon, delta=delta, amount=amount, plan=plan
+        )
+        hold = it.reserve(key, wanted, budget)
         if hold.state is not State.RESERVED:
             raise SettlementError(f"{key!r} {_BEFORE[hold.state]}")
         hold.start()
