@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from tightbudget.errors import ReleaseError
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise, noise_or_default
@@ -79,7 +80,12 @@ class MechanismOnData(Priced, Generic[V]):
                 worst-case price is charged.
         """
         run = partial(self._run, noise=noise_or_default(noise))
-        return paid(meter, self.guarantee, data, run, self._admitted)
+        try:
+            return paid(meter, self.guarantee, data, run, self._admitted)
+        except (ReleaseError, KeyboardInterrupt) as error:
+            # an error that is kept keeps the variables of its frames: none of them holds the data
+            del data
+            raise error.with_traceback(None) from None
 
     def _admitted(self, data: Any) -> Any:
         """Returns the data as ``_run`` takes them; all data are admitted if not overridden.

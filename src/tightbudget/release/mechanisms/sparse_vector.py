@@ -24,7 +24,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
 
-from tightbudget.errors import ParameterError, SettlementError
+from tightbudget.errors import ParameterError, ReleaseError, SettlementError
 from tightbudget.numerics.validate import plain_numbers, positive_count
 from tightbudget.output_dp.acts import Uncopied
 from tightbudget.output_dp.amount import Price, exact_positive
@@ -226,14 +226,22 @@ class SparseVectorRun(Uncopied):
             except (ParameterError, SettlementError) as error:
                 self._refusal = error
                 raise
-            data = self._charge.data
             # an answer that is on its way may be any: a run that ends here costs the worst case
             self._open, self._charge.cell = False, None
-            point = self._grid.point(answered(lambda: query(data)))
-            answer = guarded(lambda: self._search.above(point, least))
+            try:
+                answer = self._compared(query, least)
+            except (ReleaseError, KeyboardInterrupt) as error:
+                # without the frames below, whose variables hold the answer of the query
+                raise error.with_traceback(None) from None
             self._open, self._charge.cell = True, self._search.found
             self._answers.append(answer)
             return answer
+
+    def _compared(self, query: Callable[[Any], Any], least: int) -> bool:
+        """Asks a query, and compares its answer with a threshold, given as a point."""
+        data = self._charge.data
+        point = self._grid.point(answered(lambda: query(data)))
+        return guarded(lambda: self._search.above(point, least))
 
     def release(self) -> Release[tuple[bool, ...]]:
         """Returns all answers, with the cell and the receipt, when the block has ended.
