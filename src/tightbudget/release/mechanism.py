@@ -27,6 +27,7 @@ from tightbudget.release.release import Release, WhatIf, paid, what_if
 
 __all__ = ["MechanismOnData", "Priced"]
 
+D = TypeVar("D")
 V = TypeVar("V")
 
 
@@ -57,14 +58,14 @@ class Priced(ABC):
 
 
 @dataclass(frozen=True)
-class MechanismOnData(Priced, Generic[V]):
-    """A mechanism that looks at data once and answers with one value of type V.
+class MechanismOnData(Priced, Generic[D, V]):
+    """A mechanism that looks once at data of type D, and answers with one value of type V.
 
     Raises:
         ParameterError: a parameter is refused.
     """
 
-    def release(self, data: Any, *, meter: Meter, noise: Noise | None = None) -> Release[V]:
+    def release(self, data: D, *, meter: Meter, noise: Noise | None = None) -> Release[V]:
         """Runs the mechanism on the data, pays for the output cell, and returns the value.
 
         Args:
@@ -87,7 +88,7 @@ class MechanismOnData(Priced, Generic[V]):
             del data
             raise error.with_traceback(None) from None
 
-    def _admitted(self, data: Any) -> Any:
+    def _admitted(self, data: D) -> Any:
         """Returns the data as ``_run`` takes them; all data are admitted if not overridden.
 
         It is not paid for. So it may refuse types, shapes and names of columns, never values.

@@ -34,7 +34,7 @@ def added(grid: AnswerGrid, size: int | None, value: Any, noise: IntArray) -> No
 
 @plain_numbers
 @dataclass(frozen=True)
-class LaplaceRelease(MechanismOnData[NoisyAnswer]):
+class LaplaceRelease(MechanismOnData[Any, NoisyAnswer]):
     """Answers a query with discrete Laplace noise of scale sensitivity / epsilon.
 
     The value of a release is the noisy answer: a number, or with a size an array, (size,).
@@ -96,7 +96,7 @@ class LaplaceRelease(MechanismOnData[NoisyAnswer]):
 
 @plain_numbers
 @dataclass(frozen=True)
-class GaussianRelease(MechanismOnData[NoisyAnswer]):
+class GaussianRelease(MechanismOnData[Any, NoisyAnswer]):
     """Answers a query with discrete Gaussian noise.
 
     The value of a release is the noisy answer: a number, or with a size an array, (size,).

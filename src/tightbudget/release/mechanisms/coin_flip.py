@@ -20,7 +20,7 @@ __all__ = ["ToyRelease"]
 
 @plain_numbers
 @dataclass(frozen=True)
-class ToyRelease(MechanismOnData[NoisyAnswer | None]):
+class ToyRelease(MechanismOnData[Any, NoisyAnswer | None]):
     """Tosses a fair coin: a number with Laplace noise, or nothing, which is free.
 
     The value of a release is the noisy number, or None with the cell "nothing".

@@ -34,7 +34,7 @@ _FINENESS = 2**20
 
 @plain_numbers
 @dataclass(frozen=True)
-class OutputPerturbation(MechanismOnData[FloatArray]):
+class OutputPerturbation(MechanismOnData[tuple[Any, Any], FloatArray]):
     """The minimum of a regularised mean loss, perturbed: a linear model.
 
     The minimum is rounded to a grid, integer noise is added (see :class:`LatticeNoise`), and the

@@ -24,7 +24,7 @@ __all__ = ["GradualRelease"]
 
 @plain_numbers
 @dataclass(frozen=True)
-class GradualRelease(MechanismOnData[tuple[float, ...]]):
+class GradualRelease(MechanismOnData[Any, tuple[float, ...]]):
     """Answers a number with less and less noise, until an answer is good enough.
 
     The value of a release is the tuple of all answers; the last is the most precise. Its cell is

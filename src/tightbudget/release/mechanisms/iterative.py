@@ -19,7 +19,7 @@ __all__ = ["Iterative"]
 
 @plain_numbers
 @dataclass(frozen=True)
-class Iterative(MechanismOnData[tuple[Any, ...]]):
+class Iterative(MechanismOnData[Any, tuple[Any, ...]]):
     """Runs a mechanism again and again, and may stop early where a schedule has a price for it.
 
     The value of a release is the tuple of the outputs of all steps that ran; its cell is their

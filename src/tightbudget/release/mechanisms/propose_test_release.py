@@ -133,7 +133,7 @@ def _least_threshold(b: Fraction, delta: Fraction) -> int:
 
 @plain_numbers
 @dataclass(frozen=True)
-class ProposeTestRelease(MechanismOnData[int | None]):
+class ProposeTestRelease(MechanismOnData[Any, int | None]):
     """Tests a bound on the effect of one record, and releases an integer with noise for it.
 
     The value of a release is the integer with noise, or None with the cell "bottom".

@@ -23,7 +23,7 @@ LIMIT = 2**40  # grid points; records beyond are moved there
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class RobustStatistic(MechanismOnData[float | None]):
+class RobustStatistic(MechanismOnData[Any, float | None]):
     """A statistic of one column that is proposed, tested and released on integers.
 
     Each record becomes the nearest point of the grid, by itself. So neighbouring columns stay

@@ -287,7 +287,7 @@ class _Search:
 
 @plain_numbers
 @dataclass(frozen=True)
-class SparseVectorRelease(MechanismOnData[dict[int, NoisyAnswer]]):
+class SparseVectorRelease(MechanismOnData[Any, dict[int, NoisyAnswer]]):
     """Finds the entries of a vector that are above a threshold, and releases their values.
 
     The value of a release is a dictionary from the indices found to their noisy values. The price

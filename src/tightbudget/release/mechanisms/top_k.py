@@ -33,7 +33,7 @@ __all__ = ["TopK"]
 
 @plain_numbers
 @dataclass(frozen=True)
-class TopK(MechanismOnData[tuple[int, ...]]):
+class TopK(MechanismOnData[Any, tuple[int, ...]]):
     """Names at most k entries of a vector, the largest first, if they are worth naming.
 
     The value of a release is the tuple of the indices named; its cell is their number.
