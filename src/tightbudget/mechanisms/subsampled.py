@@ -215,7 +215,7 @@ class RemovePair(_SubsampledPair):
 
 @dataclass(frozen=True)
 class AddPair(_SubsampledPair):
-    """The pair (P, (1 - q) P + q Q) for a base (P, Q), with L' = -ln(1 - q + q e^-L) <= -ln(1 - q)."""
+    """The pair (P, (1 - q) P + q Q) for a base (P, Q): L' = -ln(1 - q + q e^-L) <= -ln(1 - q)."""
 
     direction = Direction.ADD
 
