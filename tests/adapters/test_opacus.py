@@ -18,7 +18,7 @@ from tests.integrals import Integral, Saddle, Step
 
 import tightbudget as tb
 from tightbudget.adapters.stopping import StoppingCallback
-from tightbudget.mechanisms.subsampled import Subsampled
+from tightbudget.mechanisms.composition import Subsampled
 
 torch = pytest.importorskip("torch", reason="make adapters")
 opacus = pytest.importorskip("opacus", reason="make adapters")

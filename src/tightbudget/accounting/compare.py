@@ -19,12 +19,17 @@ from typing import Any
 import numpy as np
 
 from tightbudget.errors import ParameterError, PrecisionError
-from tightbudget.mechanisms.composition import Composable, Composition, Mechanism, compose
+from tightbudget.mechanisms.composition import (
+    Composable,
+    Composition,
+    Mechanism,
+    Subsampled,
+    compose,
+)
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.integer_noise import DiscreteGaussian
 from tightbudget.mechanisms.laplace import Laplace
 from tightbudget.mechanisms.randomized_response import RandomizedResponse
-from tightbudget.mechanisms.subsampled import Subsampled
 from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.numerics.bounds import Bounds, Estimate, rounded
 from tightbudget.numerics.rounding import TINY, UNIT

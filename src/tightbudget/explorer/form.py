@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from tightbudget import MECHANISMS, Neighbouring
 from tightbudget.accounting.describe import value_of
 from tightbudget.explorer import questions
-from tightbudget.mechanisms.subsampled import Subsampled
+from tightbudget.mechanisms.composition import Subsampled
 from tightbudget.numerics.validate import finite
 
 __all__ = ["GOALS", "KINDS", "SHOWS", "StepField", "Form"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from tightbudget import MECHANISMS, Composition
 from tightbudget.accounting.plan_file import plan_text, toml_value
-from tightbudget.mechanisms.subsampled import Subsampled
+from tightbudget.mechanisms.composition import Subsampled
 
 __all__ = [
     "TAKEN",

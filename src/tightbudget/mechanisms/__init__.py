@@ -2,7 +2,7 @@
 
 from tightbudget.mechanisms.additive import Additive
 from tightbudget.mechanisms.clipped_sum import ClippedSum
-from tightbudget.mechanisms.composition import MECHANISMS, Mechanism
+from tightbudget.mechanisms.composition import MECHANISMS, Mechanism, Subsampled
 from tightbudget.mechanisms.from_curve import FromCurve
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.histogram import Histogram
@@ -14,7 +14,6 @@ from tightbudget.mechanisms.mixture_of_gaussians import MixtureOfGaussians
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.randomized_response import RandomizedResponse
 from tightbudget.mechanisms.staircase import Staircase
-from tightbudget.mechanisms.subsampled import Subsampled
 from tightbudget.mechanisms.truncated import TruncatedGaussian, TruncatedLaplace
 from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.pairs.pair import Direction

@@ -1,90 +1,19 @@
-"""Poisson subsampling of any pair."""
+"""The pairs of a mechanism on a Poisson sample: one side of a base pair mixed with the other."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from tightbudget.errors import ParameterError, RelationError
-from tightbudget.mechanisms.composition import Mechanism
-from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
 from tightbudget.numerics.rounding import UNIT, FloatArray, mul_down, mul_up
-from tightbudget.numerics.validate import probability, refuse
-from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch, zero
 from tightbudget.pairs.transform import Transform
 
-__all__ = ["Subsampled"]
-
-
-@dataclass(frozen=True)
-class Subsampled(Mechanism):
-    """Runs ``base`` on a random subset that contains each record with probability ``rate``.
-
-    Guarantee: holds for neighbours that differ by the presence of one record
-    (``Neighbouring.ADD_OR_REMOVE``), in both directions, tracked separately; the base's
-    pair must be stated for the same relation (record present against absent). A base that is
-    declared for ``Neighbouring.ZERO_OUT`` must take a zeroed record for an absent one, as sums do.
-    Source: Zhu, Dong, Wang 2022 (dominating pairs), Theorem 11.
-
-    Args:
-        base: any mechanism.
-        rate: the sampling rate q in [0, 1].
-
-    Raises:
-        ParameterError: ``rate`` is not 0 or in [1e-100, 1], or ``base`` is not a mechanism.
-        RelationError: ``base`` was declared for another relation.
-    """
-
-    base: Mechanism
-    rate: float
-
-    kind: ClassVar[str] = "subsampled"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.base, Mechanism):
-            raise ParameterError(f"base must be a mechanism, got {self.base!r}")
-        rate = probability(rate=self.rate)
-        if 0 < rate < 1e-100:
-            raise refuse("rate", "be 0 or in [1e-100, 1]", self.rate)
-        self._set(rate=rate)
-        declared = self.base.relation or Neighbouring.ADD_OR_REMOVE
-        for relation in (self.relation or declared, declared):
-            if relation is not declared or relation is Neighbouring.REPLACE_ONE:
-                raise RelationError(
-                    f"Poisson subsampling holds for {Neighbouring.ADD_OR_REMOVE} (or "
-                    f"{Neighbouring.ZERO_OUT}, if the base is declared for it), "
-                    f"but {relation} was declared"
-                )
-        self._set(relation=declared)
-
-    def is_symmetric(self) -> bool:
-        return self.rate in (0.0, 1.0) and self.base.is_symmetric()
-
-    def is_mutual(self) -> bool:
-        return self.rate == 0.0 or self.base.is_mutual()
-
-    def pair(self, direction: Direction) -> Pair:
-        base = self.base.pair(direction)
-        if self.rate == 1.0:
-            return base
-        if self.rate == 0.0:
-            return AtomicPair.from_masses(exact(1.0), exact(1.0))
-        return (RemovePair if direction is Direction.REMOVE else AddPair)(base, self.rate)
-
-    def parameters(self) -> dict[str, Any]:
-        return {"rate": self.rate}
-
-    def to_dict(self) -> dict[str, Any]:
-        base = self.base.to_dict()
-        nested = "rate" in base
-        table = {"mechanism": self.kind, "base": base} if nested else base
-        return {**table, "rate": self.rate}
+__all__ = ["AddPair", "RemovePair"]
 
 
 @dataclass(frozen=True)
