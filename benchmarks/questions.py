@@ -130,6 +130,7 @@ DRAWN: dict[str, Callable[[Random], str]] = {
     "gaussian": lambda r: f"tb.Gaussian({_scale(r)})",
     "histogram": _histogram,
     "laplace": lambda r: f"tb.Laplace({_scale(r)})",
+    "logistic": lambda r: f"tb.Logistic({_scale(r)})",
     "loss_table": _loss_table,
     "mixture_of_gaussians": _mixture,
     "randomized_response": lambda r: (

@@ -120,7 +120,7 @@ def _list(entries: list[tuple[str, str]]) -> Iterator[str]:
 def mechanisms_table() -> str:
     """One line per mechanism, for the README."""
     lines = ["| mechanism | what it does |", "| --- | --- |"]
-    for cls in tb.MECHANISMS.values():
+    for _, cls in sorted(tb.MECHANISMS.items()):
         summary = Doc.of(cls).summary.replace("|", "\\|")
         lines.append(f"| `{_constructor(cls)}` | {summary} |")
     return "\n".join(lines)
@@ -129,7 +129,7 @@ def mechanisms_table() -> str:
 def mechanisms() -> str:
     """Every mechanism in full."""
     lines: list[str] = []
-    for kind, cls in tb.MECHANISMS.items():
+    for kind, cls in sorted(tb.MECHANISMS.items()):
         doc = Doc.of(cls)
         lines += [f"## {cls.__name__}", "", "```text", _constructor(cls), "```", ""]
         for paragraph in doc.paragraphs:
