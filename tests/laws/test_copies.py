@@ -87,6 +87,7 @@ OTHERS = {
     "Acts": "inside accounts, which are refused",
     "Record": "inside accounts, which are refused",
     "Payer": "an abstract part of budgets of a ledger",
+    "BaseHold": "an abstract part of holds of a ledger",
     "OpenDPNoise": "keeps nothing between calls",
     "FixedNoise": "no noise, for tests alone",
     "PrivateLogisticRegression": "keeps what was released, and no meter",
@@ -96,7 +97,7 @@ OTHERS = {
     "Walk": "a computation",
 }
 ROOMS = ("output_dp", "release", "adapters")
-MODULES = ("ledger.ledger", "ledger.values", "client.remote")
+MODULES = ("ledger.ledger", "ledger.charging", "client.remote")
 
 
 def stateful() -> set[str]:

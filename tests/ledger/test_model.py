@@ -70,7 +70,7 @@ class Interleaved(RuleBasedStateMachine):
     @rule(who=st.integers(0, 1))
     def reopen(self, who: int) -> None:
         """As after a crash: what was not in the database is gone."""
-        self.actors[who].act(Deed("reopen"))
+        self.actors[who].act(Deed.read("reopen"))
 
     @rule(who=st.integers(0, 1), deed=deeds, at=st.integers(0, 12))
     def interrupt(self, who: int, deed: Deed, at: int) -> None:

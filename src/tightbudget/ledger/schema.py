@@ -20,7 +20,6 @@ from sqlalchemy import (
 )
 
 __all__ = [
-    "OPEN",
     "VERSION",
     "VERSION_TABLE",
     "budgets",
@@ -38,8 +37,6 @@ with_access = MetaData()  # who may ask a server; a copy of these rows comes las
 
 # SQLite has one kind of integers, of 64 bits, and calls it INTEGER
 _Integer = BigInteger().with_variant(Integer(), "sqlite")
-
-OPEN = ("reserved", "started")
 
 # the version that the tables of this module have, and the table that says which one a ledger has
 VERSION = "0004"
