@@ -272,7 +272,7 @@ def _sleeper(url: str, ear: Any) -> None:
     actor.told("start A1")
     ear.send("started")
     ear.recv()
-    ear.send(actor.act(Deed("settle", "A1", ("no",))))
+    ear.send(actor.act(Deed(verb="settle", name="A1", words=("no",))))
 
 
 def test_a_process_paused_in_the_middle_of_an_act_does_not_stop_the_others_for_ever(

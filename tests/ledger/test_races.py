@@ -71,7 +71,7 @@ def start_the_one(actor: LedgerActor, who: str) -> Answers:
 
 
 def settle_as_i_like(actor: LedgerActor, who: str) -> Answers:
-    return [(who, actor.act(Deed("settle", "A1", (who,))))]
+    return [(who, actor.act(Deed(verb="settle", name="A1", words=(who,))))]
 
 
 @pytest.mark.parametrize(

@@ -476,7 +476,8 @@ TABLES = (
     ),
     ConformanceTable(
         name=(
-            "a part's cap is held in the whole; epsilon that it did not spend goes back, delta never"
+            "a part's cap is held in the whole;"
+            " epsilon that it did not spend goes back, delta never"
         ),
         text="""
         open    data 1 1e-6              | ok
