@@ -44,6 +44,7 @@ VERSION_TABLE = "ledger_version"
 
 
 def _number(name: str, *arguments: ForeignKey, primary_key: bool = False) -> Column[int]:
+    """Makes a column of integers that the database neither leaves empty nor counts up itself."""
     return Column(
         name, _Integer, *arguments, primary_key=primary_key, autoincrement=False, nullable=False
     )

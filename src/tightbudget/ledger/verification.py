@@ -325,6 +325,11 @@ def verify(
 def _verified(
     connection: Connection, progress: Callable[[Iterable[int]], Iterable[int]]
 ) -> Verification:
+    """Plays the history page by page and compares everything with it.
+
+    Raises:
+        LedgerCorruptError: something differs.
+    """
     check_shape(connection)
     history = _History()
     count = _count(connection, events)
