@@ -14,7 +14,7 @@ import pytest
 from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cases import CASES, Case
+from tests.cases import CASES, Case, each_case
 from tests.exact import Composed, Outputs, normalised, response_delta, reversed_
 
 import tightbudget as tb
@@ -218,7 +218,7 @@ def engine(composition: tb.Composition, epsilon: float) -> Bounds:
         return Bounds(error.lower, error.upper)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_case
 def test_the_interval_overlaps_the_engines(case: Case) -> None:
     for runs in (1, 9):
         trees = Trees.of(case.mechanism * runs, n=128)

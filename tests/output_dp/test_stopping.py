@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import exact
-from tests.cases import CASES
+from tests.cases import CASES, slow_unless_core
 from tests.exact import Outputs, exp_ends, normalised, reversed_
 
 import tightbudget as tb
@@ -165,7 +165,9 @@ def prices(mechanism: Mechanism, stops: Sequence[int], delta: float = 1e-4) -> l
 CALM = [case for case in CASES[::2] if case.name != "sampled-gaussian-very-narrow"]
 
 
-@pytest.mark.parametrize("case", CALM, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, id=c.name, marks=slow_unless_core(c)) for c in CALM]
+)
 def test_between_the_dearest_single_stop_and_their_sum(case) -> None:
     stops = [1, 3, 7]
     epsilons = prices(case.mechanism, stops)
@@ -176,7 +178,9 @@ def test_between_the_dearest_single_stop_and_their_sum(case) -> None:
     assert both.relative_gap <= 1e-3
 
 
-@pytest.mark.parametrize("case", CASES[1::3], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, id=c.name, marks=slow_unless_core(c)) for c in CASES[1::3]]
+)
 def test_one_stop_is_the_plain_delta(case) -> None:
     (epsilon,) = prices(case.mechanism, [5])
     plain = reached((case.mechanism * 5).delta, epsilon)
