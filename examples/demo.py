@@ -54,7 +54,7 @@ def dp_sgd(out: Path) -> None:
 def plan(out: Path) -> None:
     title("A plan file with four different mechanisms: examples/plan.toml")
     run = tb.read_plan(HERE / "plan.toml")
-    print(f"  {run.runs:,} runs of {len(run.steps)} mechanisms")
+    print(f"  {run.runs:,} runs of {len(run.parts)} mechanisms")
     say("epsilon at delta = 1e-5", lambda: run.epsilon(delta=1e-5))
     say("delta at epsilon = 0 (total variation)", run.total_variation)
     curve = timed("curve, 11 points", lambda: run.curve(deltas=DELTAS))

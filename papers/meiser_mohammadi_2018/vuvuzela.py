@@ -130,7 +130,7 @@ def sum_of_counts(noise: Noise, reading: str) -> tb.Composition:
 
 def clipped_counts(rounds: tb.Composition) -> list[tb.ClippedNoise]:
     """The counts that are seen."""
-    return [count for count, _ in rounds.parts() if isinstance(count, tb.ClippedNoise)]
+    return [count for count, _ in rounds.parts if isinstance(count, tb.ClippedNoise)]
 
 
 def closest_delta(composition: tb.Composition, epsilon: float, rtol: float = 1e-2) -> tb.Bounds:

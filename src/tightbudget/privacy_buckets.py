@@ -314,7 +314,7 @@ class Trees:
             raise refuse("composition", "be a mechanism or a composition", composition)
         n, given = _even(n), None if factor is None else _log(factor)
         free = non_negative(free_infty_budget=free_infty_budget)
-        parts = tuple(composition.parts()) or ((Histogram((1.0,), (1.0,)), 1),)
+        parts = tuple(composition.parts) or ((Histogram((1.0,), (1.0,)), 1),)
         lost = free / sum(k for _, k in parts)
         reaches = [_reach(mechanism, lost) for mechanism, _ in parts]
 

@@ -143,7 +143,7 @@ def test_composing_with_a_count_is_composing_so_many_times(event: Any, relation:
     in_a_tree = from_dp_event(events.SelfComposedDpEvent(event, 3), relation)
     in_a_list = from_dp_event(events.ComposedDpEvent([event, event, event]), relation)
     assert at_once.composition == one_by_one.composition == in_a_tree == in_a_list
-    if not any(isinstance(m, tb.FromCurve) for m, _ in in_a_tree.steps):
+    if not any(isinstance(m, tb.FromCurve) for m, _ in in_a_tree.parts):
         # zero-concentrated parts are turned into one curve: of the sum of all of them
         assert in_a_tree == from_dp_event(event, relation) * 3
 
@@ -156,7 +156,7 @@ def test_the_composition_is_declared_for_the_relation(event: Any, relation: Any)
         SPECIAL: tb.Neighbouring.ZERO_OUT,
     }[relation]
     composition = from_dp_event(event, relation)
-    assert {m.relation for m, _ in composition.steps} <= {declared}
+    assert {m.relation for m, _ in composition.parts} <= {declared}
     assert tb.Composition.from_json(composition.to_json()) == composition
 
 
@@ -312,7 +312,7 @@ def composed_or_nothing(event: Any, relation: Any) -> tb.Composition:
 
 @pytest.mark.parametrize("a", [0.1, 0.3, 0.7, 1.0, 3.0])
 def test_discrete_laplace_noise_is_never_less_than_asked_for(a: float) -> None:
-    ((mechanism, _),) = from_dp_event(events.DiscreteLaplaceDpEvent(a, 1)).steps
+    ((mechanism, _),) = from_dp_event(events.DiscreteLaplaceDpEvent(a, 1)).parts
     assert isinstance(mechanism, tb.DiscreteLaplace)
     assert 1 - Fraction(1, 2**52) <= Fraction(mechanism.scale) * Fraction(a) <= 1
 
@@ -321,7 +321,7 @@ def test_several_gaussians_on_one_sample_are_one_with_the_sum_of_squares() -> No
     inner = events.ComposedDpEvent(
         [events.GaussianDpEvent(2.0), events.SelfComposedDpEvent(events.GaussianDpEvent(3.0), 2)]
     )
-    ((mechanism, runs),) = from_dp_event(events.PoissonSampledDpEvent(0.1, inner)).steps
+    ((mechanism, runs),) = from_dp_event(events.PoissonSampledDpEvent(0.1, inner)).parts
     assert runs == 1
     assert isinstance(mechanism, tb.Subsampled)
     assert isinstance(mechanism.base, tb.Gaussian)
@@ -359,7 +359,7 @@ def test_a_sample_without_replacement_is_its_share_of_the_curve() -> None:
 def test_of_several_releases_on_one_sample_the_curve_is_sampled() -> None:
     # Gaussians, as a curve and as the one Gaussian that they are
     both = events.ComposedDpEvent([events.GaussianDpEvent(2.0), events.GaussianDpEvent(2.0)])
-    steps = tuple(step for part in both.events for step in from_dp_event(part).steps)
+    steps = tuple(step for part in both.events for step in from_dp_event(part).parts)
     curve = adapter._curve_of(steps, tb.Neighbouring.ADD_OR_REMOVE).subsampled(0.1) * 20
     one = from_dp_event(events.PoissonSampledDpEvent(0.1, both)) * 20
     for delta in (1e-3, 1e-6):

@@ -130,7 +130,7 @@ def test_one_more_run(steps: list[dict[str, Any]], target: Any, tmp_path: Path) 
     def ask(which: tb.Composition) -> tb.Bounds:
         return getattr(which, answered)(next(iter(target.values())))
 
-    thens = [ask(run + mechanism) for mechanism, _ in run.steps]
+    thens = [ask(run + mechanism) for mechanism, _ in run.parts]
     assert found[answered] == ends(ask(run))
     assert [row[answered] for row in found["one_more"]] == [*map(ends, thens)]
     for row, then in zip(found["one_more"], thens, strict=True):

@@ -30,7 +30,7 @@ def fields_of(run: tb.Composition) -> list[tuple[str, str]]:
     """What somebody types for a composition."""
     return [
         (f"{i}.{name}", value if isinstance(value, str) else toml_value(value))
-        for i, (mechanism, times) in enumerate(run.steps)
+        for i, (mechanism, times) in enumerate(run.parts)
         for name, value in {**mechanism.to_dict(), "times": times}.items()
     ]
 

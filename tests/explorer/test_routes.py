@@ -200,7 +200,7 @@ def test_the_page_without_scripts_says_everything(explorer: TestClient) -> None:
     bounds = run.epsilon(1e-5)
     assert f'value="{bounds.lower!r}"' in page
     assert f'value="{bounds.upper!r}"' in page
-    for price in tb.early_stopping(run.steps[0][0], [250, 500, 750, 1000], 1e-5).epsilons:
+    for price in tb.early_stopping(run.parts[0][0], [250, 500, 750, 1000], 1e-5).epsilons:
         assert f'<data value="{price!r}"' in page
     for low in run.curve(deltas=DELTAS).lower.tolist():
         assert f'<data value="{low!r}"' in page

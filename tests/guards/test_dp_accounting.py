@@ -74,7 +74,7 @@ def a_response_is_not_rounded_to_the_private_side() -> bool:
         for relation in (ONE, SPECIAL):
             ((mechanism, _),) = adapter.from_dp_event(
                 events.RandomizedResponseDpEvent(p, 3), relation
-            ).steps
+            ).parts
             true = response(p, 3, relation)[0][0]
             if isinstance(mechanism, tb.Histogram):
                 a, b = map(Fraction, np.asarray(mechanism.p).tolist())

@@ -46,7 +46,7 @@ def test_composing_k_times_is_k_compositions(mechanism: Mechanism) -> None:
     assert three == tb.compose([mechanism, mechanism * 2])
     assert three == (mechanism * 1) * 3 == mechanism * 1 + mechanism * 2
     assert three.runs == 3
-    assert three.steps == ((mechanism, 3),)
+    assert three.parts == ((mechanism, 3),)
     assert hash(three) == hash(mechanism * 2 + mechanism)
     assert three != mechanism * 4
 
@@ -55,7 +55,7 @@ def test_composing_k_times_is_k_compositions(mechanism: Mechanism) -> None:
 def test_compositions_do_not_change(mechanism: Mechanism) -> None:
     value = mechanism * 2
     with pytest.raises(dataclasses.FrozenInstanceError):
-        value.steps = ()  # type: ignore[misc]
+        value.parts = ()  # type: ignore[misc]
     longer = value + tb.Gaussian(17.0)
     assert value == mechanism * 2
     assert longer != value

@@ -182,7 +182,7 @@ def test_the_delta_that_the_engine_is_asked_is_not_above_the_plan_s(delta: Fract
             return tb.Bounds(0.0, 1.0)
 
     plan = pricing.Plan(PLAN, delta)
-    plan.plan = Asked(PLAN.steps)
+    plan.plan = Asked(PLAN.parts)
     plan.epsilon(delta)
     assert delta - Fraction(1, 2**50) * delta <= Fraction(asked[0]) <= delta
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tightbudget.errors import CalibrationError, ParameterError, PrecisionError
+from tightbudget.errors import CalibrationError, ParameterError
 from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.search import root_between
@@ -66,8 +66,8 @@ class Target:
 
     def bounds(self, composition: Composition, rtol: float, until: float | None = None) -> Bounds:
         """The quantity, or with ``until`` no closer than it takes to compare it with that."""
-        ask = composition._tpr_against if self.name == "tpr" else composition._delta_against
-        return ask(self.at, until, rtol)
+        at = {"fpr" if self.name == "tpr" else "epsilon": self.at}
+        return composition.answer(**at, rtol=rtol, target=until).bounds
 
     def __str__(self) -> str:
         asked = {"delta": f" at epsilon = {self.at!r}", "tpr": f" at fpr = {self.at!r}"}
@@ -102,11 +102,8 @@ class Calibration:
         """Bounds of eps at the target's delta, at most the target eps."""
         if self.target.name == "tpr":
             raise ParameterError(f"epsilon was not the target: {self.target}")
-        try:
-            bounds = self.composition.epsilon(self.target.most)
-        except PrecisionError as error:  # around eps = 0 no relative gap can be reached
-            bounds = Bounds(error.lower, error.upper)
-        return _capped(bounds, self.target.at)
+        # around eps = 0 no relative gap can be reached
+        return _capped(self.composition.answer(delta=self.target.most).bounds, self.target.at)
 
     def to_dict(self) -> dict[str, Any]:
         """The value, what was reached there and where it was asked, as plain values."""

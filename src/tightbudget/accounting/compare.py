@@ -230,7 +230,7 @@ class _Asked:
     @functools.cached_property
     def single(self) -> dict[Mechanism, Composition]:
         """One run of each."""
-        return {m: compose([m]) for m, _ in self.composition.steps}
+        return {m: compose([m]) for m, _ in self.composition.parts}
 
     def step_epsilon(self, mechanism: Mechanism, delta: float) -> float:
         """An upper end of one run's epsilon."""
@@ -250,7 +250,7 @@ class _Asked:
         So is runs times this delta, of the sum: a geometric mean is below the arithmetic one.
         """
         if epsilon not in self._common:
-            deltas = [(self.step_delta(m, epsilon), k) for m, k in self.composition.steps]
+            deltas = [(self.step_delta(m, epsilon), k) for m, k in self.composition.parts]
             most = max(d for d, _ in deltas)
             if len(deltas) > 1 and 0.0 < most < 1.0:
                 log = math.fsum(k * math.log1p(-d) for d, k in deltas) / self.runs
@@ -280,7 +280,7 @@ class _Asked:
         """Step epsilons between which the best point lies, about; (0, 0) if there is no loss."""
         directions = self.composition.engine.steps
         high = max([0.0, *(d.pair.max_loss()[1] for s in directions for d in s.steps)])
-        steps = self.composition.steps
+        steps = self.composition.parts
         # far above, the deltas have become nothing; below, they alone are too much
         # (and past an atom, where the engine is slow)
         far = max(self.step_epsilon(m, 1e-4 * self.target / self.runs) for m, _ in steps)
@@ -300,7 +300,7 @@ class _Asked:
         """Of all steps together, by order, each asked for once: the worse direction of each."""
         if self.composition.delta(math.inf).lower > 0:
             raise _NotApplicable(_APART)
-        steps = [(self.step_divergence(m), k) for m, k in self.composition.steps]
+        steps = [(self.step_divergence(m), k) for m, k in self.composition.parts]
 
         @functools.cache
         def of_order(order: float) -> Bounds:
@@ -344,12 +344,12 @@ class _Asked:
     @property
     def largest_loss(self) -> float:
         """Of any one run."""
-        return max(self.single[m].renyi(math.inf).upper for m, _ in self.composition.steps)
+        return max(self.single[m].renyi(math.inf).upper for m, _ in self.composition.parts)
 
     @functools.cached_property
     def lines(self) -> tuple[list[Line], renyi.Table | None]:
         """The known lines above some steps' divergences, and a table of all the others'."""
-        known = [(_known_line(m), m, k) for m, k in self.composition.steps]
+        known = [(_known_line(m), m, k) for m, k in self.composition.parts]
         lines = [line * k for line, _, k in known if line is not None]
         rest = Composition(tuple((m, k) for line, m, k in known if line is None))
         asked = dataclasses.replace(self, composition=rest) if lines else self
@@ -398,10 +398,10 @@ def _shared(asked: _Asked, delta: float, theorem: Callable[[Any], tuple[Bounds, 
     """An equal share of what is given for each run."""
     if asked.name == "epsilon":
         share = asked.at / asked.runs * (1 - 16 * UNIT)
-        steps = [(share, asked.step_delta(m, share), k) for m, k in asked.composition.steps]
+        steps = [(share, asked.step_delta(m, share), k) for m, k in asked.composition.parts]
         return Bounds(0.0, theorem(steps)[1].upper)
     share = delta * (1 - 16 * UNIT)
-    steps = [(asked.step_epsilon(m, share), share, k) for m, k in asked.composition.steps]
+    steps = [(asked.step_epsilon(m, share), share, k) for m, k in asked.composition.parts]
     if any(math.isinf(e) for e, _, _ in steps):
         return Bounds(0.0, math.inf)
     return Bounds(0.0, theorem(steps)[0].upper)
@@ -438,12 +438,12 @@ def _optimal(asked: _Asked) -> Bounds:
 
     Each run gets the same delta, all together half of what is asked about.
     """
-    if len(asked.composition.steps) == 1:
+    if len(asked.composition.parts) == 1:
         raise _NotApplicable("all steps are the same: see KOV")
 
     def at(log_target: float) -> float:
         share = math.exp(log_target) / (2 * asked.runs)
-        points = [(asked.step_epsilon(m, share), k) for m, k in asked.composition.steps]
+        points = [(asked.step_epsilon(m, share), k) for m, k in asked.composition.parts]
         if any(math.isinf(e) for e, _ in points):
             return math.inf if asked.name == "delta" else 1.0
         worst = compose([WorstCase(e, share) * k for e, k in points])
@@ -473,7 +473,7 @@ def _line(asked: _Asked, of_table: Callable[..., Line | None]) -> Bounds:
 
 def _gaussian_dp(asked: _Asked) -> Estimate:
     square = 0.0
-    for m, k in asked.composition.steps:
+    for m, k in asked.composition.parts:
         rate, base = (m.rate, m.base) if isinstance(m, Subsampled) else (1.0, m)
         if not isinstance(base, Gaussian):
             raise _NotApplicable("the formula is for Gaussian noise on Poisson samples")

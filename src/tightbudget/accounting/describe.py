@@ -57,10 +57,10 @@ def search_of(kind: str, name: str) -> dict[str, Any]:
 def in_words(composition: Composition) -> str:
     """The steps as lines for a person: ``gaussian sigma=1.0 rate=0.01, 1000 times``."""
     lines = []
-    for mechanism, times in composition.steps[:_SHOWN]:
+    for mechanism, times in composition.parts[:_SHOWN]:
         lines.append(f"{_words(mechanism.to_dict())}, {times} time{'s' * (times != 1)}")
-    if len(composition.steps) > _SHOWN:
-        lines.append(f"and {len(composition.steps) - _SHOWN} more, {composition.runs} times in all")
+    if len(composition.parts) > _SHOWN:
+        lines.append(f"and {len(composition.parts) - _SHOWN} more, {composition.runs} times in all")
     return "\n".join(lines) or "nothing"
 
 

@@ -90,9 +90,9 @@ def write_plan(composition: Composition, path: str | Path) -> None:
 def plan_text(composition: Composition) -> str:
     """The text of a plan file."""
     lines = [f"tightbudget = {_VERSION}"]
-    if not composition.steps:
+    if not composition.parts:
         lines.append("steps = []")
-    for mechanism, times in composition.steps:
+    for mechanism, times in composition.parts:
         table = {**mechanism.to_dict(), "times": times}
         lines += ["", "[[steps]]", *_entries(table)]
     return "\n".join(lines) + "\n"

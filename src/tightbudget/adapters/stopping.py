@@ -73,7 +73,7 @@ class StoppingCallback(Uncopied, Generic[T]):
         self._asked = 0  # how many steps had run when it was last asked
         self._process = os.getpid()
         self._passed = 0  # how many stops were
-        self._left = Counter(dict(schedule.blocks[0].steps))  # what may run before the next one
+        self._left = Counter(dict(schedule.blocks[0].parts))  # what may run before the next one
         self._counted = False  # whether steps are told
 
     def __enter__(self) -> StoppingCallback[T]:
@@ -131,7 +131,7 @@ class StoppingCallback(Uncopied, Generic[T]):
             run.cell, self._open = k, None
             return True
         self._passed += 1
-        self._left = Counter(dict(self._schedule.blocks[self._passed].steps))
+        self._left = Counter(dict(self._schedule.blocks[self._passed].parts))
         return False
 
     def step(self, mechanism: Mechanism) -> None:

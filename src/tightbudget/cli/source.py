@@ -75,7 +75,7 @@ class Source:
         """One line for a picture."""
         if kind_of(self.name) is not None:
             return in_words(composition)
-        runs = f"{len(composition.steps)} mechanisms, {composition.runs:,} runs"
+        runs = f"{len(composition.parts)} mechanisms, {composition.runs:,} runs"
         return f"{Path(self.name).name}: {runs}"
 
     def with_value(self, name: str, value: float) -> Source:

@@ -69,7 +69,7 @@ def one_more(question: questions.OneMore) -> dict[str, Any]:
     asked = _Asked.of(question)
     run, ask = asked.run, f"{asked.answered}({asked.arguments})"
     now, rows = asked.bounds(run), []
-    for mechanism, _ in run.steps:
+    for mechanism, _ in run.parts:
         then = asked.bounds(run + mechanism)
         more = then - now if math.isfinite(then.upper) else Bounds(0.0, math.inf)
         rows.append(
@@ -80,7 +80,7 @@ def one_more(question: questions.OneMore) -> dict[str, Any]:
                 "more": {"lower": max(0.0, more.lower), "upper": max(0.0, more.upper)},
             }
         )
-    runs = [run, *(run + mechanism for mechanism, _ in run.steps)]
+    runs = [run, *(run + mechanism for mechanism, _ in run.parts)]
     return {
         **asked.about(),
         asked.answered: now.to_dict(),
@@ -88,7 +88,7 @@ def one_more(question: questions.OneMore) -> dict[str, Any]:
         "python": python(
             f"run = {run_expression(run)}",
             f"now = run.{ask}",
-            f"then = [(run + one).{ask} for one, _ in run.steps]",
+            f"then = [(run + one).{ask} for one, _ in run.parts]",
         ),
         "command": "\n".join(command(asked.answered, each, *asked.options) for each in runs),
     }
@@ -213,7 +213,7 @@ def schedule_of(question: questions.Stopping) -> tightbudget.StoppingSchedule:
 
 def _about(run: Composition) -> dict[str, Any]:
     """What was asked about: in words, and as in a plan file."""
-    steps = [{**mechanism.to_dict(), "times": times} for mechanism, times in run.steps]
+    steps = [{**mechanism.to_dict(), "times": times} for mechanism, times in run.parts]
     return {"what": in_words(run), "steps": steps}
 
 
@@ -230,7 +230,7 @@ def _deltas(question: questions.Curve, bounds: Bounds) -> list[float]:
 
 def _step(run: Composition) -> Composition:
     """What one step is: a run of the only mechanism, or all mechanisms together."""
-    return Composition(((run.steps[0][0], 1),)) if len(run.steps) == 1 else run
+    return Composition(((run.parts[0][0], 1),)) if len(run.parts) == 1 else run
 
 
 def _search(question: questions.Calibrate) -> dict[str, Any]:

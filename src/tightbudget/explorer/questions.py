@@ -199,9 +199,9 @@ def _values_in(table: Any) -> int:
 
 
 def _within_limits(run: Composition) -> Composition:
-    if len(run.steps) > MOST_STEPS:
+    if len(run.parts) > MOST_STEPS:
         raise ParameterError(
-            f"steps must be at most {MOST_STEPS} different mechanisms, got {len(run.steps)}"
+            f"steps must be at most {MOST_STEPS} different mechanisms, got {len(run.parts)}"
         )
     if run.runs > MOST_RUNS:
         raise ParameterError(f"times must be at most {MOST_RUNS:,} in all, got more")

@@ -31,7 +31,7 @@ def python(*lines: str) -> str:
 
 def run_expression(run: Composition) -> str:
     """An expression for a composition."""
-    return steps_expression([{**m.to_dict(), "times": times} for m, times in run.steps])
+    return steps_expression([{**m.to_dict(), "times": times} for m, times in run.parts])
 
 
 def steps_expression(steps: list[dict[str, Any]]) -> str:
@@ -63,7 +63,7 @@ def command(name: str, run: Composition, *options: str, times: int | None = None
         options: of the command, which begin with their names.
         times: for --steps, in place of the mechanism's own number of runs.
     """
-    tables = [mechanism.to_dict() for mechanism, _ in run.steps]
+    tables = [mechanism.to_dict() for mechanism, _ in run.parts]
     if len(tables) == 1 and tables[0]["mechanism"] != Subsampled.kind:
         steps = run.runs if times is None else times
         words = [*_options(tables[0]), "--steps", str(steps)]

@@ -12,10 +12,11 @@ import functools
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tightbudget.engine.answer import Answer
 from tightbudget.engine.engine import Engine, Explanation, Memory
 from tightbudget.engine.readings.renyi import renyi_bounds
 from tightbudget.engine.readings.tradeoff import tradeoff_bounds, true_positive_bounds
@@ -47,20 +48,21 @@ MECHANISMS: dict[str, type[Mechanism]] = {}
 class Composable:
     """What ``*``, ``+`` and ``compose`` accept: mechanisms, and compositions of them."""
 
-    def parts(self) -> Iterator[tuple[Mechanism, int]]:
-        """The mechanisms with their numbers of runs."""
+    @property
+    def parts(self) -> tuple[tuple[Mechanism, int], ...]:
+        """The mechanisms, each with the number of its runs, in order of first appearance."""
         raise NotImplementedError
 
     def __mul__(self, times: int) -> Composition:
         k = count(times=times)
-        return Composition(tuple((mechanism, k * runs) for mechanism, runs in self.parts()))
+        return Composition(tuple((mechanism, k * runs) for mechanism, runs in self.parts))
 
     __rmul__ = __mul__
 
     def __add__(self, other: Composable) -> Composition:
         if not isinstance(other, Composable):
             return NotImplemented
-        return Composition((*self.parts(), *other.parts()))
+        return Composition((*self.parts, *other.parts))
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,9 @@ class Mechanism(Composable):
             return None
         return _InBothOrders(self, direction, relation=self.relation)
 
-    def parts(self) -> Iterator[tuple[Mechanism, int]]:
-        yield self, 1
+    @property
+    def parts(self) -> tuple[tuple[Mechanism, int], ...]:
+        return ((self, 1),)
 
     def under(self, relation: Neighbouring) -> Mechanism:
         """The same mechanism, declared for a neighbouring relation.
@@ -228,25 +231,25 @@ class Composition(Composable):
 
     Immutable. Built with ``*``, ``+`` and :func:`compose`; equal mechanisms are counted, so
     ``(m * 2 + m) == m * 3``. All answers are for the worse of the two directions, and one
-    direction holds for all steps. ``rtol`` limits (upper - lower) / upper.
+    direction holds for all parts. ``rtol`` limits (upper - lower) / upper.
 
     Attributes:
-        steps: the mechanisms with their numbers of runs, in order of first appearance.
+        parts: the mechanisms, each with the number of its runs, in order of first appearance.
 
     Raises:
         RelationError: mechanisms were declared for different neighbouring relations.
     """
 
-    steps: tuple[tuple[Mechanism, int], ...] = ()
+    parts: tuple[tuple[Mechanism, int], ...] = ()
 
     def __post_init__(self) -> None:
         counted: dict[Mechanism, int] = {}
-        for mechanism, runs in self.steps:
+        for mechanism, runs in self.parts:
             if not isinstance(mechanism, Mechanism):
                 raise refuse("mechanism", "be a tightbudget mechanism", mechanism)
             counted[mechanism] = counted.get(mechanism, 0) + count(times=runs)
         kept = tuple((m, k) for m, k in counted.items() if k)
-        object.__setattr__(self, "steps", kept)
+        object.__setattr__(self, "parts", kept)
         declared = [m.relation for m, _ in kept if m.relation is not None]
         for other in declared[1:]:
             if other is not declared[0]:
@@ -254,29 +257,25 @@ class Composition(Composable):
                     f"mechanisms declared for {declared[0]} and for {other} do not compose"
                 )
 
-    def parts(self) -> Iterator[tuple[Mechanism, int]]:
-        """The mechanisms with their numbers of runs."""
-        return iter(self.steps)
-
     @property
     def runs(self) -> int:
         """How many mechanisms run in all."""
-        return sum(k for _, k in self.steps)
+        return sum(k for _, k in self.parts)
 
     @property
     def relation(self) -> Neighbouring | None:
-        """The neighbouring relation that some step was declared for, or None."""
-        return next((m.relation for m, _ in self.steps if m.relation is not None), None)
+        """The neighbouring relation that some part was declared for, or None."""
+        return next((m.relation for m, _ in self.parts if m.relation is not None), None)
 
     @property
     def directions(self) -> tuple[Direction, ...]:
         """The directions to look at: one where delta(eps) is the same in both."""
-        symmetric = all(mechanism.is_symmetric() for mechanism, _ in self.steps)
+        symmetric = all(mechanism.is_symmetric() for mechanism, _ in self.parts)
         return (Direction.REMOVE,) if symmetric else tuple(Direction)
 
     def pairs(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
         """Each mechanism's dominating pair for this direction, with its number of runs."""
-        return tuple((mechanism.pair(direction), runs) for mechanism, runs in self.steps)
+        return tuple((mechanism.pair(direction), runs) for mechanism, runs in self.parts)
 
     @functools.cached_property
     def engine(self) -> Engine:
@@ -287,16 +286,16 @@ class Composition(Composable):
         """One direction's pairs, with their reverses in the place of the other direction's.
 
         A theorem on (eps, delta)-DP wants one pair in both orders: for the bound of a direction
-        it is asked about this composition. It is the same one where every step
+        it is asked about this composition. It is the same one where every part
         :meth:`~tightbudget.Mechanism.is_mutual`.
 
         Returns:
-            The composition, or None where a step's reverse is not known.
+            The composition, or None where a part's reverse is not known.
         """
-        steps = [(mechanism.in_both_orders(direction), runs) for mechanism, runs in self.steps]
-        if any(mechanism is None for mechanism, _ in steps):
+        parts = [(mechanism.in_both_orders(direction), runs) for mechanism, runs in self.parts]
+        if any(mechanism is None for mechanism, _ in parts):
             return None
-        return Composition(tuple((m, k) for m, k in steps if m is not None))
+        return Composition(tuple((m, k) for m, k in parts if m is not None))
 
     def epsilon(self, delta: float, rtol: float = 1e-4) -> Bounds:
         """The exact eps*(delta) = inf{eps >= 0: delta(eps) <= delta}, between two ends.
@@ -335,19 +334,49 @@ class Composition(Composable):
             return Bounds(max(e.lower for e in ends), max(e.upper for e in ends))
         return self.engine.delta(non_negative(epsilon=epsilon), rtol)
 
-    def _delta_against(self, epsilon: float, target: float | None, rtol: float) -> Bounds:
-        """Bounds of delta(epsilon), no closer than it takes to compare them with a target."""
-        try:
-            return self.engine.delta(epsilon, rtol, target)
-        except PrecisionError as error:  # wide bounds are bounds
-            return Bounds(error.lower, error.upper)
+    def answer(
+        self,
+        *,
+        delta: float | None = None,
+        epsilon: float | None = None,
+        fpr: float | None = None,
+        rtol: float = 1e-4,
+        target: float | None = None,
+    ) -> Answer:
+        """The bounds of one number, whether or not they are as close as asked: never a refusal.
 
-    def _tpr_against(self, fpr: float, target: float | None, rtol: float) -> Bounds:
-        """Likewise for the true-positive rate at a false-positive rate."""
+        Give exactly one of ``delta`` (asks for epsilon, as :meth:`epsilon` does), ``epsilon``
+        (asks for delta, as :meth:`delta` does) and ``fpr`` (asks for the largest true-positive
+        rate of a test with this false-positive rate).
+
+        Guarantee: the exact value lies in ``answer.bounds``; ``answer.reached`` says whether the
+        relative gap is at most ``rtol``, or, with a ``target``, whether both bounds are on one
+        side of it: then they are no closer than that takes.
+
+        Args:
+            delta: in [0, 1].
+            epsilon: >= 0, nats; inf is allowed.
+            fpr: in [0, 1].
+            rtol: wanted relative gap, in (0, 1).
+            target: a value of the number that is asked for.
+
+        Raises:
+            ParameterError: not exactly one question was asked, or its value is refused.
+        """
+        if sum(given is not None for given in (delta, epsilon, fpr)) != 1:
+            raise ParameterError("give exactly one of delta, epsilon and fpr")
         try:
-            return true_positive_bounds(self.engine, fpr, rtol, target)
+            if delta is not None:
+                return Answer(self.epsilon(delta, rtol))
+            if fpr is not None:
+                rate = probability(fpr=fpr)
+                return Answer(true_positive_bounds(self.engine, rate, _rtol(rtol), target))
+            assert epsilon is not None
+            if epsilon == math.inf:
+                return Answer(self.delta(epsilon, rtol))
+            return Answer(self.engine.delta(non_negative(epsilon=epsilon), _rtol(rtol), target))
         except PrecisionError as error:
-            return Bounds(error.lower, error.upper)
+            return Answer(Bounds(error.lower, error.upper), reached=False, why=str(error))
 
     def explain(
         self, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 1e-4
@@ -459,7 +488,7 @@ class Composition(Composable):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, with a version, from which :meth:`from_dict` builds the same value."""
-        steps = [{**m.to_dict(), "times": k} for m, k in self.steps]
+        steps = [{**m.to_dict(), "times": k} for m, k in self.parts]
         return {"tightbudget": _VERSION, "steps": steps}
 
     @staticmethod
@@ -493,7 +522,7 @@ class Composition(Composable):
         return Composition.from_dict(content)
 
     def __str__(self) -> str:
-        return " + ".join(f"{m} * {k}" for m, k in self.steps) or "nothing"
+        return " + ".join(f"{m} * {k}" for m, k in self.parts) or "nothing"
 
 
 def from_steps(steps: Any) -> Composition:
@@ -520,12 +549,12 @@ def compose(mechanisms: Iterable[Composable]) -> Composition:
         ParameterError: an entry is not a mechanism or composition.
         RelationError: entries were declared for different neighbouring relations.
     """
-    steps: list[tuple[Mechanism, int]] = []
+    parts: list[tuple[Mechanism, int]] = []
     for i, entry in enumerate(mechanisms):
         if not isinstance(entry, Composable):
             raise refuse(f"mechanisms[{i}]", "be a mechanism or a composition", entry)
-        steps.extend(entry.parts())
-    return Composition(tuple(steps))
+        parts.extend(entry.parts)
+    return Composition(tuple(parts))
 
 
 def _rtol(value: float) -> float:
