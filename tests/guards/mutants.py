@@ -150,7 +150,7 @@ def _guards_of(text: str, path: str) -> Iterator[Guard]:
         for function, node in functions:
             decorators = [one.lineno for one in node.decorator_list]
             first, last = min([node.lineno, *decorators]), int(node.end_lineno or 0)
-            if not first <= number <= last:
+            if not first <= number + alone <= last:
                 continue
             spans = [
                 (start, end)
