@@ -81,7 +81,7 @@ def _prv_accountant(plan: list[tuple[float, float, int]], delta: float) -> float
 
 
 def _two_masses(plan: list[tuple[float, float, int]], delta: float) -> tb.Bounds:
-    return refine.epsilon_bounds(_composition(plan).engine.steps, delta, 1e-4)
+    return refine.epsilon_bounds(_composition(plan).engine.parts, delta, 1e-4)
 
 
 def _epsilon(plan: list[tuple[float, float, int]], delta: float) -> Question:

@@ -115,10 +115,10 @@ def _run_python(body: str, names: dict[str, Any]) -> tuple[list[tuple[int, int, 
             arrow = ARROW.search(lines[last].rstrip("\n"))
             if isinstance(statement, ast.Expr) and arrow:
                 code = ast.Expression(statement.value)
-                value = str(eval(compile(code, "<example>", "eval"), names))
+                value = str(eval(compile(code, "<example>", "eval", dont_inherit=True), names))
                 found.append((starts[last] + arrow.start(1), starts[last] + arrow.end(1), value))
             else:
-                exec(compile(code, "<example>", "exec"), names)
+                exec(compile(code, "<example>", "exec", dont_inherit=True), names)
     return found, stdout.getvalue()
 
 

@@ -35,7 +35,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import tightbudget as tb
-from tightbudget.engine.buckets.compose import Demand, Steps, make_plan, power
+from tightbudget.engine.buckets.compose import Demand, Parts, make_plan, power
 from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure, discretise
 from tightbudget.engine.buckets.profile import Profile
@@ -543,11 +543,11 @@ def draw_tilt(ax: Axes) -> None:
 
 def draw_grid(ax: Axes) -> None:
     """How wide the engine's window and its buckets are as runs double."""
-    steps = Steps.of((tb.Laplace(20.0) * 2**20).pairs(Direction.REMOVE))
+    steps = Parts.of((tb.Laplace(20.0) * 2**20).pairs(Direction.REMOVE))
     saddle = steps.picture.for_delta(DELTA)
     plan = make_plan(steps, Demand(saddle, 1e-4 * saddle.spread**2, 1e-6, 1e-6))
     (layout,) = plan.layouts
-    one = discretise(layout.step.pair, layout.grid, layout.n, layout.tilt)[0]
+    one = discretise(layout.part.pair, layout.grid, layout.n, layout.tilt)[0]
     runs = [2**k for k in range(0, 21, 2)]
     held = [power(one, k, plan) for k in runs]
     buckets = np.array([len(measure) for measure in held])

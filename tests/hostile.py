@@ -17,9 +17,13 @@ import numpy as np
 
 from tightbudget.engine.buckets import enumerate, measures, profile
 from tightbudget.engine.saddle_point import contour, saddle_points
+from tightbudget.mechanisms import (
+    gaussian_integrand,
+    gaussian_transform,
+    gaussian_transform_bounds,
+)
 from tightbudget.numerics import convolve, enclosure, rounding, special
 from tightbudget.numerics.rounding import UNIT
-from tightbudget.pairs import transform
 
 __all__ = ["MILLION", "displaced", "granted", "in_the_worst_order"]
 
@@ -30,7 +34,9 @@ MODULES = (
     special,
     enclosure,
     convolve,
-    transform,
+    gaussian_integrand,
+    gaussian_transform,
+    gaussian_transform_bounds,
     saddle_points,
     contour,
     measures,

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import tightbudget as tb
-from tightbudget.accounting.plot import plot_curve, plot_schedule, save_plot, save_schedule
+from tightbudget.accounting.plot import save_plot, save_schedule
 
 DELTA_CURVE = tb.Curve.of_deltas(
     [0.0, 1.0, 2.0], [tb.Bounds(0.3, 0.4), tb.Bounds(0.1, 0.2), tb.Bounds(0.0, 0.05)]
@@ -20,7 +20,7 @@ EPSILON_CURVE = tb.Curve.of_epsilons(
 
 
 def drawn(curve: tb.Curve, label: str | None = None):
-    ax = plot_curve(curve, ax=Figure().subplots(), label=label)
+    ax = curve.plot(ax=Figure().subplots(), label=label)
     lower, upper = ax.lines
     return ax, np.array(lower.get_data()), np.array(upper.get_data())
 
@@ -53,8 +53,8 @@ def test_the_legend_names_the_ends_and_how_far_apart_they_are() -> None:
 
 def test_two_curves_share_axes_and_differ_in_colour() -> None:
     ax = Figure().subplots()
-    plot_curve(DELTA_CURVE, ax=ax, label="a")
-    assert plot_curve(DELTA_CURVE, ax=ax, label="b") is ax
+    DELTA_CURVE.plot(ax=ax, label="a")
+    assert DELTA_CURVE.plot(ax=ax, label="b") is ax
     assert len({line.get_color() for line in ax.lines}) == 4
 
 
@@ -107,7 +107,7 @@ def schedule() -> tb.StoppingSchedule:
 
 
 def test_a_schedule_is_drawn_beside_two_other_accounts(schedule) -> None:
-    ax = plot_schedule(schedule, ax=Figure().subplots())
+    ax = schedule.plot(ax=Figure().subplots())
     drawn = [np.array(line.get_data()) for line in ax.lines]
     for (x, y), prices in zip(
         drawn, (schedule.separate, schedule.renyi_filter(), schedule.epsilons), strict=True

@@ -84,3 +84,13 @@ def test_long_work_shows_progress_on_a_terminal_and_ends_quietly_on_ctrl_c(
     assert b"Traceback" not in seen
     assert out == b""
     assert running.returncode == 130
+
+
+@pytest.mark.slow  # a fresh Python starts
+def test_the_program_starts_without_what_few_commands_need() -> None:
+    code = "import sys, tightbudget.cli; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    heavy = {"alembic", "fastapi", "httpx", "jinja2", "matplotlib", "polars", "psycopg", "pydantic"}
+    heavy |= {"scipy.optimize", "scipy.signal", "scipy.stats", "sqlalchemy", "starlette", "uvicorn"}
+    assert "tightbudget.cli" in found.stdout.split()
+    assert not heavy & set(found.stdout.split())

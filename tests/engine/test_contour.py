@@ -108,13 +108,13 @@ def test_both_engines_overlap(mixture: list[tuple[float, float, int]], size: flo
     if epsilon is None or epsilon.upper == 0.0:
         return
     try:
-        other = refine.epsilon_bounds((both.steps[i],), size, 1e-2)
+        other = refine.epsilon_bounds((both.parts[i],), size, 1e-2)
     except tb.PrecisionError as error:
         other = Bounds(error.lower, error.upper)
     assert epsilon.overlaps(other)
     delta = both.contours[i].delta(epsilon.lower, FINE, [])
     try:
-        other = refine.delta_bounds((both.steps[i],), epsilon.lower, 0.1)
+        other = refine.delta_bounds((both.parts[i],), epsilon.lower, 0.1)
     except tb.PrecisionError as error:
         other = Bounds(error.lower, error.upper)
     assert delta is None or delta.overlaps(other)

@@ -141,8 +141,8 @@ def without_enumeration(active: bool) -> Iterator[None]:
 
 def test_outcomes_that_no_double_can_count_are_too_many() -> None:
     once = tb.Histogram(np.arange(70_000), np.arange(1, 70_001))  # 70,000^64 is about 10^310
-    (steps, _) = (once * 64).engine.steps
-    assert Outcomes.of(steps) is None
+    (parts, _) = (once * 64).engine.parts
+    assert Outcomes.of(parts) is None
 
 
 def both_directions(runs: list[Step]) -> tuple[tb.Composition, Composed, Composed]:

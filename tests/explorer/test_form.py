@@ -174,7 +174,7 @@ DEEDS = st.one_of(
 )
 
 
-def is_answered(ask: Callable[[], questions.Question]) -> bool:
+def is_answered(ask: Callable[[], questions.ExplorerQuestion]) -> bool:
     """Whether it is a question about a composition, or refused in words."""
     try:
         return isinstance(ask().composition(), tb.Composition)

@@ -13,10 +13,10 @@ from starlette.testclient import TestClient
 
 import tightbudget as tb
 from tightbudget.explorer import answers, questions
-from tightbudget.explorer.line import Job
+from tightbudget.explorer.job_queue import Job
 from tightbudget.explorer.workers import Pools, Workers
 from tightbudget.mechanisms.curve import DELTAS
-from tightbudget.web.settings import State
+from tightbudget.web.state import ServerState
 
 DP_SGD = [{"mechanism": "gaussian", "sigma": 1.0, "rate": 0.01, "times": 1000}]
 GAUSSIAN = [{"mechanism": "gaussian", "sigma": 5.0, "times": 10}]
@@ -29,7 +29,7 @@ def post(client: TestClient, route: str, body: Any) -> Any:
     return client.post(f"/api/v1/explore/{route}", json=body)
 
 
-ASKED: dict[str, tuple[Any, questions.Question]] = {
+ASKED: dict[str, tuple[Any, questions.ExplorerQuestion]] = {
     "curve": (answers.curve, questions.Curve(steps=DP_SGD, delta=1e-5)),
     "one-more": (answers.one_more, questions.OneMore(steps=GAUSSIAN, epsilon=1.0)),
     "compare": (answers.compare, questions.Compare(steps=GAUSSIAN, delta=1e-5)),
@@ -128,9 +128,9 @@ def test_pictures(explorer: TestClient, body: Any, format: str, media: str, begi
 @contextmanager
 def limited(client: TestClient, **limits: Any) -> Iterator[None]:
     """Other limits for a while."""
-    state: State = client.app.state.open  # type: ignore[attr-defined]
+    state: ServerState = client.app.state.open  # type: ignore[attr-defined]
     pools = Pools(Workers(**limits), Workers(**limits))
-    client.app.state.open = State(**{**vars(state), "explorer": pools})  # type: ignore[attr-defined]
+    client.app.state.open = ServerState(**{**vars(state), "explorer": pools})  # type: ignore[attr-defined]
     try:
         yield
     finally:
@@ -168,9 +168,9 @@ def test_the_room_of_another_address_is_given_away(
     with limited(explorer, processes=1, waiting=1):
         pool = explorer.app.state.open.explorer.quick  # type: ignore[attr-defined]
         worked_on, waits = Job(of, lambda _: None), Job(of, lambda _: None)
-        pool._line.join(worked_on)
-        pool._line.next()
-        pool._line.join(waits)
+        pool._queue.join(worked_on)
+        pool._queue.next()
+        pool._queue.join(waits)
         found = post(explorer, "curve", {"steps": GAUSSIAN, "delta": 1e-5})
         assert found.status_code == status
         assert waits.found.done() == (status == 200)
@@ -183,11 +183,11 @@ def test_when_too_many_wait_the_next_is_told_so(explorer: TestClient) -> None:
     with limited(explorer, processes=1, waiting=0):
         pool = explorer.app.state.open.explorer.quick  # type: ignore[attr-defined]
         others = Job("somebody", lambda _: None)
-        assert pool._line.join(others) is None
-        assert pool._line.next() is others  # and is being worked on
+        assert pool._queue.join(others) is None
+        assert pool._queue.next() is others  # and is being worked on
         found = post(explorer, "curve", {"steps": GAUSSIAN, "delta": 1e-5})
         assert (found.status_code, found.json()["error"]["type"]) == (503, "BusyError")
-        pool._line.done(others)
+        pool._queue.done(others)
         assert post(explorer, "curve", {"steps": GAUSSIAN, "delta": 1e-5}).status_code == 200
 
 

@@ -236,8 +236,8 @@ MUTATIONS = [
         adapter,
         "_raised",
         (
-            ("epsilon * (1 - _HAIR)", "epsilon * (1 + 1e3 * _HAIR)"),
-            ("delta * (1 + 1e3 * _HAIR)", "delta"),
+            ("epsilon * (1 - _MARGIN)", "epsilon * (1 + 1e3 * _MARGIN)"),
+            ("delta * (1 + 1e3 * _MARGIN)", "delta"),
         ),
         an_exported_distribution_is_above,
     ),

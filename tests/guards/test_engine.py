@@ -145,8 +145,8 @@ def histogram(p: tuple[float, ...], q: tuple[float, ...], runs: int, *epsilons: 
 
 def planned(p: tuple[float, ...], q: tuple[float, ...], runs: int, grid: Grid, n: int) -> bool:
     """The same, through a grid that leaves outputs out."""
-    step = compose.Step.of(tb.Histogram(p, q).pair(Direction.REMOVE), runs)
-    steps = compose.Steps.of((tb.Histogram(p, q) * runs).pairs(Direction.REMOVE))
+    step = compose.Part.of(tb.Histogram(p, q).pair(Direction.REMOVE), runs)
+    steps = compose.Parts.of((tb.Histogram(p, q) * runs).pairs(Direction.REMOVE))
     plan = compose.Plan((compose.Layout(step, grid, n, Tilt(1.0, Fraction(0))),), 0.0, 1e-30, False)
     seen = compose.profile(steps, plan)
     truth = Composed.of([normalised(p, q)] * runs)
@@ -159,7 +159,7 @@ def planned(p: tuple[float, ...], q: tuple[float, ...], runs: int, grid: Grid, n
 
 def gaussian_epsilon() -> bool:
     # of the two masses: the contour engine would answer first; two runs have no closed form
-    steps = (compose.Steps.of((tb.Gaussian(math.sqrt(2.0)) * 2).pairs(Direction.REMOVE)),)
+    steps = (compose.Parts.of((tb.Gaussian(math.sqrt(2.0)) * 2).pairs(Direction.REMOVE)),)
     bounds = refine.epsilon_bounds(steps, 1e-3, 1e-6)
     met = gaussian_truth(1.0, bounds.upper)[0] <= 1e-3
     return met and gaussian_truth(1.0, bounds.lower)[1] >= 1e-3
@@ -188,7 +188,7 @@ def rare_samples() -> bool:
 
 def gaussian_renyi() -> bool:
     """The tail beyond the grid carries all of a high order's mass."""
-    step = compose.Step.of(tb.Gaussian(1.0).pair(Direction.REMOVE), 1)
+    step = compose.Part.of(tb.Gaussian(1.0).pair(Direction.REMOVE), 1)
     bounds = renyi._divergence(renyi._bins(step.pair, np.linspace(-8.0, 2.0, 1000), 7.0), 7.0)
     return bounds.lower <= 4.0 <= bounds.upper
 
@@ -300,8 +300,8 @@ MUTATIONS = [
         "_profile",
         (
             (
-                "lost.append((add_up(beyond, float(step.pair.p_only().upper[0])), step.runs))",
-                "lost += [(x, step.runs) for x in (beyond, step.pair.p_only().upper[0])]",
+                "lost.append((add_up(beyond, float(part.pair.p_only().upper[0])), part.count))",
+                "lost += [(x, part.count) for x in (beyond, part.pair.p_only().upper[0])]",
             ),
         ),
         # a third of P at +inf, a third at a loss of 30, and Q elsewhere

@@ -23,7 +23,7 @@ from tightbudget.ledger.schema import budgets
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.units import Units
-from tightbudget.output_dp.account import Amount
+from tightbudget.output_dp.amount import ExactAmount
 
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0}, delta=Fraction(1, 10))
 
@@ -74,12 +74,14 @@ def truth(test: Callable[[tb.Ledger, tb.LedgerBudget], bool]) -> Callable[[], bo
 
 
 def charges_go_up() -> bool:
-    third = Amount(Fraction(1, 3), Fraction(1, 3))
+    third = ExactAmount(Fraction(1, 3), Fraction(1, 3))
     return third.fits(Units.charged(third).exact())
 
 
 def caps_go_down() -> bool:
-    return Units.granted(Amount(Fraction(2, 3), Fraction(2, 3))).exact().counted <= Fraction(2, 3)
+    return Units.granted(ExactAmount(Fraction(2, 3), Fraction(2, 3))).exact().counted <= Fraction(
+        2, 3
+    )
 
 
 @truth

@@ -16,12 +16,13 @@ from tests.output_dp.analyst import Finite, algorithm_1, worst_delta
 from tests.output_dp.test_theorem_7 import FIRST, TELLTALE, leaky
 
 import tightbudget as tb
-from tightbudget.output_dp import amount, worst_case_filters
-from tightbudget.output_dp.account import Account, Amount, Hold
-from tightbudget.output_dp.acts import Acts
-from tightbudget.output_dp.filter import OutputDPFilter, OutputDPOdometer
+from tightbudget.output_dp import amount, pricing
+from tightbudget.output_dp.account import Account, Hold
+from tightbudget.output_dp.acts import Transactions
+from tightbudget.output_dp.amount import ExactAmount
+from tightbudget.output_dp.filter import OutputDPFilter
 from tightbudget.output_dp.guarantee import OutputDP
-from tightbudget.output_dp.worst_case_filters import WorstCaseAccount
+from tightbudget.output_dp.pricing import AdvancedRule, OutputDPOdometerRule
 
 TENTH = tb.OutputDP({"number": 0.1, "nothing": 0}, delta=Fraction(1, 10))
 
@@ -101,7 +102,7 @@ def third(safe: Callable[[Fraction], bool]) -> bool:
 
 def below_the_logarithm(x: Fraction) -> bool:
     with ctx.workprec(200):
-        return bool(arb_of(worst_case_filters._log_down(x)) <= arb_of(x).log())
+        return bool(arb_of(pricing._log_down(x)) <= arb_of(x).log())
 
 
 def arb_of(x: Fraction) -> arb:
@@ -117,23 +118,23 @@ def what_is_held_is_not_left() -> bool:
 MUTATIONS = [
     Mutation(
         "delta never comes back",
-        OutputDPOdometer,
+        OutputDPOdometerRule,
         "cost",
-        (("Amount(epsilon, guarantee.delta)", "Amount(epsilon, guarantee.delta * (cell != 0))"),),
+        (("delta=stated.delta", "delta=stated.delta * (cell != 0)"),),
         lambda: theorem_7(0, Fraction(1, 10), TELLTALE),
     ),
     Mutation(
         "the sup is held",
-        OutputDPOdometer,
+        OutputDPOdometerRule,
         "cost",
-        (("guarantee.sup if cell is None", "min(guarantee.cells.values()) if cell is None"),),
+        (("stated.sup if cell is None", "min(stated.cells.values()) if cell is None"),),
         lambda: theorem_7(0, Fraction(1, 16), FIRST, leaky(1, Fraction(1, 16))),
     ),
     Mutation(
         "the price of the cell is charged",
-        OutputDPOdometer,
+        OutputDPOdometerRule,
         "cost",
-        (("guarantee.price(cell)", "guarantee.price(cell) * 0"),),
+        (("stated.price(cell)", "stated.price(cell) * 0"),),
         lambda: theorem_7(2, Fraction(1, 16), FIRST, leaky(2, Fraction(1, 16))),
     ),
     Mutation(
@@ -145,14 +146,14 @@ MUTATIONS = [
     ),
     Mutation(
         "epsilon is compared",
-        Amount,
+        ExactAmount,
         "fits",
         (("self.counted <= left.counted and", ""),),
         lambda: theorem_7(0, Fraction(1, 16), FIRST, leaky(1, Fraction(1, 16))),
     ),
     Mutation(
         "delta is compared",
-        Amount,
+        ExactAmount,
         "fits",
         (("and self.delta <= left.delta", ""),),
         lambda: theorem_7(0, Fraction(1, 10), TELLTALE),
@@ -205,8 +206,8 @@ MUTATIONS = [
         "_join",
         (
             (
-                "self._acts, self._conversations = parent._acts, parent._conversations",
-                "self._acts = parent._acts",
+                ", self._conversations = parent._transactions, parent._conversations",
+                " = parent._transactions",
             ),
         ),
         lambda: refuses_a_second_conversation("part"),
@@ -255,30 +256,30 @@ MUTATIONS = [
     ),
     Mutation(
         "settled prices do not enter other formulas",
-        WorstCaseAccount,
+        AdvancedRule,
         "cost",
         (
             (
-                "return self._worst(guarantee)",
-                "return self._worst(guarantee if cell is None else "
-                "OutputDP({cell: guarantee.price(cell)}, guarantee.delta))",
+                "_output_dp(guarantee).worst_case()",
+                "_output_dp(guarantee if cell is None else "
+                "OutputDP({cell: guarantee.price(cell)}, guarantee.delta)).worst_case()",
             ),
         ),
         lambda: tb.AdvancedFilter(1, 0.5).reserve(TENTH).settle("nothing").amount == 0.005,
     ),
     Mutation(
         "the logarithm of a slack is one of less",
-        worst_case_filters,
+        pricing,
         "_log_down",
         (("log_down(next_down(float(x)))", "math.log(float(x))"),),
         lambda: third(below_the_logarithm),
     ),
     Mutation(
         "a root is rounded up",
-        worst_case_filters,
+        pricing,
         "_sqrt_up",
         (("+ Fraction(1, _SCALE)", ""),),
-        lambda: third(lambda x: worst_case_filters._sqrt_up(x) ** 2 >= x),
+        lambda: third(lambda x: pricing._sqrt_up(x) ** 2 >= x),
     ),
 ]
 
@@ -296,15 +297,15 @@ NEXT = "if self._last is last"
 def granted_at_once(monkeypatch: pytest.MonkeyPatch, lock: Any) -> int:
     """How many of four threads get the last unit, if looking takes its time."""
     account = tb.OutputDPFilter(0.1, 0.1)
-    account._acts._lock = lock
-    fits = Amount.fits
+    account._transactions._lock = lock
+    fits = ExactAmount.fits
 
-    def slowly(amount: Amount, left: Amount) -> bool:
+    def slowly(amount: ExactAmount, left: ExactAmount) -> bool:
         seen = fits(amount, left)
         time.sleep(0.05)
         return seen
 
-    monkeypatch.setattr(Amount, "fits", slowly)
+    monkeypatch.setattr(ExactAmount, "fits", slowly)
     missed: list[bool] = []
     threads = [
         threading.Thread(target=lambda: missed.append(refused(lambda: account.reserve(TENTH))))
@@ -318,9 +319,9 @@ def granted_at_once(monkeypatch: pytest.MonkeyPatch, lock: Any) -> int:
 
 
 def test_without_the_lock_the_last_unit_is_granted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert granted_at_once(monkeypatch, tb.OutputDPFilter(1)._acts._lock) == 1
+    assert granted_at_once(monkeypatch, tb.OutputDPFilter(1)._transactions._lock) == 1
     # where threads share one interpreter lock, the test whether an act is the next one is enough
     assert granted_at_once(monkeypatch, contextlib.nullcontext()) == 1
-    mutate(monkeypatch, Mutation("", Acts, "do", ((NEXT, "if True"),), lambda: True))
-    assert granted_at_once(monkeypatch, tb.OutputDPFilter(1)._acts._lock) == 1
+    mutate(monkeypatch, Mutation("", Transactions, "run", ((NEXT, "if True"),), lambda: True))
+    assert granted_at_once(monkeypatch, tb.OutputDPFilter(1)._transactions._lock) == 1
     assert granted_at_once(monkeypatch, contextlib.nullcontext()) > 1

@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.release.test_mechanism import Draws, IsLong
 
 import tightbudget as tb
 from tightbudget.release import release
+from tightbudget.release.mechanism import MechanismOnData, Priced
 from tightbudget.release.mechanisms.sparse_vector import SparseVectorRun, _Search
 from tightbudget.release.mechanisms.top_k import TopK
-from tightbudget.release.noise.grid import Grid
+from tightbudget.release.noise import noise as sources
+from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import Pool
 
 pytestmark = pytest.mark.filterwarnings("ignore:FixedNoise")
@@ -80,7 +83,7 @@ def held_after_a_fork() -> float:
         tb.SparseVector(1, 2).open(0, meter=meter),
     ):
         patch.setattr(os, "getpid", lambda: -1)
-        meter._acts._process = -1  # a meter that would let a fork charge it
+        meter._transactions._process = -1  # a meter that would let a fork charge it
     return meter.held.epsilon
 
 
@@ -115,7 +118,7 @@ def named(entries: list[int]) -> tuple[int, ...]:
 
 
 def released(value: int, noise: int) -> Any:
-    return Grid().noisy(np.array([value]), np.array([noise])).item()
+    return AnswerGrid().noisy(np.array([value]), np.array([noise])).item()
 
 
 def answers(query: Any, bounds: tuple[int, int] | None = None) -> Any:
@@ -140,38 +143,65 @@ def spent_though_refused(error: type[Exception]) -> float:
 
 
 def moved(x: Any, y: Any, step: float | None) -> int:
-    return abs(Grid(step).point(x) - Grid(step).point(y))
+    return abs(AnswerGrid(step).point(x) - AnswerGrid(step).point(y))
+
+
+def is_refused(epsilon: float) -> bool:
+    try:
+        IsLong(3, epsilon)
+    except tb.ParameterError:
+        return True
+    return False
+
+
+def admits(data: object) -> bool:
+    with contextlib.suppress(tb.ParameterError):
+        IsLong(3, 1).release(data, meter=tb.OutputDPFilter(1))
+        return True
+    return False
+
+
+def with_empty_noise() -> Any:
+    count = tb.LaplaceRelease(len, 1, 1)
+    return count.release([], meter=tb.OutputDPFilter(1), noise=Draws()).value
 
 
 MUTATIONS = [
+    Mutation("a mechanism without a guarantee is made", Priced, "__post_init__",
+             (("_ = self.guarantee", "pass"),), lambda: is_refused(-1)),
+    Mutation("data of any shape are run on", MechanismOnData, "release",
+             (("run, self._admitted", "run"),), lambda: not admits(4)),
+    Mutation("an empty source of noise is replaced", sources, "noise_or_default",
+             (("if noise is None", "if not noise"),), lambda: with_empty_noise() == 7),
     Mutation("who leaves is seen", release, "answered",
              (("except BaseException as error", "except Exception as error"),),
               lambda: answers(leaves) == 0),
     Mutation("who fails is seen", release, "answered",
              (("return None", "raise"),), lambda: answers(failing) == 0),
-    Mutation("a failure is far from every answer", Grid, "_rounded",
+    Mutation("a failure is far from every answer", AnswerGrid, "_rounded",
              (("self._fallback if x is None", "0 if x is None"),),
              lambda: answers(failing, (7, 8)) in (7, 8)),
-    Mutation("bounds are forgotten", Grid, "_rounded",
+    Mutation("bounds are forgotten", AnswerGrid, "_rounded",
              (("low, high = self._ends", "low, high = -_FURTHEST, _FURTHEST"),),
              lambda: answers(lambda _: 2**64, (7, 8)) == 8),
-    Mutation("a failure has no point", Grid, "_rounded",
+    Mutation("a failure has no point", AnswerGrid, "_rounded",
              (("np.where(np.isnan(steps), self._fallback, np.clip(steps, low, high))",
                "np.clip(steps, low, high)"),),
              lambda: answers(lambda _: np.nan) == 0),
-    Mutation("without a step numbers are rounded to the nearest", Grid, "_of_double",
+    Mutation("without a step numbers are rounded to the nearest", AnswerGrid, "_of_double",
              (("math.floor(steps) if self.step is None else round(steps)", "round(steps)"),),
-             lambda: moved(0.5, 1.5, None) <= Grid().sensitivity(1)),
-    Mutation("without a step many numbers are rounded to the nearest", Grid, "_rounded",
+             lambda: moved(0.5, 1.5, None) <= AnswerGrid().sensitivity(1)),
+    Mutation("without a step many numbers are rounded to the nearest", AnswerGrid, "_rounded",
              (("np.floor(doubles)", "np.rint(doubles)"),),
-             lambda: np.diff(Grid().points([0.5, 1.5], 2)).item() <= Grid().sensitivity(1)),
-    Mutation("integers end where doubles are coarse", Grid, "_rounded",
+             lambda: np.diff(AnswerGrid().points([0.5, 1.5], 2)).item()
+             <= AnswerGrid().sensitivity(1)),
+    Mutation("integers end where doubles are coarse", AnswerGrid, "_rounded",
              (("self._doubles_are_too_coarse and", "False and"),),
              lambda: moved(np.int64(2**60), float(2**60 + 2**11), 1024.0)
-             <= Grid(1024.0).sensitivity(2**11)),
-    Mutation("one integer beside a double is a double", Grid, "points",
+             <= AnswerGrid(1024.0).sensitivity(2**11)),
+    Mutation("one integer beside a double is a double", AnswerGrid, "points",
              (("exactly=self._doubles_are_too_coarse", "exactly=False"),),
-             lambda: Grid(1024.0).points([2**59 + 513, 2**63], 2)[0] == 2**49 + 1),
+             lambda: AnswerGrid(1024.0).points([2**59 + 513, 2**63], 2)[0] == 2**49 + 1),
     Mutation("a refusal excuses every exception", tb.SparseVector, "open",
              (("error is not run._refusal", "run._refusal is None"),),
              lambda: spent_though_refused(tb.ParameterError) == 1),
@@ -209,11 +239,13 @@ MUTATIONS = [
     Mutation("a stock is drawn on twice", Pool, "take",
              (("self._stock.pop()", "self._stock[-1]"),),
              lambda: two_draws() == [0, 1]),
-    Mutation("rounding is free", Grid, "sensitivity",
+    Mutation("rounding is free", AnswerGrid, "sensitivity",
              (("steps + positive_count(size=size)", "steps"),),
-             lambda: Grid(1.0).point(0.6) - Grid(1.0).point(-0.6) <= Grid(1.0).sensitivity(1.2)
-             and Grid(1.0).points([0.5 + 2**-9] * 2, 2).sum() <= Grid(1.0).sensitivity(0.1, 2)),
-    Mutation("noise that was cut off shows", Grid, "noisy",
+             lambda: AnswerGrid(1.0).point(0.6) - AnswerGrid(1.0).point(-0.6)
+             <= AnswerGrid(1.0).sensitivity(1.2)
+             and AnswerGrid(1.0).points([0.5 + 2**-9] * 2, 2).sum()
+             <= AnswerGrid(1.0).sensitivity(0.1, 2)),
+    Mutation("noise that was cut off shows", AnswerGrid, "noisy",
              (("np.clip(sums, -_LAST, _LAST)", "sums"),),
              lambda: released(0, 2**62) == released(9, 2**62)),
     Mutation("top-k is cut off too late", TopK, "_named",

@@ -47,7 +47,7 @@ def hardly_known(below: float, above: float) -> Any:
         delta = laplace_delta(epsilon)
         return tb.Bounds(delta * (1 - below) * (1 - 1e-12), min(1.0, delta * (1 + above)))
 
-    return SimpleNamespace(steps=(tb.Laplace(1.0) * 1).engine.steps, reader=lambda: read)
+    return SimpleNamespace(parts=(tb.Laplace(1.0) * 1).engine.parts, reader=lambda: read)
 
 
 READERS = [(below, above) for below in (0.0, 0.03, 0.2) for above in (0.0, 0.03, 0.2)]

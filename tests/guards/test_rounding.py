@@ -31,14 +31,21 @@ from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure
 from tightbudget.engine.saddle_point import contour
 from tightbudget.engine.saddle_point.saddle_points import Group, Term
+from tightbudget.mechanisms import (
+    gaussian_integrand,
+    gaussian_transform,
+    gaussian_transform_bounds,
+)
+from tightbudget.mechanisms import gaussian_transform_plan as plan
+from tightbudget.mechanisms.gaussian_integrand import MOST_NESTED, LeftOut, Nodes, Rule
+from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
 from tightbudget.numerics import rounding, special
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.convolve import convolve, correlate
 from tightbudget.numerics.enclosure import exact as exact_masses
 from tightbudget.numerics.enclosure import exp_enclosure
 from tightbudget.numerics.rounding import EXP, UNIT, next_down, next_up
-from tightbudget.pairs import transform
-from tightbudget.pairs.transform import Line, MixedTransform, NormalTransform, _At, _Lost, _Rule
+from tightbudget.pairs.transform import Line
 
 BOTH = (1.0, -1.0)
 FAR_OFF = 1e-9  # an ingredient that is displaced by hand
@@ -50,10 +57,10 @@ BULK, RARE = REMOVE.split(2.0)
 def _fresh() -> Iterator[None]:
     """Exact values of 160 bits; and nothing remembered that another machine has computed."""
     before, ctx.prec = ctx.prec, 160
-    for remembers in (transform._planned, transform._ruled):
+    for remembers in (plan.planned_nodes, plan.rule_of_line):
         remembers.cache_clear()
     yield
-    for remembers in (transform._planned, transform._ruled):
+    for remembers in (plan.planned_nodes, plan.rule_of_line):
         remembers.cache_clear()
     ctx.prec = before
 
@@ -73,9 +80,9 @@ def number(z: complex) -> acb:
 # --------------------------------------------------------------- the ingredients at a node
 
 
-def fine(first: float, last: float, h: float = 2.0**-4) -> _Rule:
+def fine(first: float, last: float, h: float = 2.0**-4) -> Rule:
     """Nodes in an interval."""
-    return _Rule(h, round(first / h), round(last / h), 0.0)
+    return Rule(h, round(first / h), round(last / h), 0.0)
 
 
 def log_share(mixed: MixedTransform, x: arb) -> arb:
@@ -83,9 +90,9 @@ def log_share(mixed: MixedTransform, x: arb) -> arb:
     return ((u if mixed.part == "bulk" else -u).erfc() / 2).log()
 
 
-def losses_hold(mixed: MixedTransform, rule: _Rule, m: Fraction | None = None) -> bool:
+def losses_hold(mixed: MixedTransform, rule: Rule, m: Fraction | None = None) -> bool:
     """Each loss is within its error of ln R; m may be the exact number that was rounded."""
-    at, step = mixed._at(rule), exact(mixed)
+    at, step = mixed.at(rule), exact(mixed)
     if m is not None:
         step = dataclasses.replace(step, m=m)
     sign = 1 if mixed.remove else -1
@@ -97,9 +104,9 @@ def losses_hold(mixed: MixedTransform, rule: _Rule, m: Fraction | None = None) -
     )
 
 
-def weights_hold(mixed: MixedTransform, rule: _Rule) -> bool:
+def weights_hold(mixed: MixedTransform, rule: Rule) -> bool:
     """Each weight and each weight e^-L is within the stated error of the exact one."""
-    at, step = mixed._at(rule), exact(mixed)
+    at, step = mixed.at(rule), exact(mixed)
     base = (arb(rule.h) / (2 * arb.pi()).sqrt()).log()
     for i, x in enumerate(map(arb, at.x.tolist())):
         log = base - x * x / 2
@@ -112,9 +119,9 @@ def weights_hold(mixed: MixedTransform, rule: _Rule) -> bool:
     return True
 
 
-def mean_holds(mixed: MixedTransform, rule: _Rule) -> bool:
+def mean_holds(mixed: MixedTransform, rule: Rule) -> bool:
     """The sum of weight (e^-L - 1 + L) is within its error of the exact one over the same nodes."""
-    at, step = mixed._at(rule), exact(mixed)
+    at, step = mixed.at(rule), exact(mixed)
     base, total = arb(rule.h) / (2 * arb.pi()).sqrt(), arb(0)
     for x in map(arb, at.x.tolist()):
         log_r = step.log_r(acb(x)).real
@@ -140,13 +147,16 @@ def with_tails_off(what: Callable[[], bool], scale: float) -> bool:
     """ln Phi is off by all that is granted, times ``scale``, in either direction."""
     tail, slack = special.log_normal_tail, special.log_normal_tail_slack
     for sign in BOTH:
+
+        def moved(u: Any, s: float = sign) -> Any:
+            return tail(u) + s * 0.99 * scale * slack(u)
+
         with (
+            mock.patch.object(gaussian_integrand, "log_normal_tail", moved),
+            mock.patch.object(gaussian_transform_bounds, "log_normal_tail", moved),
             mock.patch.object(
-                transform,
-                "log_normal_tail",
-                lambda u, s=sign: tail(u) + s * 0.99 * scale * slack(u),
+                gaussian_integrand, "log_normal_tail_slack", lambda u: scale * slack(u)
             ),
-            mock.patch.object(transform, "log_normal_tail_slack", lambda u: scale * slack(u)),
         ):
             if not what():
                 return False
@@ -177,13 +187,13 @@ def value_holds(
     mixed: MixedTransform,
     c: float,
     t: float,
-    change: Callable[[_At], _At] = lambda at: at,
-    rule: _Rule | None = None,
-    at: _At | None = None,
+    change: Callable[[Nodes], Nodes] = lambda at: at,
+    rule: Rule | None = None,
+    at: Nodes | None = None,
 ) -> bool:
     """M - 1 is within its error of the exact value; ``change`` displaces an ingredient."""
-    rule = rule or mixed._rule(c, t, 1e-24)
-    at = at or mixed._at(rule)
+    rule = rule or plan.rule_for(mixed, c, t, 1e-24)
+    at = at or mixed.at(rule)
     value, error = mixed._values(c, np.array([t]), rule, change(at))
     return bool(abs(truth(mixed, c, t) - number(value[0])) <= float(error[0]))
 
@@ -198,32 +208,34 @@ def value_off(
     unit: float = 1.0,
 ) -> bool:
     """Only the functions that are called for the value are off, not its ingredients."""
-    rule = mixed._rule(c, t, 1e-24)
-    at = mixed._at(rule)
+    rule = plan.rule_for(mixed, c, t, 1e-24)
+    at = mixed.at(rule)
     return off(owner, function, grant, lambda: value_holds(mixed, c, t, rule=rule, at=at), unit)
 
 
-def moved_loss(sign: float) -> Callable[[_At], _At]:
+def moved_loss(sign: float) -> Callable[[Nodes], Nodes]:
     return lambda at: dataclasses.replace(
         at, loss=at.loss + sign * FAR_OFF, loss_error=at.loss_error + FAR_OFF
     )
 
 
-def moved_mean(at: _At) -> _At:
+def moved_mean(at: Nodes) -> Nodes:
     return dataclasses.replace(at, mean=at.mean + FAR_OFF, mean_error=at.mean_error + FAR_OFF)
 
 
-def exact_mean(at: _At) -> _At:
+def exact_mean(at: Nodes) -> Nodes:
     """The mean has no error, so that none of what is granted to it is there for others."""
-    return dataclasses.replace(at, mean=ADD._at(ADD._rule(0.5, 0.0, 1e-24)).mean, mean_error=1e-16)
+    return dataclasses.replace(
+        at, mean=ADD.at(plan.rule_for(ADD, 0.5, 0.0, 1e-24)).mean, mean_error=1e-16
+    )
 
 
 def lost_is_off() -> bool:
     """Both of a bulk's lost shares are off by what they may be."""
     for sign in BOTH:
         bulk = dataclasses.replace(BULK)
-        lost = bulk._lost
-        bulk.__dict__["_lost"] = _Lost(
+        lost = bulk.left_out
+        bulk.__dict__["left_out"] = LeftOut(
             lost.mass + sign * FAR_OFF,
             lost.slope + FAR_OFF,
             lost.mass_error + FAR_OFF,
@@ -242,7 +254,7 @@ def lost_holds(q: Fraction | None = None) -> bool:
         scale = (1 + arb(bulk.width) ** 2).sqrt() * arb(2).sqrt()
         without, lifted = ((arb(end) / scale).erfc() / 2 for end in (2.0, 1.0))
         more = share * (lifted - without)
-        lost = bulk._lost
+        lost = bulk.left_out
         mass, slope = (without + more, more) if remove else (without, -more)
         if not abs(mass - lost.mass) <= lost.mass_error:
             return False
@@ -253,7 +265,7 @@ def lost_holds(q: Fraction | None = None) -> bool:
 
 def rounded_rates() -> bool:
     """q is off by all its roundings, a million times as large."""
-    nested = MILLION * transform.MOST_NESTED
+    nested = MILLION * MOST_NESTED
     with granted("MOST_NESTED", nested):
         return all(
             lost_holds(Fraction(0.25) * (1 + Fraction(sign * nested * UNIT * 0.99)))
@@ -263,7 +275,7 @@ def rounded_rates() -> bool:
 
 def powers_hold() -> bool:
     """weight e^(c L) for exact losses and logarithms of weights, where exp uses its grant."""
-    at = REMOVE._at(fine(4.0, 20.0))
+    at = REMOVE.at(fine(4.0, 20.0))
     loss = np.linspace(-300.0, -100.1, at.x.size)
     at = dataclasses.replace(at, loss=loss, weight_error=np.full_like(loss, EXP * UNIT))
     real = np.exp
@@ -753,7 +765,7 @@ CASES: dict[str, Callable[[], bool]] = {
     "weight-exp": lambda: off(np, "exp", "EXP", lambda: weights_hold(ADD, NODES)),
     "mean-weight": lambda: off(np, "exp", "EXP", lambda: mean_holds(ADD, ALL)),
     "mean-less": lambda: off(
-        transform, "expm1_less", "LESS_ULPS", lambda: mean_holds(ADD, ALL), 2.0
+        gaussian_integrand, "expm1_less", "LESS_ULPS", lambda: mean_holds(ADD, ALL), 2.0
     ),
     "mean-order": lambda: in_any_order(lambda: mean_holds(ADD, DENSE)),
     "mean-loss": lambda: off(np, "log1p", "LOG1P", lambda: mean_holds(ADD, ALL)),
@@ -764,10 +776,14 @@ CASES: dict[str, Callable[[], bool]] = {
     "value-order": lambda: in_any_order(
         lambda: value_holds(ADD, 0.5, 0.0, exact_mean, rule=dense(ADD))
     ),
-    "value-less": lambda: value_off(ADD, 0.3, 0.0, transform, "expm1_less", "LESS_ULPS", 2.0),
+    "value-less": lambda: value_off(
+        ADD, 0.3, 0.0, gaussian_integrand, "expm1_less", "LESS_ULPS", 2.0
+    ),
     "value-excess": lambda: value_off(ADD, 0.3, 0.3, np, "expm1", "EXPM1"),
     "value-cosine": lambda: value_off(ADD, 0.05, 0.05, np, "sin", "TURN"),
-    "value-sine": lambda: value_off(ADD, 0.01, 1.0, transform, "sin_less", "SIN_LESS_ULPS", 2.0),
+    "value-sine": lambda: value_off(
+        ADD, 0.01, 1.0, gaussian_transform, "sin_less", "SIN_LESS_ULPS", 2.0
+    ),
     "value-loss": lambda: all(value_holds(ADD, 1.0, 0.5, moved_loss(sign)) for sign in BOTH),
     "value-mean": lambda: value_holds(ADD, 1.0, 0.5, moved_mean),
     "value-lost": lost_is_off,
@@ -804,9 +820,9 @@ def in_any_order(what: Callable[[], bool]) -> bool:
         return what()
 
 
-def dense(mixed: MixedTransform) -> _Rule:
+def dense(mixed: MixedTransform) -> Rule:
     """A rule with thousands of nodes."""
-    rule = mixed._rule(0.5, 0.0, 1e-24)
+    rule = plan.rule_for(mixed, 0.5, 0.0, 1e-24)
     h = 2.0**-8
     return rule._replace(
         h=h, first=math.floor(rule.first * rule.h / h), last=math.ceil(rule.last * rule.h / h)

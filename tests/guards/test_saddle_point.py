@@ -23,9 +23,11 @@ import tightbudget as tb
 from tightbudget.engine.saddle_point import contour
 from tightbudget.engine.saddle_point.contour import Line, Lines
 from tightbudget.engine.saddle_point.saddle_points import Group, Term
+from tightbudget.mechanisms import gaussian_transform_bounds
+from tightbudget.mechanisms.gaussian_integrand import Rule
+from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
 from tightbudget.numerics import special
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pairs.transform import MixedTransform, NormalTransform, _Rule
 
 MIXED = MixedTransform(1.0, 0.25, True)
 ONE = Step(Fraction(1), Fraction(1, 4), True)
@@ -187,7 +189,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the error of the rule in x",
-        _Rule,
+        Rule,
         "error",
         (("error = 2.0 /", "error = 0.0 /"),),
         lambda: value_of(MIXED, 1e-2, 2.0, 0.0, 1.0, 3.0),
@@ -196,14 +198,14 @@ MUTATIONS = [
         "what the bulk has lost",
         MixedTransform,
         "_values",
-        (("lost, loss = self._lost,", "lost, loss = _Lost(0.0, 0.0, 0.0, 0.0),"),),
+        (("lost, loss = self.left_out,", "lost, loss = type(self.left_out)(0.0, 0.0, 0.0, 0.0),"),),
         lambda: value_of(BULK, 1e-16, 2.0, 0.0, 1.0),
     ),
     Mutation(
         "what the bulk has lost of its mean",
         MixedTransform,
         "_values",
-        (("lost, loss = self._lost,", "lost, loss = self._lost._replace(slope=0.0),"),),
+        (("lost, loss = self.left_out,", "lost, loss = self.left_out._replace(slope=0.0),"),),
         lambda: value_of(BULK, 1e-16, 2.0, 0.0, 1.0),
     ),
     Mutation(
@@ -229,8 +231,8 @@ MUTATIONS = [
     ),
     Mutation(
         "what moving the line costs",
-        MixedTransform,
-        "_moved",
+        gaussian_transform_bounds,
+        "moved",
         (("log = power * modulus + (base + square)", "log = power * modulus + (base - square)"),),
         nothing_above_beyond,
     ),

@@ -147,14 +147,14 @@ MUTATIONS = [
     Mutation(
         "the sums of binomial masses round",
         kov._Answers, "at",
-        (("value * (1 + self.margin) + self.dust", "value"),
-         ("value * (1 - self.margin) - self.dust", "value")),
+        (("value * (1 + self.margin) + self.absolute", "value"),
+         ("value * (1 - self.margin) - self.absolute", "value")),
         kov_holds,
     ),
     Mutation(
         "what is below the window is not nothing",
         kov._Answers, "at",
-        (("return Bounds(0.0, self.dust)", "return Bounds(0.0, 0.0)"),),
+        (("return Bounds(0.0, self.absolute)", "return Bounds(0.0, 0.0)"),),
         kov_far_below_holds,
     ),
     Mutation(

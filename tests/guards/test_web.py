@@ -15,9 +15,9 @@ import tightbudget as tb
 from tightbudget.ledger import tokens, transactions
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.output_dp.account import State
-from tightbudget.web import access, guards
+from tightbudget.web import access, failures, guards
 from tightbudget.web.api import events, schemas
-from tightbudget.web.refusals import Refusal
+from tightbudget.web.refusals import HttpRefusal
 from tightbudget.web.sessions import Sessions
 
 Token = Callable[..., str]
@@ -147,12 +147,12 @@ def a_right_token_after_wrong_ones(client: Client, token: Token, ledger: tb.Ledg
 
 
 def made_up_addresses(client: Client, token: Token, ledger: tb.Ledger) -> bool:
-    failures = guards.Failures(most_in_all=3)
+    counted = failures.Failures(most_in_all=3)
     for i in range(3):
-        failures.add(str(i))
+        counted.add(str(i))
     try:
-        failures.check("4")
-    except Refusal:
+        counted.check("4")
+    except HttpRefusal:
         return True
     return False
 
@@ -187,7 +187,7 @@ CASES = [
     Case("right tokens are never counted", access, "_bearer",
          "if token is None:  #", "state.failures.check(address)\n    if token is None:  #",
          a_right_token_after_wrong_ones),
-    Case("failures have a limit in all", guards.Failures, "check",
+    Case("failures have a limit in all", failures.Failures, "check",
          'self._wait(self._all), ""', '0.0, ""', made_up_addresses),
     Case("signing out ends a session", access, "sign_out",
          "state_of(request).sessions.end(cookie)", "pass", a_session_that_was_ended),

@@ -12,7 +12,7 @@ from flint import arb, ctx
 from tests.cases import CASES, each_mechanism, slow_unless_core
 
 import tightbudget as tb
-from tightbudget.engine.buckets.compose import Steps
+from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.buckets.refine import delta_bounds
 from tightbudget.mechanisms import Mechanism
 from tightbudget.numerics.bounds import Bounds
@@ -165,11 +165,11 @@ def test_the_answer_is_the_worse_direction(mechanism: Mechanism) -> None:
     for epsilon in (0.0, 0.4):
         whole = reached((mechanism * 3).delta, epsilon, 1e-2)
         for direction in Direction:
-            steps = Steps.of((mechanism * 3).pairs(direction))
+            steps = Parts.of((mechanism * 3).pairs(direction))
             one = reached(delta_bounds, (steps,), epsilon, 1e-2)
             assert one.lower <= whole.upper
     if mechanism.is_symmetric():
-        both = [Steps.of((mechanism * 3).pairs(direction)) for direction in Direction]
+        both = [Parts.of((mechanism * 3).pairs(direction)) for direction in Direction]
         first, second = (reached(delta_bounds, (s,), 0.4, 1e-2) for s in both)
         assert first.overlaps(second)
 

@@ -28,7 +28,8 @@ import tightbudget as tb
 from tightbudget.adapters.stopping import StoppingCallback
 from tightbudget.client.remote import RemoteBudget, RemoteHold
 from tightbudget.output_dp.account import Account
-from tightbudget.output_dp.acts import Acts, Uncopied
+from tightbudget.output_dp.acts import Transactions, Uncopied
+from tightbudget.output_dp.pricing import OutputDPOdometerRule
 from tightbudget.release.noise.noise import Pool
 from tightbudget.release.release import started
 
@@ -64,7 +65,7 @@ def a_callback() -> Iterator[Any]:
 
 # how one is made, of each kind that is refused
 REFUSING: dict[str, Callable[[], Any]] = {
-    "Account": lambda: Account(None),
+    "Account": lambda: Account(OutputDPOdometerRule()),
     "OutputDPFilter": lambda: tb.OutputDPFilter(1),
     "OutputDPOdometer": tb.OutputDPOdometer,
     "AdvancedFilter": lambda: tb.AdvancedFilter(5, 1e-6),
@@ -84,8 +85,8 @@ OF_A_LEDGER = {
 # that have no state of their own, or none that is paid for, and why
 OTHERS = {
     "Uncopied": "the refusal itself",
-    "Acts": "inside accounts, which are refused",
-    "Record": "inside accounts, which are refused",
+    "Transactions": "inside accounts, which are refused",
+    "Variable": "inside accounts, which are refused",
     "Payer": "an abstract part of budgets of a ledger",
     "OpenDPNoise": "keeps nothing between calls",
     "FixedNoise": "no noise, for tests alone",
@@ -245,7 +246,7 @@ def test_a_fork_reads_and_never_charges(name: str, locked: bool) -> None:
         return repr(account)
 
     if locked:
-        with account._acts._lock:
+        with account._transactions._lock:
             said = in_a_fork(lambda: of_another_thread(account, in_the_child))
     else:
         said = in_a_fork(in_the_child)
@@ -259,7 +260,7 @@ def test_a_fork_reads_and_never_charges(name: str, locked: bool) -> None:
 def of_another_thread(account: Account, then: Callable[[], str]) -> str:
     """Makes the lock one that a thread has which is not in this process."""
     lock: Any = type("Taken", (), {"__enter__": lambda _: os._exit(1), "__exit__": None})()
-    account._acts._lock = lock
+    account._transactions._lock = lock
     return then()
 
 
@@ -307,7 +308,11 @@ def a_fork_is_refused() -> bool:
 
 MUTATIONS = [
     Mutation(
-        "a fork does not act", Acts, "do", (("if self.forked", "if False"),), a_fork_is_refused
+        "a fork does not act",
+        Transactions,
+        "run",
+        (("if self.forked", "if False"),),
+        a_fork_is_refused,
     ),
     Mutation(
         "a copy is refused",

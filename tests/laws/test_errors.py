@@ -131,7 +131,7 @@ SERVED = [
         '"held": null, "budget": null, "holds": null, "unknown": null}}',
     ),
     (
-        refusals.Refusal(401, "NoToken", "this needs a token"),
+        refusals.HttpRefusal(401, "NoToken", "this needs a token"),
         '{"error": {"type": "NoToken", "message": "this needs a token", "requested": null, '
         '"left": null, "held": null, "budget": null, "holds": null, "unknown": null}}',
     ),

@@ -11,7 +11,7 @@ from tests.guards.mutants import Mutation, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.engine.buckets import compose
-from tightbudget.engine.buckets.compose import Demand, Layout, Steps, make_plan
+from tightbudget.engine.buckets.compose import Demand, Layout, Parts, make_plan
 from tightbudget.engine.buckets.tilt import tilted_moments
 from tightbudget.mechanisms import Mechanism
 from tightbudget.numerics.bounds import Bounds
@@ -22,8 +22,8 @@ RUNS = 100
 
 def layouts(mechanism: Mechanism, direction: Direction, slip: float) -> tuple[Layout, ...]:
     """Where 100 runs are bucketed to find eps at some deltas."""
-    steps = Steps.of((mechanism * RUNS).pairs(direction))
-    if not steps.steps:
+    steps = Parts.of((mechanism * RUNS).pairs(direction))
+    if not steps.parts:
         return ()
     saddles = [steps.picture.for_delta(delta) for delta in (0.1, 1e-10)]
     # buckets far finer than what a sketch shows
@@ -35,13 +35,13 @@ def layouts(mechanism: Mechanism, direction: Direction, slip: float) -> tuple[La
 
 def tilted_mass_below(layout: Layout) -> float:
     """The share of the tilted measure that is left of the grid: atoms and bins."""
-    pair, theta = layout.step.pair, layout.tilt.theta
+    pair, theta = layout.part.pair, layout.tilt.theta
     edges, slack = layout.grid.losses(1)
     edges -= 1e-12 * (1 + np.abs(edges))  # a lump at the first edge lies within rounding of it
     bins, atoms = pair.bins(edges, slack), pair.atoms()
     mass = 0.0 if bins is None else float(bins.p.upper[0])
     mass += float(np.sum(atoms.p.upper[atoms.loss_upper < edges[0]]))
-    log_total = tilted_moments(layout.step.sketch, theta)[0]
+    log_total = tilted_moments(layout.part.sketch, theta)[0]
     return math.exp(min(0.0, math.log(mass) + theta * edges[0] - log_total)) if mass > 0 else 0.0
 
 

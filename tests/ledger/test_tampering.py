@@ -13,7 +13,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from datetime import timedelta
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,8 @@ from tightbudget.ledger.chain import Head
 from tightbudget.ledger.schema import VERSION_TABLE, metadata, with_access
 from tightbudget.ledger.testing import LedgerActor
 from tightbudget.ledger.tokens import Tokens
-from tightbudget.output_dp.account import Amount
+from tightbudget.output_dp.amount import ZERO
+from tightbudget.output_dp.pricing import OutputDPRule
 
 VERSIONS = Table(VERSION_TABLE, MetaData(), Column("version_num", String, primary_key=True))
 TABLES = [*metadata.sorted_tables, *with_access.sorted_tables, VERSIONS]
@@ -210,7 +210,7 @@ def test_a_cheap_act_is_seen_although_its_event_is_in_the_chain(
     """Somebody who writes events as the ledger does, for less than what they cost."""
     actor.told("open data 1 1e-6", "reserve A1 yes=0.3,no=0", "start A1")
     with monkeypatch.context() as patch:
-        patch.setattr(tb.OutputDPFilter, "cost", lambda *_: Amount(Fraction(0), Fraction(0)))
+        patch.setattr(OutputDPRule, "cost", lambda *_: ZERO)
         assert actor.told(line) == ["ok"]
     with pytest.raises(tb.LedgerCorruptError, match=r"another (price|amount)"):
         actor.ledger.verify()

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 import tightbudget as tb
 from tightbudget.ledger.units import NOTHING, Units
-from tightbudget.output_dp.account import Amount
+from tightbudget.output_dp.amount import ExactAmount
 
 fractions = st.fractions(0, 10**6, max_denominator=10**30)
 probabilities = st.fractions(0, 1, max_denominator=10**40)
-amounts = st.builds(Amount, fractions, probabilities)
+amounts = st.builds(ExactAmount, fractions, probabilities)
 units = st.builds(Units, st.integers(0, 10**18), st.integers(0, 10**18))
 
 
 @given(amounts)
-def test_a_charge_is_at_least_the_amount_by_less_than_one_unit(amount: Amount) -> None:
+def test_a_charge_is_at_least_the_amount_by_less_than_one_unit(amount: ExactAmount) -> None:
     charged = Units.charged(amount)
     over = charged.exact().minus(amount)
     assert 0 <= over.counted < Fraction(1, 10**12)
@@ -29,7 +29,7 @@ def test_a_charge_is_at_least_the_amount_by_less_than_one_unit(amount: Amount) -
 
 
 @given(amounts)
-def test_a_cap_is_at_most_the_amount_by_less_than_one_unit(amount: Amount) -> None:
+def test_a_cap_is_at_most_the_amount_by_less_than_one_unit(amount: ExactAmount) -> None:
     under = amount.minus(Units.granted(amount).exact())
     assert 0 <= under.counted < Fraction(1, 10**12)
     assert 0 <= under.delta < Fraction(1, 10**18)
@@ -38,13 +38,13 @@ def test_a_cap_is_at_most_the_amount_by_less_than_one_unit(amount: Amount) -> No
 @given(st.fractions(0, 1).filter(bool), st.integers(18, 400))
 def test_nothing_that_is_positive_is_free(amount: Fraction, power: int) -> None:
     tiny = amount / 10**power
-    assert Units.charged(Amount(tiny, tiny)) == (1, 1)
-    assert Units.charged(Amount(Fraction(0), Fraction(0))) == NOTHING
+    assert Units.charged(ExactAmount(tiny, tiny)) == (1, 1)
+    assert Units.charged(ExactAmount(Fraction(0), Fraction(0))) == NOTHING
 
 
 @given(st.lists(amounts, max_size=20))
-def test_what_is_charged_one_by_one_covers_the_sum(parts: list[Amount]) -> None:
-    total, charged = Amount(Fraction(0), Fraction(0)), NOTHING
+def test_what_is_charged_one_by_one_covers_the_sum(parts: list[ExactAmount]) -> None:
+    total, charged = ExactAmount(Fraction(0), Fraction(0)), NOTHING
     for part in parts:
         total, charged = total.plus(part), charged.plus(Units.charged(part))
     assert total.fits(charged.exact())
@@ -82,19 +82,19 @@ def test_of_nothing_left_nothing_is_granted() -> None:
 @pytest.mark.parametrize(
     ("amount", "message"),
     [
-        (Amount(Fraction(10**7), Fraction(0)), "epsilon must be at least 0 and fit into"),
-        (Amount(Fraction(-1), Fraction(0)), "epsilon must be at least 0 and fit into"),
-        (Amount(Fraction(0), Fraction(10)), "delta must be at least 0 and fit into"),
-        (Amount(Fraction(10**400), Fraction(0)), "ledger's integers, got inf"),
+        (ExactAmount(Fraction(10**7), Fraction(0)), "epsilon must be at least 0 and fit into"),
+        (ExactAmount(Fraction(-1), Fraction(0)), "epsilon must be at least 0 and fit into"),
+        (ExactAmount(Fraction(0), Fraction(10)), "delta must be at least 0 and fit into"),
+        (ExactAmount(Fraction(10**400), Fraction(0)), "ledger's integers, got inf"),
     ],
 )
 def test_what_no_database_integer_holds_is_refused_by_name(
-    round_: Callable[[Amount], Units], amount: Amount, message: str
+    round_: Callable[[ExactAmount], Units], amount: ExactAmount, message: str
 ) -> None:
     with pytest.raises(tb.ParameterError, match=re.escape(message)):
         round_(amount)
 
 
 def test_the_largest_integer_is_still_granted() -> None:
-    largest = Amount(Fraction(2**63 - 1, 10**12), Fraction(1))
+    largest = ExactAmount(Fraction(2**63 - 1, 10**12), Fraction(1))
     assert Units.charged(largest) == Units.granted(largest) == (2**63 - 1, 10**18)

@@ -17,14 +17,10 @@ from tests.integrals import Part, Step
 
 import tightbudget as tb
 from tightbudget.mechanisms import Mechanism
+from tightbudget.mechanisms.gaussian_integrand import MOST_NESTED
+from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
 from tightbudget.pairs.pair import Direction
-from tightbudget.pairs.transform import (
-    MOST_NESTED,
-    Line,
-    MixedTransform,
-    NormalTransform,
-    Transform,
-)
+from tightbudget.pairs.transform import Line, Transform
 
 TOLERANCE = 1e-24
 
@@ -272,7 +268,7 @@ def test_what_a_bulk_leaves_out(m: float, q: float, remove: bool, edge: float) -
     lifted = ((arb(edge) - arb(m)) / scale).erfc() / 2
     more = arb(q) * (lifted - without)
     mass, slope = (without + more, more) if remove else (without, -more)
-    lost = bulk._lost
+    lost = bulk.left_out
     assert abs(mass - lost.mass) <= lost.mass_error <= 1e-12 * lost.mass
     assert abs(slope - lost.slope) <= lost.slope_error <= 1e-12 * q * float(without + lifted)
 
@@ -284,8 +280,10 @@ def test_beyond_its_range_there_is_no_transform() -> None:
     assert MixedTransform.of(1.0, 9e-16, False) is None
     assert MixedTransform.of(1.0, 1.0, False) is None
     rare = MixedTransform(1.0, 2.0**-40, True)
-    assert rare.sampled(0.25) == MixedTransform(1.0, 2.0**-42, True)
-    assert rare.sampled(2.0**-10) is None
+    assert rare.sampled(0.25, Direction.REMOVE) == MixedTransform(1.0, 2.0**-42, True)
+    assert rare.sampled(2.0**-10, Direction.REMOVE) is None
+    assert rare.sampled(0.25, Direction.ADD) is None  # the transform knows one direction alone
+    assert rare.split(1.0)[0].sampled(0.25, Direction.REMOVE) is None  # a part is no pair
 
 
 def test_parts_stand_at_a_multiple_of_a_sixteenth() -> None:

@@ -327,4 +327,4 @@ def test_threads_racing_for_the_last_unit_get_exactly_what_fits() -> None:
 
 def test_an_account_and_its_parts_act_in_turn() -> None:
     account = tb.OutputDPFilter(1)
-    assert account.sub(0.5).sub(0.25)._acts is account._acts
+    assert account.sub(0.5).sub(0.25)._transactions is account._transactions

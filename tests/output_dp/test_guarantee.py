@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import tightbudget as tb
 from tightbudget.output_dp import guarantee
+from tightbudget.output_dp.guarantee import cell_from_lists
 
 TENTH = Fraction(1, 10)
 
@@ -183,6 +184,50 @@ def test_json_gives_the_same_value_back(g: tb.OutputDP) -> None:
     read = tb.OutputDP.from_json(g.to_json())
     assert read == g
     assert list(read.cells) == list(g.cells)
+
+
+@given(guarantees())
+def test_plain_values_give_the_same_value_back_and_are_what_the_text_says(g: tb.OutputDP) -> None:
+    assert tb.OutputDP.from_dict(g.to_dict()) == g
+    assert g.to_dict() == json.loads(g.to_json())  # lists, no tuples: nothing that JSON changes
+
+
+def test_floats_and_decimals_in_plain_values_mean_what_they_print_as() -> None:
+    def read(price: Any) -> tb.OutputDP:
+        plain = {"cells": [["a", price]], "delta": Decimal("1e-6"), "sup": "1"}
+        return tb.OutputDP.from_dict({"tightbudget": 1, "output_dp": plain})
+
+    assert read(0.1) == read(Decimal("0.1")) == read("1/10")
+    assert read(0.1) == tb.OutputDP({"a": 0.1}, 1e-6, sup=1)
+    others: list[Any] = [Decimal("0.5"), 0.5, None, True, {}]
+    for cell in others:
+        plain = {"cells": [[cell, 0]], "delta": 0, "sup": 1}
+        with pytest.raises(tb.ParameterError, match="cell must be a text, an integer, or a tuple"):
+            tb.OutputDP.from_dict({"tightbudget": 1, "output_dp": plain})
+
+
+def nested(depth: int) -> Any:
+    value: Any = "a"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("depth", [1, 10, 100, 200])
+def test_a_cell_of_lists_in_lists_is_read(depth: int) -> None:
+    g = tb.OutputDP({cell_from_lists(nested(depth)): 1})
+    assert tb.OutputDP.from_dict(g.to_dict()) == g
+
+
+@pytest.mark.parametrize("depth", [1100, 5000, 100_000])
+def test_a_cell_of_too_many_lists_in_lists_is_refused(depth: int) -> None:
+    with pytest.raises(tb.ParameterError, match=r"^cell must not have hundreds of lists inside"):
+        cell_from_lists(nested(depth))
+    deep: Any = "a"
+    for _ in range(depth):
+        deep = (deep,)
+    with pytest.raises(tb.ParameterError, match=r"^cell must not have hundreds of tuples inside"):
+        tb.OutputDP({deep: 1})
 
 
 def test_decimals_in_a_json_text_mean_themselves() -> None:

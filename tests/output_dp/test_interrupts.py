@@ -26,7 +26,7 @@ from tests.guards.mutants import Mutation, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.output_dp.account import Account, Hold
-from tightbudget.output_dp.acts import Acts
+from tightbudget.output_dp.acts import Transactions
 from tightbudget.output_dp.filter import OutputDPFilter
 
 ROOM = ("/tightbudget/output_dp/", "/tightbudget/release/sparse_vector", "mutant")
@@ -70,7 +70,7 @@ class Scene:
         """All there is to know."""
         accounts = [(*a._now, a._left()) for a in self.family]
         holds = [hold._now for hold in (self.reserved, self.started)]
-        talking = self.started in self.account._acts.read(self.account._conversations)
+        talking = self.started in self.account._transactions.read(self.account._conversations)
         return accounts, holds, talking
 
 
@@ -376,7 +376,9 @@ def test_real_signals_lose_no_charge() -> None:
     assert account._now.holders == account._held.counted <= interrupts
     # and the lock is nobody's
     free: list[bool] = []
-    other = threading.Thread(target=lambda: free.append(account._acts._lock.acquire(timeout=5)))
+    other = threading.Thread(
+        target=lambda: free.append(account._transactions._lock.acquire(timeout=5))
+    )
     other.start()
     other.join()
     assert free == [True]
@@ -395,20 +397,20 @@ def refused(deed: Callable[[], object]) -> bool:
 
 NOT_ONE = """for changed, value in decide():
                 changed.copy = number, value
-            act = number, ()"""
-TWO = """self._acts.do(lambda: end()[:1])
+            next_ = number, ()"""
+TWO = """self._transactions.run(lambda: end()[:1])
     if self._parent is not None:
         whole, spent = self._whole, self._now.spent
-        self._acts.do(lambda: self._parent._exchanged(self, held=whole, charge=spent))"""
+        self._transactions.run(lambda: self._parent._exchanged(self, held=whole, charge=spent))"""
 
 MUTATIONS = [
     Mutation(
         "an act is one assignment",
-        Acts,
-        "do",
+        Transactions,
+        "run",
         (
             (
-                "act = number, tuple((record, (number, value)) for record, value in decide())",
+                "next_ = number, tuple((changed, (number, value)) for changed, value in decide())",
                 NOT_ONE,
             ),
         ),
@@ -416,30 +418,30 @@ MUTATIONS = [
     ),
     Mutation(
         "an act is decided from what it replaces",
-        Acts,
-        "do",
+        Transactions,
+        "run",
         (("if self._last is last", "if True"),),
         lambda: acted_within_everywhere("filter", "settle"),
     ),
     Mutation(
         "an act that was interrupted is written out by the next",
-        Acts,
-        "do",
-        (("record.copy = copy", "pass"),),
+        Transactions,
+        "run",
+        (("variable.copy = copy", "pass"),),
         lambda: refused(lambda: interrupted_everywhere("filter", "settle", at_lines)),
     ),
     Mutation(
         "what is written out late is not older than what is there",
-        Acts,
-        "do",
-        (("if record.copy[0] < copy[0]", "if True"),),
+        Transactions,
+        "run",
+        (("if variable.copy[0] < copy[0]", "if True"),),
         lambda: all(acted_within_everywhere("part", name) for name in ("settle", "reserve")),
     ),
     Mutation(
         "a closed part and the account around it change in one act",
         OutputDPFilter,
         "close",
-        (("self._acts.do(end)", TWO),),
+        (("self._transactions.run(end)", TWO),),
         lambda: refused(lambda: interrupted_everywhere("part", "close", at_lines)),
     ),
 ]

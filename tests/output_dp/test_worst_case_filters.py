@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tests.exact import exp_ends
 
 import tightbudget as tb
-from tightbudget.output_dp.account import Amount
-from tightbudget.output_dp.worst_case_filters import _sqrt_down, _sqrt_up
+from tightbudget.engine.answer import Answer
+from tightbudget.output_dp.amount import ExactAmount
+from tightbudget.output_dp.pricing import _sqrt_down, _sqrt_up
 
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0})
 
@@ -114,10 +115,10 @@ def test_gaussian_noise_lies_below_what_its_filters_say(mu: float, delta: float)
 def test_an_upper_end_that_the_engine_finds_too_wide_is_still_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def too_wide(*_: Any, **__: Any) -> tb.Bounds:
-        raise tb.PrecisionError("too wide", lower=1.0, upper=1.25)
+    def too_wide(*_: Any, **__: Any) -> Answer:
+        return Answer(tb.Bounds(1.0, 1.25), reached=False, why="too wide")
 
-    monkeypatch.setattr(tb.Composition, "epsilon", too_wide)
+    monkeypatch.setattr(tb.Composition, "answer", too_wide)
     assert tb.GaussianDPFilter(1).epsilon(1e-6) == 1.25
 
 
@@ -195,10 +196,10 @@ def test_no_analyst_of_randomised_responses_gets_more_than_is_claimed(
 class Refunding(tb.AdvancedFilter):
     """What must not be: advanced composition of settled prices."""
 
-    def cost(self, guarantee: Any, cell: Any) -> Amount:
+    def cost(self, guarantee: Any, cell: Any) -> ExactAmount:
         if cell is None:
             return super().cost(guarantee, cell)
-        return Amount(guarantee.price(cell) ** 2 / 2, guarantee.delta)
+        return ExactAmount(guarantee.price(cell) ** 2 / 2, guarantee.delta)
 
 
 COMMON, RARE, RUNS = Fraction(1, 10**6), Fraction(1845, 10**4), 1_184_430
@@ -219,7 +220,7 @@ def test_advanced_composition_of_settled_prices_is_unsound() -> None:
     # it lets all these runs through as long as only common outputs come ...
     unsound.reserve(MOSTLY).settle("common")
     each = unsound._spent
-    before_last = Amount(each.counted * (RUNS - 1), each.delta)
+    before_last = ExactAmount(each.counted * (RUNS - 1), each.delta)
     assert before_last.plus(unsound.cost(MOSTLY, None)).fits(unsound.cap)
     with ctx.workprec(200):
         p, q = drift()

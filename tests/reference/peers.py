@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import tightbudget as tb
-from tightbudget.engine.buckets.compose import Steps
+from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.buckets.refine import delta_bounds
 from tightbudget.mechanisms import Mechanism
 from tightbudget.mechanisms.composition import Composable
@@ -129,5 +129,5 @@ def most(function: Callable[[float], Composable], epsilon: float, delta: float) 
 
 def one_way(direction: str, mechanism: Mechanism, epsilon: float) -> Bounds:
     """delta(epsilon) of one run in one direction, whether or not the other is worse."""
-    steps = Steps.of(tb.compose([mechanism]).pairs(Direction(direction)))
+    steps = Parts.of(tb.compose([mechanism]).pairs(Direction(direction)))
     return delta_bounds((steps,), epsilon, 1e-4)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import tightbudget as tb
-from tightbudget.engine.buckets.compose import Steps
+from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.buckets.refine import delta_bounds, epsilon_bounds
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction
@@ -89,7 +89,7 @@ def holds(bounds: Bounds, text: str, slack: float = 0.0, gap: float = RTOL) -> N
 
 
 def answers(
-    steps: Steps, truth: dict[str, Any], epsilon_gap: float = RTOL, delta_gap: float = RTOL
+    steps: Parts, truth: dict[str, Any], epsilon_gap: float = RTOL, delta_gap: float = RTOL
 ) -> None:
     for delta, epsilon in truth["eps_at_delta"].items():
         # a level is the double next to the power of ten, here and there
@@ -103,7 +103,7 @@ def answers(
 @pytest.mark.parametrize("name", CLOSED + LAPLACE)
 def test_symmetric_mechanisms(reference: dict[str, Any], name: str) -> None:
     entry = reference[name]
-    answers(Steps.of(composition(entry["case"]).pairs(Direction.REMOVE)), entry["truth"])
+    answers(Parts.of(composition(entry["case"]).pairs(Direction.REMOVE)), entry["truth"])
 
 
 @pytest.mark.parametrize("direction", Direction)
@@ -112,7 +112,7 @@ def test_sampled_gaussians_in_each_direction(
     reference: dict[str, Any], name: str, direction: Direction
 ) -> None:
     entry = reference[name]
-    steps = Steps.of(composition(entry["case"]).pairs(direction))
+    steps = Parts.of(composition(entry["case"]).pairs(direction))
     answers(steps, entry["truth"][direction.value], *GAPS.get(name, (RTOL, RTOL)))
 
 
@@ -165,5 +165,5 @@ def test_the_gaussian_noise_that_a_target_needs(reference: dict[str, Any]) -> No
     assert run(sigma * (1 + 1e-5)).delta(case["eps"], 1e-5).upper < 1e-6
     for direction in Direction:
         # sigma is rounded to a double: delta moves by some 1e-15, relative
-        bounds = delta_bounds((Steps.of(run(sigma).pairs(direction)),), case["eps"], RTOL)
+        bounds = delta_bounds((Parts.of(run(sigma).pairs(direction)),), case["eps"], RTOL)
         holds(bounds, truth[f"delta_{direction.value}"], 1e-13)

@@ -17,7 +17,7 @@ import pytest
 
 import tightbudget as tb
 from tightbudget.release.columns import clamped, column, table
-from tightbudget.release.noise.grid import Grid
+from tightbudget.release.noise.grid import AnswerGrid
 
 STEPS = [1.0, 0.25, 2.0**-20, 64.0]
 
@@ -25,7 +25,7 @@ STEPS = [1.0, 0.25, 2.0**-20, 64.0]
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("size", [1, 5])
 def test_numbers_that_are_close_stay_close(step: float, size: int) -> None:
-    random, grid = Random(f"{step} {size}"), Grid(step)
+    random, grid = Random(f"{step} {size}"), AnswerGrid(step)
     for _ in range(300):
         x = [random.choice((random.uniform(-9, 9), step / 2, 1e200)) for _ in range(size)]
         y = [a + random.choice((0.0, step, -step / 2, random.uniform(-3, 3))) for a in x]
@@ -36,10 +36,10 @@ def test_numbers_that_are_close_stay_close(step: float, size: int) -> None:
 
 
 def test_the_sensitivity_is_one_point_more_and_that_can_be_reached() -> None:
-    assert Grid(0.25).sensitivity(0.7) == 4
-    assert Grid(0.25).sensitivity(0.7, 3) == 6
-    assert Grid(1.0).point(0.5 + 1e-9) - Grid(1.0).point(-0.5 - 1e-9) == 2
-    assert Grid(1.0).sensitivity(1.1) == 3
+    assert AnswerGrid(0.25).sensitivity(0.7) == 4
+    assert AnswerGrid(0.25).sensitivity(0.7, 3) == 6
+    assert AnswerGrid(1.0).point(0.5 + 1e-9) - AnswerGrid(1.0).point(-0.5 - 1e-9) == 2
+    assert AnswerGrid(1.0).sensitivity(1.1) == 3
 
 
 @pytest.mark.parametrize("step", [None, 0.5, 2.0**-30, 2.0**-500, 1024.0])
@@ -56,7 +56,7 @@ def test_every_kind_of_number_keeps_its_order_up_to_the_ends(kind: str, step: fl
         least, largest = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
         ends = sorted({least, least + 1, 0, 1, largest})
     values: list[float] = np.array(ends, dtype=kind).tolist()
-    points = Grid(step).points(np.array(ends, dtype=kind), len(ends)).tolist()
+    points = AnswerGrid(step).points(np.array(ends, dtype=kind), len(ends)).tolist()
     unit = Fraction(step or 1)
     for point, value in zip(points, values, strict=True):
         most = 2**52
@@ -69,7 +69,7 @@ def test_every_kind_of_number_keeps_its_order_up_to_the_ends(kind: str, step: fl
 def test_large_integers_are_not_rounded_twice() -> None:
     """Beyond 2^53 doubles have gaps as wide as a step may be: integers end there."""
     x, y = 2**62 - 2**9 - 1, 2**62 - 2**9
-    grid = Grid(1024.0)
+    grid = AnswerGrid(1024.0)
     assert grid.point(np.int64(y)) - grid.point(np.int64(x)) <= 1
     assert grid.point(np.longdouble(2**62)) == 2**52
 
@@ -96,7 +96,7 @@ def test_a_number_has_one_point_whatever_its_type_and_its_neighbours_are(
     step: float | None,
 ) -> None:
     """Types can depend on a record: then they must not move a number, nor the ones beside it."""
-    grid = Grid(step)
+    grid = AnswerGrid(step)
     for value in [*SAME, *(-x for x in SAME)]:
         point = grid.point(value)
         kinds: list[Any] = [Fraction(value), Decimal(value), np.longdouble(value)]
@@ -117,7 +117,7 @@ def test_one_number_and_many_have_the_same_points(
     step: float | None, bounds: tuple[int, int] | None
 ) -> None:
     """There is a quick way for one, one for arrays, and an exact one: they agree."""
-    random, grid = Random("ways"), Grid(step, bounds)
+    random, grid = Random("ways"), AnswerGrid(step, bounds)
     halves = [x * (step or 1) for x in (0.5, 1.5, -0.5, -2.5, 3.0)]
     ends = [math.inf, -math.inf, math.nan, 1e308, -1e308, 5e-324, -0.0, 2.0**52, 2.0**53 + 2]
     numbers = [
@@ -131,14 +131,14 @@ def test_one_number_and_many_have_the_same_points(
     assert [grid.point(np.float64(x)) for x in numbers] == points
     for x, point in zip(numbers, points, strict=True):
         if not math.isnan(x):
-            public = Grid(step).point(x)
+            public = AnswerGrid(step).point(x)
             assert bounds or public == point
             if step is not None:
-                assert Grid(step).public(least=x) == public
+                assert AnswerGrid(step).public(least=x) == public
 
 
 def test_numbers_are_rounded_down_where_there_is_no_step() -> None:
-    random, grid = Random("floor"), Grid()
+    random, grid = Random("floor"), AnswerGrid()
     for _ in range(1000):
         x = random.choice((random.uniform(-5, 5), float(random.randrange(-5, 5))))
         y = random.choice((x, x + 0.25, x + 1, x - 2, x + random.uniform(-3, 3)))
@@ -157,16 +157,16 @@ FAILURES = [
 @pytest.mark.parametrize("value", FAILURES, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("step", [None, 0.5])
 def test_what_is_no_number_is_the_fallback(value: Any, step: float | None) -> None:
-    assert Grid(step).point(value) == 0
-    assert Grid(step, (-3, 5)).point(value) == (-3 if step is None else -6)
-    assert Grid(step, (-3, 5), 5).point(value) == (5 if step is None else 10)
-    assert Grid(step, (-3, 5)).points([4, value, 2], 3)[[0, 2]].tolist() == (
+    assert AnswerGrid(step).point(value) == 0
+    assert AnswerGrid(step, (-3, 5)).point(value) == (-3 if step is None else -6)
+    assert AnswerGrid(step, (-3, 5), 5).point(value) == (5 if step is None else 10)
+    assert AnswerGrid(step, (-3, 5)).points([4, value, 2], 3)[[0, 2]].tolist() == (
         [4, 2] if step is None else [8, 4]
     )
 
 
 def test_the_harmless_is_read_as_it_was_meant() -> None:
-    grid = Grid(bounds=(-9, 9))
+    grid = AnswerGrid(bounds=(-9, 9))
     for value in (
         True,
         np.True_,
@@ -190,7 +190,7 @@ def test_with_bounds_every_query_has_the_sensitivity_of_its_bounds(
     step: float | None, size: int | None
 ) -> None:
     """Whatever a query answers, and for whomever: the law that failures rest on."""
-    grid, n = Grid(step, (-1, 2)), size or 1
+    grid, n = AnswerGrid(step, (-1, 2)), size or 1
     answers = [
         *FAILURES, 0, -1, 2, 1.9, 2**64, -(10**400), math.inf, [-1] * 3, [2**63, -1, math.nan],
         [5, None, "x"], [[2, 2, 2]], np.array([9, 9, 9], dtype=np.uint8),
@@ -212,16 +212,16 @@ def test_with_bounds_every_query_has_the_sensitivity_of_its_bounds(
 )
 def test_bounds_are_refused_by_name(bounds: Any, said: str) -> None:
     with pytest.raises(tb.ParameterError, match=f"^{said}$"):
-        Grid(bounds=bounds)
+        AnswerGrid(bounds=bounds)
 
 
 def test_a_bound_that_is_no_number_is_refused() -> None:
     with pytest.raises(tb.ParameterError, match=r"^bounds\[1\] must be a number, got nan"):
-        Grid(0.5, (0, math.nan))
+        AnswerGrid(0.5, (0, math.nan))
 
 
 def test_counts_are_exact() -> None:
-    grid = Grid()
+    grid = AnswerGrid()
     assert grid.sensitivity(1) == 1
     assert grid.sensitivity(0.3) == 1
     assert [grid.point(x) for x in (7, np.int32(-3), 10**30)] == [7, -3, 2**52]
@@ -230,29 +230,29 @@ def test_counts_are_exact() -> None:
 
 @pytest.mark.parametrize("value", [1.0, "1", None, [1], True, math.nan])
 def test_no_count(value: Any) -> None:
-    assert Grid().point(value) in (0, 1)
+    assert AnswerGrid().point(value) in (0, 1)
     with pytest.raises(tb.ParameterError, match=r"^threshold must be an integer, got "):
-        Grid().public(threshold=value)
+        AnswerGrid().public(threshold=value)
 
 
 def test_nan_is_no_number() -> None:
     with pytest.raises(tb.ParameterError, match=r"^least must be a number, got nan"):
-        Grid(0.5).public(least=math.nan)
+        AnswerGrid(0.5).public(least=math.nan)
 
 
 @pytest.mark.parametrize("step", [0.1, 3.0, 2.0**501])
 def test_a_step_that_is_no_power_of_two_is_refused(step: float) -> None:
     with pytest.raises(tb.ParameterError, match=r"^step must be a power of two in "):
-        Grid(step)
+        AnswerGrid(step)
 
 
 def test_noise_that_int64_has_cut_off_does_not_show() -> None:
     """An answer is the same for all noise beyond 2^62, on both sides, whatever the query."""
     ends = (2**62, 2**63 - 1, -(2**62), -(2**63))
     for query in (-(2**52), 0, 2**52):
-        shown = Grid().noisy(np.full(4, query), np.array(ends))
+        shown = AnswerGrid().noisy(np.full(4, query), np.array(ends))
         assert shown.tolist() == [2**61, 2**61, -(2**61), -(2**61)]
-    assert Grid(0.25).noisy(np.array([3]), np.array([-5])).tolist() == [-0.5]
+    assert AnswerGrid(0.25).noisy(np.array([3]), np.array([-5])).tolist() == [-0.5]
 
 
 # ---------------------------------------------------------------------------- columns
@@ -399,7 +399,7 @@ def test_no_conversion_warns() -> None:
     for given in (signalling, too_long, pd.Series(signalling), signalling.tolist()):
         assert column(data=given)[0] in (1.0, math.inf) or math.isnan(column(data=given)[0])
         for step in (None, 0.5, 2.0**-500, 2.0**500):
-            assert len(Grid(step).points(given, 2)) == 2
+            assert len(AnswerGrid(step).points(given, 2)) == 2
 
 
 def test_rows_of_another_length_are_missing_by_themselves() -> None:

@@ -115,7 +115,7 @@ def test_a_failure_after_the_start_costs_the_dearest_price(case: Case) -> None:
     # and what the analyst sees is always the same
     assert str(caught.value) == (
         "the mechanism failed after it had started: nothing is released, "
-        "and its dearest price is charged"
+        "and its worst-case price is charged"
     )
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None

@@ -16,7 +16,9 @@ PAGE = ROOT / "docs" / "explanation" / "rounding.md"
 HELD = [
     "numerics/convolve.py",
     "numerics/enclosure.py",
-    "pairs/transform.py",
+    "mechanisms/gaussian_integrand.py",
+    "mechanisms/gaussian_transform.py",
+    "mechanisms/gaussian_transform_bounds.py",
     "engine/saddle_point/contour.py",
     "engine/buckets/enumerate.py",
     "engine/buckets/loss_grid.py",

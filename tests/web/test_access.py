@@ -16,8 +16,9 @@ import tightbudget as tb
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.web import app as web_app
 from tightbudget.web.access import ADMINISTER, PUBLIC, address_of, allow, sign_in, sign_out
-from tightbudget.web.guards import HEADERS, Failures
-from tightbudget.web.refusals import Refusal
+from tightbudget.web.failures import Failures
+from tightbudget.web.guards import HEADERS
+from tightbudget.web.refusals import HttpRefusal
 from tightbudget.web.sessions import Sessions
 from tightbudget.web.settings import Settings
 
@@ -189,13 +190,13 @@ def test_failures_are_forgotten_when_they_are_old() -> None:
     failures.add("a")
     now[0] = 6.0
     failures.add("a")
-    with pytest.raises(Refusal, match="wait 4 seconds"):
+    with pytest.raises(HttpRefusal, match="wait 4 seconds"):
         failures.check("a")
     failures.check("b")
     now[0] = 10.0
     failures.check("a")
     failures.add("a")
-    with pytest.raises(Refusal, match="wait 6 seconds"):
+    with pytest.raises(HttpRefusal, match="wait 6 seconds"):
         failures.check("a")
 
 
@@ -205,7 +206,7 @@ def test_addresses_do_not_fill_the_memory() -> None:
         failures.add(str(i))
     assert len(failures._times) == failures._REMEMBERED
     failures.check("0")
-    with pytest.raises(Refusal, match="too many wrong tokens"):
+    with pytest.raises(HttpRefusal, match="too many wrong tokens"):
         failures.check(str(failures._REMEMBERED))
 
 

@@ -211,7 +211,7 @@ MUTATIONS = [
         "a gate that lets through whom it does not know",
         access.Gate,
         "__call__",
-        (('raise Refusal(401, "NoToken", "this needs a token", _BEARER)', "return"),),
+        (('raise HttpRefusal(401, "NoToken", "this needs a token", _BEARER)', "return"),),
         lambda: True,
     ),
 ]

@@ -1,1 +1,1 @@
-"""What has been spent, what would be, how much noise is enough?"""
+"""Questions about whole compositions: enough noise, bounds side by side, plans, sweeps."""

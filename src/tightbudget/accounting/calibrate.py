@@ -1,4 +1,4 @@
-"""The smallest noise that meets a target, ending on the safe side."""
+"""Calibration: the smallest noise whose certified upper bound meets a target."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tightbudget.numerics.validate import (
 __all__ = ["Calibration", "Target", "calibrate"]
 
 
-_REACH = 1e-6, 1e9  # parameters that are tried where no bracket is given
+_REACH = 1e-6, 1e9  # parameters between which a bracket is searched for if none is given
 
 
 @dataclass(frozen=True)
 class Target:
-    """One quantity of a composition and what it may be at most.
+    """A limit on one quantity of a composition.
 
     Attributes:
         name: "delta", "advantage" or "tpr".
-        most: what it may be at most.
-        at: the epsilon (0 for an advantage) or the false-positive rate that it is asked at.
+        most: the largest value that is allowed.
+        at: the epsilon (0 for an advantage) or the false-positive rate at which it holds.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Target:
 
     @staticmethod
     def of(**given: float | None) -> Target:
-        """The one target among epsilon and delta, advantage, tpr and fpr (all named)."""
+        """Makes the one target that is given: epsilon and delta, advantage, or tpr and fpr."""
         kinds = {
             kind: {name: given[name] for name in kind}
             for kind in (("epsilon", "delta"), ("advantage",), ("tpr", "fpr"))
@@ -65,7 +65,7 @@ class Target:
         return Target("tpr", tpr, fpr)
 
     def bounds(self, composition: Composition, rtol: float, until: float | None = None) -> Bounds:
-        """The quantity, or with ``until`` no closer than it takes to compare it with that."""
+        """Bounds the quantity; with ``until`` only as closely as a comparison with it needs."""
         at = {"fpr" if self.name == "tpr" else "epsilon": self.at}
         return composition.answer(**at, rtol=rtol, target=until).bounds
 
@@ -76,13 +76,13 @@ class Target:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A parameter's value that meets the target, and what it costs.
+    """A parameter's value that meets a target, and the composition that has this value.
 
     Attributes:
         value: the parameter (an int with ``integer=True``).
-        composition: the function's value there.
-        target: what was asked for.
-        met: bounds of the target's quantity there; the upper end is <= ``target.most``.
+        composition: the composition that the function returns for ``value``.
+        target: the target that was asked for.
+        met: bounds of the target's quantity there; the upper bound is <= ``target.most``.
     """
 
     value: float
@@ -106,7 +106,7 @@ class Calibration:
         return _capped(self.composition.answer(delta=self.target.most).bounds, self.target.at)
 
     def to_dict(self) -> dict[str, Any]:
-        """The value, what was reached there and where it was asked, as plain values."""
+        """Returns the value, the bounds reached there and the target's place, as plain values."""
         answer: dict[str, Any] = {"value": self.value}
         if self.target.name == "delta":
             return {**answer, "epsilon": self.epsilon.to_dict(), "delta": self.target.most}
@@ -126,7 +126,7 @@ def calibrate(
     integer: bool = False,
     rtol: float = 1e-5,
 ) -> Calibration:
-    """The best value of a parameter for which the certified upper bound meets the target.
+    """Finds the best value of a parameter whose certified upper bound meets a target.
 
     The target is one of: ``epsilon`` and ``delta``; ``advantage``, the largest that an attack may
     have; ``tpr`` and ``fpr``, the largest true-positive rate of an attack with that false-positive
@@ -171,7 +171,7 @@ def _capped(bounds: Bounds, most: float) -> Bounds:
 
 
 class _Probe:
-    """The target's quantity, as a function of the parameter."""
+    """The target's quantity as a function of the parameter, with a memory of its answers."""
 
     def __init__(
         self, function: Callable[[float], Composable], target: Target, integer: bool
@@ -187,7 +187,7 @@ class _Probe:
         return compose([value])
 
     def bounds(self, x: float, rtol: float) -> Bounds:
-        """Bounds, no closer than it takes to compare them with the target."""
+        """Bounds the quantity at ``x``, no closer than a comparison with the target needs."""
         asked, bounds = self.known.get(x, (math.inf, Bounds(0.0, 1.0)))
         if rtol < asked and bounds.relative_gap > rtol:
             bounds = self.target.bounds(self.composition(x), rtol, self.target.most)
@@ -195,21 +195,21 @@ class _Probe:
         return bounds
 
     def excess(self, x: float) -> float:
-        """About ln(quantity / target), > 0 where it is missed; good near the root."""
+        """Estimates ln(quantity / target), which is > 0 where the target is missed."""
         excess = math.inf
         for rtol in (1e-3,) if self.near else (0.1, 1e-3):
             bounds = self.bounds(x, rtol)
             low, high = max(bounds.lower, 1e-300), min(1.0, max(bounds.upper, 1e-300))
             excess = 0.5 * (math.log(low) + math.log(high)) - math.log(self.target.most)
-            if abs(excess) > 1.0:
+            if abs(excess) > 1.0:  # a factor e: no narrower bounds are needed so far from the root
                 break
             self.near = True
         return excess
 
     def meets(self, x: float, enough: float = 0.0) -> bool:
-        """Whether the target is certainly met; close calls are looked at more closely.
+        """Whether the target is certified to be met; narrower bounds decide a close call.
 
-        Bounds with a relative gap of ``enough`` that do not show it count as a miss.
+        Bounds with a relative gap of ``enough`` that do not decide count as a miss.
         """
         for rtol in (1e-3, 1e-4, 1e-5) if self.near else (0.1, 1e-3, 1e-4, 1e-5):
             bounds = self.bounds(x, rtol)
@@ -220,7 +220,7 @@ class _Probe:
         return False
 
     def met(self, x: float) -> Bounds:
-        """Bounds at a value that meets the target."""
+        """Bounds the target's quantity at a value that meets the target."""
         _, bounds = self.known.get(x, (math.inf, Bounds(0.0, 1.0)))
         if bounds.relative_gap > 1e-4:
             bounds = self.target.bounds(self.composition(x), 1e-4)
@@ -229,7 +229,7 @@ class _Probe:
 
 
 def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float, float]:
-    """(good, bad): a value that meets the target and one that misses it."""
+    """Finds a value that meets the target and one that misses it, and returns (good, bad)."""
     if between is not None:
         low, high = (positive(**{f"between[{i}]": x}) for i, x in enumerate(between))
         if not low < high:
@@ -253,10 +253,13 @@ def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float,
             low, high = min(low, further), max(high, further)
             # the target lies where the excess changes towards zero
             change = probe.excess(further) - probe.excess(x)
-            if abs(change) > 0.25:
+            if (
+                abs(change) > 0.25
+            ):  # more than the excess can be off at a gap of 0.1 (two times 5 %)
                 nearer = (change < 0) != met
                 sides = (side,) if nearer else tuple(other for other in sides if other != side)
-                # as far as the secant says, and somewhat further
+                # to the secant's zero and a fifth further, to land beyond the root; the step stays
+                # between factors e^0.4 and e^2, since far from the root the excess is not linear
                 needed = -probe.excess(further) / change * math.log(factor) if nearer else 1.0
                 factor = math.exp(min(max(1.2 * needed, 0.4), 2.0))
                 break
@@ -267,7 +270,7 @@ def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float,
 
 
 def _best_integer(probe: _Probe, good: float, bad: float) -> float:
-    """The last integer before ``bad`` that meets the target."""
+    """Bisects for the last integer before ``bad`` that meets the target."""
     while abs(good - bad) > 1:
         middle = math.floor(math.sqrt(good * bad))
         x = float(min(max(middle, min(good, bad) + 1), max(good, bad) - 1))
@@ -279,7 +282,7 @@ def _best_integer(probe: _Probe, good: float, bad: float) -> float:
 
 
 def _best_real(probe: _Probe, good: float, bad: float, rtol: float) -> float:
-    """A value that meets the target, within rtol of one that misses it."""
+    """Finds a value that meets the target, within rtol of one that misses it."""
     a, b = a_at, b_at = math.log(good), math.log(bad)
     at_a, at_b = probe.excess(good), probe.excess(bad)
     if at_a < 0 < at_b:

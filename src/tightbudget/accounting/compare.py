@@ -1,8 +1,8 @@
-"""Every bound side by side: ours first, then what other people's theorems say.
+"""Certified bounds beside the published theorems that people use instead.
 
-A theorem is asked with what it needs: points of the steps' own delta(eps), which one is best
-being searched for; their Renyi divergences; their largest losses. All of that is certified,
-so whatever a search chooses, an answer that is called proved is.
+A theorem takes certified facts about each mechanism: points of its delta(eps), its Renyi
+divergences, its largest loss. A search chooses the best point or order. Any choice is valid, so
+an answer that is called proved is proved.
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ from tightbudget.theorems.concentrated import Line, best_line, mean_line
 
 __all__ = ["Comparison", "Row", "compare"]
 
-_GAP = 1e-3  # of what a theorem is asked with
-# where on a step's curve a theorem does best is looked for: so many points all over, then
-# near the best, until its epsilon is known about so well (relative)
+# These choose where the theorems are asked: a worse choice gives a wider bound, which is as valid.
+_GAP = 1e-3  # relative gap of the facts that theorems take: three digits of a theorem's bound
+# The best point of a mechanism's curve for a theorem is searched for among _COARSE points, then by
+# golden section near the best, until its epsilon is known within a relative _FINE.
 _COARSE, _FINE = 17, 0.005
-_FAR = 100.0  # (order - 1) times the largest loss: where a divergence is about that loss
-_NEAR = 1.0625  # an order at which every divergence is finite that is finite anywhere, about
+_FAR = 100.0  # (order - 1) times the largest loss from which on the divergence is about that loss
+# An order so near 1 that a divergence which is infinite there is taken to be infinite everywhere.
+_NEAR = 1.0625
 
 
 @dataclass(frozen=True)
 class Row:
-    """One bound.
+    """A row of a comparison: one bound, with its source and its answer.
 
     Attributes:
-        name: of the bound.
+        name: the name of the bound.
         source: who has proved (or proposed) it.
         answer: None where it is not applicable; an estimate where it is not proved.
         reason: why it is not applicable, or None.
@@ -65,7 +67,7 @@ class Row:
         return isinstance(self.answer, Bounds)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; ``epsilon`` or ``delta`` is not said, :class:`Comparison` knows."""
+        """Returns the row as plain values, without the question that it answers."""
         answer: Any = self.answer
         if isinstance(answer, Bounds):
             answer = answer.to_dict()
@@ -93,10 +95,10 @@ class Comparison:
     Prints as a table.
 
     Attributes:
-        composition: what was asked about.
+        composition: the composition that was asked about.
         given: "delta" or "epsilon".
-        at: its value.
-        rows: ours first.
+        at: the value of the given quantity.
+        rows: the bounds, ours first.
     """
 
     composition: Composition
@@ -110,10 +112,10 @@ class Comparison:
         return "epsilon" if self.given == "delta" else "delta"
 
     def __getitem__(self, name: str) -> Row:
-        """The row of that name.
+        """Finds the row of a name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: no row has the name.
         """
         for row in self.rows:
             if row.name == name:
@@ -121,12 +123,12 @@ class Comparison:
         raise KeyError(name)
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"delta": 1e-05, "answered": "epsilon", "rows": [...]}``, as plain values."""
+        """Returns plain values: ``{"delta": 1e-05, "answered": "epsilon", "rows": [...]}``."""
         rows = [row.to_dict() for row in self.rows]
         return {self.given: self.at, "answered": self.answered, "rows": rows}
 
     def to_json(self) -> str:
-        """:meth:`to_dict` as one JSON object; infinity is written 1e999, as JSON has none."""
+        """Writes :meth:`to_dict` as a JSON object; infinity is written 1e999, as JSON has none."""
         return json.dumps(self.to_dict()).replace("Infinity", "1e999")
 
     def __str__(self) -> str:
@@ -152,7 +154,7 @@ def compare(
     epsilon: float | None = None,
     rtol: float = 1e-4,
 ) -> Comparison:
-    """Our certified bounds, and those of the theorems that people use instead, side by side.
+    """Puts certified bounds and those of the theorems that people use instead side by side.
 
     Guarantee: the exact answer lies in the bounds of every row that is proved. Theorems that ask
     for one pair in both orders (KOV, optimal, advanced) are asked about the pair of each direction
@@ -167,7 +169,7 @@ def compare(
 
     Raises:
         ParameterError: not exactly one question was asked, or a value is refused.
-        PrecisionError: the gap cannot be reached; says which one was.
+        PrecisionError: the gap cannot be reached; the message says which gap was.
     """
     if (delta is None) == (epsilon is None):
         raise ParameterError("give exactly one of delta and epsilon")
@@ -190,12 +192,12 @@ def compare(
 
 
 class _NotApplicable(Exception):  # noqa: N818 (an answer, not an error)
-    """Why a theorem says nothing."""
+    """The reason why a theorem does not apply to a composition."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """One question about one composition, and what several theorems need for an answer."""
+    """A question about a composition, and the facts about it that several theorems share."""
 
     composition: Composition
     name: str  # "delta" or "epsilon"
@@ -204,17 +206,20 @@ class _Asked:
 
     @property
     def runs(self) -> int:
-        """Of all steps together."""
+        """The number of runs of all parts together."""
         return self.composition.runs
 
     def ask(self, of: Any, *arguments: Any, **more: Any) -> Any:
-        """``of.epsilon(*arguments, delta)`` or ``of.delta(*arguments, epsilon)``."""
+        """Calls ``of.epsilon(*arguments, delta)`` or ``of.delta(*arguments, epsilon)``."""
         answer = of.epsilon if self.name == "delta" else of.delta
         return answer(*arguments, self.at, **more)
 
     @functools.cached_property
     def in_both_orders(self) -> list[_Asked]:
-        """The question about each direction's pairs with their reverses; itself if that is all."""
+        """The question about each direction's pairs with their reverses.
+
+        Where the composition consists of such pairs, the list is the question itself.
+        """
         found: list[_Asked] = []
         for direction in self.composition.directions:
             whole = self.composition._in_both_orders(direction)
@@ -229,15 +234,15 @@ class _Asked:
 
     @functools.cached_property
     def single(self) -> dict[Mechanism, Composition]:
-        """One run of each."""
+        """One run of each mechanism, as a composition."""
         return {m: compose([m]) for m, _ in self.composition.parts}
 
     def step_epsilon(self, mechanism: Mechanism, delta: float) -> float:
-        """An upper end of one run's epsilon."""
+        """Bounds from above the epsilon of one run of a mechanism at ``delta``."""
         return _despite(lambda: self.single[mechanism].epsilon(delta, _GAP)).upper
 
     def step_delta(self, mechanism: Mechanism, epsilon: float) -> float:
-        """An upper end of one run's delta."""
+        """Bounds from above the delta of one run of a mechanism at ``epsilon``."""
         return _despite(lambda: self.single[mechanism].delta(epsilon, _GAP)).upper
 
     @functools.cached_property
@@ -245,9 +250,10 @@ class _Asked:
         return {}
 
     def common_delta(self, epsilon: float) -> float:
-        """A delta that all runs might have at one epsilon: 1 - (1 - delta)^runs is an upper end.
+        """Finds one delta for all runs at one epsilon, for theorems that take equal mechanisms.
 
-        So is runs times this delta, of the sum: a geometric mean is below the arithmetic one.
+        With it, 1 - (1 - delta)^runs is an upper bound of the chance that any run tells all, and
+        runs times delta of the sum of all deltas: a geometric mean is below the arithmetic one.
         """
         if epsilon not in self._common:
             deltas = [(self.step_delta(m, epsilon), k) for m, k in self.composition.parts]
@@ -259,7 +265,7 @@ class _Asked:
         return self._common[epsilon]
 
     def over_points(self, theorem: Any) -> Bounds:
-        """The least that a theorem answers for any (epsilon, delta) that all runs have."""
+        """Searches for the (epsilon, delta) of all runs at which a theorem answers least."""
 
         def at(epsilon: float) -> float:
             found: Bounds = self.ask(theorem, epsilon, self.common_delta(epsilon), self.runs)
@@ -277,9 +283,14 @@ class _Asked:
 
     @functools.cached_property
     def _range(self) -> tuple[float, float]:
-        """Step epsilons between which the best point lies, about; (0, 0) if there is no loss."""
-        directions = self.composition.engine.steps
-        high = max([0.0, *(d.pair.max_loss()[1] for s in directions for d in s.steps)])
+        """The epsilons of one run between which the best point is searched for.
+
+        (0, 0) if no run has a loss.
+        """
+        directions = self.composition.engine.parts
+        high = max(
+            [0.0, *(part.pair.max_loss()[1] for parts in directions for part in parts.parts)]
+        )
         steps = self.composition.parts
         # far above, the deltas have become nothing; below, they alone are too much
         # (and past an atom, where the engine is slow)
@@ -297,7 +308,7 @@ class _Asked:
 
     @functools.cached_property
     def divergence(self) -> renyi.Divergence:
-        """Of all steps together, by order, each asked for once: the worse direction of each."""
+        """The divergence of the composition by order, remembered; the worse direction counts."""
         if self.composition.delta(math.inf).lower > 0:
             raise _NotApplicable(_APART)
         steps = [(self.step_divergence(m), k) for m, k in self.composition.parts]
@@ -311,7 +322,7 @@ class _Asked:
         return of_order
 
     def step_divergence(self, mechanism: Mechanism) -> renyi.Divergence:
-        """Of one run, by order: in closed form, or else by the engine."""
+        """Returns the divergence of one run by order: in closed form, or else by the engine."""
         match mechanism:
             case Gaussian():
                 return functools.partial(
@@ -343,12 +354,12 @@ class _Asked:
 
     @property
     def largest_loss(self) -> float:
-        """Of any one run."""
+        """The largest loss of any one run."""
         return max(self.single[m].renyi(math.inf).upper for m, _ in self.composition.parts)
 
     @functools.cached_property
     def lines(self) -> tuple[list[Line], renyi.Table | None]:
-        """The known lines above some steps' divergences, and a table of all the others'."""
+        """The lines known above some parts' divergences, and a table for the other parts."""
         known = [(_known_line(m), m, k) for m, k in self.composition.parts]
         lines = [line * k for line, _, k in known if line is not None]
         rest = Composition(tuple((m, k) for line, m, k in known if line is None))
@@ -371,7 +382,7 @@ def _despite(question: Callable[[], Bounds]) -> Bounds:
 
 
 def _known_line(mechanism: Mechanism) -> Line | None:
-    """Of mechanisms whose losses have no end, but a Gaussian's tail.
+    """Returns the line above the divergences of a mechanism with a Gaussian's tail, or None.
 
     Source: Bun, Steinke 2016 (Gaussian); Canonne, Kamath, Steinke 2020 (discrete). A sample's
     divergence is at most the whole's, by quasi-convexity.
@@ -395,7 +406,7 @@ def _adaptive(asked: _Asked) -> Bounds:
 
 
 def _shared(asked: _Asked, delta: float, theorem: Callable[[Any], tuple[Bounds, Bounds]]) -> Bounds:
-    """An equal share of what is given for each run."""
+    """Asks a theorem with an equal share of the given epsilon or ``delta`` for each run."""
     if asked.name == "epsilon":
         share = asked.at / asked.runs * (1 - 16 * UNIT)
         steps = [(share, asked.step_delta(m, share), k) for m, k in asked.composition.parts]
@@ -408,7 +419,7 @@ def _shared(asked: _Asked, delta: float, theorem: Callable[[Any], tuple[Bounds, 
 
 
 def _in_both_orders(theorem: Callable[[_Asked], Bounds]) -> Callable[[_Asked], Bounds]:
-    """For theorems that ask for one pair that is (eps, delta)-DP in both orders.
+    """Decorates a theorem that asks for pairs that are (eps, delta)-DP in both orders.
 
     The two directions of a mechanism may be pairs of their own (a :class:`LossTable` says one
     of each). Then the theorem holds for each pair with its reverse, and the larger answer holds
@@ -434,9 +445,9 @@ def _kov(asked: _Asked) -> Bounds:
 
 @_in_both_orders
 def _optimal(asked: _Asked) -> Bounds:
-    """The engine composes the worst mechanisms that have these (epsilon, delta).
+    """Composes, by the engine, the worst mechanisms that have the runs' (epsilon, delta).
 
-    Each run gets the same delta, all together half of what is asked about.
+    Each run gets the same delta, and all together half of the delta that is asked about.
     """
     if len(asked.composition.parts) == 1:
         raise _NotApplicable("all steps are the same: see KOV")
@@ -492,8 +503,8 @@ def _central_limit(asked: _Asked) -> Estimate:
     if asked.composition.delta(math.inf).lower > 0:
         raise _NotApplicable("an infinite loss has no mean")
     found: list[Estimate] = []
-    for direction in asked.composition.engine.steps:
-        moments = [(*gaussian_dp.moments(step.pair), step.runs) for step in direction.steps]
+    for direction in asked.composition.engine.parts:
+        moments = [(*gaussian_dp.moments(part.pair), part.count) for part in direction.parts]
         mean = math.fsum(k * m for m, _, k in moments)
         variance = math.fsum(k * v for _, v, k in moments)
         found.append(asked.ask(gaussian_dp.Normal(mean, variance)))

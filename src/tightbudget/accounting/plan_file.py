@@ -23,10 +23,10 @@ _VERSION = 1
 
 
 def read_plan(path: str | Path) -> Composition:
-    """The composition that a TOML plan file lists.
+    """Reads the composition that a TOML plan file lists.
 
-    Guarantee: every table and key of the file is in the composition; what is not understood
-    is refused, never skipped.
+    Guarantee: every table and key of the file is in the composition; a table or key that is not
+    understood is refused, never skipped.
 
     Args:
         path: the file; gzipped if its name ends in .gz.
@@ -39,11 +39,11 @@ def read_plan(path: str | Path) -> Composition:
 
 
 def parse_plan(text: str, path: str | Path) -> Composition:
-    """The composition that the text of a plan file lists; refused as in :func:`read_plan`.
+    """Parses the text of a plan file into a composition; refuses as :func:`read_plan` does.
 
     Args:
         text: TOML.
-        path: what refusals call it.
+        path: the name of the file, for refusals.
     """
     content = parse_tables(text, path)
     steps = content.pop("steps", None)
@@ -59,10 +59,10 @@ def parse_plan(text: str, path: str | Path) -> Composition:
 
 
 def parse_tables(text: str, path: str | Path) -> dict[str, Any]:
-    """What the text of a file of this format says, without its version.
+    """Parses the text of a plan file or a file of questions, and checks and drops its version.
 
     Raises:
-        FileError: it is not TOML, or has another version.
+        FileError: the text is not TOML, or has another version.
     """
     try:
         content = tomllib.loads(text)
@@ -78,17 +78,17 @@ def write_plan(composition: Composition, path: str | Path) -> None:
     """Writes a plan file from which :func:`read_plan` builds the same composition.
 
     Args:
-        composition: what to write.
-        path: where to; gzipped if the name ends in .gz. A file that is there is replaced.
+        composition: the composition to write.
+        path: the file; gzipped if the name ends in .gz. An existing file is replaced.
 
     Raises:
-        FileError: it cannot be written there.
+        FileError: the file cannot be written.
     """
     write_text(path, plan_text(composition))
 
 
 def plan_text(composition: Composition) -> str:
-    """The text of a plan file."""
+    """Writes a composition as the text of a plan file."""
     lines = [f"tightbudget = {_VERSION}"]
     if not composition.parts:
         lines.append("steps = []")
@@ -99,7 +99,7 @@ def plan_text(composition: Composition) -> str:
 
 
 def toml_value(value: Any) -> str:
-    """A value as a plan file writes it, on one line."""
+    """Writes a value as TOML on one line."""
     if isinstance(value, dict):
         return "{ " + ", ".join(_entries(value)) + " }"
     if isinstance(value, (tuple, list)):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tightbudget.drawing import draw_prices
 from tightbudget.engine.readings.renyi import renyi_bounds
 from tightbudget.errors import CalibrationError
 from tightbudget.mechanisms.composition import Composable, Composition
@@ -24,9 +25,9 @@ from tightbudget.numerics.search import last_true, root_between
 from tightbudget.numerics.validate import open_probability, positive, refuse
 from tightbudget.output_dp.backward_induction import Rule, Walk
 from tightbudget.output_dp.guarantee import OutputDP
+from tightbudget.output_dp.pricing import RenyiRule
 from tightbudget.output_dp.stopping import blocks_between, courses_of, stops_of
 from tightbudget.output_dp.stopping_lattice import TILTS, Lattice
-from tightbudget.output_dp.worst_case_filters import RenyiFilter
 
 __all__ = ["StoppingSchedule", "early_stopping"]
 
@@ -105,7 +106,7 @@ class StoppingSchedule:
             total = np.cumsum([of_block[parts] for parts in course.blocks]) * (1 + 1e-12)
             divergences = np.maximum(divergences, total)
         return tuple(
-            RenyiFilter(order, Fraction(d)).epsilon(Fraction(self.target))
+            RenyiRule(order=order, epsilon=Fraction(d)).epsilon(Fraction(self.target))
             if 0 < d < math.inf
             else d
             for d in divergences.tolist()
@@ -139,9 +140,12 @@ class StoppingSchedule:
 
         Needs the extra ``plot``.
         """
-        from tightbudget.accounting.plot import plot_schedule
-
-        return plot_schedule(self, ax=ax)
+        prices = {
+            "each stop accounted separately": (self.separate, "#b07d12"),
+            "Rényi filter": (self.renyi_filter(), "#b3452c"),
+            f"this schedule, δ = {self.target:g}": (self.epsilons, "#1f5fa8"),
+        }
+        return draw_prices(self.stops, prices, ax=ax)
 
 
 def early_stopping(

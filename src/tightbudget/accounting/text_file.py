@@ -17,10 +17,10 @@ _TEXT_OR_INFINITY = re.compile(r'("(?:[^"\\]|\\.)*")|Infinity')
 
 
 def read_text(path: str | Path) -> str:
-    """The file's content.
+    """Reads a text file, gzipped if its name ends in .gz.
 
     Raises:
-        FileError: missing, a directory, not readable, broken gzip, or not UTF-8.
+        FileError: the file is missing, a directory, not readable, broken gzip, or not UTF-8.
     """
     path = Path(path)
     try:
@@ -37,10 +37,10 @@ def read_text(path: str | Path) -> str:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Writes the content; the same text gives the same bytes, also gzipped.
+    """Writes a text file, gzipped if its name ends in .gz; equal texts give equal bytes.
 
     Raises:
-        FileError: it cannot be written there.
+        FileError: the file cannot be written.
     """
     path = Path(path)
     raw = text.encode()
@@ -53,13 +53,14 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def reason(error: OSError) -> str:
-    """What went wrong, without the name of the file."""
+    """Says in lower case why a file operation failed, without the name of the file."""
     return (error.strerror or str(error)).lower()
 
 
 def json_text(content: dict[str, Any]) -> str:
-    """One line of JSON; infinity is written 1e999, a number that every parser reads as that.
+    """Writes a dictionary as one line of JSON, with infinity as 1e999.
 
-    (``Infinity`` is not JSON, and ``null`` is less than anything in some languages.)
+    Every parser reads that number as infinity. ``Infinity`` is not JSON, and ``null`` is less than
+    any number in some languages.
     """
     return _TEXT_OR_INFINITY.sub(lambda found: found[1] or "1e999", json.dumps(content))

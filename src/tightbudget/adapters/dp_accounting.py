@@ -67,16 +67,22 @@ _RELATIONS = {
     Relation.REPLACE_ONE: Neighbouring.REPLACE_ONE,
     Relation.REPLACE_SPECIAL: Neighbouring.ZERO_OUT,
 }
-_LARGEST, _POINTS = 1e4, 1000  # of a privacy curve: nats, and how many
+# The first five trade tightness for time, and a certified answer stays one for any of them.
+_LARGEST, _POINTS = 1e4, 1000  # of a privacy curve: its largest epsilon, nats; how many epsilons
 _DOTS = 256  # losses > 0 of a distribution, or of several releases as one curve
-_GAP = 1e-4  # relative, of delta at each of them
-_LOST = 1e-15  # of its mass: what dp-accounting cuts off, too
-_HAIR = 1e-12  # relative, and far above what doubles round
+_GAP = 1e-4  # wanted relative gap of delta at each of these losses
+_LOST = 1e-15  # mass that counts as an infinite loss: the default by which dp-accounting cuts off
+# The relative margin for who adds up the masses of `to_pld` again: a sum of _DOTS doubles is off by
+# 3e-14, so that 1e-12 in epsilon and 1e-9 in delta are far above it.
+_MARGIN = 1e-12
 _SUMS = (Gaussian, Laplace, DiscreteLaplace, MixtureOfGaussians, Subsampled)
 
 
 class _EventError(ParameterError):
-    """An event that has no mechanism here; ``event`` is the one to blame inside a tree."""
+    """The refusal of an event that has no mechanism here.
+
+    ``event`` is the part of a tree of events that is refused.
+    """
 
     def __init__(self, event: Any, reason: str) -> None:
         super().__init__(f"{event!r:.200} is not supported: {reason}")
@@ -86,12 +92,12 @@ class _EventError(ParameterError):
 def from_dp_event(
     event: Any, neighboring_relation: Any = Relation.ADD_OR_REMOVE_ONE
 ) -> Composition:
-    """The composition that a ``dp_accounting.DpEvent`` stands for, under a neighbouring relation.
+    """Converts a ``dp_accounting.DpEvent`` to a composition, under a neighbouring relation.
 
-    Guarantee: the composition dominates the event: its upper ends are upper bounds for it. It is
-    the event itself, but that a parameter which no double holds (1/a for the scale of discrete
-    Laplace noise, a sum of squares for several Gaussians on one sample) is rounded to the less
-    private side, and that events of which only an inequality is known (zero-concentrated ones)
+    Guarantee: the composition dominates the event: its upper bounds are upper bounds for the event.
+    It is the event itself, but that a parameter which no double holds (1/a for the scale of
+    discrete Laplace noise, a sum of squares for several Gaussians on one sample) is rounded to the
+    less private side, and that events of which only an inequality is known (zero-concentrated ones)
     are the worst that it allows.
 
     A norm of at most C bounds what one record adds, so that a replaced record (``REPLACE_ONE``)
@@ -114,16 +120,16 @@ def from_dp_event(
 
 
 class TightPrivacyAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]
-    """A ``dp_accounting.PrivacyAccountant`` whose answers are certified upper ends.
+    """A ``dp_accounting.PrivacyAccountant`` whose answers are certified upper bounds.
 
-    Guarantee: what was composed is (``get_epsilon(delta)``, delta)-DP and (eps,
-    ``get_delta(eps)``)-DP under the accountant's relation, rounding included; both ends are in
-    ``get_epsilon_bounds`` and ``get_delta_bounds``.
+    Guarantee: the composed events are (``get_epsilon(delta)``, delta)-DP and (eps,
+    ``get_delta(eps)``)-DP under the accountant's relation, rounding included;
+    ``get_epsilon_bounds`` and ``get_delta_bounds`` return lower bounds, too.
 
     Args:
         neighboring_relation: a ``dp_accounting.NeighboringRelation``.
-        rtol: wanted relative gap between the two ends, in (0, 1); a gap that cannot be reached
-            gives a wider interval, whose upper end is as certain.
+        rtol: wanted relative gap between the two bounds, in (0, 1); a gap that cannot be reached
+            gives a wider interval, whose upper bound is as certain.
     """
 
     def __init__(
@@ -144,36 +150,37 @@ class TightPrivacyAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[m
 
     @property
     def composition(self) -> Composition:
-        """What was composed so far, with everything that a composition can be asked."""
+        """The composition of all events so far, which answers further questions."""
         if self._composed is None:
             self._composed = from_dp_event(self.ledger, self.neighboring_relation)
         return self._composed
 
     def get_epsilon_bounds(self, target_delta: float) -> Bounds:
-        """Both ends of epsilon at a delta in [0, 1]."""
+        """Bounds epsilon at a delta in [0, 1]."""
         return _reached(lambda: self.composition.epsilon(target_delta, self._rtol))
 
     def get_delta_bounds(self, target_epsilon: float) -> Bounds:
-        """Both ends of delta at an epsilon >= 0, nats."""
+        """Bounds delta at an epsilon >= 0, nats."""
         return _reached(lambda: self.composition.delta(target_epsilon, self._rtol))
 
     def get_epsilon(self, target_delta: float) -> float:
-        """The upper end of :meth:`get_epsilon_bounds`."""
+        """Returns the upper bound of :meth:`get_epsilon_bounds`."""
         return self.get_epsilon_bounds(target_delta).upper
 
     def get_delta(self, target_epsilon: float) -> float:
-        """The upper end of :meth:`get_delta_bounds`."""
+        """Returns the upper bound of :meth:`get_delta_bounds`."""
         return self.get_delta_bounds(target_epsilon).upper
 
 
 def from_pld(pld: Any) -> Composition:
-    """What a ``dp_accounting.pld`` privacy loss distribution says, as one step of a composition.
+    """Imports a ``dp_accounting.pld`` privacy loss distribution as one part of a composition.
 
-    An imported distribution carries its own rounding. What is certified is that distribution,
-    optimistic or pessimistic, with whatever was discretised, cut off or rounded on the way to it;
-    not the mechanism that it was made for. Prefer :func:`from_dp_event` where there is an event.
+    An imported distribution carries its own rounding. The answers certify that distribution,
+    optimistic or pessimistic, with everything that was discretised, cut off or rounded on the way
+    to it, and not the mechanism that it was made for. Prefer :func:`from_dp_event` where there is
+    an event.
 
-    Guarantee: in each direction delta(eps) is at least what the distribution's masses say in
+    Guarantee: in each direction delta(eps) is at least that of the distribution's masses in
     exact arithmetic, for every eps from its smallest loss on; see :class:`LossTable` for masses
     that do not sum to 1. Masses below 0, which its convolutions leave, count as 0.
 
@@ -195,14 +202,15 @@ def _table_of(pmf: Any) -> tuple[int, FloatArray, float]:
 
 
 def to_pld(composition: Composable, value_discretization_interval: float = 1e-4) -> Any:
-    """A pessimistic privacy loss distribution of dp-accounting that dominates a composition.
+    """Makes a pessimistic privacy loss distribution of dp-accounting that dominates a composition.
 
     Its losses are some hundreds of multiples of the interval. Between them delta(eps) is a chord
     in e^eps ("Connect the Dots"), and losses of total mass below about 1e-15 count as infinite.
 
     Guarantee: the distribution's delta(eps) is nowhere below that of the composition, also as
-    dp-accounting adds it up in doubles: certified upper ends are taken a hair to the left and a
-    hair larger. What dp-accounting convolves it with has the rounding of its convolution.
+    dp-accounting adds it up in doubles: certified upper bounds are taken at epsilons smaller by a
+    relative 1e-12, and raised by a relative 1e-9. A convolution by dp-accounting adds that
+    library's own rounding.
 
     Args:
         composition: a composition, or a mechanism.
@@ -237,21 +245,21 @@ def to_pld(composition: Composable, value_discretization_interval: float = 1e-4)
 
 
 def _raised(read: Reader, epsilons: list[float]) -> list[float]:
-    """Upper ends of delta, with room for the rounding of who adds up masses again."""
+    """Bounds delta from above at each epsilon, with a margin for whoever adds up masses again."""
     deltas: list[float] = []
     for epsilon in epsilons:
-        if deltas and deltas[-1] < _LOST:  # it falls, and does not matter any more
+        if deltas and deltas[-1] < _LOST:  # delta falls, so that the last one is still a bound
             deltas.append(deltas[-1])
         else:
-            delta = read(epsilon * (1 - _HAIR), _GAP).upper
-            deltas.append(min(1.0, delta * (1 + 1e3 * _HAIR)))
+            delta = read(epsilon * (1 - _MARGIN), _GAP).upper
+            deltas.append(min(1.0, delta * (1 + 1e3 * _MARGIN)))
     return deltas
 
 
 def _dots(indices: NDArray[np.int_], step: float, right: list[float], left: list[float]) -> Any:
-    """The smallest masses on the points whose delta is at least ``right`` there.
+    """Finds the least masses on the losses ``indices * step`` whose delta is at least ``right``.
 
-    ``left`` is that of the reversed pair: it says delta(-eps) = 1 - e^-eps + e^-eps left(eps).
+    ``left`` is the delta of the reversed pair: delta(-eps) = 1 - e^-eps + e^-eps left(eps).
     """
     epsilons = indices * step
     mirrored = 1.0 - np.exp(-epsilons) * (1.0 - np.array(left)) + 4 * UNIT
@@ -277,7 +285,7 @@ def _reached(ask: Callable[[], Bounds]) -> Bounds:
 
 
 def _steps_of(event: Any, relation: Neighbouring) -> list[Step]:
-    """What an event releases; blames the innermost event that is refused."""
+    """Lists the releases of an event; a refusal names the innermost event that is refused."""
     try:
         return _steps(event, relation)
     except _EventError:
@@ -438,7 +446,7 @@ def _sampled_without_replacement(event: Any, relation: Neighbouring) -> list[Ste
 
 
 def _one_release(steps: list[Step]) -> list[Step]:
-    """Several Gaussian releases as the one that they are together, anything else as it is."""
+    """Merges several Gaussian releases into one; returns any other list unchanged."""
     if sum(runs for _, runs in steps) < 2:
         return steps
     gaussians = [(step, runs) for step, runs in steps if isinstance(step, Gaussian)]
@@ -458,19 +466,19 @@ def _one_release(steps: list[Step]) -> list[Step]:
 
 
 def _distance(relation: Neighbouring) -> float:
-    """How far a sum moves, by the largest norm of what one record adds."""
+    """Returns how far one record moves a sum, in units of the largest norm of its summand."""
     return 2.0 if relation is Neighbouring.REPLACE_ONE else 1.0
 
 
 def _revealed(chance: float, relation: Neighbouring) -> list[Step]:
-    """A release that gives the record away with this chance, and is silent otherwise."""
+    """Makes a release that reveals the record with probability ``chance``, else nothing."""
     return [(WorstCase(0.0, chance, relation=relation), 1)]
 
 
 @functools.lru_cache(maxsize=64)
 def _worst_below(line: Line, relation: Neighbouring) -> Mechanism:
-    """The worst mechanism with the (eps, delta) that Renyi divergences below a line allow."""
-    # delta falls below 1e-280 at the last point
+    """Makes the worst mechanism with the (eps, delta) that Renyi divergences below a line allow."""
+    # at the last point ln delta <= -645: delta is below 1e-280
     top = line.xi + line.rho + 2 * math.sqrt(645 * line.rho)
     epsilons = [min(top, _LARGEST) * j / _POINTS for j in range(_POINTS + 1)]
 
@@ -483,10 +491,11 @@ def _worst_below(line: Line, relation: Neighbouring) -> Mechanism:
 
 @functools.lru_cache(maxsize=64)
 def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0) -> Mechanism:
-    """What several releases are together, or, with a rate, on a sample without replacement.
+    """Makes one mechanism that dominates several releases together.
 
-    With share r of the records, delta'(eps') <= r delta(eps) at eps' = ln(1 + r (e^eps - 1)).
-    Source: Balle, Barthe, Gaboardi 2018 (subsampling without replacement, one replaced).
+    With a rate, the releases are made on a sample without replacement: with share r of the records,
+    delta'(eps') <= r delta(eps) at eps' = ln(1 + r (e^eps - 1)). Source: Balle, Barthe, Gaboardi
+    2018 (subsampling without replacement, one replaced).
     """
     whole = _composition_of(list(steps), relation)
     lost = whole.delta(math.inf).upper
@@ -502,11 +511,11 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
 
 
 def _up(exact: Fraction) -> float:
-    """A double >= the number, the number itself where it is one."""
+    """Rounds an exact number to a double >= it; a number that is a double stays."""
     near = float(exact)
     return near if Fraction(near) >= exact else next_up(near)
 
 
 def _down(exact: Fraction) -> float:
-    """A double <= the number, the number itself where it is one."""
+    """Rounds an exact number to a double <= it; a number that is a double stays."""
     return -_up(-exact)

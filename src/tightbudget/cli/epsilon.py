@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
-from tightbudget import Bounds, Composition
+from tightbudget import Composition
 from tightbudget.accounting.describe import in_words
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
 from tightbudget.cli.source import Source
 
-__all__ = ["delta", "epsilon"]
+__all__ = ["answer", "delta", "epsilon"]
 
 
 def epsilon(
@@ -26,10 +26,15 @@ def epsilon(
     """
     watch = Stopwatch()
     composition = source.composition()
-    with working("composing"):
-        bounds = composition.epsilon(delta, rtol)
-    what = in_words(composition)
-    report(composition, what, "epsilon", bounds, "delta", delta, watch, json=json)
+    answer(
+        composition,
+        in_words(composition),
+        given="delta",
+        at=delta,
+        rtol=rtol,
+        watch=watch,
+        json=json,
+    )
 
 
 def delta(
@@ -44,24 +49,42 @@ def delta(
     """
     watch = Stopwatch()
     composition = source.composition()
-    with working("composing"):
-        bounds = composition.delta(epsilon, rtol)
-    what = in_words(composition)
-    report(composition, what, "delta", bounds, "epsilon", epsilon, watch, json=json)
+    answer(
+        composition,
+        in_words(composition),
+        given="epsilon",
+        at=epsilon,
+        rtol=rtol,
+        watch=watch,
+        json=json,
+    )
 
 
-def report(
+def answer(
     composition: Composition,
     what: str,
-    answered: str,
-    bounds: Bounds,
+    *,
     given: str,
     at: float,
+    rtol: float,
     watch: Stopwatch,
-    *,
     json: bool,
 ) -> None:
-    """Prints one answer, either way."""
+    """Bounds a composition's epsilon or delta, and prints them for a person or a program.
+
+    Args:
+        composition: the mechanisms that are asked about.
+        what: names the composition to a person.
+        given: "delta", and the answer is an epsilon (nats); or "epsilon", and it is a delta.
+        at: the given value.
+        rtol: wanted relative gap of the bounds.
+        watch: has run since the command began.
+        json: whether a program reads the answer.
+    """
+    answered = "epsilon" if given == "delta" else "delta"
+    ask = composition.epsilon if given == "delta" else composition.delta
+    with working("composing"):
+        bounds = ask(at, rtol)
     at = float(at)  # the library has accepted it
     if json:
         print_json({answered: bounds.to_dict(), given: at, "seconds": watch.seconds})

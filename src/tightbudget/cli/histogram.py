@@ -10,9 +10,9 @@ import typer
 
 from tightbudget import FileError, Histogram, ParameterError, compose
 from tightbudget.accounting.text_file import read_text
-from tightbudget.cli.epsilon import report
+from tightbudget.cli.epsilon import answer
 from tightbudget.cli.options import AsJson, Rtol, number
-from tightbudget.cli.output import Stopwatch, working
+from tightbudget.cli.output import Stopwatch
 from tightbudget.numerics.validate import count, float_of
 
 __all__ = ["histogram", "read_numbers"]
@@ -57,13 +57,10 @@ def histogram(
     )
     composition = compose([pair]) * count(steps=steps)
     what = f"{active} against {passive}, {np.size(pair.p)} bins of {bin_width:g}, {steps} times"
-    with working("composing"):
-        if delta is not None:
-            bounds = composition.epsilon(delta, rtol)
-            report(composition, what, "epsilon", bounds, "delta", delta, watch, json=json)
-        elif epsilon is not None:
-            bounds = composition.delta(epsilon, rtol)
-            report(composition, what, "delta", bounds, "epsilon", epsilon, watch, json=json)
+    given = "delta" if epsilon is None else "epsilon"
+    at = delta if epsilon is None else epsilon
+    assert at is not None, "one of both is given"
+    answer(composition, what, given=given, at=at, rtol=rtol, watch=watch, json=json)
 
 
 def read_numbers(path: str) -> list[float]:

@@ -26,13 +26,12 @@ from tightbudget import (
     read_plan,
 )
 from tightbudget.accounting.describe import in_words, value_of
+from tightbudget.explorer.snippets import TAKEN
 from tightbudget.numerics.validate import count
 
 __all__ = ["Source", "generated_options", "kind_of", "with_source"]
 
-# What every question has options for: a mechanism's parameter of such a name has "step-"
-# in front, in every command. relation and rate are options of all mechanisms alike.
-_TAKEN = {"epsilon", "epsilons", "delta", "deltas"}
+# Options of all mechanisms alike.
 _COMMON = {"relation", "rate"}
 _PANEL = "Runs"
 _PARAMETERS = "Parameters of mechanisms (as in a plan file; noise and sensitivity in one unit)"
@@ -131,7 +130,7 @@ def with_source(command: Callable[..., None]) -> Callable[..., None]:
     """
     own = dict(inspect.signature(command, eval_str=True).parameters)
     del own["source"]
-    taken = _TAKEN | set(own)
+    taken = TAKEN | set(own)
     options = {
         f"step_{name}" if name in taken else name: (name, help)
         for name, help in generated_options().items()

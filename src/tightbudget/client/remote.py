@@ -8,7 +8,6 @@ safe under one key. A start is never asked for twice: it counts as started.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +19,7 @@ from tightbudget.ledger.text import check_encodable, printable, storable_cell
 from tightbudget.ledger.values import Event, Payer, Statement, WhatIf, token_text
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.account import Budget, State
-from tightbudget.output_dp.guarantee import Cell, cell_from_json
+from tightbudget.output_dp.guarantee import Cell, cell_from_lists
 
 if TYPE_CHECKING:
     import httpx
@@ -448,7 +447,7 @@ def _event(content: Mapping[str, Any]) -> Event:
 
 
 def _cell(content: Any) -> Cell | None:
-    return None if content is None else cell_from_json(json.dumps(content))
+    return None if content is None else cell_from_lists(content)
 
 
 def _head(content: Mapping[str, Any]) -> Head:

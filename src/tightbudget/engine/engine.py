@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tightbudget.engine.buckets import refine
-from tightbudget.engine.buckets.compose import Pairs, Steps
+from tightbudget.engine.buckets.compose import Pairs, Parts
 from tightbudget.engine.buckets.refine import Memory as Profiles
 from tightbudget.engine.saddle_point.contour import Contour, Lines
 from tightbudget.errors import PrecisionError
@@ -71,28 +71,28 @@ class Engine:
 
     Attributes:
         directions: (n,) the directions, one where delta(eps) is the same in both.
-        parts: (n,) for each direction the pairs with their numbers of runs.
+        pairs: (n,) for each direction the pairs, each with its count.
     """
 
     directions: tuple[Direction, ...]
-    parts: tuple[Pairs, ...]
+    pairs: tuple[Pairs, ...]
 
     @staticmethod
-    def of(parts: Mapping[Direction, Pairs]) -> Engine:
+    def of(pairs: Mapping[Direction, Pairs]) -> Engine:
         """An engine for the directions that are given."""
-        return Engine(tuple(parts), tuple(parts.values()))
+        return Engine(tuple(pairs), tuple(pairs.values()))
 
     @functools.cached_property
-    def steps(self) -> tuple[Steps, ...]:
+    def parts(self) -> tuple[Parts, ...]:
         """For the two masses, by direction."""
-        return tuple(Steps.of(parts) for parts in self.parts)
+        return tuple(Parts.of(pairs) for pairs in self.pairs)
 
     @functools.cached_property
     def contours(self) -> tuple[Contour, ...]:
         """For the line integral, by direction; empty if it cannot take the composition."""
         found = []
-        for parts in self.parts:
-            contour = Contour.of((pair.transform(), runs) for pair, runs in parts)
+        for pairs in self.pairs:
+            contour = Contour.of((pair.transform(), count) for pair, count in pairs)
             if contour is None:
                 return ()
             found.append(contour)
@@ -101,8 +101,8 @@ class Engine:
     def apart(self) -> tuple[Engine, ...]:
         """Each direction alone."""
         return tuple(
-            Engine((direction,), (parts,))
-            for direction, parts in zip(self.directions, self.parts, strict=True)
+            Engine((direction,), (pairs,))
+            for direction, pairs in zip(self.directions, self.pairs, strict=True)
         )
 
     def reader(self) -> Reader:
@@ -122,7 +122,7 @@ class Engine:
         return self._answer(
             lambda contour, lines: contour.epsilon(delta, rtol, lines),
             lambda contour, lower: contour.below(lower, delta),
-            lambda profiles: refine.epsilon_bounds(self.steps, delta, rtol, profiles),
+            lambda profiles: refine.epsilon_bounds(self.parts, delta, rtol, profiles),
             rtol,
             memory,
         )
@@ -138,7 +138,7 @@ class Engine:
         return self._answer(
             lambda contour, lines: contour.delta(epsilon, rtol, lines),
             lambda contour, lower: contour.below(epsilon, lower),
-            lambda profiles: refine.delta_bounds(self.steps, epsilon, rtol, target, profiles),
+            lambda profiles: refine.delta_bounds(self.parts, epsilon, rtol, target, profiles),
             rtol,
             memory,
         )

@@ -32,7 +32,7 @@ _LEAST = 1e-280  # no curve goes further down: far below, delta is not known any
 
 def curve(question: questions.Curve) -> dict[str, Any]:
     """The answer with both ends, and the curve past it."""
-    asked = _Asked.of(question)
+    asked = _AtOnePoint.of(question)
     bounds, deltas, points = _curve(asked, question)
     listed = [] if deltas == [*DELTAS] else ["--deltas", ",".join(map(repr, deltas))]
     return {
@@ -52,7 +52,7 @@ def curve(question: questions.Curve) -> dict[str, Any]:
 
 def compare(question: questions.Compare) -> dict[str, Any]:
     """Our bounds beside those of other people's theorems."""
-    asked = _Asked.of(question)
+    asked = _AtOnePoint.of(question)
     found = tightbudget.compare(asked.run, **{asked.given: asked.at}, rtol=question.rtol)
     return {
         **asked.about(),
@@ -66,7 +66,7 @@ def compare(question: questions.Compare) -> dict[str, Any]:
 
 def one_more(question: questions.OneMore) -> dict[str, Any]:
     """What the answer becomes with one more run of each mechanism, and by how much it grows."""
-    asked = _Asked.of(question)
+    asked = _AtOnePoint.of(question)
     run, ask = asked.run, f"{asked.answered}({asked.arguments})"
     now, rows = asked.bounds(run), []
     for mechanism, _ in run.parts:
@@ -149,7 +149,7 @@ def calibrate(question: questions.Calibrate) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _AtOnePoint:
     """A question at one delta or epsilon.
 
     Attributes:
@@ -163,8 +163,8 @@ class _Asked:
     rtol: float
 
     @staticmethod
-    def of(question: questions.Curve | questions.Compare | questions.OneMore) -> _Asked:
-        return _Asked(question.composition(), *question.target(), question.rtol)
+    def of(question: questions.Curve | questions.Compare | questions.OneMore) -> _AtOnePoint:
+        return _AtOnePoint(question.composition(), *question.target(), question.rtol)
 
     @property
     def answered(self) -> str:
@@ -192,7 +192,7 @@ class _Asked:
 
 
 def _curve(
-    asked: _Asked, question: questions.Curve
+    asked: _AtOnePoint, question: questions.Curve
 ) -> tuple[Bounds, list[float], tightbudget.Curve]:
     """The answer, where the curve is asked for, and the curve."""
     bounds = asked.bounds(asked.run)
@@ -202,7 +202,7 @@ def _curve(
 
 def curve_of(question: questions.Curve) -> tightbudget.Curve:
     """The curve alone, to be drawn."""
-    return _curve(_Asked.of(question), question)[2]
+    return _curve(_AtOnePoint.of(question), question)[2]
 
 
 def schedule_of(question: questions.Stopping) -> tightbudget.StoppingSchedule:

@@ -18,7 +18,7 @@ from tightbudget.explorer import questions
 from tightbudget.mechanisms.subsampled import Subsampled
 from tightbudget.numerics.validate import finite
 
-__all__ = ["GOALS", "KINDS", "SHOWS", "Field", "Form"]
+__all__ = ["GOALS", "KINDS", "SHOWS", "StepField", "Form"]
 
 KINDS = tuple(kind for kind in MECHANISMS if kind != Subsampled.kind)  # sampling is a rate
 RELATIONS = tuple(relation.value for relation in Neighbouring)
@@ -65,7 +65,7 @@ _STOPS = 4
 
 
 @dataclass(frozen=True)
-class Field:
+class StepField:
     """One field of a step.
 
     Attributes:
@@ -123,7 +123,7 @@ class Form:
         kind = self.get(f"{i}.mechanism")
         return kind if kind in KINDS else "gaussian"
 
-    def fields(self, i: int) -> list[Field]:
+    def fields(self, i: int) -> list[StepField]:
         """The parameters of a step."""
         kind, found = self.kind(i), []
         for name, parameter in inspect.signature(MECHANISMS[kind]).parameters.items():
@@ -132,7 +132,7 @@ class Form:
                 first = _FIRST.get(f"{kind}.{name}", _FIRST.get(name, "")) if needed else ""
                 value = self.get(f"{i}.{name}", first)
                 hint = "" if needed else f"{parameter.default!r} if blank"
-                found.append(Field(f"{i}.{name}", _label(name), value, hint))
+                found.append(StepField(f"{i}.{name}", _label(name), value, hint))
         return found
 
     def tables(self) -> list[dict[str, Any]]:
@@ -172,10 +172,10 @@ class Form:
         """What is to be met by calibrating."""
         return goal if (goal := self.get("goal")) in GOALS else "delta"
 
-    def goals(self) -> list[Field]:
+    def goals(self) -> list[StepField]:
         """The fields of what is to be met."""
         return [
-            Field(f"goal.{n}", _label(n), self.get(f"goal.{n}", _GOALS[n]))
+            StepField(f"goal.{n}", _label(n), self.get(f"goal.{n}", _GOALS[n]))
             for n in GOALS[self.goal]
         ]
 
@@ -225,7 +225,7 @@ class Form:
         """The main question."""
         return questions.Curve(**self.asked(), **{self.given: number(self.given, self.at)})
 
-    def panel(self) -> questions.Question:
+    def panel(self) -> questions.ExplorerQuestion:
         """The question of the open panel."""
         at = {self.given: number(self.given, self.at)}
         match self.show:

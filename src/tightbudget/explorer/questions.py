@@ -20,7 +20,7 @@ __all__ = [
     "Compare",
     "Curve",
     "OneMore",
-    "Question",
+    "ExplorerQuestion",
     "Stopping",
     "composition_of",
 ]
@@ -46,7 +46,7 @@ Delta = Annotated[float, Field(description="In [0, 1].")]
 Epsilon = Annotated[float, Field(description="At least 0, in nats.")]
 
 
-class Question(BaseModel):
+class ExplorerQuestion(BaseModel):
     """Mechanisms with their numbers of runs: exactly one of ``steps`` and ``plan``."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -79,7 +79,7 @@ class Question(BaseModel):
         return _within_limits(Composition.from_json(text) if as_json else parse_plan(text, "plan"))
 
 
-class Asked(Question):
+class PointQuestion(ExplorerQuestion):
     """A question at one delta or at one epsilon: exactly one of both."""
 
     delta: Delta | None = None
@@ -94,7 +94,7 @@ class Asked(Question):
         return "epsilon", self.epsilon  # type: ignore[return-value]  # one of both is there
 
 
-class Curve(Asked):
+class Curve(PointQuestion):
     """The certified epsilon at a delta (or delta at an epsilon), and the curve around it."""
 
     model_config = _example(delta=1e-5)
@@ -110,7 +110,7 @@ class Curve(Asked):
     rtol: Gap = GAP
 
 
-class Compare(Asked):
+class Compare(PointQuestion):
     """The same answer by other people's theorems."""
 
     model_config = _example(delta=1e-5)
@@ -118,7 +118,7 @@ class Compare(Asked):
     rtol: Gap = GAP
 
 
-class OneMore(Asked):
+class OneMore(PointQuestion):
     """What one more run of each mechanism would cost."""
 
     model_config = _example(epsilon=1.0)
@@ -126,7 +126,7 @@ class OneMore(Asked):
     rtol: Gap = GAP
 
 
-class Stopping(Question):
+class Stopping(ExplorerQuestion):
     """Prices for stopping early, all covered by one delta.
 
     A step is one run of the mechanism, or of all mechanisms where there are several.
@@ -152,7 +152,7 @@ class Stopping(Question):
     ] = None
 
 
-class Calibrate(Question):
+class Calibrate(ExplorerQuestion):
     """The best value of one parameter of one mechanism for which the target is met.
 
     The target is epsilon and delta, or advantage, or tpr and fpr.

@@ -9,10 +9,19 @@ from tightbudget import MECHANISMS, Composition
 from tightbudget.accounting.plan_file import plan_text, toml_value
 from tightbudget.mechanisms.subsampled import Subsampled
 
-__all__ = ["Letter", "calibration", "command", "python", "run_expression", "steps_expression"]
+__all__ = [
+    "TAKEN",
+    "Letter",
+    "calibration",
+    "command",
+    "python",
+    "run_expression",
+    "steps_expression",
+]
 
-# A mechanism's parameters of these names have "step-" in front on the command line.
-_TAKEN = {"epsilon", "epsilons", "delta", "deltas"}
+# Every command has options of these names for its question, so that a mechanism's parameter of
+# the same name has "step-" in front.
+TAKEN = {"epsilon", "epsilons", "delta", "deltas"}
 
 
 class Letter(str):
@@ -86,7 +95,7 @@ def _options(table: dict[str, Any]) -> list[str]:
     words = []
     for name, value in table.items():
         if name != "mechanism":
-            option = f"step_{name}" if name in _TAKEN else name
+            option = f"step_{name}" if name in TAKEN else name
             text = value if isinstance(value, str) else toml_value(value)
             words += [f"--{option.replace('_', '-')}", text]
     return words

@@ -25,7 +25,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from tightbudget.errors import BusyError, LimitError
-from tightbudget.explorer.line import Job, Line
+from tightbudget.explorer.job_queue import Job, JobQueue
 
 __all__ = ["Pools", "Workers"]
 
@@ -63,7 +63,7 @@ class Workers:
     ) -> None:
         self.processes, self.seconds, self.megabytes = processes, seconds, megabytes
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="explorer")
-        self._line = Line(processes + waiting)
+        self._queue = JobQueue(processes + waiting)
         self._closed = threading.Event()
         self._processes: dict[int, _Process] = {}  # by the thread
 
@@ -101,7 +101,7 @@ class Workers:
         """
         job = Job(of, lambda given_up: self._work(answer, question, given_up))
         here: asyncio.Future[A] = asyncio.wrap_future(job.found)
-        out = self._line.join(job)
+        out = self._queue.join(job)
         if out is not None:
             busy = BusyError("too many questions are being worked on: ask again in a moment")
             with contextlib.suppress(InvalidStateError):  # it was given up at this moment
@@ -115,14 +115,14 @@ class Workers:
             return here.result()
         finally:
             job.given_up.set()
-            self._line.leave(job)
+            self._queue.leave(job)
             here.cancel()
 
     # ------------------------------------------------------------------- in a thread
 
     def _work_on_next(self) -> None:
         """One job; none, where one that had a place has left the line."""
-        job = self._line.next()
+        job = self._queue.next()
         if job is None:
             return
         wanted, found, error = job.found.set_running_or_notify_cancel(), None, None
@@ -131,7 +131,7 @@ class Workers:
                 found = job.work(job.given_up)
         except BaseException as failure:
             error = failure
-        self._line.done(job)  # first: who has the answer may ask again at once
+        self._queue.done(job)  # first: who has the answer may ask again at once
         if error is not None:
             job.found.set_exception(error)
         elif wanted:

@@ -26,7 +26,7 @@ from tightbudget.ledger import queries, transactions
 from tightbudget.ledger.balance_history import course
 from tightbudget.ledger.chain import Head
 from tightbudget.ledger.copy import copy
-from tightbudget.ledger.pricing import Guarantee, Stored, epsilon_at
+from tightbudget.ledger.pricing import Guarantee, Stored
 from tightbudget.ledger.queries import Balance, Reservation, Summary, Which
 from tightbudget.ledger.secret import new_secret
 from tightbudget.ledger.store import Store
@@ -37,8 +37,8 @@ from tightbudget.ledger.units import Units
 from tightbudget.ledger.values import Event, OpenHold, Payer, Statement, WhatIf, token_text
 from tightbudget.ledger.verification import Verification, check_head, verify
 from tightbudget.numerics.validate import positive_count
-from tightbudget.output_dp.account import Amount, Budget, State
-from tightbudget.output_dp.amount import Price, exact, exact_probability
+from tightbudget.output_dp.account import State
+from tightbudget.output_dp.amount import Budget, ExactAmount, Price, exact, exact_probability
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
 
 __all__ = ["Event", "Ledger", "LedgerBudget", "LedgerHold", "Statement", "WhatIf"]
@@ -476,8 +476,7 @@ class LedgerBudget(Payer["LedgerHold"]):
         Raises:
             ParameterError: delta is refused, for instance below the budget's own.
         """
-        balance = self._balance()
-        return epsilon_at(balance.kind, balance.parameters, delta)
+        return self._balance().rule.epsilon(delta)
 
     # -------------------------------------------------------------------------- charges
 
@@ -582,7 +581,9 @@ class LedgerBudget(Payer["LedgerHold"]):
             BudgetError: it does not fit: raise the cap first.
             SettlementError: the budget is closed.
         """
-        more = Units.charged(Amount(exact(epsilon=epsilon), exact_probability(delta=delta)))
+        more = Units.charged(
+            ExactAmount(counted=exact(epsilon=epsilon), delta=exact_probability(delta=delta))
+        )
         self._ledger._do(transactions.correct, self._name, more, _why(by, reason))
 
     def close(self) -> Budget:

@@ -25,11 +25,12 @@ from sqlalchemy import (
 
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.chain import Entry, Head, canonical, digest
-from tightbudget.ledger.pricing import Rule, Stored, guarantee_of, rule_of
+from tightbudget.ledger.pricing import Stored, guarantee_of, rule_of
 from tightbudget.ledger.schema import OPEN, budgets, charges, events, reservations, steps, tokens
 from tightbudget.ledger.text import spellings
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.numerics.validate import refuse
+from tightbudget.output_dp.pricing import BudgetRule
 
 __all__ = [
     "Balance",
@@ -88,7 +89,7 @@ class Balance:
     saved: Units
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> BudgetRule:
         """By whose formulas guarantees are priced here."""
         return rule_of(self.kind, self.parameters)
 
@@ -104,7 +105,7 @@ class Charge:
 
     budget: int
     name: str
-    rule: Rule
+    rule: BudgetRule
     units: Units
 
 

@@ -26,10 +26,7 @@ from tightbudget.errors import (
 from tightbudget.ledger import queries
 from tightbudget.ledger.chain import canonical, digest
 from tightbudget.ledger.pricing import (
-    Plan,
-    Rule,
     Stored,
-    cap_of,
     content_of,
     given,
     guarantee_of,
@@ -45,6 +42,7 @@ from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.output_dp.pricing import BudgetRule, PlanRule
 
 __all__ = [
     "Refusal",
@@ -202,7 +200,7 @@ def _free(act: Act, kind: str, key: str, why: Why) -> Reservation:
     if hold.state != "reserved":
         raise SettlementError(f"{key!r} is {hold}: only what was not started is freed")
     for charge in hold.charges:
-        if isinstance(charge.rule, Plan):
+        if isinstance(charge.rule, PlanRule):
             back = {step: -runs for step, runs in runs_of(hold.guarantee).items()}
             act.use(charge.budget, back)
     return act.end(kind, hold, {charge.name: NOTHING for charge in hold.charges}, details=why)
@@ -239,7 +237,7 @@ def affords(connection: Connection, name: str, guarantee: Stored, times: int) ->
     each = Units.charged(balance.rule.cost(guarantee, None))
     if balance.closed:
         return False
-    if isinstance(balance.rule, Plan):
+    if isinstance(balance.rule, PlanRule):
         return _missing(connection, balance, guarantee, times) is None
     before_last = each.times(times - 1)
     left = balance.left
@@ -288,7 +286,7 @@ def _refusal(
 ) -> Refusal | None:
     """Why this budget does not pay; None if it does."""
     unit = payer.rule.unit
-    if isinstance(payer.rule, Plan):
+    if isinstance(payer.rule, PlanRule):
         missing = _missing(connection, payer, request.guarantee)
         if missing is None:
             return None
@@ -362,7 +360,7 @@ def _hold(
                 f"granted {units.down(unit)} of {payer.name!r}, which is all that is left, for the"
                 f" {wanted.up(unit)} requested: run it with no more"
             )
-        if isinstance(payer.rule, Plan):
+        if isinstance(payer.rule, PlanRule):
             act.use(payer.id, runs_of(request.guarantee))
     said = "; ".join(told) or None
     body = {"digest": digest(request.body), "interactive": request.interactive}
@@ -476,10 +474,10 @@ class Terms:
         text = settings(kind, parameters)
         # a cap is a promise, and is rounded down; but a plan's is what it costs
         rounded = Units.charged if kind == "plan" else Units.granted
-        return Terms(kind, text, rounded(cap_of(kind, text)))
+        return Terms(kind, text, rounded(rule_of(kind, text).cap))
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> BudgetRule:
         """By whose formulas guarantees are priced."""
         return rule_of(self.kind, self.parameters)
 
@@ -502,7 +500,7 @@ def open_budget(act: Act, name: str, terms: Terms, parent: str | None) -> Balanc
     if whole is not None:
         _check_part(act.connection, whole, terms, name)
     number = act.log("opened", name, terms.cap, details=said)
-    plan = terms.rule if isinstance(terms.rule, Plan) else None
+    plan = terms.rule if isinstance(terms.rule, PlanRule) else None
     balance = Balance(
         *(number, name, terms.kind, terms.parameters),
         parent=None if whole is None else whole.id,
@@ -526,7 +524,7 @@ def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Bal
     """Sets other parameters, in the parent, too; never less than what is spent and held."""
     balance = queries.balance(act.connection, name)
     _check_open([balance])
-    if isinstance(balance.rule, Plan) or "order" in changed:
+    if isinstance(balance.rule, PlanRule) or "order" in changed:
         raise ParameterError(f"{name!r} has a plan or an order, and keeps it")
     terms = Terms.of(balance.kind, {**given(balance.parameters), **changed})
     taken = balance.spent.plus(balance.held)

@@ -12,8 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from tightbudget.numerics.validate import refuse
-from tightbudget.output_dp.account import Amount, Budget
-from tightbudget.output_dp.amount import printed_down, printed_up
+from tightbudget.output_dp.amount import Budget, ExactAmount, printed_up
 
 __all__ = ["NOTHING", "Units"]
 
@@ -31,7 +30,7 @@ class Units(NamedTuple):
     delta: int
 
     @staticmethod
-    def charged(amount: Amount) -> Units:
+    def charged(amount: ExactAmount) -> Units:
         """Guarantee: at least the amount; above 0 if the amount is.
 
         Raises:
@@ -43,7 +42,7 @@ class Units(NamedTuple):
         )
 
     @staticmethod
-    def granted(amount: Amount) -> Units:
+    def granted(amount: ExactAmount) -> Units:
         """Guarantee: at most the amount.
 
         Raises:
@@ -86,17 +85,17 @@ class Units(NamedTuple):
 
     def up(self, unit: str) -> Budget:
         """As floats, rounded up."""
-        exact = self.exact()
-        return Budget(printed_up(exact.counted), printed_up(exact.delta), unit)
+        return self.exact().up(unit)
 
     def down(self, unit: str) -> Budget:
         """As floats, rounded down."""
-        exact = self.exact()
-        return Budget(printed_down(exact.counted), printed_down(exact.delta), unit)
+        return self.exact().down(unit)
 
-    def exact(self) -> Amount:
+    def exact(self) -> ExactAmount:
         """The amounts themselves."""
-        return Amount(Fraction(self.epsilon, _EPSILON), Fraction(self.delta, _DELTA))
+        return ExactAmount(
+            counted=Fraction(self.epsilon, _EPSILON), delta=Fraction(self.delta, _DELTA)
+        )
 
 
 NOTHING = Units(0, 0)

@@ -16,13 +16,14 @@ from sqlalchemy import Connection, Table, func, select, text
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger import queries
 from tightbudget.ledger.chain import BEGINNING, Entry, Head, canonical, digest, follow
-from tightbudget.ledger.pricing import Plan, rule_of
+from tightbudget.ledger.pricing import rule_of
 from tightbudget.ledger.queries import Balance, Reservation
 from tightbudget.ledger.schema import charges, events, steps
 from tightbudget.ledger.shape import check_shape
 from tightbudget.ledger.transactions import runs_of
 from tightbudget.ledger.units import Units
 from tightbudget.output_dp.guarantee import cell_from_json
+from tightbudget.output_dp.pricing import PlanRule
 
 __all__ = ["Verification", "check_head", "verify"]
 
@@ -304,7 +305,7 @@ def _compare_reservations(connection: Connection, history: _History) -> dict[tup
                 )
             _check_prices(found, run)
             for charge in found.charges:
-                if isinstance(charge.rule, Plan) and found.state != "void":
+                if isinstance(charge.rule, PlanRule) and found.state != "void":
                     for step, runs in runs_of(found.guarantee).items():
                         used[charge.name, step] = used.get((charge.name, step), 0) + runs
             seen, lines = seen + 1, lines + len(found.charges)
@@ -363,7 +364,7 @@ def _compare_budgets(
         if said != shown or not rooted or (found.parent is None) != (whole is None):
             raise LedgerCorruptError(f"the budget {found.name!r} is not what the history says")
         _compare_steps(connection, found, used)
-        declared += len(runs_of(found.rule.plan)) if isinstance(found.rule, Plan) else 0
+        declared += len(runs_of(found.rule.plan)) if isinstance(found.rule, PlanRule) else 0
     if len(seen) != len(history.budgets):
         raise LedgerCorruptError(f"{len(history.budgets) - len(seen)} budgets are missing")
     if declared != _count(connection, steps):
@@ -374,7 +375,7 @@ def _compare_steps(
     connection: Connection, found: Balance, used: dict[tuple[str, str], int]
 ) -> None:
     rule = rule_of(found.kind, found.parameters)
-    plan = runs_of(rule.plan) if isinstance(rule, Plan) else {}
+    plan = runs_of(rule.plan) if isinstance(rule, PlanRule) else {}
     said = {step: (times, used.get((found.name, step), 0)) for step, times in plan.items()}
     if queries.declared(connection, found) != said:
         raise LedgerCorruptError(f"the steps of {found.name!r} are not what the history says")

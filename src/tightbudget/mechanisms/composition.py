@@ -330,7 +330,7 @@ class Composition(Composable):
         """
         rtol = _rtol(rtol)
         if epsilon == math.inf:
-            ends = [steps.infinity for steps in self.engine.steps]
+            ends = [parts.infinity for parts in self.engine.parts]
             return Bounds(max(e.lower for e in ends), max(e.upper for e in ends))
         return self.engine.delta(non_negative(epsilon=epsilon), rtol)
 
@@ -451,7 +451,7 @@ class Composition(Composable):
             order = finite(order=order)
             if not order > 1:
                 raise refuse("order", "be > 1", order)
-        return renyi_bounds(self.engine.steps, order, _rtol(rtol))
+        return renyi_bounds(self.engine.parts, order, _rtol(rtol))
 
     def risk(
         self,

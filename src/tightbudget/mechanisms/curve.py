@@ -1,4 +1,4 @@
-"""Many points of delta(eps), each with both ends."""
+"""Curves: delta at many eps, or eps at many delta, each point with a lower and an upper bound."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from tightbudget.drawing import draw_bounds
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 
 __all__ = ["DELTAS", "Curve"]
 
-# Where a curve is asked for if nothing is said: 1e-2, 3e-3, 1e-3, ..., 1e-12
+# The delta at which a curve is asked if none are given: 1e-2, 3e-3, 1e-3, ..., 1e-12
 DELTAS = tuple([float(f"{m}e-{k}") for k in range(2, 13) for m in (1, 0.3)][:-1])
 
 
@@ -33,17 +34,17 @@ class Curve:
 
     @staticmethod
     def of_deltas(epsilons: Sequence[float], deltas: Sequence[Bounds]) -> Curve:
-        """delta at given eps."""
+        """The curve of bounds of delta at given eps."""
         return _curve("epsilon", epsilons, deltas)
 
     @staticmethod
     def of_epsilons(deltas: Sequence[float], epsilons: Sequence[Bounds]) -> Curve:
-        """eps at given delta."""
+        """The curve of bounds of eps at given delta."""
         return _curve("delta", deltas, epsilons)
 
     @property
     def answered(self) -> str:
-        """The name of ``y``."""
+        """The name of ``y``: "epsilon" or "delta"."""
         return "delta" if self.given == "epsilon" else "epsilon"
 
     def __len__(self) -> int:
@@ -53,20 +54,31 @@ class Curve:
         return Bounds(float(self.lower[i]), float(self.upper[i]))
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"epsilon": [...], "delta": {"lower": [...], "upper": [...]}}`` or the reverse."""
+        """Plain values: ``{"epsilon": [...], "delta": {"lower": [...], "upper": [...]}}``.
+
+        The names change places where delta was given.
+        """
         return {
             self.given: self.x.tolist(),
             self.answered: {"lower": self.lower.tolist(), "upper": self.upper.tolist()},
         }
 
     def plot(self, ax: Any = None, label: str | None = None) -> Any:
-        """Draws both ends over eps, delta on a log axis; returns the matplotlib axes.
+        """Draws lower and upper bounds over eps, with delta on a log axis.
 
         Needs the extra ``plot``.
-        """
-        from tightbudget.accounting.plot import plot_curve
 
-        return plot_curve(self, ax=ax, label=label)
+        Args:
+            ax: matplotlib axes to draw on; new ones if absent.
+            label: for the legend.
+
+        Returns:
+            The axes.
+
+        Raises:
+            ExtraError: matplotlib is not installed.
+        """
+        return draw_bounds(self.x, self.lower, self.upper, given=self.given, ax=ax, label=label)
 
 
 def _curve(given: str, x: Sequence[float], y: Sequence[Bounds]) -> Curve:

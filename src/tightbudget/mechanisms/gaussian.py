@@ -9,12 +9,12 @@ import numpy as np
 from scipy import special as sp
 
 from tightbudget.mechanisms.composition import Mechanism
+from tightbudget.mechanisms.gaussian_transform import NormalTransform
 from tightbudget.numerics.enclosure import exact, exp_enclosure, where
 from tightbudget.numerics.rounding import UNIT, FloatArray
 from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
 from tightbudget.numerics.validate import in_double_range, positive
 from tightbudget.pairs.pair import Bins, Direction, Pair, Sketch
-from tightbudget.pairs.transform import NormalTransform
 
 __all__ = ["Gaussian"]
 

@@ -16,7 +16,7 @@ from tightbudget.numerics.rounding import UNIT, FloatArray, mul_down, mul_up
 from tightbudget.numerics.validate import probability, refuse
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch, zero
-from tightbudget.pairs.transform import MOST_NESTED, MixedTransform, NormalTransform, Transform
+from tightbudget.pairs.transform import Transform
 
 __all__ = ["Subsampled"]
 
@@ -92,6 +92,8 @@ class _SubsampledPair(Pair):
     base: Pair
     q: float
 
+    direction: ClassVar[Direction]
+
     @property
     def keep(self) -> Enclosure:
         """1 - q, which rounds."""
@@ -101,23 +103,13 @@ class _SubsampledPair(Pair):
 
     def transform(self) -> Transform | None:
         base = self.base.transform()
-        if isinstance(base, NormalTransform):
-            return MixedTransform.of(base.m, self.q, remove=isinstance(self, RemovePair))
-        # sampling what is sampled multiplies the rates; the transform pays for so many roundings
-        if not isinstance(base, MixedTransform) or self._nested > MOST_NESTED:
-            return None
-        return base.sampled(self.q)
-
-    @property
-    def _nested(self) -> int:
-        """How many samplings within one another this pair is."""
-        return 1 + (self.base._nested if isinstance(self.base, _SubsampledPair) else 0)
+        return None if base is None else base.sampled(self.q, self.direction)
 
     def reversed(self) -> Pair | None:
         base = self.base.reversed()
         if base is None:
             return None
-        return (AddPair if isinstance(self, RemovePair) else RemovePair)(base, self.q)
+        return (AddPair if self.direction is Direction.REMOVE else RemovePair)(base, self.q)
 
     def _base_bins(self, y: FloatArray, dy: FloatArray) -> tuple[Bins, FloatArray] | None:
         """The base's bins and their references, also for no edge at all: then one bin."""
@@ -134,6 +126,8 @@ class _SubsampledPair(Pair):
 @dataclass(frozen=True)
 class RemovePair(_SubsampledPair):
     """((1 - q) Q + q P, Q) for the base (P, Q): L' = ln(1 - q + q e^L) >= ln(1 - q)."""
+
+    direction = Direction.REMOVE
 
     def atoms(self) -> Atoms:
         base = self.base.atoms()
@@ -220,6 +214,8 @@ class RemovePair(_SubsampledPair):
 @dataclass(frozen=True)
 class AddPair(_SubsampledPair):
     """(P, (1 - q) P + q Q) for the base (P, Q): L' = -ln(1 - q + q e^-L) <= -ln(1 - q)."""
+
+    direction = Direction.ADD
 
     def atoms(self) -> Atoms:
         base = self.base.atoms()

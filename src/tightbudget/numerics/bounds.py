@@ -1,4 +1,4 @@
-"""Two certified ends, or an estimate that is not certified: two types, never mixed."""
+"""Certified bounds of a number, and estimates: two types, never taken for each other."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Bounds:
     """A real number that is proved to lie in [lower, upper].
 
     Guarantee: the exact value is >= ``lower`` and <= ``upper``; rounding is included.
-    ``upper`` may be inf. An end that no float holds is moved outwards. Arithmetic (+, -, * with a
-    non-negative factor) rounds outwards.
+    ``upper`` may be inf. A bound that no float holds is rounded outwards. Arithmetic (+, -, * with
+    a non-negative factor) rounds outwards.
 
     >>> print(Bounds(1.23451, 1.23462))
     [1.23450, 1.23463]
@@ -52,12 +52,12 @@ class Bounds:
 
     @property
     def width(self) -> float:
-        """upper - lower, rounded up (0 when both ends are the same, also at inf)."""
+        """``upper - lower``, rounded up (0 when the two bounds are equal, also at inf)."""
         return 0.0 if self.lower == self.upper else sub_up(self.upper, self.lower)
 
     @property
     def relative_gap(self) -> float:
-        """(upper - lower) / upper, the quantity that ``rtol`` limits; 0 when the ends meet."""
+        """``(upper - lower) / upper``, which ``rtol`` limits; 0 when the two bounds are equal."""
         if self.lower == self.upper:
             return 0.0
         return self.width / self.upper if math.isfinite(self.upper) else math.inf
@@ -90,7 +90,7 @@ class Bounds:
         return self.lower <= other.upper and other.lower <= self.upper
 
     def to_dict(self) -> dict[str, float]:
-        """``{"lower": ..., "upper": ...}``."""
+        """Returns ``{"lower": ..., "upper": ...}``."""
         return {"lower": self.lower, "upper": self.upper}
 
     def __str__(self) -> str:
@@ -105,7 +105,10 @@ def _as_bounds(x: Bounds | float) -> Bounds:
 
 
 def _end(*, up: bool, **given: Any) -> float:
-    """The float at or beyond a number of any kind."""
+    """Rounds a number of any type to a float: to one >= the number if ``up``, else to one <= it.
+
+    ``given`` is one keyword, ``name=value``; a refusal quotes both.
+    """
     ((name, value),) = given.items()
     exact = plain(value)
     if isinstance(exact, bool) or not isinstance(exact, (int, float, Fraction, Decimal)):
@@ -119,7 +122,10 @@ def _end(*, up: bool, **given: Any) -> float:
 
 
 def _digits(bounds: Bounds) -> int:
-    """As many as the gap supports."""
+    """Counts the decimal digits that are printed of each bound, so that the gap shows in the last.
+
+    17 digits tell any two doubles apart; an infinite upper bound prints beside six digits.
+    """
     width = bounds.upper - bounds.lower
     if not math.isfinite(width):
         return 6
@@ -128,13 +134,13 @@ def _digits(bounds: Bounds) -> int:
 
 
 def rounded(x: float, digits: int, *, up: bool) -> str:
-    """x with so many digits, rounded up or down; never to the other side."""
+    """Writes ``x`` with ``digits`` significant digits, rounded up or down and never to nearest."""
     if not math.isfinite(x) or x == 0:
         return repr(x)
     exact = Decimal(x)
     quantum = Decimal(1).scaleb(exact.adjusted() - digits + 1)
     rounded = exact.quantize(quantum, rounding=ROUND_CEILING if up else ROUND_FLOOR)
-    if -5 < exact.adjusted() < 16:
+    if -5 < exact.adjusted() < 16:  # where repr of a float has no exponent either
         return format(rounded, "f") if exact.adjusted() < digits else str(float(rounded))
     mantissa, _, exponent = f"{rounded:e}".partition("e")
     return f"{mantissa}e{int(exponent):+03d}"
@@ -142,7 +148,7 @@ def rounded(x: float, digits: int, *, up: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number that is *not* certified: it cannot be charged to a budget.
+    """A number that is *not* certified, and that no budget can be charged with.
 
     Attributes:
         value: the number.

@@ -1,4 +1,4 @@
-"""Convolution and running sums of non-negative arrays, and what rounding does to them."""
+"""Convolution and running sums of non-negative arrays, with bounds of their rounding errors."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ __all__ = ["FFT_CONSTANT", "convolve", "convolve_directly", "correlate", "discou
 
 # One transform of length N has a 2-norm error of at most FFT_CONSTANT u log2(N), relative:
 # each level adds (1), multiplies (sqrt 5; Brent, Percival, Zimmermann 2007) and has rounded
-# twiddle factors (about 1), so 4.3 for radix 2 (Brisebarre et al. 2020). What is measured
-# against exact arithmetic is below 0.5.
+# twiddle factors (about 1), so 4.3 for radix 2 (Brisebarre et al. 2020). Against exact
+# arithmetic, tests/numerics/test_convolve.py measures constants below 0.5: the bound is the
+# theorem's worst case, not the typical error.
 FFT_CONSTANT = 5.0
 
-_PIECE = 4096  # a shorter array is not worth cutting
-_DIRECT = 24  # up to this length the direct sum is faster than a transform
-_DOT = 2048  # a dot product so long stays in the cache, and is not worth threads
+# These three choose between ways that are all certified: they cost time, never correctness.
+_PIECE = 4096  # `correlate` cuts into transforms of at least this length
+# Up to this length of the shorter array the sum of products is used: at 24 it takes a half (a
+# thousand entries) to a quarter (10^5) of a transform's time, and its relative error is per entry.
+_DIRECT = 24
+_DOT = 2048  # 16 KiB of doubles: a dot product that stays in the first-level cache
 
-
-# what a transform in extended precision rounds by: 2^-64 on x86, no gain where the platform's
-# long double is a double
+# The unit roundoff of a transform in extended precision: 2^-64 on x86. Where the platform's long
+# double is a double it is 2^-53, and extended precision gains nothing.
 _EXTENDED_UNIT = float(np.finfo(np.longdouble).eps) / 2.0
 
 
@@ -31,12 +34,13 @@ def convolve(a: FloatArray, b: FloatArray, *, extended: bool = False) -> tuple[F
     """The full linear convolution of a, b >= 0, and a bound on the 2-norm of its error.
 
     Guarantee: |result - a * b|_2 <= error; the result is >= 0 and nothing wraps around.
-    ``extended`` transforms in the platform's long double, about five times slower.
+    ``extended`` transforms in the platform's long double, three to five times slower.
     """
     n = a.size + b.size - 1
     if min(a.size, b.size) <= _DIRECT:
         direct = np.convolve(a, b)
-        # an entry is a sum of so many products
+        # an entry is a sum of min(a.size, b.size) products, each rounded once, and added in any
+        # order: a relative error of that many units; 4 more for the norm's own rounding
         error = norm_up(direct) * (min(a.size, b.size) + 4) * UNIT  # pays: convolve-direct
         return direct, error
     size = fft.next_fast_len(n, real=True)
@@ -46,7 +50,9 @@ def convolve(a: FloatArray, b: FloatArray, *, extended: bool = False) -> tuple[F
     product = fft.irfft(fa * fb, size)[:n].astype(np.float64, copy=False)
     # exact entries are >= 0: clipping moves each entry towards them
     result = np.maximum(product, 0.0)
-    # |FFT(a) error|_2 |FFT(b)|_max + the same for b + the inverse transform's own
+    # |FFT(a) error|_2 |FFT(b)|_max + the same for b + the inverse transform's own, where
+    # |FFT(b)|_max <= sum(b), since b >= 0, and |FFT(a)|_2 = sqrt(size) |a|_2, a factor that the
+    # inverse transform divides out
     eta = FFT_CONSTANT * unit * math.log2(size)  # pays: convolve-transform
     crossed = 2.0 * sum_up(a) * norm_up(a)
     if b is not a:
@@ -55,7 +61,7 @@ def convolve(a: FloatArray, b: FloatArray, *, extended: bool = False) -> tuple[F
     spread = add_up(crossed, length * (1.0 + 2.0 * eta))
     # the last step back to doubles rounds each entry
     rounded = length * UNIT if extended else 0.0  # pays: convolve-extended
-    # products of two etas, below 1e-20, and this arithmetic
+    # `outwards` pays for products of two etas (below 1e-20) and for this line's arithmetic
     return result, outwards(add_up(eta * spread, rounded))
 
 
@@ -75,7 +81,7 @@ def convolve_directly(a: FloatArray, b: FloatArray) -> FloatArray:
 def correlate(
     a: FloatArray, b: FloatArray, *, extended: bool = False
 ) -> tuple[FloatArray, FloatArray]:
-    """sum_m a[m] b[j + m] for j = 0 .. b.size - a.size, and a bound on each entry's error.
+    """Sums a[m] b[j + m] over m, for j = 0 .. b.size - a.size, and bounds each entry's error.
 
     A long b is cut into pieces, so that an entry's error is small beside the part of b that
     the entry is made of.
@@ -88,7 +94,7 @@ def correlate(
         direct = np.correlate(b, a, mode="valid")
         return direct, direct * (a.size + 4) * UNIT  # pays: correlate-direct
     size = fft.next_fast_len(min(b.size, max(4 * a.size, _PIECE)), real=True)
-    step = size - a.size + 1  # what wraps around falls on the other entries
+    step = size - a.size + 1  # the circular transform wraps around into the last a.size - 1
     kind, unit = (np.longdouble, _EXTENDED_UNIT) if extended else (np.float64, UNIT)
     pieces = np.zeros((-(-n // step), size))
     for k, piece in enumerate(pieces):
@@ -109,7 +115,7 @@ def correlate(
 
 
 def discounted_sums(x: FloatArray, ratio: float) -> FloatArray:
-    """s[i] = x[i] + ratio s[i - 1].
+    """Computes s[i] = x[i] + ratio s[i - 1] for all i, with s[-1] = 0.
 
     Guarantee: each entry is within a relative error of 2 (i + 1) times 2^-53 for x >= 0 and
     ratio >= 0, if nothing leaves the range of normal doubles.

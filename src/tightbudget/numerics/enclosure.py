@@ -1,4 +1,4 @@
-"""Arrays of non-negative numbers known to lie between two ends."""
+"""Arrays of non-negative numbers, each known to lie between a lower and an upper bound."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX = float(np.finfo(np.float64).max)
 
 @dataclass(frozen=True)
 class Enclosure:
-    """Non-negative numbers, each between two doubles.
+    """An array of non-negative numbers, each enclosed by two doubles.
 
     Guarantee: entry by entry, 0 <= lower <= exact value <= upper.
 
@@ -40,9 +40,9 @@ class Enclosure:
             return _outwards(self.lower + other.lower, self.upper + other.upper)
 
     def __sub__(self, other: Enclosure) -> Enclosure:
-        """The difference, where the exact one is known to be >= 0."""
+        """Subtracts ``other`` entry by entry, for exact differences that are known to be >= 0."""
         with np.errstate(all="ignore"):
-            # inf - inf says nothing about either end
+            # inf - inf says nothing: then the bounds are 0 and inf
             lower = np.nan_to_num(np.maximum(0.0, self.lower - other.upper), nan=0.0)
             upper = np.nan_to_num(
                 np.maximum(0.0, self.upper - other.lower), nan=np.inf, posinf=np.inf
@@ -51,7 +51,8 @@ class Enclosure:
 
     def __mul__(self, other: Enclosure) -> Enclosure:
         with np.errstate(all="ignore"):
-            possible = (self.upper > 0) & (other.upper > 0)  # 0 * inf is 0 here
+            # a mass of exactly 0 stays 0, also times inf
+            possible = (self.upper > 0) & (other.upper > 0)
             upper = np.where(possible, np.maximum(self.upper * other.upper, TINY), 0.0)
             return _outwards(self.lower * other.lower, upper)
 
@@ -62,12 +63,13 @@ class Enclosure:
             return _outwards(lower, np.where(self.upper > 0, np.maximum(upper, TINY), 0.0))
 
     def scaled(self, factor: float) -> Enclosure:
-        """Times an exact finite factor >= 0."""
+        """Multiplies every entry by an exact finite factor >= 0."""
         return self * exact(factor)
 
     def clipped(self, lower: FloatArray | float, upper: FloatArray | float) -> Enclosure:
-        """Narrowed by bounds (lower <= upper) that are known anyway."""
-        # where rounding has put the two intervals a hair apart, the end that is nearer stays
+        """Intersects every entry with [lower, upper], bounds that are known from elsewhere."""
+        # the two intervals hold the same exact number; where one of them is that number alone and
+        # rounding has left a gap of an ulp between them, the nearer bound is taken twice
         return Enclosure(
             np.asarray(np.clip(self.lower, lower, upper)),
             np.asarray(np.clip(self.upper, lower, upper)),
@@ -75,19 +77,19 @@ class Enclosure:
 
 
 def _outwards(lower: FloatArray, upper: FloatArray) -> Enclosure:
-    # one rounded operation has made each end
+    # one rounded operation has made each bound: one ulp pays for it, where ulps are relative
     lower = np.where(lower < TINY, 0.0, np.minimum(lower, _MAX))
     return Enclosure(scale_down(lower, 1), scale_up(upper, 1))
 
 
 def exact(values: FloatArray | float) -> Enclosure:
-    """The enclosure of numbers that are exactly these doubles."""
+    """Encloses numbers that are exactly the doubles ``values``."""
     array = np.atleast_1d(np.asarray(values, dtype=np.float64))
     return Enclosure(array, array)
 
 
 def exp_enclosure(x: FloatArray | float, slack: FloatArray | float = 0.0) -> Enclosure:
-    """e^y for y anywhere in [x - slack, x + slack].
+    """Encloses e^y, entry by entry, for every y in [x - slack, x + slack].
 
     numpy's exp is within one unit in the last place; four are granted.
     """
@@ -102,14 +104,14 @@ def exp_enclosure(x: FloatArray | float, slack: FloatArray | float = 0.0) -> Enc
 
 
 def stack(*parts: Enclosure) -> Enclosure:
-    """One after the other."""
+    """Concatenates enclosures."""
     return Enclosure(
         np.concatenate([p.lower for p in parts]), np.concatenate([p.upper for p in parts])
     )
 
 
 def where(condition: NDArray[np.bool_], yes: Enclosure, no: Enclosure) -> Enclosure:
-    """Entry by entry one or the other."""
+    """Takes each entry from ``yes`` if ``condition`` holds there, else from ``no``."""
     return Enclosure(
         np.where(condition, yes.lower, no.lower), np.where(condition, yes.upper, no.upper)
     )

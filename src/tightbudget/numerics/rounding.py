@@ -1,4 +1,4 @@
-"""Directed rounding: the only home of ``nextafter``.
+"""Directed rounding of scalars and arrays; no other module may call ``nextafter``.
 
 The direction is in the name. Scalars move by one representable number after each
 operation; arrays of non-negative numbers move by a stated count of units in the
@@ -17,7 +17,9 @@ FloatArray = NDArray[np.float64]
 Number = TypeVar("Number", float, FloatArray)
 
 UNIT = 2.0**-53
-TINY = 1e-300  # masses below this are treated as "somewhere in [0, TINY]"
+# Masses below this are treated as "somewhere in [0, TINY]". Doubles lose relative precision below
+# 2.2e-308; eight decades above it leave room for products with the margins of this module.
+TINY = 1e-300
 
 # Granted to one call of an elementary function by libm or NumPy, in units of 2^-53 relative to
 # its result: four units in the last place are at most eight of these. glibc states one, NumPy's
@@ -63,12 +65,12 @@ __all__ = [
 
 
 def next_up(x: float) -> float:
-    """The smallest double above x (an infinite x stays)."""
+    """Returns the smallest double above x (an infinite x stays)."""
     return x if math.isinf(x) else math.nextafter(x, math.inf)
 
 
 def next_down(x: float) -> float:
-    """The largest double below x (an infinite x stays)."""
+    """Returns the largest double below x (an infinite x stays)."""
     return x if math.isinf(x) else math.nextafter(x, -math.inf)
 
 
@@ -103,26 +105,27 @@ def mul_down(x: float, y: float) -> float:
 
 
 def exp_up(x: float) -> float:
-    """A double >= e^x (libm's exp is within one unit in the last place; two are granted).
+    """A double >= e^x; inf if x is not a number.
 
-    What is not a number may be anything: inf.
+    libm's exp is within one unit in the last place, 2^-52 relative; four are granted.
     """
-    if not x <= 709.0:
+    if not x <= 709.0:  # e^709.78 is the largest double
         return math.inf
     return max(TINY, math.exp(x) * (1.0 + 8 * UNIT))  # pays: exp-up
 
 
 def exp_down(x: float) -> float:
-    """A double <= e^x, and >= 0 (0 for what is not a number)."""
-    if not x >= -690.0:
+    """A double <= e^x, and >= 0; 0 if x is not a number."""
+    if not x >= -690.0:  # e^-690 is about TINY: below it, 0 is a lower bound that loses nothing
         return 0.0
     return math.exp(min(x, 709.0)) * (1.0 - 8 * UNIT)  # pays: exp-down
 
 
 def expm1_up(x: float) -> float:
-    """A double >= e^x - 1 (inf for what is not a number)."""
+    """A double >= e^x - 1; inf if x is not a number."""
     if not x <= 709.0:
         return math.inf
+    # libm's expm1 is within one unit in the last place; a step covers at least half of one
     return next_up(next_up(next_up(math.expm1(x))))
 
 
@@ -147,7 +150,7 @@ def log1p_down(x: float) -> float:
 
 
 def outwards(error: Number) -> Number:
-    """At least the exact value of a non-negative ``error`` whose computed value this is.
+    """Raises a computed ``error`` >= 0 to at least its exact value.
 
     Guarantee: holds if the computed value is within a relative 2^-21 of the exact one. Sums of
     non-negative terms are: each product, sum or call moves them by some units of 2^-53, and
@@ -157,17 +160,18 @@ def outwards(error: Number) -> Number:
 
 
 def scale_up(x: FloatArray, ulps: float) -> FloatArray:
-    """x >= 0 raised by ``ulps`` units of 2^-52 (relative); zeros stay zero."""
+    """Raises x >= 0 by ``ulps`` units of 2^-52 (relative); zeros stay zero."""
     return np.asarray(x * (1.0 + (ulps + 2.0) * 2 * UNIT))  # pays: scale-up
 
 
 def scale_down(x: FloatArray, ulps: float) -> FloatArray:
-    """x >= 0 lowered by ``ulps`` units of 2^-52 (relative), never below zero."""
+    """Lowers x >= 0 by ``ulps`` units of 2^-52 (relative), never below zero."""
     return np.asarray(x * max(0.0, 1.0 - (ulps + 2.0) * 2 * UNIT))  # pays: scale-down
 
 
 def _summation_margin(n: int) -> float:
-    # any order of adding n non-negative doubles is within (n - 1) u / (1 - (n - 1) u), relative
+    # n non-negative doubles, added in any order, are within (n - 1) u / (1 - (n - 1) u) of their
+    # sum, relative (Higham 2002, section 4.2); 2 n + 4 holds for n up to 2^51
     return 1.0 + (2.0 * n + 4.0) * UNIT  # pays: sums
 
 
@@ -184,7 +188,7 @@ def sum_down(x: FloatArray) -> float:
 def norm_up(x: FloatArray) -> float:
     """A double >= the 2-norm of x."""
     square = float(np.sum(x * x))  # not np.dot: its threads cost more than the sum
-    if 1e-200 < square < 1e200:
+    if 1e-200 < square < 1e200:  # far from underflow and overflow of any entry that matters
         return math.sqrt(square) * _summation_margin(x.size + 8)
     peak = float(np.max(np.abs(x), initial=0.0))
     if peak == 0.0 or math.isinf(peak):
@@ -194,14 +198,21 @@ def norm_up(x: FloatArray) -> float:
 
 
 def any_of(chances: list[tuple[float, int]], *, up: bool) -> float:
-    """1 - prod (1 - p)^k: that at least one of independent events happens."""
+    """Bounds 1 - prod (1 - p)^k, the chance that at least one of independent events happens.
+
+    Args:
+        chances: (p, k) pairs: k events of probability p each.
+        up: an upper bound is wanted, else a lower bound.
+    """
     if any(p >= 1.0 for p, k in chances if k):
         return 1.0
     log_none = math.fsum(k * math.log1p(-p) for p, k in chances)
     chance = -math.expm1(log_none)
     if chance == 0.0:
         return 0.0 if all(p == 0 for p, _ in chances) else (1e-300 if up else 0.0)
-    # log1p, k times it, and a sum that is rounded once; expm1, whose relative error is at most that
-    # of its argument besides; and the product with the margin
+    # log1p, k times it, and a sum that is rounded once, all of one sign: LOG1P + 2 units. expm1 of
+    # a negative number passes a relative error of its argument on without enlarging it, and adds
+    # EXPM1. One unit is for the product with the margin, one is left over. 1e-300 stands for
+    # products of chances that underflow
     margin = (LOG1P + EXPM1 + 4.0) * UNIT  # pays: any-of
     return min(1.0, chance * (1 + margin) + 1e-300) if up else max(0.0, chance * (1 - margin))

@@ -1,4 +1,4 @@
-"""Searching on a line: where an answer changes, where a function is least or zero."""
+"""Searches on a line: where a monotone test changes, where a function is zero or least."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ __all__ = ["Change", "last_true", "least_between", "root_between"]
 
 @dataclass(frozen=True)
 class Change:
-    """``test(last_true)`` was seen to hold (or is 0), ``test(first_false)`` was seen not to."""
+    """Two numbers between which a test changes.
+
+    ``test(last_true)`` was evaluated and holds, or ``last_true`` is 0; ``test(first_false)`` was
+    evaluated and fails, or ``first_false`` is the limit of the search.
+    """
 
     last_true: float
     first_false: float
@@ -23,22 +27,25 @@ class Change:
 def last_true(
     test: Callable[[float], bool], guess: float, top: float, tolerance: float = 1e-13
 ) -> Change:
-    """Where a test that holds below some x >= 0 and fails above it changes.
+    """Finds two close numbers between which a monotone test of x >= 0 turns from true to false.
 
     Args:
         test: the test; it fails at ``top`` (when top is finite).
         guess: where to begin.
         top: the search never goes above; inf if there is no such limit.
-        tolerance: how close the two ends come, relative.
+        tolerance: how close the two numbers come, relative.
 
-    Guarantee: both ends were evaluated, but for last_true = 0, first_false = top or inf.
+    Guarantee: the test was evaluated at both numbers, but for last_true = 0 and for
+    first_false = top or inf.
     """
     if not test(0.0):
         return Change(0.0, 0.0)
     low, high = 0.0, math.inf
     x = min(max(guess, 1e-300), top if math.isfinite(top) else 1e300)
+    # The step grows eightfold each time: a guess that is right to 1e-9 is bracketed by two
+    # evaluations, one that is wrong by its whole size by about ten. Beyond 1e300 the answer counts
+    # as inf, below 1e-290 as 0: there a relative tolerance means nothing.
     step = max(1e-9 * x, 1e-300)
-    # gallop away from the guess until it is bracketed
     while math.isinf(high) or low == 0.0:
         if x < top and test(x):
             low = x
@@ -67,10 +74,13 @@ def last_true(
 def least_between(
     f: Callable[[float], float], low: float, high: float, tolerance: float
 ) -> tuple[float, float]:
-    """The least value that golden section sees between two points, and where; inf is a value.
+    """Searches for the least value of ``f`` between two points by golden section.
 
-    A heuristic: the least of all if f falls, then grows. It ends when the place is known within
-    ``tolerance``.
+    A heuristic: the value is the least of all if f falls, then grows. It ends when the place is
+    known within ``tolerance``. ``f`` may be inf.
+
+    Returns:
+        The least value that was seen, and its place.
     """
     golden = (math.sqrt(5.0) - 1.0) / 2.0
     a, b = high - golden * (high - low), low + golden * (high - low)

@@ -1,4 +1,4 @@
-"""Refusals by name and value; a NaN fails every test by itself.
+"""Checks of arguments, and their refusals by name and value; a NaN fails every check by itself.
 
 Each function takes exactly one keyword, ``name=value``, and returns the value as a
 plain Python number: ``sigma = positive(sigma=sigma)``. Numbers of NumPy, and subclasses of int or
@@ -47,11 +47,12 @@ T = TypeVar("T")
 
 
 def plain(value: Any) -> Any:
-    """The int, float, Fraction or Decimal of the same value; what is no number, as it is.
+    """Converts a number of any type to the int, float, Fraction or Decimal of the same value.
 
-    np.float64 is the float that it is. Other floats of NumPy (np.float16, np.float32) stand for
-    their exact value: that is a float where the float prints as this value, else a Fraction. A
-    tuple or list is gone through; a bool is no number here.
+    Anything else is returned unchanged, also a bool, which is no number here; the entries of a
+    tuple or list are converted. np.float64 becomes its float. Other floats of NumPy (np.float16,
+    np.float32) stand for their exact value: a float if the float prints as this value, else a
+    Fraction.
     """
     kind = type(value)
     if kind in (int, float, str) or value is None:
@@ -75,7 +76,7 @@ def plain(value: Any) -> Any:
 
 
 def plain_numbers(kind: type[T]) -> type[T]:
-    """The class, whose ``__init__`` gets each number as :func:`plain` gives it."""
+    """Decorates a class: its ``__init__`` receives each number converted by :func:`plain`."""
     construct: Callable[..., None] = kind.__init__
 
     @functools.wraps(construct)
@@ -87,7 +88,7 @@ def plain_numbers(kind: type[T]) -> type[T]:
 
 
 def real_array(value: Any) -> NDArray[Any] | None:
-    """The numbers of an array, or of lists in lists; None where anything else is among them.
+    """Reads an array, or lists of lists, of numbers; None if anything else is among them.
 
     NumPy alone would read numbers out of texts and booleans, and ask a subclass of float its value.
     """
@@ -110,7 +111,7 @@ def _floats(value: Any) -> Any:
 
 
 def refuse(name: str, must: str, value: object) -> ParameterError:
-    """The refusal, to be raised by the caller: ``name must <must>, got <value>``."""
+    """Makes the refusal ``name must <must>, got <value>``, which the caller raises."""
     shown = repr(value)
     if len(shown) > 80:
         shown = shown[:77] + "..."
@@ -133,10 +134,10 @@ def writes_number(text: str) -> bool:
 
 
 def float_of(text: str) -> float:
-    """The double nearest to the number that a text writes; see :func:`writes_number`.
+    """Reads the double nearest to the number that a text writes (see :func:`writes_number`).
 
     Raises:
-        ValueError: it writes none.
+        ValueError: the text writes no number.
     """
     if not writes_number(text):
         raise ValueError(f"{text!r} writes no number")
@@ -169,32 +170,32 @@ def _checked(given: dict[str, Any], must: str, test: Callable[[float], bool]) ->
 
 
 def number(**given: Any) -> float:
-    """A real number or +-inf, but not NaN."""
+    """Accepts a real number or +-inf, but not NaN."""
     return _checked(given, "be a number", lambda x: not math.isnan(x))
 
 
 def finite(**given: Any) -> float:
-    """A finite real number."""
+    """Accepts a finite real number."""
     return _checked(given, "be a finite number", math.isfinite)
 
 
 def positive(**given: Any) -> float:
-    """A finite number > 0."""
+    """Accepts a finite number > 0."""
     return _checked(given, "be a finite number > 0", lambda x: 0 < x < math.inf)
 
 
 def non_negative(**given: Any) -> float:
-    """A finite number >= 0."""
+    """Accepts a finite number >= 0."""
     return _checked(given, "be a finite number >= 0", lambda x: 0 <= x < math.inf)
 
 
 def probability(**given: Any) -> float:
-    """A number in [0, 1]."""
+    """Accepts a number in [0, 1]."""
     return _checked(given, "be in [0, 1]", lambda x: 0 <= x <= 1)
 
 
 def open_probability(**given: Any) -> float:
-    """A number in (0, 1)."""
+    """Accepts a number in (0, 1)."""
     return _checked(given, "be in (0, 1)", lambda x: 0 < x < 1)
 
 
@@ -208,7 +209,7 @@ def _integer(name: str, value: Any, must: str) -> int:
 
 
 def count(**given: Any) -> int:
-    """An integer >= 0 (floats are refused, also whole ones)."""
+    """Accepts an integer >= 0; floats are refused, also whole ones."""
     name, value = _named(given)
     must = "be an integer >= 0"
     n = _integer(name, value, must)
@@ -218,7 +219,7 @@ def count(**given: Any) -> int:
 
 
 def positive_count(**given: Any) -> int:
-    """An integer >= 1 (floats are refused, also whole ones)."""
+    """Accepts an integer >= 1; floats are refused, also whole ones."""
     name, value = _named(given)
     must = "be an integer >= 1"
     n = _integer(name, value, must)
@@ -228,7 +229,7 @@ def positive_count(**given: Any) -> int:
 
 
 def one_of(options: tuple[Any, ...], **given: Any) -> Any:
-    """One of the options."""
+    """Accepts a value that is one of ``options``."""
     name, value = _named(given)
     if value not in options:
         raise refuse(name, "be one of " + ", ".join(map(str, options)), value)
@@ -236,9 +237,13 @@ def one_of(options: tuple[Any, ...], **given: Any) -> Any:
 
 
 def masses(*, normalised: bool = True, **given: Any) -> FloatArray:
-    """A non-empty one-dimensional array of finite numbers >= 0, not all zero.
+    """Accepts a non-empty one-dimensional array of finite numbers >= 0, not all zero.
 
-    With ``normalised`` it must also sum to 1 within 1e-9.
+    With ``normalised`` the array must also sum to 1 within 1e-9, which leaves room for masses that
+    were rounded when they were written down.
+
+    Returns:
+        (n,) a read-only copy.
     """
     name, value = _named(given)
     must = "be a non-empty one-dimensional array of finite numbers >= 0"
@@ -262,7 +267,11 @@ def masses(*, normalised: bool = True, **given: Any) -> FloatArray:
 
 
 def in_double_range(**given: float) -> None:
-    """Refuses a quotient whose square is out of the range of doubles."""
+    """Accepts a quotient in [1e-100, 1e12], and refuses the others by name.
+
+    In this range the quotient's square, and sums of such squares, are far from the ends of the
+    range of doubles.
+    """
     ((name, value),) = given.items()
     if not 1e-100 <= value <= 1e12:
         raise refuse(name, "be in [1e-100, 1e12]", value)

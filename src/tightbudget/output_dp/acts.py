@@ -1,13 +1,14 @@
-"""Acts on a budget in memory: each happens in one assignment, and in one process.
+"""Transactions on a budget in memory: each takes effect in one assignment, in one process.
 
-An act changes several records at once: a hold's, its account's, that of the account around it.
-All new records are made first and put into one tuple; assigning this tuple is the act. An
-exception before the assignment, at whatever line, leaves everything as it was; one after it finds
-everything done. Each record's own copy is brought up to date by the next act.
+A transaction changes several variables at once: those of a hold, of its account, and of the
+account around it. All new values are made first and put into one tuple; assigning this tuple is
+the transaction. An exception before the assignment, at whatever line, leaves everything as it
+was; an exception after it finds everything done. The next transaction then copies the new values
+into their variables.
 
-Threads take turns by a lock. A signal handler or a finalizer that acts in the midst of another
-act runs in the thread that has the lock: the outer act then sees that it is no longer the next
-one, and is decided again.
+Threads take turns by a lock. A signal handler or a finalizer that runs a transaction in the midst
+of another one runs in the thread that has the lock: the outer transaction then sees that it is no
+longer the next one, and is decided again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, ClassVar, Generic, NoReturn, SupportsIndex, TypeVar
 
 from tightbudget.errors import SettlementError
 
-__all__ = ["Acts", "Change", "Record", "Uncopied"]
+__all__ = ["Transactions", "Uncopied", "Variable", "Write"]
 
 R = TypeVar("R")
 
@@ -33,7 +34,7 @@ class Uncopied:
     )
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        """Refuses.
+        """Refuses to be copied or pickled.
 
         Raises:
             SettlementError: always.
@@ -41,53 +42,55 @@ class Uncopied:
         raise SettlementError(f"{type(self).__name__} cannot be copied or pickled: {self._instead}")
 
 
-class Record(Generic[R]):
-    """One immutable value, read and replaced through :class:`Acts`."""
+class Variable(Generic[R]):
+    """One immutable value that transactions read and replace."""
 
     __slots__ = ("copy",)
 
     def __init__(self, value: R) -> None:
-        self.copy: tuple[int, R] = (0, value)  # with the number of the act that it is from
+        # beside the value stands the number of the transaction that wrote it
+        self.copy: tuple[int, R] = (0, value)
 
 
-Change = tuple[Record[Any], Any]  # a record, and its new value
+Write = tuple[Variable[Any], Any]  # a variable, and its new value
 
 
-class Acts:
-    """All acts on a tree of accounts, one after the other.
+class Transactions:
+    """Runs all transactions on a tree of accounts, one after the other.
 
-    Guarantee: an act changes all of its records or none, whatever exception is raised wherever;
-    it was decided from the records that it replaces. Only the process that made this acts.
+    Guarantee: a transaction writes all of its variables or none, whatever exception is raised
+    wherever; it was decided from the values that it replaces. Only the process that made this
+    object runs any.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._process = os.getpid()
-        # its number, and for each record its new (number, value)
-        self._last: tuple[int, tuple[tuple[Record[Any], tuple[int, Any]], ...]] = (0, ())
+        # the last transaction: its number, and for each of its variables the new (number, value)
+        self._last: tuple[int, tuple[tuple[Variable[Any], tuple[int, Any]], ...]] = (0, ())
 
     @property
     def forked(self) -> bool:
-        """Whether this is a copy that a fork has made: it shows how things were, and never acts."""
+        """True in a process forked from the one that made this: it reads, and never writes."""
         return os.getpid() != self._process
 
-    def read(self, record: Record[R]) -> R:
-        """The value of a record. Takes no lock: another thread may have it when a fork copies it.
+    def read(self, variable: Variable[R]) -> R:
+        """The value of a variable. Takes no lock: another thread may have it when a fork copies it.
 
-        The last act is looked at first: records of those before were brought up to date.
+        The last transaction is looked at first: variables of those before were brought up to date.
         """
         for changed, copy in self._last[1]:
-            if changed is record:
+            if changed is variable:
                 value: R = copy[1]
                 return value
-        return record.copy[1]
+        return variable.copy[1]
 
-    def do(self, decide: Callable[[], Sequence[Change]]) -> None:
-        """One act.
+    def run(self, decide: Callable[[], Sequence[Write]]) -> None:
+        """Runs one transaction.
 
         Args:
-            decide: from the records, as :meth:`read` gives them, to their new values. It may be
-                called again, and changes nothing itself; what it raises is raised.
+            decide: from the values that :meth:`read` gives to the writes. It may be called again,
+                and changes nothing itself; what it raises is raised.
 
         Raises:
             SettlementError: this is another process than the one that made the budget.
@@ -101,13 +104,13 @@ class Acts:
         with self._lock:
             while True:
                 last = self._last
-                for record, copy in last[1]:
+                for variable, copy in last[1]:
                     # nothing is called or made between the test and the assignment, here and
                     # below: no signal handler, no finalizer and no other thread comes between
-                    if record.copy[0] < copy[0]:
-                        record.copy = copy
+                    if variable.copy[0] < copy[0]:
+                        variable.copy = copy
                 number = last[0] + 1
-                act = number, tuple((record, (number, value)) for record, value in decide())
+                next_ = number, tuple((changed, (number, value)) for changed, value in decide())
                 if self._last is last:
-                    self._last = act
+                    self._last = next_
                     return

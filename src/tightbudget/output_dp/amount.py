@@ -1,10 +1,12 @@
-"""Prices and budgets are exact rational numbers; how a number that somebody gives becomes one.
+"""Numbers that are charged: how one that somebody gives becomes exact, and how a sum is shown.
 
-The rule: a plain float is what a person wrote, so it means the decimal that it prints as (0.1 is
-1/10); so does np.float64, which is a float. The upper end of a :class:`Bounds` is what a proof
-ended at, so it means its binary value, exactly. int, Fraction and Decimal mean themselves, and
-np.float16, np.float32 and np.longdouble their exact values: they print fewer digits, which may be
-less. From there on nothing is rounded. On the way back to a float the same rule holds:
+Prices and sums are exact rational numbers. A plain float means the decimal that it prints as,
+since that is what a person wrote (0.1 is 1/10); np.float64 is such a float. The upper bound of a
+:class:`Bounds` means its binary value exactly, since that is where a proof ended. int, Fraction
+and Decimal mean themselves. np.float16, np.float32 and np.longdouble mean their exact values,
+since they print fewer digits, and the decimal of these may be less.
+
+Nothing is rounded from there on. A sum becomes floats once, when it is shown, by the same rule:
 ``printed_up(x)`` prints as a decimal that is at least x.
 """
 
@@ -13,37 +15,129 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from tightbudget.numerics.bounds import Bounds, Estimate
 from tightbudget.numerics.rounding import next_down, next_up
 from tightbudget.numerics.validate import plain, refuse
 
-__all__ = ["Price", "exact", "exact_positive", "exact_probability", "printed_down", "printed_up"]
+__all__ = [
+    "ZERO",
+    "Budget",
+    "ExactAmount",
+    "Price",
+    "exact",
+    "exact_positive",
+    "exact_probability",
+    "printed_down",
+    "printed_up",
+]
 
 Price = float | Fraction | Decimal | Bounds
 
 _LARGEST = Fraction(sys.float_info.max)
 
 
+@dataclass(frozen=True)
+class Budget:
+    """An amount that is spent, held or left, as floats rounded to the safe side.
+
+    Guarantee: what is spent or held prints as at least the exact amount, what is left as at most.
+
+    Attributes:
+        amount: the sum of what the account counts, in ``unit``.
+        delta: the sum of the deltas.
+        unit: what the account counts: "epsilon" (nats), or another measure of privacy loss.
+    """
+
+    amount: float
+    delta: float
+    unit: str
+
+    @property
+    def epsilon(self) -> float:
+        """The amount, if it is one of epsilon (nats).
+
+        Raises:
+            AttributeError: the account counts something else.
+        """
+        if self.unit != "epsilon":
+            raise AttributeError(f"this is an amount of {self.unit}, not of epsilon")
+        return self.amount
+
+    def to_dict(self) -> dict[str, Any]:
+        """The attributes by name, as plain JSON values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.unit} {self.amount!r}, delta {self.delta!r}"
+
+
+class ExactAmount(NamedTuple):
+    """Two exact sums: ``counted`` is of what an account counts (epsilon, rho), ``delta`` of deltas.
+
+    The unit of ``counted`` is that of the account's price rule.
+    """
+
+    counted: Fraction
+    delta: Fraction
+
+    def plus(self, other: ExactAmount) -> ExactAmount:
+        """The sum of both amounts, component by component."""
+        return ExactAmount(counted=self.counted + other.counted, delta=self.delta + other.delta)
+
+    def minus(self, other: ExactAmount) -> ExactAmount:
+        """This amount less the other, component by component."""
+        return ExactAmount(counted=self.counted - other.counted, delta=self.delta - other.delta)
+
+    def fits(self, left: ExactAmount) -> bool:
+        """True if no component is larger than that of ``left``."""
+        return self.counted <= left.counted and self.delta <= left.delta
+
+    def up(self, unit: str) -> Budget:
+        """The amount as floats that print as at least it: for what is spent or held."""
+        return Budget(amount=printed_up(self.counted), delta=printed_up(self.delta), unit=unit)
+
+    def down(self, unit: str) -> Budget:
+        """The amount as floats that print as at most it: for what is left or granted."""
+        return Budget(amount=printed_down(self.counted), delta=printed_down(self.delta), unit=unit)
+
+
+ZERO = ExactAmount(counted=Fraction(0), delta=Fraction(0))
+
+
 def exact(**given: Any) -> Fraction:
-    """The finite number >= 0 that is charged, exactly: ``exact(epsilon=0.1)`` is 1/10."""
+    """The finite number >= 0 given by name, exactly: ``exact(epsilon=0.1)`` is 1/10.
+
+    Raises:
+        ParameterError: it is no such number, or an Estimate.
+    """
     return _exact(given, "be a finite number >= 0", lambda x: x >= 0)
 
 
 def exact_positive(**given: Any) -> Fraction:
-    """The same, for a number > 0."""
+    """The finite number > 0 given by name, exactly.
+
+    Raises:
+        ParameterError: it is no such number, or an Estimate.
+    """
     return _exact(given, "be a finite number > 0", lambda x: x > 0)
 
 
 def exact_probability(**given: Any) -> Fraction:
-    """The same, for a number in [0, 1]."""
+    """The number in [0, 1] given by name, exactly.
+
+    Raises:
+        ParameterError: it is no such number, or an Estimate.
+    """
     return _exact(given, "be in [0, 1]", lambda x: 0 <= x <= 1)
 
 
 def _exact(given: dict[str, Any], must: str, test: Callable[[Fraction], bool]) -> Fraction:
+    """The one number in ``given``, exactly; a refusal that says ``must`` if the test fails."""
     ((name, value),) = given.items()
     if isinstance(value, Estimate):
         raise refuse(name, "be certified (an Estimate cannot be charged to a budget)", value)
@@ -54,7 +148,7 @@ def _exact(given: dict[str, Any], must: str, test: Callable[[Fraction], bool]) -
 
 
 def _rational(value: object) -> Fraction | None:
-    """The number that a value stands for; None if it stands for none."""
+    """The number that ``value`` stands for; None if it stands for none."""
     if isinstance(value, Bounds):
         return Fraction(value.upper) if math.isfinite(value.upper) else None
     value = plain(value)

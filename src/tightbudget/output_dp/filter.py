@@ -20,11 +20,10 @@ filter sees to it that this sum stays below a cap, whatever comes out; then the 
 from __future__ import annotations
 
 from tightbudget.errors import SettlementError
-from tightbudget.numerics.validate import refuse
-from tightbudget.output_dp.account import Account, Amount, Budget
-from tightbudget.output_dp.acts import Change
-from tightbudget.output_dp.amount import Price, exact, exact_probability
-from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.output_dp.account import Account
+from tightbudget.output_dp.acts import Write
+from tightbudget.output_dp.amount import Budget, ExactAmount, Price
+from tightbudget.output_dp.pricing import OutputDPOdometerRule, OutputDPRule
 
 __all__ = ["OutputDPFilter", "OutputDPOdometer"]
 
@@ -41,24 +40,14 @@ class OutputDPOdometer(Account):
     Source: Hartmann et al. 2022, Theorem 7.
     """
 
-    unit = "epsilon"
-    side_by_side = True
-
     def __init__(self) -> None:
-        Account.__init__(self, cap=None)
-
-    def cost(self, guarantee: OutputDP | Price, cell: Cell | None) -> Amount:
-        """What an output in the cell costs, exactly; at most, if the cell is None."""
-        if not isinstance(guarantee, OutputDP):
-            raise refuse("guarantee", "be an OutputDP", guarantee)
-        epsilon = guarantee.sup if cell is None else guarantee.price(cell)
-        return Amount(epsilon, guarantee.delta)  # the whole delta, whatever comes out
+        super().__init__(OutputDPOdometerRule())
 
     def sub(self, epsilon: Price, delta: Price = 0) -> OutputDPFilter:
         """A part of this budget, say for another analyst; held here until it is closed.
 
         Raises:
-            BudgetError: it does not fit into what is left.
+            BudgetError: the part does not fit into what is left.
             SettlementError: this account is closed.
             ParameterError: epsilon or delta is refused.
         """
@@ -84,31 +73,33 @@ class OutputDPFilter(OutputDPOdometer):
     """
 
     def __init__(self, epsilon: Price, delta: Price = 0) -> None:
-        self._whole = Amount(exact(epsilon=epsilon), exact_probability(delta=delta))
+        rule = OutputDPRule(epsilon=epsilon, delta=delta)
+        Account.__init__(self, rule)
+        self._whole: ExactAmount = rule.cap
         self._parent: OutputDPOdometer | None = None
-        Account.__init__(self, cap=self._whole)
 
     def _join(self, parent: OutputDPOdometer) -> None:
-        self._acts, self._conversations = parent._acts, parent._conversations
+        """Makes this budget a part of ``parent``, which holds the whole of it from now on."""
+        self._transactions, self._conversations = parent._transactions, parent._conversations
         self._parent = parent
-        self._acts.do(lambda: [parent._taken(self._whole)])
+        self._transactions.run(lambda: [parent._taken(self._whole)])
 
     def close(self) -> Budget:
         """Ends this budget; if it is a part of another, what is left goes back there.
 
-        Of delta, too. To the lemma above a mechanism that ran here is one more in the whole
-        sequence, and on every path the deltas of those that ran must add up to at most the
+        Delta goes back, too. To the lemma above a mechanism that ran here is one more in the
+        whole sequence, and on every path the deltas of those that ran must add up to at most the
         cap: a delta that was reserved for a run is spent for good, one that never was
         belongs to no mechanism.
 
         Returns:
-            what was spent here.
+            the amount that was spent here.
 
         Raises:
             SettlementError: something is still held; or the process was forked.
         """
 
-        def end() -> list[Change]:
+        def end() -> list[Write]:
             now = self._now
             if now.holders:
                 raise SettlementError(
@@ -116,10 +107,10 @@ class OutputDPFilter(OutputDPOdometer):
                 )
             if now.closed:
                 return []
-            ended: Change = (self._balance, now._replace(closed=True))
+            ended: Write = (self._balance, now._replace(closed=True))
             if self._parent is None:
                 return [ended]
             return [ended, *self._parent._exchanged(self, held=self._whole, charge=now.spent)]
 
-        self._acts.do(end)
+        self._transactions.run(end)
         return self.spent

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from tightbudget.errors import FileError
+from tightbudget.errors import FileError, ParameterError
 from tightbudget.numerics.validate import positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact, exact_probability
 
-__all__ = ["Cell", "OutputDP", "cell_from_json", "cell_name"]
+__all__ = ["Cell", "OutputDP", "cell_from_json", "cell_from_lists", "cell_name"]
 
 # A text, an integer, or a tuple of cells.
 Cell = str | int | tuple[Any, ...]
@@ -196,32 +196,33 @@ class OutputDP:
                 raise refuse("cell", "be new (there is another one of this name)", cell)
         return OutputDP(left | new, self.delta, sup=self.sup)
 
-    # --------------------------------------------------------------------------- as text
+    # --------------------------------------------------------------- plain values and text
 
-    def to_json(self) -> str:
-        """A versioned JSON text, prices as exact fractions; :meth:`from_json` reads it."""
-        content = {
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values with a version, from which :meth:`from_dict` makes an equal guarantee.
+
+        Prices and delta are texts of exact fractions. A cell that is a tuple becomes a list.
+        """
+        return {
             "tightbudget": _VERSION,
             "output_dp": {
-                "cells": [[cell, str(price)] for cell, price in self.cells.items()],
+                "cells": [[_lists(cell), str(price)] for cell, price in self.cells.items()],
                 "delta": str(self.delta),
                 "sup": str(self.sup),
             },
         }
-        return json.dumps(content, allow_nan=False)
 
     @staticmethod
-    def from_json(text: str) -> OutputDP:
-        """The guarantee that :meth:`to_json` wrote, or a person: decimals mean themselves.
+    def from_dict(content: Any) -> OutputDP:
+        """The guarantee that :meth:`to_dict` described, or that a person has written.
+
+        A price may be a number or the text of a fraction. A float means the decimal that it
+        prints as, a Decimal means itself.
 
         Raises:
-            FileError: not JSON, another version, or not a guarantee.
+            FileError: ``content`` has another version, or is not a guarantee.
             ParameterError: a cell, a price, delta or sup is refused.
         """
-        try:
-            content = json.loads(text, parse_float=Decimal)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise FileError(f"not JSON: {error}") from error
         if not isinstance(content, dict) or content.get("tightbudget") != _VERSION:
             raise FileError(
                 f'no guarantee: expected {{"tightbudget": {_VERSION}, "output_dp": ...}}'
@@ -235,11 +236,29 @@ class OutputDP:
         for i, entry in enumerate(body["cells"]):
             if not isinstance(entry, list) or len(entry) != 2:
                 raise FileError(f"cells[{i}] must be a pair of a cell and a price, got {entry!r}")
-            cell = cell_name(_tuples(entry[0]))
+            cell = cell_from_lists(entry[0])
             if cell in cells:
                 raise FileError(f"cells[{i}] must be new, got {cell!r} again")
             cells[cell] = _number(entry[1])
         return OutputDP(cells, _number(body["delta"]), sup=_number(body["sup"]))
+
+    def to_json(self) -> str:
+        """The JSON text of :meth:`to_dict`."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> OutputDP:
+        """The guarantee in a JSON text as :meth:`from_dict` reads it; decimals mean themselves.
+
+        Raises:
+            FileError: ``text`` is not JSON, has another version, or is not a guarantee.
+            ParameterError: a cell, a price, delta or sup is refused.
+        """
+        try:
+            content = json.loads(text, parse_float=Decimal)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise FileError(f"not JSON: {error}") from error
+        return OutputDP.from_dict(content)
 
     # ------------------------------------------------------------------- value semantics
 
@@ -281,9 +300,23 @@ class _Rising(Mapping[Cell, Fraction]):
 
 
 def cell_name(cell: object) -> Cell:
-    """The cell, if it can be one: a text, an integer (not a bool), a tuple of these."""
+    """``cell`` in plain Python types, if it is a text, an integer (not a bool) or a tuple of these.
+
+    Raises:
+        ParameterError: ``cell`` is none of them, or has tuples in tuples too deep to compare.
+    """
+    try:
+        name = _plain_cell(cell)
+        hash(name)
+    except RecursionError:
+        raise ParameterError("cell must not have hundreds of tuples inside each other") from None
+    return name
+
+
+def _plain_cell(cell: object) -> Cell:
+    """``cell`` in plain Python types, part by part."""
     if isinstance(cell, tuple):
-        return tuple(cell_name(part) for part in cell)
+        return tuple(_plain_cell(part) for part in cell)
     if isinstance(cell, (int, np.integer)) and not isinstance(cell, bool):
         return int(cell)
     if not isinstance(cell, str):
@@ -291,13 +324,26 @@ def cell_name(cell: object) -> Cell:
     return str(cell)
 
 
-def cell_from_json(text: str) -> Cell:
-    """The cell that a JSON text says; its lists are tuples.
+def cell_from_lists(value: Any) -> Cell:
+    """The cell that a decoded JSON value stands for: a list stands for a tuple.
 
     Raises:
-        ValueError: not JSON, or no cell (then it is a ParameterError).
+        ParameterError: ``value`` stands for no cell.
     """
-    return cell_name(_tuples(json.loads(text)))
+    try:
+        tuples = _tuples(value)
+    except RecursionError:
+        raise ParameterError("cell must not have hundreds of lists inside each other") from None
+    return cell_name(tuples)
+
+
+def cell_from_json(text: str) -> Cell:
+    """The cell that a JSON text stands for: a list stands for a tuple.
+
+    Raises:
+        ValueError: ``text`` is not JSON, or stands for no cell (then it is a ParameterError).
+    """
+    return cell_from_lists(json.loads(text))
 
 
 def _mapping(**given: Any) -> Mapping[Any, Any]:
@@ -325,8 +371,13 @@ def _at_most_one(delta: Fraction | int) -> Fraction:
 
 
 def _tuples(value: Any) -> Any:
-    """JSON has lists where cells have tuples."""
+    """``value`` with a tuple in the place of each list."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _lists(cell: Cell) -> Any:
+    """``cell`` with a list in the place of each tuple, which JSON does not have."""
+    return list(map(_lists, cell)) if isinstance(cell, tuple) else cell
 
 
 def _number(value: Any) -> Any:

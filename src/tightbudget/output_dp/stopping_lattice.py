@@ -13,9 +13,9 @@ import numpy as np
 from tightbudget.engine.buckets.compose import (
     MAX_LENGTH,
     Measure,
+    Part,
+    Parts,
     Plan,
-    Step,
-    Steps,
     edge_near,
     merge,
     power,
@@ -54,16 +54,16 @@ class Course:
     """What runs between the stops, in one direction; equal blocks are looked at once."""
 
     blocks: tuple[Composition, ...]  # (n,)
-    of_block: dict[Composition, Steps]
+    of_block: dict[Composition, Parts]
 
     @staticmethod
     def of(blocks: Sequence[Composition], direction: Direction) -> Course:
         """Asks for the pairs of all blocks."""
-        steps = {block: Steps.of(block.pairs(direction)) for block in dict.fromkeys(blocks)}
+        steps = {block: Parts.of(block.pairs(direction)) for block in dict.fromkeys(blocks)}
         return Course(tuple(blocks), steps)
 
     @functools.cached_property
-    def steps(self) -> list[Steps]:
+    def steps(self) -> list[Parts]:
         """Block by block."""
         return [self.of_block[parts] for parts in self.blocks]
 
@@ -79,14 +79,14 @@ class Course:
     @functools.cached_property
     def runs(self) -> int:
         """How many steps run in all."""
-        return sum(step.runs for block in self.steps for step in block.steps)
+        return sum(part.count for block in self.steps for part in block.parts)
 
     @functools.cached_property
     def tops(self) -> list[float]:
         """Upper ends of the largest finite loss at each stop."""
         found, top = [], 0.0
         for block in self.steps:
-            top = add_up(top, block.max_loss.upper) if block.steps else top
+            top = add_up(top, block.max_loss.upper) if block.parts else top
             found.append(top)
         return found
 
@@ -98,10 +98,10 @@ class Course:
         rises = {}
         for parts, block in self.of_block.items():
             rises[parts] = np.zeros(TILTS.size)
-            for step in block.steps:
-                sketch = self.without_tail(step, log_lost)
+            for part in block.parts:
+                sketch = self.without_tail(part, log_lost)
                 one = [tilted_moments(sketch, theta)[0] for theta in TILTS]
-                rises[parts] += step.runs * np.array(one)
+                rises[parts] += part.count * np.array(one)
         return np.cumsum([rises[parts] for parts in self.blocks], axis=0)
 
     def rough_prices(self, delta: float) -> list[float]:
@@ -114,9 +114,9 @@ class Course:
         """(n, tilts): the eps at which Chernoff's bound for a tilt is delta, about."""
         return np.asarray((self.log_moments(log_lost) + _LOG_G - log_delta) / TILTS)
 
-    def without_tail(self, step: Step, log_lost: float) -> Sketch:
+    def without_tail(self, part: Part, log_lost: float) -> Sketch:
         """A step's losses without its share of those that may count as infinite."""
-        return without_tail(step.sketch, log_lost - math.log(max(1, self.runs)))
+        return without_tail(part.sketch, log_lost - math.log(max(1, self.runs)))
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Lattice:
         reached = np.maximum(np.max(moments, axis=0), 0.0)
         high = min(float(np.min((reached + ample - log_delta) / TILTS)), max(prices) + 4.0 / theta)
         high = max(high, low + wanted)
-        step, exact = _lattice_step([s for b in course.of_block.values() for s in b.steps], wanted)
+        step, exact = _lattice_step([p for b in course.of_block.values() for p in b.parts], wanted)
         return Lattice(
             step,
             exact,
@@ -199,15 +199,15 @@ class Lattice:
         )
 
 
-def _lattice_step(steps: list[Step], wanted: float) -> tuple[float, bool]:
+def _lattice_step(parts: list[Part], wanted: float) -> tuple[float, bool]:
     """A step of about the wanted width, and whether it is a fraction of a common lattice's."""
     common = 0.0
-    for step in steps:
-        if step.lattice is None:
+    for part in parts:
+        if part.lattice is None:
             common = 0.0
             break
         # Euclid's algorithm, for numbers that are known up to rounding
-        larger, common = max(common, step.lattice), min(common, step.lattice) or step.lattice
+        larger, common = max(common, part.lattice), min(common, part.lattice) or part.lattice
         while (rest := abs(larger - common * round(larger / common))) > 1e-9 * larger:
             larger, common = common, rest
     if common > wanted / 64:
@@ -237,13 +237,13 @@ class Kernel:
     first: int  # where the upper array begins, in steps from there
 
 
-def kernel(course: Course, block: Steps, lattice: Lattice) -> Kernel:
+def kernel(course: Course, block: Parts, lattice: Lattice) -> Kernel:
     """The block's steps, composed.
 
     Raises:
         PrecisionError: an array would be longer than MAX_LENGTH.
     """
-    runs = sum(step.runs for step in block.steps)
+    runs = sum(part.count for part in block.parts)
     # first buckets so fine that all of them cost a third of what one of the lattice does
     halvings = 0 if lattice.exact or runs <= 1 else math.ceil(math.log2(3 * runs) / 2)
     plan = Plan((), 0.0, lattice.tolerance, False)
@@ -252,17 +252,17 @@ def kernel(course: Course, block: Steps, lattice: Lattice) -> Kernel:
     lowers = [] if runs else [LowerMeasure(*still, np.ones(1), 0, 0, 0.0, 0.0)]
     lost = [(1.0, 1)] if block.certain else []
     origin, total = Fraction(0), 1.0
-    for step in block.steps:
-        grid, n, centre = _layout(course, step, lattice, lattice.step / 2**halvings)
-        upper, lower, beyond = discretise(step.pair, grid, n, Tilt(lattice.theta, centre))
-        untilted = discretise(step.pair, grid, n, Tilt(0.0, centre))[0]
+    for part in block.parts:
+        grid, n, centre = _layout(course, part, lattice, lattice.step / 2**halvings)
+        upper, lower, beyond = discretise(part.pair, grid, n, Tilt(lattice.theta, centre))
+        untilted = discretise(part.pair, grid, n, Tilt(0.0, centre))[0]
         mass = math.ldexp(untilted.mass, untilted.exponent)
-        total = mul_up(total, mass**step.runs * (1 + 4 * UNIT * step.runs))
+        total = mul_up(total, mass**part.count * (1 + 4 * UNIT * part.count))
         # outputs beyond the grid and outputs that only P has are disjoint
-        lost.append((add_up(beyond, float(step.pair.p_only().upper[0])), step.runs))
-        origin += step.runs * _atom(step, grid)
-        uppers.append(power(replace(upper, extended=lattice.extended), step.runs, plan))
-        lowers.append(power(replace(lower, extended=lattice.extended), step.runs, plan))
+        lost.append((add_up(beyond, float(part.pair.p_only().upper[0])), part.count))
+        origin += part.count * _atom(part, grid)
+        uppers.append(power(replace(upper, extended=lattice.extended), part.count, plan))
+        lowers.append(power(replace(lower, extended=lattice.extended), part.count, plan))
     upper = _aligned(merge(uppers, plan), origin, halvings)
     lower = _aligned(merge(lowers, plan), origin, halvings)
     return Kernel(
@@ -276,30 +276,30 @@ def kernel(course: Course, block: Steps, lattice: Lattice) -> Kernel:
     )
 
 
-def _layout(course: Course, step: Step, lattice: Lattice, h: float) -> tuple[Grid, int, Fraction]:
+def _layout(course: Course, part: Part, lattice: Lattice, h: float) -> tuple[Grid, int, Fraction]:
     """Edges for one run, and the mean of its tilted losses."""
-    sketch = course.without_tail(step, lattice.lost)
+    sketch = course.without_tail(part, lattice.lost)
     x = sketch.losses
     log_m, mean, _ = tilted_moments(sketch, lattice.theta)
     # what lies below x is lifted to it
     lifted = np.logaddexp.accumulate(sketch.log_masses) + lattice.theta * x - log_m
     budget = lattice.slip - math.log(course.runs)
     low = max(0, int(np.searchsorted(np.maximum.accumulate(lifted), budget)) - 1)
-    right, top = float(x[-1]), step.pair.max_loss()[1]
-    if x.size == step.sketch.losses.size and math.isfinite(top):
+    right, top = float(x[-1]), part.pair.max_loss()[1]
+    if x.size == part.sketch.losses.size and math.isfinite(top):
         right = max(right, top)
-    start = edge_near(step, min(mean, float(x[low])), h)
+    start = edge_near(part, min(mean, float(x[low])), h)
     n = max(0, math.ceil((max(right, mean) - float(start)) / h)) + 2
     if n > MAX_LENGTH:
         raise PrecisionError(f"one step would need {n:.3g} buckets of width {h:.3g}")
     return Grid(start, h), n, Fraction(mean)
 
 
-def _atom(step: Step, grid: Grid) -> Fraction:
+def _atom(part: Part, grid: Grid) -> Fraction:
     """The edge at the loss that is to stay on an edge when grids are coarsened."""
-    if step.origin is None or not math.isfinite(step.origin):
+    if part.origin is None or not math.isfinite(part.origin):
         return grid.offset
-    return grid.shifted(round((step.origin - float(grid.offset)) / grid.step)).offset
+    return grid.shifted(round((part.origin - float(grid.offset)) / grid.step)).offset
 
 
 def _aligned(measure: Measure, origin: Fraction, halvings: int) -> Measure:

@@ -7,34 +7,38 @@ mechanism ran, and are false for prices that depend on what came out.
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
-
-from tightbudget.errors import ParameterError, PrecisionError
-from tightbudget.mechanisms.gaussian import Gaussian
-from tightbudget.numerics.rounding import log_down, next_down, next_up
-from tightbudget.numerics.validate import finite, refuse
-from tightbudget.output_dp.account import Account, Amount
-from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability
-from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.theorems.concentrated import Line
-from tightbudget.theorems.renyi import epsilon_at
+from tightbudget.output_dp.account import Account
+from tightbudget.output_dp.amount import Price
+from tightbudget.output_dp.pricing import (
+    AdvancedRule,
+    BudgetRule,
+    GaussianDPRule,
+    RenyiRule,
+    ZCDPRule,
+)
 
 __all__ = ["AdvancedFilter", "GaussianDPFilter", "RenyiFilter", "ZCDPFilter"]
 
 
-class WorstCaseAccount(Account):
-    """An account that charges the worst case, whatever comes out."""
+class _WorstCaseFilter(Account):
+    """An account whose rule charges the worst case, and knows its epsilon at a delta."""
 
-    def cost(self, guarantee: OutputDP | Price, cell: Cell | None) -> Amount:
-        """What an output in the cell costs, exactly; at most, if the cell is None."""
-        return self._worst(guarantee)
+    def __init__(self, rule: BudgetRule) -> None:
+        super().__init__(rule)
+        self._budget_rule = rule
 
-    def _worst(self, guarantee: OutputDP | Price) -> Amount:
-        raise NotImplementedError
+    def epsilon(self, delta: Price) -> float:
+        """The epsilon (nats) at which all that the filter lets through is (epsilon, delta)-DP.
+
+        Guarantee: rounded up.
+
+        Raises:
+            ParameterError: delta is refused.
+        """
+        return self._budget_rule.epsilon(delta)
 
 
-class AdvancedFilter(WorstCaseAccount):
+class AdvancedFilter(_WorstCaseFilter):
     """Advanced composition, fully adaptive: about the root of the sum of squares counts.
 
     Guarantee: all that the analyst sees is (epsilon, delta)-DP. A mechanism goes through
@@ -49,22 +53,11 @@ class AdvancedFilter(WorstCaseAccount):
             for the mechanisms' own deltas. Half of delta if absent.
     """
 
-    unit = "rho"
-
     def __init__(self, epsilon: Price, delta: Price, slack: Price | None = None) -> None:
-        whole = _failure(delta)
-        formula = whole / 2 if slack is None else exact(slack=slack)
-        if not _LEAST <= formula <= whole:
-            raise refuse("slack", f"be in [1e-300, delta = {delta!r}]", slack)
-        most = _rho_of(exact_positive(epsilon=epsilon), formula)
-        super().__init__(Amount(most, whole - formula))
-
-    def _worst(self, guarantee: OutputDP | Price) -> Amount:
-        epsilon, delta = _output_dp(guarantee).worst_case()
-        return Amount(epsilon**2 / 2, delta)
+        super().__init__(AdvancedRule(epsilon=epsilon, delta=delta, slack=slack))
 
 
-class ZCDPFilter(WorstCaseAccount):
+class ZCDPFilter(_WorstCaseFilter):
     """Zero-concentrated DP: rho adds up.
 
     Guarantee: all that the analyst sees is rho-zCDP. It takes a mechanism's rho as a number,
@@ -76,24 +69,11 @@ class ZCDPFilter(WorstCaseAccount):
         rho: > 0.
     """
 
-    unit = "rho"
-
     def __init__(self, rho: Price) -> None:
-        self._rho = exact_positive(rho=rho)
-        super().__init__(Amount(self._rho, Fraction(0)))
-
-    def _worst(self, guarantee: OutputDP | Price) -> Amount:
-        if isinstance(guarantee, OutputDP):
-            return Amount(_pure(guarantee) ** 2 / 2, Fraction(0))
-        return Amount(exact(rho=guarantee), Fraction(0))
-
-    def epsilon(self, delta: Price) -> float:
-        """rho + 2 sqrt(rho ln(1/delta)): the whole is (epsilon, delta)-DP. Rounded up."""
-        line = Line(0.0, next_up(float(self._rho)))
-        return line.epsilon(next_down(float(_failure(delta)))).upper
+        super().__init__(ZCDPRule(rho=rho))
 
 
-class RenyiFilter(WorstCaseAccount):
+class RenyiFilter(_WorstCaseFilter):
     """Renyi DP at one fixed order: the divergences add up.
 
     Guarantee: all that the analyst sees has a Renyi divergence of at most ``epsilon`` at
@@ -106,31 +86,11 @@ class RenyiFilter(WorstCaseAccount):
         epsilon: > 0, the cap of the divergence, nats.
     """
 
-    unit = "divergence"
-
     def __init__(self, order: float, epsilon: Price) -> None:
-        self._order = Fraction(finite(order=order))  # the double, as in ``renyi(order)``
-        if not self._order > 1:
-            raise refuse("order", "be > 1", order)
-        self._epsilon = exact_positive(epsilon=epsilon)
-        super().__init__(Amount(self._epsilon, Fraction(0)))
-
-    def _worst(self, guarantee: OutputDP | Price) -> Amount:
-        if isinstance(guarantee, OutputDP):
-            epsilon = _pure(guarantee)
-            return Amount(min(epsilon, self._order * epsilon**2 / 2), Fraction(0))
-        return Amount(exact(divergence=guarantee), Fraction(0))
-
-    def epsilon(self, delta: Price) -> float:
-        """The epsilon at which the whole is (epsilon, delta)-DP, rounded up.
-
-        Source: Canonne, Kamath, Steinke 2020, Proposition 12.
-        """
-        divergence, d = next_up(float(self._epsilon)), next_down(float(_failure(delta)))
-        return max(0.0, epsilon_at(float(self._order), divergence, d))
+        super().__init__(RenyiRule(order=order, epsilon=epsilon))
 
 
-class GaussianDPFilter(WorstCaseAccount):
+class GaussianDPFilter(_WorstCaseFilter):
     """Gaussian DP: squares of mu add up.
 
     Guarantee: all that the analyst sees is mu-GDP: no easier to tell apart than N(0, 1) and
@@ -141,71 +101,5 @@ class GaussianDPFilter(WorstCaseAccount):
         mu: > 0.
     """
 
-    unit = "mu^2"
-
     def __init__(self, mu: Price) -> None:
-        self._mu = exact_positive(mu=mu)
-        super().__init__(Amount(self._mu**2, Fraction(0)))
-
-    def _worst(self, guarantee: OutputDP | Price) -> Amount:
-        return Amount(exact(mu=guarantee) ** 2, Fraction(0))
-
-    def epsilon(self, delta: Price) -> float:
-        """The epsilon at which the whole is (epsilon, delta)-DP: the engine's upper end."""
-        d = next_down(float(_failure(delta)))
-        whole = Gaussian(sigma=1.0, sensitivity=next_up(float(self._mu)))
-        try:
-            return float((whole * 1).epsilon(delta=d).upper)
-        except PrecisionError as error:  # too wide for the engine, and true all the same
-            return error.upper
-
-
-def _output_dp(guarantee: OutputDP | Price) -> OutputDP:
-    if not isinstance(guarantee, OutputDP):
-        raise refuse("guarantee", "be an OutputDP", guarantee)
-    return guarantee
-
-
-def _pure(guarantee: OutputDP) -> Fraction:
-    """The epsilon of a mechanism with delta = 0."""
-    if guarantee.delta:
-        raise ParameterError(
-            f"delta must be 0 here (an AdvancedFilter takes others), got {guarantee.delta}"
-        )
-    return guarantee.sup
-
-
-def _rho_of(epsilon: Fraction, slack: Fraction) -> Fraction:
-    """The largest rho with rho + 2 sqrt(rho ln(1/slack)) <= epsilon, rounded down."""
-    # sqrt(rho) + sqrt(L) <= sqrt(epsilon + L), L = ln(1/slack)
-    log = _log_one_over(slack)
-    return max(Fraction(0), _sqrt_down(epsilon + log) - _sqrt_up(log)) ** 2
-
-
-def _log_one_over(delta: Price) -> Fraction:
-    """At least ln(1/delta)."""
-    return -_log_down(_failure(delta))
-
-
-def _failure(delta: Price) -> Fraction:
-    """A delta whose logarithm is that of a double."""
-    d = exact_probability(delta=delta)
-    if d < _LEAST:
-        raise refuse("delta", "be in [1e-300, 1]", delta)
-    return d
-
-
-def _log_down(x: Fraction) -> Fraction:
-    return Fraction(log_down(next_down(float(x))))
-
-
-_LEAST = Fraction(1, 10**300)
-_SCALE = 2**600  # roots are rounded to multiples of its inverse
-
-
-def _sqrt_down(x: Fraction) -> Fraction:
-    return Fraction(math.isqrt(x.numerator * _SCALE**2 // x.denominator), _SCALE)
-
-
-def _sqrt_up(x: Fraction) -> Fraction:
-    return _sqrt_down(x) + Fraction(1, _SCALE)
+        super().__init__(GaussianDPRule(mu=mu))

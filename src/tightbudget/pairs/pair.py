@@ -11,13 +11,13 @@ the outputs that only one of the two distributions can produce.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 import numpy as np
 
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
 from tightbudget.numerics.rounding import UNIT, FloatArray
+from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.transform import Transform
 
 __all__ = [
@@ -29,22 +29,6 @@ __all__ = [
     "no_atoms",
     "zero",
 ]
-
-
-class Direction(enum.Enum):
-    """Which of the two neighbours plays P.
-
-    REMOVE: P is the mechanism with the record, Q without (for a mechanism given as two
-    distributions: the first against the second). ADD: the other way round.
-    """
-
-    REMOVE = "remove"
-    ADD = "add"
-
-    @property
-    def other(self) -> Direction:
-        """The direction in which the neighbours have changed places."""
-        return Direction.ADD if self is Direction.REMOVE else Direction.REMOVE
 
 
 def zero() -> Enclosure:

@@ -1,7 +1,7 @@
 """Mechanisms on data: each takes private data and a meter, and returns a release.
 
-It reserves its dearest price, runs, settles the price of what came out, and hands back the
-answer with a receipt.
+A mechanism reserves its worst-case price, runs, settles the price of the output cell that came
+out, and returns the value with a receipt.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ if importlib.util.find_spec("sklearn") is None:  # `import *` takes what there i
 
 
 def __getattr__(name: str) -> Any:
-    """Loads what needs scikit-learn when it is first used."""
+    """Loads the estimator that needs scikit-learn when its name is first used."""
     if name == "PrivateLogisticRegression":
         module = importlib.import_module("tightbudget.release.mechanisms.logistic_regression")
         return module.PrivateLogisticRegression
@@ -88,5 +88,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """All names, also the one that has not been loaded yet."""
+    """Lists all names of the room, also of an estimator that has not been loaded yet."""
     return sorted({*globals(), *__all__})

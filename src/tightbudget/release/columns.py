@@ -1,12 +1,13 @@
-"""Columns and tables of NumPy, pandas, Polars or plain lists, as arrays.
+"""Reads columns and tables of NumPy, pandas, Polars or plain lists as arrays of doubles.
 
-What is refused here is a type, a shape or a name: the schema, which is public. No value is
-refused, none is shown, and none is warned of. Each record is read by itself, whatever stands
-beside it: a number is the nearest double (infinite beyond the largest), and everything else is
-NaN, a missing number. What a missing number counts as, each mechanism says.
+Types, shapes and names of columns may be refused: they are the schema, which is public. No value
+is refused, shown or warned of. Each record is read by itself, whatever the other records are: a
+number becomes the nearest double (infinite beyond the largest), and everything else becomes NaN,
+a missing number. Each mechanism says what a missing number counts as.
 
-An array has a type of its own; a plain list, and a column of objects, has not, as one record can
-change what NumPy or pandas makes of it. So there a text or a list is a record that is missing.
+An array has a type of its own. A plain list and a column of objects have none, since one record
+can change the type that NumPy or pandas chooses. So a text or a list among their records is a
+missing record.
 """
 
 from __future__ import annotations
@@ -25,23 +26,24 @@ __all__ = ["clamped", "column", "table"]
 
 
 def column(**given: Any) -> FloatArray:
-    """A one-dimensional array of doubles: ``column(ages=frame["age"])``.
+    """Returns one column as a one-dimensional array of doubles: ``column(ages=frame["age"])``.
 
     Raises:
-        ParameterError: it is not one column of numbers by its type or shape; names it, and shows
-            no value.
+        ParameterError: the type or the shape is not that of one column of numbers. The message
+            names the argument and its type, and shows no value.
     """
     ((name, value),) = given.items()
     return _refused_or(name, "a column of numbers", value, 1, _column(value))
 
 
 def table(width: int, **given: Any) -> FloatArray:
-    """A two-dimensional array of doubles, (n, width), one row for each record.
+    """Returns a table as an array of doubles, (n, width), one row for each record.
 
-    A row of a plain list that has another length is missing altogether.
+    In a plain list, a row of another length becomes a row of missing numbers.
 
     Raises:
-        ParameterError: it is not such a table by its type or shape; names it, and shows no value.
+        ParameterError: the type or the shape is not that of such a table. The message names the
+            argument and its type, and shows no value.
     """
     ((name, value),) = given.items()
     kind = f"a table of numbers with {width} column{'s' * (width != 1)}"
@@ -52,9 +54,9 @@ def table(width: int, **given: Any) -> FloatArray:
 
 
 def clamped(values: FloatArray, lower: float, upper: float) -> FloatArray:
-    """The values, moved into [lower, upper]; a missing one becomes ``lower``.
+    """Moves each value into [lower, upper], and a missing one to ``lower``.
 
-    It acts on each record by itself, so it brings no two neighbouring data sets further apart.
+    Guarantee: neighbouring columns stay neighbours, since each record is moved by itself.
     """
     return np.clip(np.where(np.isnan(values), lower, values), lower, upper)
 
@@ -62,6 +64,7 @@ def clamped(values: FloatArray, lower: float, upper: float) -> FloatArray:
 def _refused_or(
     name: str, kind: str, value: Any, dimensions: int, array: FloatArray | None
 ) -> FloatArray:
+    """Returns the array, or refuses one that is None or has other dimensions, by type alone."""
     if array is None or array.ndim != dimensions:
         shape = "" if array is None else f" of {array.ndim} dimensions"
         raise ParameterError(
@@ -71,7 +74,7 @@ def _refused_or(
 
 
 def _column(value: Any) -> FloatArray | None:
-    """The numbers of one column; None if its type has none."""
+    """Reads one column as doubles; returns None if the column's type has no numbers."""
     records = listed(value)
     if records is not None:
         return _listed(records)
@@ -96,13 +99,14 @@ def _column(value: Any) -> FloatArray | None:
 
 
 def _table(value: Any, width: int) -> FloatArray | None:
+    """Reads a table as doubles; returns None if the type of some column has no numbers."""
     rows = listed(value)
     if rows is not None:
         return np.array([_row(row, width) for row in rows]).reshape(-1, width)
     if type(value).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(
         value, "columns"
     ):
-        # by number: two columns may have one name
+        # columns are taken by number, since two columns may have one name
         numbers = range(value.shape[1])
         parts = [
             _column(value.iloc[:, i] if hasattr(value, "iloc") else value[:, i]) for i in numbers
@@ -113,6 +117,7 @@ def _table(value: Any, width: int) -> FloatArray | None:
 
 
 def _row(row: Any, width: int) -> FloatArray:
+    """Reads one row of a list; all its numbers are missing if it is not ``width`` numbers."""
     try:
         numbers = _column(row)
     except FAILURES:
@@ -123,27 +128,31 @@ def _row(row: Any, width: int) -> FloatArray:
 
 
 def _listed(records: list[Any]) -> FloatArray:
-    """Each record of a list by itself; those that NumPy reads so, at once."""
+    """Reads each record of a list by itself; all at once where NumPy gives the same numbers."""
     try:
         with np.errstate(all="ignore"):
             array: NDArray[Any] = np.asarray(records)
     except FAILURES:
         return _each(records)
+    # numbers of more than 8 bytes (longdouble) would be rounded twice
     if array.ndim != 1 or array.dtype.kind not in "biuf" or array.itemsize > 8:
         return _each(records)
     return _as_doubles(array)
 
 
 def _doubles(array: NDArray[Any]) -> FloatArray | None:
+    """Converts an array to doubles; returns None if its type has no numbers."""
     if array.dtype.kind == "O" and array.ndim:
         return _each(array.ravel()).reshape(array.shape)
     return _as_doubles(array) if array.dtype.kind in "biuf" else None
 
 
 def _as_doubles(array: NDArray[Any]) -> FloatArray:
+    """Converts an array of numbers to doubles, without a warning."""
     with np.errstate(all="ignore"):  # a warning would tell that some record is too large
         return np.array(array, dtype=np.float64)
 
 
 def _each(records: Iterable[Any]) -> FloatArray:
+    """Reads each record as a double: NaN for one that is no number."""
     return np.array([double(record) for record in records], dtype=np.float64)

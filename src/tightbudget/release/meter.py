@@ -1,7 +1,7 @@
-"""What a mechanism on data asks of a budget: reserve -> start -> settle.
+"""The protocol by which a mechanism on data charges a budget: reserve -> start -> settle.
 
-The filters of :mod:`tightbudget.output_dp` are meters, and so is any budget that keeps these
-promises, durable ones included. A mechanism never learns which one it charges.
+The filters of :mod:`tightbudget.output_dp` are meters. So is any other budget that keeps these
+promises, for example one of a ledger. A mechanism never learns which budget it charges.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ __all__ = ["Meter", "Reserved"]
 
 
 class Reserved(Protocol):
-    """What is held for one run of a mechanism; held at the dearest price until it ends."""
+    """The hold of one run of a mechanism: it takes the worst-case price until the run ends."""
 
     @property
     def charge(self) -> Budget:
-        """What this run takes from the budget, at this moment."""
+        """The amount that this run takes from the budget at this moment."""
         ...
 
     def start(self) -> None:
-        """From here on the mechanism may have answered."""
+        """Marks that the mechanism starts: from now on it may have answered."""
         ...
 
     def settle(self, cell: Cell) -> Budget:
-        """Charges the price of the cell and frees the rest of epsilon; what the run has cost."""
+        """Charges the price of the cell, frees the rest of epsilon, and returns the charge."""
         ...
 
     def forfeit(self) -> Budget:
-        """Charges the dearest price; what the run has cost."""
+        """Charges the worst-case price, and returns the charge."""
         ...
 
     def void(self) -> object:
-        """Frees everything: the mechanism was not started, and never will be."""
+        """Frees the whole hold: the mechanism was not started, and never will be."""
         ...
 
 
@@ -44,9 +44,14 @@ class Meter(Protocol):
 
     @property
     def left(self) -> Budget:
-        """What may still be reserved."""
+        """The amount that may still be reserved."""
         ...
 
     def reserve(self, guarantee: OutputDP, *, interactive: bool = False) -> Reserved:
-        """Holds the mechanism's dearest price, or refuses, before any data is touched."""
+        """Holds the worst-case price of a mechanism, or refuses, before any data is touched.
+
+        Args:
+            guarantee: the prices of the mechanism's output cells.
+            interactive: whether the analyst sees answers before the mechanism has ended.
+        """
         ...

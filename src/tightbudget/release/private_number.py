@@ -1,4 +1,4 @@
-"""Which private values count as numbers: decided for each by itself, and never by raising."""
+"""Decides which private values count as numbers, each by itself, and never raises."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ import numpy as np
 
 __all__ = ["FAILURES", "double", "listed", "number"]
 
-# what code that sees private values may raise; an interrupt comes from a person, and passes
+# code that sees private values may raise any of these, and nobody may see it; a
+# KeyboardInterrupt comes from a person, and passes
 FAILURES = (Exception, SystemExit, GeneratorExit)
 
 _NUMBERS = (int, float, Fraction, Decimal, np.integer, np.floating, np.bool_)
-_DIGITS = 400  # the largest double has 309
+_DIGITS = 400  # the largest double has 309 digits before the point, the least one 324 behind it
 
 
 def number(value: Any) -> int | Fraction | float | None:
-    """The exact value of a number, +-inf, or None for everything that is no number.
+    """Returns the exact value of a number, +-inf, or None for everything that is no number.
 
     NaN, None, texts (also "7"), complex numbers, dates and lists are no numbers; truth values are
-    0 and 1. Nothing is raised and nothing is warned of, whatever the value is: both would be seen.
+    0 and 1. No value raises an error or a warning: the analyst would see either.
     """
     try:
         return _exact(value)
@@ -33,6 +34,7 @@ def number(value: Any) -> int | Fraction | float | None:
 
 
 def _exact(value: Any) -> int | Fraction | float | None:
+    """Returns the exact value of a number, or None; it may raise for an odd type."""
     if not isinstance(value, _NUMBERS):
         array = np.asarray(value)
         if array.ndim or array.dtype.kind not in "biuf":
@@ -41,7 +43,8 @@ def _exact(value: Any) -> int | Fraction | float | None:
     if isinstance(value, (int, np.integer, np.bool_)):
         return int(value)
     if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > _DIGITS:
-        value = float(value)  # 0 or infinite: as a ratio it may not fit into memory
+        # the float is 0 or infinite; as a ratio, 10**(10**9) would not fit into memory
+        value = float(value)
     try:
         return Fraction(*value.as_integer_ratio())
     except OverflowError:
@@ -49,9 +52,9 @@ def _exact(value: Any) -> int | Fraction | float | None:
 
 
 def listed(values: Any) -> list[Any] | None:
-    """The entries of a plain sequence; None for a text, an array, or one thing alone.
+    """Returns the entries of a plain sequence; None for a text, an array, or a single value.
 
-    A sequence that declares no type has none: NumPy's guess at it can depend on one entry.
+    A plain sequence declares no type of its entries: NumPy's guess can depend on one entry.
     """
     try:
         if isinstance(values, (list, tuple, deque)):
@@ -63,7 +66,7 @@ def listed(values: Any) -> list[Any] | None:
 
 
 def double(value: Any) -> float:
-    """The double nearest to a number, +-inf beyond the largest one; NaN for what is no number."""
+    """Returns the double nearest to a number, +-inf beyond the largest; NaN for no number."""
     known = number(value)
     try:
         return math.nan if known is None else float(known)

@@ -1,14 +1,14 @@
 """The one path from data to an answer: reserve -> admit -> start -> run -> settle -> reveal.
 
-What a run may cost at most is held before the data is looked at. After the start nothing but
-the cell of the answer gives budget back.
+The worst-case price of a run is held before the data is looked at. After the start, only the
+output cell of the answer gives budget back.
 
-Whether something fails is as private as what it answers: an error that one record can cause
-tells that the record is there, at no price. So a query that raises has answered nothing
-(:func:`answered`), and its mechanism goes on with a public fallback. What is left to fail after
-the start has not seen the data: noise that cannot be drawn, a rule that was told nothing but
-what is released, a mechanism that answers a cell it has not declared. That costs the worst-case
-price, and the error (:func:`guarded`) still says nothing of what went wrong.
+A failure is as private as an answer: an error that one record can cause tells that the record is
+there, at no price. So a query that raises has answered nothing (:func:`answered`), and its
+mechanism goes on with a public fallback. Only code that has not seen the data can still fail
+after the start: noise that cannot be drawn, a rule on released answers, a mechanism whose answer
+is in a cell that it has not declared. Such a failure costs the worst-case price, and its error
+(:func:`guarded`) says nothing of the cause.
 """
 
 from __future__ import annotations
@@ -50,11 +50,13 @@ _operator = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a run has cost. As public as the answer: a price says which cell came out.
+    """A receipt: the amounts that were held and charged for one run.
+
+    It is as public as the answer, since the charge tells which output cell came out.
 
     Attributes:
-        held: what was held before the run.
-        charged: what the run has cost.
+        held: the amount that was held before the run.
+        charged: the amount that the run has cost.
     """
 
     held: Budget
@@ -62,7 +64,7 @@ class Receipt:
 
     @property
     def returned(self) -> Budget:
-        """What came back, rounded down: returned + charged is at most what was held."""
+        """The amount that came back, rounded down: returned + charged is at most held."""
         return Budget(
             printed_down(exact(held=self.held.amount) - exact(charged=self.charged.amount)),
             printed_down(exact(held=self.held.delta) - exact(charged=self.charged.delta)),
@@ -75,12 +77,12 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Release(Generic[V]):
-    """An answer, and what it has cost.
+    """An answer of a mechanism, with the receipt of its run.
 
     Attributes:
-        value: what the mechanism answers.
-        cell: the kind of the answer, which its price hangs on.
-        receipt: what was held, charged and returned.
+        value: the answer.
+        cell: the output cell of the answer, which decides its price.
+        receipt: the amounts held, charged and returned.
     """
 
     value: V
@@ -90,12 +92,13 @@ class Release(Generic[V]):
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What a mechanism would cost, asked before anything is touched.
+    """The prices of a mechanism beside the budget that is left, asked before a run.
 
     Attributes:
-        most, least: the prices of its dearest and its cheapest cell, with the whole delta.
-        left: what the meter has left.
-        fits: whether it could be reserved now (no only if it may not be).
+        most: the worst-case price, with the whole delta.
+        least: the price of the cheapest output cell, with the whole delta.
+        left: the amount that the meter has left.
+        fits: whether the mechanism could be reserved now; False only if it would be refused.
     """
 
     most: Budget
@@ -104,7 +107,7 @@ class WhatIf:
 
     @property
     def fits(self) -> bool:
-        """Whether the dearest price is at most what is left."""
+        """True if the worst-case price is at most the amount that is left."""
         return self.most.amount <= self.left.amount and self.most.delta <= self.left.delta
 
     def __str__(self) -> str:
@@ -113,7 +116,7 @@ class WhatIf:
 
 
 def what_if(guarantee: OutputDP, meter: Meter) -> WhatIf:
-    """The price of a mechanism, and whether it fits, without reserving anything.
+    """Compares the prices of a mechanism with what a meter has left; reserves nothing.
 
     Raises:
         ParameterError: the meter does not count epsilon.
@@ -136,21 +139,21 @@ def paid(
     run: Callable[[Any], tuple[V, Cell]],
     admit: Callable[[Any], Any] | None = None,
 ) -> Release[V]:
-    """Runs a mechanism once and pays for what came out.
+    """Runs a mechanism once, and pays for the output cell that came out.
 
     Args:
-        meter: what pays.
-        guarantee: what ``run`` promises.
-        data: what ``run`` gets, as ``admit`` left it.
-        run: from the data to a value and its cell, a cell that the guarantee lists.
-        admit: from what the caller gave to what ``run`` wants. It may refuse types, shapes
-            and names of columns, never values: it is not paid for, so what it refuses gives
-            everything back.
+        meter: the budget that pays.
+        guarantee: the price of each output cell of ``run``.
+        data: the data of the caller; ``admit`` turns them into the data that ``run`` gets.
+        run: from the admitted data to a value and its cell, which the guarantee lists.
+        admit: from the data of the caller to those of ``run``; None admits all data as they are.
+            It may refuse types, shapes and names of columns, never values: it is not paid for,
+            and a refusal gives the whole hold back.
 
     Raises:
-        BudgetError: it does not fit; the data was not touched.
+        BudgetError: the worst-case price does not fit; the data was not touched.
         ParameterError: the data was not admitted; nothing was charged.
-        ReleaseError: what has not seen the data failed; the worst-case price was charged.
+        ReleaseError: code that has not seen the data failed; the worst-case price was charged.
     """
     with started(meter, guarantee, data, admit) as run_:
         value, run_.cell = guarded(lambda: _declared(guarantee, run(run_.data)))
@@ -159,11 +162,14 @@ def paid(
 
 @dataclass
 class Started(Uncopied):
-    """A run that was paid for at the dearest price, and has not ended.
+    """A run that has started: its worst-case price is held until it ends.
 
     Attributes:
-        data: what was admitted.
-        cell: of what came out, up to now: what ending now settles with.
+        data: the admitted data.
+        held: the amount that is held.
+        cell: the output cell that the run would settle with if it ended now; None if it would
+            be charged the worst-case price.
+        charged: the amount that the run has cost; None before it was settled.
     """
 
     data: Any
@@ -172,10 +178,10 @@ class Started(Uncopied):
     charged: Budget | None = None
 
     def released(self, value: V) -> Release[V]:
-        """The answer with its receipt, when the run has ended well.
+        """Returns the value with its receipt, when the run was settled.
 
         Raises:
-            SettlementError: it has not.
+            SettlementError: the run was not settled.
         """
         if self.cell is None or self.charged is None:
             raise SettlementError("the run was not settled: there is nothing to reveal")
@@ -191,11 +197,11 @@ def started(
     *,
     interactive: bool = False,
 ) -> Iterator[Started]:
-    """Reserves and starts; settles with ``cell`` at the end of the block.
+    """Reserves and starts a run; settles it with its ``cell`` at the end of the block.
 
-    A block that an exception leaves is charged the dearest price; so is one that never ends,
-    since what is held stays held. A process that was forked in the block charges nothing: the
-    other one is still in it.
+    A block that an exception leaves is charged the worst-case price. A block that never ends
+    keeps its hold. A process that was forked inside the block charges nothing, since the process
+    that opened the block is still in it.
     """
     hold = meter.reserve(guarantee, interactive=interactive)
     held = hold.charge
@@ -214,20 +220,20 @@ def started(
         raise
     if run.cell is None:
         hold.forfeit()
-        raise ReleaseError("the run has ended without an answer: its dearest price is charged")
+        raise ReleaseError("the run has ended without an answer: its worst-case price is charged")
     if os.getpid() != process:
-        # the other process may still be answering: it has to say what came out
+        # the process that opened the block may still be answering: it has to name the cell
         raise SettlementError("a run is settled by the process that has started it")
     settled: Budget | None = hold.settle(run.cell)
-    # a meter that forgets to answer has charged all the same: it says how much
+    # a meter whose settle returns nothing has charged all the same: its hold knows the amount
     run.charged = hold.charge if settled is None else settled
 
 
 def answered(call: Callable[[], T]) -> T | None:
     """Calls code that sees the data, and returns its answer; None if it raises.
 
-    An operator who may see the data finds what was raised in the log of this module, at level
-    DEBUG. NumPy's warnings of single numbers (overflow, NaN) are off while it runs.
+    An operator who may see the data finds the error in the log of this module, at level DEBUG.
+    NumPy's warnings of single numbers (overflow, NaN) are off while the code runs.
     """
     try:
         with np.errstate(all="ignore"):
@@ -240,14 +246,14 @@ def answered(call: Callable[[], T]) -> T | None:
 
 
 def guarded(call: Callable[[], T]) -> T:
-    """What the call returns; if it raises, an error that says nothing about the data.
+    """Returns the answer of a call; if the call raises, raises an error without any detail.
 
-    The error has neither a cause nor a context. An operator who may see the data finds the
-    original in the log of this module, at level DEBUG.
+    The new error has neither a cause nor a context. An operator who may see the data finds the
+    original error in the log of this module, at level DEBUG.
 
     Raises:
         ReleaseError: the call raised.
-        KeyboardInterrupt: the call was interrupted; this is a new one, which says nothing.
+        KeyboardInterrupt: the call was interrupted; this is a new interrupt, without a text.
     """
     try:
         return call()
@@ -258,12 +264,12 @@ def guarded(call: Callable[[], T]) -> T:
         raise KeyboardInterrupt  # a new one: the text and the frames of the first may hold data
     raise ReleaseError(
         "the mechanism failed after it had started: nothing is released, "
-        "and its dearest price is charged"
+        "and its worst-case price is charged"
     )
 
 
 def _declared(guarantee: OutputDP, answer: object) -> tuple[Any, Cell]:
-    """The answer, if it is a value and a cell that the guarantee lists."""
+    """Returns an answer that is a value and a cell of the guarantee; raises for any other."""
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise TypeError("a run answers with a value and its cell")
     value, cell = answer

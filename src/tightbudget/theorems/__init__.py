@@ -1,9 +1,9 @@
-"""What do other people's theorems say? One published bound a file, each with its source.
+"""Published theorems about compositions, one bound a file, each with its source.
 
-What a theorem needs to know of a mechanism is handed in: points of its delta(eps), its
-Renyi divergence, its largest loss. What is proved is answered with :class:`Bounds`, whose
-upper end is the theorem's and whose lower end is 0 unless the theorem has one; what is not
-proved, with an :class:`Estimate`.
+The room answers: what do other people's theorems say? The caller hands in the facts about a
+mechanism that a theorem needs: points of its delta(eps), its Renyi divergence, its largest loss.
+A proved answer is :class:`Bounds`, with the theorem's upper bound and the lower bound 0 unless
+the theorem has one; an answer that is not proved is an :class:`Estimate`.
 """
 
 from tightbudget.theorems import advanced, concentrated, gaussian_dp, kov, naive, renyi

@@ -1,4 +1,4 @@
-"""Advanced composition: about sqrt(k) instead of k."""
+"""Advanced composition: epsilon grows with about sqrt(k) instead of k for k mechanisms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["delta", "epsilon"]
 
 
 def epsilon(step_epsilon: float, step_delta: float, runs: int, delta: float) -> Bounds:
-    """At which epsilon any ``runs`` mechanisms meet delta, if each is (epsilon, delta)-DP.
+    """Bounds the epsilon of ``runs`` mechanisms at ``delta``, of which each is (eps, delta)-DP.
 
     Guarantee: for every d' > 0 they are (eps', k delta + d')-DP together, eps' = eps
     sqrt(2 k ln(1/d')) + k eps (e^eps - 1); the smallest eps' with k delta + d' <= ``delta``
@@ -39,7 +39,7 @@ def epsilon(step_epsilon: float, step_delta: float, runs: int, delta: float) -> 
         ParameterError: an argument is refused.
     """
     eps, each, k = _step(step_epsilon, step_delta, runs)
-    # eps' falls in d', so the best d' is all that the mechanisms leave
+    # eps' falls in d', so the best d' is all of delta that the mechanisms' own deltas leave
     slack = sub_down(probability(delta=delta), mul_up(k, each))
     if not slack > 0:
         return Bounds(0.0, math.inf)
@@ -48,7 +48,7 @@ def epsilon(step_epsilon: float, step_delta: float, runs: int, delta: float) -> 
 
 
 def delta(step_epsilon: float, step_delta: float, runs: int, epsilon: float) -> Bounds:
-    """The delta of any ``runs`` mechanisms at ``epsilon``, if each is (epsilon, delta)-DP.
+    """Bounds the delta of ``runs`` mechanisms at ``epsilon``, of which each is (eps, delta)-DP.
 
     Guarantee: the smallest k delta + d' with eps' <= ``epsilon`` in :func:`epsilon` is below
     ``upper``. Source: Dwork, Rothblum, Vadhan 2010, Theorem III.3.
@@ -66,6 +66,8 @@ def delta(step_epsilon: float, step_delta: float, runs: int, epsilon: float) -> 
         return Bounds(0.0, 1.0)
     slack = 0.0
     if eps > 0:
+        # solved for d': ln d' = -(left / eps)^2 / (2 k). A quotient or a product rounds by one
+        # unit; 4 are granted to each, so that the square is no larger than the exact one
         far = left / eps * (1 - 4 * UNIT)
         slack = exp_up(-mul_down(far, far) / (2 * k) * (1 - 4 * UNIT))
     return Bounds(0.0, min(1.0, add_up(mul_up(k, each), slack)))
@@ -80,9 +82,10 @@ def _step(step_epsilon: float, step_delta: float, runs: int) -> tuple[float, flo
 
 
 def _mean_up(eps: float, k: int) -> float:
-    """k eps (e^eps - 1)."""
+    """Computes k eps (e^eps - 1), the mean of the loss in the theorem, rounded up."""
     return mul_up(mul_up(k, eps), expm1_up(eps)) if eps else 0.0
 
 
 def _root_up(x: float) -> float:
+    # the root and the product round by one unit of 2^-53 each
     return math.sqrt(x) * (1 + 4 * UNIT)

@@ -1,7 +1,7 @@
 """Concentrated differential privacy: a line above all Renyi divergences of a mechanism.
 
-D_order <= xi + rho order for every order > 1. Lines add up, and each has a Gaussian's tail:
-eps = xi + rho + 2 sqrt(rho ln(1/delta)).
+The line says D_order <= xi + rho order for every order > 1. Lines of several mechanisms add up,
+and a line leads to eps = xi + rho + 2 sqrt(rho ln(1/delta)), as for Gaussian noise.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ __all__ = ["Line", "best_line", "mean_line"]
 class Line:
     """(xi, rho)-concentrated differential privacy: D_order <= xi + rho order, order > 1.
 
-    Guarantee: what lies below the line is (epsilon(delta).upper, delta)-DP, and so is what
-    k of them tell together for ``line * k``, also adaptively chosen. Source: Bun, Steinke
-    2016, Definition 1.1, Lemmas 2.3 and 3.5.
+    Guarantee: a mechanism whose divergences lie below the line is (epsilon(delta).upper,
+    delta)-DP; k such mechanisms, also adaptively chosen, lie below ``line * k`` together. Source:
+    Bun, Steinke 2016, Definition 1.1, Lemmas 2.3 and 3.5.
 
     Args:
         xi: a finite number.
@@ -66,16 +66,17 @@ class Line:
 
     @staticmethod
     def gaussian(sigma: float, sensitivity: float = 1.0) -> Line:
-        """Of Gaussian noise: (0, sensitivity^2 / (2 sigma^2)), rounded up.
+        """Makes the line of Gaussian noise: (0, sensitivity^2 / (2 sigma^2)), rounded up.
 
         Source: Bun, Steinke 2016, Proposition 1.6.
         """
         m = positive(sensitivity=sensitivity) / positive(sigma=sigma)
+        # the quotient counts twice, two products once: four units of the eight
         return Line(0.0, m * m / 2 * (1 + 8 * UNIT))
 
     @staticmethod
     def pure(epsilon: float) -> Line:
-        """Of any epsilon-DP mechanism: (0, epsilon^2 / 2), rounded up.
+        """Makes the line of any epsilon-DP mechanism: (0, epsilon^2 / 2), rounded up.
 
         Source: Bun, Steinke 2016, Proposition 1.4.
         """
@@ -84,10 +85,10 @@ class Line:
 
     @staticmethod
     def subgaussian(mean: float, scale: float) -> Line:
-        """Of a loss with at most this mean, ``scale``-subgaussian about it, rounded up.
+        """Makes the line of a loss L that is ``scale``-subgaussian about a mean, rounded up.
 
-        It is the line with the value ``mean`` at the order 1: E e^(s (L - mean)) <=
-        e^(s^2 scale^2 / 2). Only s > 0 matters for delta. Source: Dwork, Rothblum 2016.
+        The loss has at most the mean ``mean``, and E e^(s (L - mean)) <= e^(s^2 scale^2 / 2) for
+        every s > 0: a line with the value ``mean`` at the order 1. Source: Dwork, Rothblum 2016.
         """
         m, scale = non_negative(mean=mean), non_negative(scale=scale)
         rho = mul_up(scale, scale) / 2
@@ -102,7 +103,7 @@ class Line:
         return Line(add_up(self.xi, other.xi), add_up(self.rho, other.rho))
 
     def epsilon(self, delta: float) -> Bounds:
-        """xi + rho + 2 sqrt(rho ln(1/delta)); inf at delta = 0.
+        """Bounds epsilon at ``delta`` by xi + rho + 2 sqrt(rho ln(1/delta)); inf at delta = 0.
 
         Raises:
             ParameterError: ``delta`` is not in [0, 1].
@@ -112,11 +113,12 @@ class Line:
             return Bounds(0.0, max(0.0, self.xi))
         if d == 0.0:
             return Bounds(0.0, math.inf)
+        # four units of 2^-53 pay for the root and the product after it
         root = math.sqrt(mul_up(self.rho, max(0.0, -log_down(d)))) * (1 + 4 * UNIT)
         return Bounds(0.0, max(0.0, add_up(self.xi, self.rho, 2 * root)))
 
     def delta(self, epsilon: float) -> Bounds:
-        """e^(-(epsilon - xi - rho)^2 / (4 rho)), or 1 below xi + rho.
+        """Bounds delta at ``epsilon`` by e^(-(epsilon - xi - rho)^2 / (4 rho)); 1 below xi + rho.
 
         Raises:
             ParameterError: ``epsilon`` is not a finite number >= 0.
@@ -136,7 +138,10 @@ def _times(k: int, x: float) -> float:
 def best_line(
     table: Table, *, runs: int = 1, delta: float | None = None, epsilon: float | None = None
 ) -> Line | None:
-    """Of all lines above a table, times ``runs``, the one that answers best; give one of both.
+    """Chooses the line above a table of divergences, times ``runs``, that answers a question best.
+
+    The question is one of ``delta`` and ``epsilon``. The search over lines is a heuristic: it
+    tries 32 values of xi and golden section between two of them.
 
     Guarantee: the line (already times ``runs``) lies above runs times every divergence.
     Source: Bun, Steinke 2016.
@@ -155,7 +160,9 @@ def best_line(
     def line(share: float) -> Line:
         return above(table, share * most) * k
 
-    # at xi = the largest loss, rho = 0 will do; at xi = 0, rho is that of zero-concentrated DP
+    # at xi = the largest loss, rho = 0 will do; at xi = 0, rho is that of zero-concentrated DP.
+    # The best xi may be any power of ten of the largest loss: powers of 2 down to 10^-9 of it, then
+    # golden section between the neighbours of the best, to a millionth
     shares = [0.0, *(2.0**-j for j in range(30, -1, -1))]
     costs = [cost(line(share)) for share in shares]
     best = int(np.argmin(costs))
@@ -167,10 +174,10 @@ def best_line(
 def mean_line(
     table: Table, *, runs: int = 1, delta: float | None = None, epsilon: float | None = None
 ) -> Line | None:
-    """The same for Dwork's and Rothblum's form: the loss's mean, and how subgaussian it is.
+    """Chooses the line by the mean of the loss, and by how subgaussian the loss is about it.
 
-    The mean is the divergence of order 1. That of any order above is no smaller, and as a mean
-    leaves less to the tail; the table's order that answers best is taken.
+    The mean is the divergence of order 1. The divergence of a higher order is no smaller, and as a
+    mean it leaves less to the tail; the order of the table that answers best is taken.
 
     Guarantee: as for :func:`best_line`. Source: Dwork, Rothblum 2016.
 
@@ -189,7 +196,7 @@ def mean_line(
 
 
 def _cost(delta: float | None, epsilon: float | None) -> Callable[[Line], float]:
-    """What a line answers; one of both questions is asked."""
+    """Makes the function from a line to its upper bound of the quantity that is not given."""
     if (delta is None) == (epsilon is None):
         raise ParameterError("give exactly one of delta and epsilon")
     if delta is not None:
@@ -199,18 +206,21 @@ def _cost(delta: float | None, epsilon: float | None) -> Callable[[Line], float]
 
 
 def above(table: Table, xi: float) -> Line:
-    """The line above a table of finite divergences that begins at ``xi`` for the order 0."""
+    """Makes the least line above a table of finite divergences with the value ``xi`` at order 0."""
     return Line(xi, max(_slope(table, xi, 1.0, 0.0), max(0.0, -xi)))
 
 
 def _largest_loss(table: Table) -> float | None:
-    """The divergence of the order inf, which bounds all others, if it is known and finite."""
+    """Returns the divergence of the order inf, which bounds all others, if known and finite."""
     top = table.divergences[-1]
     return top if math.isinf(table.orders[-1]) and math.isfinite(top) else None
 
 
 def _slope(table: Table, start: float, shift: float, first: float) -> float:
-    """The least rho, rounded up, with D <= start + rho (s + shift) for every s > first."""
+    """Finds the least rho, rounded up, with D <= start + rho (s + shift) for every s > first.
+
+    s is order - 1. D at s is the chord of s D between the two neighbouring orders of the table.
+    """
     ends: Sequence[float] = [a - 1.0 for a in table.orders[:-1]]
     most, before, below = 0.0, 0.0, 0.0
     for s, d in zip([*ends, math.inf], table.divergences, strict=True):
@@ -221,18 +231,23 @@ def _slope(table: Table, start: float, shift: float, first: float) -> float:
 
 
 def _steepest(s0: float, d0: float, s1: float, d1: float, start: float, shift: float) -> float:
-    """The largest (D - start) / (s + shift) over s in [s0, s1], D = b + a / s on the chord."""
+    """Maximises (D - start) / (s + shift), rounded up, over s in [s0, s1].
+
+    D = b + a / s is the chord of s D through (s0, s0 d0) and (s1, s1 d1).
+    """
     if s0 == 0.0 or math.isinf(s1):
-        # D grows with s: at most the right end's
+        # D grows with s: at most its value at s1
         return max(0.0, next_up(d1 - start) / (s0 + shift) * (1 + 4 * UNIT))
     b = (s1 * d1 - s0 * d0) / (s1 - s0)
-    a = s0 * (d0 - b)  # <= 0 of the divergences themselves, but not always of upper ends
+    a = s0 * (d0 - b)  # <= 0 for divergences themselves, but not always for upper bounds of them
     candidates = [s0, s1]
     c = b - start
     if c > 0:
         # the derivative's numerator is -(c s^2 + 2 a s + a shift)
         root = (-a + math.sqrt(max(0.0, a * a - a * c * shift))) / c
         candidates += [root] if s0 < root < s1 else []
-    # off by rounding alone: of b by the length of the step, of the place not to first order
+    # Rounding of b grows as the interval gets shorter: s1 / (s1 - s0) times some units, of which 64
+    # are granted to about a dozen operations. An error of the root's place changes nothing to first
+    # order, since it is a maximum.
     off = 64 * UNIT * s1 / (s1 - s0) * (abs(b) + abs(d0) + abs(d1) + abs(start))
     return max(0.0, *((b + a / s - start + off) / (s + shift) * (1 + 8 * UNIT) for s in candidates))

@@ -1,4 +1,4 @@
-"""Sums of epsilon, with sums of delta or with the chance that any delta happens."""
+"""Basic composition: sums of epsilon, with sums of delta or the chance that any delta occurs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Step = tuple[float, float, int]  # epsilon, delta, how many of these run
 
 
 def total(steps: Sequence[Step]) -> tuple[Bounds, Bounds]:
-    """(sum of epsilon, sum of delta) of mechanisms of which each is (epsilon, delta)-DP.
+    """Adds up the epsilons and the deltas of mechanisms that are (epsilon, delta)-DP each.
 
-    Guarantee: what they tell together is (epsilon.upper, delta.upper)-DP, also if each was
-    chosen after seeing what came before. Source: Dwork, Kenthapadi, McSherry, Mironov, Naor
+    Guarantee: together the mechanisms are (epsilon.upper, delta.upper)-DP, also if each was chosen
+    after seeing the answers before it. Source: Dwork, Kenthapadi, McSherry, Mironov, Naor
     2006, Theorem 1.
 
     Args:
@@ -33,7 +33,7 @@ def total(steps: Sequence[Step]) -> tuple[Bounds, Bounds]:
 
 
 def adaptive(steps: Sequence[Step]) -> tuple[Bounds, Bounds]:
-    """(sum of epsilon, 1 - product of all (1 - delta)).
+    """Adds up the epsilons, and composes the deltas as 1 - product of all (1 - delta).
 
     Guarantee: as for :func:`total`. Source: Meiser, Mohammadi 2018, Lemma 3.
 

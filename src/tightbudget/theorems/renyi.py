@@ -1,7 +1,7 @@
 """Renyi differential privacy and the moments accountant: divergences of one order add up.
 
-A divergence is handed in as a function from an order to bounds: one of the closed forms here,
-a :class:`Table`, or ``composition.renyi``. The order is chosen from a continuum.
+The caller hands in a divergence as a function from an order to bounds: one of the closed forms
+here, a :class:`Table`, or ``composition.renyi``. The best order is searched for on a continuum.
 """
 
 from __future__ import annotations
@@ -53,12 +53,15 @@ __all__ = [
 
 Divergence = Callable[[float], Bounds]  # from an order > 1 (also inf) to the divergence, nats
 
-_MOST_ORDER = 10_000
-_LOWEST, _START, _HIGHEST = -16, 4, 24  # exponents of order - 1: where the search goes
+_MOST_ORDER = 10_000  # terms of the closed form's sum: some milliseconds
+# Powers of 2 of order - 1 between which the best order is searched for, beginning at order 17. At
+# 1 + 2^-16 the conversion's ln(1/delta) / (order - 1) is above 45,000 nats for delta = 1/2; at
+# 1 + 2^24 it is below 10^-4 nats for any delta that a double holds.
+_LOWEST, _START, _HIGHEST = -16, 4, 24
 
 
 class Conversion(enum.Enum):
-    """Whose theorem leads from a Renyi divergence to (epsilon, delta).
+    """The theorem that leads from a Renyi divergence to (epsilon, delta), by its authors.
 
     MIRONOV: eps = D + ln(1/delta) / (order - 1). Source: Mironov 2017, Proposition 3; the
     moments accountant's (Abadi et al. 2016, Theorem 2). CANONNE: the sharper eps = D +
@@ -79,13 +82,13 @@ def epsilon(
     runs: int = 1,
     conversion: Conversion = Conversion.CANONNE,
 ) -> Bounds:
-    """The least epsilon at ``delta`` that any order gives.
+    """Bounds epsilon at ``delta`` by the best order.
 
-    Guarantee: what has at most ``runs`` times these divergences, at each order, is
+    Guarantee: a mechanism with at most ``runs`` times these divergences, at each order, is
     (result.upper, delta)-DP, rounding included.
 
     Args:
-        divergence: of one run, by order > 1; the upper ends count.
+        divergence: of one run, by order > 1; its upper bounds count.
         delta: in [0, 1]; at 0 only the order inf helps.
         runs: >= 1.
         conversion: whose theorem.
@@ -107,9 +110,9 @@ def delta(
     runs: int = 1,
     conversion: Conversion = Conversion.CANONNE,
 ) -> Bounds:
-    """The least delta at ``epsilon`` that any order gives.
+    """Bounds delta at ``epsilon`` by the best order.
 
-    Guarantee: what has at most ``runs`` times these divergences, at each order, is
+    Guarantee: a mechanism with at most ``runs`` times these divergences, at each order, is
     (epsilon, result.upper)-DP, rounding included.
 
     Args:
@@ -131,7 +134,10 @@ def delta(
 def epsilon_at(
     order: float, divergence: float, delta: float, conversion: Conversion = Conversion.CANONNE
 ) -> float:
-    """What one order gives at a delta > 0 (or the order inf at any): at least its epsilon."""
+    """Converts the divergence of one order to an upper bound of epsilon at ``delta``.
+
+    ``delta`` is > 0, or the order is inf.
+    """
     if math.isinf(order):
         return divergence
     s = order - 1.0  # exact
@@ -145,7 +151,7 @@ def epsilon_at(
 def log_delta_at(
     order: float, divergence: float, epsilon: float, conversion: Conversion = Conversion.CANONNE
 ) -> float:
-    """What one order gives: at least the logarithm of its delta."""
+    """Converts the divergence of one order to an upper bound of ln delta at ``epsilon``."""
     if math.isinf(order):
         return -math.inf if divergence <= epsilon else 0.0
     if math.isinf(divergence):
@@ -158,7 +164,10 @@ def log_delta_at(
 
 
 def _least(at: Callable[[float], float]) -> float:
-    """The smallest of all values seen at orders > 1; they fall up to the best one, then grow."""
+    """Searches the orders > 1 for the least value of ``at``, which falls, then grows.
+
+    Every order gives a valid bound, so a search that misses the best order costs tightness alone.
+    """
     seen: dict[float, float] = {}
 
     def of_exponent(x: float) -> float:
@@ -175,6 +184,7 @@ def _least(at: Callable[[float], float]) -> float:
         while _LOWEST < x < _HIGHEST and of_exponent(x + step) < of_exponent(x):
             x += step
     if math.isfinite(of_exponent(x)):
+        # near the least value an error of the exponent by 1e-5 changes it to second order: by 1e-10
         least_between(of_exponent, x - 1.0, x + 1.0, 1e-5)
     return min(at(math.inf), *seen.values())
 
@@ -183,7 +193,7 @@ def _least(at: Callable[[float], float]) -> float:
 
 
 def gaussian(order: float, sigma: float, sensitivity: float = 1.0) -> Bounds:
-    """order sensitivity^2 / (2 sigma^2).
+    """Bounds the divergence of Gaussian noise: order sensitivity^2 / (2 sigma^2).
 
     Guarantee: the divergence between N(0, sigma^2) and N(sensitivity, sigma^2) lies inside.
     Source: Mironov 2017, Proposition 7.
@@ -197,9 +207,12 @@ def gaussian(order: float, sigma: float, sensitivity: float = 1.0) -> Bounds:
 
 
 def laplace(order: float, scale: float, sensitivity: float = 1.0) -> Bounds:
-    """ln(a / (2a - 1) e^((a - 1) m) + (a - 1) / (2a - 1) e^(-a m)) / (a - 1), for the order a.
+    """Bounds the divergence of Laplace noise.
 
-    Guarantee: with m = sensitivity / scale, the divergence between Laplace noises that are
+    It is ln(a / (2a - 1) e^((a - 1) m) + (a - 1) / (2a - 1) e^(-a m)) / (a - 1), for the order a
+    and m = sensitivity / scale.
+
+    Guarantee: the divergence between Laplace noises that are
     ``sensitivity`` apart lies inside. Source: Mironov 2017, Proposition 6.
 
     Raises:
@@ -211,7 +224,7 @@ def laplace(order: float, scale: float, sensitivity: float = 1.0) -> Bounds:
         return _around(m)
     s = a - 1.0
     whole = 1.0 + 2.0 * s
-    if s * m > 30.0:
+    if s * m > 30.0:  # e^-30 = 1e-13: nothing cancels any more, and e^(s m) may overflow
         log = s * m + math.log(a / whole + s / whole * math.exp(-whole * m))
     else:  # first orders cancel: with g(x) = e^x - 1 - x what remains is positive
         log = math.log1p((a * _beyond(s * m) + s * _beyond(-a * m)) / whole)
@@ -219,7 +232,9 @@ def laplace(order: float, scale: float, sensitivity: float = 1.0) -> Bounds:
 
 
 def randomized_response(order: float, p: float) -> Bounds:
-    """ln(p^a (1 - p)^(1 - a) + (1 - p)^a p^(1 - a)) / (a - 1), for the order a.
+    """Bounds the divergence of binary randomised response.
+
+    It is ln(p^a (1 - p)^(1 - a) + (1 - p)^a p^(1 - a)) / (a - 1), for the order a.
 
     Guarantee: the divergence of the answers of binary randomised response with probability
     p lies inside. Source: Mironov 2017, Proposition 5.
@@ -243,15 +258,20 @@ def randomized_response(order: float, p: float) -> Bounds:
 
 
 def subsampled_gaussian(order: int, sigma: float, rate: float, sensitivity: float = 1.0) -> Bounds:
-    """ln(sum over i of C(a, i) (1 - q)^(a - i) q^i e^((i^2 - i) m^2 / 2)) / (a - 1).
+    """Bounds the divergence of Gaussian noise on a Poisson sample, for an integer order.
 
-    Guarantee: with m = sensitivity / sigma, the divergence of a Gaussian on a Poisson sample of
+    It is ln(sum over i of C(a, i) (1 - q)^(a - i) q^i e^((i^2 - i) m^2 / 2)) / (a - 1), for the
+    order a, the rate q and m = sensitivity / sigma.
+
+    Guarantee: the divergence of a Gaussian on a Poisson sample of
     rate q lies inside, the larger one of both directions (that of removing a record).
     Source: Mironov, Talwar, Zhang 2019, section 3.3.
 
     Args:
         order: an integer a in [2, 10000].
-        sigma: > 0. rate: in [0, 1]. sensitivity: > 0.
+        sigma: standard deviation of the noise, > 0.
+        rate: q, in [0, 1].
+        sensitivity: norm of one record's contribution, > 0, in the unit of ``sigma``.
 
     Raises:
         ParameterError: an argument is refused.
@@ -274,22 +294,27 @@ def subsampled_gaussian(order: int, sigma: float, rate: float, sensitivity: floa
     log_sum = float(np.logaddexp.reduce(logs))
     if math.isinf(log_sum):
         return _around(0.0)
-    # each summand of a logarithm rounds in proportion to itself; ln(1 + x) is off by no more
-    # than ln x, and relatively by no more where it is below 1
+    # Each summand of a logarithm rounds in proportion to itself: 16 units are granted, and 4 for
+    # each of the a terms of the sum. ln(1 + x) is off by no more than ln x, and relatively by no
+    # more where it is below 1. Measured for a up to 300: at most a twentieth of the grant
     off = 16.0 * float(np.max(log_choices + np.abs(log_powers) + np.abs(log_terms))) + 4.0 * a
     log = float(np.logaddexp(0.0, log_sum))
     return _around(log / (a - 1), 256.0 + off / max(1.0, log))
 
 
 def _around(value: float, units: float = 256.0) -> Bounds:
-    """Both ends of a number >= 0 that is known up to some units of 2^-53, relative."""
+    """Makes the bounds of a number >= 0 that is known within ``units`` of 2^-53, relative.
+
+    256 are granted to a closed form of some dozen operations; at most 4 were measured for Laplace
+    noise and randomised response.
+    """
     least = 1e-300  # where rounding is not relative any more
     lower = value * (1 - units * UNIT) if value > least else 0.0
     return Bounds(lower, max(value * (1 + units * UNIT), least))
 
 
 def _beyond(x: float) -> float:
-    """e^x - 1 - x."""
+    """Computes e^x - 1 - x without cancellation."""
     return float(expm1_less(np.asarray(x))) if abs(x) <= 0.5 else math.expm1(x) - x
 
 
@@ -304,11 +329,14 @@ def _order(order: float) -> float:
 
 
 def orders(largest_loss: float) -> tuple[float, ...]:
-    """Orders for a table: from near 1, a factor 2^(1/4) apart, to where nothing more happens.
+    """Makes the orders of a table: order - 1 grows by factors 2^(1/4), and the last order is inf.
+
+    The chords between such orders are above the divergences by 0.2 % to 0.8 % (measured for Laplace
+    noise, randomised response and a sampled Gaussian).
 
     Args:
-        largest_loss: of one run, >= 0, nats; may be inf. At orders far above 1 / largest_loss a
-            divergence is nearly the largest loss, which is that of the order inf.
+        largest_loss: of one run, >= 0, nats; may be inf. From the order 32 / largest_loss on, the
+            divergence is nearly the largest loss, which is the divergence of the order inf.
 
     Raises:
         ParameterError: the argument is refused.
@@ -323,12 +351,12 @@ def orders(largest_loss: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Divergences at some orders, and what they imply at all others.
+    """A table of divergences at some orders, which implies upper bounds at all others.
 
-    Guarantee: where each divergence is at most the one given, a call's upper end is at least
-    the divergence of its order: (order - 1) D is convex in the order (0 at order 1), so chords
-    are above it; and D grows with the order, so the last one counts for all above if it is
-    that of the order inf. Source: van Erven, Harremoes 2014, Theorem 3 and Corollary 2.
+    Guarantee: where each divergence is at most the one given, a call's upper bound is at least
+    the divergence of its order. (order - 1) D is convex in the order (0 at order 1), so chords
+    are above it; and D grows with the order, so the divergence of the order inf, if it is given,
+    bounds all others. Source: van Erven, Harremoes 2014, Theorem 3 and Corollary 2.
 
     Args:
         orders: (n,) > 1, ascending; the last may be inf.
@@ -360,11 +388,11 @@ class Table:
 
     @staticmethod
     def of(divergence: Divergence, orders: Sequence[float]) -> Table:
-        """The upper ends at these orders, for instance those of :func:`orders`."""
+        """Tabulates the upper bounds of a divergence at some orders, such as :func:`orders`."""
         return Table(orders, [divergence(a).upper for a in orders])
 
     def __call__(self, order: float) -> Bounds:
-        """Bounds of the divergence of any order > 1; inf where none is known."""
+        """Bounds the divergence of any order > 1; the upper bound is inf where none is known."""
         a = _order(order)
         i = bisect.bisect_left(self.orders, a)
         if i == len(self.orders):
@@ -376,6 +404,7 @@ class Table:
         s_left, left = (self.orders[i - 1] - 1.0, self.divergences[i - 1]) if i else (0.0, 0.0)
         share = (s - s_left) / (s_right - s_left)
         chord = ((1 - share) * s_left * left + share * s_right * right) / s
-        # 1 - share loses what share has rounded away
+        # Three differences, a quotient and four operations: below 32 units of the chord. 1 - share
+        # is off by the rounding of share, which is large beside it near 1: an absolute 2^-53
         chord *= 1 + 32 * UNIT
         return Bounds(0.0, min(right, add_up(chord, 2 * UNIT * s_left * left / s)))

@@ -23,8 +23,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from tightbudget.ledger.tokens import Token
-from tightbudget.web.refusals import Refusal
-from tightbudget.web.settings import State, is_loopback, state_of
+from tightbudget.web.refusals import HttpRefusal
+from tightbudget.web.settings import is_loopback
+from tightbudget.web.state import ServerState, state_of
 
 __all__ = [
     "ADMINISTER",
@@ -111,7 +112,7 @@ class Gate:
         """Lets a request pass, or refuses it.
 
         Raises:
-            Refusal: the caller is unknown, or may not.
+            HttpRefusal: the caller is unknown, or may not.
         """
         caller = await run_in_threadpool(_recognised, request)
         request.state.caller = caller
@@ -120,12 +121,14 @@ class Gate:
         if self.form:
             await _check_form(request, caller)
         elif writes and caller.session:
-            raise Refusal(401, "NoToken", "this needs a token in the header Authorization", _BEARER)
+            raise HttpRefusal(
+                401, "NoToken", "this needs a token in the header Authorization", _BEARER
+            )
         if caller.may(self.need, is_open=_is_open(request)):
             return
         if caller.role == "anonymous":
-            raise Refusal(401, "NoToken", "this needs a token", _BEARER)
-        raise Refusal(
+            raise HttpRefusal(401, "NoToken", "this needs a token", _BEARER)
+        raise HttpRefusal(
             403, "NotAllowed", f"this is not for the role {caller.role}: it needs another token"
         )
 
@@ -167,7 +170,7 @@ def sign_in(request: Request, response: Response, text: str) -> Caller:
     """Begins the session of who has this token.
 
     Raises:
-        Refusal: it is none, or over; or there were too many of those.
+        HttpRefusal: it is none, or over; or there were too many of those.
     """
     caller, token = _bearer(request, text)
     sessions = state_of(request).sessions
@@ -211,11 +214,11 @@ def _bearer(request: Request, text: str) -> tuple[Caller, Token]:
     if token is None:  # only then: nobody's failures lock out who has a token
         state.failures.check(address)
         state.failures.add(address)
-        raise Refusal(401, "WrongToken", "this token is unknown, expired or revoked", _BEARER)
+        raise HttpRefusal(401, "WrongToken", "this token is unknown, expired or revoked", _BEARER)
     return _caller(state, token, ""), token
 
 
-def _caller(state: State, token: Token, session: str) -> Caller:
+def _caller(state: ServerState, token: Token, session: str) -> Caller:
     seen = state.ledger.within(token.budgets) if token.role == "analyst" else None
     return Caller(token.role, token.name, seen, token.expires, session)
 
@@ -235,8 +238,10 @@ async def _check_form(request: Request, caller: Caller) -> None:
     except BadSignature:
         of = None
     if of != caller.session:
-        raise Refusal(403, "WrongForm", "this form is too old, or of another session: try again")
+        raise HttpRefusal(
+            403, "WrongForm", "this form is too old, or of another session: try again"
+        )
 
 
-def _forms(state: State) -> URLSafeTimedSerializer:
+def _forms(state: ServerState) -> URLSafeTimedSerializer:
     return URLSafeTimedSerializer(state.settings.secret, salt="form")

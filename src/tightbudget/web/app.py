@@ -25,14 +25,17 @@ from tightbudget.ledger.ledger import Ledger
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.web.access import ADMINISTER, PUBLIC, READ, WRITE, Need, gate_of
 from tightbudget.web.api import about, balance_history, budgets, events, explore, holds, verify
-from tightbudget.web.guards import Failures, Guards
+from tightbudget.web.failures import Failures
+from tightbudget.web.guards import Guards
 from tightbudget.web.pages import budget as budget_page
 from tightbudget.web.pages import budgets as budgets_page
 from tightbudget.web.pages import explorer as explorer_page
 from tightbudget.web.pages import sign_in as sign_in_page
-from tightbudget.web.refusals import Refusal, refused
+from tightbudget.web.refusals import HttpRefusal
+from tightbudget.web.refused import refused
 from tightbudget.web.sessions import Sessions
-from tightbudget.web.settings import Settings, State
+from tightbudget.web.settings import Settings
+from tightbudget.web.state import ServerState
 from tightbudget.web.verifications import Verifications
 
 __all__ = ["ROUTERS", "create_app", "without_gate"]
@@ -106,11 +109,17 @@ def create_app(settings: Settings) -> FastAPI:
         redirect_slashes=False,
         lifespan=serving,
     )
-    app.state.open = State(
+    app.state.open = ServerState(
         settings, ledger, Tokens(ledger), Failures(), Sessions(), Verifications(ledger), pools
     )
     app.add_middleware(Guards, settings=settings)
-    for of in (TightBudgetError, Refusal, HTTPException, RequestValidationError, RecursionError):
+    for of in (
+        TightBudgetError,
+        HttpRefusal,
+        HTTPException,
+        RequestValidationError,
+        RecursionError,
+    ):
         app.add_exception_handler(of, refused)
     for router in ROUTERS:
         app.router.routes.extend(router.routes)

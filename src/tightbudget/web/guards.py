@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import threading
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tightbudget.web.refusals import Refusal, refused
+from tightbudget.web.refusals import HttpRefusal
+from tightbudget.web.refused import refused
 from tightbudget.web.settings import Settings
 
-__all__ = ["HEADERS", "Failures", "Guards"]
+__all__ = ["HEADERS", "Guards"]
 
 _log = logging.getLogger("tightbudget.web")
 
@@ -74,7 +72,7 @@ class Guards:
         except Exception as error:
             if answered:
                 raise
-            if not isinstance(error, Refusal):
+            if not isinstance(error, HttpRefusal):
                 _log.exception("%s failed", _shown(scope))
             await refused(Request(scope), error)(scope, receive, send_guarded)
         finally:
@@ -85,13 +83,13 @@ class Guards:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._settings.answers_to(_name(host)):
-            raise Refusal(400, "WrongHost", f"this server does not answer for {host[:200]!r}")
+            raise HttpRefusal(400, "WrongHost", f"this server does not answer for {host[:200]!r}")
         if scope["method"] in _SAFE:
             return
         # Whatever a page of another site makes a browser send says where it comes from.
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
         if site not in ("same-origin", "none") or not self._is_own(origin, host):
-            raise Refusal(403, "WrongOrigin", "this was sent by a page of another site")
+            raise HttpRefusal(403, "WrongOrigin", "this was sent by a page of another site")
 
     def _is_own(self, origin: str | None, host: str) -> bool:
         own = (f"http://{host}", f"https://{host}", (self._settings.public_url or "").rstrip("/"))
@@ -109,76 +107,17 @@ class Guards:
                     size += len(message.get("body", b""))
                     more = message.get("more_body", False)
                     if size > most:
-                        raise Refusal(413, "TooLarge", f"a request must have at most {most} bytes")
+                        raise HttpRefusal(
+                            413, "TooLarge", f"a request must have at most {most} bytes"
+                        )
         except TimeoutError:
             late = f"the body of a request must arrive within {seconds:g} seconds"
-            raise Refusal(408, "TooSlow", late, {"connection": "close"}) from None
+            raise HttpRefusal(408, "TooSlow", late, {"connection": "close"}) from None
 
         async def again() -> Message:
             return messages.pop(0) if messages else await receive()
 
         return again
-
-
-class Failures:
-    """How often tokens failed, by the address that sent them, and in all.
-
-    Only who sends another wrong one is told to wait: a right one is never counted.
-
-    Args:
-        most: failures of one address in a window.
-        most_in_all: failures of all addresses in a window: a proxy may pass on made-up ones.
-        window: seconds.
-        clock: seconds, monotonic.
-    """
-
-    _REMEMBERED = 10_000  # addresses
-
-    def __init__(
-        self,
-        most: int = 10,
-        window: float = 60.0,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        most_in_all: int = 100,
-    ) -> None:
-        self._most = most
-        self._all: deque[float] = deque(maxlen=most_in_all)
-        self._window = window
-        self._clock = clock
-        self._times: OrderedDict[str, deque[float]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def check(self, address: str) -> None:
-        """Refuses an address with too many failures, or any after too many in all.
-
-        Raises:
-            Refusal: it has to wait, and how long.
-        """
-        with self._lock:
-            times = self._times.get(address, deque(maxlen=self._most))
-            wait, whence = max((self._wait(times), f" from {address}"), (self._wait(self._all), ""))
-        if wait > 0:
-            raise Refusal(
-                429,
-                "TooManyFailures",
-                f"too many wrong tokens came{whence}: wait {wait:.0f} seconds",
-                {"retry-after": str(int(wait) + 1)},
-            )
-
-    def _wait(self, times: deque[float]) -> float:
-        """Seconds until the oldest of too many failures is old enough; 0 if they are not."""
-        return times[0] + self._window - self._clock() if len(times) == times.maxlen else 0.0
-
-    def add(self, address: str) -> None:
-        """One more failure."""
-        with self._lock:
-            times = self._times.setdefault(address, deque(maxlen=self._most))
-            times.append(self._clock())
-            self._all.append(self._clock())
-            self._times.move_to_end(address)
-            if len(self._times) > self._REMEMBERED:
-                self._times.popitem(last=False)
 
 
 def _name(host: str) -> str:

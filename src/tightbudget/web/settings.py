@@ -1,26 +1,15 @@
-"""What a server is told, and what it has open while it serves."""
+"""The settings of a server, and which addresses are of the machine itself."""
 
 from __future__ import annotations
 
 import ipaddress
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tightbudget.numerics.validate import count, positive, positive_count, refuse
 
-if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection
-
-    from tightbudget.explorer.workers import Pools
-    from tightbudget.ledger.ledger import Ledger
-    from tightbudget.ledger.tokens import Tokens
-    from tightbudget.web.guards import Failures
-    from tightbudget.web.sessions import Sessions
-    from tightbudget.web.verifications import Verifications
-
-__all__ = ["Settings", "State", "is_loopback", "state_of"]
+__all__ = ["Settings", "is_loopback"]
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -102,22 +91,3 @@ def is_loopback(host: str) -> bool:
         return False
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return (mapped or address).is_loopback
-
-
-@dataclass(frozen=True)
-class State:
-    """What a server has open."""
-
-    settings: Settings
-    ledger: Ledger
-    tokens: Tokens
-    failures: Failures
-    sessions: Sessions
-    verifications: Verifications
-    explorer: Pools
-
-
-def state_of(request: HTTPConnection) -> State:
-    """What the server that was asked has open."""
-    state: State = request.app.state.open
-    return state

@@ -11,11 +11,11 @@ from tightbudget.errors import TightBudgetError
 from tightbudget.ledger.ledger import Ledger
 from tightbudget.ledger.verification import Verification
 
-__all__ = ["Job", "Verifications"]
+__all__ = ["VerificationJob", "Verifications"]
 
 
 @dataclass
-class Job:
+class VerificationJob:
     """How far a verification has come.
 
     Attributes:
@@ -44,22 +44,22 @@ class Verifications:
         self._ledger = ledger
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._job: Job | None = None
+        self._job: VerificationJob | None = None
 
-    def begin(self) -> Job:
+    def begin(self) -> VerificationJob:
         """A new one, or the one that runs already."""
         with self._lock:
             if self._job is None or self._job.result is not None:
-                self._job = Job(str(next(self._numbers)))
+                self._job = VerificationJob(str(next(self._numbers)))
                 threading.Thread(target=self._run, args=[self._job], daemon=True).start()
             return self._job
 
-    def find(self, id: str) -> Job | None:
+    def find(self, id: str) -> VerificationJob | None:
         """The one of this id, if it is the last."""
         job = self._job
         return job if job is not None and job.id == id else None
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: VerificationJob) -> None:
         def counted(pages: Iterable[int]) -> Iterator[int]:
             pages = list(pages)
             job.of = len(pages)

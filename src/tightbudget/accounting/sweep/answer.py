@@ -1,4 +1,4 @@
-"""One plan's questions answered: what runs in a worker."""
+"""Answers the questions about one plan, in a worker or in the caller's process."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["Answer", "answers", "refusal"]
 
 @dataclass(frozen=True)
 class Answer:
-    """What came out of one question.
+    """The answer to one question of a sweep, or its refusal.
 
-    Guarantee: what was asked for lies in [lower, upper]. With an unknown, the target's quantity at
-    ``value`` does, and ``upper`` meets the target. A refused question has lower = 0 and
-    upper = inf, or what was proved all the same, and no value.
+    Guarantee: the number that was asked for lies in [lower, upper]. With an unknown, the target's
+    quantity at ``value`` does, and ``upper`` meets the target. A refused question has no value, and
+    lower = 0 and upper = inf or closer bounds that were proved all the same.
 
     Attributes:
-        lower, upper: the certified ends.
-        value: what was found for the unknown, or None.
+        lower, upper: the certified bounds.
+        value: the value found for the unknown, or None.
         refusal: why there is no answer, as "PrecisionError: message", or None.
     """
 
@@ -39,14 +39,14 @@ class Answer:
 
     @property
     def bounds(self) -> Bounds:
-        """Both ends."""
+        """The certified bounds as one value."""
         return Bounds(self.lower, self.upper)
 
 
 def answers(plan: str, asked: Sequence[tuple[str | None, str]]) -> list[Answer]:
-    """The answers to (find, arguments) pairs about one plan, as if each were asked alone.
+    """Answers (find, arguments) pairs about one plan, each as if it were asked alone.
 
-    What does not depend on the target is prepared once.
+    The composition is prepared once for all of them.
     """
     steps = json.loads(plan)
     composition = functools.cache(lambda: from_steps(steps))
@@ -54,7 +54,7 @@ def answers(plan: str, asked: Sequence[tuple[str | None, str]]) -> list[Answer]:
 
 
 def refusal(error: BaseException, lower: float = 0.0, upper: float = math.inf) -> Answer:
-    """The answer of a question that has none."""
+    """Makes the answer of a refused question from the error that was raised."""
     return Answer(lower, upper, refusal=f"{type(error).__name__}: {error}")
 
 

@@ -27,16 +27,17 @@ _AXIS = ("first", "last", "points", "log", "whole")
 
 
 def read_questions(path: str | Path) -> list[Question]:
-    """The questions that a TOML file lists.
+    """Reads the questions that a TOML file lists.
 
-    Guarantee: what is not understood is refused, never skipped. Values are refused when they are
-    asked about, in their own rows.
+    Guarantee: a key that is not understood is refused, never skipped. Values are refused when they
+    are asked about, in their own rows.
 
     Args:
         path: the file; gzipped if its name ends in .gz.
 
     Raises:
-        FileError: it cannot be read, or is not such a file; names the path and the reason.
+        FileError: the file cannot be read, or is not a file of questions; names the path and the
+            reason.
     """
     content = parse_tables(read_text(path), path)
     steps, over = content.pop("steps", None), content.pop("over", {})
@@ -55,7 +56,7 @@ def read_questions(path: str | Path) -> list[Question]:
 
 
 def _axis(name: str, axis: Any) -> list[Any]:
-    """The values of one axis."""
+    """Lists the values of one axis, which is a list or a table as the module describes."""
     if isinstance(axis, list):
         return axis
     must = f"be a list, or a table of {', '.join(_AXIS)}"
@@ -70,7 +71,7 @@ def _axis(name: str, axis: Any) -> list[Any]:
     points = axis["points"]
     if type(points) is not int or not 2 <= points <= _MOST_POINTS:
         raise refuse(f"over.{name}.points", f"be an integer from 2 to {_MOST_POINTS}", points)
-    # the points are the asker's: short ones are as good as any, and easier to quote
+    # the points between are free to choose: six digits are easier to quote than seventeen
     inner = [float(f"{x:.6g}") for x in space(first, last, points)[1:-1]]
     found = [first, *inner, last]
     return list(dict.fromkeys(map(round, found))) if whole else found

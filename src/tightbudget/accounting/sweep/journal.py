@@ -1,6 +1,6 @@
-"""Answers on disk: a line for each, durable before the next; found again by their question.
+"""A journal of answers on disk: a line for each answer, durable before the next is written.
 
-The first line says what the file is. Every other line is a checksum and, in JSON, a question's
+The first line names the format. Every other line is a checksum and, in JSON, a question's
 key and its answer. The key is a hash of the question and of this package's version. A line whose
 checksum is wrong (the last one, after a crash) counts as not there.
 """
@@ -27,17 +27,17 @@ _HEAD = b"tightbudget: journal of a sweep, format 1\n"
 
 
 class Journal:
-    """Answers that outlive this process.
+    """A file of answers that outlives its process.
 
-    Guarantee: an answer that was kept is found again after any crash, and nothing else is found:
-    neither a torn line nor the answer to another question or of another version.
+    Guarantee: an answer that was kept is found again after any crash. A torn line is never taken
+    for an answer, nor is the answer to another question or of another version.
     """
 
     def __init__(self, path: str | Path) -> None:
         """Opens a journal, or begins one.
 
         Raises:
-            FileError: it cannot be read or written there, or is a file of another kind.
+            FileError: the file cannot be read or written, or is a file of another kind.
         """
         self._path = Path(path)
         with contextlib.ExitStack() as stack:
@@ -55,17 +55,17 @@ class Journal:
         self._file.close()
 
     def get(self, question: Question) -> Answer | None:
-        """The answer that is kept for a question, or None."""
+        """Returns the answer that is kept for a question, or None."""
         return self._known.get(_key(question))
 
     def keep(self, question: Question, answer: Answer) -> None:
         """Makes an answer durable.
 
-        Refusals of this package are answers, too; any other (a killed worker, too little memory)
-        may not come again, and is not kept.
+        A refusal by this package is an answer and is kept; another error (a killed worker, too
+        little memory) may not come again, and is not kept.
 
         Raises:
-            FileError: it cannot be written.
+            FileError: the journal cannot be written.
         """
         if answer.refusal is not None and answer.refusal.partition(":")[0] not in errors.__all__:
             return
@@ -76,7 +76,7 @@ class Journal:
             raise FileError(f"{self._path}: {reason(error)}") from error
 
     def _begun(self) -> dict[str, Answer]:
-        """What is kept; an empty file, or one that was torn in its first line, begins anew."""
+        """Reads the kept answers; begins the journal anew if its first line is not whole."""
         self._file.seek(0)
         content = self._file.read()
         if _HEAD.startswith(content):
@@ -117,7 +117,7 @@ def _read(line: bytes) -> tuple[str, Answer] | None:
 
 
 def _make_durable(folder: Path) -> None:
-    """Also the name of a new file is on disk then."""
+    """Writes a folder's names to disk, so that a new file in it is found after a crash."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Where questions are answered: here, on processes of our own, or on somebody's executor."""
+"""Runs questions in this process, on processes of its own, or on the caller's executor."""
 
 from __future__ import annotations
 
@@ -28,39 +28,42 @@ __all__ = ["Answered", "answered"]
 
 Answered = Generator[tuple[Question, Answer], None, None]
 
-_TOGETHER = 16  # questions of one plan that one worker answers in a row
-_AHEAD = 2  # jobs in flight for each worker, so that none waits for us
-_TRIES = 3  # how often a worker may be lost with a job: once in company, then alone
+# These four bound waiting and repeated work; no answer depends on them.
+_TOGETHER = 16  # questions of one plan that one worker answers in a row: they share its preparation
+_AHEAD = 2  # jobs in flight for each worker: one that runs, and one that waits at the worker
+_TRIES = 3  # lost workers until a question is refused: once among other jobs, then twice alone
 _KILLED = f"the process that answered it was lost, {_TRIES} times"
 
 
 @dataclass(frozen=True)
 class _Job:
-    """Questions of one plan, and how often a worker was lost with them."""
+    """Questions of one plan that one worker answers, and how often a worker was lost with them."""
 
     questions: tuple[Question, ...]
     lost: int = 0
 
     @property
     def arguments(self) -> tuple[str, tuple[tuple[str | None, str], ...]]:
-        """What :func:`answers` takes."""
+        """The arguments of :func:`answers` for the job's questions."""
         return self.questions[0].plan, tuple((q.find, q.arguments) for q in self.questions)
 
     def refused(self, error: BaseException) -> Answered:
-        """The same refusal for every question."""
+        """Answers every question of the job with one refusal."""
         yield from ((question, refusal(error)) for question in self.questions)
 
     def again(self) -> tuple[_Job, ...]:
-        """Its questions one by one, to be tried again; none after enough of that."""
+        """Makes a job of each question, to be tried again; none after ``_TRIES`` lost workers."""
         lost = self.lost + 1
         return tuple(_Job((question,), lost) for question in self.questions if lost < _TRIES)
 
 
 def answered(questions: Iterable[Question], executor: Executor | int | None) -> Answered:
-    """Each question with its answer, as they come; the answers are the same wherever.
+    """Yields each question with its answer, in the order in which the answers come.
+
+    The executor changes the order alone, never an answer.
 
     Args:
-        questions: different ones.
+        questions: no two of them equal.
         executor: None for this process, a number of processes, or an executor.
 
     Raises:
@@ -77,7 +80,7 @@ def answered(questions: Iterable[Question], executor: Executor | int | None) -> 
 
 
 def _jobs(questions: Iterable[Question]) -> list[_Job]:
-    """A calibration alone, other questions with those of the same plan."""
+    """Groups questions into jobs: a calibration alone, other questions by their plan."""
     plans: dict[str, list[Question]] = {}
     jobs = []
     for question in questions:
@@ -97,7 +100,7 @@ def _here(jobs: Iterable[_Job]) -> Answered:
 
 
 def _there(jobs: Iterable[_Job], executor: Executor) -> Answered:
-    """On an executor that is not ours; what it loses is refused, and may be asked again."""
+    """Runs jobs on the caller's executor; a job that it loses is refused, to be asked again."""
     futures: dict[Future[list[Answer]], _Job] = {}
     try:
         for job in jobs:
@@ -122,10 +125,10 @@ def _result(job: _Job, future: Future[list[Answer]]) -> Answered:
 
 
 def _on_processes(jobs: Iterable[_Job], workers: int) -> Answered:
-    """On processes of our own; when one is killed, all are made anew, and its jobs go on.
+    """Runs jobs on new processes; when one is killed, all are started anew, and the jobs go on.
 
-    What was in flight then is tried again alone, after everything else: a question that kills
-    its worker is known by that, and takes no other along.
+    Jobs that were in flight then are tried again alone, after all others: a question that kills its
+    worker is found so, and no other question is lost with it.
     """
     todo = deque(jobs)
     while todo:
@@ -152,10 +155,10 @@ def _on_processes(jobs: Iterable[_Job], workers: int) -> Answered:
 
 
 def _started(workers: int) -> ProcessPoolExecutor:
-    """Processes that have begun.
+    """Starts a pool of processes, and waits until one has begun.
 
     Raises:
-        ParameterError: they do not begin, which no question is to blame for.
+        ParameterError: no process begins, which is not the fault of any question.
     """
     # made anew, not forked: locks of other threads stay where they are. An interruption ends
     # workers without a word.

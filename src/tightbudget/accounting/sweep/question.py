@@ -1,4 +1,4 @@
-"""What is asked: one number of a plan, as text, so that equal questions are equal."""
+"""A question of a sweep: one number of a plan, as text, so that equal questions are equal."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ ARGUMENTS = ("find", *_TARGET, "between", "integer", "rtol")
 
 @dataclass(frozen=True)
 class Question:
-    """One number that is wanted: of a composition, or of a plan with an unknown.
+    """A question about one number: of a composition, or of a plan with an unknown.
 
-    Immutable, small text: it goes to any process, and equal questions are answered once. Values
-    are not looked at before they are answered, so that a bad one is refused in its own row.
+    A question is immutable, small text: any process can answer it, and equal questions are answered
+    once. Values are checked when the question is answered, so that a bad one is refused in its own
+    row.
 
     Attributes:
         plan: the steps in JSON, with the tables of a plan file; "$name" is the unknown.
@@ -49,10 +50,11 @@ class Question:
         labels: Mapping[str, Any] | None = None,
         **arguments: Any,
     ) -> Question:
-        """A question about a composition, or about steps as in a plan file.
+        """Makes a question about a composition, or about steps as in a plan file.
 
-        With ``delta``, what is wanted is epsilon; with ``epsilon``, delta. With ``find``, it is the
-        value of "$find" in the steps that meets a target: see :func:`tightbudget.calibrate`.
+        With ``delta``, the question asks for epsilon; with ``epsilon``, for delta; with ``find``,
+        for the value of "$find" in the steps that meets a target: see
+        :func:`tightbudget.calibrate`.
 
         Args:
             plan: a composition, or tables as in a plan file; with ``find``, such tables.
@@ -80,7 +82,7 @@ class Question:
 
     @property
     def asked(self) -> str:
-        """What is wanted: "epsilon", "delta" or the name of the unknown."""
+        """The name of the number that is asked for: "epsilon", "delta" or the unknown's."""
         if self.find is not None:
             return self.find
         return "epsilon" if "delta" in json.loads(self.arguments) else "delta"
@@ -93,7 +95,7 @@ def questions(
     find: str | None = None,
     **arguments: Any,
 ) -> list[Question]:
-    """A grid of questions: one for every combination of the axes' values, the last axis fastest.
+    """Makes a question for every combination of the axes' values, the last axis fastest.
 
     Where the plan or an argument is the text "$name", it takes the values of the axis ``name``.
     A row is labelled by its values and by the target.
@@ -136,7 +138,7 @@ def questions(
 
 
 def with_value(steps: Any, name: str, value: Any) -> Any:
-    """The steps with a value for "$name"."""
+    """Replaces "$name" in the steps by a value."""
     return _filled(steps, {name: value})
 
 
@@ -156,7 +158,7 @@ def _check_arguments(find: str | None, given: dict[str, Any]) -> None:
 
 def _steps(plan: Composable | Steps) -> Any:
     if isinstance(plan, Composable):
-        return json.loads(compose([plan]).to_json())["steps"]
+        return compose([plan]).to_dict()["steps"]
     return plan
 
 
@@ -169,7 +171,7 @@ def _is_reference(value: Any) -> bool:
 
 
 def _references(value: Any) -> Iterator[str]:
-    """The names behind dollars, wherever they are."""
+    """Yields the names of all "$name" texts in nested lists and tables."""
     if _is_reference(value):
         yield value[1:]
     elif isinstance(value, Mapping):
@@ -179,7 +181,7 @@ def _references(value: Any) -> Iterator[str]:
 
 
 def _filled(value: Any, values: Mapping[str, Any]) -> Any:
-    """The same with the values in the places of their names."""
+    """Replaces "$name" texts in nested lists and tables by their values."""
     if _is_reference(value):
         return values.get(value[1:], value)
     if isinstance(value, Mapping):
@@ -190,7 +192,7 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy's as one of Python's."""
+    """Converts a number or array of NumPy to Python's; returns anything else unchanged."""
     return value.tolist() if hasattr(value, "tolist") else value
 
 

@@ -1,4 +1,4 @@
-"""The main path: equal questions once, on any executor, into a table."""
+"""The main path of a sweep: equal questions are answered once, on any executor, into a table."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def sweep(
     journal: str | Path | None = None,
     progress: Callable[[range], Iterable[int]] = iter,
 ) -> Sweep:
-    """Answers many questions: equal ones once, what is already known not at all.
+    """Answers many questions: equal ones once, those in the journal not again.
 
     ``progress`` wraps the range of questions that are left while they are answered (a progress
     bar).
 
-    Guarantee: a row for each question, in their order, with the numbers that it has when it is
-    asked alone, whatever the executor and however often the sweep was interrupted. A question
-    that is refused, or that kills its process three times, is a row with a refusal; the others go
-    on.
+    Guarantee: the result has a row for each question, in their order, with the numbers that the
+    question has when it is asked alone, whatever the executor and however often the sweep was
+    interrupted. A question that is refused, or that kills its process three times, is a row with a
+    refusal; the others go on.
 
     Args:
         questions: from :func:`tightbudget.questions` or :meth:`Question.of`.
         executor: None for this process; a number of processes, made anew if one is killed;
             or an executor, also of other machines (``Client.get_executor()`` of Dask).
-        journal: a file that answers are appended to, each durable before the next; what it has
-            already is not asked again. At most one sweep at a time may write it.
+        journal: a file that answers are appended to, each durable before the next; a question that
+            it has an answer to is not asked again. At most one sweep at a time may write it.
 
     Raises:
         ParameterError: an entry is not a question, or executor is none of the three.

@@ -1,4 +1,4 @@
-"""Answers as a table: a row for each question, in the order that they were asked in."""
+"""The table of a sweep: a row for each question, in the order of the questions."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _FORMATS = (".csv", ".csv.gz", ".parquet")
 
 @dataclass(frozen=True)
 class Sweep:
-    """Questions with their answers.
+    """A table of questions with their answers.
 
-    A row has the question's labels, what was ``asked`` ("epsilon", "delta" or the name of the
-    unknown), the ``value`` found for the unknown, both certified ends, and the ``refusal``, if any.
+    A row has the question's labels, the name of the number that was ``asked`` for ("epsilon",
+    "delta" or the unknown's), the ``value`` found for the unknown, both certified bounds, and the
+    ``refusal``, if any.
 
     Guarantee: each answer is the one that its question has when it is asked alone, to the bit.
 
@@ -48,17 +49,17 @@ class Sweep:
 
     @property
     def refused(self) -> tuple[int, ...]:
-        """The rows that have a refusal and no answer."""
+        """The indices of the rows that have a refusal and no answer."""
         return tuple(i for i, answer in enumerate(self.answers) if answer.refusal is not None)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All labels, in order of first appearance, then the answer's columns."""
+        """The names of all columns: labels in order of first appearance, then the answer's."""
         labels = dict.fromkeys(name for q in self.questions for name, _ in q.labels)
         return (*labels, *ANSWER)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Each row as column -> value; None where a row has no such label."""
+        """Returns each row as column -> value, with None for a label that a row has not."""
         empty = dict.fromkeys(self.columns)
         return [
             {**empty, **dict(question.labels), "asked": question.asked, **vars(answer)}
@@ -66,7 +67,7 @@ class Sweep:
         ]
 
     def to_polars(self) -> Any:
-        """A Polars data frame.
+        """Converts the table to a Polars data frame.
 
         Raises:
             ExtraError: Polars is not installed.
@@ -83,7 +84,7 @@ class Sweep:
         )
 
     def to_pandas(self) -> Any:
-        """A pandas data frame.
+        """Converts the table to a pandas data frame.
 
         Raises:
             ExtraError: pandas is not installed.
@@ -91,12 +92,12 @@ class Sweep:
         return _imported("pandas", "pandas").DataFrame(self.rows(), columns=self.columns)
 
     def write(self, path: str | Path) -> None:
-        """Writes .csv, .csv.gz or, with the extra ``sweep``, .parquet; replaces what is there.
+        """Writes the table as .csv, .csv.gz or, with the extra ``sweep``, .parquet.
 
-        Numbers have all their digits; in CSV, what is not there is empty.
+        An existing file is replaced. Numbers have all their digits; in CSV, None is an empty cell.
 
         Raises:
-            FileError: another ending, or it cannot be written there.
+            FileError: the name has another ending, or the file cannot be written.
             ExtraError: Polars is not installed.
         """
         path = table_path(path)
@@ -117,10 +118,10 @@ class Sweep:
 
 
 def table_path(path: str | Path) -> Path:
-    """The path, if a table can be written under that name.
+    """Checks that a table can be written under a name, and returns the path.
 
     Raises:
-        FileError: another ending.
+        FileError: the name has another ending.
         ExtraError: Polars is needed and not installed.
     """
     path = Path(path)
@@ -133,7 +134,7 @@ def table_path(path: str | Path) -> Path:
 
 def _imported(name: str, package: str) -> Any:
     try:
-        # by name: optional, and only needed by who asks for it
+        # imported by name: the package is an optional extra
         return importlib.import_module(name)
     except ImportError as error:
         raise ExtraError(f"such a table needs {name}: pip install '{package}'") from error

@@ -36,8 +36,8 @@ __all__ = [
     "Measure",
     "Pairs",
     "Plan",
-    "Step",
-    "Steps",
+    "Part",
+    "Parts",
     "edge_near",
     "make_plan",
     "merge",
@@ -50,27 +50,27 @@ _FIRST = 0.7  # share of the variance that the first buckets get, beside later d
 _LONG = 2**18  # an array of this length is coarsened beyond a nat
 _SHORT = 1024  # an array of this length is not worth coarsening
 
-Pairs = tuple[tuple[Pair, int], ...]  # pairs with their numbers of runs
+Pairs = tuple[tuple[Pair, int], ...]  # each pair with its count: how often it runs
 
 
 @dataclass(frozen=True)
-class Step:
+class Part:
     """A pair, how often it runs, and what is known of it beforehand."""
 
     pair: Pair
-    runs: int
+    count: int
     sketch: Sketch
     lattice: float | None  # the spacing, if all losses are on one lattice
     origin: float | None  # a loss that should be on an edge
 
     @staticmethod
-    def of(pair: Pair, runs: int) -> Step:
+    def of(pair: Pair, count: int) -> Part:
         """Asks the pair for everything that planning needs."""
         sketch = pair.sketch().sorted()
         lattice = _lattice(pair)
         # a lattice hangs on any of its atoms
         origin = pair.grid_origin() if lattice is None else float(pair.atoms().loss_upper[0])
-        return Step(pair, runs, sketch, lattice, origin)
+        return Part(pair, count, sketch, lattice, origin)
 
     @property
     def is_shift(self) -> bool:
@@ -79,36 +79,36 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Steps:
+class Parts:
     """A composition in one direction."""
 
-    steps: tuple[Step, ...]  # those that have finite losses
-    certain: bool  # whether some other step has no finite loss at all
+    parts: tuple[Part, ...]  # those that have finite losses
+    certain: bool  # whether some other part has no finite loss at all
     infinity: Bounds  # P(some loss is +inf), of the pairs themselves
     max_loss: Bounds  # the largest finite total loss; ends may be inf
 
     @staticmethod
-    def of(parts: Pairs) -> Steps:
+    def of(pairs: Pairs) -> Parts:
         """Asks each pair once, and adds up what is certain of all runs."""
-        steps = tuple(Step.of(pair, runs) for pair, runs in parts)
-        chances = [(step.pair.p_only(), step.runs) for step in steps]
+        parts = tuple(Part.of(pair, count) for pair, count in pairs)
+        chances = [(part.pair.p_only(), part.count) for part in parts]
         infinity = Bounds(
             any_of([(float(p.lower[0]), k) for p, k in chances], up=False),
             any_of([(float(p.upper[0]), k) for p, k in chances], up=True),
         )
         max_loss = sum(
-            (_times(step.pair.max_loss(), step.runs) for step in steps), start=Bounds(0.0, 0.0)
+            (_times(part.pair.max_loss(), part.count) for part in parts), start=Bounds(0.0, 0.0)
         )
-        finite = tuple(step for step in steps if step.sketch.losses.size)
-        certain = len(finite) < len(steps)
+        finite = tuple(part for part in parts if part.sketch.losses.size)
+        certain = len(finite) < len(parts)
         if certain:
             infinity = Bounds(infinity.lower, 1.0)
-        return Steps(finite, certain, infinity, max_loss)
+        return Parts(finite, certain, infinity, max_loss)
 
     @property
     def picture(self) -> Picture:
         """What the tilt is chosen from."""
-        return Picture(tuple((step.sketch, step.runs) for step in self.steps))
+        return Picture(tuple((part.sketch, part.count) for part in self.parts))
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Demand:
 class Layout:
     """Where one step is bucketed."""
 
-    step: Step
+    part: Part
     grid: Grid
     n: int
     tilt: Tilt
@@ -160,7 +160,7 @@ class Plan:
     @property
     def variance(self) -> float:
         """The variance that a demand for just these grids would allow."""
-        return sum(s.step.runs * s.grid.step**2 for s in self.layouts) / (4 * _FIRST)
+        return sum(s.part.count * s.grid.step**2 for s in self.layouts) / (4 * _FIRST)
 
     @property
     def longest(self) -> int:
@@ -168,12 +168,12 @@ class Plan:
         return max(layout.n for layout in self.layouts)
 
 
-def make_plan(steps: Steps, demand: Demand, most: int = MAX_LENGTH) -> Plan:
+def make_plan(parts: Parts, demand: Demand, most: int = MAX_LENGTH) -> Plan:
     """Grids for a demand, with at most ``most`` buckets for each step."""
-    total_runs = sum(step.runs for step in steps.steps)
+    total_count = sum(part.count for part in parts.parts)
     theta = demand.saddle.theta
-    spans = [_span(step, demand, theta, total_runs) for step in steps.steps]
-    wanted = _widths(steps.steps, spans, _FIRST * demand.variance)
+    spans = [_span(part, demand, theta, total_count) for part in parts.parts]
+    wanted = _widths(parts.parts, spans, _FIRST * demand.variance)
     excess = max(span.width / h for span, h in zip(spans, wanted, strict=True)) / most
     clamped = excess > 1.0
     if clamped:
@@ -181,17 +181,17 @@ def make_plan(steps: Steps, demand: Demand, most: int = MAX_LENGTH) -> Plan:
     # a tilt that changes by e^40 from one edge to the next only overflows
     if theta * max(wanted) > 40.0:
         theta = 40.0 / max(wanted)
-        spans = [_span(step, demand, theta, total_runs) for step in steps.steps]
-    base = _base_step(steps.steps, wanted)
+        spans = [_span(part, demand, theta, total_count) for part in parts.parts]
+    base = _base_step(parts.parts, wanted)
     layouts = []
-    for step, span, h in zip(steps.steps, spans, wanted, strict=True):
-        # all steps are base * 2^-j, so that grids meet when the finer one is coarsened
-        lattice = None if step.is_shift else step.lattice
+    for part, span, h in zip(parts.parts, spans, wanted, strict=True):
+        # all parts are base * 2^-j, so that grids meet when the finer one is coarsened
+        lattice = None if part.is_shift else part.lattice
         if lattice is not None and _fits(lattice, base) and lattice <= base * 64:
             h = max(h, lattice)
         h = base * 2.0 ** math.floor(math.log2(h / base) + 1e-9)
-        layouts.append(_layout(step, span, h, theta))
-    doublings = (math.ceil(math.log2(total_runs + 1) / 2) + 2) * len(layouts)
+        layouts.append(_layout(part, span, h, theta))
+    doublings = (math.ceil(math.log2(total_count + 1) / 2) + 2) * len(layouts)
     return Plan(
         tuple(layouts),
         coarsening=(1 - _FIRST) * demand.variance / doublings,
@@ -201,13 +201,13 @@ def make_plan(steps: Steps, demand: Demand, most: int = MAX_LENGTH) -> Plan:
     )
 
 
-def _base_step(steps: tuple[Step, ...], wanted: list[float]) -> float:
+def _base_step(parts: tuple[Part, ...], wanted: list[float]) -> float:
     """A grid step that all others are power-of-two fractions or multiples of."""
-    if len(steps) == 1 and steps[0].lattice:
-        return steps[0].lattice
-    for step, h in zip(steps, wanted, strict=True):
-        spacing = step.lattice
-        if spacing is None or step.is_shift:
+    if len(parts) == 1 and parts[0].lattice:
+        return parts[0].lattice
+    for part, h in zip(parts, wanted, strict=True):
+        spacing = part.lattice
+        if spacing is None or part.is_shift:
             continue
         return spacing / max(1, math.ceil(spacing / max(h, 1e-300)))
     # few digits: then i * h is exact for every index that occurs
@@ -220,27 +220,27 @@ def _fits(spacing: float, base: float) -> bool:
     return abs(ratio - round(ratio)) < 1e-9 * ratio and round(ratio) >= 1
 
 
-def _layout(step: Step, span: _Span, h: float, theta: float) -> Layout:
-    start = edge_near(step, span.low, h)
+def _layout(part: Part, span: _Span, h: float, theta: float) -> Layout:
+    start = edge_near(part, span.low, h)
     n = max(0, math.ceil((span.high - float(start)) / h)) + 2
     if n > 4 * MAX_LENGTH:
         raise PrecisionError(f"one step would need {n:.3g} buckets of width {h:.3g}")
-    return Layout(step, Grid(start, h), n, Tilt(theta, Fraction(span.mean)))
+    return Layout(part, Grid(start, h), n, Tilt(theta, Fraction(span.mean)))
 
 
-def edge_near(step: Step, low: float, h: float) -> Fraction:
+def edge_near(part: Part, low: float, h: float) -> Fraction:
     """An edge at most h below ``low``, on the grid of width h through the step's origin."""
-    origin = step.origin
+    origin = part.origin
     if origin is None or not math.isfinite(origin):
         return Fraction(low)
     start = Fraction(origin) + math.floor((low - origin) / h) * Fraction(h)
     # what is meant to lie on the origin's edge must not end up in the bin beyond it by
     # rounding: a hair above atoms and largest losses, a hair below a smallest one
     reach = abs(origin) + abs(low) + h
-    if step.lattice is not None:  # every atom is meant to lie on an edge
-        reach += abs(float(step.sketch.losses[0])) + abs(float(step.sketch.losses[-1]))
+    if part.lattice is not None:  # every atom is meant to lie on an edge
+        reach += abs(float(part.sketch.losses[0])) + abs(float(part.sketch.losses[-1]))
     hair = Fraction(32 * UNIT * reach)
-    above = step.lattice is not None or origin >= step.pair.max_loss()[0]
+    above = part.lattice is not None or origin >= part.pair.max_loss()[0]
     return start + hair if above else start - hair
 
 
@@ -261,21 +261,21 @@ class _Span:
         return max(self.high - self.low, self.fuzz, 1e-300)
 
 
-def _span(step: Step, demand: Demand, theta: float, total_runs: int) -> _Span:
+def _span(part: Part, demand: Demand, theta: float, total_count: int) -> _Span:
     """The losses worth keeping: what lies outside costs a share of the slip."""
     # right: mass that becomes infinite, as a share of delta
-    infinite = math.log(demand.tail / total_runs) + demand.saddle.log_delta
-    sketch = without_tail(step.sketch, infinite)
+    infinite = math.log(demand.tail / total_count) + demand.saddle.log_delta
+    sketch = without_tail(part.sketch, infinite)
     x = sketch.losses
     log_m, mean, variance = tilted_moments(sketch, theta)
     # left: mass lifted to x, as a share of the tilted measure
     lifted = np.logaddexp.accumulate(sketch.log_masses) + theta * x - log_m
-    budget = math.log(demand.slip / total_runs)
+    budget = math.log(demand.slip / total_count)
     low = max(0, int(np.searchsorted(np.maximum.accumulate(lifted), budget)) - 1)
-    left = _left_end(step.pair, x, low, theta, budget + log_m)
+    left = _left_end(part.pair, x, low, theta, budget + log_m)
     # no further than the tilt was chosen for: the next point may weigh more than all others
-    right, top = float(x[-1]), step.pair.max_loss()[1]
-    if x.size == step.sketch.losses.size and math.isfinite(top):
+    right, top = float(x[-1]), part.pair.max_loss()[1]
+    if x.size == part.sketch.losses.size and math.isfinite(top):
         right = max(right, top)
     return _Span(min(left, mean), max(right, mean), mean, math.sqrt(variance))
 
@@ -300,7 +300,7 @@ def _left_end(pair: Pair, x: FloatArray, low: int, theta: float, log_most: float
     return end
 
 
-def _widths(steps: tuple[Step, ...], spans: list[_Span], variance: float) -> list[float]:
+def _widths(parts: tuple[Part, ...], spans: list[_Span], variance: float) -> list[float]:
     """Bucket widths for which the first buckets cost this variance, k h^2 / 4 each.
 
     The arrays are shortest when h ~ (range / k)^(1/3). A bucket is never wider than what it
@@ -308,23 +308,23 @@ def _widths(steps: tuple[Step, ...], spans: list[_Span], variance: float) -> lis
     """
     widest = max(span.width for span in spans)
     weights = [
-        (max(span.width, 1e-6 * widest) / step.runs) ** (1 / 3)
-        for span, step in zip(spans, steps, strict=True)
+        (max(span.width, 1e-6 * widest) / part.count) ** (1 / 3)
+        for span, part in zip(spans, parts, strict=True)
     ]
-    total = sum(step.runs * w * w for step, w in zip(steps, weights, strict=True))
+    total = sum(part.count * w * w for part, w in zip(parts, weights, strict=True))
     unit = math.sqrt(4.0 * max(variance, 1e-290) / total)
     widths = [
         min(unit * w, 1.0, max(2.0 * span.spread, 1e-3 * span.width, span.fuzz))
         for span, w in zip(spans, weights, strict=True)
     ]
-    resolving = [h for h, step in zip(widths, steps, strict=True) if not step.is_shift]
+    resolving = [h for h, part in zip(widths, parts, strict=True) if not part.is_shift]
     return [
-        max(resolving, default=1.0) if step.is_shift else h
-        for h, step in zip(widths, steps, strict=True)
+        max(resolving, default=1.0) if part.is_shift else h
+        for h, part in zip(widths, parts, strict=True)
     ]
 
 
-def profile(steps: Steps, plan: Plan) -> Profile:
+def profile(parts: Parts, plan: Plan) -> Profile:
     """Certified bounds on delta(eps), tight where the plan's demand says.
 
     Guarantee: see :class:`Profile`.
@@ -335,28 +335,28 @@ def profile(steps: Steps, plan: Plan) -> Profile:
     try:
         # what overflows ends as an infinite upper and a missing lower end
         with np.errstate(over="ignore", invalid="ignore"):
-            return _profile(steps, plan)
+            return _profile(parts, plan)
     except OverflowError as error:
         raise PrecisionError("a tilted mass is out of the range of doubles") from error
 
 
-def _profile(steps: Steps, plan: Plan) -> Profile:
+def _profile(parts: Parts, plan: Plan) -> Profile:
     uppers: list[UpperMeasure] = []
     lowers: list[LowerMeasure] = []
-    lost = [(1.0, 1)] if steps.certain else []
+    lost = [(1.0, 1)] if parts.certain else []
     for layout in plan.layouts:
-        step = layout.step
-        upper, lower, beyond = discretise(step.pair, layout.grid, layout.n, layout.tilt)
+        part = layout.part
+        upper, lower, beyond = discretise(part.pair, layout.grid, layout.n, layout.tilt)
         # outputs beyond the grid and outputs that only P has are disjoint
-        lost.append((add_up(beyond, float(step.pair.p_only().upper[0])), step.runs))
-        uppers.append(power(replace(upper, extended=plan.extended), step.runs, plan))
-        lowers.append(power(replace(lower, extended=plan.extended), step.runs, plan))
+        lost.append((add_up(beyond, float(part.pair.p_only().upper[0])), part.count))
+        uppers.append(power(replace(upper, extended=plan.extended), part.count, plan))
+        lowers.append(power(replace(lower, extended=plan.extended), part.count, plan))
     return Profile.of(
         merge(uppers, plan),
         merge(lowers, plan),
-        infinity=Bounds(steps.infinity.lower, max(steps.infinity.lower, any_of(lost, up=True))),
-        max_loss=steps.max_loss.upper,
-        truly_infinite=steps.infinity.upper,
+        infinity=Bounds(parts.infinity.lower, max(parts.infinity.lower, any_of(lost, up=True))),
+        max_loss=parts.max_loss.upper,
+        truly_infinite=parts.infinity.upper,
     )
 
 

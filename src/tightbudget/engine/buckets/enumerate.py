@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tightbudget.engine.buckets.compose import Steps
+from tightbudget.engine.buckets.compose import Parts
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import Enclosure, exact
 from tightbudget.numerics.rounding import (
@@ -40,25 +40,25 @@ class Outcomes:
     infinity: Bounds
 
     @staticmethod
-    def of(steps: Steps) -> Outcomes | None:
-        """The product of all steps' outputs; None if there are too many, or a continuum."""
+    def of(parts: Parts) -> Outcomes | None:
+        """The product of all parts' outputs; None if there are too many, or a continuum."""
         number = 1  # an int: no power of it overflows
-        for step in steps.steps:
-            if step.runs > 64 or step.pair.bins(np.zeros(1), np.zeros(1)) is not None:
+        for part in parts.parts:
+            if part.count > 64 or part.pair.bins(np.zeros(1), np.zeros(1)) is not None:
                 return None
-            number *= len(step.pair.atoms()) ** step.runs
+            number *= len(part.pair.atoms()) ** part.count
             if number > _MOST:
                 return None
         p, low, high = exact(1.0), np.zeros(1), np.zeros(1)
-        for step in steps.steps:
-            atoms = step.pair.atoms()
-            for _ in range(step.runs):
+        for part in parts.parts:
+            atoms = part.pair.atoms()
+            for _ in range(part.count):
                 p = Enclosure(
                     np.repeat(p.lower, len(atoms)), np.repeat(p.upper, len(atoms))
                 ) * Enclosure(np.tile(atoms.p.lower, len(low)), np.tile(atoms.p.upper, len(low)))
                 low = _outer_sum(low, atoms.loss_lower, -1)
                 high = _outer_sum(high, atoms.loss_upper, +1)
-        return Outcomes(p, low, high, steps.infinity)
+        return Outcomes(p, low, high, parts.infinity)
 
     def upper_delta(self, epsilon: float) -> float:
         """An upper end of delta(eps)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tightbudget.engine.buckets.compose import Steps
+from tightbudget.engine.buckets.compose import Parts
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.search import last_true
 from tightbudget.pairs.pair import Pair
@@ -24,12 +24,12 @@ class OneRun:
     max_loss: float  # an upper end of the largest loss, nats
 
     @staticmethod
-    def of(steps: Steps) -> OneRun | None:
+    def of(parts: Parts) -> OneRun | None:
         """The only run, or None if there are more, or no formula for it."""
-        if steps.certain or len(steps.steps) != 1 or steps.steps[0].runs != 1:
+        if parts.certain or len(parts.parts) != 1 or parts.parts[0].count != 1:
             return None
-        pair = steps.steps[0].pair
-        return None if pair.closed_delta(0.0) is None else OneRun(pair, steps.max_loss.upper)
+        pair = parts.parts[0].pair
+        return None if pair.closed_delta(0.0) is None else OneRun(pair, parts.max_loss.upper)
 
     def delta(self, epsilon: float) -> Bounds:
         """Bounds of delta(eps), for any finite eps; [0, 1] where the formula does not reach."""

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tightbudget.engine.buckets.compose import MAX_LENGTH, Demand, Steps, make_plan, profile
+from tightbudget.engine.buckets.compose import MAX_LENGTH, Demand, Parts, make_plan, profile
 from tightbudget.engine.buckets.enumerate import Outcomes
 from tightbudget.engine.buckets.one_run import OneRun
 from tightbudget.engine.buckets.profile import Profile
@@ -49,7 +49,7 @@ class Answer:
 class _Question:
     """One number asked of one direction: how to place, how to read, how wide it may be."""
 
-    steps: Steps
+    parts: Parts
     size: float  # about the answer
     most: float  # what the answer cannot exceed
     place: Callable[[float, float, Bounds], Saddle]  # (tail, ease, what is known) -> tilt
@@ -89,13 +89,13 @@ class _Question:
             allowed = self.allowed(saddle, rtol)
             demand = Demand(saddle, share * allowed, tail, slip, extended)
             try:
-                plan, coarser = make_plan(self.steps, demand, most), 1.0
+                plan, coarser = make_plan(self.parts, demand, most), 1.0
                 if turn == 0 and plan.longest > _DEAR and memory is None:
                     # what a dear plan will reach is learned from a cheap one
                     coarser = 64.0
                     cheap = dataclasses.replace(demand, variance=coarser * demand.variance)
-                    plan = make_plan(self.steps, cheap, most)
-                seen = profile(self.steps, plan)
+                    plan = make_plan(self.parts, cheap, most)
+                seen = profile(self.parts, plan)
             except PrecisionError as error:
                 raise _given_up(str(error), best, wasted) from error
             if memory is not None:
@@ -156,7 +156,7 @@ def _missed(rtol: float, reached: Bounds, why: str) -> PrecisionError:
 
 
 def epsilon_bounds(
-    directions: tuple[Steps, ...], delta: float, rtol: float, memory: Memory | None = None
+    directions: tuple[Parts, ...], delta: float, rtol: float, memory: Memory | None = None
 ) -> Bounds:
     """Bounds of eps*(delta) = inf{eps >= 0: delta(eps) <= delta}, the worse direction.
 
@@ -167,12 +167,12 @@ def epsilon_bounds(
         PrecisionError: the gap cannot be reached within the limits.
     """
     return _worse(
-        directions, lambda steps: _epsilon_question(steps, delta, rtol), rtol, memory=memory
+        directions, lambda parts: _epsilon_question(parts, delta, rtol), rtol, memory=memory
     )
 
 
 def delta_bounds(
-    directions: tuple[Steps, ...],
+    directions: tuple[Parts, ...],
     epsilon: float,
     rtol: float,
     target: float | None = None,
@@ -188,19 +188,19 @@ def delta_bounds(
         PrecisionError: the gap cannot be reached within the limits.
     """
     return _worse(
-        directions, lambda steps: _delta_question(steps, epsilon, rtol), rtol, target, memory
+        directions, lambda parts: _delta_question(parts, epsilon, rtol), rtol, target, memory
     )
 
 
 def _worse(
-    directions: tuple[Steps, ...],
-    ask: Callable[[Steps], _Question | Bounds],
+    directions: tuple[Parts, ...],
+    ask: Callable[[Parts], _Question | Bounds],
     rtol: float,
     target: float | None = None,
     memory: Memory | None = None,
 ) -> Bounds:
     """The maximum over the directions; the milder one is refined no further than needed."""
-    asked = [ask(steps) for steps in directions]
+    asked = [ask(parts) for parts in directions]
     known = [Answer(a if isinstance(a, Bounds) else Bounds(0.0, a.most)) for a in asked]
     why = ""
     # the one that looks worse first: as a rule a rough look at the other one then suffices
@@ -239,38 +239,38 @@ def _worst(known: list[Answer]) -> Bounds:
     return Bounds(max(a.bounds.lower for a in known), max(a.bounds.upper for a in known))
 
 
-def _epsilon_question(steps: Steps, delta: float, rtol: float) -> _Question | Bounds:
+def _epsilon_question(parts: Parts, delta: float, rtol: float) -> _Question | Bounds:
     if delta >= 1.0:
         return Bounds(0.0, 0.0)
-    if steps.infinity.lower > delta:
+    if parts.infinity.lower > delta:
         return Bounds(math.inf, math.inf)
-    if not steps.steps:
-        return Bounds(0.0, 0.0 if steps.infinity.upper <= delta else math.inf)
-    if add_up(steps.infinity.upper, max(0.0, steps.max_loss.upper)) <= delta:
+    if not parts.parts:
+        return Bounds(0.0, 0.0 if parts.infinity.upper <= delta else math.inf)
+    if add_up(parts.infinity.upper, max(0.0, parts.max_loss.upper)) <= delta:
         return Bounds(0.0, 0.0)  # delta(0) = P(infinite) + E[(1 - e^-L)_+] is at most this
-    if delta <= steps.infinity.upper:
+    if delta <= parts.infinity.upper:
         # nothing is left for finite losses: the largest of them, if there is one
-        proved = max(0.0, steps.max_loss.lower) if delta <= steps.infinity.lower else 0.0
-        sure = steps.infinity.upper <= delta
-        return Bounds(proved, max(0.0, steps.max_loss.upper) if sure else math.inf)
-    left = delta - steps.infinity.upper
-    few = Outcomes.of(steps)
+        proved = max(0.0, parts.max_loss.lower) if delta <= parts.infinity.lower else 0.0
+        sure = parts.infinity.upper <= delta
+        return Bounds(proved, max(0.0, parts.max_loss.upper) if sure else math.inf)
+    left = delta - parts.infinity.upper
+    few = Outcomes.of(parts)
     if few is not None:
         return few.epsilon(delta)
 
-    first = steps.picture.without_tail(math.log(_ROUGH) + math.log(left)).for_delta(left)
-    once = OneRun.of(steps)
+    first = parts.picture.without_tail(math.log(_ROUGH) + math.log(left)).for_delta(left)
+    once = OneRun.of(parts)
     if once is not None:
         found = once.epsilon(delta, _scale(first), 1e-3 * rtol)
         if found.relative_gap <= rtol:
             return found
 
     def place(tail: float, ease: float, known: Bounds) -> Saddle:
-        losses = steps.picture.without_tail(math.log(tail) + math.log(left))
+        losses = parts.picture.without_tail(math.log(tail) + math.log(left))
         return losses.for_delta(left, ease, start=first.slope)
 
     return _Question(
-        steps,
+        parts,
         first.epsilon,
         math.inf,
         place,
@@ -291,20 +291,20 @@ def _scale(saddle: Saddle) -> float:
     return max(saddle.epsilon, 1e-3 * saddle.spread)
 
 
-def _delta_question(steps: Steps, epsilon: float, rtol: float) -> _Question | Bounds:
-    top = steps.max_loss.upper
-    if not steps.steps or epsilon >= top - _ROUNDED / 4 * min(1.0, abs(top)):
+def _delta_question(parts: Parts, epsilon: float, rtol: float) -> _Question | Bounds:
+    top = parts.max_loss.upper
+    if not parts.parts or epsilon >= top - _ROUNDED / 4 * min(1.0, abs(top)):
         # at the largest loss, up to rounding: delta <= P(inf) + 1 - e^(eps - top)
         certain = max(0.0, -math.expm1(epsilon)) if epsilon < 0 else 0.0
-        above = -math.expm1(min(0.0, epsilon - top)) if steps.steps else 0.0
-        lower = min(1.0, max(steps.infinity.lower, certain * (1 - 1e-15)))
-        upper = add_up(steps.infinity.upper, above * (1 + 1e-15))
+        above = -math.expm1(min(0.0, epsilon - top)) if parts.parts else 0.0
+        lower = min(1.0, max(parts.infinity.lower, certain * (1 - 1e-15)))
+        upper = add_up(parts.infinity.upper, above * (1 + 1e-15))
         return Bounds(lower, min(1.0, max(upper, certain * (1 + 1e-15))))
 
-    few = Outcomes.of(steps)
+    few = Outcomes.of(parts)
     if few is not None:
         return few.delta(epsilon)
-    once = OneRun.of(steps)
+    once = OneRun.of(parts)
     if once is not None:
         found = once.delta(epsilon)
         if found.relative_gap <= rtol:
@@ -314,7 +314,7 @@ def _delta_question(steps: Steps, epsilon: float, rtol: float) -> _Question | Bo
         tail: float, ease: float, known: Bounds, guess: float = 0.0, start: float = 1.0
     ) -> Saddle:
         # what may count as infinite depends on delta, and the guess of delta on that
-        whole, guess = steps.picture, min(guess, math.log(min(1.0, known.upper)))
+        whole, guess = parts.picture, min(guess, math.log(min(1.0, known.upper)))
         for _ in range(100):
             cut = max(guess + math.log(tail), -700.0)
             saddle = whole.without_tail(cut).for_epsilon(epsilon, start=start)
@@ -330,7 +330,7 @@ def _delta_question(steps: Steps, epsilon: float, rtol: float) -> _Question | Bo
     # later guesses start a little above the first one
     near = functools.partial(place, guess=min(0.0, first.log_delta + 1.0), start=first.slope)
     return _Question(
-        steps,
+        parts,
         math.exp(first.log_delta),
         1.0,
         near,

@@ -42,7 +42,7 @@ def gaussian_mu_bounds(losses: Engine, slack: float, rtol: float) -> Bounds:
     nearly 1, that says little of mu. inf, where more than the slack tells the neighbours apart
     for certain. Source: Dong, Roth, Su 2022, Corollary 2.13, for slack 0.
     """
-    if max(steps.infinity.lower for steps in losses.steps) > slack:
+    if max(parts.infinity.lower for parts in losses.parts) > slack:
         return Bounds(math.inf, math.inf)
     read, end = losses.reader(), _end(losses, slack)
     if end == 0.0:
@@ -76,14 +76,14 @@ def _smallest(read: Reader, end: float, slack: float, rtol: float) -> Bounds:
 def _without_end(losses: Engine, slack: float, rtol: float) -> Bounds:
     """The same where no eps is known from which delta is at most the slack.
 
-    Without slack Gaussian steps have an exact answer. A sampled step is no more revealing than the
+    Without slack Gaussian parts have an exact answer. A sampled step is no more revealing than the
     step itself: mu^2 <= sum of k m^2. And where delta <= delta_mu, the moments are ordered, too:
     mu^2 >= 2 ln M(c) / (c (c + 1)) for all c > 0; a removed record has
     M(c) >= q^(c + 1) e^(c (c + 1) m^2 / 2), so the limit of c -> inf is the same sum.
     """
     groups = losses.contours[0].term.groups if slack == 0.0 and losses.contours else ()
     squares = [
-        group.runs * mu * mu
+        group.count * mu * mu
         for group in groups
         if (mu := group.transform.gaussian_mu()) is not None
     ]

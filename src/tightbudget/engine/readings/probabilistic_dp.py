@@ -43,16 +43,16 @@ def exceedance_bounds(losses: Engine, epsilon: float, rtol: float) -> Bounds:
 
 
 def _of_direction(losses: Engine, epsilon: float, rtol: float) -> Bounds:
-    (steps,) = losses.steps
+    (parts,) = losses.parts
     # at the largest loss itself an output of that loss counts or not: both must lie inside
-    if epsilon > steps.max_loss.upper or (not steps.steps and steps.certain):
-        return steps.infinity
-    if not steps.steps:  # nothing runs: the loss is 0
+    if epsilon > parts.max_loss.upper or (not parts.parts and parts.certain):
+        return parts.infinity
+    if not parts.parts:  # nothing runs: the loss is 0
         return Bounds(float(epsilon < 0.0), float(epsilon <= 0.0))
     read, gap = losses.reader(), _GAP * rtol
     here = read(epsilon, gap)
     best, h = Bounds(here.lower, 1.0), _FIRST
-    last = _LAST if epsilon < steps.max_loss.lower else _AT_THE_TOP
+    last = _LAST if epsilon < parts.max_loss.lower else _AT_THE_TOP
     while h > last and best.relative_gap > rtol:
         left, right = epsilon - h, epsilon + h
         before, after = read(left, gap), read(right, gap)

@@ -1,4 +1,4 @@
-"""Renyi divergences of a composition: they add up over the steps.
+"""Renyi divergences of a composition: they add up over the parts.
 
 With s = order - 1, losses L and Q-mass that P lacks, the divergence of one step is
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tightbudget.engine.buckets.compose import Step, Steps
+from tightbudget.engine.buckets.compose import Part, Parts
 from tightbudget.engine.buckets.tilt import tilted_moments
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
@@ -43,16 +43,16 @@ _LOWEST = -600.0  # nats: e^L times the mass of all losses below L must be a dou
 _LEAST = 1e-280  # nats: a smaller loss counts as this one, or as none
 
 
-def renyi_bounds(directions: tuple[Steps, ...], order: float, rtol: float) -> Bounds:
+def renyi_bounds(directions: tuple[Parts, ...], order: float, rtol: float) -> Bounds:
     """Bounds of D_order(P || Q), the larger of the directions (order > 1, or inf).
 
     Raises:
         PrecisionError: the gap cannot be reached (an upper bound of inf is no gap: it says that
             no bound of a tail is known).
     """
-    ends = [_of_direction(steps, order, rtol) for steps in directions]
+    ends = [_of_direction(parts, order, rtol) for parts in directions]
     worst = Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
-    rounded = _ROUNDED * max(1, sum(step.runs for step in directions[0].steps))
+    rounded = _ROUNDED * max(1, sum(part.count for part in directions[0].parts))
     if worst.relative_gap > rtol and rounded < worst.upper < math.inf:
         raise PrecisionError(
             f"relative gap {rtol:g} was not reached for the Renyi divergence of order {order:g}: "
@@ -63,38 +63,38 @@ def renyi_bounds(directions: tuple[Steps, ...], order: float, rtol: float) -> Bo
     return worst
 
 
-def _of_direction(steps: Steps, order: float, rtol: float) -> Bounds:
-    if steps.infinity.lower > 0:
+def _of_direction(parts: Parts, order: float, rtol: float) -> Bounds:
+    if parts.infinity.lower > 0:
         return Bounds(math.inf, math.inf)
     if order == math.inf:
-        upper = steps.max_loss.upper if steps.infinity.upper == 0 else math.inf
-        return Bounds(max(0.0, steps.max_loss.lower), max(0.0, upper))
+        upper = parts.max_loss.upper if parts.infinity.upper == 0 else math.inf
+        return Bounds(max(0.0, parts.max_loss.lower), max(0.0, upper))
     total = Bounds(0.0, 0.0)
-    for step in steps.steps:
-        total = total + step.runs * _of_step(step, order - 1.0, rtol)
-    return Bounds(max(0.0, total.lower), math.inf if steps.certain else total.upper)
+    for part in parts.parts:
+        total = total + part.count * _of_step(part, order - 1.0, rtol)
+    return Bounds(max(0.0, total.lower), math.inf if parts.certain else total.upper)
 
 
-def _of_step(step: Step, s: float, rtol: float) -> Bounds:
+def _of_step(part: Part, s: float, rtol: float) -> Bounds:
     """D of one step."""
-    low, high = step.pair.log_moment(s)
+    low, high = part.pair.log_moment(s)
     known = Bounds(max(0.0, low / s), max(0.0, high / s))
-    found = _by_parts(step, s, rtol)
+    found = _by_parts(part, s, rtol)
     return Bounds(max(known.lower, found.lower), min(known.upper, found.upper))
 
 
-def _by_parts(step: Step, s: float, rtol: float) -> Bounds:
+def _by_parts(part: Part, s: float, rtol: float) -> Bounds:
     """D of one step, from its atoms and bins."""
-    atoms = _atoms(step.pair, s)
-    if step.pair.bins(np.zeros(1), np.zeros(1)) is None:
+    atoms = _atoms(part.pair, s)
+    if part.pair.bins(np.zeros(1), np.zeros(1)) is None:
         return _divergence(atoms, s)
-    plan = _Plan.of(step, s, rtol)
+    plan = _Plan.of(part, s, rtol)
     best = Bounds(0.0, math.inf)
     for halvings in range(12):
         edges = plan.edges(2**halvings)
         if edges.size > _MOST:
             break
-        got = _divergence(atoms.join(_bins(step.pair, edges, s)), s)
+        got = _divergence(atoms.join(_bins(part.pair, edges, s)), s)
         best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
         # no bound of the tail: a finer grid does not help
         if best.relative_gap <= rtol or math.isinf(best.upper) or best.upper < _ROUNDED:
@@ -276,9 +276,9 @@ class _Plan:
     origin: float | None  # a loss that should be on an edge
 
     @staticmethod
-    def of(step: Step, s: float, rtol: float) -> _Plan:
+    def of(part: Part, s: float, rtol: float) -> _Plan:
         """Bins that are narrow against the loss, the spread of losses and 1 / order."""
-        x, log_p = step.sketch.losses, step.sketch.log_masses
+        x, log_p = part.sketch.losses, part.sketch.log_masses
         terms = np.logaddexp.accumulate(log_p + _log_g(x, s).upper)
         total = float(terms[-1])
         below = np.logaddexp.accumulate(log_p - x)  # ln Q(L <= x)
@@ -288,7 +288,7 @@ class _Plan:
         right = np.flatnonzero((above > total - _DEPTH) & (log_p > -600.0))
         low = min(0.0, float(x[left[0]])) if left.size else 0.0
         high = max(0.0, float(x[right[-1]])) if right.size else 0.0
-        deviation = math.sqrt(max(0.0, tilted_moments(step.sketch, s)[2]))
+        deviation = math.sqrt(max(0.0, tilted_moments(part.sketch, s)[2]))
         room = max(high - low, 1e-270)
         low, high = max(low - 0.01 * room, _LOWEST), high + 0.01 * room
         deviation = min(max(deviation, 1e-6 * room), room)
@@ -305,7 +305,7 @@ class _Plan:
         start = float(x[int(np.argmax(terms > total - _DEPTH))])
         density[(nodes[:-1] >= 0.0) & (nodes[1:] <= start)] = 1.0 / room
         bins = np.append(0.0, np.cumsum(np.diff(nodes) * density))
-        return _Plan(nodes, bins, step.origin)
+        return _Plan(nodes, bins, part.origin)
 
     def edges(self, finer: int) -> FloatArray:
         """The edges, with ``finer`` times as many bins as planned."""

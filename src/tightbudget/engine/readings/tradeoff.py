@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tightbudget.engine.buckets.compose import Steps
+from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.engine import Engine, Reader
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
@@ -119,30 +119,30 @@ def _of_direction(
     losses: Engine, alpha: float, rtol: float, close: Callable[[Bounds], bool]
 ) -> Bounds:
     """The same for one direction, as close as it gets."""
-    (steps,) = losses.steps
+    (parts,) = losses.parts
     if alpha == 1.0:
         return Bounds(1.0, 1.0)
     if alpha == 0.0:  # only outputs that Q cannot produce may be taken
-        return steps.infinity
+        return parts.infinity
     if alpha < _LEAST:
         above = _of_direction(losses, _LEAST, rtol, close)
         # where e^-T <= alpha, all outputs with a loss above T may be taken: P(L > T) >= delta(T)
         least = losses.reader()(-log_down(alpha), _SHARES[0] * rtol).lower
-        return Bounds(max(steps.infinity.lower, alpha, least), above.upper)
+        return Bounds(max(parts.infinity.lower, alpha, least), above.upper)
     read, best = losses.reader(), Bounds(alpha, 1.0)  # guessing is always possible
     for share in _SHARES:
-        found = _search(read, alpha, share * rtol, _guess(steps, alpha), steps, close)
+        found = _search(read, alpha, share * rtol, _guess(parts, alpha), parts, close)
         best = Bounds(max(best.lower, found.lower), min(best.upper, found.upper))
         if close(best):
             break
     return best
 
 
-def _guess(steps: Steps, alpha: float) -> float:
+def _guess(parts: Parts, alpha: float) -> float:
     """About the loss above which Q has mass alpha; Q's losses are P's tilted by -1."""
-    if not steps.steps:
+    if not parts.parts:
         return 0.0
-    _, mean, variance = steps.picture.cumulants(-1.0)
+    _, mean, variance = parts.picture.cumulants(-1.0)
     reach = math.sqrt(2.0 * max(0.0, -math.log(min(alpha, 0.5)))) - 0.5
     return max(-600.0, min(mean + math.sqrt(variance) * reach, -math.log(alpha)))
 
@@ -152,17 +152,17 @@ def _search(
     alpha: float,
     gap: float,
     guess: float,
-    steps: Steps,
+    parts: Parts,
     close: Callable[[Bounds], bool],
 ) -> Bounds:
     """Looks where the lower end is lowest, until both ends are close; ``gap`` is for delta."""
     # D(0) = 1, and D(t) + alpha t > 1 from t = 2 / alpha on
-    lost = steps.infinity.lower  # where D ends
+    lost = parts.infinity.lower  # where D ends
     samples = [_Sample(0.0, 1.0, 1.0), _Sample(2.0 / alpha, lost, 1.0)]
-    if steps.max_loss.upper < _FAR:  # and beyond the largest loss only infinite ones are left
-        top = exp_up(max(0.0, steps.max_loss.upper))
+    if parts.max_loss.upper < _FAR:  # and beyond the largest loss only infinite ones are left
+        top = exp_up(max(0.0, parts.max_loss.upper))
         if top < samples[-1].t:
-            samples.insert(1, _Sample(top, lost, steps.infinity.upper))
+            samples.insert(1, _Sample(top, lost, parts.infinity.upper))
     t, best = math.exp(guess), Bounds(alpha, 1.0)
     for _ in range(_PROBES):
         samples.append(_sample(read, t, alpha, gap))

@@ -408,10 +408,10 @@ class Contour:
     def of(groups: Iterable[tuple[Transform | None, int]]) -> Contour | None:
         """From each mechanism's transform and number of runs; None if one has no transform."""
         found = []
-        for transform, runs in groups:
+        for transform, count in groups:
             if transform is None:
                 return None
-            found.append(Group(transform, runs))
+            found.append(Group(transform, count))
         term = Term(tuple(found))
         track = Track.whole(term) if found else None
         return None if track is None else Contour(term, track)
@@ -522,14 +522,14 @@ class Contour:
         """What may be split off at eps: the rare large losses that stand apart."""
         c = self.track.near(epsilon).c_at(epsilon)
         groups, rare, number = list(self.term.groups), [], 0.0
-        for g, (transform, runs) in enumerate(self.term.groups):
-            split = transform.rare_split(c)
+        for g, group in enumerate(self.term.groups):
+            split = group.transform.rare_split(c)
             if split is None:
                 continue
             bulk, apart = split
-            groups[g] = Group(bulk, runs)
+            groups[g] = Group(bulk, group.count)
             rare.append((g, apart))
-            number += runs * math.exp(float(apart.rough(np.array([c])).value[0]))
+            number += group.count * math.exp(float(apart.rough(np.array([c])).value[0]))
         return _Rare(tuple(groups), tuple(rare), number) if rare else None
 
     def _split(self, parts: _Rare | None, epsilon: float) -> tuple[Track, ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,11 +34,12 @@ __all__ = ["Group", "Term", "Track", "log_g"]
 _NEAR = 12.0  # nats of delta between saddle points that are interpolated
 
 
-class Group(NamedTuple):
-    """One mechanism in one direction: its transform and its number of runs."""
+@dataclass(frozen=True)
+class Group:
+    """One mechanism in one direction: its transform, and how often it runs."""
 
     transform: Transform
-    runs: int
+    count: int
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,15 @@ class Term:
         """ln of the transform on the real axis and two derivatives, uncertified."""
         each = [group.transform.rough(c) for group in self.groups]
         total = np.zeros((3, c.size))
-        for (_, runs), one in zip(self.groups, each, strict=True):
-            total += runs * np.array(one)
+        for group, one in zip(self.groups, each, strict=True):
+            total += group.count * np.array(one)
         if self.j:
             # j ln sum k_g r_g - ln j!, by the moments of the logarithmic derivatives
             moments = np.zeros((3, c.size))
             with np.errstate(all="ignore"):
                 for g, transform in self.rare:
                     more, less = transform.rough(c), each[g]
-                    ratio = self.groups[g].runs * np.exp(more.value - less.value)
+                    ratio = self.groups[g].count * np.exp(more.value - less.value)
                     faster = more.slope - less.slope
                     bend = faster**2 + more.curvature - less.curvature
                     moments += ratio * np.array([np.ones_like(c), faster, bend])
@@ -99,11 +99,13 @@ class Term:
         """At least ln of prod M^k (sum k r)^j / j!, from upper bounds of ln |M| and ln |r M|."""
         if not all(math.isfinite(log) for log in (*each, *rare)):
             return math.inf
-        total = add_up(*(mul_up(k, log) for (_, k), log in zip(self.groups, each, strict=True)))
+        total = add_up(
+            *(mul_up(one.count, log) for one, log in zip(self.groups, each, strict=True))
+        )
         if not self.j:
             return total
         logs = [
-            add_up(log_up(self.groups[g].runs), log, -each[g])
+            add_up(log_up(self.groups[g].count), log, -each[g])
             for (g, _), log in zip(self.rare, rare, strict=True)
         ]
         top = max(logs)
@@ -117,11 +119,11 @@ class Term:
         each = [group.transform.shifts(c, t) for group in self.groups]
         rare = [transform.shifts(c, t) for _, transform in self.rare]
         total = np.zeros_like(t)
-        for (_, runs), (log, _) in zip(self.groups, each, strict=True):
-            total += runs * log
+        for group, (log, _) in zip(self.groups, each, strict=True):
+            total += group.count * log
         if self.j:
             logs = [
-                math.log(self.groups[g].runs) + log - each[g][0]
+                math.log(self.groups[g].count) + log - each[g][0]
                 for (g, _), (log, _) in zip(self.rare, rare, strict=True)
             ]
             total += self.j * np.logaddexp.reduce(logs) - math.lgamma(self.j + 1)
@@ -137,7 +139,7 @@ class Term:
         return total + sum(r.nodes(c, t, 1e-15) for _, r in self.rare)
 
     def _tolerances(self, tolerance: float) -> list[float]:
-        return [max(tolerance / (len(self.groups) * k), 1e-40) for _, k in self.groups]
+        return [max(tolerance / (len(self.groups) * one.count), 1e-40) for one in self.groups]
 
     def values(self, c: float, t: FloatArray, tolerance: float) -> tuple[ComplexArray, FloatArray]:
         """ln of the transform at c + i t, and how far it may be off.
@@ -149,9 +151,9 @@ class Term:
         for group, one in zip(self.groups, self._tolerances(tolerance), strict=True):
             line = group.transform.line(c, t, one)
             lines.append(line)
-            power = group.runs * line.log
+            power = group.count * line.log
             log = log + power
-            error = error + group.runs * line.error
+            error = error + group.count * line.error
             error = error + (np.abs(power) + np.abs(log)) * UNIT  # pays: term-powers
         if not self.j:
             return log, outwards(error)
@@ -160,12 +162,12 @@ class Term:
         for g, transform in self.rare:
             rare = transform.line(c, t, 1e-15)
             ratios.append((g, rare.log - lines[g].log, rare.error + lines[g].error))
-        scale = max(float(np.max(r.real)) + math.log(self.groups[g].runs) for g, r, _ in ratios)
+        scale = max(float(np.max(r.real)) + math.log(self.groups[g].count) for g, r, _ in ratios)
         # e[i]: the coefficient of y^i in the product of all (1 + y r_g)^k_g so far
         e = [np.ones_like(log), *(np.zeros_like(log) for _ in range(self.j))]
         most, off = np.zeros_like(t), np.zeros_like(t)
         for g, ratio, ratio_error in ratios:
-            k = self.groups[g].runs
+            k = self.groups[g].count
             shifted = ratio - scale
             scaled = np.exp(shifted)
             # The quotient of two values and its difference to the scale; e^(a + ib), which is made

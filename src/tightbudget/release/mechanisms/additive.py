@@ -15,18 +15,18 @@ from tightbudget.numerics.rounding import FloatArray, next_down
 from tightbudget.numerics.validate import plain_numbers, positive_count
 from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability, printed_up
 from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.output_dp.worst_case_filters import ZCDPFilter
-from tightbudget.release.meter import Meter
-from tightbudget.release.noise.grid import Grid
-from tightbudget.release.noise.noise import IntArray, Noise, OpenDPNoise, scale_up
-from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
+from tightbudget.output_dp.pricing import ZCDPRule
+from tightbudget.release.mechanism import MechanismOnData
+from tightbudget.release.noise.grid import AnswerGrid
+from tightbudget.release.noise.noise import IntArray, Noise, scale_up
+from tightbudget.release.release import answered
 
-__all__ = ["Answer", "GaussianRelease", "LaplaceRelease", "added"]
+__all__ = ["GaussianRelease", "LaplaceRelease", "NoisyAnswer", "added"]
 
-Answer = int | float | IntArray | FloatArray
+NoisyAnswer = int | float | IntArray | FloatArray
 
 
-def added(grid: Grid, size: int | None, value: Any, noise: IntArray) -> Answer:
+def added(grid: AnswerGrid, size: int | None, value: Any, noise: IntArray) -> NoisyAnswer:
     """A query's value, or values, plus noise that is given in points of the grid."""
     noisy = grid.noisy(grid.points(value, size), noise)
     return noisy if size is not None else noisy.item()
@@ -34,7 +34,7 @@ def added(grid: Grid, size: int | None, value: Any, noise: IntArray) -> Answer:
 
 @plain_numbers
 @dataclass(frozen=True)
-class LaplaceRelease:
+class LaplaceRelease(MechanismOnData[NoisyAnswer]):
     """Answers a query with discrete Laplace noise of scale sensitivity / epsilon.
 
     Guarantee: epsilon-DP, delta = 0; one cell, "value".
@@ -68,10 +68,11 @@ class LaplaceRelease:
     def __post_init__(self) -> None:
         _ = self._grid
         scale_up(self.scale)
+        super().__post_init__()
 
     @cached_property
-    def _grid(self) -> Grid:
-        return Grid(self.step, self.bounds)
+    def _grid(self) -> AnswerGrid:
+        return AnswerGrid(self.step, self.bounds)
 
     @cached_property
     def guarantee(self) -> OutputDP:
@@ -84,23 +85,13 @@ class LaplaceRelease:
         points = self._grid.sensitivity(self.sensitivity, _numbers(self.size))
         return points / exact_positive(epsilon=self.epsilon)
 
-    def what_if(self, meter: Meter) -> WhatIf:
-        """The price, and whether it fits; touches nothing."""
-        return what_if(self.guarantee, meter)
-
-    def release(self, data: Any, *, meter: Meter, noise: Noise | None = None) -> Release[Answer]:
-        """The noisy answer.
-
-        Raises:
-            BudgetError: it does not fit; the data was not touched.
-            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
-        """
-        return _with_noise(self, (noise or OpenDPNoise()).laplace, data, meter)
+    def _run(self, data: Any, noise: Noise) -> tuple[NoisyAnswer, Cell]:
+        return _with_noise(self, noise.laplace, data), "value"
 
 
 @plain_numbers
 @dataclass(frozen=True)
-class GaussianRelease:
+class GaussianRelease(MechanismOnData[NoisyAnswer]):
     """Answers a query with discrete Gaussian noise.
 
     Guarantee: (epsilon, delta)-DP with the certified epsilon in ``guarantee``; one cell,
@@ -137,12 +128,9 @@ class GaussianRelease:
     step: float | None = None
     bounds: tuple[float, float] | None = None
 
-    def __post_init__(self) -> None:
-        _ = self.guarantee
-
     @cached_property
-    def _grid(self) -> Grid:
-        return Grid(self.step, self.bounds)
+    def _grid(self) -> AnswerGrid:
+        return AnswerGrid(self.step, self.bounds)
 
     @cached_property
     def guarantee(self) -> OutputDP:
@@ -162,7 +150,7 @@ class GaussianRelease:
             moved = grid.steps(exact_positive(sensitivity=self.sensitivity))
             # rounding moves n numbers by at most sqrt(n) in the 2-norm; sqrt(n) <= r
             rounded = 0 if self.step is None else Fraction(math.isqrt(n * 2**64 - 1) + 1, 2**32)
-            epsilon = ZCDPFilter(((moved + rounded) / self.scale) ** 2 / 2).epsilon(delta)
+            epsilon = ZCDPRule(rho=((moved + rounded) / self.scale) ** 2 / 2).epsilon(delta)
         return OutputDP({"value": epsilon}, delta)
 
     @property
@@ -184,18 +172,8 @@ class GaussianRelease:
         """Of the noise, in points of the grid."""
         return self._grid.steps(exact_positive(sigma=self.sigma))
 
-    def what_if(self, meter: Meter) -> WhatIf:
-        """The price, and whether it fits; touches nothing."""
-        return what_if(self.guarantee, meter)
-
-    def release(self, data: Any, *, meter: Meter, noise: Noise | None = None) -> Release[Answer]:
-        """The noisy answer.
-
-        Raises:
-            BudgetError: it does not fit; the data was not touched.
-            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
-        """
-        return _with_noise(self, (noise or OpenDPNoise()).gaussian, data, meter)
+    def _run(self, data: Any, noise: Noise) -> tuple[NoisyAnswer, Cell]:
+        return _with_noise(self, noise.gaussian, data), "value"
 
 
 def _numbers(size: int | None) -> int:
@@ -203,16 +181,8 @@ def _numbers(size: int | None) -> int:
 
 
 def _with_noise(
-    asked: LaplaceRelease | GaussianRelease,
-    draw: Callable[[Price, int], IntArray],
-    data: Any,
-    meter: Meter,
-) -> Release[Answer]:
-    """What the query answers, with the noise that is drawn for it."""
-
-    def run(data: Any) -> tuple[Answer, Cell]:
-        value = answered(lambda: asked.query(data))
-        drawn = draw(asked.scale, _numbers(asked.size))
-        return added(asked._grid, asked.size, value, drawn), "value"
-
-    return paid(meter, asked.guarantee, data, run)
+    asked: LaplaceRelease | GaussianRelease, draw: Callable[[Price, int], IntArray], data: Any
+) -> NoisyAnswer:
+    """Asks the query of a mechanism, and adds noise that is drawn at the mechanism's scale."""
+    value = answered(lambda: asked.query(data))
+    return added(asked._grid, asked.size, value, draw(asked.scale, _numbers(asked.size)))

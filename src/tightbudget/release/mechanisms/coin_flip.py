@@ -10,17 +10,17 @@ from typing import Any
 from tightbudget.numerics.validate import plain_numbers
 from tightbudget.output_dp.amount import Price
 from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.release.mechanisms.additive import Answer, LaplaceRelease, added
-from tightbudget.release.meter import Meter
-from tightbudget.release.noise.noise import Noise, OpenDPNoise
-from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
+from tightbudget.release.mechanism import MechanismOnData
+from tightbudget.release.mechanisms.additive import LaplaceRelease, NoisyAnswer, added
+from tightbudget.release.noise.noise import Noise
+from tightbudget.release.release import answered
 
 __all__ = ["ToyRelease"]
 
 
 @plain_numbers
 @dataclass(frozen=True)
-class ToyRelease:
+class ToyRelease(MechanismOnData[NoisyAnswer | None]):
     """Tosses a fair coin: a number with Laplace noise, or nothing, which is free.
 
     Guarantee: cells {"number": epsilon, "nothing": 0}, delta = 0: the coin does not know the
@@ -48,6 +48,7 @@ class ToyRelease:
 
     def __post_init__(self) -> None:
         _ = self._noisy
+        super().__post_init__()
 
     @cached_property
     def _noisy(self) -> LaplaceRelease:
@@ -60,27 +61,10 @@ class ToyRelease:
         """A number costs epsilon, nothing costs nothing."""
         return OutputDP({"number": self.epsilon, "nothing": 0})
 
-    def what_if(self, meter: Meter) -> WhatIf:
-        """The prices, and whether the dearest fits; touches nothing."""
-        return what_if(self.guarantee, meter)
-
-    def release(
-        self, data: Any, *, meter: Meter, noise: Noise | None = None
-    ) -> Release[Answer | None]:
-        """The noisy number, or None.
-
-        Raises:
-            BudgetError: it does not fit; the data was not touched.
-            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
-        """
-        source = noise or OpenDPNoise()
-
-        def run(data: Any) -> tuple[Answer | None, Cell]:
-            # asked in any case: what else a query does must not depend on the coin
-            value = answered(lambda: self.query(data))
-            if not source.coin():
-                return None, "nothing"
-            drawn = source.laplace(self._noisy.scale, 1)
-            return added(self._noisy._grid, None, value, drawn), "number"
-
-        return paid(meter, self.guarantee, data, run)
+    def _run(self, data: Any, noise: Noise) -> tuple[NoisyAnswer | None, Cell]:
+        # asked in any case: what else a query does must not depend on the coin
+        value = answered(lambda: self.query(data))
+        if not noise.coin():
+            return None, "nothing"
+        drawn = noise.laplace(self._noisy.scale, 1)
+        return added(self._noisy._grid, None, value, drawn), "number"

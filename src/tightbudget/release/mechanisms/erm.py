@@ -16,13 +16,13 @@ from tightbudget.numerics.validate import plain_numbers, positive, positive_coun
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.columns import column, table
+from tightbudget.release.mechanism import MechanismOnData
 from tightbudget.release.mechanisms.objective import LONGEST, Loss, Objective
 from tightbudget.release.mechanisms.tested import TestedRelease, power_of_two_down
-from tightbudget.release.meter import Meter
-from tightbudget.release.noise.grid import Grid
+from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.lattice import LatticeNoise, sqrt_up
-from tightbudget.release.noise.noise import Noise, OpenDPNoise
-from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
+from tightbudget.release.noise.noise import Noise
+from tightbudget.release.release import answered
 
 __all__ = ["OutputPerturbation", "TestSensitivity", "logistic_with_test", "mean_error"]
 
@@ -33,7 +33,7 @@ _FINENESS = 2**20  # steps of the grid that parameters are rounded to, in their 
 
 @plain_numbers
 @dataclass(frozen=True)
-class OutputPerturbation:
+class OutputPerturbation(MechanismOnData[FloatArray]):
     """The minimum of a regularised mean loss, perturbed: a linear model.
 
     The minimum is rounded to a grid, integer noise is added (see :class:`LatticeNoise`), and the
@@ -73,6 +73,7 @@ class OutputPerturbation:
         positive_count(records=self.records)
         positive_count(features=self.features)
         _ = self.noise
+        super().__post_init__()
 
     @property
     def objective(self) -> Objective:
@@ -80,9 +81,9 @@ class OutputPerturbation:
         return Objective(self.loss, self.regularization, self.records, self.features)
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> AnswerGrid:
         """Where the parameters lie before they are projected."""
-        return Grid(power_of_two_down(self.objective.sensitivity / _FINENESS))
+        return AnswerGrid(power_of_two_down(self.objective.sensitivity / _FINENESS))
 
     @property
     def noise(self) -> LatticeNoise:
@@ -101,31 +102,8 @@ class OutputPerturbation:
         """One cell, "value"."""
         return OutputDP({"value": self.epsilon})
 
-    def what_if(self, meter: Meter) -> WhatIf:
-        """What it would cost, and whether it fits; nothing is touched."""
-        return what_if(self.guarantee, meter)
-
-    def release(
-        self, data: tuple[Any, Any], *, meter: Meter, noise: Noise | None = None
-    ) -> Release[FloatArray]:
-        """The parameters, (d,).
-
-        Args:
-            data: rows (n, d) and labels (n,).
-            meter: what pays.
-            noise: the operating system's, if absent.
-
-        Raises:
-            BudgetError: it does not fit; nothing was touched.
-            ParameterError: rows or labels are of another type or shape; nothing is charged.
-            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
-        """
-        source = noise or OpenDPNoise()
-
-        def run(data: Any) -> tuple[FloatArray, Cell]:
-            return self.model(data, source), "value"
-
-        return paid(meter, self.guarantee, data, run, self._admitted)
+    def _run(self, data: Any, noise: Noise) -> tuple[FloatArray, Cell]:
+        return self.model(data, noise), "value"
 
     def model(self, data: tuple[Any, Any], noise: Noise) -> FloatArray:
         """The parameters, not paid for."""

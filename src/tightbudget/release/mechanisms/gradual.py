@@ -12,19 +12,19 @@ from typing import Any
 
 from tightbudget.numerics.validate import plain_numbers, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
-from tightbudget.output_dp.guarantee import OutputDP
-from tightbudget.release.meter import Meter
+from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.release.mechanism import MechanismOnData
 from tightbudget.release.noise.coins import bernoulli
-from tightbudget.release.noise.grid import Grid
-from tightbudget.release.noise.noise import Noise, OpenDPNoise, scale_up
-from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
+from tightbudget.release.noise.grid import AnswerGrid
+from tightbudget.release.noise.noise import Noise, scale_up
+from tightbudget.release.release import answered
 
 __all__ = ["GradualRelease"]
 
 
 @plain_numbers
 @dataclass(frozen=True)
-class GradualRelease:
+class GradualRelease(MechanismOnData[tuple[float, ...]]):
     """A number with less and less noise, until what came out is good enough.
 
     Of the T answers the last has discrete Laplace noise at epsilon_T, and the one before any
@@ -73,10 +73,11 @@ class GradualRelease:
             raise refuse("epsilons", "be ascending, and at least one", self.epsilons)
         object.__setattr__(self, "epsilons", prices)
         _ = self._scales
+        super().__post_init__()
 
     @cached_property
-    def _grid(self) -> Grid:
-        return Grid(self.step, self.bounds)
+    def _grid(self) -> AnswerGrid:
+        return AnswerGrid(self.step, self.bounds)
 
     @cached_property
     def _scales(self) -> tuple[Fraction, ...]:
@@ -89,24 +90,7 @@ class GradualRelease:
         """A price for each number of answers."""
         return OutputDP(dict(enumerate(self.epsilons, start=1)))
 
-    def what_if(self, meter: Meter) -> WhatIf:
-        """What it would cost, and whether it fits; nothing is touched."""
-        return what_if(self.guarantee, meter)
-
-    def release(
-        self, data: Any, *, meter: Meter, noise: Noise | None = None
-    ) -> Release[tuple[float, ...]]:
-        """All answers, the last of them the most precise.
-
-        Raises:
-            BudgetError: the last answer does not fit; nothing was touched.
-            ReleaseError: the rule failed: the last answer's price is charged.
-            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
-        """
-        source = noise or OpenDPNoise()
-        return paid(meter, self.guarantee, data, lambda given: self._answers(given, source))
-
-    def _answers(self, data: Any, noise: Noise) -> tuple[tuple[float, ...], int]:
+    def _run(self, data: Any, noise: Noise) -> tuple[tuple[float, ...], Cell]:
         # from the most precise answer down: each adds to the noise of the one after it
         draws = [int(noise.laplace(self._scales[-1], 1)[0])]
         for narrow, wide in itertools.pairwise(reversed(self._scales)):

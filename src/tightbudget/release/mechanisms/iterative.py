@@ -9,17 +9,17 @@ from typing import Any
 
 from tightbudget.accounting.schedule import StoppingSchedule
 from tightbudget.numerics.validate import plain_numbers, positive_count, refuse
-from tightbudget.output_dp.guarantee import OutputDP
-from tightbudget.release.meter import Meter
-from tightbudget.release.noise.noise import Noise, OpenDPNoise
-from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
+from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.release.mechanism import MechanismOnData
+from tightbudget.release.noise.noise import Noise
+from tightbudget.release.release import answered
 
 __all__ = ["Iterative"]
 
 
 @plain_numbers
 @dataclass(frozen=True)
-class Iterative:
+class Iterative(MechanismOnData[tuple[Any, ...]]):
     """Runs a mechanism again and again, and may stop early where a schedule has a price for it.
 
     Guarantee: {k: the schedule's price of k steps} for each stop k, and the schedule's delta, if
@@ -52,6 +52,7 @@ class Iterative:
                 "stops", f"be ascending, and among the schedule's {self.schedule.stops}", stops
             )
         object.__setattr__(self, "stops", stops)
+        super().__post_init__()
 
     @property
     def guarantee(self) -> OutputDP:
@@ -60,24 +61,7 @@ class Iterative:
         schedule = self.schedule.guarantee()
         return OutputDP({k: schedule.price(k) for k in self.stops}, schedule.delta)
 
-    def what_if(self, meter: Meter) -> WhatIf:
-        """What it would cost, and whether it fits; nothing is touched."""
-        return what_if(self.guarantee, meter)
-
-    def release(
-        self, data: Any, *, meter: Meter, noise: Noise | None = None
-    ) -> Release[tuple[Any, ...]]:
-        """The outputs of all steps that ran; the cell is their number.
-
-        Raises:
-            BudgetError: the dearest stop does not fit; nothing was touched.
-            ReleaseError: the rule failed: the worst-case stop is charged.
-            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
-        """
-        source = noise or OpenDPNoise()
-        return paid(meter, self.guarantee, data, lambda given: self._outputs(given, source))
-
-    def _outputs(self, data: Any, noise: Noise) -> tuple[tuple[Any, ...], int]:
+    def _run(self, data: Any, noise: Noise) -> tuple[tuple[Any, ...], Cell]:
         outputs: tuple[Any, ...] = ()
         for stop in self.stops:
             while len(outputs) < stop:

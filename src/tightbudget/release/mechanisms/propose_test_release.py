@@ -34,9 +34,9 @@ from tightbudget.numerics.rounding import add_down, exp_down, log_down, next_dow
 from tightbudget.numerics.validate import count, one_of, plain_numbers, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive, exact_probability
 from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.release.meter import Meter
-from tightbudget.release.noise.noise import LARGEST_SCALE, Noise, OpenDPNoise, scale_up
-from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
+from tightbudget.release.mechanism import MechanismOnData
+from tightbudget.release.noise.noise import LARGEST_SCALE, Noise, scale_up
+from tightbudget.release.release import answered
 
 __all__ = ["Pricing", "Proposal", "ProposeTestRelease", "StabilityTest"]
 
@@ -133,7 +133,7 @@ def _least_threshold(b: Fraction, delta: Fraction) -> int:
 
 @plain_numbers
 @dataclass(frozen=True)
-class ProposeTestRelease:
+class ProposeTestRelease(MechanismOnData[int | None]):
     """Releases an integer with as much noise as a bound needs that is tested first.
 
     Guarantee: what ``pricing`` says, and delta, if each proposal keeps its promises: for
@@ -165,7 +165,7 @@ class ProposeTestRelease:
     def __post_init__(self) -> None:
         one_of(tuple(Pricing), pricing=self.pricing)
         count(tries=self.tries)
-        _ = self.test
+        super().__post_init__()
 
     @cached_property
     def test(self) -> StabilityTest:
@@ -188,26 +188,8 @@ class ProposeTestRelease:
             prices[self._cell(j)] = (last + 1) * epsilon
         return OutputDP(prices, k * self.test.delta)
 
-    def what_if(self, meter: Meter) -> WhatIf:
-        """The price, and whether it fits; touches nothing."""
-        return what_if(self.guarantee, meter)
-
-    def release(
-        self, data: Any, *, meter: Meter, noise: Noise | None = None
-    ) -> Release[int | None]:
-        """The value with noise, or None with the cell "bottom".
-
-        Args:
-            data: what ``propose`` gets.
-            meter: what pays.
-            noise: where draws come from; OpenDP's samplers if None.
-
-        Raises:
-            BudgetError: it does not fit; the data was not touched.
-            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
-        """
-        source = noise or OpenDPNoise()
-        return paid(meter, self.guarantee, data, lambda data: self.run(data, source))
+    def _run(self, data: Any, noise: Noise) -> tuple[int | None, Cell]:
+        return self.run(data, noise)
 
     def run(self, data: Any, noise: Noise) -> tuple[int | None, Cell]:
         """A value and its cell, without paying: for mechanisms that are built on this one."""

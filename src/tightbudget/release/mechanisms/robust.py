@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,11 @@ from tightbudget.numerics.validate import plain_numbers, positive, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.columns import clamped, column
+from tightbudget.release.mechanism import MechanismOnData
 from tightbudget.release.mechanisms.order_statistics import Ordered
 from tightbudget.release.mechanisms.propose_test_release import ProposeTestRelease
-from tightbudget.release.meter import Meter
-from tightbudget.release.noise.grid import Grid
-from tightbudget.release.noise.noise import IntArray, Noise, OpenDPNoise
-from tightbudget.release.release import Release, WhatIf, paid
+from tightbudget.release.noise.grid import AnswerGrid
+from tightbudget.release.noise.noise import IntArray, Noise
 
 __all__ = ["LIMIT", "RobustStatistic"]
 
@@ -24,7 +23,7 @@ LIMIT = 2**40  # grid points
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class RobustStatistic(ABC):
+class RobustStatistic(MechanismOnData[float | None]):
     """A statistic of one column: proposed, tested and released on integers.
 
     Each record becomes the nearest point of the grid, by itself: neighbouring columns stay
@@ -39,48 +38,26 @@ class RobustStatistic(ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", positive(step=self.step))
-        Grid(self.step)
-        _ = self.guarantee  # refuses the others
+        AnswerGrid(self.step)
+        super().__post_init__()
 
     @property
     def guarantee(self) -> OutputDP:
         """What each kind of output costs."""
         return self._protocol.guarantee
 
-    def what_if(self, meter: Meter) -> WhatIf:
-        """The price, and whether it fits; touches nothing."""
-        return self._protocol.what_if(meter)
+    def _run(self, data: IntArray, noise: Noise) -> tuple[float | None, Cell]:
+        value, cell = self._protocol.run(Ordered.of(data, LIMIT), noise)
+        return None if value is None else self._answer(value, len(data)), cell
 
-    def release(
-        self, data: Any, *, meter: Meter, noise: Noise | None = None
-    ) -> Release[float | None]:
-        """The statistic with noise, or None with the cell "bottom".
-
-        Args:
-            data: (n,) numbers, n >= 4: NumPy, pandas, Polars or a list.
-            meter: what pays.
-            noise: where draws come from; OpenDP's samplers if None.
-
-        Raises:
-            ParameterError: it is not one column of at least 4 numbers; nothing is charged.
-            BudgetError: it does not fit; the data was not touched.
-        """
-        source = noise or OpenDPNoise()
-
-        def run(points: IntArray) -> tuple[float | None, Cell]:
-            value, cell = self._protocol.run(Ordered.of(points, LIMIT), source)
-            return None if value is None else self._answer(value, len(points)), cell
-
-        return paid(meter, self.guarantee, data, run, self._points)
-
-    def _points(self, data: Any) -> IntArray:
+    def _admitted(self, data: Any) -> IntArray:
         """Each record on the grid; refuses by type and size alone."""
         records = column(data=data)
         n = len(records)
         if n < 4:
             raise refuse("len(data)", "be at least 4", n)
         furthest = LIMIT * self.step
-        return Grid(self.step).points(clamped(records, -furthest, furthest), n)
+        return AnswerGrid(self.step).points(clamped(records, -furthest, furthest), n)
 
     def _in_steps(self, **given: float) -> float:
         """A proposed length, in steps; refuses what the noise could not cover."""

@@ -29,27 +29,19 @@ from tightbudget.numerics.validate import plain_numbers, positive_count
 from tightbudget.output_dp.acts import Uncopied
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.release.mechanisms.additive import Answer
+from tightbudget.release.mechanism import MechanismOnData, Priced
+from tightbudget.release.mechanisms.additive import NoisyAnswer
 from tightbudget.release.meter import Meter
-from tightbudget.release.noise.grid import Grid
-from tightbudget.release.noise.noise import Noise, OpenDPNoise, Pool, scale_up
-from tightbudget.release.release import (
-    Release,
-    Started,
-    WhatIf,
-    answered,
-    guarded,
-    paid,
-    started,
-    what_if,
-)
+from tightbudget.release.noise.grid import AnswerGrid
+from tightbudget.release.noise.noise import Noise, Pool, noise_or_default, scale_up
+from tightbudget.release.release import Release, Started, answered, guarded, started
 
 __all__ = ["SparseVector", "SparseVectorRelease", "SparseVectorRun"]
 
 
 @plain_numbers
 @dataclass(frozen=True)
-class SparseVector:
+class SparseVector(Priced):
     """Says which queries are above their thresholds, until it has found enough.
 
     Guarantee: delta = 0; the cell is how much was found, from 0 on. With ``adaptive`` an
@@ -92,6 +84,7 @@ class SparseVector:
     def __post_init__(self) -> None:
         for scale in (self.threshold_scale, self.scale):
             scale_up(2 * scale)
+        super().__post_init__()
 
     # ---------------------------------------------------------------------- prices
 
@@ -135,8 +128,8 @@ class SparseVector:
         return math.ceil(2 * math.sqrt(2) * float(2 * self.scale))
 
     @cached_property
-    def _grid(self) -> Grid:
-        return Grid(self.step, self.bounds)
+    def _grid(self) -> AnswerGrid:
+        return AnswerGrid(self.step, self.bounds)
 
     @property
     def _points(self) -> int:
@@ -148,10 +141,6 @@ class SparseVector:
         return 1 if self.monotone else 2
 
     # ------------------------------------------------------------------------- runs
-
-    def what_if(self, meter: Meter) -> WhatIf:
-        """The prices, and whether the dearest fits; touches nothing."""
-        return what_if(self.guarantee, meter)
 
     @contextmanager
     def open(
@@ -169,7 +158,7 @@ class SparseVector:
             SettlementError: the meter has another conversation open.
             ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
-        source = noise or OpenDPNoise()
+        source = noise_or_default(noise)
         refusal: Exception | None = None
         with started(meter, self.guarantee, data, interactive=True) as charge:
             run = SparseVectorRun(self, charge, source)
@@ -282,7 +271,7 @@ class _Search:
 
 @plain_numbers
 @dataclass(frozen=True)
-class SparseVectorRelease:
+class SparseVectorRelease(MechanismOnData[dict[int, NoisyAnswer]]):
     """Finds the entries of a vector that are above a threshold, and releases their values.
 
     What the search did not spend goes to the values: with n found, each gets Laplace noise of
@@ -314,6 +303,7 @@ class SparseVectorRelease:
     def __post_init__(self) -> None:
         scale_up(self._scale(positive_count(size=self.size), 0))
         _ = self._least
+        super().__post_init__()
 
     @cached_property
     def guarantee(self) -> OutputDP:
@@ -321,37 +311,20 @@ class SparseVectorRelease:
         whole = self.search.guarantee.sup + exact_positive(epsilon=self.epsilon)
         return OutputDP({"nothing": self.search.first, "values": whole})
 
-    def what_if(self, meter: Meter) -> WhatIf:
-        """The prices, and whether the dearest fits; touches nothing."""
-        return what_if(self.guarantee, meter)
-
-    def release(
-        self, data: Any, *, meter: Meter, noise: Noise | None = None
-    ) -> Release[dict[int, Answer]]:
-        """The entries found, by index, with their noisy values.
-
-        Raises:
-            BudgetError: it does not fit; the data was not touched.
-            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
-        """
-        source, grid = noise or OpenDPNoise(), self.search._grid
-
-        def run(data: Any) -> tuple[dict[int, Answer], Cell]:
-            values = grid.points(answered(lambda: self.vector_query(data)), self.size)
-            search, found = _Search(self.search, source), list[int]()
-            for i, value in enumerate(values.tolist()):
-                if search.done:
-                    break
-                if search.above(value, self._least):
-                    found.append(i)
-            if not found:
-                return {}, "nothing"
-            drawn = source.laplace(self._scale(len(found), search.found), len(found))
-            return dict(
-                zip(found, grid.noisy(values[found], drawn).tolist(), strict=True)
-            ), "values"
-
-        return paid(meter, self.guarantee, data, run)
+    def _run(self, data: Any, noise: Noise) -> tuple[dict[int, NoisyAnswer], Cell]:
+        grid = self.search._grid
+        values = grid.points(answered(lambda: self.vector_query(data)), self.size)
+        search, found = _Search(self.search, noise), list[int]()
+        for i, value in enumerate(values.tolist()):
+            if search.done:
+                break
+            if search.above(value, self._least):
+                found.append(i)
+        if not found:
+            return {}, "nothing"
+        drawn = noise.laplace(self._scale(len(found), search.found), len(found))
+        noisy = grid.noisy(values[found], drawn).tolist()
+        return dict(zip(found, noisy, strict=True)), "values"
 
     @cached_property
     def _least(self) -> int:

@@ -6,17 +6,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import finite, plain_numbers
 from tightbudget.output_dp.amount import Price, exact_positive
-from tightbudget.output_dp.guarantee import OutputDP
-from tightbudget.release.meter import Meter
-from tightbudget.release.noise.grid import Grid
-from tightbudget.release.noise.noise import Noise, OpenDPNoise, scale_up
-from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
+from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.release.mechanism import MechanismOnData
+from tightbudget.release.noise.grid import AnswerGrid
+from tightbudget.release.noise.noise import Noise, scale_up
+from tightbudget.release.release import answered
 
 __all__ = ["TestedRelease"]
 
@@ -27,7 +27,7 @@ _FINENESS = 2**20  # steps of the grid that errors are rounded to, in the test's
 
 @plain_numbers
 @dataclass(frozen=True)
-class TestedRelease(Generic[V]):
+class TestedRelease(MechanismOnData[V | None], Generic[V]):
     """Runs a mechanism on training records and releases its output if its error is small.
 
     Let a be the larger of ``by_test`` and ``by_training``. The output v is released if
@@ -87,11 +87,12 @@ class TestedRelease(Generic[V]):
         exact_positive(test_epsilon=self.test_epsilon)
         scale_up(self._scale)
         _ = self._grid
+        super().__post_init__()
 
     @cached_property
-    def _grid(self) -> Grid:
+    def _grid(self) -> AnswerGrid:
         coarsest = max(exact_positive(a=a) for a in (self.by_test, self.by_training) if a)
-        return Grid(power_of_two_down(coarsest / _FINENESS), self.bounds, math.inf)
+        return AnswerGrid(power_of_two_down(coarsest / _FINENESS), self.bounds, math.inf)
 
     @cached_property
     def _moves(self) -> tuple[int, int]:
@@ -121,30 +122,7 @@ class TestedRelease(Generic[V]):
         bottom = value if self.by_training is None else min(value, test_epsilon)
         return OutputDP({"value": value, "bottom": bottom})
 
-    def what_if(self, meter: Meter) -> WhatIf:
-        """What it would cost, and whether it fits; nothing is touched."""
-        return what_if(self.guarantee, meter)
-
-    def release(
-        self, data: tuple[Any, Any], *, meter: Meter, noise: Noise | None = None
-    ) -> Release[V | None]:
-        """The output, or None with the cell "bottom".
-
-        Args:
-            data: the training part and the test part, which share no record.
-            meter: what pays.
-            noise: the operating system's, if absent.
-
-        Raises:
-            BudgetError: the price of "value" does not fit; nothing was touched.
-            ParameterError: the data was not admitted; nothing is charged.
-            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
-        """
-        source = noise or OpenDPNoise()
-        run = partial(self._tried, noise=source)
-        return paid(meter, self.guarantee, data, run, self._parts)
-
-    def _parts(self, data: Any) -> tuple[Any, Any]:
+    def _admitted(self, data: Any) -> tuple[Any, Any]:
         """The two parts as they are admitted; refuses by type and shape alone."""
         parts = data if self.admit is None else self.admit(data)
         if not isinstance(parts, (tuple, list)) or len(parts) != 2:
@@ -152,8 +130,8 @@ class TestedRelease(Generic[V]):
             raise ParameterError(f"data must be two parts, (training, test), got {kind}")
         return parts[0], parts[1]
 
-    def _tried(self, parts: tuple[Any, Any], noise: Noise) -> tuple[V | None, str]:
-        training, test = parts
+    def _run(self, data: Any, noise: Noise) -> tuple[V | None, Cell]:
+        training, test = data
         output = answered(lambda: self.train(training, noise))
         known = None if output is None else answered(lambda: self.error(output, test))
         error, threshold = self._grid.point(known), self._grid.public(threshold=self.threshold)

@@ -22,17 +22,17 @@ import numpy as np
 from tightbudget.numerics.validate import plain_numbers, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.release.meter import Meter
-from tightbudget.release.noise.grid import Grid
-from tightbudget.release.noise.noise import IntArray, Noise, OpenDPNoise, scale_up
-from tightbudget.release.release import Release, WhatIf, answered, paid, what_if
+from tightbudget.release.mechanism import MechanismOnData
+from tightbudget.release.noise.grid import AnswerGrid
+from tightbudget.release.noise.noise import IntArray, Noise, scale_up
+from tightbudget.release.release import answered
 
 __all__ = ["TopK"]
 
 
 @plain_numbers
 @dataclass(frozen=True)
-class TopK:
+class TopK(MechanismOnData[tuple[int, ...]]):
     """Names at most k entries of a vector, the largest first, if they are worth naming.
 
     Guarantee: delta = 0; the cell is the number n of entries named. n = k costs epsilon, each
@@ -76,6 +76,7 @@ class TopK:
             raise refuse("k", f"be at most size = {self.size}", self.k)
         scale_up(self.scale)
         _ = self._least
+        super().__post_init__()
 
     @cached_property
     def guarantee(self) -> OutputDP:
@@ -90,8 +91,8 @@ class TopK:
         return self._moves * self._grid.sensitivity(self.sensitivity) / self._each
 
     @cached_property
-    def _grid(self) -> Grid:
-        return Grid(self.step, self.bounds)
+    def _grid(self) -> AnswerGrid:
+        return AnswerGrid(self.step, self.bounds)
 
     @property
     def _each(self) -> Fraction:
@@ -107,28 +108,11 @@ class TopK:
     def _least(self) -> int:
         return self._grid.public(least=self.least)
 
-    def what_if(self, meter: Meter) -> WhatIf:
-        """The prices, and whether the dearest fits; touches nothing."""
-        return what_if(self.guarantee, meter)
-
-    def release(
-        self, data: Any, *, meter: Meter, noise: Noise | None = None
-    ) -> Release[tuple[int, ...]]:
-        """The indices of the entries named, the largest first.
-
-        Raises:
-            BudgetError: it does not fit; the data was not touched.
-            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
-        """
-        source = noise or OpenDPNoise()
-
-        def run(data: Any) -> tuple[tuple[int, ...], Cell]:
-            values = answered(lambda: self.vector_query(data))
-            entries = self._grid.points(values, self.size)
-            named = self._named(entries, source.laplace(self.scale, self.size + 1))
-            return named, len(named)
-
-        return paid(meter, self.guarantee, data, run)
+    def _run(self, data: Any, noise: Noise) -> tuple[tuple[int, ...], Cell]:
+        values = answered(lambda: self.vector_query(data))
+        entries = self._grid.points(values, self.size)
+        named = self._named(entries, noise.laplace(self.scale, self.size + 1))
+        return named, len(named)
 
     def _named(self, entries: IntArray, noise: IntArray) -> tuple[int, ...]:
         """The mechanism itself, on integers; ties by index."""

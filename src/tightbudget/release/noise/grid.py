@@ -17,7 +17,7 @@ from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.release.noise.noise import IntArray
 from tightbudget.release.private_number import FAILURES, listed, number
 
-__all__ = ["Grid"]
+__all__ = ["AnswerGrid"]
 
 _FURTHEST = 2**52  # in steps: up to here every double over the step is exact
 _WHOLE = 2**53  # up to here every integer is a double
@@ -26,7 +26,7 @@ _LAST = 2**61
 
 @plain_numbers
 @dataclass(frozen=True)
-class Grid:
+class AnswerGrid:
     """The multiples of a step, a power of two; without a step, the integers: exact counts.
 
     Guarantee: numbers that are at most D apart become points that are at most ``sensitivity(D)``

@@ -26,7 +26,16 @@ from tightbudget.numerics.validate import count, refuse
 from tightbudget.output_dp.acts import Uncopied
 from tightbudget.output_dp.amount import Price, exact_positive
 
-__all__ = ["LARGEST_SCALE", "FixedNoise", "IntArray", "Noise", "OpenDPNoise", "Pool", "scale_up"]
+__all__ = [
+    "LARGEST_SCALE",
+    "FixedNoise",
+    "IntArray",
+    "Noise",
+    "OpenDPNoise",
+    "Pool",
+    "noise_or_default",
+    "scale_up",
+]
 
 IntArray = NDArray[np.int64]
 
@@ -132,6 +141,15 @@ class FixedNoise:
     def coin(self) -> bool:
         """Whether the next integer is not 0."""
         return bool(next(self._draws))
+
+
+def noise_or_default(noise: Noise | None) -> Noise:
+    """Returns the source of noise that was given, or OpenDP's samplers if none was.
+
+    Raises:
+        ExtraError: no noise is given, and OpenDP is not installed.
+    """
+    return OpenDPNoise() if noise is None else noise
 
 
 class Pool(Uncopied):

@@ -8,22 +8,22 @@ from fastapi import Request
 from starlette.responses import Response
 
 from tightbudget.web.access import PUBLIC, allow, caller_of
-from tightbudget.web.api.schemas import Answer, answered, router_of
-from tightbudget.web.settings import state_of
+from tightbudget.web.api.schemas import AnswerShape, answered, router_of
+from tightbudget.web.state import state_of
 
 __all__ = ["router"]
 
 router = router_of("about")
 
 
-class Health(Answer):
+class Health(AnswerShape):
     """It answers, and its ledger can be read."""
 
     ok: bool
     version: str
 
 
-class Me(Answer):
+class Me(AnswerShape):
     """What the caller's token says."""
 
     role: str

@@ -9,7 +9,14 @@ from starlette.responses import Response
 
 from tightbudget.ledger.ledger import LedgerBudget
 from tightbudget.web.access import READ, Caller, allow, caller_of
-from tightbudget.web.api.schemas import IN_DIGITS, Answer, Event, Statement, answered, router_of
+from tightbudget.web.api.schemas import (
+    IN_DIGITS,
+    AnswerShape,
+    Event,
+    Statement,
+    answered,
+    router_of,
+)
 from tightbudget.web.api.visibility import budget_seen, event_seen, statement_seen
 
 __all__ = ["course_seen", "router"]
@@ -17,14 +24,14 @@ __all__ = ["course_seen", "router"]
 router = router_of("history")
 
 
-class Moment(Answer):
+class Moment(AnswerShape):
     """An event, and the budget as it was after it."""
 
     event: Event
     statement: Statement
 
 
-class Course(Answer):
+class Course(AnswerShape):
     """The last events of a budget, oldest first."""
 
     course: list[Moment]

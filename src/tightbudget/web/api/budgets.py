@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import Query, Request
@@ -13,7 +12,7 @@ from tightbudget.mechanisms.composition import Composition
 from tightbudget.web.access import ADMINISTER, READ, allow, caller_of
 from tightbudget.web.api.schemas import (
     MOST,
-    Answer,
+    AnswerShape,
     Body,
     Limit,
     Name,
@@ -21,18 +20,19 @@ from tightbudget.web.api.schemas import (
     OpenHold,
     Statement,
     answered,
+    doubles,
     number_of,
     router_of,
 )
 from tightbudget.web.api.visibility import budget_seen, holds_seen, statement_seen, statements_seen
-from tightbudget.web.settings import state_of
+from tightbudget.web.state import state_of
 
 __all__ = ["router"]
 
 router = router_of("budgets")
 
 
-class Statements(Answer):
+class Statements(AnswerShape):
     """Budgets, each after the one that it is a part of."""
 
     budgets: list[Statement]
@@ -63,7 +63,7 @@ class Parameters(Body):
         """Those that were given, as the ledger takes them."""
         found = {name: number_of(**{name: value}) for name, value in self if value is not None}
         if self.plan is not None:
-            found["plan"] = Composition.from_json(json.dumps(self.plan, default=float))
+            found["plan"] = Composition.from_dict(doubles(self.plan))
         if "order" in found:
             found["order"] = _double(found["order"])
         return found

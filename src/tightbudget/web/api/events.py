@@ -15,9 +15,9 @@ from starlette.responses import Response, StreamingResponse
 from tightbudget.accounting.text_file import json_text
 from tightbudget.ledger.text import printable
 from tightbudget.web.access import READ, allow, caller_of
-from tightbudget.web.api.schemas import IN_DIGITS, Answer, Event, answered, router_of
+from tightbudget.web.api.schemas import IN_DIGITS, AnswerShape, Event, answered, router_of
 from tightbudget.web.api.visibility import budget_seen, event_seen
-from tightbudget.web.settings import state_of
+from tightbudget.web.state import state_of
 
 __all__ = ["router"]
 
@@ -31,14 +31,14 @@ _COMPUTED = "=+-@"  # what a spreadsheet takes for the beginning of a formula
 _SKIPPED = ("\t", "\r", "\n")  # what some put into cells of their own, or drop
 
 
-class Events(Answer):
+class Events(AnswerShape):
     """Some of the history."""
 
     events: list[Event]
     next: int | None
 
 
-class Head(Answer):
+class Head(AnswerShape):
     """How far the history goes; `head` is the line to be kept where the ledger is not."""
 
     head: str

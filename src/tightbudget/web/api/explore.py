@@ -17,7 +17,7 @@ from tightbudget.explorer.picture import Drawn, Format, picture
 from tightbudget.explorer.workers import Workers
 from tightbudget.web.access import READ, address_of, allow
 from tightbudget.web.api.schemas import answered, router_of
-from tightbudget.web.settings import state_of
+from tightbudget.web.state import state_of
 
 __all__ = ["MEDIA", "asked", "router"]
 

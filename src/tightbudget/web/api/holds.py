@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
 from tightbudget.errors import SettlementError
-from tightbudget.output_dp.guarantee import cell_name
+from tightbudget.output_dp.guarantee import cell_from_lists
 from tightbudget.web.access import ADMINISTER, READ, WRITE, allow, caller_of
 from tightbudget.web.api.limits import check_room, short_guarantee
 from tightbudget.web.api.schemas import (
     IN_DIGITS,
     MOST,
     Amount,
-    Answer,
+    AnswerShape,
     Body,
     Cell,
     Guarantee,
@@ -36,7 +36,7 @@ from tightbudget.web.api.visibility import (
     holds_seen,
     without_others,
 )
-from tightbudget.web.settings import state_of
+from tightbudget.web.state import state_of
 
 __all__ = ["router"]
 
@@ -54,7 +54,7 @@ _TOKEN = "0123456789abcdef0123456789abcdef"
 Asked = Annotated[Guarantee, Field(examples=[_SEARCH])]
 
 
-class Holds(Answer):
+class Holds(AnswerShape):
     """Reservations that are not ended, the oldest first."""
 
     holds: list[OpenHold]
@@ -69,7 +69,7 @@ class WhatIf(Body):
     times: Annotated[int, Field(ge=1, le=10**9), IN_DIGITS] = Field(1, examples=[3])
 
 
-class Foreseen(Answer):
+class Foreseen(AnswerShape):
     """What it would be answered."""
 
     fits: bool
@@ -187,7 +187,7 @@ def settle(request: Request, body: Settle) -> Response:
     The same cell again changes nothing.
     """
     found, caller = hold_touched(request, body.key, body.token), caller_of(request)
-    found.settle(_cell(body.cell), by=caller.name)
+    found.settle(cell_from_lists(body.cell), by=caller.name)
     return answered(hold_seen(found, caller))
 
 
@@ -213,16 +213,3 @@ def expire(request: Request, body: Expire) -> Response:
     key, caller = hold_touched(request, body.key).key, caller_of(request)
     found = state_of(request).ledger.expire(key, by=caller.name, reason=body.reason)
     return answered(hold_seen(found, caller))
-
-
-def _cell(said: Any) -> Any:
-    """The cell that is said in JSON; its lists are tuples.
-
-    Raises:
-        ParameterError: it is none.
-    """
-    return cell_name(_tuples(said))
-
-
-def _tuples(said: Any) -> Any:
-    return tuple(map(_tuples, said)) if isinstance(said, list) else said

@@ -15,7 +15,7 @@ from tightbudget.errors import ParameterError, SettlementError
 from tightbudget.ledger.pricing import Stored
 from tightbudget.web.access import caller_of
 from tightbudget.web.api.schemas import guarantee_of
-from tightbudget.web.settings import state_of
+from tightbudget.web.state import state_of
 
 __all__ = ["check_room", "short_guarantee"]
 

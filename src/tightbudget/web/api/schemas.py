@@ -25,7 +25,7 @@ from tightbudget.output_dp.guarantee import OutputDP
 
 __all__ = [
     "Amount",
-    "Answer",
+    "AnswerShape",
     "Body",
     "Cell",
     "Event",
@@ -39,6 +39,7 @@ __all__ = [
     "Refused",
     "Statement",
     "answered",
+    "doubles",
     "guarantee_of",
     "number_of",
     "router_of",
@@ -158,6 +159,15 @@ def number_of(**given: Any) -> Any:
     raise refuse(name, "be a number, or its digits such as 0.1 or 1/3", value)
 
 
+def doubles(content: Any) -> Any:
+    """``content`` with a float in the place of each Decimal, as mechanisms take parameters."""
+    if isinstance(content, dict):
+        return {name: doubles(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [doubles(value) for value in content]
+    return float(content) if isinstance(content, Decimal) else content
+
+
 def guarantee_of(content: dict[str, Any]) -> Stored:
     """What is reserved for, as given in one of four ways.
 
@@ -165,9 +175,9 @@ def guarantee_of(content: dict[str, Any]) -> Stored:
         TightBudgetError: in none of them, or not well.
     """
     if "output_dp" in content:
-        return OutputDP.from_json(json.dumps(content, default=lambda x: str(exact(price=x))))
+        return OutputDP.from_dict(content)
     if "steps" in content:
-        return Composition.from_json(json.dumps(content, default=float))
+        return Composition.from_dict(doubles(content))
     if set(content) == {"amount"}:
         return exact(amount=number_of(amount=content["amount"]))
     if "epsilon" in content and set(content) <= {"epsilon", "delta"}:
@@ -185,11 +195,11 @@ Limit = Annotated[
 ]
 
 
-class Answer(BaseModel):
+class AnswerShape(BaseModel):
     """An answer; what later versions add is not an error."""
 
 
-class Amount(Answer):
+class Amount(AnswerShape):
     """What is spent, held or left."""
 
     amount: float
@@ -197,7 +207,7 @@ class Amount(Answer):
     unit: str = Field(description="What the budget counts: epsilon, rho, ...")
 
 
-class Statement(Answer):
+class Statement(AnswerShape):
     """A budget at one moment."""
 
     name: str
@@ -211,7 +221,7 @@ class Statement(Answer):
     saved: Amount = Field(description="What worst cases would have cost beyond what came out.")
 
 
-class Hold(Answer):
+class Hold(AnswerShape):
     """A reservation: what it holds in each of its budgets, or after its end, what it has cost."""
 
     key: str
@@ -224,7 +234,7 @@ class Hold(Answer):
     guarantee: dict[str, Any]
 
 
-class OpenHold(Answer):
+class OpenHold(AnswerShape):
     """A reservation that is not ended, in a list; what only the reservation itself says is null."""
 
     key: str
@@ -239,7 +249,7 @@ class OpenHold(Answer):
     by: str | None = Field(description="Who has reserved it or, if it was, started it.")
 
 
-class Event(Answer):
+class Event(AnswerShape):
     """One line of the history."""
 
     sequence: int
@@ -254,7 +264,7 @@ class Event(Answer):
     hash: str
 
 
-class Error(Answer):
+class Error(AnswerShape):
     """Its type is the name of the exception that the library would raise, or what happened."""
 
     type: str
@@ -270,7 +280,7 @@ class Error(Answer):
     )
 
 
-class Refused(Answer):
+class Refused(AnswerShape):
     """A refusal; what it does not say is null."""
 
     error: Error

@@ -10,23 +10,23 @@ from starlette.responses import Response
 
 from tightbudget.ledger.verification import Verification
 from tightbudget.web.access import READ, allow, caller_of
-from tightbudget.web.api.schemas import Answer, answered, router_of
-from tightbudget.web.refusals import Refusal
-from tightbudget.web.settings import state_of
-from tightbudget.web.verifications import Job
+from tightbudget.web.api.schemas import AnswerShape, answered, router_of
+from tightbudget.web.refusals import HttpRefusal
+from tightbudget.web.state import state_of
+from tightbudget.web.verifications import VerificationJob
 
 __all__ = ["progress_seen", "router"]
 
 router = router_of("verification")
 
 
-class Begun(Answer):
+class Begun(AnswerShape):
     """The verification that runs now."""
 
     job: str
 
 
-class Result(Answer):
+class Result(AnswerShape):
     """What was found to be right; how many budgets and reservations, for who sees them all."""
 
     head: str
@@ -35,7 +35,7 @@ class Result(Answer):
     reservations: int | None
 
 
-class Progress(Answer):
+class Progress(AnswerShape):
     """How far it has come."""
 
     state: str = Field(description="running, verified or failed")
@@ -64,15 +64,17 @@ def progress_seen(request: Request, job: str) -> dict[str, Any]:
     """How far a verification has come; for an analyst, without what it says about others.
 
     Raises:
-        Refusal: there is none.
+        HttpRefusal: there is none.
     """
     found = state_of(request).verifications.find(job)
     if found is None:
-        raise Refusal(404, "NotFound", f"there is no verification {job[:100]!r}, or not any more")
+        raise HttpRefusal(
+            404, "NotFound", f"there is no verification {job[:100]!r}, or not any more"
+        )
     return _seen(found, sees_all=caller_of(request).budgets is None)
 
 
-def _seen(job: Job, *, sees_all: bool) -> dict[str, Any]:
+def _seen(job: VerificationJob, *, sees_all: bool) -> dict[str, Any]:
     result, message = None, None
     if isinstance(job.result, Verification):
         head = job.result.head

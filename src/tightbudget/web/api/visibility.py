@@ -21,8 +21,8 @@ from tightbudget.ledger.text import printable
 from tightbudget.numerics.validate import refuse
 from tightbudget.web.access import Caller, caller_of
 from tightbudget.web.api.schemas import MOST
-from tightbudget.web.refusals import Refusal
-from tightbudget.web.settings import state_of
+from tightbudget.web.refusals import HttpRefusal
+from tightbudget.web.state import state_of
 
 __all__ = [
     "budget_seen",
@@ -40,16 +40,16 @@ def budget_seen(request: Request, name: str) -> LedgerBudget:
     """The budget of this name.
 
     Raises:
-        Refusal: there is none for this caller.
+        HttpRefusal: there is none for this caller.
     """
     printable(name=name)
     try:
         found = state_of(request).ledger.budget(name)
     except ParameterError as error:
-        raise Refusal(404, "ParameterError", str(error)) from None
+        raise HttpRefusal(404, "ParameterError", str(error)) from None
     if not caller_of(request).sees(found.name):
         must = "be the name of a budget in this ledger"
-        raise Refusal(404, "ParameterError", str(refuse("budget", must, name)))
+        raise HttpRefusal(404, "ParameterError", str(refuse("budget", must, name)))
     return found
 
 
@@ -57,12 +57,12 @@ def hold_touched(request: Request, key: str, token: str | int | None = None) -> 
     """The reservation of this key, to be changed.
 
     Raises:
-        Refusal: there is none for this caller, or it charges budgets of others, too.
+        HttpRefusal: there is none for this caller, or it charges budgets of others, too.
         BudgetExceeded: it was refused.
     """
     caller, hold = caller_of(request), hold_found(request, key, token)
     if not all(map(caller.sees, hold.charges)):
-        raise Refusal(403, "NotAllowed", f"{key!r} charges budgets of others, too")
+        raise HttpRefusal(403, "NotAllowed", f"{key!r} charges budgets of others, too")
     return hold
 
 
@@ -70,11 +70,11 @@ def hold_found(request: Request, key: str, token: str | int | None = None) -> Le
     """The reservation of this key.
 
     Raises:
-        Refusal: there is none for this caller.
+        HttpRefusal: there is none for this caller.
         BudgetExceeded: it was refused.
     """
     caller = caller_of(request)
-    none = Refusal(404, "SettlementError", f"there is no reservation {key!r}")
+    none = HttpRefusal(404, "SettlementError", f"there is no reservation {key!r}")
     try:
         hold = state_of(request).ledger.hold(printable(key=key), token=token)
     except BudgetExceeded as error:
@@ -125,7 +125,7 @@ def holds_seen(
     """Some reservations that are not ended, of a budget or all; and after which key to go on.
 
     Raises:
-        Refusal: there is no such budget for this caller.
+        HttpRefusal: there is no such budget for this caller.
         SettlementError: there is no reservation ``after``.
     """
     caller, ledger = caller_of(request), state_of(request).ledger
@@ -141,7 +141,7 @@ def statements_seen(
     """Some budgets, each after its parent; and after which name to go on, if there are more.
 
     Raises:
-        Refusal: there is no budget ``after`` for this caller.
+        HttpRefusal: there is no budget ``after`` for this caller.
     """
     caller, ledger = caller_of(request), state_of(request).ledger
     if after is not None:

@@ -32,8 +32,8 @@ from tightbudget.web.pages.budgets import HOLDS, After, held_page, to_budget
 from tightbudget.web.pages.fields import fields, parameters
 from tightbudget.web.pages.share import share_of
 from tightbudget.web.pages.template_filters import KINDS_OF_EVENTS, down, up, when
-from tightbudget.web.refusals import Refusal, status_of
-from tightbudget.web.settings import state_of
+from tightbudget.web.refusals import HttpRefusal, status_of
+from tightbudget.web.state import state_of
 
 __all__ = ["router"]
 
@@ -183,7 +183,7 @@ def _reservation(request: Request, key: str) -> dict[str, Any] | None:
     """The reservation of a key and its dearest declared cells; None if there is none to see."""
     try:
         hold = hold_found(request, key)
-    except (TightBudgetError, Refusal):
+    except (TightBudgetError, HttpRefusal):
         return None
     guarantee = hold.guarantee
     declared = guarantee.cells if isinstance(guarantee, OutputDP) else {}
@@ -204,7 +204,7 @@ def _progress(request: Request, job: str) -> dict[str, Any] | None:
     """How far a verification has come; None if it is forgotten, for instance by a restart."""
     try:
         return progress_seen(request, job)
-    except Refusal:
+    except HttpRefusal:
         return None
 
 

@@ -16,7 +16,7 @@ from tightbudget.web.pages import Form, render
 from tightbudget.web.pages.fields import KINDS_IN_WORDS, fields, parameters
 from tightbudget.web.pages.share import share_of
 from tightbudget.web.refusals import status_of
-from tightbudget.web.settings import state_of
+from tightbudget.web.state import state_of
 
 __all__ = ["HOLDS", "After", "held_page", "router", "to_budget"]
 

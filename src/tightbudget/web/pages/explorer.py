@@ -24,14 +24,14 @@ from tightbudget.web.access import READ, allow
 from tightbudget.web.api.explore import MEDIA, asked
 from tightbudget.web.api.schemas import answered
 from tightbudget.web.pages import render
-from tightbudget.web.refusals import Refusal, status_of
-from tightbudget.web.settings import state_of
+from tightbudget.web.refusals import HttpRefusal, status_of
+from tightbudget.web.state import state_of
 
 __all__ = ["router"]
 
 router = APIRouter(include_in_schema=False)
 
-_ANSWERS: dict[type[questions.Question], Callable[[Any], dict[str, Any]]] = {
+_ANSWERS: dict[type[questions.ExplorerQuestion], Callable[[Any], dict[str, Any]]] = {
     questions.Curve: answers.curve,
     questions.Compare: answers.compare,
     questions.OneMore: answers.one_more,
@@ -97,7 +97,7 @@ async def download(
     try:
         question = form.curve() if of == "curve" else form.panel()
     except ValidationError as error:
-        raise Refusal(400, "ParameterError", _said(error)) from error
+        raise HttpRefusal(400, "ParameterError", _said(error)) from error
     name = "curve" if of == "curve" else form.show
     if as_ == "json":
         file = answered(await _answer(request, question))
@@ -106,7 +106,7 @@ async def download(
         content = await asked(request, pool, picture, Drawn(question, as_))
         file = Response(content, media_type=MEDIA[as_])
     else:
-        raise Refusal(404, "NotFound", f"there is no picture of {name}")
+        raise HttpRefusal(404, "NotFound", f"there is no picture of {name}")
     file.headers["content-disposition"] = f'attachment; filename="{name}.{as_}"'
     return file
 
@@ -116,13 +116,13 @@ def _form(request: Request) -> Form:
     return Form.of([pair for pair in request.query_params.multi_items() if pair[0] not in own])
 
 
-async def _answer(request: Request, question: questions.Question) -> dict[str, Any]:
+async def _answer(request: Request, question: questions.ExplorerQuestion) -> dict[str, Any]:
     pools = state_of(request).explorer
     pool = pools.quick if isinstance(question, _QUICK) else pools.slow
     return await asked(request, pool, _ANSWERS[type(question)], question)
 
 
-async def _part(request: Request, ask: Callable[[], questions.Question]) -> Part:
+async def _part(request: Request, ask: Callable[[], questions.ExplorerQuestion]) -> Part:
     try:
         return Part(await _answer(request, ask()))
     except ValidationError as error:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tightbudget.ledger.pricing import KINDS
 from tightbudget.web.api.budgets import Parameters
 
-__all__ = ["KINDS_IN_WORDS", "Field", "fields", "parameters"]
+__all__ = ["KINDS_IN_WORDS", "NumberField", "fields", "parameters"]
 
 # a plan is no number: it is opened by the API, from Python or on the command line
 KINDS_IN_WORDS = {
@@ -29,7 +29,7 @@ _LABELS = {
 }
 
 
-class Field(NamedTuple):
+class NumberField(NamedTuple):
     """A number in a form.
 
     Attributes:
@@ -42,11 +42,11 @@ class Field(NamedTuple):
     kinds: str
 
 
-def fields(*kinds: str) -> list[Field]:
+def fields(*kinds: str) -> list[NumberField]:
     """The numbers that budgets of these kinds have; of all that a form opens, if none is named."""
     asked = {kind: inspect.signature(KINDS[kind]).parameters for kind in kinds or KINDS_IN_WORDS}
     return [
-        Field(name, label, " ".join(kind for kind, has in asked.items() if name in has))
+        NumberField(name, label, " ".join(kind for kind, has in asked.items() if name in has))
         for name, label in _LABELS.items()
         if any(name in has for has in asked.values())
     ]

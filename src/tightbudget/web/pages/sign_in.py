@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 from tightbudget.web import access
 from tightbudget.web.access import PUBLIC, allow
 from tightbudget.web.pages import Form, render
-from tightbudget.web.refusals import Refusal
+from tightbudget.web.refusals import HttpRefusal
 
 __all__ = ["router"]
 
@@ -27,7 +27,7 @@ def begin(request: Request, form: Form) -> Response:
     answer = RedirectResponse("/", 303)
     try:
         access.sign_in(request, answer, str(form.get("token", "")))
-    except Refusal as refusal:
+    except HttpRefusal as refusal:
         page = render(request, "sign_in.html", status=refusal.status, problem=str(refusal))
         page.headers.update(refusal.headers)
         return page

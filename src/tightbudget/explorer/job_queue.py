@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Job", "Line"]
+__all__ = ["Job", "JobQueue"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Job:
     found: Future[Any] = field(default_factory=Future)
 
 
-class Line:
+class JobQueue:
     """Who waits and who is worked on.
 
     Args:

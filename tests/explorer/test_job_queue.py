@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.guards.mutants import Mutation, each, lose_a_truth
 
-from tightbudget.explorer.line import Job, Line
+from tightbudget.explorer.job_queue import Job, JobQueue
 
 NAMES = "abc"
 # who comes; or a place at work is taken (None), or given back (an index), or one leaves (-1, ...)
@@ -20,11 +20,11 @@ def job(of: str) -> Job:
 
 @given(deeds, st.integers(1, 6))
 def test_laws(story: list[str | int | None], most: int) -> None:
-    line, waiting, working = Line(most), list[Job](), list[Job]()
+    queue, waiting, working = JobQueue(most), list[Job](), list[Job]()
     for deed in story:
         if isinstance(deed, str):
             new = job(deed)
-            out = line.join(new)
+            out = queue.join(new)
             waiting.append(new)
             load = {n: sum(j.of == n for j in waiting + working) for n in NAMES}
             if out is None:
@@ -39,7 +39,7 @@ def test_laws(story: list[str | int | None], most: int) -> None:
                     assert load[out.of] == max(load[n] for n in theirs)
                 waiting.remove(out)
         elif deed is None:
-            taken = line.next()
+            taken = queue.next()
             if taken is None:
                 assert not waiting
                 continue
@@ -50,24 +50,24 @@ def test_laws(story: list[str | int | None], most: int) -> None:
             working.append(taken)
         elif deed < 0 and waiting:
             leaving = waiting.pop(deed % len(waiting))
-            line.leave(leaving)
-            line.leave(leaving)
+            queue.leave(leaving)
+            queue.leave(leaving)
         elif working:
-            line.done(working.pop(deed % len(working)))
+            queue.done(working.pop(deed % len(working)))
     left = []
-    while (taken := line.next()) is not None:
+    while (taken := queue.next()) is not None:
         left.append(taken)
     assert sorted(map(id, left)) == sorted(map(id, waiting))
 
 
 def turns(*asked: str) -> str:
     """In which order they are taken, one at a time."""
-    line, found = Line(100), ""
+    queue, found = JobQueue(100), ""
     for of in asked:
-        line.join(job(of))
-    while (taken := line.next()) is not None:
+        queue.join(job(of))
+    while (taken := queue.next()) is not None:
         found += taken.of
-        line.done(taken)
+        queue.done(taken)
     return found
 
 
@@ -80,28 +80,28 @@ def test_turns(asked: str, taken: str) -> None:
 
 
 def honest_has_a_place() -> bool:
-    line, newest = Line(3), None
+    queue, newest = JobQueue(3), None
     for of in "aaa":
         newest = job(of)
-        line.join(newest)
-    return line.join(job("b")) is newest and line.next() is not None
+        queue.join(newest)
+    return queue.join(job("b")) is newest and queue.next() is not None
 
 
 def nobody_pushes_alike() -> bool:
-    line = Line(2)
+    queue = JobQueue(2)
     for of in "ab":
-        line.join(job(of))
+        queue.join(job(of))
     new = job("c")
-    return line.join(new) is new
+    return queue.join(new) is new
 
 
 @each([
-    Mutation("turns", Line, "next",
+    Mutation("turns", JobQueue, "next",
              (("if of in self._waiting:  #", "if False:  #"),), lambda: turns(*"aaab") == "abaa"),
-    Mutation("the room of others", Line, "join",
+    Mutation("the room of others", JobQueue, "join",
              (("greediest if self._load(greediest) > self._load(job.of) else job.of", "job.of"),),
              honest_has_a_place),
-    Mutation("who has as many stays", Line, "join",
+    Mutation("who has as many stays", JobQueue, "join",
              (("self._load(greediest) > self._load(job.of)", "True"),), nobody_pushes_alike),
 ])  # fmt: skip
 def test_a_guard_that_is_gone_is_missed(

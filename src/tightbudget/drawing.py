@@ -1,0 +1,186 @@
+"""Pictures of certified bounds and of prices, from plain arrays.
+
+This is the one module that needs matplotlib (the extra ``plot``), which it imports on use. A value
+that can be drawn, as a curve, hands its arrays down to here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tightbudget.errors import ExtraError, FileError
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import FloatArray
+
+__all__ = ["draw_bounds", "draw_prices", "picture", "picture_path"]
+
+_FORMATS = (".png", ".svg", ".pdf")
+
+
+def draw_bounds(
+    x: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    *,
+    given: str,
+    ax: Any = None,
+    label: str | None = None,
+) -> Any:
+    """Draws lower and upper bounds over eps, with delta on a log axis.
+
+    The marked points are certified; the lines only join them. Bounds that are closer than a
+    line is wide still show: the upper one is a thin dark line on top of the wide pale lower
+    one. Points at infinity, and delta = 0, are off the axes.
+
+    Args:
+        x: (n,) eps in nats, or delta.
+        lower: (n,) lower bounds of the other of the two.
+        upper: (n,) upper bounds of the other of the two.
+        given: what x is, "epsilon" or "delta".
+        ax: matplotlib axes to draw on; new ones if absent.
+        label: for the legend.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ExtraError: matplotlib is not installed.
+    """
+    ax = _axes(ax)
+    if not ax.has_data():
+        ax.set_yscale("log")
+        _dress(ax, "privacy loss ε (nats)", "δ(ε)")
+    low, high = _drawable(lower), _drawable(upper)
+    name = f"{label}: " if label else ""
+    (pale,) = ax.plot(
+        *_epsilon_first(x, low, given), linewidth=5.0, alpha=0.35, solid_capstyle="round",
+        label=f"{name}certified lower end",
+    )  # fmt: skip
+    colour = pale.get_color()
+    band = ax.fill_between if given == "epsilon" else ax.fill_betweenx
+    band(x, low, high, color=colour, alpha=0.35, lw=0)
+    symbol = "δ" if given == "epsilon" else "ε"
+    ax.plot(
+        *_epsilon_first(x, high, given), linewidth=1.4, marker="o", markersize=2.5,
+        color=_darker(colour), label=f"{name}certified upper end{_apart(lower, upper, symbol)}",
+    )  # fmt: skip
+    ax.legend(frameon=False)
+    return ax
+
+
+def draw_prices(
+    stops: Sequence[int], prices: Mapping[str, tuple[Sequence[float], str]], ax: Any = None
+) -> Any:
+    """Draws prices in nats over the numbers of steps after which a run may stop.
+
+    Args:
+        stops: (n,) the numbers of steps.
+        prices: for each label of the legend, (n,) prices and the colour of their line.
+        ax: matplotlib axes to draw on; new ones if absent.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ExtraError: matplotlib is not installed.
+    """
+    ax = _axes(ax)
+    _dress(ax, "steps run before stopping", "price ε (nats)")
+    for label, (epsilons, colour) in prices.items():
+        drawn = _drawable(np.array(epsilons))
+        ax.plot(stops, drawn, color=colour, linewidth=1.6, marker="o", markersize=2.5,
+                label=label)  # fmt: skip
+    ax.set_ylim(bottom=0.0)
+    ax.legend(frameon=False)
+    return ax
+
+
+@contextmanager
+def picture(path: str | Path, title: str | None) -> Iterator[Any]:
+    """Gives axes to draw on, and writes them to the path in the format that its name ends in.
+
+    Raises:
+        ExtraError: matplotlib is not installed.
+        FileError: another ending than .png, .svg or .pdf, or it cannot be written there.
+    """
+    path = picture_path(path)
+    # a figure of its own, that no window system and no other figure knows of
+    figure = _matplotlib("figure").Figure(figsize=(6.4, 4.4), layout="constrained")
+    ax = figure.subplots()
+    yield ax
+    if title:
+        ax.set_title(title, loc="left", fontsize="medium")
+    try:
+        figure.savefig(path, dpi=160)
+    except OSError as error:
+        raise FileError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+
+
+def picture_path(path: str | Path) -> Path:
+    """The path, if a picture can be written under that name.
+
+    Raises:
+        FileError: another ending than .png, .svg or .pdf.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in _FORMATS:
+        raise FileError(f"{path}: the name must end in {', '.join(_FORMATS)}")
+    return path
+
+
+def _axes(ax: Any) -> Any:
+    """The given axes, or new ones."""
+    if ax is not None:
+        return ax
+    return _matplotlib("pyplot").subplots(figsize=(6.4, 4.4), layout="constrained")[1]
+
+
+def _dress(ax: Any, x: str, y: str) -> None:
+    """Labels the axes, and draws a grid behind the lines."""
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.grid(True, which="major", color="0.9", linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _matplotlib(module: str) -> Any:
+    """A module of matplotlib."""
+    try:
+        # by name: the types of an optional dependency stay out of this package's own
+        return importlib.import_module(f"matplotlib.{module}")
+    except ImportError as error:
+        raise ExtraError("plots need matplotlib: pip install 'tightbudget[plot]'") from error
+
+
+def _drawable(values: FloatArray) -> FloatArray:
+    """The values, with nan (which is not drawn) in the place of infinities."""
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _epsilon_first(x: FloatArray, y: FloatArray, given: str) -> tuple[FloatArray, FloatArray]:
+    """The pair (eps, delta), where x is the one that is given."""
+    return (x, y) if given == "epsilon" else (y, x)
+
+
+def _apart(lower: FloatArray, upper: FloatArray, symbol: str) -> str:
+    """A note for the legend: the largest relative gap of the bounds, rounded up to one digit."""
+    ends = zip(lower.tolist(), upper.tolist(), strict=True)
+    gap = max((Bounds(low, high).relative_gap for low, high in ends), default=0.0)
+    if not 0 < gap < math.inf:
+        return ""
+    unit = 10.0 ** math.floor(math.log10(gap) + 2)
+    return f" ({symbol} of both within {math.ceil(100 * gap / unit) * unit:g} %)"
+
+
+def _darker(colour: Any) -> tuple[float, ...]:
+    """A darker shade of a colour of matplotlib."""
+    rgb = _matplotlib("colors").to_rgb(colour)
+    return tuple(0.55 * c for c in rgb)

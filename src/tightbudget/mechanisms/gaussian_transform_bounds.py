@@ -1,0 +1,225 @@
+"""Proved bounds of what the nodes of a rule leave out of a sampled Gaussian's transform.
+
+The value of M is a trapezoidal sum over x (``gaussian_integrand``). Its error is the sum of the
+nodes beyond both ends (:func:`cut`) and of the aliasing of the rule (:func:`aliased`), which an
+integral of the modulus on a shifted line of x bounds (:func:`log_moved`). :func:`beyond` bounds M
+on the rest of a vertical line of s, in the same way. The proofs are in
+docs/explanation/contour.md. A line that ends in "pays: name" pays for what
+docs/explanation/rounding.md says under that name.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tightbudget.mechanisms.gaussian_integrand import (
+    MOST_NESTED,
+    MOST_NODES,
+    Integrand,
+    Nodes,
+    Rule,
+)
+from tightbudget.numerics.rounding import (
+    EXP,
+    LOG,
+    TURN,
+    UNIT,
+    FloatArray,
+    add_up,
+    exp_up,
+    log_up,
+    mul_up,
+    outwards,
+)
+from tightbudget.numerics.special import log_normal_tail
+
+__all__ = ["GOAL", "aliased", "beyond", "cut", "log_growth", "log_moved", "moved"]
+
+# -ln of the relative error of a bound beyond a line's end: e^-40 = 4e-18 is below a double's unit
+GOAL = 40.0
+
+_LOG_DENSITY_0 = math.log(1.0 / math.sqrt(2.0 * math.pi))
+# a fall per unit of x below which nothing is said about the nodes left out: the geometric series
+# of their bound would have more than a hundred terms for each unit of x
+_SLOWEST = 0.01
+
+
+def log_growth(integrand: Integrand, power: float, a: FloatArray) -> FloatArray:
+    """ln of an upper bound of |w phi R^power|(x + i a') / (w phi R^power)(x) for |a'| <= a."""
+    # |phi(x + ia)| = phi(x) e^(a^2/2); |R(x + ia)| lies between R(x) cos(m a / 2) and R(x);
+    # |erfc(u + iv)| <= e^(v^2) erfc(u)
+    shrink = min(power, 0.0) * np.log(np.cos(0.5 * integrand.m * a))
+    smooth = 0.5 * (a / integrand.width) ** 2 if integrand.part else 0.0
+    return np.asarray(0.5 * a * a + shrink + smooth)
+
+
+def log_moved(
+    integrand: Integrand, c: float, t: float, widths: FloatArray, goal: float
+) -> FloatArray:
+    """ln of an upper bound of the integral of |w P e^(s L)| on Im x = +-width, for each width.
+
+    It holds for all s with Re s = c and |Im s| <= t. The x axis is cut into bins between the
+    ends of a rule for e^-goal, and each bin takes the largest value of each factor:
+    |phi(x + ia)| = phi(x) e^(a^2/2), |R(x + ia)| between R(x) cos(m a / 2) and R(x),
+    |erfc(u + iv)| <= e^(v^2) erfc(u), and arg R(x + ia) <= m a rises with x.
+    """
+    m, q, power = integrand.m, integrand.q, integrand.power(c)
+    reach = math.sqrt(2.0 * goal) + 1.0
+    start, end = integrand.nearest_peak(power) - reach, integrand.farthest_peak(power) + reach
+    n = math.ceil(min(400.0, max(4.0, 0.5 * abs(power) * m) * (end - start)))
+    x = np.linspace(start, end, n + 1)
+    y = np.minimum(m * (x - 0.5 * m), 600.0)
+    log_r = np.logaddexp(math.log1p(-q), math.log(q) + m * (x - 0.5 * m))
+    nearest = np.where(x[1:] < 0, x[1:], np.maximum(x[:-1], 0.0))
+    log = np.maximum(power * log_r[1:], power * log_r[:-1]) - 0.5 * nearest**2
+    last = power * float(log_r[-1]) - 0.5 * end**2
+    rate = end - max(power, 0.0) * m
+    if integrand.part:  # P(N > u) <= e^(-u^2/2) for u >= 0
+        u = (x - integrand.edge) / integrand.width
+        log = log - 0.5 * np.maximum(u[:-1] if integrand.part == "bulk" else -u[1:], 0.0) ** 2
+    if integrand.part == "bulk":
+        beyond = max(0.0, (end - integrand.edge) / integrand.width)
+        rate += beyond / integrand.width
+        last -= 0.5 * beyond**2
+    turn = m * widths[:, None]
+    rise = q * np.exp(np.minimum(y, 0.0))
+    real = (1.0 - q) * np.exp(-np.maximum(y, 0.0)) + rise * np.cos(turn)
+    angle = t * np.arctan2(rise * np.sin(turn), real)
+    with np.errstate(over="ignore"):  # what overflows is inf, and not chosen
+        total = np.sum(np.exp(log + angle[:, 1:]), axis=1) * ((end - start) / n)
+    # beyond the bins: phi R^power falls by the rate there, at least
+    if not rate > 0:
+        return np.full_like(widths, math.inf)
+    # and to the left: d ln R / dx = m q e^y / R rises with x
+    slower = -start - max(0.0, -power) * m * integrand.rise(start)
+    if not slower > 0:
+        return np.full_like(widths, math.inf)
+    first = power * float(log_r[0]) - 0.5 * start**2
+    with np.errstate(over="ignore"):
+        total += np.exp(last + t * turn[:, 0]) / rate + np.exp(first + angle[:, 0]) / slower
+    shrink = min(power, 0.0) * np.log(np.cos(0.5 * m * widths))
+    smooth = 0.5 * (widths / integrand.width) ** 2 if integrand.part else 0.0
+    return np.asarray(np.log(outwards(total)) + 0.5 * widths**2 + shrink + smooth + _LOG_DENSITY_0)
+
+
+def cut(
+    integrand: Integrand, c: float, s: FloatArray, rule: Rule, at: Nodes, wa: FloatArray
+) -> FloatArray:
+    """An upper bound of the sum over the nodes beyond both ends of a rule, for each |s| in ``s``.
+
+    ``wa`` is weight e^(c L) at the nodes. The integrand is w P (e^(s L) - 1 + s (e^-L - 1)),
+    and P and P e^-L are phi and phi R.
+    """
+    power, last, first = integrand.power(c), float(at.x[-1]), -float(at.x[0])
+    # right: R^power and R grow by e^(max(power, 1) m h) per node at most, phi falls by
+    # e^(-x h), and Phi(-u) by e^(-u h / width) for u > 0; the share of the rare part, at
+    # least 1/2 here, grows to 1
+    rate = last - max(power, 1.0) * integrand.m
+    if integrand.part == "bulk":
+        rate += max(0.0, (last - integrand.edge) / integrand.width**2)
+    rare = integrand.part == "rare"  # and the integrand is w P e^(s L) alone
+    also = np.zeros_like(s) if rare else 1.0 + s
+    right = also * float(at.weight[-1] + at.inverse[-1])
+    right = right + float(wa[-1]) * (2.0 if rare else 1.0)
+    right = right / math.expm1(min(rule.h * rate, 700.0)) if rate > _SLOWEST else s + np.inf
+    # left: R <= 1, and R^power grows by m q e^y / R per step, which falls; w is at least 1/2
+    # and grows to 1 (rare: it falls)
+    rate = first - max(0.0, -power) * integrand.m * outwards(integrand.rise(-first))
+    left = also * 2.0 * math.exp(-0.5 * first**2) * rule.h
+    left = left + float(wa[0]) * (1.0 if rare else 2.0)
+    left = left / math.expm1(min(rule.h * rate, 700.0)) if rate > _SLOWEST else s + np.inf
+    # weights and exponents are within a relative 1e-9 there, and so is a rate that is not tiny
+    return outwards(right + left)
+
+
+def aliased(integrand: Integrand, s: FloatArray, rule: Rule) -> FloatArray:
+    """The aliasing of a rule for w P (e^(s L) - 1 + s (e^-L - 1)), for each |s| in ``s``."""
+    whole = rule.error(rule.log_moved)
+    if integrand.part == "rare":
+        return np.full_like(s, whole)
+    still = rule.error(float(log_growth(integrand, 1.0, np.array(rule.width))))
+    return outwards(whole + still * 2.0 * (1.0 + s))
+
+
+def moved(
+    integrand: Integrand, power: float, at: Nodes, shift: FloatArray, t: FloatArray
+) -> FloatArray:
+    """ln of h |w P e^(s L)| at the nodes moved to Im x = +-shift, with an upper bound for w.
+
+    There |R^(+-i t)| = e^(-t arg R), arg R > 0. Shapes: ``shift`` and ``t`` (k,), the result
+    (k, n) for n nodes.
+    """
+    turn, square = integrand.m * shift[:, None], 0.5 * shift[:, None] ** 2
+    y = np.minimum(at.y, 600.0)
+    rise = integrand.q * np.exp(np.minimum(y, 0.0))
+    real = (1.0 - integrand.q) * np.exp(-np.maximum(y, 0.0)) + rise * np.cos(turn)
+    side = rise * np.sin(turn)
+    modulus = 0.5 * np.log(real * real + side * side) + np.maximum(at.y, 0.0)
+    base = at.log_weight - at.loss if integrand.remove else at.log_weight
+    log = power * modulus + (base + square)
+    if integrand.part == "rare":
+        log = log + square / integrand.width**2
+    if integrand.part == "bulk":
+        # |w(x + ia)| <= min(A w, 1 + A (1 - w)) <= w (1 + (2 A + 2) (1 - w))
+        spread = 2.0 * np.exp(square / integrand.width**2) + 2.0
+        log = log + np.log1p(
+            spread * np.exp(log_normal_tail((integrand.edge - at.x) / integrand.width))
+        )
+    return np.asarray(log - t[:, None] * np.arctan2(side, real))
+
+
+def beyond(integrand: Integrand, c: float, t: float, shift: float) -> float:
+    """An upper bound of ln |M(c + i t')| for all t' >= t.
+
+    Guarantee: holds for every shift in (0, pi / m): the line of x moves to Im x = +-shift, where
+    |R^(i t)| only falls with t. The integral of the modulus is a trapezoidal sum, too:
+    |R(x + ia)|^2 = R(x + ia) R(x - ia) is analytic in the strip of width pi / m - a.
+    """
+    power = integrand.power(c)
+    # up to pi / 2 m, arg R(x + i (b + a)) >= arg R(x + i (b - a)): e^(-t arg R) stays below 1
+    strips = np.linspace(0.05, 0.97, 24)
+    strips *= min(0.5 * math.pi / integrand.m, math.pi / integrand.m - shift, 6.0)
+    growth = log_growth(integrand, power, shift + strips) + 0.5 * strips**2
+    if integrand.part == "bulk":
+        growth = growth + ((shift + strips) / integrand.width) ** 2 + 3.0
+    best = int(np.argmax(strips / (growth + GOAL)))
+    h = 2.0 * math.pi * float(strips[best] / (growth[best] + GOAL))
+    rule = integrand.rule(power, GOAL, h, strips[best])
+    if rule.last - rule.first > MOST_NODES:
+        return math.inf
+    at = integrand.at(rule)
+    log = moved(integrand, power, at, np.array([shift]), np.array([t]))[0]
+    # R(x + ia) is 1 - q and a multiple of e^(ima), by exp, cos, sin and some ten operations: at
+    # y < 0 they touch the share q e^y / R only. 1 - q, a square and two sums cost 6 units more;
+    # y costs what it does for the loss, q its roundings. |R(x + ia)| >= R(x) cos(m a / 2)
+    least = math.cos(0.5 * integrand.m * shift)
+    share = np.where(at.y > 0, 1.0, at.pull) / least
+    turn = share * (3.0 * np.abs(at.y) + 0.5 * integrand.m**2 + EXP + 2.0 * TURN + 10.0)
+    turn += share * 2.0 * MOST_NESTED
+    stretch = (
+        turn + (6.0 + MOST_NESTED * np.exp(math.log(integrand.q) - integrand.log_r(at))) / least
+    )
+    off = t * turn / least * UNIT  # pays: beyond-argument
+    off = off + abs(power) * stretch * UNIT  # pays: beyond-modulus
+    # logarithm, multiples and sums of the exponent; its weight, whose error has room for exp,
+    # and the sum in any order
+    size = np.abs(log) + t * integrand.m * shift + 1.0
+    size += abs(power) * (np.abs(at.loss) + np.maximum(at.y, 0.0) + 2.0 * share)
+    off = off + (LOG + 4.0) * size * UNIT  # pays: beyond-exponent
+    off = off + at.weight_error + (log.size + 3.0) * UNIT  # pays: beyond-weight
+    total = float(np.sum(np.exp(log) * (1.0 + outwards(np.expm1(off)))))
+    wa = at.powers(c)[1]
+    ends = float(cut(integrand, c, np.zeros(1), rule, at, wa)[0])
+    # e^growth times the integral of w P e^(c L), which its own sum bounds
+    missed = float(rule.error(float(log_growth(integrand, power, np.array(rule.width)))))
+    whole = (float(np.sum(wa)) + ends) / (1.0 - missed) if missed < 0.5 else math.inf
+    # a bulk's factor above is at most 2 A + 3 <= 5 A < e^3 A
+    outside = mul_up(exp_up(float(log_growth(integrand, power, np.array(shift))) + 3.0), ends)
+    total = add_up(
+        total,
+        mul_up(float(rule.error(growth[best])), outwards(whole)),
+        outside,
+    )
+    return log_up(max(total, 1e-300)) if total < math.inf else math.inf

@@ -1,0 +1,36 @@
+"""What a server has open while it serves: its ledger, its sessions, its workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.requests import HTTPConnection
+
+from tightbudget.explorer.workers import Pools
+from tightbudget.ledger.ledger import Ledger
+from tightbudget.ledger.tokens import Tokens
+from tightbudget.web.failures import Failures
+from tightbudget.web.sessions import Sessions
+from tightbudget.web.settings import Settings
+from tightbudget.web.verifications import Verifications
+
+__all__ = ["ServerState", "state_of"]
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What a server has open."""
+
+    settings: Settings
+    ledger: Ledger
+    tokens: Tokens
+    failures: Failures
+    sessions: Sessions
+    verifications: Verifications
+    explorer: Pools
+
+
+def state_of(request: HTTPConnection) -> ServerState:
+    """What the server that was asked has open."""
+    state: ServerState = request.app.state.open
+    return state

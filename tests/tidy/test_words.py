@@ -1,0 +1,239 @@
+"""The words of the house: docstrings that can be read alone, standard terms, one meaning a name.
+
+A room or page that still has to be rewritten is in ``NOT_YET``, so that the rules hold everywhere
+else. The list only gets shorter.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "tightbudget"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+# docs/reference is generated from docstrings; decisions are quoted by their words of the day, but
+# a standard term is a standard term there, too
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    + [p for p in (ROOT / "docs").rglob("*.md") if "reference" not in p.parts]
+)
+
+# beginnings of paths, from the root of the checkout, that a rule does not hold for yet
+NOT_YET = {
+    "docstrings": (
+        "src/tightbudget/engine/",
+        "src/tightbudget/privacy_buckets.py",
+        "src/tightbudget/pairs/",
+        "src/tightbudget/mechanisms/",
+        "src/tightbudget/output_dp/",
+        "src/tightbudget/accounting/describe.py",
+        "src/tightbudget/accounting/plot.py",
+        "src/tightbudget/accounting/schedule.py",
+        "src/tightbudget/ledger/",
+        "src/tightbudget/client/",
+        "src/tightbudget/release/",
+        "src/tightbudget/adapters/opacus.py",
+        "src/tightbudget/adapters/sklearn.py",
+        "src/tightbudget/adapters/stopping.py",
+        "src/tightbudget/web/",
+        "src/tightbudget/explorer/",
+        "src/tightbudget/cli/",
+        "src/tightbudget/errors.py",
+    ),
+    "terms": (
+        "src/tightbudget/engine/",
+        "src/tightbudget/privacy_buckets.py",
+        "src/tightbudget/pairs/",
+        "src/tightbudget/mechanisms/",
+        "src/tightbudget/output_dp/",
+        "src/tightbudget/accounting/describe.py",
+        "src/tightbudget/accounting/plot.py",
+        "src/tightbudget/accounting/schedule.py",
+        "src/tightbudget/ledger/",
+        "src/tightbudget/client/",
+        "src/tightbudget/release/",
+        "src/tightbudget/adapters/opacus.py",
+        "src/tightbudget/adapters/sklearn.py",
+        "src/tightbudget/adapters/stopping.py",
+        "src/tightbudget/web/",
+        "src/tightbudget/explorer/",
+        "src/tightbudget/cli/",
+        "src/tightbudget/errors.py",
+        "docs/explanation/engine.md",
+        "docs/explanation/contour.md",
+        "docs/explanation/rounding.md",
+        "docs/how-to/ask-for-twelve-digits.md",
+        "README.md",
+        "CONTRIBUTING.md",
+    ),
+}
+
+# a docstring that begins so continues the name above it, or a neighbour's docstring
+OPENINGS = re.compile(
+    r"(What|Of|The same|Both|Likewise|As|Those|These|Its?|They|Where|How|Whose?|Also)\b(?!-)"
+)
+
+# a word of the house's own, and the term of the field that stands for it
+TERMS = {
+    r"dear(er|est|ly)?": "a worst-case price; cost more, costlier",
+    r"upper[ -]ends?": "upper bound",
+    r"lower[ -]ends?": "lower bound",
+    r"contour engine": "saddle-point engine",
+    r"two[- ]mass(es)? engine": "buckets engine",
+    r"hair('s breadth)?": "a relative margin, and how large it is",
+    r"dust": "an absolute error, and how large it is",
+    r"fuzz": "a rounding margin",
+}
+STANDARD = {
+    # a letter on either side makes it another word; `_dust` and `dust_of` are the same word
+    re.compile(rf"(?<![A-Za-z])(?:{term})(?![A-Za-z])", re.IGNORECASE): standard
+    for term, standard in TERMS.items()
+}
+
+# class names with more than one meaning, and why that does not confuse anybody
+TWICE: dict[str, str] = {
+    "Amount": "the ledger's value, and its form over HTTP",
+    "Event": "the ledger's value, and its form over HTTP",
+    "Hold": "the account's value, and its form over HTTP",
+    "OpenHold": "the ledger's value, and its form over HTTP",
+    "Statement": "the ledger's value, and its form over HTTP",
+    "WhatIf": "the ledger's value, the release's and its form over HTTP",
+    "Answer": "public in the sweep; the engine's never leaves it, the form over HTTP is a form",
+    "Question": "public in the sweep; the explorer's is the same question from a form",
+    "Curve": "public; the explorer's is the question that asks for one",
+    "_Asked": "private to compare and to the explorer",
+    # to be told apart
+    "_Lost": "",
+    "Act": "",
+    "Course": "",
+    "Field": "",
+    "Grid": "",
+    "Head": "",
+    "Job": "",
+    "Line": "",
+    "Plan": "",
+    "Refusal": "",
+    "Rule": "",
+    "State": "",
+    "Table": "",
+}
+
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def docstrings(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """The line and the text of each docstring of a module, private ones too."""
+    for node in ast.walk(module):
+        if isinstance(node, Documented) and (text := ast.get_docstring(node)):
+            yield getattr(node, "lineno", 1), text
+
+
+def faults(text: str) -> Iterator[str]:
+    """What is wrong with the words of one docstring."""
+    first = text.split("\n\n")[0].rstrip()
+    if found := OPENINGS.match(text):
+        yield f"begins with {found[0]!r}: {first[:60]!r}"
+    if not first.endswith("."):
+        yield f"the first paragraph does not end with a full stop: {first[-60:]!r}"
+
+
+def unusual_terms(text: str) -> Iterator[tuple[int, str]]:
+    """The line of each word that has a standard term, and that term."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        for pattern, standard in STANDARD.items():
+            if found := pattern.search(line):
+                yield number, f"{found[0]!r}: say {standard}"
+
+
+def held(rule: str, paths: list[Path]) -> list[Path]:
+    return [p for p in paths if not p.relative_to(ROOT).as_posix().startswith(NOT_YET[rule])]
+
+
+def test_every_docstring_can_be_read_alone() -> None:
+    broken = [
+        f"{path.relative_to(ROOT)}:{line} {fault}"
+        for path in held("docstrings", MODULES)
+        for line, text in docstrings(ast.parse(path.read_text(encoding="utf-8")))
+        for fault in faults(text)
+    ]
+    assert not broken, "subject, verb, object, and the argument's name:\n" + "\n".join(broken)
+
+
+def test_code_and_pages_use_the_terms_of_the_field() -> None:
+    broken = [
+        f"{path.relative_to(ROOT)}:{line} {fault}"
+        for path in held("terms", [*MODULES, *PAGES])
+        for line, fault in unusual_terms(path.read_text(encoding="utf-8"))
+    ]
+    assert not broken, "\n".join(broken)
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    where: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(path.relative_to(PACKAGE).as_posix())
+    broken = [
+        f"class {name} is in {' and in '.join(paths)}"
+        for name, paths in where.items()
+        if len(paths) > 1 and name not in TWICE
+    ]
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What a line answers.",
+        "Of all runs together.",
+        "The same for another form.",
+        "Both, in order.",
+        "Likewise for the lower one.",
+        "As many as the gap supports.",
+        "Those that nobody matches.",
+        "Its questions one by one.",
+        "Where the test changes.",
+        "How far it may be off.",
+        "Whose theorem it is.",
+        "A line without an end",
+        "Does a question end a line?",
+    ],
+)
+def test_a_docstring_that_continues_another_is_seen(text: str) -> None:
+    assert list(faults(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Whether two intervals have a number in common.",
+        "Offers a cell.",
+        "Asks the engine.",
+        "Returns the largest loss of ``pair``.\n\n    >>> print(1)\n    1",
+    ],
+)
+def test_a_docstring_that_stands_alone_passes(text: str) -> None:
+    assert not list(faults(text))
+
+
+def test_private_docstrings_are_read_too() -> None:
+    module = ast.parse('class _A:\n    def _b(self):\n        """Both ends."""\n')
+    assert [text for _, text in docstrings(module)] == ["Both ends."]
+
+
+@pytest.mark.parametrize(
+    "text", ["the dearest cell", "an upper end", "upper ends", "self.dust", "_HAIR = 1", "a_fuzz"]
+)
+def test_a_word_with_a_standard_term_is_seen(text: str) -> None:
+    assert list(unusual_terms(text))
+
+
+@pytest.mark.parametrize("text", ["the upper endpoint", "industry", "chair", "endear"])
+def test_other_words_pass(text: str) -> None:
+    assert not list(unusual_terms(text))
