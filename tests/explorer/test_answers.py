@@ -63,6 +63,7 @@ def test_every_mechanism_has_its_curve(case: Case, tmp_path: Path) -> None:
     assert all_ == found["curve"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [DP_SGD, MIXED], ids=["one", "two"])
 @pytest.mark.parametrize("target", [{"delta": 1e-5}, {"epsilon": 0.5, "rtol": 1e-3}])
 def test_either_way(steps: list[dict[str, Any]], target: Any, tmp_path: Path) -> None:

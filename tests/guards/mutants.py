@@ -51,6 +51,7 @@ class Without:
     name: str
     changes: Mapping[str, str]  # name of a guard -> what its statement becomes
     true: Callable[[], bool]
+    slow: bool = False  # the truth takes more than half a second to find out
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,21 @@ class Mutation:
     function: str
     changes: tuple[tuple[str, str], ...]  # (line, what it becomes)
     true: Callable[[], bool]
+    slow: bool = False  # the truth takes more than half a second to find out
 
 
 def each(mutations: Sequence[Mutation | Without]) -> pytest.MarkDecorator:
-    """One test for each."""
+    """One test for each mutation."""
     return pytest.mark.parametrize(
-        "mutation", mutations, ids=lambda mutation: mutation.name.replace(" ", "-")
+        "mutation",
+        [
+            pytest.param(
+                mutation,
+                id=mutation.name.replace(" ", "-"),
+                marks=[pytest.mark.slow] if mutation.slow else [],
+            )
+            for mutation in mutations
+        ],
     )
 
 

@@ -334,6 +334,7 @@ def test_more_runs_are_more_risk_and_more_of_a_question_is_more_or_less(
     assert two.belief.upper < further.belief.lower
 
 
+@pytest.mark.slow
 def test_the_two_masses_and_the_line_integral_agree() -> None:
     run = STEP * 300
     beside = run + tb.Laplace(1e9)  # no transform, and at most 1e-9 of everything
@@ -379,6 +380,7 @@ def test_where_hardly_anything_is_hidden_the_ends_are_wide_but_true() -> None:
     assert risk.tpr.lower >= 1 - 1e-9
 
 
+@pytest.mark.slow
 def test_a_gap_out_of_reach_is_refused_with_the_one_that_was_reached() -> None:
     run = STEP * 1000
     with pytest.raises(tb.PrecisionError) as caught:

@@ -132,6 +132,7 @@ def masses_of(bins) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(p for p, _ in bins), tuple(q for _, q in bins)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(courses())
 def test_any_finite_mechanisms_against_the_tree(question) -> None:
@@ -229,6 +230,7 @@ def test_prices_of_the_largest_losses_leave_the_infinite_ones() -> None:
 # ------------------------------------------------------------------------------ grids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize("delta", [1e-5, 1e-12])
 def test_the_answer_does_not_depend_on_the_lattice(direction, delta) -> None:
@@ -256,6 +258,7 @@ def test_small_deltas(step, delta) -> None:
     assert delta < bounds.upper < 10 * delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "printed"),
     [
