@@ -40,7 +40,7 @@ slow: .venv/.test  ## the slow tests: whole figures, audits of a million runs, p
 
 # Coverage makes a test slower by half: it may use more before it has to be marked slow.
 cover: .venv/.test  ## the tests of `make unit` with branch coverage
-	TEST_CPU_SECONDS=5 $(PYTEST) -m "not slow" --cov --cov-report=term $(PYTEST_ARGS)
+	TEST_CPU_SECONDS=6 $(PYTEST) -m "not slow" --cov --cov-report=term $(PYTEST_ARGS)
 
 # The first test that needs PyTorch pays for its import, which takes many seconds.
 adapters: .venv/.adapters  ## the tests and pages that need PyTorch, Opacus and JAX Privacy, which are large
