@@ -68,6 +68,7 @@ format: .venv/.test  ## fix what ruff can fix, then format
 bench: .venv-bench/.bench .venv/.test  ## run the benchmarks in their own environment
 	.venv-bench/bin/python benchmarks/run.py $(BENCH_ARGS)
 	.venv-bench/bin/python benchmarks/digits.py
+	.venv-bench/bin/python benchmarks/start.py
 	PYTHONPATH=. .venv-bench/bin/python benchmarks/ledger.py
 	PYTHONPATH=. .venv/bin/python benchmarks/web.py
 	.venv-bench/bin/python benchmarks/sweep.py
