@@ -205,6 +205,7 @@ def test_the_missing_noise_is_found() -> None:
     assert got["epsilon"]["lower"] <= got["epsilon"]["upper"] <= 1
 
 
+@pytest.mark.slow
 def test_the_largest_number_of_steps_is_found() -> None:
     args = ["--parameter", "steps", "--epsilon", 1, "--delta", "1e-3"]
     got = answer("calibrate", "laplace", "--scale", 30, *args)
