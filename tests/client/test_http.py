@@ -83,6 +83,7 @@ def wire_hold(ledger: tb.RemoteLedger) -> tb.RemoteHold:
     return tb.RemoteHold(ledger._wire, ReservationView.from_dict(HOLD), "3")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ["reserve", "start", "settle"])
 def test_whatever_happens_on_the_way_the_client_says_what_is_true(act: str) -> None:
     """Every fate of every request of an act: what it claims is what was done."""
@@ -428,6 +429,7 @@ def test_who_cannot_show_a_certificate_learns_no_token(
 # -------------------------------------------------------------------------------- extras
 
 
+@pytest.mark.slow
 def test_the_client_needs_httpx_alone() -> None:
     without = "import sys; sys.modules.update(dict.fromkeys({}))\nimport tightbudget as tb\n"
     needless = without.format(

@@ -220,6 +220,7 @@ STORY: list[Callable[[Any], Any]] = [
 ]
 
 
+@pytest.mark.slow
 def test_a_served_ledger_and_one_here_answer_alike(
     twins: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def test_the_course_is_what_was_read_at_the_time(actor: LedgerActor) -> None:
         assert witness.agrees(last)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -179,6 +179,7 @@ ACTS: dict[str, Callable[[tb.Ledger, tb.LedgerHold], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ACTS)
 def test_a_lost_connection_is_survived_or_told(postgres: Server, name: str) -> None:
     """Wherever it breaks, asking again under the same key ends as if it had not."""
@@ -229,6 +230,7 @@ def test_a_commit_without_an_answer_is_said_to_be_unknown(
     actor.close()
 
 
+@pytest.mark.slow
 def test_the_server_is_killed_and_comes_back(mortal: OwnServer) -> None:
     with tb.Ledger(mortal.create_database()) as ledger:
         data = ledger.open_budget("data", epsilon=1, delta=1e-6)

@@ -439,6 +439,7 @@ def test_the_clock_is_handed_in_and_only_written_down(url: str) -> None:
         assert repr(ledger).startswith("Ledger('")
 
 
+@pytest.mark.slow
 def test_without_sqlalchemy_the_package_works_and_the_ledger_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['sqlalchemy'] = None\n"

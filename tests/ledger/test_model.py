@@ -113,6 +113,7 @@ class Interleaved(RuleBasedStateMachine):
 SCALE = settings(max_examples=12, stateful_step_count=25)
 
 
+@pytest.mark.slow
 def test_random_deeds_on_sqlite(tmp_path: Path) -> None:
     numbers = itertools.count()
 

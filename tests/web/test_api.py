@@ -53,6 +53,7 @@ def get(ask: TestClient, path: str, **query: Any) -> dict[str, Any]:
     return dict(response.json())
 
 
+@pytest.mark.slow
 def test_a_server_answers_and_is_ended(served: Serve, ledger_url: str) -> None:
     server = served(ledger_url)
     with httpx.Client(base_url=server.url) as client:
