@@ -73,13 +73,15 @@ def test_every_mechanism_can_be_asked_about(case) -> None:
 
 
 def test_a_new_mechanism_is_on_the_command_line_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "width" not in generated_options()
+    # a class registers itself; the place is taken beforehand, so that it is given back in the end
+    monkeypatch.setitem(tb.MECHANISMS, "cauchy", tb.Gaussian)
+
     @dataclass(frozen=True)
     class Cauchy(tb.Mechanism):
         width: float
         kind: ClassVar[str] = "cauchy"
 
-    assert "width" not in generated_options()
-    monkeypatch.setitem(tb.MECHANISMS, Cauchy.kind, Cauchy)
     assert generated_options()["width"] == "cauchy (needed)"
     assert Source("cauchy", {"width": 2.0}).composition() == Cauchy(2.0) * 1
 
