@@ -39,7 +39,10 @@ from tightbudget.engine.buckets.compose import Demand, Parts, make_plan, power
 from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure, discretise
 from tightbudget.engine.buckets.profile import Profile
-from tightbudget.engine.saddle_point.contour import Contour, Line, Lines
+from tightbudget.engine.cache import Cache
+from tightbudget.engine.question import EpsilonAt
+from tightbudget.engine.saddle_point.contour import Line, Lines
+from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.pairs.pair import Direction
 from tightbudget.theorems import renyi as theorem
 
@@ -127,14 +130,14 @@ def draw_dpsgd(figure: Figure) -> None:
     draw_curve(*axes[:, 1], renyi)
 
 
-def placed(step: tb.Mechanism, runs: int, delta: float) -> tuple[Contour, float, Lines]:
+def placed(step: tb.Mechanism, runs: int, delta: float) -> tuple[SaddlePoint, float, Lines]:
     """The contour for a removed record, eps at delta, and the lines that answered."""
-    contour = Contour.of([(step.pair(Direction.REMOVE).transform(), runs)])
-    memory: list[Lines] = []
-    found = None if contour is None else contour.epsilon(delta, 1e-9, memory)
+    contour = SaddlePoint.of([(step.pair(Direction.REMOVE).transform(), runs)])
+    cache = Cache()
+    found = None if contour is None else contour.bounds(EpsilonAt(delta), 1e-9, cache)
     assert contour is not None
     assert found is not None
-    return contour, found.upper, memory[-1]
+    return contour, found.upper, cache.lines(0)[0]
 
 
 def integrand(log: np.ndarray, c: float, t: np.ndarray, epsilon: float) -> np.ndarray:
@@ -142,7 +145,7 @@ def integrand(log: np.ndarray, c: float, t: np.ndarray, epsilon: float) -> np.nd
     return np.exp(log - (c + 1j * t) * epsilon) / math.pi
 
 
-def on_line(contour: Contour, c: float, t: np.ndarray, epsilon: float) -> np.ndarray:
+def on_line(contour: SaddlePoint, c: float, t: np.ndarray, epsilon: float) -> np.ndarray:
     """The integrand anywhere on one line."""
     s = c + 1j * t
     return integrand(contour.term.values(c, t, 1e-16)[0] - np.log(s * (s + 1)), c, t, epsilon)

@@ -152,7 +152,7 @@ MUTATIONS = [
     ),
     Mutation(
         "what was proved is dropped", answer, "_answer",
-        (("refusal(error, error.lower, error.upper)", "refusal(error)"),),
+        (("refusal(asked.error(), lower, upper)", "refusal(asked.error())"),),
         precise,
     ),
     Mutation(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import interpolate, optimize
 
-from tightbudget.engine.readings.renyi import renyi_bounds
+from tightbudget.engine.readings.renyi import renyi_divergence
 from tightbudget.errors import CalibrationError
 from tightbudget.mechanisms.composition import Composable, Composition
 from tightbudget.numerics.bounds import Bounds
@@ -99,7 +99,7 @@ class StoppingSchedule:
         divergences = np.zeros(len(self.stops))
         for course in courses:
             of_block = {
-                parts: renyi_bounds((block,), order, 1e-4).upper
+                parts: renyi_divergence((block,), order, 1e-4).required().upper
                 for parts, block in course.of_block.items()
             }
             # a hair above what adding up may have rounded away
