@@ -1,9 +1,9 @@
-"""Many digits: the contour engine beside the two masses and two neighbours, in one process.
+"""Many digits: the saddle-point engine beside the buckets and two neighbours, in one process.
 
     python benchmarks/digits.py [--quick] [--no-peers] [--runs N] [--out FOLDER]
 
 For each question the median time of both certified ends at rtol = 1e-9, the gap reached and who
-answered; the median time of the two masses at rtol = 1e-4 for the same question, which is what
+answered; the median time of the buckets at rtol = 1e-4 for the same question, which is what
 decides which engine is asked first; and the neighbours' times. A full run writes digits.json
 and digits.md beside this file.
 """

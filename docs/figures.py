@@ -3,7 +3,8 @@
 dpsgd.png, from the public API. Left: what DP-SGD costs as it runs on, by three sound accounts of
 the same steps. Right: one run's whole curve. Below each: how far apart the two certified ends are.
 
-contour.png, from the contour engine's own lines. Left: the integrand where one line does. Right:
+contour.png, from the saddle-point engine's own lines. Left: the integrand where one line does. On
+the right:
 its modulus where a few rare large losses decide, on one line for all and on a line for each number.
 
 risk.png, from the public API. Left: what attacks find, on four runs with the same (eps, delta).
@@ -86,8 +87,8 @@ def draw_steps(ax: Axes, below: Axes, renyi: np.ndarray) -> None:
     ax.text(5.3, 1.32, "Rényi divergences", color=RED, fontsize=9)
     ax.text(260, 0.62, "tightbudget: both certified ends", color=BLUE, fontsize=9)
     draw_gap(below, steps, [b.relative_gap for b in certified])
-    below.text(1.2, 1e-7, "two masses", color=BLUE, fontsize=8)
-    below.text(30, 1e-11, "contour engine", color=BLUE, fontsize=8)
+    below.text(1.2, 1e-7, "buckets", color=BLUE, fontsize=8)
+    below.text(30, 1e-11, "saddle-point engine", color=BLUE, fontsize=8)
     below.set(xlabel="steps", xscale="log", xlim=(1, 1e5))
 
 

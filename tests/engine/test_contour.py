@@ -284,7 +284,7 @@ def test_explain_names_the_engine_and_gives_its_answer(
     composition: tb.Composition, engine: str
 ) -> None:
     of_epsilon, of_delta = composition.explain(delta=1e-5), composition.explain(epsilon=0.75)
-    # with a memory the two masses work a little finer
+    # with a cache the buckets work a little finer
     assert of_epsilon.bounds.overlaps(composition.epsilon(1e-5))
     assert of_delta.bounds.overlaps(composition.delta(0.75))
     assert max(of_epsilon.bounds.relative_gap, of_delta.bounds.relative_gap) <= 1e-4

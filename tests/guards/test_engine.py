@@ -159,7 +159,7 @@ def planned(p: tuple[float, ...], q: tuple[float, ...], runs: int, grid: Grid, n
 
 
 def gaussian_epsilon() -> bool:
-    # of the two masses: the contour engine would answer first; two runs have no closed form
+    # of the buckets: the saddle-point engine would answer first; two runs have no closed form
     steps = (compose.Parts.of((tb.Gaussian(math.sqrt(2.0)) * 2).pairs(Direction.REMOVE)),)
     bounds = refine.refine(EpsilonAt(1e-3), steps, 1e-6).bounds
     met = gaussian_truth(1.0, bounds.upper)[0] <= 1e-3

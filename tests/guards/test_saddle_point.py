@@ -1,4 +1,4 @@
-"""Every guard of the contour engine is taken away once, and a true inequality becomes false.
+"""Every guard of the saddle-point engine is taken away once, and a true inequality becomes false.
 
 Steps, heights and tolerances are chosen badly on purpose, so that each error term matters.
 """

@@ -1,4 +1,4 @@
-"""The contour engine against line integrals in ball arithmetic, and these against closed forms."""
+"""The saddle-point engine against line integrals in ball arithmetic; these against closed forms."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ class Risk:
 
     Guarantee: the exact value lies between both ends. ``rtol`` limits the gaps of ``advantage``,
     ``tpr`` (unless it is below 1e-100, or ``fpr`` is 0) and ``delta``. ``bayes_risk``, ``mu`` and
-    ``exceedance`` come as close as the engine gets: all of them within ``rtol`` by the contour
-    engine; by the two masses ``exceedance`` to about the square root of that, and where
+    ``exceedance`` come as close as the engine gets: all of them within ``rtol`` by the saddle-point
+    engine; by buckets ``exceedance`` to about the square root of that, and where
     ``epsilon`` is itself a loss that some output has, P(L > eps) and P(L >= eps) both lie inside.
 
     Attributes:

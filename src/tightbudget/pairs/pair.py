@@ -217,7 +217,7 @@ class Pair:
         return None
 
     def transform(self) -> Transform | None:
-        """E_P[e^(s L)] for complex s, where the contour engine can use it."""
+        """E_P[e^(s L)] for complex s, where the saddle-point engine can use it."""
         return None
 
     def reversed(self) -> Pair | None:

@@ -1,4 +1,4 @@
-"""Where a line of the contour engine goes: transforms of compositions and their saddle points.
+"""Where a line of the saddle-point engine goes: transforms of compositions and their saddle points.
 
 The integrand of delta(eps) on Re s = c is largest where c is near the saddle point of
 ln M(c) - c eps - ln c - ln(1 + c). Tracks are plans. Certified are ``Term.values``, ``upper`` and
