@@ -1,9 +1,9 @@
-"""Many digits: the contour engine beside the two masses and two neighbours, in one process.
+"""Many digits: the saddle-point engine beside the buckets and two neighbours, in one process.
 
     python benchmarks/digits.py [--quick] [--no-peers] [--runs N] [--out FOLDER]
 
 For each question the median time of both certified ends at rtol = 1e-9, the gap reached and who
-answered; the median time of the two masses at rtol = 1e-4 for the same question, which is what
+answered; the median time of the buckets at rtol = 1e-4 for the same question, which is what
 decides which engine is asked first; and the neighbours' times. A full run writes digits.json
 and digits.md beside this file.
 """
@@ -24,7 +24,8 @@ from run import HERE, _limit, _machine, _OutOfTimeError, _timed, save
 from workloads import _TWENTY, _calibrated_sigma, _gaussian
 
 import tightbudget as tb
-from tightbudget.engine.buckets import refine
+from tightbudget.engine.buckets.refine import refine
+from tightbudget.engine.question import EpsilonAt
 
 RTOL = 1e-9
 LIMIT = 20.0  # seconds for one call of a neighbour
@@ -80,8 +81,8 @@ def _prv_accountant(plan: list[tuple[float, float, int]], delta: float) -> float
     return float(accountant.compute_epsilon(delta, runs)[2])
 
 
-def _two_masses(plan: list[tuple[float, float, int]], delta: float) -> tb.Bounds:
-    return refine.epsilon_bounds(_composition(plan).engine.parts, delta, 1e-4)
+def _by_buckets(plan: list[tuple[float, float, int]], delta: float) -> tb.Bounds:
+    return refine(EpsilonAt(delta), _composition(plan).engine.parts, 1e-4).bounds
 
 
 def _epsilon(plan: list[tuple[float, float, int]], delta: float) -> Question:
@@ -152,7 +153,7 @@ def _row(question: Question, runs: int, peers: bool) -> dict[str, Any]:
             row["engine"] = _composition(plan).explain(delta=question.delta, rtol=RTOL).engine
         except tb.PrecisionError:
             row["engine"] = "refused"
-        row["two_masses"] = _measured(lambda: _two_masses(plan, question.delta), min(runs, 3))
+        row["two_masses"] = _measured(lambda: _by_buckets(plan, question.delta), min(runs, 3))
     if peers and question.delta >= PEERS_FROM:
         row["dp_accounting"] = _measured(question.dp_accounting, 1)
         row["prv_accountant"] = _measured(question.prv_accountant, 1)

@@ -3,7 +3,8 @@
 dpsgd.png, from the public API. Left: what DP-SGD costs as it runs on, by three sound accounts of
 the same steps. Right: one run's whole curve. Below each: how far apart the two certified ends are.
 
-contour.png, from the contour engine's own lines. Left: the integrand where one line does. Right:
+contour.png, from the saddle-point engine's own lines. Left: the integrand where one line does. On
+the right:
 its modulus where a few rare large losses decide, on one line for all and on a line for each number.
 
 risk.png, from the public API. Left: what attacks find, on four runs with the same (eps, delta).
@@ -39,7 +40,10 @@ from tightbudget.engine.buckets.compose import Demand, Parts, make_plan, power
 from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure, discretise
 from tightbudget.engine.buckets.profile import Profile
-from tightbudget.engine.saddle_point.contour import Contour, Line, Lines
+from tightbudget.engine.cache import Cache
+from tightbudget.engine.question import EpsilonAt
+from tightbudget.engine.saddle_point.contour import Line, Lines
+from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.pairs.pair import Direction
 from tightbudget.theorems import renyi as theorem
 
@@ -83,8 +87,8 @@ def draw_steps(ax: Axes, below: Axes, renyi: np.ndarray) -> None:
     ax.text(5.3, 1.32, "Rényi divergences", color=RED, fontsize=9)
     ax.text(260, 0.62, "tightbudget: both certified ends", color=BLUE, fontsize=9)
     draw_gap(below, steps, [b.relative_gap for b in certified])
-    below.text(1.2, 1e-7, "two masses", color=BLUE, fontsize=8)
-    below.text(30, 1e-11, "contour engine", color=BLUE, fontsize=8)
+    below.text(1.2, 1e-7, "buckets", color=BLUE, fontsize=8)
+    below.text(30, 1e-11, "saddle-point engine", color=BLUE, fontsize=8)
     below.set(xlabel="steps", xscale="log", xlim=(1, 1e5))
 
 
@@ -127,14 +131,14 @@ def draw_dpsgd(figure: Figure) -> None:
     draw_curve(*axes[:, 1], renyi)
 
 
-def placed(step: tb.Mechanism, runs: int, delta: float) -> tuple[Contour, float, Lines]:
+def placed(step: tb.Mechanism, runs: int, delta: float) -> tuple[SaddlePoint, float, Lines]:
     """The contour for a removed record, eps at delta, and the lines that answered."""
-    contour = Contour.of([(step.pair(Direction.REMOVE).transform(), runs)])
-    memory: list[Lines] = []
-    found = None if contour is None else contour.epsilon(delta, 1e-9, memory)
+    contour = SaddlePoint.of([(step.pair(Direction.REMOVE).transform(), runs)])
+    cache = Cache()
+    found = None if contour is None else contour.bounds(EpsilonAt(delta), 1e-9, cache)
     assert contour is not None
     assert found is not None
-    return contour, found.upper, memory[-1]
+    return contour, found.upper, cache.lines(0)[0]
 
 
 def integrand(log: np.ndarray, c: float, t: np.ndarray, epsilon: float) -> np.ndarray:
@@ -142,7 +146,7 @@ def integrand(log: np.ndarray, c: float, t: np.ndarray, epsilon: float) -> np.nd
     return np.exp(log - (c + 1j * t) * epsilon) / math.pi
 
 
-def on_line(contour: Contour, c: float, t: np.ndarray, epsilon: float) -> np.ndarray:
+def on_line(contour: SaddlePoint, c: float, t: np.ndarray, epsilon: float) -> np.ndarray:
     """The integrand anywhere on one line."""
     s = c + 1j * t
     return integrand(contour.term.values(c, t, 1e-16)[0] - np.log(s * (s + 1)), c, t, epsilon)

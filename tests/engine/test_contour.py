@@ -1,4 +1,4 @@
-"""The contour engine against the two masses, against itself by other lines, and its laws."""
+"""The saddle-point engine against the buckets, against itself by other lines, and its laws."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tightbudget as tb
-from tightbudget.engine.buckets import refine
-from tightbudget.engine.engine import CONTOUR, TWO_MASSES, Engine, Explanation
+from tightbudget.engine import engine as engine_module
+from tightbudget.engine.answer import BUCKETS, SADDLE_POINT
+from tightbudget.engine.buckets.refine import Found, refine
+from tightbudget.engine.cache import Cache
+from tightbudget.engine.engine import Engine, Explanation
+from tightbudget.engine.question import DeltaAt, EpsilonAt
 from tightbudget.engine.saddle_point import contour
-from tightbudget.engine.saddle_point.contour import Contour, Lines
+from tightbudget.engine.saddle_point.contour import Lines
+from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.special import log_g_up
 from tightbudget.pairs.pair import Direction
@@ -55,16 +60,16 @@ def holds_gap(bounds: Bounds) -> None:
 def test_eps_and_delta_are_inverse_wherever_it_answers(
     mixture: list[tuple[float, float, int]], size: float, i: int
 ) -> None:
-    engine = losses(*mixture).contours
+    engine = losses(*mixture).saddle_points
     if not engine:
         return  # sampled so rarely that it is not worth it
-    epsilon = engine[i].epsilon(size, FINE, [])
+    epsilon = engine[i].bounds(EpsilonAt(size), FINE)
     if epsilon is None:
         return
-    above = engine[i].delta(epsilon.upper, 1e-3, [])
+    above = engine[i].bounds(DeltaAt(epsilon.upper), 1e-3)
     assert above is None or above.lower <= size
     if epsilon.lower > 0:
-        below = engine[i].delta(epsilon.lower, 1e-3, [])
+        below = engine[i].bounds(DeltaAt(epsilon.lower), 1e-3)
         assert below is None or below.upper >= size
 
 
@@ -74,18 +79,18 @@ def test_eps_and_delta_are_inverse_wherever_it_answers(
 def test_more_eps_less_delta_and_more_runs_more_delta(
     mixture: list[tuple[float, float, int]], size: float, i: int, factor: float
 ) -> None:
-    engine = losses(*mixture).contours
+    engine = losses(*mixture).saddle_points
     if not engine:
         return
-    epsilon = engine[i].epsilon(size, 1e-3, [])
+    epsilon = engine[i].bounds(EpsilonAt(size), 1e-3)
     if epsilon is None:
         return
-    more = losses(*mixture, (5.0, 0.5, 3)).contours[i]
+    more = losses(*mixture, (5.0, 0.5, 3)).saddle_points[i]
     at, beyond = epsilon.upper, epsilon.upper * (1.0 + factor)
     one, later, longer = (
-        engine[i].delta(at, FINE, []),
-        engine[i].delta(beyond, FINE, []),
-        more.delta(at, FINE, []),
+        engine[i].bounds(DeltaAt(at), FINE),
+        engine[i].bounds(DeltaAt(beyond), FINE),
+        more.bounds(DeltaAt(at), FINE),
     )
     for bounds in (one, later, longer):
         assert bounds is None or 0.0 <= bounds.lower <= bounds.upper <= 1.0
@@ -107,19 +112,13 @@ ordinary = st.tuples(logs(0.8, 20.0), logs(0.01, 1.0), logs(1, 3000).map(round))
 def test_both_engines_overlap(mixture: list[tuple[float, float, int]], size: float, i: int) -> None:
     """They share nothing but the pairs: the strongest test that there is."""
     both = losses(*mixture)
-    epsilon = both.contours[i].epsilon(size, FINE, [])
+    epsilon = both.saddle_points[i].bounds(EpsilonAt(size), FINE)
     if epsilon is None or epsilon.upper == 0.0:
         return
-    try:
-        other = refine.epsilon_bounds((both.parts[i],), size, 1e-2)
-    except tb.PrecisionError as error:
-        other = Bounds(error.lower, error.upper)
+    other = refine(EpsilonAt(size), (both.parts[i],), 1e-2).bounds
     assert epsilon.overlaps(other)
-    delta = both.contours[i].delta(epsilon.lower, FINE, [])
-    try:
-        other = refine.delta_bounds((both.parts[i],), epsilon.lower, 0.1)
-    except tb.PrecisionError as error:
-        other = Bounds(error.lower, error.upper)
+    delta = both.saddle_points[i].bounds(DeltaAt(epsilon.lower), FINE)
+    other = refine(DeltaAt(epsilon.lower), (both.parts[i],), 0.1).bounds
     assert delta is None or delta.overlaps(other)
 
 
@@ -135,7 +134,7 @@ def test_an_answer_is_quiet(part: tuple[float, float, int], size: float, i: int)
     """Also where the engine gives up, as it may for a single run."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        bounds = losses(part).contours[i].epsilon(size, FINE, [])
+        bounds = losses(part).saddle_points[i].bounds(EpsilonAt(size), FINE)
     assert bounds is None or bounds.lower <= bounds.upper
 
 
@@ -153,30 +152,33 @@ RARE = [
 @DIRECTIONS
 @pytest.mark.parametrize(("sigma", "q", "runs", "delta"), RARE)
 def test_heavy_cases(sigma: float, q: float, runs: int, delta: float, i: int) -> None:
-    one = losses((sigma, q, runs)).contours[i]
-    epsilon = one.epsilon(delta, FINE, [])
+    one = losses((sigma, q, runs)).saddle_points[i]
+    epsilon = one.bounds(EpsilonAt(delta), FINE)
     assert epsilon is not None
     holds_gap(epsilon)
     # what else is known: a line that was placed for another eps, and a little more and less noise
-    near = one.delta(epsilon.upper * 0.999, 1e-2, [])
+    near = one.bounds(DeltaAt(epsilon.upper * 0.999), 1e-2)
     assert near is None or near.upper >= delta
-    milder, worse = (losses((s, q, runs)).contours[i] for s in (1.001 * sigma, 0.999 * sigma))
+    milder, worse = (losses((s, q, runs)).saddle_points[i] for s in (1.001 * sigma, 0.999 * sigma))
     for other, sign in ((milder, 1), (worse, -1)):
-        found = other.epsilon(delta, 1e-6, [])
+        found = other.bounds(EpsilonAt(delta), 1e-6)
         assert found is None or sign * found.lower <= sign * epsilon.upper
 
 
 @pytest.mark.xfail(strict=True, reason="neither one line nor several: a rare loss in 10^5 runs")
 def test_the_rarest_large_losses() -> None:
-    epsilon = losses((1.0, 1e-5, 10**6)).contours[0].epsilon(1e-30, FINE, [])
+    epsilon = losses((1.0, 1e-5, 10**6)).saddle_points[0].bounds(EpsilonAt(1e-30), FINE)
     assert epsilon is not None
     holds_gap(epsilon)
 
 
-def forced(engine: Contour, epsilon: float, split: bool) -> Lines | None:
+def forced(engine: SaddlePoint, epsilon: float, split: bool) -> Lines | None:
     """One line for all, or a line for each number of rare losses."""
-    tracks = engine._split(engine._rare(epsilon), epsilon) if split else (engine.track,)
-    return contour._lines(tracks, epsilon, None)
+    rare = engine.rare_at(epsilon)
+    if split and rare is None:
+        return None
+    tracks = engine.split_at(rare, epsilon) if split and rare is not None else (engine.track,)
+    return contour.lines_at(tracks, epsilon, None)
 
 
 SPLIT = [
@@ -190,9 +192,9 @@ SPLIT = [
 def test_many_lines_agree_with_one(
     sigma: float, q: float, runs: int, deltas: tuple[float, ...]
 ) -> None:
-    engine = losses((sigma, q, runs)).contours[0]
+    engine = losses((sigma, q, runs)).saddle_points[0]
     for delta in deltas:
-        known = engine.epsilon(delta, 1e-4, [])
+        known = engine.bounds(EpsilonAt(delta), 1e-4)
         assert known is not None
         one, many = (forced(engine, known.upper, split) for split in (False, True))
         assert one is not None
@@ -209,31 +211,41 @@ def test_many_lines_agree_with_one(
 
 
 @DIRECTIONS
-def test_what_is_remembered_gives_overlapping_answers(i: int) -> None:
-    engine = losses((2.0, 0.05, 3000), (1.0, 0.01, 100)).contours[i]
-    memory: list[Lines] = []
+def test_what_is_remembered_gives_overlapping_answers(
+    i: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = losses((2.0, 0.05, 3000), (1.0, 0.01, 100)).saddle_points[i]
+    cache, made = Cache(), []
+    remember = cache.remember_lines
+
+    def counted(direction: int, lines: Lines) -> None:
+        made.append(lines)
+        remember(direction, lines)
+
+    monkeypatch.setattr(cache, "remember_lines", counted)
     deltas = [1e-5, 1.1e-5, 1.2e-5, 1e-6, 2e-5, 1e-30, 1.1e-5]
     for delta in deltas:
-        kept, fresh = engine.epsilon(delta, FINE, memory), engine.epsilon(delta, FINE, [])
+        asked = EpsilonAt(delta)
+        kept, fresh = engine.bounds(asked, FINE, cache, i), engine.bounds(asked, FINE)
         assert kept is not None
         assert fresh is not None
         holds_gap(kept)
         assert kept.overlaps(fresh)
-        again = engine.delta(kept.upper, FINE, memory)
+        again = engine.bounds(DeltaAt(kept.upper), FINE, cache, i)
         assert again is not None
         assert again.lower <= delta
-    assert 0 < len(memory) < len(deltas), "no line served two questions"
+    assert 0 < len(made) < len(deltas), "no line served two questions"
 
 
 def test_a_line_far_from_its_place_says_little_and_nothing_wrong() -> None:
-    engine = losses((2.0, 0.05, 3000)).contours[0]
-    memory: list[Lines] = []
-    middle = engine.epsilon(1e-5, FINE, memory)
+    engine = losses((2.0, 0.05, 3000)).saddle_points[0]
+    cache = Cache()
+    middle = engine.bounds(EpsilonAt(1e-5), FINE, cache, 0)
     assert middle is not None
-    (lines,) = memory
+    (lines,) = cache.lines(0)
     for factor in (0.0, 0.3, 0.7, 1.5, 3.0, 100.0):
         epsilon = factor * middle.upper
-        seen, fresh = lines.read(epsilon), engine.delta(epsilon, 1e-3, [])
+        seen, fresh = lines.read(epsilon), engine.bounds(DeltaAt(epsilon), 1e-3)
         assert not seen.lower > seen.upper
         if fresh is not None:
             assert seen.lower <= fresh.upper
@@ -241,11 +253,11 @@ def test_a_line_far_from_its_place_says_little_and_nothing_wrong() -> None:
 
 
 def test_an_error_that_overflows_leaves_nothing_said() -> None:
-    engine = losses((2.0, 0.05, 3000)).contours[0]
-    memory: list[Lines] = []
-    middle = engine.epsilon(1e-5, FINE, memory)
+    engine = losses((2.0, 0.05, 3000)).saddle_points[0]
+    cache = Cache()
+    middle = engine.bounds(EpsilonAt(1e-5), FINE, cache, 0)
     assert middle is not None
-    (lines,) = memory
+    (lines,) = cache.lines(0)
     (line,) = lines.lines
     wide = dataclasses.replace(line, log_beyond=1e6)
     nothing = (math.inf, -math.inf, math.inf)
@@ -262,20 +274,20 @@ SAMPLED = tb.Gaussian(3.0).subsampled(0.1) * 50
 
 
 def test_a_laplace_inside_goes_to_the_two_masses() -> None:
-    assert WITH_LAPLACE.engine.contours == ()
-    assert tb.compose([]).engine.contours == ()
-    assert len(SAMPLED.engine.contours) == 2
-    assert len((tb.Gaussian(3.0) * 4).engine.contours) == 1
+    assert WITH_LAPLACE.engine.saddle_points == ()
+    assert tb.compose([]).engine.saddle_points == ()
+    assert len(SAMPLED.engine.saddle_points) == 2
+    assert len((tb.Gaussian(3.0) * 4).engine.saddle_points) == 1
 
 
 @pytest.mark.parametrize(
-    ("composition", "engine"), [(WITH_LAPLACE, TWO_MASSES), (SAMPLED, CONTOUR)], ids=str
+    ("composition", "engine"), [(WITH_LAPLACE, BUCKETS), (SAMPLED, SADDLE_POINT)], ids=str
 )
 def test_explain_names_the_engine_and_gives_its_answer(
     composition: tb.Composition, engine: str
 ) -> None:
     of_epsilon, of_delta = composition.explain(delta=1e-5), composition.explain(epsilon=0.75)
-    # with a memory the two masses work a little finer
+    # with a cache the buckets work a little finer
     assert of_epsilon.bounds.overlaps(composition.epsilon(1e-5))
     assert of_delta.bounds.overlaps(composition.delta(0.75))
     assert max(of_epsilon.bounds.relative_gap, of_delta.bounds.relative_gap) <= 1e-4
@@ -303,7 +315,7 @@ def test_what_a_contour_tells() -> None:
         assert isinstance(value, float)
         assert 0 <= value < 1e-9
     with pytest.raises(dataclasses.FrozenInstanceError):
-        told.engine = TWO_MASSES  # type: ignore[misc]
+        told.engine = BUCKETS  # type: ignore[misc]
     assert isinstance(told, Explanation)
 
 
@@ -346,8 +358,8 @@ def test_far_out_there_is_nothing(far: float) -> None:
 
 def test_one_direction_suffices_for_gaussians_and_both_count_else() -> None:
     for composition in (SAMPLED, tb.Gaussian(2.0) * 3):
-        ways = composition.engine.contours
-        each = [way.epsilon(1e-5, FINE, []) for way in ways]
+        ways = composition.engine.saddle_points
+        each = [way.bounds(EpsilonAt(1e-5), FINE) for way in ways]
         bounds = composition.epsilon(1e-5, FINE)
         assert bounds.upper == max(found.upper for found in each if found is not None)
 
@@ -355,7 +367,7 @@ def test_one_direction_suffices_for_gaussians_and_both_count_else() -> None:
 def test_the_order_of_steps_does_not_matter() -> None:
     mixture = [(2.0, 0.05, 300), (1.0, 0.01, 100), (7.0, 1.0, 4)]
     found = [
-        losses(*order).contours[0].epsilon(1e-8, FINE, [])
+        losses(*order).saddle_points[0].bounds(EpsilonAt(1e-8), FINE)
         for order in itertools.permutations(mixture)
     ]
     for a, b in itertools.pairwise(found):
@@ -377,43 +389,43 @@ def test_far_below_the_losses_delta_is_nearly_one(run: tb.Composition, epsilon: 
     assert 1.0 - 1e-12 < bounds.lower <= bounds.upper == 1.0
 
 
-def test_where_the_contour_is_not_close_enough_both_engines_count(
+def test_where_the_saddle_points_are_not_close_enough_both_engines_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = losses((1.0, 0.01, 1000))
-    truth = asked.epsilon(1e-5, FINE)
+    engine, asked = losses((1.0, 0.01, 1000)), EpsilonAt(1e-5)
+    truth = engine.answer(asked, FINE).required()
 
-    def wide(self: Contour, delta: float, rtol: float, memory: list[Lines]) -> Bounds:
-        return Bounds(0.9 * truth.lower, truth.upper)
+    def refuses(*_: object) -> Found:
+        return Found(Bounds(truth.lower, 1.1 * truth.upper), why="buckets are limited")
 
-    def refuses(*_: object) -> Bounds:
-        raise tb.PrecisionError("buckets are limited", truth.lower, 1.1 * truth.upper)
-
-    monkeypatch.setattr(Contour, "epsilon", wide)
-    assert asked.epsilon(1e-5, 1e-3).overlaps(truth)  # by the two masses
-    monkeypatch.setattr(refine, "epsilon_bounds", refuses)
-    assert asked.epsilon(1e-5, 1e-3) == truth  # each has one good end
-    monkeypatch.setattr(Contour, "epsilon", lambda *_: Bounds(0.9 * truth.lower, 2 * truth.upper))
-    with pytest.raises(
-        tb.PrecisionError, match=r"buckets are limited; both engines: \["
-    ) as refusal:
-        asked.epsilon(1e-5, 1e-3)
+    wide = Bounds(0.9 * truth.lower, truth.upper)
+    monkeypatch.setattr(SaddlePoint, "bounds", lambda *_: wide)
+    assert engine.answer(asked, 1e-3).required().overlaps(truth)  # by the buckets
+    monkeypatch.setattr(engine_module, "refine", refuses)
+    assert engine.answer(asked, 1e-3).required() == truth  # each has one good end
+    wider = Bounds(0.9 * truth.lower, 2 * truth.upper)
+    monkeypatch.setattr(SaddlePoint, "bounds", lambda *_: wider)
+    answer = engine.answer(asked, 1e-3)
+    assert answer.bounds == Bounds(truth.lower, 1.1 * truth.upper)
+    assert not answer.reached
+    with pytest.raises(tb.PrecisionError, match="since buckets are limited") as refusal:
+        answer.required()
     assert (refusal.value.lower, refusal.value.upper) == (truth.lower, 1.1 * truth.upper)
 
 
 def test_a_gap_below_what_doubles_allow_is_refused_at_once() -> None:
     asked = losses((1.0, 0.01, 1000))
     with pytest.raises(tb.PrecisionError, match="relative gap 1e-16 was not reached") as refusal:
-        asked.epsilon(1e-5, 1e-16)
+        asked.answer(EpsilonAt(1e-5), 1e-16).required()
     assert Bounds(refusal.value.lower, refusal.value.upper).relative_gap < 1e-11
 
 
 def test_giving_up_takes_no_time_and_no_memory() -> None:
     """Planned naively, these need hundreds of millions of nodes."""
     for part in ((28.776, 2.813e-5, 667_659), (86.743, 4.601e-6, 1), (1.0, 1e-9, 1000)):
-        for engine in losses(part).contours:
-            engine.epsilon(1.75e-15, FINE, [])
-    remove, _ = losses((28.776, 2.813e-5, 1)).contours
+        for engine in losses(part).saddle_points:
+            engine.bounds(EpsilonAt(1.75e-15), FINE)
+    remove, _ = losses((28.776, 2.813e-5, 1)).saddle_points
     assert remove.term.groups[0].transform.upper(1e12) == math.inf
 
 

@@ -22,6 +22,7 @@ from tightbudget.engine.buckets import compose, measures, profile, refine
 from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure, discretise
 from tightbudget.engine.buckets.profile import Profile
+from tightbudget.engine.question import EpsilonAt
 from tightbudget.engine.readings import renyi
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import Enclosure, exact
@@ -158,9 +159,9 @@ def planned(p: tuple[float, ...], q: tuple[float, ...], runs: int, grid: Grid, n
 
 
 def gaussian_epsilon() -> bool:
-    # of the two masses: the contour engine would answer first; two runs have no closed form
+    # of the buckets: the saddle-point engine would answer first; two runs have no closed form
     steps = (compose.Parts.of((tb.Gaussian(math.sqrt(2.0)) * 2).pairs(Direction.REMOVE)),)
-    bounds = refine.epsilon_bounds(steps, 1e-3, 1e-6)
+    bounds = refine.refine(EpsilonAt(1e-3), steps, 1e-6).bounds
     met = gaussian_truth(1.0, bounds.upper)[0] <= 1e-3
     return met and gaussian_truth(1.0, bounds.lower)[1] >= 1e-3
 
@@ -380,7 +381,7 @@ MUTATIONS = [
         "_worst",
         (
             (
-                "max(a.bounds.upper for a in known)",
+                "max(found.bounds.upper for found in known)",
                 "max(max(a.bounds.lower for a in known), min(a.bounds.upper for a in known))",
             ),
         ),

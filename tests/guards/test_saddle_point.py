@@ -1,4 +1,4 @@
-"""Every guard of the contour engine is taken away once, and a true inequality becomes false.
+"""Every guard of the saddle-point engine is taken away once, and a true inequality becomes false.
 
 Steps, heights and tolerances are chosen badly on purpose, so that each error term matters.
 """
@@ -121,10 +121,12 @@ def unlikely_rest() -> bool:
         if value["steps"] == parts and value["direction"] == direction and value["epsilon"] < 3.0
     ]
     run = tb.Gaussian(0.8).subsampled(0.001) * 10_000
-    engine = run.engine.contours[0]
+    engine = run.engine.saddle_points[0]
     for value in known:
         epsilon, truth = value["epsilon"], arb(value["delta"])
-        first, second, *_ = engine._split(engine._rare(epsilon), epsilon)
+        rare = engine.rare_at(epsilon)
+        assert rare is not None
+        first, second, *_ = engine.split_at(rare, epsilon)
         line = contour._line(first.near(epsilon), epsilon, float(truth.log()), 10**7)
         assert line is not None
         c = second.near(epsilon).c_at(epsilon)

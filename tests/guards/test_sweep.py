@@ -146,7 +146,9 @@ MUTATIONS = [
         {"exception-ends-sweep": "except MemoryError as error:"},
         refusals_are_rows,
     ),
-    Without("what was proved is dropped", {"proved-dropped": "return refusal(error)"}, precise),
+    Without(
+        "what was proved is dropped", {"proved-dropped": "return refusal(asked.error())"}, precise
+    ),
     Without(
         "a refused row has an upper end",
         {

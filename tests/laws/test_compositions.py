@@ -13,7 +13,8 @@ from tests.cases import CASES, each_mechanism, slow_unless_core
 
 import tightbudget as tb
 from tightbudget.engine.buckets.compose import Parts
-from tightbudget.engine.buckets.refine import delta_bounds
+from tightbudget.engine.buckets.refine import refine
+from tightbudget.engine.question import DeltaAt
 from tightbudget.mechanisms import Mechanism
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction
@@ -166,11 +167,11 @@ def test_the_answer_is_the_worse_direction(mechanism: Mechanism) -> None:
         whole = reached((mechanism * 3).delta, epsilon, 1e-2)
         for direction in Direction:
             steps = Parts.of((mechanism * 3).pairs(direction))
-            one = reached(delta_bounds, (steps,), epsilon, 1e-2)
+            one = refine(DeltaAt(epsilon), (steps,), 1e-2).bounds
             assert one.lower <= whole.upper
     if mechanism.is_symmetric():
         both = [Parts.of((mechanism * 3).pairs(direction)) for direction in Direction]
-        first, second = (reached(delta_bounds, (s,), 0.4, 1e-2) for s in both)
+        first, second = (refine(DeltaAt(0.4), (s,), 1e-2).bounds for s in both)
         assert first.overlaps(second)
 
 
@@ -354,7 +355,8 @@ def test_a_gap_out_of_reach_is_refused_with_the_one_that_was_reached() -> None:
         run.epsilon(1e-5, rtol=1e-14)
     error = caught.value
     message = str(error)
-    assert message.startswith("relative gap 1e-14 was not reached: the bounds are [")
+    assert message.startswith("epsilon at delta = 1e-05 is in [")
+    assert "relative gap 1e-14 was not reached" in message
     assert "(relative gap " in message
     rough = run.epsilon(1e-5, rtol=1e-3)
     assert rough.overlaps(Bounds(error.lower, error.upper))

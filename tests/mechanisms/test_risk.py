@@ -22,7 +22,7 @@ import tightbudget as tb
 from tightbudget.engine.engine import Engine
 from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
 from tightbudget.engine.readings.probabilistic_dp import exceedance_bounds
-from tightbudget.engine.readings.tradeoff import true_positive_bounds
+from tightbudget.engine.readings.tradeoff import most_true_positives
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction, Pair
 
@@ -174,7 +174,7 @@ def test_a_rate_of_hardly_any_false_positives_is_answered(case: Case) -> None:
     assert missed[0].upper >= 1 - lost.upper - 1e-15
     for one, two in itertools.pairwise(missed):
         assert two.lower <= one.upper  # more false alarms, fewer misses
-    tpr = true_positive_bounds(run.engine, 0.0, 1e-4)
+    tpr = most_true_positives(run.engine, 0.0, 1e-4).bounds
     assert tpr.lower <= lost.upper
     assert tpr.upper >= lost.lower
 
@@ -183,7 +183,7 @@ def test_a_rate_of_hardly_any_false_positives_is_answered(case: Case) -> None:
 def test_a_tiny_rate_of_false_positives_has_its_relative_gap(fpr: float) -> None:
     run = tb.Laplace(1.0) * 3
     with ctx.workprec(200):
-        found = true_positive_bounds(run.engine, fpr, 1e-4)
+        found = most_true_positives(run.engine, fpr, 1e-4).bounds
         # a test of the largest loss alone, whose Q-mass is above all of these rates
         assert inside(found, ball(fpr) * arb(3).exp())
     assert found.relative_gap <= 1e-4 or found.upper <= 1e-100
@@ -340,8 +340,8 @@ def test_the_two_masses_and_the_line_integral_agree() -> None:
     beside = run + tb.Laplace(1e9)  # no transform, and at most 1e-9 of everything
     one, two = run.risk(0.77), beside.risk(0.77)
     assert (run.explain(epsilon=0.77).engine, beside.explain(epsilon=0.77).engine) == (
-        "contour",
-        "two masses",
+        "saddle-point",
+        "buckets",
     )
     for name in ("advantage", "tpr", "bayes_risk", "delta", "exceedance"):
         first, second = getattr(one, name), getattr(two, name)
@@ -384,11 +384,12 @@ def test_where_hardly_anything_is_hidden_the_ends_are_wide_but_true() -> None:
 def test_a_gap_out_of_reach_is_refused_with_the_one_that_was_reached() -> None:
     run = STEP * 1000
     with pytest.raises(tb.PrecisionError) as caught:
-        true_positive_bounds(run.engine, 0.01, 1e-15)
+        most_true_positives(run.engine, 0.01, 1e-15).required()
     message = str(caught.value)
-    assert message.startswith("relative gap 1e-15 was not reached: at a false-positive rate of")
-    assert "the true-positive rate is in [0.02913" in message
-    rough = true_positive_bounds(run.engine, 0.01, 1e-3)
+    asked = "the true-positive rate at a false-positive rate of 0.01"
+    assert message.startswith(f"{asked} is in [0.02913")
+    assert "relative gap 1e-15 was not reached" in message
+    rough = most_true_positives(run.engine, 0.01, 1e-3).bounds
     assert rough.overlaps(Bounds(caught.value.lower, caught.value.upper))
 
 
@@ -441,7 +442,7 @@ def test_refused_questions(name: str, must: str, values: list[Any]) -> None:
 
 def test_rates_and_masses_of_one_curve_are_ordered() -> None:
     losses = (tb.Laplace(3.0) * 5).engine
-    rates = [true_positive_bounds(losses, a, 1e-4) for a in (1e-6, 1e-3, 0.1, 0.5, 0.9)]
+    rates = [most_true_positives(losses, a, 1e-4).bounds for a in (1e-6, 1e-3, 0.1, 0.5, 0.9)]
     masses = [exceedance_bounds(losses, e, 1e-2) for e in (-1.0, -0.2, 0.05, 0.5, 1.0)]
     for less, more in [*itertools.pairwise(rates), *itertools.pairwise(reversed(masses))]:
         assert less.lower <= more.upper

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import tightbudget as tb
 from tightbudget.engine.buckets.compose import Parts
-from tightbudget.engine.buckets.refine import delta_bounds
+from tightbudget.engine.buckets.refine import refine
+from tightbudget.engine.question import DeltaAt
 from tightbudget.mechanisms import Mechanism
 from tightbudget.mechanisms.composition import Composable
 from tightbudget.numerics.bounds import Bounds
@@ -130,4 +131,4 @@ def most(function: Callable[[float], Composable], epsilon: float, delta: float) 
 def one_way(direction: str, mechanism: Mechanism, epsilon: float) -> Bounds:
     """delta(epsilon) of one run in one direction, whether or not the other is worse."""
     steps = Parts.of(tb.compose([mechanism]).pairs(Direction(direction)))
-    return delta_bounds((steps,), epsilon, 1e-4)
+    return refine(DeltaAt(epsilon), (steps,), 1e-4).bounds

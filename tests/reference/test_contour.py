@@ -1,4 +1,4 @@
-"""The contour engine against line integrals in ball arithmetic, and these against closed forms."""
+"""The saddle-point engine against line integrals in ball arithmetic; these against closed forms."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.reference.make_contour import BITS, FILE, questions, reference
 from tests.reference.test_gaussian import gaussian_delta
 
 import tightbudget as tb
+from tightbudget.engine.question import DeltaAt
 
 CONTENT = json.loads(FILE.read_text(encoding="utf-8"))
 VALUES = CONTENT["values"]
@@ -44,12 +45,12 @@ def test_the_contour_engine_holds_the_value_within_1e_9(value: dict[str, Any]) -
     losses = composition(value).engine
     (contour,) = (
         c
-        for d, c in zip(losses.directions, losses.contours, strict=True)
+        for d, c in zip(losses.directions, losses.saddle_points, strict=True)
         if d.value == value["direction"]
     )
     # an eps of 10^9 is itself no better than a double
     gap = max(1e-9, 1e-15 * value["epsilon"])
-    bounds = contour.delta(value["epsilon"], gap, [])
+    bounds = contour.bounds(DeltaAt(value["epsilon"]), gap)
     assert bounds is not None, "the engine has no answer"
     assert inside(bounds, arb(value["delta"]))
     assert bounds.relative_gap <= gap

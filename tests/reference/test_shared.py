@@ -19,7 +19,8 @@ import pytest
 
 import tightbudget as tb
 from tightbudget.engine.buckets.compose import Parts
-from tightbudget.engine.buckets.refine import delta_bounds, epsilon_bounds
+from tightbudget.engine.buckets.refine import refine
+from tightbudget.engine.question import DeltaAt, EpsilonAt
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction
 
@@ -93,11 +94,12 @@ def answers(
 ) -> None:
     for delta, epsilon in truth["eps_at_delta"].items():
         # a level is the double next to the power of ten, here and there
-        holds(epsilon_bounds((steps,), float(delta), epsilon_gap), epsilon, gap=epsilon_gap)
+        found = refine(EpsilonAt(float(delta)), (steps,), epsilon_gap)
+        holds(found.bounds, epsilon, gap=epsilon_gap)
     for row in truth["delta_at_eps"]:
         if Decimal(row["delta"]) > 0:
-            bounds = delta_bounds((steps,), row["eps"], delta_gap)
-            holds(bounds, row["delta"], gap=delta_gap)
+            found = refine(DeltaAt(row["eps"]), (steps,), delta_gap)
+            holds(found.bounds, row["delta"], gap=delta_gap)
 
 
 @pytest.mark.parametrize("name", CLOSED + LAPLACE)
@@ -165,5 +167,6 @@ def test_the_gaussian_noise_that_a_target_needs(reference: dict[str, Any]) -> No
     assert run(sigma * (1 + 1e-5)).delta(case["eps"], 1e-5).upper < 1e-6
     for direction in Direction:
         # sigma is rounded to a double: delta moves by some 1e-15, relative
-        bounds = delta_bounds((Parts.of(run(sigma).pairs(direction)),), case["eps"], RTOL)
+        parts = Parts.of(run(sigma).pairs(direction))
+        bounds = refine(DeltaAt(case["eps"]), (parts,), RTOL).bounds
         holds(bounds, truth[f"delta_{direction.value}"], 1e-13)

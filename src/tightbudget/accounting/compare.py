@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tightbudget.errors import ParameterError, PrecisionError
+from tightbudget.errors import ParameterError
 from tightbudget.mechanisms.composition import (
     Composable,
     Composition,
@@ -244,11 +244,11 @@ class _Asked:
 
     def step_epsilon(self, mechanism: Mechanism, delta: float) -> float:
         """Bounds from above the epsilon of one run of a mechanism at ``delta``."""
-        return _despite(lambda: self.single[mechanism].epsilon(delta, _GAP)).upper
+        return self.single[mechanism].answer(delta=delta, rtol=_GAP).bounds.upper
 
     def step_delta(self, mechanism: Mechanism, epsilon: float) -> float:
         """Bounds from above the delta of one run of a mechanism at ``epsilon``."""
-        return _despite(lambda: self.single[mechanism].delta(epsilon, _GAP)).upper
+        return self.single[mechanism].answer(epsilon=epsilon, rtol=_GAP).bounds.upper
 
     @functools.cached_property
     def _common(self) -> dict[float, float]:
@@ -353,7 +353,7 @@ class _Asked:
             # never more than the largest loss, and so far up hardly less
             if (order - 1.0) * top.upper > _FAR and math.isfinite(top.upper):
                 return Bounds(0.0, top.upper)
-            return Bounds(0.0, min(top.upper, _despite(lambda: single.renyi(order, _GAP)).upper))
+            return Bounds(0.0, min(top.upper, single.answer(order=order, rtol=_GAP).bounds.upper))
 
         return of_order
 
@@ -376,14 +376,6 @@ class _Asked:
 
 _ONE_WAY = "it needs delta(eps) of P against Q and of Q against P, and one is not known"
 _APART = "some outputs tell the neighbours apart for certain: all divergences are infinite"
-
-
-def _despite(question: Callable[[], Bounds]) -> Bounds:
-    """The bounds, also where they are wider than asked for."""
-    try:
-        return question()
-    except PrecisionError as error:
-        return Bounds(error.lower, error.upper)
 
 
 def _known_line(mechanism: Mechanism) -> Line | None:
@@ -463,7 +455,8 @@ def _optimal(asked: _Asked) -> Bounds:
         if any(math.isinf(e) for e, _ in points):
             return math.inf if asked.name == "delta" else 1.0
         worst = compose([WorstCase(e, share) * k for e, k in points])
-        return _despite(lambda: asked.ask(worst, rtol=_GAP)).upper
+        at = {"delta" if asked.name == "epsilon" else "epsilon": asked.at}
+        return worst.answer(**at, rtol=_GAP).bounds.upper
 
     ends = math.log(asked.target), math.log(asked.target)
     if asked.name == "epsilon":  # the delta that it leads to is only known to lie below KOV's

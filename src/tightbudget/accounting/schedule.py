@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tightbudget.drawing import draw_prices
-from tightbudget.engine.readings.renyi import renyi_bounds
+from tightbudget.engine.readings.renyi import renyi_divergence
 from tightbudget.errors import CalibrationError
 from tightbudget.mechanisms.composition import Composable, Composition
 from tightbudget.numerics.bounds import Bounds
@@ -102,7 +102,7 @@ class StoppingSchedule:
         divergences = np.zeros(len(self.stops))
         for losses in by_direction:
             of_block = {
-                block: renyi_bounds((parts,), order, 1e-4).upper
+                block: renyi_divergence((parts,), order, 1e-4).required().upper
                 for block, parts in losses.of_block.items()
             }
             total = itertools.accumulate([of_block[block] for block in losses.blocks], add_up)

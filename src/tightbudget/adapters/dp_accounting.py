@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightbudget.engine.engine import Engine, Reader
-from tightbudget.errors import ExtraError, ParameterError, PrecisionError
+from tightbudget.errors import ExtraError, ParameterError
 from tightbudget.mechanisms import (
     DiscreteLaplace,
     FromCurve,
@@ -157,11 +157,11 @@ class TightPrivacyAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[m
 
     def get_epsilon_bounds(self, target_delta: float) -> Bounds:
         """Bounds epsilon at a delta in [0, 1]."""
-        return _reached(lambda: self.composition.epsilon(target_delta, self._rtol))
+        return self.composition.answer(delta=target_delta, rtol=self._rtol).bounds
 
     def get_delta_bounds(self, target_epsilon: float) -> Bounds:
         """Bounds delta at an epsilon >= 0, nats."""
-        return _reached(lambda: self.composition.delta(target_epsilon, self._rtol))
+        return self.composition.answer(epsilon=target_epsilon, rtol=self._rtol).bounds
 
     def get_epsilon(self, target_delta: float) -> float:
         """Returns the upper bound of :meth:`get_epsilon_bounds`."""
@@ -224,7 +224,7 @@ def to_pld(composition: Composable, value_discretization_interval: float = 1e-4)
     step = positive(value_discretization_interval=value_discretization_interval)
     whole = compose([composition])
     lost = whole.delta(math.inf).upper
-    top = _reached(lambda: whole.epsilon(min(1.0, lost + _LOST), 1e-2)).upper if lost < 1 else 0.0
+    top = whole.answer(delta=min(1.0, lost + _LOST), rtol=1e-2).bounds.upper if lost < 1 else 0.0
     stride = max(1, math.ceil(min(top, _LARGEST) / (step * _DOTS)))
     indices = stride * np.arange(math.ceil(min(top, _LARGEST) / (step * stride)) + 2)
     losses = whole.engine
@@ -272,13 +272,6 @@ def _dots(indices: NDArray[np.int_], step: float, right: list[float], left: list
     where = np.rint(atoms.loss_upper / step).astype(int)
     masses_at = {0: 0.0, **dict(zip(where.tolist(), atoms.p.upper.tolist(), strict=True))}
     return pld_pmf.create_pmf(masses_at, step, float(dots.p_only().upper[0]), True)
-
-
-def _reached(ask: Callable[[], Bounds]) -> Bounds:
-    try:
-        return ask()
-    except PrecisionError as error:  # wide bounds are bounds
-        return Bounds(error.lower, error.upper)
 
 
 # -------------------------------------------------------------------- events, one by one
@@ -499,7 +492,7 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
     """
     whole = _composition_of(list(steps), relation)
     lost = whole.delta(math.inf).upper
-    top = _reached(lambda: whole.epsilon(min(1.0, lost + 1e-30), 1e-2)).upper if lost < 1 else 0.0
+    top = whole.answer(delta=min(1.0, lost + 1e-30), rtol=1e-2).bounds.upper if lost < 1 else 0.0
     read = whole.engine.reader()
     points: dict[float, float] = {}  # a point is moved right, or up, by rounding
     for j in range(_DOTS + 1):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 
-__all__ = ["Answer"]
+__all__ = ["BUCKETS", "SADDLE_POINT", "Answer"]
+
+SADDLE_POINT, BUCKETS = "saddle-point", "buckets"  # the two engines
+
+_HOPELESS = 0.5  # a relative gap from which on no gap to ask for instead is recommended
+_MARGIN = 1.25  # how far above the gap that was reached the recommended one lies
 
 
 @dataclass(frozen=True)
@@ -19,12 +25,42 @@ class Answer:
     Attributes:
         bounds: the closest bounds that were certified.
         reached: whether they are as close as asked, or on one side of the target that was given.
+        method: the engine that answered, "saddle-point" or "buckets"; "" where neither was needed.
         why: what stood in the way of the gap, as the message of a refusal; "" if it was reached.
     """
 
     bounds: Bounds
     reached: bool = True
+    method: str = ""
     why: str = ""
+
+    @staticmethod
+    def missed(
+        asked: str,
+        bounds: Bounds,
+        wanted: float,
+        *,
+        reason: str = "",
+        method: str = "",
+        absolute: bool = False,
+    ) -> Answer:
+        """An answer whose bounds are further apart than wanted.
+
+        Args:
+            asked: the question in words, as in "epsilon at delta = 1e-05".
+            bounds: the closest bounds that were certified.
+            wanted: the gap that was asked for.
+            reason: what stood in its way, if that is known.
+            method: the engine that answered.
+            absolute: whether ``wanted`` is upper - lower, and not that divided by upper.
+        """
+        kind, gap = ("gap", bounds.width) if absolute else ("relative gap", bounds.relative_gap)
+        why = f"{asked} is in {bounds} ({kind} {gap:.2g}): {kind} {wanted:g} was not reached"
+        if reason:
+            why += f", since {reason}"
+        if gap < _HOPELESS:
+            why += f"; ask for rtol={_rounded_up(_MARGIN * gap):g} or more"
+        return Answer(bounds, reached=False, method=method, why=why)
 
     def required(self) -> Bounds:
         """The bounds, for a caller who cannot do with wider ones than asked for.
@@ -33,5 +69,15 @@ class Answer:
             PrecisionError: the gap was not reached; the error carries the bounds.
         """
         if not self.reached:
-            raise PrecisionError(self.why, self.bounds.lower, self.bounds.upper)
+            raise self.error()
         return self.bounds
+
+    def error(self) -> PrecisionError:
+        """The refusal of an answer whose gap was not reached; it carries the bounds."""
+        return PrecisionError(self.why, self.bounds.lower, self.bounds.upper)
+
+
+def _rounded_up(number: float) -> float:
+    """A number > 0, rounded up to one decimal digit."""
+    exponent = math.floor(math.log10(number))
+    return float(f"{math.ceil(number / 10.0**exponent)}e{exponent}")

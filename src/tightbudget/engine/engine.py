@@ -1,7 +1,7 @@
-"""Which engine answers: the line integral where it can, the two masses everywhere else.
+"""Which engine answers: the saddle-point engine where it can, the buckets everywhere else.
 
-Both give certified ends, and share nothing but the pairs. The contour engine takes
-compositions of Gaussian steps, sampled or not; it answers with many digits or not at all,
+Both give certified bounds, and share nothing but the pairs. The saddle-point engine takes
+compositions of Gaussian mechanisms, sampled or not; it answers with many digits or not at all,
 and says so quickly. ``benchmarks`` compares both on the same questions.
 """
 
@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from tightbudget.engine.buckets import refine
+from tightbudget.engine.answer import BUCKETS, SADDLE_POINT, Answer
 from tightbudget.engine.buckets.compose import Pairs, Parts
-from tightbudget.engine.buckets.refine import Memory as Profiles
-from tightbudget.engine.saddle_point.contour import Contour, Lines
-from tightbudget.errors import PrecisionError
+from tightbudget.engine.buckets.refine import refine
+from tightbudget.engine.cache import Cache
+from tightbudget.engine.question import DeltaAt, Question
+from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction
 
-__all__ = ["CONTOUR", "TWO_MASSES", "Explanation", "Engine", "Memory", "Reader"]
+__all__ = ["Engine", "Explanation", "Reader"]
 
 Reader = Callable[[float, float], Bounds]  # (eps, rtol) -> delta(eps)
 
-CONTOUR, TWO_MASSES = "contour", "two masses"
-_OUT_OF_REACH = 1e-8  # a gap that the two masses do not narrow in reasonable time
+_OUT_OF_REACH = 1e-8  # a gap that the buckets do not narrow in reasonable time
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,10 @@ class Explanation:
     Attributes:
         question: in words.
         bounds: the answer.
-        engine: "contour" or "two masses".
-        details: a row for each direction that was computed (and each line in it): for a contour
-            c, the step, the number of points, and its errors relative to delta; for the two
-            masses the tilt, the bucket's width and the number of buckets.
+        engine: "saddle-point" or "buckets".
+        details: a row for each direction that was computed (and each line in it): for a line
+            through saddle points c, the step, the number of points, and its errors relative to
+            delta; for buckets the tilt, the bucket's width and the number of buckets.
     """
 
     question: str
@@ -55,14 +54,6 @@ class Explanation:
         ]
         head = f"{self.question}: {self.bounds}, by the {self.engine} engine"
         return "\n  ".join([head, *rows])
-
-
-@dataclass
-class Memory:
-    """What earlier questions of one composition left for the next: lines and profiles."""
-
-    lines: dict[int, list[Lines]] = field(default_factory=dict)
-    profiles: Profiles = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -84,146 +75,107 @@ class Engine:
 
     @functools.cached_property
     def parts(self) -> tuple[Parts, ...]:
-        """For the two masses, by direction."""
+        """The composition as the bucket engine takes it, by direction."""
         return tuple(Parts.of(pairs) for pairs in self.pairs)
 
     @functools.cached_property
-    def contours(self) -> tuple[Contour, ...]:
-        """For the line integral, by direction; empty if it cannot take the composition."""
+    def saddle_points(self) -> tuple[SaddlePoint, ...]:
+        """The saddle-point engine by direction; empty if it cannot take the composition."""
         found = []
         for pairs in self.pairs:
-            contour = Contour.of((pair.transform(), count) for pair, count in pairs)
-            if contour is None:
+            one = SaddlePoint.of((pair.transform(), count) for pair, count in pairs)
+            if one is None:
                 return ()
-            found.append(contour)
+            found.append(one)
         return tuple(found)
 
     def apart(self) -> tuple[Engine, ...]:
-        """Each direction alone."""
+        """An engine for each direction alone."""
         return tuple(
             Engine((direction,), (pairs,))
             for direction, pairs in zip(self.directions, self.pairs, strict=True)
         )
 
-    def reader(self) -> Reader:
-        """delta(eps) for many eps, with the gap or as close as it gets: wide bounds are bounds."""
-        memory = Memory()
-
-        def read(epsilon: float, rtol: float) -> Bounds:
-            try:
-                return self.delta(epsilon, rtol, memory=memory)
-            except PrecisionError as error:
-                return Bounds(error.lower, min(1.0, error.upper))
-
-        return read
-
-    def epsilon(self, delta: float, rtol: float, memory: Memory | None = None) -> Bounds:
-        """Bounds of eps*(delta), the worse direction: see :func:`precision.epsilon_bounds`."""
-        return self._answer(
-            lambda contour, lines: contour.epsilon(delta, rtol, lines),
-            lambda contour, lower: contour.below(lower, delta),
-            lambda profiles: refine.epsilon_bounds(self.parts, delta, rtol, profiles),
-            rtol,
-            memory,
-        )
-
-    def delta(
+    def answer(
         self,
-        epsilon: float,
+        question: Question,
         rtol: float,
         target: float | None = None,
-        memory: Memory | None = None,
-    ) -> Bounds:
-        """Bounds of delta(eps), the worse direction: see :func:`precision.delta_bounds`."""
-        return self._answer(
-            lambda contour, lines: contour.delta(epsilon, rtol, lines),
-            lambda contour, lower: contour.below(epsilon, lower),
-            lambda profiles: refine.delta_bounds(self.parts, epsilon, rtol, target, profiles),
-            rtol,
-            memory,
-        )
+        cache: Cache | None = None,
+    ) -> Answer:
+        """The answer for the worse direction: by the saddle-point engine if that is close enough.
 
-    def _answer(
-        self,
-        ask: Callable[[Contour, list[Lines]], Bounds | None],
-        milder: Callable[[Contour, float], bool],
-        two_masses: Callable[[Profiles | None], Bounds],
-        rtol: float,
-        memory: Memory | None,
-    ) -> Bounds:
-        """The contour's answer where it is close enough, else the two masses' or both together.
+        Guarantee: the exact value lies in the bounds, reached or not. Reached means a relative gap
+        of ``rtol``, or the exceptions that :func:`~tightbudget.engine.buckets.refine.refine` names.
 
-        Raises:
-            PrecisionError: neither reaches the gap; carries what both prove.
+        Args:
+            question: delta at an epsilon, or epsilon at a delta.
+            rtol: the wanted relative gap.
+            target: a value that the answer is to be compared with: bounds on one side of it do.
+            cache: what earlier questions of the same composition have left.
         """
-        contour = self._by_contour(ask, milder, memory)
-        profiles = None if memory is None else memory.profiles
-        if contour is None:
-            return two_masses(profiles)
-        if contour.relative_gap <= rtol:
-            return contour
-        if contour.relative_gap <= _OUT_OF_REACH:  # buckets would not be closer
-            raise PrecisionError(
-                f"relative gap {rtol:g} was not reached: the bounds are {contour} (relative gap "
-                f"{contour.relative_gap:.2g}); the rounding of doubles stands in the way",
-                contour.lower,
-                contour.upper,
-            )
-        try:
-            return _both(contour, two_masses(profiles))
-        except PrecisionError as error:
-            both = _both(contour, Bounds(error.lower, error.upper))
-            if both.relative_gap <= rtol:
-                return both
-            raise PrecisionError(
-                f"{error}; both engines: {both}", both.lower, both.upper
-            ) from error
+        lines = self._by_saddle_points(question, rtol, cache)
+        if lines is not None and (lines.relative_gap <= rtol or _decided(lines, target)):
+            return Answer(lines, method=SADDLE_POINT)
+        if lines is not None and lines.relative_gap <= _OUT_OF_REACH:  # buckets are not closer
+            reason = "the rounding of doubles stands in the way"
+            return Answer.missed(str(question), lines, rtol, reason=reason, method=SADDLE_POINT)
+        found = refine(question, self.parts, rtol, target, cache)
+        both = found.bounds
+        if lines is not None:
+            both = Bounds(max(lines.lower, both.lower), min(lines.upper, both.upper))
+        if not found.why or both.relative_gap <= rtol or _decided(both, target):
+            return Answer(both, method=BUCKETS)
+        return Answer.missed(str(question), both, rtol, reason=found.why, method=BUCKETS)
 
-    def _by_contour(
-        self,
-        ask: Callable[[Contour, list[Lines]], Bounds | None],
-        milder: Callable[[Contour, float], bool],
-        memory: Memory | None,
+    def _by_saddle_points(
+        self, question: Question, rtol: float, cache: Cache | None
     ) -> Bounds | None:
-        """The worse direction, or None where some direction is not the contour engine's."""
+        """Bounds for the worse direction, or None where lines prove none for some direction."""
         worst: Bounds | None = None
-        for i, contour in enumerate(self.contours):
-            lines = [] if memory is None else memory.lines.setdefault(i, [])
+        for i, engine in enumerate(self.saddle_points):
             # lines that are there answer faster than a proof that this direction is milder
-            asked = worst is None or bool(lines)
-            found = ask(contour, lines) if asked else None
-            if found is None and worst is not None and milder(contour, worst.lower):
-                continue  # its exact value is not above the lower end
+            asked = worst is None or (cache is not None and bool(cache.lines(i)))
+            found = engine.bounds(question, rtol, cache, i) if asked else None
+            if found is None and worst is not None and engine.below(*question.at(worst.lower)):
+                continue  # its exact value is not above the lower bound
             if not asked:
-                found = ask(contour, lines)
+                found = engine.bounds(question, rtol, cache, i)
             if found is None:
                 return None
             larger = worst or found
             worst = Bounds(max(larger.lower, found.lower), max(larger.upper, found.upper))
         return worst
 
-    def explain(self, epsilon: float | None, delta: float | None, rtol: float) -> Explanation:
-        """Who answers one of the two questions, and with what."""
-        memory = Memory()
-        if delta is not None:
-            bounds = self.epsilon(delta, rtol, memory)
-            question, where = f"epsilon at delta = {delta:g}", bounds.upper
-        else:
-            assert epsilon is not None
-            bounds = self.delta(epsilon, rtol, memory=memory)
-            question, where = f"delta at epsilon = {epsilon:g}", epsilon
-        # lines that did not suffice are not kept: where there are profiles, these answered
-        by_contour = any(memory.lines.values()) and not any(memory.profiles.values())
-        kept: dict[int, Any] = dict(memory.lines if by_contour else memory.profiles)
+    def reader(self) -> Reader:
+        """A function that answers delta(eps) at many eps, as close as it gets each time."""
+        cache = Cache()
+
+        def read(epsilon: float, rtol: float) -> Bounds:
+            bounds = self.answer(DeltaAt(epsilon), rtol, cache=cache).bounds
+            return Bounds(bounds.lower, min(1.0, bounds.upper))
+
+        return read
+
+    def explain(self, question: Question, rtol: float) -> Explanation:
+        """Which engine answers a question, and with what.
+
+        Raises:
+            PrecisionError: the gap cannot be reached.
+        """
+        cache = Cache()
+        answer = self.answer(question, rtol, cache=cache)
+        bounds = answer.required()
+        kept = cache.lines if answer.method == SADDLE_POINT else cache.profiles
         details = tuple(
-            {"direction": self.directions[i].value, **row}
-            for i in sorted(kept)
-            if kept[i]
-            for row in kept[i][-1].describe(where)
+            {"direction": direction.value, **row}
+            for i, direction in enumerate(self.directions)
+            for curve in kept(i)[:1]
+            for row in curve.describe(question.read_at(bounds))
         )
-        engine = CONTOUR if by_contour else TWO_MASSES
-        return Explanation(question, bounds, engine, details)
+        return Explanation(str(question), bounds, answer.method, details)
 
 
-def _both(a: Bounds, b: Bounds) -> Bounds:
-    return Bounds(max(a.lower, b.lower), min(a.upper, b.upper))
+def _decided(bounds: Bounds, target: float | None) -> bool:
+    """Whether both bounds are on one side of a target."""
+    return target is not None and (bounds.upper <= target or bounds.lower > target)

@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tightbudget.engine.answer import Answer
-from tightbudget.engine.engine import Engine, Explanation, Memory
-from tightbudget.engine.readings.renyi import renyi_bounds
-from tightbudget.engine.readings.tradeoff import tradeoff_bounds, true_positive_bounds
-from tightbudget.errors import FileError, ParameterError, PrecisionError, RelationError
+from tightbudget.engine.cache import Cache
+from tightbudget.engine.engine import Engine, Explanation
+from tightbudget.engine.question import DeltaAt, EpsilonAt, Question
+from tightbudget.engine.readings.renyi import renyi_divergence
+from tightbudget.engine.readings.tradeoff import least_false_negatives, most_true_positives
+from tightbudget.errors import FileError, ParameterError, RelationError
 from tightbudget.mechanisms.curve import Curve
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.risk import Risk, risk_of
@@ -382,7 +384,7 @@ class Composition(Composable):
         Raises:
             PrecisionError: the gap cannot be reached; says which one was.
         """
-        return self.engine.epsilon(probability(delta=delta), _rtol(rtol))
+        return self.engine.answer(EpsilonAt(probability(delta=delta)), _rtol(rtol)).required()
 
     def delta(self, epsilon: float, rtol: float = 1e-4) -> Bounds:
         """The exact delta(eps) of the composition, between two ends.
@@ -398,11 +400,7 @@ class Composition(Composable):
         Raises:
             PrecisionError: the gap cannot be reached; says which one was.
         """
-        rtol = _rtol(rtol)
-        if epsilon == math.inf:
-            ends = [parts.infinity for parts in self.engine.parts]
-            return Bounds(max(e.lower for e in ends), max(e.upper for e in ends))
-        return self.engine.delta(non_negative(epsilon=epsilon), rtol)
+        return self.engine.answer(_delta_at(epsilon), _rtol(rtol)).required()
 
     def answer(
         self,
@@ -410,14 +408,16 @@ class Composition(Composable):
         delta: float | None = None,
         epsilon: float | None = None,
         fpr: float | None = None,
+        order: float | None = None,
         rtol: float = 1e-4,
         target: float | None = None,
     ) -> Answer:
         """The bounds of one number, whether or not they are as close as asked: never a refusal.
 
         Give exactly one of ``delta`` (asks for epsilon, as :meth:`epsilon` does), ``epsilon``
-        (asks for delta, as :meth:`delta` does) and ``fpr`` (asks for the largest true-positive
-        rate of a test with this false-positive rate).
+        (asks for delta, as :meth:`delta` does), ``fpr`` (asks for the largest true-positive rate of
+        a test with this false-positive rate) and ``order`` (asks for the Renyi divergence, as
+        :meth:`renyi` does).
 
         Guarantee: the exact value lies in ``answer.bounds``; ``answer.reached`` says whether the
         relative gap is at most ``rtol``, or, with a ``target``, whether both bounds are on one
@@ -427,26 +427,25 @@ class Composition(Composable):
             delta: in [0, 1].
             epsilon: >= 0, nats; inf is allowed.
             fpr: in [0, 1].
+            order: > 1; inf is allowed.
             rtol: wanted relative gap, in (0, 1).
-            target: a value of the number that is asked for.
+            target: a value to compare the answer with; a Renyi divergence does without.
 
         Raises:
             ParameterError: not exactly one question was asked, or its value is refused.
         """
-        if sum(given is not None for given in (delta, epsilon, fpr)) != 1:
-            raise ParameterError("give exactly one of delta, epsilon and fpr")
-        try:
-            if delta is not None:
-                return Answer(self.epsilon(delta, rtol))
-            if fpr is not None:
-                rate = probability(fpr=fpr)
-                return Answer(true_positive_bounds(self.engine, rate, _rtol(rtol), target))
-            assert epsilon is not None
-            if epsilon == math.inf:
-                return Answer(self.delta(epsilon, rtol))
-            return Answer(self.engine.delta(non_negative(epsilon=epsilon), _rtol(rtol), target))
-        except PrecisionError as error:
-            return Answer(Bounds(error.lower, error.upper), reached=False, why=str(error))
+        given = (delta, epsilon, fpr, order)
+        if sum(value is not None for value in given) != 1:
+            raise ParameterError("give exactly one of delta, epsilon, fpr and order")
+        rtol = _rtol(rtol)
+        if delta is not None:
+            return self.engine.answer(EpsilonAt(probability(delta=delta)), rtol, target)
+        if epsilon is not None:
+            return self.engine.answer(_delta_at(epsilon), rtol, target)
+        if fpr is not None:
+            return most_true_positives(self.engine, probability(fpr=fpr), rtol, target)
+        assert order is not None
+        return renyi_divergence(self.engine.parts, _order(order), rtol)
 
     def explain(
         self, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 1e-4
@@ -460,8 +459,8 @@ class Composition(Composable):
         if (epsilon is None) == (delta is None):
             raise ParameterError("give exactly one of delta and epsilon")
         if delta is not None:
-            return self.engine.explain(None, probability(delta=delta), _rtol(rtol))
-        return self.engine.explain(non_negative(epsilon=epsilon), None, _rtol(rtol))
+            return self.engine.explain(EpsilonAt(probability(delta=delta)), _rtol(rtol))
+        return self.engine.explain(DeltaAt(non_negative(epsilon=epsilon)), _rtol(rtol))
 
     def total_variation(self, rtol: float = 1e-4) -> Bounds:
         """delta(0): the best advantage of an attacker who must tell the neighbours apart."""
@@ -482,14 +481,18 @@ class Composition(Composable):
         """
         if (epsilons is None) == (deltas is None):
             raise ParameterError("give exactly one of epsilons and deltas")
-        rtol, memory = _rtol(rtol), Memory()  # one point's work often answers the next one
+        rtol, cache = _rtol(rtol), Cache()  # one point's work often answers the next one
+
+        def ask(question: Question) -> Bounds:
+            return self.engine.answer(question, rtol, cache=cache).required()
+
         if epsilons is not None:
             eps = [non_negative(**{f"epsilons[{i}]": e}) for i, e in enumerate(epsilons)]
-            found = [self.engine.delta(e, rtol, memory=memory) for e in progress(eps)]
+            found = [ask(DeltaAt(e)) for e in progress(eps)]
             return Curve.of_deltas(eps, found)
         assert deltas is not None
         given = [probability(**{f"deltas[{i}]": d}) for i, d in enumerate(deltas)]
-        found = [self.engine.epsilon(d, rtol, memory) for d in progress(given)]
+        found = [ask(EpsilonAt(d)) for d in progress(given)]
         return Curve.of_epsilons(given, found)
 
     def tradeoff(
@@ -504,7 +507,8 @@ class Composition(Composable):
             probability(**{f"false_positive_rates[{i}]": a})
             for i, a in enumerate(false_positive_rates)
         ]
-        return tuple(tradeoff_bounds(self.engine, a, _rtol(rtol)) for a in rates)
+        rtol = _rtol(rtol)
+        return tuple(least_false_negatives(self.engine, a, rtol).required() for a in rates)
 
     def renyi(self, order: float, rtol: float = 1e-4) -> Bounds:
         """The Renyi divergence of the given order (nats), the larger of both directions.
@@ -517,11 +521,7 @@ class Composition(Composable):
             order: > 1; inf gives the largest loss.
             rtol: wanted relative gap, in (0, 1).
         """
-        if order != math.inf:
-            order = finite(order=order)
-            if not order > 1:
-                raise refuse("order", "be > 1", order)
-        return renyi_bounds(self.engine.parts, order, _rtol(rtol))
+        return renyi_divergence(self.engine.parts, _order(order), _rtol(rtol)).required()
 
     def risk(
         self,
@@ -625,6 +625,19 @@ def compose(mechanisms: Iterable[Composable]) -> Composition:
             raise refuse(f"mechanisms[{i}]", "be a mechanism or a composition", entry)
         parts.extend(entry.parts)
     return Composition(tuple(parts))
+
+
+def _delta_at(epsilon: float) -> DeltaAt:
+    """The question of delta at an epsilon >= 0, which may be inf."""
+    return DeltaAt(epsilon if epsilon == math.inf else non_negative(epsilon=epsilon))
+
+
+def _order(value: float) -> float:
+    """The order of a Renyi divergence, checked: a number > 1, or inf."""
+    order = value if value == math.inf else finite(order=value)
+    if not order > 1:
+        raise refuse("order", "be > 1", order)
+    return order
 
 
 def _rtol(value: float) -> float:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tightbudget.engine.engine import Engine
+from tightbudget.engine.question import DeltaAt
 from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
 from tightbudget.engine.readings.probabilistic_dp import exceedance_bounds
-from tightbudget.engine.readings.tradeoff import true_positive_bounds
+from tightbudget.engine.readings.tradeoff import most_true_positives
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
     UNIT,
@@ -39,8 +40,8 @@ class Risk:
 
     Guarantee: the exact value lies between both ends. ``rtol`` limits the gaps of ``advantage``,
     ``tpr`` (unless it is below 1e-100, or ``fpr`` is 0) and ``delta``. ``bayes_risk``, ``mu`` and
-    ``exceedance`` come as close as the engine gets: all of them within ``rtol`` by the contour
-    engine; by the two masses ``exceedance`` to about the square root of that, and where
+    ``exceedance`` come as close as the engine gets: all of them within ``rtol`` by the saddle-point
+    engine; by buckets ``exceedance`` to about the square root of that, and where
     ``epsilon`` is itself a loss that some output has, P(L > eps) and P(L >= eps) both lie inside.
 
     Attributes:
@@ -117,11 +118,11 @@ def risk_of(
         fpr=fpr,
         prior=prior,
         slack=slack,
-        advantage=losses.delta(0.0, rtol),
-        tpr=true_positive_bounds(losses, fpr, rtol),
+        advantage=losses.answer(DeltaAt(0.0), rtol).required(),
+        tpr=most_true_positives(losses, fpr, rtol).required(),
         bayes_risk=_bayes_risk(losses, prior, odds, rtol),
         mu=gaussian_mu_bounds(losses, slack, rtol),
-        delta=losses.delta(epsilon, rtol),
+        delta=losses.answer(DeltaAt(epsilon), rtol).required(),
         exceedance=exceedance_bounds(losses, epsilon, rtol),
         belief=_belief(odds, epsilon),
     )

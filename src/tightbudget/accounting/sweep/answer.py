@@ -11,7 +11,6 @@ from typing import Any
 
 from tightbudget.accounting.calibrate import calibrate
 from tightbudget.accounting.sweep.question import with_value
-from tightbudget.errors import PrecisionError
 from tightbudget.mechanisms.composition import Composition, from_steps
 from tightbudget.numerics.bounds import Bounds
 
@@ -69,11 +68,11 @@ def _answer(
         if find is not None:
             found = calibrate(lambda x: from_steps(with_value(steps, find, x)), **arguments)
             return Answer(found.met.lower, found.met.upper, found.value)
-        run = composition()
-        bounds = run.epsilon(**arguments) if "delta" in arguments else run.delta(**arguments)
-        return Answer(bounds.lower, bounds.upper)
-    except PrecisionError as error:
-        return refusal(error, error.lower, error.upper)  # guard: proved-dropped
+        asked = composition().answer(**arguments)
+        lower, upper = asked.bounds.lower, asked.bounds.upper
+        if not asked.reached:
+            return refusal(asked.error(), lower, upper)  # guard: proved-dropped
+        return Answer(lower, upper)
     # guard: exception-ends-sweep
     except Exception as error:  # whatever it is, it is this row's, and it is said there
         return refusal(error)

@@ -1,7 +1,7 @@
-"""From a wanted gap to a grid: run, read the certified gap, refine.
+"""The bucket engine: from a wanted gap to a grid, run, read the certified gap, refine.
 
 The width of the bounds is proportional to the variance that bucketing adds, so one
-wrong guess is mended by one proportional step. Of two directions only the worse one
+wrong guess is mended by one proportional pass. Of two directions only the worse one
 needs the full precision.
 """
 
@@ -10,104 +10,205 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tightbudget.engine.buckets.compose import MAX_LENGTH, Demand, Parts, make_plan, profile
-from tightbudget.engine.buckets.enumerate import Outcomes
 from tightbudget.engine.buckets.one_run import OneRun
-from tightbudget.engine.buckets.profile import Profile
 from tightbudget.engine.buckets.tilt import Saddle
+from tightbudget.engine.cache import Cache
+from tightbudget.engine.question import ROUNDED, Question
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import UNIT, add_up
+from tightbudget.numerics.rounding import UNIT
 
-__all__ = ["Memory", "delta_bounds", "epsilon_bounds"]
+__all__ = ["Found", "refine"]
 
 _PASSES = 8
 _ROUGH = 0.02  # the gap at which two directions are compared first
-_DEAR = 2**14  # buckets of one step that are not spent on a guess
-_FIRST_LENGTH = 2**17  # what the first guess may spend on one step
-_REMEMBERED = 3  # profiles that a curve's next point looks at
-_ROUNDED = 1e-12  # a width that comes from the rounding of the losses alone
+_COSTLY = 2**14  # buckets of one part that are not spent on a guess
+_FIRST_LENGTH = 2**17  # what the first guess may spend on one part
 _FLOOR = 1e-290  # a delta below this is reported as [0, upper]
-
-
-# by direction, profiles that were made for earlier points of a curve
-Memory = dict[int, list[Profile]]
+_COARSER = 10.0  # a gap that cannot be reached is followed by one so many times as wide
+_COARSEST = 0.2  # the widest of these
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What is known: bounds, and the share of the predicted variance that met the gap."""
+class Found:
+    """What is known of an answer.
+
+    Attributes:
+        bounds: the closest bounds so far.
+        share: the share of the predicted variance that met the gap, for the next pass.
+        why: what stood in the way of the gap that was asked for; "" if it was reached.
+    """
 
     bounds: Bounds
     share: float = 0.9
+    why: str = ""
+
+
+def refine(
+    question: Question,
+    directions: tuple[Parts, ...],
+    rtol: float,
+    target: float | None = None,
+    cache: Cache | None = None,
+) -> Found:
+    """Bounds of the answer: the maximum over the directions.
+
+    Guarantee: the exact value lies inside. Where ``why`` is empty, (upper - lower) <= rtol *
+    upper, unless a delta's upper bound is below 1e-290, or the losses are known too badly (then
+    upper - lower <= 1e-12), or an epsilon is inf because delta may be below the mass at infinity.
+    With a ``target`` it stops as soon as both bounds are on one side of it.
+
+    Args:
+        question: what is asked.
+        directions: the composition in each direction.
+        rtol: the wanted relative gap.
+        target: a value that the answer is to be compared with.
+        cache: profiles that were made for earlier questions, which are read first.
+    """
+    asked = [_Asked.of(question, parts, rtol, i) for i, parts in enumerate(directions)]
+    known = [Found(one.start) for one in asked]
+    why = ""
+    # the one that looks worse first: as a rule a rough look at the other one then suffices
+    unsettled = sorted((one for one in asked if not one.settled), key=lambda one: -one.size)
+    for one in unsettled:
+        i = one.direction
+        # how far this one seems to be below the worst one: half of that decides, as a rule
+        below = 1.0 - one.size / max(unsettled[0].size, 1e-300)
+        for wanted in (max(rtol, min(_ROUGH, 0.5 * below)), rtol):
+            floor = max(found.bounds.lower for found in known)
+            ceiling = math.inf
+            if target is not None:
+                if floor > target:
+                    return Found(Bounds(floor, question.most))
+                floor, ceiling = target, target
+            small = known[i].bounds.upper <= max(_FLOOR, floor)
+            if small or known[i].bounds.relative_gap <= wanted:
+                continue
+            known[i] = one.closest(wanted, known[i], floor, ceiling, cache)
+            if known[i].why:  # the other direction may still settle it
+                why = known[i].why
+                break
+    worst = _worst(known)
+    if worst.relative_gap <= rtol or worst.upper <= _FLOOR:
+        return Found(worst)
+    if target is not None and (worst.upper <= target or worst.lower > target):
+        return Found(worst)
+    # an upper bound of inf is an answer where delta may be below the mass at infinity, and a
+    # width that comes from the losses' own rounding is nobody's to mend
+    if not why and (math.isinf(worst.upper) or (not unsettled and worst.width <= ROUNDED)):
+        return Found(worst)
+    return Found(worst, why=why or "the losses themselves are not known more closely")
+
+
+def _worst(known: list[Found]) -> Bounds:
+    return Bounds(
+        max(found.bounds.lower for found in known), max(found.bounds.upper for found in known)
+    )
 
 
 @dataclass(frozen=True)
-class _Question:
-    """One number asked of one direction: how to place, how to read, how wide it may be."""
+class _Asked:
+    """A question, asked of one direction of a composition.
 
+    Attributes:
+        direction: the number of the direction.
+        start: what is known of the answer without any grid.
+        settled: whether a grid brings nothing closer.
+    """
+
+    question: Question
     parts: Parts
-    size: float  # about the answer
-    most: float  # what the answer cannot exceed
-    place: Callable[[float, float, Bounds], Saddle]  # (tail, ease, what is known) -> tilt
-    read: Callable[[Profile, Saddle, float], Bounds]  # (profile, tilt, rtol) -> the answer
-    where: Callable[[Bounds], float]  # the eps at which delta was read for this answer
-    allowed: Callable[[Saddle, float], float]  # (tilt, gap wanted) -> variance allowed
+    direction: int
+    start: Bounds
+    settled: bool
 
-    def answer(
-        self,
-        rtol: float,
-        known: Answer,
-        floor: float = -math.inf,
-        ceiling: float = math.inf,
-        memory: list[Profile] | None = None,
-    ) -> Answer:
+    @staticmethod
+    def of(question: Question, parts: Parts, rtol: float, direction: int) -> _Asked:
+        """The question, with what needs no grid: edge cases, few outcomes, a closed form."""
+        settled = question.settled(parts)
+        if settled is not None:
+            return _Asked(question, parts, direction, settled, settled=True)
+        start, run = Bounds(0.0, question.most), OneRun.of(parts)
+        if run is not None:
+            start = question.by_formula(run, parts, rtol)
+        return _Asked(question, parts, direction, start, settled=start.relative_gap <= rtol)
+
+    @functools.cached_property
+    def first(self) -> Saddle:
+        """The first guess of where to place a profile."""
+        return self.question.first_tilt(self.parts)
+
+    @property
+    def size(self) -> float:
+        """About the answer, by the first guess."""
+        return self.question.size(self.first)
+
+    def closest(
+        self, rtol: float, known: Found, floor: float, ceiling: float, cache: Cache | None
+    ) -> Found:
+        """Bounds with relative gap <= rtol, or else the closest ones that a wider gap brings.
+
+        A plan for a gap out of reach may need too long arrays at once, and prove nothing. The
+        plans for wider gaps prove what they can: so a refusal never knows less than an answer.
+        """
+        found = self.refined(rtol, known, floor, ceiling, cache)
+        wider, why = _COARSER * rtol, found.why
+        # a wider gap is worth its time where it promises bounds that are much closer
+        while found.why and wider <= _COARSEST and _COARSER * wider < found.bounds.relative_gap:
+            found = self.refined(wider, Found(found.bounds), floor, ceiling, cache)
+            wider *= _COARSER
+        decided = found.bounds.upper <= max(_FLOOR, floor) or found.bounds.lower > ceiling
+        reached = found.bounds.relative_gap <= rtol or decided
+        return dataclasses.replace(found, why="" if reached else why)
+
+    def refined(
+        self, rtol: float, known: Found, floor: float, ceiling: float, cache: Cache | None
+    ) -> Found:
         """Bounds with relative gap <= rtol, or wholly below the floor or above the ceiling.
 
-        ``memory`` holds profiles of earlier questions, which may answer this one too.
-
-        Raises:
-            PrecisionError: with the ends that were reached in this direction.
+        Where the gap cannot be reached the bounds are those that the passes came to, and ``why``
+        says what stood in the way.
         """
         best, share = known.bounds, known.share
         slip = tail = 1e-2 * rtol
-        if memory is not None:
+        if cache is not None:
             share *= 0.5  # somewhat finer, so that the profile serves its neighbours
-            saddle = self.place(tail, _ease(slip), best)
-            for seen in memory[-_REMEMBERED:]:
-                got = self.read(seen, saddle, rtol)
+            saddle = self._tilt(tail, _slack_nats(slip), best)
+            for seen in cache.profiles(self.direction):
+                got = self.question.read(seen, saddle, rtol)
                 best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
             if best.relative_gap <= rtol or best.upper <= floor:
-                return Answer(best, known.share)
+                return Found(best, known.share)
         most, cut, extended = _FIRST_LENGTH, math.inf, False
         wasted = math.nan
         for turn in range(_PASSES + 1):
-            saddle = self.place(tail, _ease(slip), best)
-            allowed = self.allowed(saddle, rtol)
+            saddle = self._tilt(tail, _slack_nats(slip), best)
+            allowed = self.question.allowed_variance(saddle, rtol)
             demand = Demand(saddle, share * allowed, tail, slip, extended)
             try:
                 plan, coarser = make_plan(self.parts, demand, most), 1.0
-                if turn == 0 and plan.longest > _DEAR and memory is None:
-                    # what a dear plan will reach is learned from a cheap one
+                if turn == 0 and plan.longest > _COSTLY and cache is None:
+                    # what a costly plan will reach is learned from a cheap one
                     coarser = 64.0
                     cheap = dataclasses.replace(demand, variance=coarser * demand.variance)
                     plan = make_plan(self.parts, cheap, most)
                 seen = profile(self.parts, plan)
-            except PrecisionError as error:
-                raise _given_up(str(error), best, wasted) from error
-            if memory is not None:
-                memory.append(seen)
-            got = self.read(seen, saddle, rtol)
+            except PrecisionError as error:  # there is no such grid, so no bounds either
+                return _given_up(str(error), best, share, wasted)
+            if cache is not None:
+                cache.remember_profile(self.direction, seen)
+            got = self.question.read(seen, saddle, rtol)
             best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
             gap = got.relative_gap
             decided = best.upper <= max(_FLOOR, floor) or best.lower > ceiling
             if best.relative_gap <= rtol or decided:
-                return Answer(best, share * _aim(rtol, gap))
+                return Found(best, share * _aim(rtol, gap))
             # one part of the gap is proportional to the variance, the other to the slip
-            wasted = seen.waste(self.where(got)) if math.isfinite(got.upper) else 1.0
+            at = self.question.read_at(got)
+            wasted = seen.waste(at) if math.isfinite(got.upper) else 1.0
             by_buckets, by_cuts = gap * (1.0 - wasted) / coarser, gap * wasted
             cutting = by_cuts > 0.2 * rtol
             if cutting and wasted > 0.5:
@@ -123,7 +224,8 @@ class _Question:
                 # where cuts are finer than doubles, or finer ones did not help, it is the rounding
                 helpless = cut < math.inf and rtol < by_cuts > 0.5 * cut
                 if helpless and extended:
-                    raise _given_up("the rounding of doubles stands in the way", best, wasted)
+                    why = "the rounding of doubles stands in the way"
+                    return _given_up(why, best, share, wasted)
                 if helpless or (not extended and plan.tolerance < UNIT):
                     extended, cut, slip = True, math.inf, 1e-3 * tail
                     continue
@@ -131,14 +233,17 @@ class _Question:
                 slip *= max(1e-8, 0.05 * rtol / by_cuts) if math.isfinite(by_cuts) else 1e-4
         why = f"arrays are limited to {MAX_LENGTH} buckets"
         why = why if plan.clamped else f"{_PASSES} refinements did not do"
-        raise _given_up(why, best, wasted)
+        return _given_up(why, best, share, wasted)
+
+    def _tilt(self, tail: float, slack_nats: float, known: Bounds) -> Saddle:
+        return self.question.tilt(self.parts, self.first, tail, slack_nats, known)
 
 
-def _given_up(why: str, best: Bounds, wasted: float) -> PrecisionError:
-    """A refusal that says what the gap of the last pass was made of, if there was one."""
+def _given_up(why: str, best: Bounds, share: float, wasted: float) -> Found:
+    """Bounds that are not close enough, and what the gap of the last pass was made of."""
     if wasted >= 0.01:
         why += f" (of the last gap {wasted:.0%} came from cuts and rounding, the rest from buckets)"
-    return PrecisionError(why, best.lower, best.upper)
+    return Found(best, share, why)
 
 
 def _aim(rtol: float, gap: float) -> float:
@@ -146,196 +251,7 @@ def _aim(rtol: float, gap: float) -> float:
     return min(4.0, max(1e-4, 0.8 * rtol / gap)) if gap > 0 else 1.0
 
 
-def _missed(rtol: float, reached: Bounds, why: str) -> PrecisionError:
-    return PrecisionError(
-        f"relative gap {rtol:g} was not reached: the bounds are {reached} "
-        f"(relative gap {reached.relative_gap:.2g}); {why}",
-        reached.lower,
-        reached.upper,
-    )
-
-
-def epsilon_bounds(
-    directions: tuple[Parts, ...], delta: float, rtol: float, memory: Memory | None = None
-) -> Bounds:
-    """Bounds of eps*(delta) = inf{eps >= 0: delta(eps) <= delta}, the worse direction.
-
-    Guarantee: the exact value lies inside, and (upper - lower) <= rtol * upper; upper is
-    inf only if delta may be below the mass at infinity.
-
-    Raises:
-        PrecisionError: the gap cannot be reached within the limits.
-    """
-    return _worse(
-        directions, lambda parts: _epsilon_question(parts, delta, rtol), rtol, memory=memory
-    )
-
-
-def delta_bounds(
-    directions: tuple[Parts, ...],
-    epsilon: float,
-    rtol: float,
-    target: float | None = None,
-    memory: Memory | None = None,
-) -> Bounds:
-    """Bounds of delta(eps), the worse direction, for any finite eps.
-
-    Guarantee: the exact value lies inside, and (upper - lower) <= rtol * upper, unless upper
-    is below 1e-290 or the losses are known too badly (then upper - lower <= 1e-12). With a
-    ``target`` it stops as soon as both ends are on one side of it.
-
-    Raises:
-        PrecisionError: the gap cannot be reached within the limits.
-    """
-    return _worse(
-        directions, lambda parts: _delta_question(parts, epsilon, rtol), rtol, target, memory
-    )
-
-
-def _worse(
-    directions: tuple[Parts, ...],
-    ask: Callable[[Parts], _Question | Bounds],
-    rtol: float,
-    target: float | None = None,
-    memory: Memory | None = None,
-) -> Bounds:
-    """The maximum over the directions; the milder one is refined no further than needed."""
-    asked = [ask(parts) for parts in directions]
-    known = [Answer(a if isinstance(a, Bounds) else Bounds(0.0, a.most)) for a in asked]
-    why = ""
-    # the one that looks worse first: as a rule a rough look at the other one then suffices
-    questions = [(i, q) for i, q in enumerate(asked) if isinstance(q, _Question)]
-    questions.sort(key=lambda item: -item[1].size)
-    for i, question in questions:
-        # how far this one seems to be below the worst one: half of that decides, as a rule
-        below = 1.0 - question.size / max(questions[0][1].size, 1e-300)
-        for wanted in (max(rtol, min(_ROUGH, 0.5 * below)), rtol):
-            floor = max(answer.bounds.lower for answer in known)
-            ceiling = math.inf
-            if target is not None:
-                if floor > target:
-                    return Bounds(floor, question.most)
-                floor, ceiling = target, target
-            small = known[i].bounds.upper <= max(_FLOOR, floor)
-            if small or known[i].bounds.relative_gap <= wanted:
-                continue
-            try:
-                past = None if memory is None else memory.setdefault(i, [])
-                known[i] = question.answer(wanted, known[i], floor, ceiling, past)
-            except PrecisionError as error:  # the other direction may still settle it
-                known[i], why = Answer(Bounds(error.lower, error.upper)), str(error)
-                break
-    worst = _worst(known)
-    close = worst.relative_gap <= rtol or worst.upper <= _FLOOR
-    # an upper end of inf is an answer where delta may be below the mass at infinity, and a
-    # width that comes from the losses' own rounding is nobody's to mend
-    fair = not why and (math.isinf(worst.upper) or (not questions and worst.width <= _ROUNDED))
-    if target is None and not (close or fair):
-        raise _missed(rtol, worst, why or "the losses themselves are not known more closely")
-    return worst
-
-
-def _worst(known: list[Answer]) -> Bounds:
-    return Bounds(max(a.bounds.lower for a in known), max(a.bounds.upper for a in known))
-
-
-def _epsilon_question(parts: Parts, delta: float, rtol: float) -> _Question | Bounds:
-    if delta >= 1.0:
-        return Bounds(0.0, 0.0)
-    if parts.infinity.lower > delta:
-        return Bounds(math.inf, math.inf)
-    if not parts.parts:
-        return Bounds(0.0, 0.0 if parts.infinity.upper <= delta else math.inf)
-    if add_up(parts.infinity.upper, max(0.0, parts.max_loss.upper)) <= delta:
-        return Bounds(0.0, 0.0)  # delta(0) = P(infinite) + E[(1 - e^-L)_+] is at most this
-    if delta <= parts.infinity.upper:
-        # nothing is left for finite losses: the largest of them, if there is one
-        proved = max(0.0, parts.max_loss.lower) if delta <= parts.infinity.lower else 0.0
-        sure = parts.infinity.upper <= delta
-        return Bounds(proved, max(0.0, parts.max_loss.upper) if sure else math.inf)
-    left = delta - parts.infinity.upper
-    few = Outcomes.of(parts)
-    if few is not None:
-        return few.epsilon(delta)
-
-    first = parts.picture.without_tail(math.log(_ROUGH) + math.log(left)).for_delta(left)
-    once = OneRun.of(parts)
-    if once is not None:
-        found = once.epsilon(delta, _scale(first), 1e-3 * rtol)
-        if found.relative_gap <= rtol:
-            return found
-
-    def place(tail: float, ease: float, known: Bounds) -> Saddle:
-        losses = parts.picture.without_tail(math.log(tail) + math.log(left))
-        return losses.for_delta(left, ease, start=first.slope)
-
-    return _Question(
-        parts,
-        first.epsilon,
-        math.inf,
-        place,
-        lambda p, saddle, rtol: p.epsilon(delta, _scale(saddle), 1e-3 * rtol),
-        lambda bounds: bounds.upper,
-        # d eps = (theta + 1) / 2 * d variance
-        lambda saddle, rtol: 2.0 * rtol * _scale(saddle) / (saddle.slope + 1.0),
-    )
-
-
-def _ease(slip: float) -> float:
-    # how many nats the tilt may be off: digits that a small slip needs are not spent here
-    return min(6.0, max(0.0, math.log(slip * 1e9)))
-
-
-def _scale(saddle: Saddle) -> float:
-    # a guess of eps that is positive also where the approximation says zero
-    return max(saddle.epsilon, 1e-3 * saddle.spread)
-
-
-def _delta_question(parts: Parts, epsilon: float, rtol: float) -> _Question | Bounds:
-    top = parts.max_loss.upper
-    if not parts.parts or epsilon >= top - _ROUNDED / 4 * min(1.0, abs(top)):
-        # at the largest loss, up to rounding: delta <= P(inf) + 1 - e^(eps - top)
-        certain = max(0.0, -math.expm1(epsilon)) if epsilon < 0 else 0.0
-        above = -math.expm1(min(0.0, epsilon - top)) if parts.parts else 0.0
-        lower = min(1.0, max(parts.infinity.lower, certain * (1 - 1e-15)))
-        upper = add_up(parts.infinity.upper, above * (1 + 1e-15))
-        return Bounds(lower, min(1.0, max(upper, certain * (1 + 1e-15))))
-
-    few = Outcomes.of(parts)
-    if few is not None:
-        return few.delta(epsilon)
-    once = OneRun.of(parts)
-    if once is not None:
-        found = once.delta(epsilon)
-        if found.relative_gap <= rtol:
-            return found
-
-    def place(
-        tail: float, ease: float, known: Bounds, guess: float = 0.0, start: float = 1.0
-    ) -> Saddle:
-        # what may count as infinite depends on delta, and the guess of delta on that
-        whole, guess = parts.picture, min(guess, math.log(min(1.0, known.upper)))
-        for _ in range(100):
-            cut = max(guess + math.log(tail), -700.0)
-            saddle = whole.without_tail(cut).for_epsilon(epsilon, start=start)
-            start = saddle.slope
-            if max(saddle.log_delta, cut) > guess - 0.5:
-                break
-            guess = max(saddle.log_delta, cut)
-        if ease > 0:
-            saddle = whole.without_tail(cut).for_epsilon(epsilon, ease, start)
-        return dataclasses.replace(saddle, log_delta=min(guess, saddle.log_delta))
-
-    first = place(_ROUGH, 0.0, Bounds(0.0, 1.0))
-    # later guesses start a little above the first one
-    near = functools.partial(place, guess=min(0.0, first.log_delta + 1.0), start=first.slope)
-    return _Question(
-        parts,
-        math.exp(first.log_delta),
-        1.0,
-        near,
-        lambda p, saddle, rtol: p.delta(epsilon),
-        lambda bounds: epsilon,
-        # d ln delta = theta (theta + 1) / 2 * d variance
-        lambda saddle, rtol: 2.0 * rtol / (saddle.slope * (saddle.slope + 1.0)),
-    )
+def _slack_nats(cut_share: float) -> float:
+    # a heuristic for how many nats the tilt may be off: a double has 36 nats, and what cuts may
+    # cost needs 21 of them at a share of 1e-9; of the rest at most 6 are spent on a narrower tilt
+    return min(6.0, max(0.0, math.log(cut_share * 1e9)))

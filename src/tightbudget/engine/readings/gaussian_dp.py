@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightbudget.engine.engine import Engine, Reader
-from tightbudget.errors import PrecisionError
+from tightbudget.engine.question import EpsilonAt
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import Enclosure, exp_enclosure
 from tightbudget.numerics.rounding import UNIT, FloatArray
@@ -81,7 +81,8 @@ def _without_end(losses: Engine, slack: float, rtol: float) -> Bounds:
     mu^2 >= 2 ln M(c) / (c (c + 1)) for all c > 0; a removed record has
     M(c) >= q^(c + 1) e^(c (c + 1) m^2 / 2), so the limit of c -> inf is the same sum.
     """
-    groups = losses.contours[0].term.groups if slack == 0.0 and losses.contours else ()
+    known = losses.saddle_points if slack == 0.0 else ()
+    groups = known[0].term.groups if known else ()
     squares = [
         group.count * mu * mu
         for group in groups
@@ -95,11 +96,8 @@ def _without_end(losses: Engine, slack: float, rtol: float) -> Bounds:
 
 
 def _end(losses: Engine, slack: float) -> float:
-    """An eps from which delta is at most the slack."""
-    try:
-        return losses.epsilon(slack, 0.01).upper
-    except PrecisionError as error:
-        return error.upper
+    """An eps from which delta is at most the slack; inf where none is known."""
+    return losses.answer(EpsilonAt(slack), 0.01).bounds.upper
 
 
 @dataclass(frozen=True)

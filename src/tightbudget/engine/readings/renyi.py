@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tightbudget.engine.answer import Answer
 from tightbudget.engine.buckets.compose import Part, Parts
 from tightbudget.engine.buckets.tilt import tilted_moments
-from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
     EXP,
@@ -34,7 +34,7 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.pairs.pair import Pair
 
-__all__ = ["renyi_bounds"]
+__all__ = ["renyi_divergence"]
 
 _MOST = 2**20  # bins
 _ROUNDED = 1e-12  # a divergence of one run that rounding alone may account for
@@ -43,24 +43,18 @@ _LOWEST = -600.0  # nats: e^L times the mass of all losses below L must be a dou
 _LEAST = 1e-280  # nats: a smaller loss counts as this one, or as none
 
 
-def renyi_bounds(directions: tuple[Parts, ...], order: float, rtol: float) -> Bounds:
+def renyi_divergence(directions: tuple[Parts, ...], order: float, rtol: float) -> Answer:
     """Bounds of D_order(P || Q), the larger of the directions (order > 1, or inf).
 
-    Raises:
-        PrecisionError: the gap cannot be reached (an upper bound of inf is no gap: it says that
-            no bound of a tail is known).
+    Guarantee: the exact divergence lies inside. An upper bound of inf is no gap that was not
+    reached: it says that no bound of a tail is known.
     """
     ends = [_of_direction(parts, order, rtol) for parts in directions]
     worst = Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
     rounded = _ROUNDED * max(1, sum(part.count for part in directions[0].parts))
     if worst.relative_gap > rtol and rounded < worst.upper < math.inf:
-        raise PrecisionError(
-            f"relative gap {rtol:g} was not reached for the Renyi divergence of order {order:g}: "
-            f"the bounds are {worst} (relative gap {worst.relative_gap:.2g})",
-            worst.lower,
-            worst.upper,
-        )
-    return worst
+        return Answer.missed(f"the Renyi divergence of order {order:g}", worst, rtol)
+    return Answer(worst)
 
 
 def _of_direction(parts: Parts, order: float, rtol: float) -> Bounds:

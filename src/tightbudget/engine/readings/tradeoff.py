@@ -15,9 +15,9 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tightbudget.engine.answer import Answer
 from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.engine import Engine, Reader
-from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
     UNIT,
@@ -30,7 +30,7 @@ from tightbudget.numerics.rounding import (
     sub_up,
 )
 
-__all__ = ["tradeoff_bounds", "true_positive_bounds"]
+__all__ = ["least_false_negatives", "most_true_positives"]
 
 _PROBES = 60
 _ROUGH = 0.5  # the relative gap at which a rate's size is seen
@@ -50,44 +50,41 @@ class _Sample(NamedTuple):
     upper: float
 
 
-def tradeoff_bounds(losses: Engine, alpha: float, atol: float) -> Bounds:
+def least_false_negatives(losses: Engine, alpha: float, atol: float) -> Answer:
     """Bounds of the least false-negative rate at false-positive rate alpha in [0, 1].
 
-    Guarantee: the exact value of the smaller direction lies inside, within ``atol``.
-
-    Raises:
-        PrecisionError: the gap cannot be reached; says which one was.
+    Guarantee: the exact value of the smaller direction lies inside; reached means within ``atol``.
     """
     caught = _larger(losses, alpha, _within(_ROUGH), _ROUGH)
     rtol = atol / max(caught.upper, atol)
     if rtol < _ROUGH:
         caught = _larger(losses, alpha, _within(rtol), rtol)
-    if not caught.width <= atol:
-        raise _refusal(f"gap {atol:g}", alpha, caught)
-    return Bounds(
+    missed = Bounds(
         max(0.0, sub_down(1.0, caught.upper)) if caught.upper > 0 else 1.0,
         min(1.0, sub_up(1.0, caught.lower)) if caught.lower < 1 else 0.0,
     )
+    if not caught.width <= atol:
+        asked = f"the false-negative rate at a false-positive rate of {alpha:g}"
+        return Answer.missed(asked, missed, atol, absolute=True)
+    return Answer(missed)
 
 
-def true_positive_bounds(
+def most_true_positives(
     losses: Engine, alpha: float, rtol: float, target: float | None = None
-) -> Bounds:
+) -> Answer:
     """Bounds of the largest P-mass of a test with Q-mass alpha, the larger of the directions.
 
-    Guarantee: the exact value lies inside, and (upper - lower) <= rtol * upper, unless upper is
-    below 1e-100 or alpha is 0 (then it is the mass that Q lacks, as the pairs know it). With a
-    ``target`` it stops as soon as both ends are on one side of it.
-
-    Raises:
-        PrecisionError: the gap cannot be reached; says which one was.
+    Guarantee: the exact value lies inside. Reached means (upper - lower) <= rtol * upper, unless
+    upper is below 1e-100 or alpha is 0 (then it is the mass that Q lacks, as the pairs know it).
+    With a ``target`` it stops as soon as both bounds are on one side of it.
     """
     close = _within(rtol, target)
     worst = _larger(losses, alpha, close, rtol)
     # without false positives it is a mass of the pairs, which nothing narrows
     if alpha > 0.0 and not close(worst):
-        raise _refusal(f"relative gap {rtol:g}", alpha, worst)
-    return worst
+        asked = f"the true-positive rate at a false-positive rate of {alpha:g}"
+        return Answer.missed(asked, worst, rtol)
+    return Answer(worst)
 
 
 def _within(rtol: float, target: float | None = None) -> Callable[[Bounds], bool]:
@@ -104,15 +101,6 @@ def _larger(losses: Engine, alpha: float, close: Callable[[Bounds], bool], rtol:
     """The larger of the directions, as close as it gets."""
     ends = [_of_direction(one, alpha, rtol, close) for one in losses.apart()]
     return Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
-
-
-def _refusal(gap: str, alpha: float, found: Bounds) -> PrecisionError:
-    return PrecisionError(
-        f"{gap} was not reached: at a false-positive rate of {alpha:g} the "
-        f"true-positive rate is in {found} (relative gap {found.relative_gap:.2g})",
-        found.lower,
-        found.upper,
-    )
 
 
 def _of_direction(

@@ -1,4 +1,4 @@
-"""Where a line of the contour engine goes: transforms of compositions and their saddle points.
+"""Where a line of the saddle-point engine goes: transforms of compositions and their saddle points.
 
 The integrand of delta(eps) on Re s = c is largest where c is near the saddle point of
 ln M(c) - c eps - ln c - ln(1 + c). Tracks are plans. Certified are ``Term.values``, ``upper`` and
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
     EXP,
     LOG,
@@ -24,12 +25,13 @@ from tightbudget.numerics.rounding import (
     log_down,
     log_up,
     mul_up,
+    next_down,
     outwards,
     sub_up,
 )
 from tightbudget.pairs.transform import ComplexArray, Rough, Transform
 
-__all__ = ["Group", "Term", "Track", "log_g"]
+__all__ = ["Group", "Term", "Track", "epsilon_at", "log_g"]
 
 _NEAR = 12.0  # nats of delta between saddle points that are interpolated
 
@@ -272,3 +274,24 @@ class Track:
     def epsilon_at(self, log_delta: float) -> float:
         """About the eps at which delta is so large."""
         return float(np.interp(-log_delta, -self.log_delta, self.epsilon))
+
+    def nearly_one(self, epsilon: float) -> Bounds | None:
+        """Bounds of the term's delta at an eps far below all losses, where delta is about 1.
+
+        1 - delta = E min(1, e^(eps - L)) <= M(-u) e^(u eps) for 0 < u < 1. None where that proves
+        less than delta >= 1 - 1e-4: lines know more of such a delta.
+        """
+        u = np.linspace(0.05, 0.95, 19)
+        best = float(u[np.argmin(self.term.rough(-u).value + u * epsilon)])
+        rest = exp_up(add_up(self.term.upper(-best), mul_up(best, epsilon)))
+        return Bounds(next_down(1.0 - rest), 1.0) if rest <= 1e-4 else None
+
+
+def epsilon_at(tracks: tuple[Track, ...], log_delta: float) -> float:
+    """About the eps at which all tracks' terms together make delta."""
+    low, high = 0.0, max(track.epsilon[-1] for track in tracks)
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        sizes = [track.log_delta_at(middle) for track in tracks]
+        low, high = (middle, high) if np.logaddexp.reduce(sizes) > log_delta else (low, middle)
+    return low

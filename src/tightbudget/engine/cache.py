@@ -1,0 +1,43 @@
+"""What answers about one composition leave for later questions about the same composition."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from tightbudget.engine.buckets.profile import Profile
+from tightbudget.engine.saddle_point.contour import Lines
+
+__all__ = ["Cache"]
+
+# A curve is asked point by point, and its next point lies close to the last ones; each curve that
+# is kept is read once more for every question, and profiles hold millions of numbers.
+_REMEMBERED = 3
+
+
+class Cache:
+    """The latest lines and profiles of each direction of one composition.
+
+    Lines and profiles hold for every epsilon. One that was made for a neighbouring question is
+    read first; only where its bounds are too wide there is a new one made. A cache serves one
+    composition: the engine numbers the composition's directions 0 and 1.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[int, deque[Lines]] = {}
+        self._profiles: dict[int, deque[Profile]] = {}
+
+    def lines(self, direction: int) -> tuple[Lines, ...]:
+        """The lines that answered last in a direction, the latest first."""
+        return tuple(reversed(self._lines.get(direction, ())))
+
+    def profiles(self, direction: int) -> tuple[Profile, ...]:
+        """The profiles that were made last in a direction, the latest first."""
+        return tuple(reversed(self._profiles.get(direction, ())))
+
+    def remember_lines(self, direction: int, lines: Lines) -> None:
+        """Keeps lines that answered a question in this direction."""
+        self._lines.setdefault(direction, deque(maxlen=_REMEMBERED)).append(lines)
+
+    def remember_profile(self, direction: int, profile: Profile) -> None:
+        """Keeps a profile that was made for a question in this direction."""
+        self._profiles.setdefault(direction, deque(maxlen=_REMEMBERED)).append(profile)

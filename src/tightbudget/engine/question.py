@@ -1,0 +1,277 @@
+"""The two questions: delta at an epsilon, and epsilon at a delta.
+
+An engine makes a curve (a profile of buckets, or lines through saddle points) that holds for
+every epsilon and is close near one place. A question says the same four things to both engines:
+where to place the curve, how to read the answer off it, at which epsilon that was, and how wide
+the curve may be for the gap that is wanted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tightbudget.engine.buckets.compose import Parts
+from tightbudget.engine.buckets.enumerate import Outcomes
+from tightbudget.engine.buckets.one_run import OneRun
+from tightbudget.engine.buckets.profile import Profile
+from tightbudget.engine.buckets.tilt import Saddle
+from tightbudget.engine.saddle_point.contour import Lines
+from tightbudget.engine.saddle_point.saddle_points import Track, epsilon_at
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import add_up
+
+__all__ = ["ROUNDED", "DeltaAt", "EpsilonAt", "Question"]
+
+ROUNDED = 1e-12  # a width that comes from the rounding of the losses alone
+_ROUGH = 0.02  # share of delta that may count as infinite while the tilt is looked for
+_SEARCH = 1e-3  # of the wanted gap: how closely an epsilon is searched for on a profile
+_LEAST_DELTA = 1e-250  # below it the buckets answer (with [0, upper] in the end)
+_LOWEST = -700.0  # ln of the least delta that lines are placed for
+
+
+@dataclass(frozen=True)
+class DeltaAt:
+    """What is delta(epsilon)?
+
+    Attributes:
+        epsilon: nats; any finite number, or inf.
+    """
+
+    epsilon: float
+
+    most: ClassVar[float] = 1.0  # no answer exceeds it
+
+    def __str__(self) -> str:
+        return f"delta at epsilon = {self.epsilon:g}"
+
+    def at(self, answer: float) -> tuple[float, float]:
+        """The point (epsilon, delta) of the curve with this answer."""
+        return self.epsilon, answer
+
+    # ------------------------------------------------------------ put to the bucket engine
+
+    def settled(self, parts: Parts) -> Bounds | None:
+        """Bounds where no grid brings closer ones: beyond the largest loss, or of few outcomes."""
+        if self.epsilon == math.inf:
+            return parts.infinity
+        top = parts.max_loss.upper
+        if parts.parts and self.epsilon < top - ROUNDED / 4 * min(1.0, abs(top)):
+            few = Outcomes.of(parts)
+            return None if few is None else few.delta(self.epsilon)
+        # at the largest loss, up to rounding: delta <= P(inf) + 1 - e^(eps - top)
+        certain = max(0.0, -math.expm1(self.epsilon)) if self.epsilon < 0 else 0.0
+        above = -math.expm1(min(0.0, self.epsilon - top)) if parts.parts else 0.0
+        # eps - top is exact (Sterbenz: they are that close); expm1 is granted EXPM1 = 8 units of
+        # 2^-53 and the product costs one more: 1e-15 is just above nine units
+        lower = min(1.0, max(parts.infinity.lower, certain * (1 - 1e-15)))
+        upper = add_up(parts.infinity.upper, above * (1 + 1e-15))
+        return Bounds(lower, min(1.0, max(upper, certain * (1 + 1e-15))))
+
+    def by_formula(self, run: OneRun, parts: Parts, rtol: float) -> Bounds:
+        """The answer of a closed form."""
+        return run.delta(self.epsilon)
+
+    def first_tilt(self, parts: Parts) -> Saddle:
+        """A first guess of where delta(epsilon) is made."""
+        return self._tilt(parts, _ROUGH, slack_nats=0.0, most=1.0, guess=0.0, start=1.0)
+
+    def size(self, first: Saddle) -> float:
+        """About the answer, by the first guess."""
+        return math.exp(first.log_delta)
+
+    def tilt(
+        self, parts: Parts, first: Saddle, tail: float, slack_nats: float, known: Bounds
+    ) -> Saddle:
+        """The tilt to place a profile at.
+
+        Args:
+            parts: the composition in one direction.
+            first: what :meth:`first_tilt` guessed.
+            tail: the share of delta that may count as infinite.
+            slack_nats: how much worse than the best tilt it may be.
+            known: bounds of the answer so far.
+        """
+        # delta may be more than guessed: e times it is where the search goes down from
+        guess = min(0.0, first.log_delta + 1.0)
+        return self._tilt(parts, tail, slack_nats, known.upper, guess, first.slope)
+
+    def _tilt(
+        self, parts: Parts, tail: float, slack_nats: float, most: float, guess: float, start: float
+    ) -> Saddle:
+        # what may count as infinite depends on delta, and the guess of delta on that
+        whole, guess = parts.picture, min(guess, math.log(min(1.0, most)))
+        for _ in range(100):
+            cut = max(guess + math.log(tail), -700.0)
+            saddle = whole.without_tail(cut).for_epsilon(self.epsilon, start=start)
+            start = saddle.slope
+            if max(saddle.log_delta, cut) > guess - 0.5:
+                break
+            guess = max(saddle.log_delta, cut)
+        if slack_nats > 0:
+            saddle = whole.without_tail(cut).for_epsilon(self.epsilon, slack_nats, start)
+        return dataclasses.replace(saddle, log_delta=min(guess, saddle.log_delta))
+
+    def read(self, profile: Profile, saddle: Saddle, rtol: float) -> Bounds:
+        """The answer that a profile gives."""
+        return profile.delta(self.epsilon)
+
+    def read_at(self, bounds: Bounds) -> float:
+        """The epsilon at which a profile was read for these bounds."""
+        return self.epsilon
+
+    def allowed_variance(self, saddle: Saddle, rtol: float) -> float:
+        """How much buckets may add to the variance of the losses, nats^2, for this gap."""
+        # d ln delta = theta (theta + 1) / 2 * d variance
+        return 2.0 * rtol / (saddle.slope * (saddle.slope + 1.0))
+
+    # ------------------------------------------------------ put to the saddle-point engine
+
+    def within_reach(self, track: Track) -> bool:
+        """Whether lines can be placed for the answer."""
+        return math.isfinite(self.epsilon) and track.log_delta_at(self.epsilon) >= _LOWEST
+
+    def without_lines(self, track: Track) -> Bounds | None:
+        """Bounds that need no line, where there are any: far below all losses delta is about 1."""
+        return track.nearly_one(self.epsilon) if self.epsilon < track.epsilon[0] else None
+
+    def place(self, tracks: tuple[Track, ...]) -> float:
+        """The epsilon to place lines at."""
+        return self.epsilon
+
+    def read_lines(self, lines: Lines, track: Track) -> Bounds | None:
+        """The answer that lines give, or None where they prove nothing."""
+        return lines.delta(self.epsilon)
+
+    def place_again(self, lines: Lines, track: Track) -> float | None:
+        """The epsilon to place better lines at, seen from these ones."""
+        return self.epsilon
+
+
+@dataclass(frozen=True)
+class EpsilonAt:
+    """What is eps*(delta) = inf{eps >= 0: delta(eps) <= delta}?
+
+    Attributes:
+        delta: in [0, 1].
+    """
+
+    delta: float
+
+    most: ClassVar[float] = math.inf  # no answer exceeds it
+
+    def __str__(self) -> str:
+        return f"epsilon at delta = {self.delta:g}"
+
+    def at(self, answer: float) -> tuple[float, float]:
+        """The point (epsilon, delta) of the curve with this answer."""
+        return answer, self.delta
+
+    # ------------------------------------------------------------ put to the bucket engine
+
+    def settled(self, parts: Parts) -> Bounds | None:
+        """Bounds where no grid brings closer ones: no finite loss matters, or few outcomes do."""
+        delta = self.delta
+        if delta >= 1.0:
+            return Bounds(0.0, 0.0)
+        if parts.infinity.lower > delta:
+            return Bounds(math.inf, math.inf)
+        if not parts.parts:
+            return Bounds(0.0, 0.0 if parts.infinity.upper <= delta else math.inf)
+        if add_up(parts.infinity.upper, max(0.0, parts.max_loss.upper)) <= delta:
+            return Bounds(0.0, 0.0)  # delta(0) = P(infinite) + E[(1 - e^-L)_+] is at most this
+        if delta <= parts.infinity.upper:
+            # nothing is left for finite losses: the largest of them, if there is one
+            proved = max(0.0, parts.max_loss.lower) if delta <= parts.infinity.lower else 0.0
+            sure = parts.infinity.upper <= delta
+            return Bounds(proved, max(0.0, parts.max_loss.upper) if sure else math.inf)
+        few = Outcomes.of(parts)
+        return None if few is None else few.epsilon(delta)
+
+    def by_formula(self, run: OneRun, parts: Parts, rtol: float) -> Bounds:
+        """The answer of a closed form, searched for."""
+        return run.epsilon(self.delta, _positive(self.first_tilt(parts)), _SEARCH * rtol)
+
+    def first_tilt(self, parts: Parts) -> Saddle:
+        """A first guess of where the answer lies."""
+        left = self._left(parts)
+        return parts.picture.without_tail(math.log(_ROUGH) + math.log(left)).for_delta(left)
+
+    def size(self, first: Saddle) -> float:
+        """About the answer, by the first guess."""
+        return first.epsilon
+
+    def tilt(
+        self, parts: Parts, first: Saddle, tail: float, slack_nats: float, known: Bounds
+    ) -> Saddle:
+        """The tilt to place a profile at.
+
+        Args:
+            parts: the composition in one direction.
+            first: what :meth:`first_tilt` guessed.
+            tail: the share of delta that may count as infinite.
+            slack_nats: how much worse than the best tilt it may be.
+            known: bounds of the answer so far.
+        """
+        left = self._left(parts)
+        losses = parts.picture.without_tail(math.log(tail) + math.log(left))
+        return losses.for_delta(left, slack_nats, start=first.slope)
+
+    def read(self, profile: Profile, saddle: Saddle, rtol: float) -> Bounds:
+        """The answer that a profile gives, searched for."""
+        return profile.epsilon(self.delta, _positive(saddle), _SEARCH * rtol)
+
+    def read_at(self, bounds: Bounds) -> float:
+        """The epsilon at which a profile was read for these bounds."""
+        return bounds.upper
+
+    def allowed_variance(self, saddle: Saddle, rtol: float) -> float:
+        """How much buckets may add to the variance of the losses, nats^2, for this gap."""
+        # d eps = (theta + 1) / 2 * d variance
+        return 2.0 * rtol * _positive(saddle) / (saddle.slope + 1.0)
+
+    def _left(self, parts: Parts) -> float:
+        """What infinite losses leave of delta; :meth:`settled` has seen to it that it is > 0."""
+        return self.delta - parts.infinity.upper
+
+    # ------------------------------------------------------ put to the saddle-point engine
+
+    def within_reach(self, track: Track) -> bool:
+        """Whether lines can be placed for the answer."""
+        return _LEAST_DELTA < self.delta < 1.0
+
+    def without_lines(self, track: Track) -> Bounds | None:
+        """None: an epsilon is read off lines only."""
+        return None
+
+    def place(self, tracks: tuple[Track, ...]) -> float:
+        """The epsilon to place lines at."""
+        log_delta = math.log(self.delta)
+        if len(tracks) == 1:
+            return max(0.0, tracks[0].near(log_delta=log_delta).epsilon_at(log_delta))
+        return epsilon_at(tracks, log_delta)
+
+    def read_lines(self, lines: Lines, track: Track) -> Bounds | None:
+        """The answer that lines give, or None where they prove nothing."""
+        return lines.epsilon_of(self.delta, self._guess(lines, track))
+
+    def place_again(self, lines: Lines, track: Track) -> float | None:
+        """The epsilon to place better lines at, seen from these ones."""
+        solved = lines.solve(self.delta, self._guess(lines, track))
+        return None if solved is None else solved[0]
+
+    def _guess(self, lines: Lines, track: Track) -> float:
+        # from where these lines were placed, as far as the saddle points lie apart
+        apart = track.epsilon_at(math.log(self.delta)) - track.epsilon_at(lines.log_delta)
+        return lines.epsilon + apart
+
+
+Question = DeltaAt | EpsilonAt
+
+
+def _positive(saddle: Saddle) -> float:
+    """A guess of epsilon that is > 0 also where the saddle-point approximation says zero."""
+    # a thousandth of a standard deviation: it starts a search and scales a width, no more
+    return max(saddle.epsilon, 1e-3 * saddle.spread)

@@ -1,0 +1,171 @@
+"""The saddle-point engine: from a question to lines, and from lines to bounds.
+
+delta(eps) is an integral along a vertical line of the complex plane, placed at the saddle point of
+the moment generating function of the privacy loss (:mod:`.contour` has the integral and its four
+errors). The engine takes compositions whose pairs all know that function, a
+:class:`~tightbudget.pairs.transform.Transform`: Gaussian mechanisms, sampled or not. It answers
+with many digits or not at all.
+
+Source: Alghamdi et al. 2023 (the saddle-point accountant), for the place of the line; Abate,
+Whitt 1992, for the trapezoidal sum and its aliasing; docs/explanation/contour.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tightbudget.engine.cache import Cache
+from tightbudget.engine.question import Question
+from tightbudget.engine.saddle_point.contour import COST, LOG_GOAL, lines_at
+from tightbudget.engine.saddle_point.saddle_points import Group, Term, Track
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import add_up, log_down, mul_down
+from tightbudget.numerics.special import log_g_up
+from tightbudget.pairs.transform import Transform
+
+__all__ = ["SaddlePoint"]
+
+_CHEAP = 250_000  # terms of a line, where rare large losses may ask for more lines than one
+_MOST_RARE = 8  # how many rare losses are told apart
+_FEW_RARE = 3.0  # at the common saddle point: then one line for all has lost many digits
+_SPARE = 9.0  # nats: a number of rare losses is the last where it is so far below every goal
+
+
+class _Rare(NamedTuple):
+    """A composition whose transforms are split: bulks, and the rare parts split off them."""
+
+    groups: tuple[Group, ...]  # the bulks
+    rare: tuple[tuple[int, Transform], ...]  # (which group, its rare part)
+    number: float  # of rare losses expected at the common saddle point
+
+
+@dataclass(frozen=True)
+class SaddlePoint:
+    """delta(eps) of a composition of the Gaussian family in one direction; eps in nats.
+
+    Guarantee: whatever bounds it answers with hold the exact value, all four errors included.
+
+    Attributes:
+        term: the moment generating function of the composition.
+        track: the saddle points of the term.
+    """
+
+    term: Term
+    track: Track
+
+    @staticmethod
+    def of(groups: Iterable[tuple[Transform | None, int]]) -> SaddlePoint | None:
+        """The engine for (transform, count) of each part; None if a part has no transform."""
+        found = []
+        for transform, count in groups:
+            if transform is None:
+                return None
+            found.append(Group(transform, count))
+        term = Term(tuple(found))
+        track = Track.whole(term) if found else None
+        return None if track is None else SaddlePoint(term, track)
+
+    # what leaves the range of doubles ends as inf or nan, and proves nothing
+    @np.errstate(all="ignore")
+    def bounds(
+        self, question: Question, rtol: float, cache: Cache | None = None, direction: int = 0
+    ) -> Bounds | None:
+        """Bounds of the answer, with the relative gap or as close as lines come.
+
+        Args:
+            question: what is asked.
+            rtol: the relative gap at which no better line is looked for.
+            cache: lines that answered before, which are read first.
+            direction: the number of this direction in the cache.
+
+        Returns:
+            The bounds, or None where no line proves any.
+        """
+        if not question.within_reach(self.track):
+            return None
+        best = question.without_lines(self.track)
+        if best is not None and best.relative_gap <= 0.5 * rtol:
+            return best
+        cache = cache or Cache()
+        for lines in cache.lines(direction):
+            bounds = question.read_lines(lines, self.track)
+            if bounds is not None and bounds.relative_gap <= rtol:
+                return bounds
+        for tracks, most in self._plans(question):
+            epsilon, log_delta = question.place(tracks), None
+            for _ in range(2):  # the second time where the first lines saw the answer
+                found = lines_at(tracks, epsilon, log_delta, most)
+                if found is None:
+                    break
+                bounds = question.read_lines(found, self.track)
+                if bounds is not None and bounds.relative_gap <= rtol:
+                    cache.remember_lines(direction, found)
+                    return bounds
+                if bounds is not None and (best is None or bounds.width < best.width):
+                    best = bounds
+                moved = question.place_again(found, self.track)
+                if moved is None:
+                    break
+                seen = found.read(moved)
+                if not seen.upper < 2.0 * seen.value:
+                    break  # the line's place was hopeless, not only its measures
+                epsilon, log_delta = max(0.0, moved), math.log(seen.value)
+        return best
+
+    @np.errstate(all="ignore")
+    def below(self, epsilon: float, delta: float) -> bool:
+        """Whether one Chernoff bound proves that delta(epsilon) <= delta; False says nothing."""
+        near = self.track.near(epsilon)
+        c = near.c_at(epsilon)
+        fixed = add_up(log_g_up(c), -mul_down(c, epsilon))
+        log_delta = log_down(delta) if delta > 0 else -math.inf
+        if float(near.term.rough(np.array([c])).value[0]) + fixed > log_delta:
+            return False
+        return add_up(self.term.upper(c), fixed) < log_delta
+
+    def _plans(self, question: Question) -> Iterable[tuple[tuple[Track, ...], int]]:
+        """The tracks to place lines on, and the most terms that these may cost, in turn."""
+        whole = (self.track,)
+        rare = self.rare_at(question.place(whole))
+        if rare is None:
+            yield whole, COST
+            return
+        # one line for all, if it is cheap; the split where it promises more; the costly line
+        few = rare.number < _FEW_RARE
+        yield whole, _CHEAP if few else COST
+        if split := self.split_at(rare, question.place(whole)):
+            yield split, COST
+        if few:
+            yield whole, COST
+
+    def rare_at(self, epsilon: float) -> _Rare | None:
+        """The rare large losses that stand apart at eps, split off; None where there are none."""
+        c = self.track.near(epsilon).c_at(epsilon)
+        groups, rare, number = list(self.term.groups), [], 0.0
+        for g, group in enumerate(self.term.groups):
+            split = group.transform.rare_split(c)
+            if split is None:
+                continue
+            bulk, apart = split
+            groups[g] = Group(bulk, group.count)
+            rare.append((g, apart))
+            number += group.count * math.exp(float(apart.rough(np.array([c])).value[0]))
+        return _Rare(tuple(groups), tuple(rare), number) if rare else None
+
+    def split_at(self, parts: _Rare, epsilon: float) -> tuple[Track, ...]:
+        """Tracks for 0, 1, ... rare losses, the last one for all that are left to it; or none."""
+        tracks: list[Track] = []
+        for j in range(_MOST_RARE):
+            track = Track.whole(Term(parts.groups, parts.rare if j else (), j))
+            if track is None:
+                return ()
+            tracks.append(track)
+            sizes = [one.log_delta_at(epsilon) for one in tracks]
+            if j > 1 and sizes[-1] < max(sizes) - LOG_GOAL - _SPARE:
+                return tuple(tracks)
+        return ()
