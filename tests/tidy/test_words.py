@@ -7,6 +7,7 @@ else. The list only gets shorter.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,6 +121,11 @@ FOLDERS = (ROOT, ROOT / "src", PACKAGE)
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def docstrings(module: ast.Module) -> Iterator[tuple[int, str]]:
     """The line and the text of each docstring of a module, private ones too."""
     for node in ast.walk(module):
@@ -152,7 +158,7 @@ def test_every_docstring_can_be_read_alone() -> None:
     broken = [
         f"{path.relative_to(ROOT)}:{line} {fault}"
         for path in held("docstrings", MODULES)
-        for line, text in docstrings(ast.parse(path.read_text(encoding="utf-8")))
+        for line, text in docstrings(parsed(path))
         for fault in faults(text)
     ]
     assert not broken, "subject, verb, object, and the argument's name:\n" + "\n".join(broken)
@@ -168,7 +174,7 @@ def test_code_and_pages_use_the_terms_of_the_field() -> None:
 
 
 def test_the_map_of_the_house_has_every_room() -> None:
-    package = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    package = parsed(PACKAGE / "__init__.py")
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     rooms |= {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
     named = set(re.findall(r"``(\w+)``", ast.get_docstring(package) or ""))
@@ -198,7 +204,7 @@ def test_a_file_that_has_moved_is_seen() -> None:
 def test_a_class_name_has_one_meaning() -> None:
     where: dict[str, list[str]] = {}
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ClassDef):
                 where.setdefault(node.name, []).append(path.relative_to(PACKAGE).as_posix())
     broken = [
