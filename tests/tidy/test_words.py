@@ -38,7 +38,6 @@ NOT_YET = {
         "src/tightbudget/privacy_buckets.py",
         "src/tightbudget/pairs/",
         "src/tightbudget/mechanisms/",
-        "src/tightbudget/output_dp/",
         "src/tightbudget/accounting/describe.py",
         "src/tightbudget/ledger/",
         "src/tightbudget/client/",
