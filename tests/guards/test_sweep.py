@@ -152,7 +152,7 @@ MUTATIONS = [
     Without(
         "a refused row has an upper end",
         {
-            "refused-row-upper-end": (
+            "refused-row-upper-bound": (
                 "def refusal(error: BaseException, lower: float = 0.0, upper: float = "
                 "0.0) -> Answer:"
             )

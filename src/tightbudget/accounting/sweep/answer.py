@@ -52,7 +52,7 @@ def answers(plan: str, asked: Sequence[tuple[str | None, str]]) -> list[Answer]:
     return [_answer(steps, composition, find, json.loads(text)) for find, text in asked]
 
 
-# guard: refused-row-upper-end
+# guard: refused-row-upper-bound
 def refusal(error: BaseException, lower: float = 0.0, upper: float = math.inf) -> Answer:
     """Makes the answer of a refused question from the error that was raised."""
     return Answer(lower, upper, refusal=f"{type(error).__name__}: {error}")
