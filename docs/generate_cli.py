@@ -28,7 +28,7 @@ def page() -> str:
         "<!-- Written by docs/generate_cli.py; change the commands, not this page. -->",
         group.help,
         "Numbers are printed with the digits that are certified; `--json` prints the exact "
-        "doubles of both ends, with infinity as `1e999`. A refusal is one line on stderr, "
+        "doubles of both bounds, with infinity as `1e999`. A refusal is one line on stderr, "
         "`error: ...`, and an [exit code](#exit-codes). Files may be gzipped (`.gz`).",
         "MECHANISM is a mechanism's name (`-` and `_` are the same) or a TOML plan file. Its "
         "parameters are options of that name; where the command has an option of the same "

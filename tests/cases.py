@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
+
 from tightbudget.mechanisms import (
     Additive,
     ClippedNoise,
@@ -14,6 +16,7 @@ from tightbudget.mechanisms import (
     Gaussian,
     Histogram,
     Laplace,
+    Logistic,
     LossTable,
     Mechanism,
     MixtureOfGaussians,
@@ -42,6 +45,9 @@ CASES: list[Case] = [
     Case("laplace-wide", Laplace(200.0)),
     Case("laplace-narrow", Laplace(0.01)),
     Case("laplace-sensitive", Laplace(2.0, sensitivity=5.0)),
+    Case("logistic", Logistic(3.0, sensitivity=2.0)),
+    Case("logistic-wide", Logistic(200.0)),
+    Case("logistic-narrow", Logistic(0.01)),
     Case("truncated-gaussian-1", TruncatedGaussian(1.0, bound=3.0)),
     Case("truncated-gaussian-wide", TruncatedGaussian(282.8427, bound=2500.0)),
     Case("truncated-gaussian-short", TruncatedGaussian(1.0, bound=0.6)),
@@ -100,6 +106,7 @@ CASES: list[Case] = [
     Case("sampled-gaussian-very-narrow", Gaussian(0.02).subsampled(0.01)),
     Case("sampled-laplace", Laplace(2.0).subsampled(0.1)),
     Case("sampled-laplace-narrow", Laplace(0.05).subsampled(0.01)),
+    Case("sampled-logistic", Logistic(2.0).subsampled(0.1)),
     Case("sampled-truncated", TruncatedGaussian(1.0, bound=3.0).subsampled(0.1)),
     Case("sampled-truncated-laplace", TruncatedLaplace(1.0, bound=0.6).subsampled(0.2)),
     Case("sampled-additive", Additive("logistic").subsampled(0.2)),
@@ -110,3 +117,33 @@ CASES: list[Case] = [
     Case("sampled-twice", Gaussian(1.0).subsampled(0.5).subsampled(0.1)),
     Case("sampled-twice-laplace", Laplace(0.5).subsampled(0.3).subsampled(0.3)),
 ]
+
+
+# ------------------------------------------------------------- what `make test` asks of the laws
+
+# Some thirty cases that together hold every mechanism, alone and sampled, one-sided and lopsided
+# pairs, masses at one loss and at infinity, and each branch by the width of the noise
+# (tests/laws/test_core.py). The laws ask them in `make test`, and all the others in `make slow`.
+CORE = frozenset({
+    "gaussian-1", "gaussian-very-narrow", "laplace-1", "laplace-narrow", "truncated-gaussian-1",
+    "truncated-gaussian-short", "truncated-laplace-short", "additive-logistic",
+    "discrete-gaussian-1", "discrete-gaussian-very-wide", "discrete-laplace-wide",
+    "clipped-laplace", "clipped-gaussian-both", "clipped-sum", "staircase-1", "response-0.3-of-5",
+    "worst-case", "worst-case-no-epsilon", "histogram-empty-bins", "mixture-mirrored",
+    "loss-table", "loss-table-certain", "loss-table-sampled", "curve", "curve-one-way",
+    "sampled-gaussian-0.01", "sampled-gaussian-0.999", "sampled-gaussian-always",
+    "sampled-gaussian-never", "sampled-laplace", "sampled-response", "sampled-histogram",
+})  # fmt: skip
+
+
+def slow_unless_core(case: Case) -> list[pytest.MarkDecorator]:
+    """The marks of a test of one case: ``slow`` for a case that is not in CORE."""
+    return [] if case.name in CORE else [pytest.mark.slow]
+
+
+each_case = pytest.mark.parametrize(
+    "case", [pytest.param(c, id=c.name, marks=slow_unless_core(c)) for c in CASES]
+)
+each_mechanism = pytest.mark.parametrize(
+    "mechanism", [pytest.param(c.mechanism, id=c.name, marks=slow_unless_core(c)) for c in CASES]
+)

@@ -1,4 +1,4 @@
-"""The one exception tree.
+"""The one tree of exceptions, and the plain values in which an exception travels.
 
 TightBudgetError
 ├── ParameterError (ValueError)     a parameter is refused: its name, what it must be, what it is
@@ -58,13 +58,13 @@ class TightBudgetError(Exception):
 
     @classmethod
     def attributes(cls) -> tuple[str, ...]:
-        """The names of what an error of this class carries beside its message, in order."""
+        """Names the attributes that an error of this class carries beside its message, in order."""
         parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
         named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         return tuple(p.name for p in parameters if p.kind in named and p.name != "message")
 
     def to_dict(self) -> dict[str, Any]:
-        """The error in plain values: its type, its message, and then its attributes.
+        """Returns the error as plain values: its type, its message, and then its attributes.
 
         The type is the name of a public class; amounts are dictionaries, and tuples are lists.
         """
@@ -76,7 +76,7 @@ class TightBudgetError(Exception):
     def from_dict(
         content: Mapping[str, Any], amount: Callable[[Mapping[str, Any]], object] = dict
     ) -> TightBudgetError:
-        """The error that :meth:`to_dict` has written; entries that its class lacks are ignored.
+        """Makes the error that :meth:`to_dict` described; entries that its class lacks are ignored.
 
         Args:
             content: type, message and attributes.
@@ -106,7 +106,7 @@ class TightBudgetError(Exception):
 
 
 def _plain(value: object) -> object:
-    """An attribute's value as JSON has it."""
+    """Returns an attribute's value in the types of JSON."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     return list(value) if isinstance(value, tuple) else value
@@ -115,7 +115,7 @@ def _plain(value: object) -> object:
 def _made_again(
     raised: type[TightBudgetError], args: tuple[Any, ...], carried: dict[str, Any]
 ) -> TightBudgetError:
-    """The error of a pickle."""
+    """Makes an error from its pickle."""
     return raised(*args, **carried)
 
 
@@ -128,11 +128,11 @@ class RelationError(TightBudgetError, ValueError):
 
 
 class GridError(TightBudgetError, ValueError):
-    """Two measures with different grids, tilts or sides were combined."""
+    """Two measures have different grids, tilts or sides, and cannot be combined."""
 
 
 class PrecisionError(TightBudgetError, ArithmeticError):
-    """The requested gap could not be certified within the limits.
+    """The requested gap between the bounds could not be certified within the limits.
 
     Attributes:
         lower, upper: the certified bounds that were reached; they are true, and too far apart.
@@ -159,7 +159,7 @@ class BudgetError(TightBudgetError, ArithmeticError):
 
 
 class BudgetExceeded(BudgetError):  # noqa: N818 (says what happened)
-    """A ledger refuses a charge, for good: its key stays refused. Nothing was charged.
+    """A ledger refuses a charge for good: its key stays refused, and nothing was charged.
 
     Attributes:
         requested, left, held: the three amounts (left rounded down, the others up).
@@ -208,7 +208,7 @@ class LedgerError(TightBudgetError, RuntimeError):
 
 
 class LedgerCorruptError(LedgerError):
-    """A ledger is not what its own history, or an exported head, says that it is."""
+    """A ledger contradicts its own history or an exported head."""
 
 
 class LimitError(TightBudgetError, RuntimeError):
@@ -216,7 +216,7 @@ class LimitError(TightBudgetError, RuntimeError):
 
 
 class BusyError(LimitError):
-    """A server works on so many questions that it did not begin another; ask again later."""
+    """A server is busy with so many questions that it did not begin this one; ask again later."""
 
 
 class CalibrationError(TightBudgetError, ArithmeticError):

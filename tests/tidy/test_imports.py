@@ -15,9 +15,6 @@ from tests.tidy.test_house import PACKAGE
 
 Graph = Mapping[str, set[str]]
 
-# Imports that close a circle, to be cut by whoever next works on one of their modules.
-TO_BE_CUT: set[tuple[str, str]] = set()
-
 # Neighbours that may be imported inside a function, and why not at the top.
 LATE = {
     "alembic": "only a ledger that is made or brought up to date needs it",
@@ -110,16 +107,8 @@ def circles(graph: Graph) -> list[set[str]]:
 
 
 def test_no_module_reaches_itself_by_imports() -> None:
-    graph = graph_of(modules())
-    kept = {name: {to for to in tos if (name, to) not in TO_BE_CUT} for name, tos in graph.items()}
-    found = [sorted(members) for members in circles(kept)]
+    found = [sorted(members) for members in circles(graph_of(modules()))]
     assert not found, f"modules that import each other: {found}"
-
-
-def test_an_import_that_was_cut_has_left_the_list() -> None:
-    graph = graph_of(modules())
-    gone = [pair for pair in TO_BE_CUT if pair[1] not in graph.get(pair[0], ())]
-    assert not gone, f"cut already, take them off the list: {gone}"
 
 
 def test_an_import_inside_a_function_has_a_reason() -> None:
@@ -129,7 +118,7 @@ def test_an_import_inside_a_function_has_a_reason() -> None:
         for name, tree in package.items()
         for to, inside in imports(tree, set(package))
         if inside and to.partition(".")[0] not in LATE
-    } - TO_BE_CUT
+    }
     listed = {(name, to) for name, (names, _) in INSIDE.items() for to in names}
     assert not found - listed, "say why these are not imported at the top"
     assert not listed - found, "these are imported at the top, or not at all: take them off"

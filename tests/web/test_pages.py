@@ -355,7 +355,7 @@ def test_a_reservation_is_shown_with_the_prices_of_its_cells(
     many = tb.OutputDP({f"c{i:02}": 0.001 * i for i in range(30)})
     ledger.reserve("S2", many, ["bob"])
     page = text_of(client().get("/budget", params={"name": "bob", "key": "S2"}).text)
-    assert "the dearest 20 of 30 cells" in page
+    assert "the costliest 20 of 30 cells" in page
     assert "c29 0.029" in page
     assert "c09" not in page
     assert "Reservation nobody" not in client().get("/budget?name=bob&key=nobody").text

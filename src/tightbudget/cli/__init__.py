@@ -25,13 +25,13 @@ from tightbudget.cli.sweep import sweep
 
 __all__ = ["app", "main"]
 
-# the root of what typer raises about the command line itself; it is click's or typer's own,
-# with the version
+# The root of typer's errors about the command line; it belongs to click or, in later versions, to
+# typer itself.
 _UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
 class _OneLineRefusals(TyperGroup):
-    """Every refusal is one line on stderr, ``error: ...``, and an exit code."""
+    """A group of commands whose refusals are one line on stderr and an exit code."""
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         try:
@@ -54,8 +54,8 @@ def _refuse(message: str, code: int) -> NoReturn:
 app = typer.Typer(
     name="tightbudget",
     cls=_OneLineRefusals,
-    help="Differential-privacy accounting with two certified ends: what a composition of "
-    "private mechanisms costs, for sure, and how much of that is known.",
+    help="Differential-privacy accounting with certified bounds: an upper and a lower bound on the "
+    "cost of a composition of private mechanisms.",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
@@ -89,5 +89,5 @@ app.add_typer(token.commands)
 
 
 def main() -> None:
-    """The console script."""
+    """Runs the console script."""
     app(prog_name="tightbudget")

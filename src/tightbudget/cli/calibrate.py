@@ -1,4 +1,4 @@
-"""``tightbudget calibrate``: how much noise is enough, how many runs are affordable."""
+"""``tightbudget calibrate``: the least noise, or the most runs, that meet a target."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ def calibrate(
     rtol: Annotated[float, number("How close to the best value.")] = 1e-5,
     json: AsJson = False,
 ) -> None:
-    """The parameter's best value whose certified upper bound meets the target.
+    """Finds the parameter's best value whose certified upper bound meets the target.
 
-    The target is --epsilon and --delta, or --advantage, or --tpr and --fpr. The value is the
-    smallest where more of it costs less (noise), the largest where more costs more (steps, rate).
+    The target is --epsilon and --delta, or --advantage, or --tpr and --fpr. Of a parameter that
+    lowers the cost (noise) the smallest value is best, of one that raises it (steps, rate) the
+    largest.
 
     For example: tightbudget calibrate gaussian --rate 0.01 --steps 10000 --epsilon 1 --delta 1e-6
     """
@@ -93,7 +94,7 @@ def calibrate(
 
 
 def _sought(kind: str, source: Source, asked: str | None) -> str:
-    """The parameter's name; every other one that is needed was given."""
+    """Returns the name of the parameter to be found; all other needed ones were given."""
     cls: type[Mechanism] = MECHANISMS[kind]
     parameters = inspect.signature(cls).parameters
     if asked is not None:
@@ -115,7 +116,7 @@ def _sought(kind: str, source: Source, asked: str | None) -> str:
         raise ParameterError(
             f"parameter must be named, or left out of the mechanism: {kind} has all it needs"
         )
-    # with more than one missing, the constructor refuses and names the rest
+    # if several are missing, the constructor refuses and names the others
     return missing[0]
 
 

@@ -20,7 +20,7 @@ def compare(
     rtol: Rtol = 1e-4,
     json: AsJson = False,
 ) -> None:
-    """Our certified bounds beside other people's theorems, at a delta or at an epsilon.
+    """Compares our bounds with other people's theorems, at a delta or at an epsilon.
 
     For example: tightbudget compare laplace --scale 20 --steps 100 --delta 1e-5
     """

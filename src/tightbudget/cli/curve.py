@@ -48,14 +48,14 @@ def curve(
     rtol: Rtol = 1e-4,
     json: AsJson = False,
 ) -> None:
-    """Bounds of epsilon at many delta, or of delta at many epsilon.
+    """Bounds epsilon at many deltas, or delta at many epsilons.
 
     For example: tightbudget curve plan.toml --out curve.png --csv curve.csv
     """
     watch = Stopwatch()
     if epsilons is not None and deltas is not None:
         raise ParameterError("give one of --epsilons and --deltas, got both")
-    # what can be refused is refused before the long work
+    # a bad path is refused before the long work
     if out is not None:
         picture_path(out)
     points = (
@@ -104,7 +104,7 @@ def _points(name: str, text: str) -> list[float]:
     except ValueError:
         example = "0:5:11 or 0.5,1,2" if name == "epsilons" else "1e-2:1e-12:21 or 1e-5,1e-6"
         raise ParameterError(f"{name} must be like {example}, got {text!r}") from None
-    # the points are the asker's: short ones are as good as any, and easier to quote
+    # any points will do, and short numbers are easier to quote
     return [a, *(float(f"{x:.6g}") for x in inner), b]
 
 

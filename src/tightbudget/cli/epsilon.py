@@ -20,7 +20,7 @@ def epsilon(
     rtol: Rtol = 1e-4,
     json: AsJson = False,
 ) -> None:
-    """Bounds of epsilon (nats) at a delta.
+    """Bounds epsilon (nats) at a delta.
 
     For example: tightbudget epsilon gaussian --sigma 1 --rate 0.01 --steps 1000 --delta 1e-5
     """
@@ -43,7 +43,7 @@ def delta(
     rtol: Rtol = 1e-4,
     json: AsJson = False,
 ) -> None:
-    """Bounds of delta at an epsilon (nats).
+    """Bounds delta at an epsilon (nats).
 
     For example: tightbudget delta laplace --scale 20 --steps 100 --epsilon 1
     """

@@ -1,4 +1,4 @@
-"""``tightbudget histogram``: two columns of measurements and what telling them apart costs."""
+"""``tightbudget histogram``: bounds for two columns of measurements."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def histogram(
     rtol: Rtol = 1e-4,
     json: AsJson = False,
 ) -> None:
-    """Bounds for two files of measurements, compared as histograms. Files may be .gz.
+    """Bounds what two files of measurements tell apart, as histograms. Files may be .gz.
 
-    Certified for these histograms; that they are the true distributions is for you to say.
+    The bounds are certified for these histograms. Nothing certifies that the histograms are the
+    true distributions.
 
     For example: tightbudget histogram active.csv passive.csv --keep-below 300
     --add-noise uniform:200 --steps 512 --delta 1e-4
@@ -64,10 +65,10 @@ def histogram(
 
 
 def read_numbers(path: str) -> list[float]:
-    """The numbers in a file of one column; a first line that is a word is its header.
+    """Reads the numbers of a file with one column; a first line of letters is a header.
 
     Raises:
-        FileError: it cannot be read, has no numbers, or a line that is not a finite number.
+        FileError: the file cannot be read, has no numbers, or has a line that is no finite number.
     """
     values = []
     for n, line in enumerate(read_text(path).splitlines(), start=1):

@@ -1,4 +1,4 @@
-"""What options share: how values are read, and the options of several commands."""
+"""Options that several commands share, and the reading of numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["AsJson", "Rtol", "number"]
 
 
 def number(help: str, **more: Any) -> Any:
-    """A typer option for a number."""
+    """Makes a typer option for a number."""
     return typer.Option(help=help, parser=value_of, metavar="NUMBER", **more)
 
 

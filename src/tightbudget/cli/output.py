@@ -1,4 +1,4 @@
-"""How answers are shown: certified digits for people, exact doubles in JSON for programs."""
+"""Output for people, with certified digits, and for programs, with exact doubles in JSON."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ T = TypeVar("T")
 
 
 class Stopwatch:
-    """Seconds since it was made."""
+    """Measures the seconds since it was made."""
 
     def __init__(self) -> None:
         self._start = time.perf_counter()
 
     @property
     def seconds(self) -> float:
-        """Rounded to milliseconds."""
+        """The seconds so far, rounded to milliseconds."""
         return round(time.perf_counter() - self._start, 3)
 
 
 def print_json(content: dict[str, Any]) -> None:
-    """One line of JSON."""
+    """Prints one line of JSON."""
     typer.echo(json_text(content))
 
 
 def print_rows(rows: Mapping[str, str]) -> None:
-    """Names and values in two columns; values may have lines."""
+    """Prints names and values in two columns; values may have several lines."""
     wide = max(map(len, rows)) + 2
     for name, value in rows.items():
         indented = value.replace("\n", "\n" + " " * wide)
@@ -55,7 +55,7 @@ def print_rows(rows: Mapping[str, str]) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
-    """Columns under a header."""
+    """Prints columns under a header."""
     table = [[Text(name, "dim") for name in header], *([Text.assemble(c) for c in r] for r in rows)]
     wide = [max(cell.cell_len for cell in column) for column in zip(*table, strict=True)]
     for row in table:
@@ -67,39 +67,39 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> 
 
 
 def print_text(text: str | Text) -> None:
-    """As it is, in colour on a terminal."""
-    # no wrapping: what is piped or copied stays one line
+    """Prints a text unchanged, in colour on a terminal."""
+    # no wrapping: a line that is piped or copied stays one line
     _console().print(Text.assemble(text), soft_wrap=True)
 
 
 def speaks_unicode() -> bool:
-    """Whether stdout can show more than ASCII."""
+    """Tells whether stdout can show more than ASCII."""
     return not _console().options.ascii_only
 
 
 def _console(*, stderr: bool = False) -> Console:
-    # text is data here: "[1.2, 1.3]" is no markup
+    # rich would take "[1.2, 1.3]" for markup
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 
 @contextmanager
 def working(text: str) -> Iterator[None]:
-    """A spinner on stderr, if that is a terminal."""
+    """Shows a spinner on stderr, if that is a terminal."""
     with _console(stderr=True).status(text):
         yield
 
 
 def tracked(points: Sequence[T], text: str) -> Iterator[T]:
-    """The points, with a progress bar on stderr if that is a terminal."""
+    """Yields the points, and shows a progress bar on stderr if that is a terminal."""
     console = _console(stderr=True)
-    # off a terminal it would leave an empty line
+    # without a terminal, the spinner would leave an empty line
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         yield from progress.track(points, description=text)
 
 
 @contextmanager
 def checklist(names: Sequence[str]) -> Iterator[Callable[[int], None]]:
-    """A row for each name, to be ticked off by its index; on stderr, if that is a terminal.
+    """Shows a list of names on stderr, and ticks off those whose index is reported.
 
     >>> with checklist(["the first thing"]) as done:
     ...     done(0)

@@ -1,4 +1,4 @@
-"""How a refusal leaves the program: one line on stderr, an exit code, and with --json an object."""
+"""Refusals of the program: one line on stderr, an exit code, and with --json an object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["EXIT_CODES", "INTERRUPTED", "as_json", "exit_code"]
 
 INTERRUPTED = 130
 
-# A refusal has the exit code of the first line that it is of.
+# The first line whose class fits a refusal has its exit code.
 EXIT_CODES: tuple[tuple[type[TightBudgetError], int, str], ...] = (
     (PrecisionError, 3, "the wanted gap was not reached"),
     (BudgetError, 4, "it does not fit into what is left of a budget; nothing was charged"),
@@ -33,11 +33,11 @@ EXIT_CODES: tuple[tuple[type[TightBudgetError], int, str], ...] = (
 
 
 def exit_code(error: TightBudgetError) -> int:
-    """The exit code of a refusal."""
+    """Returns the exit code of a refusal."""
     return next(code for of, code, _ in EXIT_CODES if isinstance(error, of))
 
 
 def as_json(error: TightBudgetError) -> dict[str, Any]:
-    """A refusal for programs: its type, message, exit code and attributes, in this order."""
+    """Returns a refusal's type, message, exit code and attributes, in this order."""
     order = dict.fromkeys(("type", "message"))
     return {**order, "exit_code": exit_code(error), **error.to_dict()}

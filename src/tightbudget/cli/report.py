@@ -1,4 +1,4 @@
-"""What reproductions found: for the terminal, as Markdown, and as HTML with the pictures."""
+"""Reports of reproductions: for the terminal, as Markdown, and as HTML with the pictures."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Reproduction:
 
     Attributes:
         name: PAPER/SCRIPT.
-        title: what it shows.
-        said: what there is to say, under its name: the claim, what was found, ...
+        title: the subject of the table or figure.
+        said: named texts: the paper's claim, what was found, ...
         table: a text with columns, or None.
         picture: the picture's path without its suffix, relative to the report's, or None.
     """
@@ -36,7 +36,7 @@ class Reproduction:
     picture: str | None = None
 
     def in_words(self) -> str:
-        """For a terminal."""
+        """Writes the reproduction for a terminal."""
         wide = max(map(len, self.said)) + 2
         lines = [
             f"{name:<{wide}}" + text.replace("\n", "\n" + " " * wide)
@@ -46,7 +46,7 @@ class Reproduction:
 
 
 def as_markdown(entries: Sequence[Reproduction]) -> str:
-    """A section for each table or figure."""
+    """Writes a report in Markdown, with a section for each table or figure."""
     parts = ["# Reproductions"]
     for entry in entries:
         parts.append(f"## {entry.name}: {entry.title}")
@@ -61,7 +61,7 @@ def as_markdown(entries: Sequence[Reproduction]) -> str:
 
 
 def as_html(entries: Sequence[Reproduction]) -> str:
-    """The same as a page."""
+    """Writes a report as an HTML page, with a section for each table or figure."""
     parts = [
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Reproductions</title>\n'
         f"<style>{_STYLE}</style>\n<h1>Reproductions</h1>"

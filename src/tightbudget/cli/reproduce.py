@@ -30,27 +30,27 @@ __all__ = ["differences", "reproduce"]
 # src/tightbudget is two folders below the root of a checkout
 _PAPERS = Path(tightbudget.__file__).resolve().parents[2] / "papers"
 _DIFFERS = 1
-_GAP = 1e-3  # certified ends may be this far apart, relative, or as far as what is committed
-_SLACK = 1.01  # where that is far, libraries of another machine may round it up
+_GAP = 1e-3  # certified bounds may be this far apart, relative, or as far as the committed ones
+_SLACK = 1.01  # where that is far: libraries of another machine may round differently
 _FORMATS = (".png", ".svg")
-_MEASURED = "seconds"  # numbers under this name are the machine's
+_MEASURED = "seconds"  # numbers of this name depend on the machine and are not compared
 
 
 @dataclass(frozen=True)
 class _Result:
-    """One table or figure: how many numbers it has, which of them are not as committed."""
+    """One table or figure, with the numbers that differ from the committed ones."""
 
     entry: Reproduction
     numbers: int = 0
     different: tuple[str, ...] = ()
 
     def content(self) -> dict[str, Any]:
-        """For programs."""
+        """Returns the result for programs."""
         numbers = {"numbers": self.numbers, "different": list(self.different)}
         return self.entry.said | (numbers if self.numbers else {})
 
     def for_people(self) -> Reproduction:
-        """With a word on the numbers."""
+        """Returns the result for people, with a word on the numbers."""
         if not self.numbers:
             return self.entry
         text = f"{self.numbers}, as expected"
@@ -78,12 +78,12 @@ def reproduce(
     processes: Annotated[int, typer.Option(help="How many scripts run at a time.")] = 2,
     json: AsJson = False,
 ) -> None:
-    """The tables and figures of papers, computed anew and compared with the numbers committed.
+    """Computes papers' tables and figures anew, and compares them with the numbers committed.
 
     Writes pictures (PNG, SVG), their numbers (JSON) and a report (report.md, report.html): for each
-    table or figure the paper's claim, what was found, and whether they match. Needs a checkout of
-    the project, in which the papers lie, and the extra plot. Exit code 1 says that a number is not
-    the one committed.
+    table or figure the paper's claim, the result, and whether they match. Needs a checkout of the
+    project, in which the papers lie, and the extra plot. Exit code 1 says that a number differs
+    from the committed one.
 
     For example: tightbudget reproduce hartmann-2022 --table 1 --figure filter
     """
@@ -108,7 +108,7 @@ def reproduce(
 def _scripts(
     papers: list[str] | None, figures: list[str] | None, tables: list[str] | None
 ) -> list[Path]:
-    """The tables and figures asked for.
+    """Lists the scripts of the tables and figures that are asked for.
 
     Raises:
         FileError: there is no folder of papers.
@@ -136,10 +136,10 @@ def _scripts(
 
 
 def _named(scripts: list[Path], **wanted: list[str]) -> list[Path]:
-    """Those that are meant: 1 is also 01, and 12 is also 12_coverup, which is a part of it.
+    """Picks the scripts that a name means: 1 is also 01, and 12 includes its part 12_coverup.
 
     Raises:
-        ParameterError: a name means none.
+        ParameterError: a name means no script.
     """
     ((kind, names),) = wanted.items()
     known = {script: script.stem.removeprefix(f"{kind}_") for script in scripts}
@@ -153,7 +153,7 @@ def _named(scripts: list[Path], **wanted: list[str]) -> list[Path]:
 
 
 def _run_all(scripts: Sequence[Path], out: Path, processes: int) -> list[_Result]:
-    """What each of them found, in order."""
+    """Runs the scripts, and returns their results in order."""
     with checklist([script.stem for script in scripts]) as done:
         if min(processes, len(scripts)) > 1:
             return _spread(scripts, out, processes, done)
@@ -167,7 +167,7 @@ def _run_all(scripts: Sequence[Path], out: Path, processes: int) -> list[_Result
 def _spread(
     scripts: Sequence[Path], out: Path, processes: int, done: Callable[[int], None]
 ) -> list[_Result]:
-    """The same by several processes; an interruption ends them all."""
+    """Runs the scripts in several processes; an interruption ends them all."""
     # a fork would copy the checklist's thread
     workers = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
     try:
@@ -186,7 +186,7 @@ def _spread(
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Interruptions wait until the end, and those that are started meanwhile never hear them."""
+    """Delays interruptions until the end; processes that start meanwhile ignore them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -195,12 +195,12 @@ def _deaf() -> Iterator[None]:
 
 
 def _run(script: Path, out: Path) -> _Result:
-    """Computes, writes, compares, judges.
+    """Runs one script: it computes, writes, compares and judges.
 
     A script has CLAIM, ``numbers()``, ``finding(numbers)`` and ``draw(numbers, path)`` or
     ``table(numbers)``. If it needs data that are not part of the project it says where in NEEDS;
-    if it searches for prices and then asks what they take, it says in MOVES by how much,
-    relative, another search may move its numbers.
+    if its numbers depend on a search for prices, it says in MOVES by how much, relative, another
+    search may move them.
     """
     module, paper = _module(script), script.parent.name
     title = (module.__doc__ or "").partition("\n")[0].rstrip(".")
@@ -232,7 +232,7 @@ def _different(script: Path, numbers: dict[str, Any], moves: float) -> Iterator[
 
 
 def _module(script: Path) -> ModuleType:
-    """The script as papers.PAPER.NAME, whose neighbours it may import."""
+    """Imports a script as papers.PAPER.NAME, so that it may import its neighbours."""
     root = str(script.parents[2])
     if root not in sys.path:
         sys.path.insert(0, root)
@@ -260,11 +260,11 @@ def _as_json(numbers: dict[str, Any]) -> str:
 
 
 def differences(found: Any, expected: Any, moves: float, where: str = "") -> Iterator[str]:
-    """A line for each number that is not as expected.
+    """Lists the numbers that are not as expected, one line for each.
 
-    Two pairs of certified ends can hold the same exact value if they overlap, and the new one
-    must not be looser than promised. All else is equal; but what was searched for, and what
-    depends on it, may have moved by the share ``moves``, and ``seconds`` depend on the machine.
+    Two pairs of certified bounds agree if they overlap (they may hold the same exact value) and the
+    new pair is not looser than promised. Other numbers must be equal, with two exceptions: results
+    of a search may differ by the share ``moves``, and ``seconds`` depend on the machine.
     """
     if _is_bounds(found) and _is_bounds(expected):
         new, old = Bounds(**found), Bounds(**expected)
@@ -294,7 +294,7 @@ def _is_bounds(x: Any) -> bool:
 
 
 def _count(x: Any) -> int:
-    """Numbers; two certified ends are one."""
+    """Counts the numbers of a result; a pair of bounds counts as one."""
     if _is_bounds(x) or not isinstance(x, (dict, list)):
         return 1
     return sum(_count(inside) for inside in (x.values() if isinstance(x, dict) else x))

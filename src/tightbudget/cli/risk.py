@@ -1,4 +1,4 @@
-"""``tightbudget risk``: what an epsilon means to an attacker."""
+"""``tightbudget risk``: the power of an attacker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def risk(
     rtol: Rtol = 1e-4,
     json: AsJson = False,
 ) -> None:
-    """What an attacker can do: advantage, detection, wrong guesses, a Gaussian as revealing.
+    """Bounds an attacker's power: advantage, detection, wrong guesses, an equivalent Gaussian.
 
     For example: tightbudget risk gaussian --sigma 1 --rate 0.01 --steps 1000 --epsilon 2
     """

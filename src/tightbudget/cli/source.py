@@ -1,8 +1,7 @@
-"""What a command is asked about: a mechanism with its parameters, or a plan file.
+"""The subject of a command: a mechanism with its parameters, or a plan file.
 
-The options for parameters are generated from the mechanisms' own constructors, and their
-values mean what they mean in a plan file; so a new mechanism is on the command line by
-itself.
+The options for parameters are generated from the constructors of the mechanisms, so that a new
+mechanism is on the command line without further code. Values are read as in a plan file.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from tightbudget.numerics.validate import count
 
 __all__ = ["Source", "generated_options", "kind_of", "with_source"]
 
-# Options of all mechanisms alike.
+# Parameters of all mechanisms, which have options of their own.
 _COMMON = {"relation", "rate"}
 _PANEL = "Runs"
 _PARAMETERS = "Parameters of mechanisms (as in a plan file; noise and sensitivity in one unit)"
@@ -39,12 +38,12 @@ _PARAMETERS = "Parameters of mechanisms (as in a plan file; noise and sensitivit
 
 @dataclass(frozen=True)
 class Source:
-    """A mechanism or a plan file, as named on the command line, and what was given for it.
+    """A mechanism or a plan file named on the command line, with the given parameters.
 
     Attributes:
         name: the first argument.
         table: the parameters given, with rate and relation, as in a plan file.
-        steps: how many times it runs, to be an integer >= 0.
+        steps: the number of runs, to be an integer >= 0.
     """
 
     name: str
@@ -52,10 +51,10 @@ class Source:
     steps: Any = 1
 
     def composition(self) -> Composition:
-        """What the name and the options say.
+        """Returns the composition that the name and the options describe.
 
         Raises:
-            TightBudgetError: they do not say anything that can be composed.
+            TightBudgetError: the name or an option is refused.
         """
         kind = kind_of(self.name)
         if kind is not None:
@@ -71,21 +70,21 @@ class Source:
         return read_plan(self.name) * count(steps=self.steps)
 
     def title(self, composition: Composition) -> str:
-        """One line for a picture."""
+        """Writes the title of a picture of a composition."""
         if kind_of(self.name) is not None:
             return in_words(composition)
         runs = f"{len(composition.parts)} mechanisms, {composition.runs:,} runs"
         return f"{Path(self.name).name}: {runs}"
 
     def with_value(self, name: str, value: float) -> Source:
-        """The same with another number for a parameter, for rate or for steps."""
+        """Returns a copy with another number for a parameter, for rate or for steps."""
         if name == "steps":
             return replace(self, steps=int(value))
         return replace(self, table={**self.table, name: value})
 
 
 def kind_of(name: str) -> str | None:
-    """The mechanism of that name, written with - or _, or None."""
+    """Returns the kind of mechanism that a name means, written with - or _; None if unknown."""
     return next((kind for kind in MECHANISMS if _plain(kind) == _plain(name)), None)
 
 
@@ -108,7 +107,7 @@ def _unknown(name: str) -> ParameterError:
 
 
 def generated_options() -> dict[str, str]:
-    """From each parameter that some mechanism has to the help text for it."""
+    """Returns the help text of each parameter that some mechanism has."""
     users: dict[str, dict[str, list[str]]] = {}
     for kind, cls in MECHANISMS.items():
         for name, parameter in inspect.signature(cls).parameters.items():
@@ -123,10 +122,11 @@ def generated_options() -> dict[str, str]:
 
 
 def with_source(command: Callable[..., None]) -> Callable[..., None]:
-    """``command(source, ...)`` as a function whose signature has what makes the source.
+    """Gives a command the options that describe a mechanism or a plan file.
 
-    typer reads options from a signature; the ``source`` in it is replaced by the argument
-    MECHANISM, the generated options, ``--rate``, ``--relation`` and ``--steps``.
+    typer reads options from a signature. The result is ``command(source, ...)`` with another
+    signature, in which the argument MECHANISM, the generated options, ``--rate``, ``--relation``
+    and ``--steps`` stand in the place of ``source``.
     """
     own = dict(inspect.signature(command, eval_str=True).parameters)
     del own["source"]
@@ -141,7 +141,7 @@ def with_source(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         given = {"rate": rate, "relation": relation}
         given |= {name: rest.pop(option) for option, (name, _) in options.items()}
-        # a relation is a word, whatever it looks like
+        # a relation is a word, and never read as a number
         table = {
             k: value_of(v) if k != "relation" else v for k, v in given.items() if v is not None
         }

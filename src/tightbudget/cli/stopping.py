@@ -1,4 +1,4 @@
-"""``tightbudget stopping``: what it costs to stop early, one delta for all stops."""
+"""``tightbudget stopping``: the cost of stopping early, one delta for all stops."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tightbudget.numerics.validate import positive_count
 
 __all__ = ["stopping"]
 
-_SHOWN = 10  # stops
+_SHOWN = 10  # stops that the table shows
 
 
 def stopping(
@@ -69,7 +69,7 @@ def stopping(
 
 
 def _stops(steps: int, every: int | None, listed: str | None) -> list[int]:
-    """After which steps it may stop, the last of all among them."""
+    """Lists the steps after which a run may stop, the last step among them."""
     if (every is None) == (listed is None):
         raise ParameterError("give exactly one of --every and --stops")
     if listed is None:

@@ -21,7 +21,7 @@ from tightbudget.numerics.validate import positive_count
 
 __all__ = ["sweep"]
 
-_PATIENCE = 10  # seconds for a scheduler to answer
+_PATIENCE = 10  # seconds that a Dask scheduler has to answer
 
 
 def sweep(
@@ -46,10 +46,10 @@ def sweep(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Bounds for a grid of compositions and targets, or the noise that each cell needs.
+    """Answers a grid of questions: bounds for each cell, or the noise that it needs.
 
-    Answers are kept in a journal beside --out as they come, until the table is written. A question
-    that is refused is a row that says why.
+    Answers are kept in a journal beside --out as they come, until the table is written. A refused
+    question becomes a row with the reason.
 
     For example: tightbudget sweep sweep.toml --workers 4 --out sweep.parquet
     """
@@ -80,7 +80,7 @@ def sweep(
 
 
 def _journal(out: Path, *, resume: bool) -> Path:
-    """Where the answers are until the table is written."""
+    """Returns the path of the file that keeps answers until the table is written."""
     journal = out.with_name(f"{out.name}.journal")
     if journal.exists() and not resume:
         raise FileError(
@@ -102,7 +102,7 @@ def _executor(workers: Any, dask: str | None) -> Iterator[Executor | int | None]
         raise ExtraError("--dask needs Dask: pip install 'tightbudget[dask]'") from error
     try:
         client = distributed.Client(dask, timeout=_PATIENCE)
-    except (OSError, ValueError) as error:  # nobody there in time; no address
+    except (OSError, ValueError) as error:  # no answer in time; or no address
         raise ParameterError(
             f"dask must be a scheduler's address, got {dask!r}: {error}"
         ) from error

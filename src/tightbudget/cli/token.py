@@ -1,4 +1,4 @@
-"""``tightbudget token``: who may do what with a ledger that is served."""
+"""``tightbudget token``: rights to a ledger that is served."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def create(
     by: ByDefault = None,
     json: AsJson = False,
 ) -> None:
-    """Makes a token and shows it, this once: what is stored is its hash.
+    """Makes a token and shows it, this once; the ledger keeps its hash alone.
 
     For example: tightbudget token create --name "ada's laptop" --role analyst --budget ada
     --expires 30d --ledger sqlite:///budget.db
@@ -61,7 +61,7 @@ def create(
 
 
 def list_(ledger: Url, json: AsJson = False) -> None:
-    """All tokens, also those that are over; never their secrets.
+    """Lists all tokens, also expired and revoked ones, without their secrets.
 
     For example: tightbudget token list --ledger sqlite:///budget.db
     """

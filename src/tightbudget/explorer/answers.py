@@ -1,6 +1,6 @@
-"""What the library says to each question, as plain values, and how to ask it the same.
+"""The library's answers to each question as plain values, with the code that repeats them.
 
-Each answer is a function of one question alone, so that it can be worked out in another process.
+Each answer depends on its question alone, so that another process can compute it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tightbudget.mechanisms.curve import DELTAS
 
 __all__ = ["calibrate", "compare", "curve", "curve_of", "one_more", "schedule_of", "stopping"]
 
-_LEAST = 1e-280  # no curve goes further down: far below, delta is not known any more
+_LEAST = 1e-280  # curves end here: close to the smallest double, relative gaps cannot be certified
 
 
 def curve(question: questions.Curve) -> dict[str, Any]:
-    """The answer with both ends, and the curve past it."""
+    """Bounds the answer at one point, and the curve around it."""
     asked = _AtOnePoint.of(question)
     bounds, deltas, points = _curve(asked, question)
     listed = [] if deltas == [*DELTAS] else ["--deltas", ",".join(map(repr, deltas))]
@@ -51,7 +51,7 @@ def curve(question: questions.Curve) -> dict[str, Any]:
 
 
 def compare(question: questions.Compare) -> dict[str, Any]:
-    """Our bounds beside those of other people's theorems."""
+    """Compares our bounds with those of other people's theorems."""
     asked = _AtOnePoint.of(question)
     found = tightbudget.compare(asked.run, **{asked.given: asked.at}, rtol=question.rtol)
     return {
@@ -65,7 +65,7 @@ def compare(question: questions.Compare) -> dict[str, Any]:
 
 
 def one_more(question: questions.OneMore) -> dict[str, Any]:
-    """What the answer becomes with one more run of each mechanism, and by how much it grows."""
+    """Bounds the answer after one more run of each mechanism, and its increase."""
     asked = _AtOnePoint.of(question)
     run, ask = asked.run, f"{asked.answered}({asked.arguments})"
     now, rows = asked.bounds(run), []
@@ -76,7 +76,7 @@ def one_more(question: questions.OneMore) -> dict[str, Any]:
             {
                 "mechanism": in_words(Composition(((mechanism, 1),))).rpartition(", ")[0],
                 asked.answered: then.to_dict(),
-                # a run more never costs less
+                # one more run never costs less, whatever the two gaps say
                 "more": {"lower": max(0.0, more.lower), "upper": max(0.0, more.upper)},
             }
         )
@@ -95,7 +95,7 @@ def one_more(question: questions.OneMore) -> dict[str, Any]:
 
 
 def stopping(question: questions.Stopping) -> dict[str, Any]:
-    """What stopping costs at each stop, by three accounts."""
+    """Prices early stopping at each stop, by three accounts."""
     run = question.composition()
     step = _step(run)
     found = schedule_of(question)
@@ -115,7 +115,7 @@ def stopping(question: questions.Stopping) -> dict[str, Any]:
 
 
 def calibrate(question: questions.Calibrate) -> dict[str, Any]:
-    """The best value of a parameter, and what is reached with it."""
+    """Finds the best value of a parameter, and the cost that is reached with it."""
     name, search = question.parameter, _search(question)
 
     def steps_with(value: float | Letter) -> list[dict[str, Any]]:
@@ -150,11 +150,13 @@ def calibrate(question: questions.Calibrate) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _AtOnePoint:
-    """A question at one delta or epsilon.
+    """A question about a composition at one delta or epsilon.
 
     Attributes:
-        given, at: "delta" or "epsilon", and its value.
-        rtol: the wanted gap.
+        run: the composition.
+        given: "delta" or "epsilon".
+        at: the value of the given quantity.
+        rtol: the wanted relative gap of the bounds.
     """
 
     run: Composition
@@ -194,31 +196,31 @@ class _AtOnePoint:
 def _curve(
     asked: _AtOnePoint, question: questions.Curve
 ) -> tuple[Bounds, list[float], tightbudget.Curve]:
-    """The answer, where the curve is asked for, and the curve."""
+    """Bounds the answer and the curve; the middle entry lists the curve's deltas."""
     bounds = asked.bounds(asked.run)
     deltas = _deltas(question, bounds)
     return bounds, deltas, asked.run.curve(deltas=deltas, rtol=asked.rtol)
 
 
 def curve_of(question: questions.Curve) -> tightbudget.Curve:
-    """The curve alone, to be drawn."""
+    """Computes the curve alone, for a picture."""
     return _curve(_AtOnePoint.of(question), question)[2]
 
 
 def schedule_of(question: questions.Stopping) -> tightbudget.StoppingSchedule:
-    """The schedule alone, to be drawn."""
+    """Computes the schedule of stopping alone, for a picture."""
     step = _step(question.composition())
     return tightbudget.early_stopping(step, question.stops, question.delta, question.weights)
 
 
 def _about(run: Composition) -> dict[str, Any]:
-    """What was asked about: in words, and as in a plan file."""
+    """Describes a composition in words and as steps of a plan file."""
     steps = [{**mechanism.to_dict(), "times": times} for mechanism, times in run.parts]
     return {"what": in_words(run), "steps": steps}
 
 
 def _deltas(question: questions.Curve, bounds: Bounds) -> list[float]:
-    """Where the curve is asked for: the usual points, or as many from above to past the answer."""
+    """Chooses the deltas of a curve: the usual ones, or as many that reach past the answer."""
     if question.deltas is not None:
         return question.deltas
     at = bounds.upper if question.delta is None else question.delta
@@ -229,23 +231,23 @@ def _deltas(question: questions.Curve, bounds: Bounds) -> list[float]:
 
 
 def _step(run: Composition) -> Composition:
-    """What one step is: a run of the only mechanism, or all mechanisms together."""
+    """Returns the composition of one step: one run of a single mechanism, or all mechanisms."""
     return Composition(((run.parts[0][0], 1),)) if len(run.parts) == 1 else run
 
 
 def _search(question: questions.Calibrate) -> dict[str, Any]:
-    """How the parameter is looked for."""
+    """Returns the arguments of the search for a parameter."""
     if question.of >= len(question.steps):
         raise ParameterError(f"of must be below {len(question.steps)}, got {question.of}")
     kind = question.steps[question.of].get("mechanism")
     if not isinstance(kind, str) or kind not in tightbudget.MECHANISMS:
-        questions.composition_of(question.steps)  # which refuses it by its name
+        questions.composition_of(question.steps)  # refuses the unknown mechanism by its name
     search = search_of(str(kind), question.parameter)
     return search if question.between is None else {**search, "between": (*question.between,)}
 
 
 def _calibration_command(question: questions.Calibrate, target: dict[str, float]) -> str | None:
-    """The command line calibrates one mechanism."""
+    """Writes the command line of a calibration; None for several mechanisms."""
     options = [word for key, value in target.items() for word in (f"--{key}", repr(value))]
     if question.between is not None:
         options += ["--between", ":".join(map(repr, question.between))]

@@ -1,7 +1,7 @@
-"""What the page's form says, and what the address of a page says: the same, field by field.
+"""The form of the page and its address, which hold the same fields.
 
-A field of a step is named by its number and the parameter, ``0.sigma``; a blank one is left out,
-as in a plan file. The address of a page without fields is the default question.
+A field of a step is named by the step's number and the parameter, such as ``0.sigma``. A blank
+field is left out, as in a plan file. An address without fields is the default question.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tightbudget.numerics.validate import finite
 
 __all__ = ["GOALS", "KINDS", "SHOWS", "StepField", "Form"]
 
-KINDS = tuple(kind for kind in MECHANISMS if kind != Subsampled.kind)  # sampling is a rate
+# Sampling is no mechanism of the form: it is the field "rate" of a step.
+KINDS = tuple(kind for kind in MECHANISMS if kind != Subsampled.kind)
 RELATIONS = tuple(relation.value for relation in Neighbouring)
 SHOWS = {
     "one-more": "One more run",
@@ -40,7 +41,7 @@ _DEFAULT = (
     ("0.rate", "0.01"),
     ("0.times", "1000"),
 )
-# What a needed parameter is at first: by its name, or for one mechanism alone.
+# The first value of a needed parameter: by its name, or by a mechanism and its name.
 _FIRST = {
     "sigma": "1.0",
     "scale": "10.0",
@@ -69,8 +70,10 @@ class StepField:
     """One field of a step.
 
     Attributes:
-        name: in the form. label: for people.
-        value: as typed. hint: what holds if it is blank; nothing, if it is needed.
+        name: the name of the field in the form.
+        label: the name of the field for people.
+        value: the value as typed.
+        hint: the value of a blank field; empty if the field is needed.
     """
 
     name: str
@@ -87,20 +90,20 @@ class Form:
 
     @staticmethod
     def of(pairs: Sequence[tuple[str, str]]) -> Form:
-        """The form that an address holds, or the default one."""
+        """Reads the form from the fields of an address; without steps, it is the default form."""
         form = Form(tuple(pairs))
         return form if form.count or form.plan else Form((*_DEFAULT, *form.pairs))
 
     def get(self, name: str, default: str = "") -> str:
-        """A field's last value, without blanks around; the default if there is none."""
+        """Returns a field's last value without surrounding blanks, or the default."""
         return next((value.strip() for key, value in self.pairs[::-1] if key == name), default)
 
     def all(self, name: str) -> list[str]:
-        """All values of a field."""
+        """Returns all values of a field."""
         return [value.strip() for key, value in self.pairs if key == name]
 
     def address(self, **more: str) -> str:
-        """What stands behind the question mark; with other values for some fields."""
+        """Writes the query of the form's address, with other values for some fields."""
         kept = [(key, value) for key, value in self.pairs if key not in {*more, "part", "do"}]
         return urlencode([*kept, *more.items()])
 
@@ -108,23 +111,23 @@ class Form:
 
     @property
     def plan(self) -> str:
-        """A plan file's text, which takes the place of the steps if it is there."""
+        """The text of a plan file, which takes the place of the steps if it is there."""
         return self.get("plan")
 
     @property
     def count(self) -> int:
-        """How many steps the form has."""
+        """The number of steps in the form."""
         numbers = (key.partition(".")[0] for key, _ in self.pairs if key.endswith(".mechanism"))
         known = {n for n in numbers if n.isascii() and n.isdigit() and len(n) < 4}
         return min(len(known), questions.MOST_STEPS)
 
     def kind(self, i: int) -> str:
-        """The mechanism of a step; the first of all, if there is none of that name."""
+        """Returns the mechanism of a step; "gaussian" if its name is unknown."""
         kind = self.get(f"{i}.mechanism")
         return kind if kind in KINDS else "gaussian"
 
     def fields(self, i: int) -> list[StepField]:
-        """The parameters of a step."""
+        """Lists the parameters of a step as fields."""
         kind, found = self.kind(i), []
         for name, parameter in inspect.signature(MECHANISMS[kind]).parameters.items():
             if name != "relation":
@@ -136,7 +139,7 @@ class Form:
         return found
 
     def tables(self) -> list[dict[str, Any]]:
-        """The steps, as in a plan file."""
+        """Lists the steps as tables of a plan file."""
         return [dict(self._table(i)) for i in range(self.count)]
 
     def _table(self, i: int) -> Iterator[tuple[str, Any]]:
@@ -154,26 +157,26 @@ class Form:
 
     @property
     def given(self) -> str:
-        """What the question is asked at: "delta" or "epsilon"."""
+        """The name of the given quantity: "delta" or "epsilon"."""
         return "epsilon" if self.get("given") == "epsilon" else "delta"
 
     @property
     def at(self) -> str:
-        """Its value."""
+        """The value of the given quantity, as typed."""
         return self.get(self.given, "1e-5" if self.given == "delta" else "1.0")
 
     @property
     def show(self) -> str:
-        """Which panel is open."""
+        """The name of the open panel."""
         return show if (show := self.get("show")) in SHOWS else "one-more"
 
     @property
     def goal(self) -> str:
-        """What is to be met by calibrating."""
+        """The name of the target of a calibration."""
         return goal if (goal := self.get("goal")) in GOALS else "delta"
 
     def goals(self) -> list[StepField]:
-        """The fields of what is to be met."""
+        """The fields of the target of a calibration."""
         return [
             StepField(f"goal.{n}", _label(n), self.get(f"goal.{n}", _GOALS[n]))
             for n in GOALS[self.goal]
@@ -181,7 +184,7 @@ class Form:
 
     @property
     def total(self) -> int:
-        """The last step at which it may stop, by default."""
+        """The default of the last stop: the number of runs of a single mechanism, or else 10."""
         if not self.plan and self.count == 1:
             times = value_of(self.get("0.times") or "1")
             return times if isinstance(times, int) and 0 < times <= questions.MOST_RUNS else 1
@@ -189,7 +192,7 @@ class Form:
 
     @property
     def stops(self) -> list[tuple[str, str]]:
-        """Stops with their weights, as typed."""
+        """The stops with their weights, as typed."""
         stops, weights = self.all("stop"), self.all("weight")
         if not stops:
             n = min(_STOPS, self.total)
@@ -204,7 +207,7 @@ class Form:
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
-        """What can be calibrated: ``0.sigma`` and its words."""
+        """Lists the parameters that can be calibrated, such as ``0.sigma``, with a label."""
         return [
             (name, f"{i + 1}. {self.kind(i)}: {name.partition('.')[2].replace('_', ' ')}")
             for i in range(self.count)
@@ -213,20 +216,20 @@ class Form:
 
     @property
     def parameter(self) -> str:
-        """The one that is."""
+        """The parameter that is to be calibrated."""
         known = [name for name, _ in self.parameters]
         return name if (name := self.get("parameter")) in known else next(iter(known), "")
 
     def asked(self) -> dict[str, Any]:
-        """The mechanisms, as a question has them."""
+        """Returns the mechanisms in the form of a question."""
         return {"plan": self.plan} if self.plan else {"steps": self.tables()}
 
     def curve(self) -> questions.Curve:
-        """The main question."""
+        """Returns the question about the curve."""
         return questions.Curve(**self.asked(), **{self.given: number(self.given, self.at)})
 
     def panel(self) -> questions.ExplorerQuestion:
-        """The question of the open panel."""
+        """Returns the question of the open panel."""
         at = {self.given: number(self.given, self.at)}
         match self.show:
             case "compare":
@@ -244,7 +247,7 @@ class Form:
                 return questions.OneMore(**self.asked(), **at)
 
     def stopping(self) -> questions.Stopping:
-        """The question of early stopping."""
+        """Returns the question about early stopping."""
         return questions.Stopping(
             **self.asked(),
             delta=number("delta", self.stopping_delta),
@@ -255,7 +258,7 @@ class Form:
     # -------------------------------------------------------------------------- its buttons
 
     def done(self, deed: str) -> Form:
-        """The form after a button was pressed; as it is, if there is no such button."""
+        """Returns the form after a button was pressed; an unknown button changes nothing."""
         what, _, number = deed.partition(" ")
         i = int(number) if number.isascii() and number.isdigit() and len(number) < 4 else -1
         match what:
@@ -294,13 +297,13 @@ def _label(name: str) -> str:
 
 
 def number(name: str, text: str) -> Any:
-    """What was typed as a number; refused by its name if it is none."""
+    """Reads a typed number; a text that is no number is refused by the field's name."""
     value = value_of(text)
     return finite(**{name: value})
 
 
 def _with_one_more(stops: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """A stop more, in the middle of the widest gap."""
+    """Adds a stop in the middle of the widest gap between stops."""
     numbers = [0, *(value_of(stop) for stop, _ in stops)]
     if not all(isinstance(n, int) for n in numbers):
         return stops

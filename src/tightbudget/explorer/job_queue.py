@@ -1,7 +1,7 @@
-"""Questions that wait for a process, taken in turn from those who ask.
+"""A queue of questions that wait for a process; those who ask take turns.
 
-Whoever asks a hundred questions waits for them; another one's question waits for one of each other
-at most, and is not refused because those hundred fill the room.
+Somebody who asks a hundred questions waits for all of them. A question of somebody else waits for
+at most one question of each other asker, and is not refused because the hundred fill the queue.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["Job", "JobQueue"]
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A question, who asks it, and the answer to come.
+    """A question to be answered, the one who asks it, and the future answer.
 
     Attributes:
-        of: who asks.
-        work: answers it, or raises.
-        given_up: set when nobody wants the answer any more.
-        found: the answer.
+        of: a name of the asker, such as an address.
+        work: computes the answer, or raises an error.
+        given_up: is set when nobody wants the answer any more.
+        found: the future answer.
     """
 
     of: str
@@ -34,24 +34,25 @@ class Job:
 
 
 class JobQueue:
-    """Who waits and who is worked on.
+    """The questions that wait and those that are worked on, by the one who asks.
 
     Args:
-        most: questions of all, those that are worked on included.
+        most: the most questions of all askers, including those that are worked on.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._waiting: dict[str, deque[Job]] = {}  # by who asks, the next one's turn first
+        self._waiting: dict[str, deque[Job]] = {}  # by asker; the first asker has the next turn
         self._working: Counter[str] = Counter()
 
     def join(self, job: Job) -> Job | None:
-        """Puts a job at the end of the line of who asks.
+        """Puts a job at the end of the queue of the one who asks.
 
         Returns:
-            the job that there is no room for: where the line is full, the newest of who has more
-            in it than the one who comes; or else the new one. None if there is room.
+            the job that is refused because the queue is full; None if there is room. The newest
+            job of the asker with the most jobs is refused, if that asker has more than this one;
+            otherwise the new job is refused.
         """
         with self._lock:
             self._waiting.setdefault(job.of, deque()).append(job)
@@ -64,9 +65,9 @@ class JobQueue:
             return newest
 
     def next(self) -> Job | None:
-        """The job whose turn it is: of those who wait, who has fewest at work; None if nobody is.
+        """Takes the next job: of those who wait, the one with the fewest at work has its turn.
 
-        Whoever takes it says when it is done.
+        The caller reports the end of its work to :meth:`done`. The result is None if no job waits.
         """
         with self._lock:
             if not self._waiting:
@@ -74,19 +75,19 @@ class JobQueue:
             of = min(self._waiting, key=lambda name: self._working[name])
             job = self._waiting[of][0]
             self._remove(job)
-            if of in self._waiting:  # the next turn is somebody else's
+            if of in self._waiting:  # moved to the end: the next turn is another asker's
                 self._waiting[of] = self._waiting.pop(of)
             self._working[of] += 1
             return job
 
     def done(self, job: Job) -> None:
-        """It is worked on no more."""
+        """Removes a job from those that are worked on."""
         with self._lock:
             self._working[job.of] -= 1
-            self._working += Counter()  # forgets who has none
+            self._working += Counter()  # drops askers without jobs
 
     def leave(self, job: Job) -> None:
-        """It is not waited for any more; nothing, if it does not wait."""
+        """Removes a job that still waits; any other job changes nothing."""
         with self._lock:
             if job in self._waiting.get(job.of, ()):
                 self._remove(job)

@@ -1,4 +1,4 @@
-"""An answer as a picture: the same drawing as in Python and on the command line."""
+"""Draws an answer as in Python and on the command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Drawn:
 
 
 def picture(drawn: Drawn) -> bytes:
-    """The file's content."""
+    """Draws the answer to a question, and returns the content of the picture's file."""
     question = drawn.question
     title = in_words(question.composition())
     with TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""What may be asked, as JSON: which mechanisms run, and what is wanted to be known of them.
+"""The questions that the explorer takes, as JSON: mechanisms, and the wanted answer.
 
 A question names its mechanisms as a plan file does, in ``steps`` or as the text of such a file.
-What is wrong with a parameter is said by the mechanism itself, where the question is answered;
-here are the shapes, and the limits on their lengths.
+This module checks the shape and the length of a question. The mechanisms refuse bad parameters
+later, when the question is answered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_RUNS = 10**12
 MOST_POINTS = 200
 MOST_STOPS = 100
 MOST_TEXT = 200_000  # characters of a plan
-MOST_TEXT_OF_PAGE = 12_000  # which is a part of its address
+MOST_TEXT_OF_PAGE = 12_000  # characters of a plan that is a part of an address
 
 _STEPS: list[JsonValue] = [{"mechanism": "gaussian", "sigma": 5.0, "times": 10}]
 
@@ -47,7 +47,7 @@ Epsilon = Annotated[float, Field(description="At least 0, in nats.")]
 
 
 class ExplorerQuestion(BaseModel):
-    """Mechanisms with their numbers of runs: exactly one of ``steps`` and ``plan``."""
+    """A question about mechanisms: exactly one of ``steps`` and ``plan`` names them."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -65,10 +65,10 @@ class ExplorerQuestion(BaseModel):
     ] = None
 
     def composition(self) -> Composition:
-        """The mechanisms as a composition.
+        """Returns the mechanisms as a composition.
 
         Raises:
-            TightBudgetError: a step or the plan is refused, or it is longer than the limits.
+            TightBudgetError: a step or the plan is refused, or the plan is longer than the limits.
         """
         if (self.steps is None) == (self.plan is None):
             raise ParameterError("give exactly one of steps and plan")
@@ -80,13 +80,13 @@ class ExplorerQuestion(BaseModel):
 
 
 class PointQuestion(ExplorerQuestion):
-    """A question at one delta or at one epsilon: exactly one of both."""
+    """A question at one point: exactly one of delta and epsilon is given."""
 
     delta: Delta | None = None
     epsilon: Epsilon | None = None
 
     def target(self) -> tuple[str, float]:
-        """What is given, and its value."""
+        """Returns the name of the given quantity, and its value."""
         if (self.delta is None) == (self.epsilon is None):
             raise ParameterError("give exactly one of delta and epsilon")
         if self.delta is not None:
@@ -111,7 +111,7 @@ class Curve(PointQuestion):
 
 
 class Compare(PointQuestion):
-    """The same answer by other people's theorems."""
+    """The bounds of other people's theorems beside the certified ones."""
 
     model_config = _example(delta=1e-5)
 
@@ -119,7 +119,7 @@ class Compare(PointQuestion):
 
 
 class OneMore(PointQuestion):
-    """What one more run of each mechanism would cost."""
+    """The price of one more run of each mechanism."""
 
     model_config = _example(epsilon=1.0)
 
@@ -179,7 +179,7 @@ class Calibrate(ExplorerQuestion):
 
 
 def composition_of(steps: list[dict[str, Any]]) -> Composition:
-    """The composition that the steps say, refused like a plan file's, or as too long."""
+    """Makes a composition of steps; refuses what a plan file may not hold, and long ones."""
     values = sum(map(_values_in, steps))
     if values > MOST_VALUES:
         raise ParameterError(f"steps must hold at most {MOST_VALUES:,} values, got {values:,}")
@@ -187,7 +187,7 @@ def composition_of(steps: list[dict[str, Any]]) -> Composition:
 
 
 def _values_in(table: Any) -> int:
-    """How many numbers and words a table holds, in all its lists and tables."""
+    """Counts the numbers and words of a table, in all its lists and tables."""
     waiting, found = [table], 0
     while waiting:
         entry = waiting.pop()

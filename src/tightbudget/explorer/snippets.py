@@ -1,4 +1,4 @@
-"""The Python and the command line that give the same answer, to be copied from a page."""
+"""Code in Python and for a shell that repeats an answer, to be copied from a page."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Letter(str):
 
 
 def python(*lines: str) -> str:
-    """A program: what it needs, then these lines."""
+    """Writes a program of these lines, with the import before them."""
     return "\n".join(["import tightbudget as tb", "", *lines]) + "\n"
 
 
 def run_expression(run: Composition) -> str:
-    """An expression for a composition."""
+    """Writes a composition as an expression."""
     return steps_expression([{**m.to_dict(), "times": times} for m, times in run.parts])
 
 
 def steps_expression(steps: list[dict[str, Any]]) -> str:
-    """An expression for the steps of a plan; a :class:`Letter` stands for itself."""
+    """Writes the steps of a plan as an expression; a :class:`Letter` is written bare."""
     parts = [f"{_mechanism(step)} * {step.get('times', 1)!r}" for step in steps]
     return parts[0] if len(parts) == 1 else f"tb.compose([{', '.join(parts)}])"
 
@@ -64,13 +64,13 @@ def _mechanism(table: dict[str, Any]) -> str:
 
 
 def command(name: str, run: Composition, *options: str, times: int | None = None) -> str:
-    """A line for a shell: of a mechanism with its parameters, or else with a plan file.
+    """Writes a shell command: with one mechanism's parameters, or else with a plan file.
 
     Args:
-        name: of the command.
-        run: what it is asked about.
-        options: of the command, which begin with their names.
-        times: for --steps, in place of the mechanism's own number of runs.
+        name: the name of the command.
+        run: the composition that the command is asked about.
+        options: the command's own options, each one's name before its value.
+        times: the value of --steps, in place of the composition's number of runs.
     """
     tables = [mechanism.to_dict() for mechanism, _ in run.parts]
     if len(tables) == 1 and tables[0]["mechanism"] != Subsampled.kind:
@@ -83,7 +83,7 @@ def command(name: str, run: Composition, *options: str, times: int | None = None
 
 
 def calibration(step: dict[str, Any], name: str, *options: str) -> str:
-    """The line for a shell that finds a parameter of one mechanism, given as in a plan."""
+    """Writes the shell command that finds a parameter of one mechanism."""
     table = {key: value for key, value in step.items() if key not in (name, "times")}
     steps = [] if name == "times" else ["--steps", str(step.get("times", 1))]
     sought = ["--parameter", "steps" if name == "times" else name.replace("_", "-")]

@@ -1,9 +1,9 @@
-"""Processes that answer questions, each within its time and its memory.
+"""Processes that answer questions, each question within limits of time and memory.
 
-A question that takes too long is ended with its process, which another one replaces; the server
-answers everybody else meanwhile. Those who ask take turns; when too many questions wait, the newest
-of who asks the most is refused. Processes share nothing, no queue and no lock, so that one can be
-ended at any moment.
+A question that takes too long is ended by killing its process, which another process replaces;
+other questions are answered meanwhile. Askers take turns. When too many questions wait, the newest
+question of the asker with the most is refused. Processes share neither queues nor locks, so that a
+process can be killed at any moment.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _PRELOADED = (
 
 
 class Workers:
-    """A pool of warm processes with limits: a thread for each, which hands it its questions.
+    """A pool of warm processes with limits; one thread hands each process its questions.
 
     Args:
-        processes: how many questions are worked on at a time.
-        waiting: how many more may wait.
-        seconds: for one question, from when it is worked on.
-        megabytes: of memory for one question, beside what an idle process has.
+        processes: the number of questions that are worked on at a time.
+        waiting: the number of further questions that may wait.
+        seconds: the time limit of one question, counted from the beginning of its work.
+        megabytes: the memory limit of one question, beside the memory of an idle process.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Workers:
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="explorer")
         self._queue = JobQueue(processes + waiting)
         self._closed = threading.Event()
-        self._processes: dict[int, _Process] = {}  # by the thread
+        self._processes: dict[int, _Process] = {}  # by the id of its thread
 
     def warm(self) -> None:
         """Starts the processes, so that the first question need not wait for that."""
@@ -73,9 +73,9 @@ class Workers:
             self._threads.submit(self._process)
 
     def close(self) -> None:
-        """Ends the processes, whatever they work on."""
+        """Ends the processes, even those that are working."""
         self._closed.set()
-        self._threads.shutdown()  # those who wait are told that they are given up
+        self._threads.shutdown()  # waiting jobs end with the refusal _GIVEN_UP
         for process in self._processes.values():
             process.end()
 
@@ -86,25 +86,25 @@ class Workers:
         unwanted: Callable[[], Awaitable[bool]],
         of: str = "",
     ) -> A:
-        """``answer(question)``, worked out in another process, unless nobody wants it any more.
+        """Computes ``answer(question)`` in another process, while somebody wants it.
 
         Args:
-            answer: a function of a module.
-            question: its argument.
-            unwanted: whether to give up, asked again and again.
-            of: who asks, for instance an address; they take turns.
+            answer: a function at the top of a module, so that another process can import it.
+            question: the argument of the function.
+            unwanted: tells whether to give up; it is called again and again.
+            of: a name of the asker, such as an address; askers take turns.
 
         Raises:
-            BusyError: too many questions wait, and nobody has more of them.
-            LimitError: it takes too long or too much memory, or was given up.
-            TightBudgetError: what is asked is refused.
+            BusyError: too many questions wait, and no other asker has more of them.
+            LimitError: the question takes too long or too much memory, or was given up.
+            TightBudgetError: the library refuses the question.
         """
         job = Job(of, lambda given_up: self._work(answer, question, given_up))
         here: asyncio.Future[A] = asyncio.wrap_future(job.found)
         out = self._queue.join(job)
         if out is not None:
             busy = BusyError("too many questions are being worked on: ask again in a moment")
-            with contextlib.suppress(InvalidStateError):  # it was given up at this moment
+            with contextlib.suppress(InvalidStateError):  # the job may be given up at this moment
                 out.found.set_exception(busy)
         if out is not job:
             self._threads.submit(self._work_on_next)
@@ -121,7 +121,7 @@ class Workers:
     # ------------------------------------------------------------------- in a thread
 
     def _work_on_next(self) -> None:
-        """One job; none, where one that had a place has left the line."""
+        """Works on one job; does nothing if the job has left the queue."""
         job = self._queue.next()
         if job is None:
             return
@@ -131,7 +131,7 @@ class Workers:
                 found = job.work(job.given_up)
         except BaseException as failure:
             error = failure
-        self._queue.done(job)  # first: who has the answer may ask again at once
+        self._queue.done(job)  # before the answer is given: its asker may ask again at once
         if error is not None:
             job.found.set_exception(error)
         elif wanted:
@@ -150,7 +150,7 @@ class Workers:
                 if time.monotonic() > until:
                     raise self._too_much("time", f"{self.seconds:g} s")
             found, error = process.pipe.recv()
-        except (EOFError, OSError) as gone:  # memory was refused where nothing can be said of it
+        except (EOFError, OSError) as gone:  # it ran out of memory where it could not report so
             self._replace()
             raise self._too_much("memory", f"{self.megabytes:,} MB") from gone
         except BaseException:
@@ -169,7 +169,7 @@ class Workers:
         )
 
     def _process(self) -> _Process:
-        """The one of this thread, started if there is none that lives."""
+        """Returns the process of this thread, and starts one if none is alive."""
         own = self._processes.get(threading.get_ident())
         if own is None or not own.process.is_alive():
             own = _Process.start(self.seconds, self.megabytes << 20)
@@ -184,23 +184,23 @@ class Workers:
 
 @dataclass(frozen=True)
 class Pools:
-    """Two pools, so that a curve never waits for what takes long by nature.
+    """Two pools of workers, so that a curve never waits for slow questions.
 
     Attributes:
-        quick: for curves, and what one more run costs.
-        slow: for other bounds, stopping, calibrating, and pictures.
+        quick: workers for curves, and for the price of one more run.
+        slow: workers for other bounds, stopping, calibrating, and pictures.
     """
 
     quick: Workers = field(default_factory=lambda: Workers(seconds=10.0))
     slow: Workers = field(default_factory=Workers)
 
     def warm(self) -> None:
-        """Starts the processes, so that the first question need not wait for that."""
+        """Starts the processes of both pools, so that the first question need not wait for that."""
         self.quick.warm()
         self.slow.warm()
 
     def close(self) -> None:
-        """Ends them."""
+        """Ends the processes of both pools."""
         self.quick.close()
         self.slow.close()
 
@@ -212,26 +212,27 @@ class _Process:
 
     @staticmethod
     def start(seconds: float, memory: int) -> _Process:
-        # neither fork, in a process with threads, nor spawn, which imports everything again
+        # "fork" is unsafe in a process with threads, and "spawn" imports everything again
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([*_PRELOADED])
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, seconds, memory), daemon=True)
         process.start()
         theirs.close()
-        ours.recv()  # it is ready: the time of the first question begins no earlier
+        ours.recv()  # the process is ready: the time of its first question begins afterwards
         return _Process(process, ours)
 
     def end(self) -> None:
-        """Ends it, whatever it works on."""
+        """Ends the process, even if it is working."""
         self.process.kill()
         self.process.join()
         self.pipe.close()
 
 
 def _serve(pipe: Connection, seconds: float, memory: int) -> None:
-    """What a process does: it answers, until there is nobody to ask it any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the server ends its processes
+    """Answers questions from a pipe until the pipe is closed; the main function of a process."""
+    # A Ctrl-C of the terminal is for the server, which ends its processes.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limit_memory(memory)
     pipe.send("ready")
     while True:
@@ -249,14 +250,14 @@ def _serve(pipe: Connection, seconds: float, memory: int) -> None:
 
 
 def _limit_memory(more: int) -> None:
-    """Of this process, to so many bytes beside what it has."""
+    """Limits the memory of this process to so many bytes beside those it has."""
     with open("/proc/self/statm", encoding="ascii") as pages:
         now = int(pages.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + more, now + more))
 
 
 def _limit_time(more: float) -> None:
-    """Likewise the time it computes, on all cores: the server that would end it may be gone."""
+    """Limits the CPU time of this process to so many more seconds on each core."""
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     until = time.process_time() + more * (os.cpu_count() or 1)
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(until), most))

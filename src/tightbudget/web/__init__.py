@@ -1,5 +1,5 @@
-"""Budgets to look at and to charge over HTTP: an API, and pages beside it.
+"""A ledger served over HTTP: a JSON API, and pages beside it.
 
-``app.create_app`` makes the server; it needs the extra ``web``. ``remote`` is the other side, and
-needs the extra ``remote`` alone.
+``app.create_app`` makes the server, which needs the extra ``web``. Its clients are in
+``tightbudget.client``, which needs the extra ``remote`` alone.
 """

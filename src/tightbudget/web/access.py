@@ -1,8 +1,8 @@
-"""Who is calling, and what may they do? Every route says what it needs; here it is decided.
+"""Callers and their rights: every route declares what it needs, and this module decides.
 
-Served on this machine alone, reading needs no token; every write needs one, everywhere. Programs
-send theirs as ``Authorization: Bearer``; browsers sign in and get the cookie of a session. Its
-token is looked up again each time: a token that is revoked ends its sessions.
+A server for this machine alone lets anybody read; every write needs a token, everywhere. Programs
+send their token as ``Authorization: Bearer``; browsers sign in and get the cookie of a session. The
+token of a session is looked up at each request: revoking a token ends its sessions.
 """
 
 from __future__ import annotations
@@ -44,19 +44,20 @@ __all__ = [
 ]
 
 COOKIE = "tightbudget"
-# What proxies, tunnels and load balancers add. There is no list of all of them, so this is what
-# such names have in common: the word, or an address of somebody else. No client sends one itself.
+# Headers that proxies, tunnels and load balancers add. There is no list of all of them, so that the
+# pattern holds what their names have in common: the word, or the address of somebody else. No
+# client sends such a header on its own.
 _FORWARDED = re.compile(
     r".*forward.*|via|.*-via|cdn-loop|x-original.*|x-(envoy|amzn|azure|appengine|arr|ms)-.*"
     r"|cf-.*|fly-.*|fastly-.*|(.*-)?(client|real|remote|source|peer|cluster|true)-.*"
     r"|(.*-)?(ip|addr|address)(-.*)?|.*clientip"
 )
-_FORM_LASTS = 24 * 3600  # seconds
+_FORM_LASTS = 24 * 3600  # seconds; a page may stay open over night
 _BEARER = {"www-authenticate": "Bearer"}
 
 
 class Need(enum.IntEnum):
-    """What a route needs: each includes those before."""
+    """The rights that a route can need; each one includes those before it."""
 
     PUBLIC = 0
     READ = 1
@@ -67,16 +68,16 @@ class Need(enum.IntEnum):
 PUBLIC, READ, WRITE, ADMINISTER = Need
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Caller:
-    """Somebody with a role.
+    """A caller with a role.
 
     Attributes:
         role: anonymous, viewer, analyst or administrator.
-        name: of the token; empty without one.
-        budgets: the names of all that an analyst sees; None for who sees all.
-        expires: when the token is over.
-        session: the id of the session, where there is one.
+        name: the name of the token; empty without a token.
+        budgets: the names of the budgets that an analyst sees; None if the caller sees all.
+        expires: when the token expires.
+        session: the id of the session; empty without a session.
     """
 
     role: str = "anonymous"
@@ -86,22 +87,22 @@ class Caller:
     session: str = ""
 
     def sees(self, budget: str | None) -> bool:
-        """Whether this budget, or the ledger as a whole, is there for this caller."""
+        """Tells whether this caller may see a budget; None stands for the ledger as a whole."""
         return self.budgets is None or budget in self.budgets
 
     def may(self, need: Need, *, is_open: bool) -> bool:
-        """Whether the role is enough."""
+        """Tells whether the caller's role is enough for a need."""
         most = {"viewer": READ, "analyst": WRITE, "administrator": ADMINISTER}
         return need <= most.get(self.role, READ if is_open else PUBLIC)
 
 
 class Gate:
-    """What stands before a route.
+    """The check that a request passes before its route runs.
 
     Args:
-        need: what it needs.
-        form: whether it takes a form from a browser. Then a session may write, with the
-            form's own token; elsewhere only who sends a token in the header.
+        need: the right that the route needs.
+        form: whether the route takes a form from a browser. A session may write by forms alone,
+            which carry a token of their own; all other writes need a token in the header.
     """
 
     def __init__(self, need: Need, form: bool) -> None:
@@ -112,7 +113,7 @@ class Gate:
         """Lets a request pass, or refuses it.
 
         Raises:
-            HttpRefusal: the caller is unknown, or may not.
+            HttpRefusal: the caller is unknown, or lacks the right.
         """
         caller = await run_in_threadpool(_recognised, request)
         request.state.caller = caller
@@ -134,25 +135,25 @@ class Gate:
 
 
 def allow(need: Need, *, form: bool = False) -> Any:
-    """What a route needs, for the list of its dependencies."""
+    """Makes the gate of a route, to be put into the list of its dependencies."""
     return Depends(Gate(need, form))
 
 
 def gate_of(route: BaseRoute) -> Gate | None:
-    """What stands before a route; None if nothing does."""
+    """Returns the gate of a route; None if the route has no gate, or several."""
     found = route.dependencies if isinstance(route, APIRoute) else []
     gates = [d.dependency for d in found if isinstance(d.dependency, Gate)]
     return gates[0] if len(gates) == 1 else None
 
 
 def caller_of(request: Request) -> Caller:
-    """Who is calling; nobody, before a gate was passed."""
+    """Returns the caller of a request; before a gate was passed, an anonymous one."""
     caller: Caller = getattr(request.state, "caller", Caller())
     return caller
 
 
 def address_of(request: Request) -> str:
-    """The address of a request, by which limits count; of version 6, the network that it is in."""
+    """Returns the address by which limits count a request; IPv6 addresses count as networks."""
     host = request.client.host if request.client else "nowhere"
     try:
         address = ipaddress.ip_address(host)
@@ -162,15 +163,15 @@ def address_of(request: Request) -> str:
         return host
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
-    # whoever has one address of version 6 has 2^64 of them
+    # a provider gives a customer a whole /64 network of IPv6, which is 2^64 addresses
     return str(ipaddress.ip_network(f"{host.partition('%')[0]}/64", strict=False))
 
 
 def sign_in(request: Request, response: Response, text: str) -> Caller:
-    """Begins the session of who has this token.
+    """Begins a session for the owner of a token, and puts its cookie into the response.
 
     Raises:
-        HttpRefusal: it is none, or over; or there were too many of those.
+        HttpRefusal: the token is unknown or over, or too many wrong ones came before.
     """
     caller, token = _bearer(request, text)
     sessions = state_of(request).sessions
@@ -188,7 +189,7 @@ def sign_in(request: Request, response: Response, text: str) -> Caller:
 
 
 def sign_out(request: Request, response: Response) -> None:
-    """Ends a session: on the server, so that a copy of its cookie is worth nothing, either."""
+    """Ends the session on the server, so that copies of its cookie are worthless, too."""
     if (cookie := request.cookies.get(COOKIE)) is not None:
         state_of(request).sessions.end(cookie)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
@@ -211,7 +212,7 @@ def _recognised(request: Request) -> Caller:
 def _bearer(request: Request, text: str) -> tuple[Caller, Token]:
     state, address = state_of(request), address_of(request)
     token = state.tokens.borne_by(text.strip())
-    if token is None:  # only then: nobody's failures lock out who has a token
+    if token is None:  # a right token is never counted: failures of others lock out nobody
         state.failures.check(address)
         state.failures.add(address)
         raise HttpRefusal(401, "WrongToken", "this token is unknown, expired or revoked", _BEARER)
@@ -220,11 +221,13 @@ def _bearer(request: Request, text: str) -> tuple[Caller, Token]:
 
 def _caller(state: ServerState, token: Token, session: str) -> Caller:
     seen = state.ledger.within(token.budgets) if token.role == "analyst" else None
-    return Caller(token.role, token.name, seen, token.expires, session)
+    return Caller(
+        role=token.role, name=token.name, budgets=seen, expires=token.expires, session=session
+    )
 
 
 def _is_open(request: Request) -> bool:
-    """Whether anybody may read: it was sent on this machine, and no proxy has passed it on."""
+    """Tells whether anybody may read: the request was sent on this machine, by no proxy."""
     names = (name.replace("_", "-") for name in request.headers.keys())  # noqa: SIM118 (each)
     forwarded = any(map(_FORWARDED.fullmatch, names))
     is_here = request.client is not None and is_loopback(request.client.host)

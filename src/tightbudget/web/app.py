@@ -1,4 +1,4 @@
-"""The server: guards around routes, and a gate before each of them."""
+"""The server's application: guards around all routes, and a gate before each route."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ ROUTERS = [
     sign_in_page.router,
 ]
 
-_SAID = """Budgets that are remembered: what is spent, held and left, and what a run costs.
+_DESCRIPTION = """Durable budgets: the amounts spent, held and left, and the cost of each run.
 
-A mechanism is paid for in the order reserve, start, run, settle, reveal. What its dearest output
-would cost is held before it runs, under a key of the caller's choice: the same request under the
-same key again is the same reservation. Amounts are in nats; what is charged is rounded up, what is
-left is rounded down, and infinity is the number 1e999. Numbers are read exactly as written.
+A mechanism is paid for in the order reserve, start, run, settle, reveal. Its worst-case price is
+held before it runs, under a key of the caller's choice: the same request under the same key again
+is the same reservation. Amounts are in nats; charges are rounded up, the amount left is rounded
+down, and infinity is the number 1e999. Numbers are read exactly as written.
 """
 
 
-# of each need, what its routes say of the token: none, perhaps, or one
+# The security of a route in the document, by its need: no token, an optional one, or one.
 _SECURITY: dict[Need, list[dict[str, list[str]]]] = {
     PUBLIC: [],
     READ: [{}, {"token": []}],
@@ -73,7 +73,7 @@ _SECURITY: dict[Need, list[dict[str, list[str]]]] = {
 
 
 class _App(FastAPI):
-    """With a document that says which routes need a token."""
+    """An application whose OpenAPI document says which routes need a token."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
@@ -87,7 +87,7 @@ class _App(FastAPI):
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """A server for one ledger.
+    """Makes a server for one ledger.
 
     Raises:
         LedgerError: there is no such ledger.
@@ -103,9 +103,9 @@ def create_app(settings: Settings) -> FastAPI:
     app = _App(
         title="tightbudget",
         summary="An API for a ledger of privacy budgets.",
-        description=_SAID,
+        description=_DESCRIPTION,
         version=tightbudget.__version__,
-        openapi_url=None,  # a route like the others, with a gate
+        openapi_url=None,  # api/about.py has a route for the document, with a gate
         redirect_slashes=False,
         lifespan=serving,
     )
@@ -130,7 +130,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def without_gate(routes: list[BaseRoute]) -> list[str]:
-    """The paths of routes that say nothing about who may use them; static files need not."""
+    """Lists the paths of routes that have no gate; static files need none."""
     return [
         str(getattr(route, "path", route))
         for route in routes

@@ -1,8 +1,7 @@
 """Connections that are cut when the head of a request does not arrive in time.
 
-The server program has a limit for connections that are idle between two requests, and none for a
-head that arrives byte by byte. Bodies have theirs in ``guards.py``; answers may take as long as
-they do.
+uvicorn limits the time that a connection is idle between two requests, and not the time in which a
+head arrives byte by byte. ``guards.py`` limits the time of bodies; answers have no limit.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ __all__ = ["with_limit"]
 
 
 class _Timed(H11Protocol):
-    """One connection.
+    """A connection with a time limit for the head of each request.
 
     Attributes:
-        seconds: from its beginning, or from the first byte of a later head, to the head's end.
+        seconds: the limit, from the beginning of the connection (or the first byte of a later
+            head) to the end of the head.
     """
 
     seconds: float
@@ -38,8 +38,8 @@ class _Timed(H11Protocol):
         self._stop()
 
     def _look(self) -> None:
-        """Begins to wait for a head, or ends it where one is whole: then an answer is due."""
-        cycle: RequestResponseCycle | None = self.cycle  # there is none before the first head
+        """Starts the clock for a head that is due, and stops it when the head is whole."""
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first head
         if cycle is not None and not cycle.response_complete:
             self._stop()
         elif self._deadline is None:
@@ -52,5 +52,5 @@ class _Timed(H11Protocol):
 
 
 def with_limit(seconds: float) -> type[asyncio.Protocol]:
-    """Connections for uvicorn, whose heads must arrive within so many seconds."""
+    """Makes a class of connections whose heads must arrive within so many seconds."""
     return type("Connection", (_Timed,), {"seconds": seconds})

@@ -1,4 +1,4 @@
-"""Tokens that were wrong, counted: guessing must take longer than anybody has time."""
+"""Counts wrong tokens, so that guessing a right one takes too long."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["Failures"]
 
 
 class Failures:
-    """How often tokens failed, by the address that sent them, and in all.
+    """Counts the wrong tokens of each address, and of all addresses together.
 
-    Only who sends another wrong one is told to wait: a right one is never counted.
+    Only requests with a wrong token are told to wait: a right token is never counted.
 
     Args:
         most: failures of one address in a window.
-        most_in_all: failures of all addresses in a window: a proxy may pass on made-up ones.
+        most_in_all: failures of all addresses in a window; addresses may be made up.
         window: seconds.
         clock: seconds, monotonic.
     """
 
-    _REMEMBERED = 10_000  # addresses
+    _REMEMBERED = 10_000  # addresses: a bound on memory, not on safety (see most_in_all)
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class Failures:
         self._lock = threading.Lock()
 
     def check(self, address: str) -> None:
-        """Refuses an address with too many failures, or any after too many in all.
+        """Refuses an address with too many failures, or any address after too many in all.
 
         Raises:
-            HttpRefusal: it has to wait, and how long.
+            HttpRefusal: the address has to wait; the refusal says how long.
         """
         with self._lock:
             times = self._times.get(address, deque(maxlen=self._most))
@@ -59,11 +59,11 @@ class Failures:
             )
 
     def _wait(self, times: deque[float]) -> float:
-        """Seconds until the oldest of too many failures is old enough; 0 if they are not."""
+        """Returns the seconds until another failure is allowed; 0 if one is allowed now."""
         return times[0] + self._window - self._clock() if len(times) == times.maxlen else 0.0
 
     def add(self, address: str) -> None:
-        """One more failure."""
+        """Counts one more failure of an address."""
         with self._lock:
             times = self._times.setdefault(address, deque(maxlen=self._most))
             times.append(self._clock())

@@ -1,4 +1,4 @@
-"""What every request passes before anything looks at it, and what every answer carries."""
+"""Checks that every request passes first, and headers that every answer carries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["HEADERS", "Guards"]
 
 _log = logging.getLogger("tightbudget.web")
 
-# No page needs anything from another host, and none has scripts or styles inside.
+# No page needs anything from another host, and no page has inline scripts or styles.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -28,7 +28,7 @@ HEADERS = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",  # none at all would make the origin of our own forms null
+    "referrer-policy": "same-origin",  # "no-referrer" would make the origin of our own forms null
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
@@ -41,7 +41,7 @@ _TOKEN = re.compile(r"(tb_[0-9a-f]{1,12})_\w*")
 class Guards:
     """Checks host, origin and size of a request; adds headers to the answer; logs one line.
 
-    The line has the path without its query: keys and names of budgets stay out of the log.
+    The log has the path without its query: keys and names of budgets stay out of it.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -49,7 +49,7 @@ class Guards:
         self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -86,7 +86,7 @@ class Guards:
             raise HttpRefusal(400, "WrongHost", f"this server does not answer for {host[:200]!r}")
         if scope["method"] in _SAFE:
             return
-        # Whatever a page of another site makes a browser send says where it comes from.
+        # Browsers name the origin of each request that a page of another site makes them send.
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
         if site not in ("same-origin", "none") or not self._is_own(origin, host):
             raise HttpRefusal(403, "WrongOrigin", "this was sent by a page of another site")
@@ -96,7 +96,7 @@ class Guards:
         return origin is None or origin in own
 
     async def _whole(self, scope: Scope, receive: Receive) -> Receive:
-        """The request's body, which is read up to the limits, as if nobody had read it."""
+        """Reads the request's whole body, up to the limits; later readers get it unchanged."""
         most, size, more = self._settings.largest_body, 0, True
         seconds = self._settings.request_seconds
         messages: list[Message] = []
@@ -121,12 +121,12 @@ class Guards:
 
 
 def _name(host: str) -> str:
-    """The name in a header Host, without its port; empty if that is not one name, one port."""
+    """Returns the name in a Host header without its port; "" if the header is malformed."""
     found = _HOST.fullmatch(host)
     return "" if found is None else (found["bare"] or found["name"]).lower()
 
 
 def _shown(scope: Scope) -> str:
-    """Method and path as they were sent, but for what looks like a token."""
+    """Returns method and path for the log; the secret part of a token is cut out."""
     path = scope.get("raw_path") or scope["path"].encode("unicode_escape")
     return _TOKEN.sub(r"\1_...", f"{scope['method']} {path.partition(b'?')[0].decode('latin-1')}")

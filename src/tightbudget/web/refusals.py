@@ -1,4 +1,4 @@
-"""How a request is refused: one JSON shape under /api, a page elsewhere."""
+"""Refused requests: their statuses of HTTP, and their JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tightbudget.web.api.schemas import Error
 
 __all__ = ["STATUSES", "HttpRefusal", "as_json", "status_of"]
 
-# A refusal has the status of the first line that it is of.
+# The first line whose class fits an error has its status.
 STATUSES: tuple[tuple[type[TightBudgetError], int], ...] = (
     (BudgetError, 409),
     (SettlementError, 409),
@@ -31,13 +31,13 @@ STATUSES: tuple[tuple[type[TightBudgetError], int], ...] = (
 
 
 class HttpRefusal(Exception):  # noqa: N818 (says what happened)
-    """A request that is refused before anything is asked of the ledger, or instead of it.
+    """The server itself refuses a request; the ledger is not asked, or its answer not told.
 
     Attributes:
-        status: of HTTP.
-        type: what happened, for programs; where the ledger would raise an error of this
-            package, its name.
-        headers: that the answer carries.
+        status: the status of HTTP.
+        type: a word for programs; it is the name of an error of this package if the ledger
+            would raise that error.
+        headers: the headers of the answer.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class HttpRefusal(Exception):  # noqa: N818 (says what happened)
 
 
 def status_of(error: Exception) -> int:
-    """The status of a refusal."""
+    """Returns the HTTP status of a refusal."""
     if isinstance(error, HttpRefusal):
         return error.status
     return next(status for of, status in STATUSES if isinstance(error, of))
 
 
 def as_json(error: Exception) -> dict[str, Any]:
-    """A refusal for programs: its type, message and attributes; null where it has none."""
+    """Returns a refusal's JSON: type, message and attributes; null for missing attributes."""
     if isinstance(error, TightBudgetError):
         said = error.to_dict()
     else:

@@ -1,4 +1,4 @@
-"""The answer to a request that is refused: JSON under /api, a page elsewhere."""
+"""The answer to a refused request: JSON under /api, a page elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TYPES = {404: "NotFound", 405: "MethodNotAllowed", 413: "TooLarge"}
 
 
 def _plain(error: Exception) -> Exception:
-    """What the framework says, in the words of this package."""
+    """Translates an error of the framework into an error of this package."""
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
@@ -44,7 +44,7 @@ def _plain(error: Exception) -> Exception:
 
 
 def _without_place(error: LedgerError) -> LedgerError:
-    """The same; where the database is, and what it says, is for the log."""
+    """Returns a ledger's error with a text for the public; the log gets the real one."""
     _log.error("%s: %s", type(error).__name__, error)
     words = (
         "the ledger did not say whether this happened: ask again under the same key"
@@ -55,7 +55,7 @@ def _without_place(error: LedgerError) -> LedgerError:
 
 
 def refused(request: Request, error: Exception) -> Response:
-    """The answer to a request that is refused."""
+    """Answers a refused request."""
     error = _plain(error)
     status, headers = status_of(error), error.headers if isinstance(error, HttpRefusal) else {}
     if request.url.path.startswith("/api/"):

@@ -28,8 +28,8 @@ def run(settings: Settings, ready: Callable[[str], None]) -> None:
     """Serves until it is interrupted; requests that have begun are answered first.
 
     Args:
-        settings: what to serve, and where.
-        ready: is told the address, once it accepts connections.
+        settings: the ledger to serve, and the address to listen on.
+        ready: is called with the address once the server accepts connections.
 
     Raises:
         LedgerError: there is no such ledger, or no such place to listen.
@@ -60,7 +60,8 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.create_server(address[:2], family=family, backlog=1024)
-        # connections inherit it: an answer's body does not wait until its head is acknowledged
+        # Accepted connections inherit the option: without it, the body of an answer waits until the
+        # client has acknowledged the head.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
     except OSError as error:

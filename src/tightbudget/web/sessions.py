@@ -1,7 +1,7 @@
-"""Sessions of browsers: each sign-in begins one, and signing out ends it, here on the server.
+"""Sessions of browsers: signing in begins a session, signing out ends it on the server.
 
-They live in the memory of the server, so they end with it. A cookie is 256 random bits, of which
-the hash is kept: what a page or a dump of the memory shows opens nothing.
+Sessions live in the memory of the server, and end with it. A cookie is 256 random bits. The server
+keeps its hash alone, so that a dump of the memory opens no session.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass
 __all__ = ["Session", "Sessions"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Session:
-    """A browser that has signed in.
+    """The session of a browser that has signed in.
 
     Attributes:
-        id: the hash of its cookie; no secret. The forms that it is shown carry it.
-        token: the id of the token that it began with, which must still be valid.
-        ends: when it is over, by the clock of the sessions.
+        id: the hash of the cookie, which is no secret: forms of the session carry it.
+        token: the id of the token that began the session; the token must still be valid.
+        ends: when the session is over, by the clock of the sessions.
     """
 
     id: str
@@ -35,8 +35,8 @@ class Sessions:
     """The sessions that have begun and not ended.
 
     Args:
-        lasts: seconds from its beginning to its end.
-        most: of one token at a time; one more ends the oldest.
+        lasts: seconds from the beginning of a session to its end.
+        most: sessions of one token at a time; one more ends the oldest.
         clock: seconds, monotonic.
     """
 
@@ -53,25 +53,25 @@ class Sessions:
         self._open: dict[str, Session] = {}  # by id, the oldest first
 
     def begin(self, token: str) -> str:
-        """A new session of a token; what its cookie says, which is another one each time."""
+        """Begins a session of a token, and returns the value of its new cookie."""
         cookie, now = secrets.token_urlsafe(32), self._clock()
         with self._lock:
             alive = {id: one for id, one in self._open.items() if now < one.ends}
             own = [id for id, one in alive.items() if one.token == token]
             for id in own[: max(0, len(own) - self._most + 1)]:
                 del alive[id]
-            alive[_id(cookie)] = Session(_id(cookie), token, now + self.lasts)
+            alive[_id(cookie)] = Session(id=_id(cookie), token=token, ends=now + self.lasts)
             self._open = alive
         return cookie
 
     def find(self, cookie: str) -> Session | None:
-        """The session of a cookie; None if there is none, or it is over."""
+        """Returns the session of a cookie; None if the session is unknown or over."""
         with self._lock:
             found = self._open.get(_id(cookie))
         return found if found is not None and self._clock() < found.ends else None
 
     def end(self, cookie: str) -> None:
-        """Ends the session of a cookie, for whoever has a copy of it, too."""
+        """Ends the session of a cookie, also for whoever has a copy of the cookie."""
         with self._lock:
             self._open.pop(_id(cookie), None)
 

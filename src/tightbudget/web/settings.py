@@ -16,18 +16,19 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class Settings:
-    """What a server is told.
+    """The settings of a server.
 
     Args:
         ledger: the URL of the ledger, as SQLAlchemy has it.
-        host, port: where it listens; by default on this machine alone.
+        host, port: the address to listen on; by default this machine alone can reach it.
         public_url: the address that people use, if a reverse proxy answers it.
-        largest_body: bytes of a request.
-        most_cells: of a guarantee that is reserved for.
-        most_open: reservations that may be open in one budget, and in all budgets of an
-            analyst's token together.
-        request_seconds: in which the head of a request must have arrived, and then its body.
-        secret: by which forms are signed, for as long as the server runs.
+        largest_body: the most bytes of a request.
+        most_cells: the most cells of a guarantee that is reserved for.
+        most_open: the most reservations that may be open in one budget, and in all budgets of
+            an analyst's token together.
+        request_seconds: the most seconds in which the head of a request must arrive, and the
+            most in which its body must arrive afterwards.
+        secret: the key that signs forms for as long as the server runs.
     """
 
     ledger: str
@@ -52,20 +53,20 @@ class Settings:
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine reaches it: then reading needs no token."""
+        """Tells that only this machine reaches the server: then reading needs no token."""
         if self.public_url is not None:
             return False
         return self.host == "localhost" or is_loopback(self.host)
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether browsers may be told to keep cookies for TLS."""
+        """Tells that browsers reach the server by TLS, and may be told so in cookies."""
         return self.public_url is not None and self.public_url.startswith("https:")
 
     def answers_to(self, name: str) -> bool:
-        """Whether a request for this host is meant for this server.
+        """Tells whether a request for this host name is meant for this server.
 
-        A page of another site whose name was pointed at this machine would come with its own.
+        Another site may point its own name at this machine; its pages' requests carry that name.
         """
         if self.public_url is not None:
             return name in (urlsplit(self.public_url).hostname, *_LOOPBACK)
@@ -73,7 +74,7 @@ class Settings:
 
 
 def _is_address(url: str) -> bool:
-    """Whether it is a scheme and a host, perhaps with a port, and no more."""
+    """Tells whether a URL has a scheme, a host, perhaps a port, and nothing else."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -84,7 +85,7 @@ def _is_address(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this is an address of the machine itself, also one of version 4 in version 6."""
+    """Tells whether a host is an address of the machine itself; IPv4 in IPv6 counts."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

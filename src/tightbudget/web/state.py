@@ -1,4 +1,4 @@
-"""What a server has open while it serves: its ledger, its sessions, its workers."""
+"""The open state of a running server: its ledger, its sessions, its workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ServerState", "state_of"]
 
 @dataclass(frozen=True)
 class ServerState:
-    """What a server has open."""
+    """The open resources of a running server."""
 
     settings: Settings
     ledger: Ledger
@@ -31,6 +31,6 @@ class ServerState:
 
 
 def state_of(request: HTTPConnection) -> ServerState:
-    """What the server that was asked has open."""
+    """Returns the state of the server that received a request."""
     state: ServerState = request.app.state.open
     return state

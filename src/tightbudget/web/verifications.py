@@ -1,4 +1,4 @@
-"""Verifying a served ledger: one verification at a time, in the background, with its progress."""
+"""Verifies a served ledger in the background: one verification at a time, with its progress."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ __all__ = ["VerificationJob", "Verifications"]
 
 @dataclass
 class VerificationJob:
-    """How far a verification has come.
+    """A verification and its progress.
 
     Attributes:
-        id: by which it is asked for.
-        checked, of: pages of events that were read, and how many there are.
-        result: what was verified, or what differs; None while it runs.
+        id: names the verification in later requests.
+        checked: the number of pages of events that were read.
+        of: the number of pages of events; None until it is known.
+        result: the verified counts, or the error that was found; None while the job runs.
     """
 
     id: str
@@ -31,14 +32,14 @@ class VerificationJob:
 
     @property
     def state(self) -> str:
-        """Running, verified or failed."""
+        """The state as a word: running, verified or failed."""
         if self.result is None:
             return "running"
         return "verified" if isinstance(self.result, Verification) else "failed"
 
 
 class Verifications:
-    """The verification that runs, or the last one that did."""
+    """The verification that runs now, or ran last."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -47,7 +48,7 @@ class Verifications:
         self._job: VerificationJob | None = None
 
     def begin(self) -> VerificationJob:
-        """A new one, or the one that runs already."""
+        """Begins a verification, unless one runs already, and returns the running one."""
         with self._lock:
             if self._job is None or self._job.result is not None:
                 self._job = VerificationJob(str(next(self._numbers)))
@@ -55,7 +56,7 @@ class Verifications:
             return self._job
 
     def find(self, id: str) -> VerificationJob | None:
-        """The one of this id, if it is the last."""
+        """Returns the verification of this id; None if it is not the last one."""
         job = self._job
         return job if job is not None and job.id == id else None
 

@@ -1,4 +1,4 @@
-"""``tightbudget ledger``: budgets that are remembered, from the command line."""
+"""``tightbudget ledger``: durable budgets, from the command line."""
 
 from __future__ import annotations
 

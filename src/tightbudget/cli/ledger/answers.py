@@ -1,4 +1,4 @@
-"""What the ledger's commands answer: one object for programs, rows for people."""
+"""Output of the ledger's commands: one object for programs, rows for people."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ __all__ = ["in_words", "print_hold", "print_statement"]
 
 
 def in_words(amount: Budget) -> str:
-    """An amount; delta is named only where there is some."""
+    """Writes an amount; delta is named only where it is not 0."""
     return str(amount) if amount.delta else f"{amount.unit} {amount.amount!r}"
 
 
 def print_statement(statement: Statement, *, json: bool) -> None:
-    """A budget, either way."""
+    """Prints a budget, for a person or a program."""
     if json:
-        from tightbudget.ledger.as_json import statement_as_json
-
-        print_json(statement_as_json(statement))
+        print_json(statement.to_dict())
         return
     rows = {"budget": statement.name, "kind": statement.kind}
     if statement.parent is not None:
@@ -39,11 +37,9 @@ def print_statement(statement: Statement, *, json: bool) -> None:
 
 
 def print_hold(hold: LedgerHold, *, json: bool) -> None:
-    """A reservation, either way."""
+    """Prints a reservation, for a person or a program."""
     if json:
-        from tightbudget.ledger.as_json import hold_as_json
-
-        print_json(hold_as_json(hold))
+        print_json(hold.to_dict())
         return
     rows = {"key": hold.key, "state": hold.state.value}
     if hold.cell is not None:

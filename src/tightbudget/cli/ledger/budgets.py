@@ -25,7 +25,7 @@ Order = Annotated[Any, exact_number("Of kind renyi.")]
 
 
 def init(ledger: Url, json: AsJson = False) -> None:
-    """Makes a ledger where there is none; one that is there stays, and is brought up to date.
+    """Makes a ledger where there is none; an existing one is kept and brought up to date.
 
     For example: tightbudget ledger init --ledger sqlite:///budget.db
     """
@@ -59,7 +59,7 @@ def open_(
     plan: Annotated[Path | None, typer.Option(help="Of kind plan: a plan file.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Opens a budget. The same again changes nothing.
+    """Opens a budget. The same command again changes nothing.
 
     For example: tightbudget ledger open ada --parent census --epsilon 1 --delta 1e-6
     --ledger sqlite:///budget.db
@@ -98,7 +98,7 @@ def raise_cap(
     mu: Mu = None,
     json: AsJson = False,
 ) -> None:
-    """Sets another cap; never below what is spent and held. For an administrator.
+    """Sets another cap, never below the sum of spent and held. For an administrator.
 
     For example: tightbudget ledger raise-cap census --epsilon 5 --by grace
     --reason "second wave" --ledger sqlite:///budget.db
@@ -116,10 +116,10 @@ def correct(
     by: By,
     reason: Reason,
     epsilon: Annotated[Any, exact_number("Of what the budget counts.")] = 0,
-    delta: Annotated[Any, exact_number("The same for delta.")] = 0,
+    delta: Annotated[Any, exact_number("Of delta.")] = 0,
     json: AsJson = False,
 ) -> None:
-    """Adds to what was spent, for what happened elsewhere. Nothing is ever taken off.
+    """Adds to the spent amount a cost that arose elsewhere. Nothing is ever taken off.
 
     For example: tightbudget ledger correct census --epsilon 0.3 --by grace
     --reason "lost with the disk: A7" --ledger sqlite:///budget.db

@@ -22,8 +22,8 @@ def copy(
 ) -> None:
     """Moves a ledger to another database, verifies both ends, and seals the source.
 
-    The source can be read afterwards, but never written: of two ledgers that are both charged,
-    each would know half. If it is interrupted, the same command brings it to its end.
+    The source can be read afterwards, but never written: two ledgers that were both charged would
+    each know one half of the charges. The same command finishes a copy that was interrupted.
 
     For example: tightbudget ledger copy sqlite:///budget.db
     postgresql+psycopg://ledger@db.example.org/budget

@@ -37,7 +37,7 @@ def history(
     limit: Annotated[int | None, number("So many events at most.")] = None,
     json: AsJson = False,
 ) -> None:
-    """What happened, oldest first.
+    """Lists the events of a ledger, oldest first.
 
     For example: tightbudget ledger history --budget ada --ledger sqlite:///budget.db
     """
@@ -45,9 +45,7 @@ def history(
         most = None if limit is None else count(limit=limit)
         events = it.events(budget=budget, key=key, after=count(after=after), limit=most)
         if json:
-            from tightbudget.ledger.as_json import event_as_json
-
-            print_json({"events": [event_as_json(event) for event in events]})
+            print_json({"events": [event.to_dict() for event in events]})
             return
         rows = [
             (
@@ -68,10 +66,10 @@ def history(
 
 
 def verify(ledger: Url, json: AsJson = False) -> None:
-    """Plays the whole history again, and compares it with all that is stored.
+    """Replays the whole history, and compares the result with all that is stored.
 
-    Exit code 7 says that something was changed. What is missing at the end of a history only a
-    head that was kept elsewhere can tell: see export-head.
+    Exit code 7 says that something was changed. Only a head that was kept elsewhere can tell that
+    events at the end of a history are missing: see export-head.
 
     For example: tightbudget ledger verify --ledger sqlite:///budget.db
     """
@@ -81,7 +79,7 @@ def verify(ledger: Url, json: AsJson = False) -> None:
 
 
 def export_head(ledger: Url, json: AsJson = False) -> None:
-    """Prints how far the history goes, to be kept where the ledger is not.
+    """Prints the head of the history, to be kept where the ledger is not.
 
     For example: tightbudget ledger export-head --ledger sqlite:///budget.db
     """
@@ -98,9 +96,9 @@ def import_check(
     ledger: Url,
     json: AsJson = False,
 ) -> None:
-    """Checks that the history went on from an exported head.
+    """Checks that the history continues an exported head.
 
-    Exit code 7 says that it did not: a backup was restored, or a copy went another way.
+    Exit code 7 says that it does not: a backup was restored, or a copy was charged apart.
 
     For example: tightbudget ledger import-check head.txt --ledger sqlite:///budget.db
     """
@@ -115,12 +113,12 @@ def import_check(
 
 
 def pages_tracked(pages: Iterable[int]) -> Iterator[int]:
-    """The pages of a history, with a progress bar."""
+    """Yields the pages of a history, and shows a progress bar."""
     return tracked(list(pages), "verifying")
 
 
 def print_verification(found: Verification, watch: Stopwatch, *, json: bool) -> None:
-    """What was checked and is right, either way."""
+    """Prints the result of a successful verification, for a person or a program."""
     answer = {
         "events": found.head.sequence,
         "budgets": found.budgets,

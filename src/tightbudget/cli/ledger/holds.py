@@ -44,18 +44,20 @@ def reserve(
     by: ByDefault = None,
     json: AsJson = False,
 ) -> None:
-    """Holds what the dearest output would cost, in all budgets or in none. Again is once.
+    """Holds the worst-case price in all named budgets or in none; asking again is safe.
 
     For example: tightbudget ledger reserve --budget ada --key A1 --guarantee search.json
     --ledger sqlite:///budget.db
     """
     with opened(ledger, json=json, by=by) as it:
-        wanted = guarantee_from_options(guarantee, epsilon, delta, amount, plan)
+        wanted = guarantee_from_options(
+            file=guarantee, epsilon=epsilon, delta=delta, amount=amount, plan=plan
+        )
         print_hold(it.reserve(key, wanted, budget, interactive=interactive), json=json)
 
 
 def start(key: KeyArgument, ledger: Url, by: ByDefault = None, json: AsJson = False) -> None:
-    """Marks that the mechanism runs now, once, and answers the token to settle it with.
+    """Marks, once, that the mechanism runs now, and prints the token that settles the run.
 
     For example: tightbudget ledger start A1 --ledger sqlite:///budget.db
     """
@@ -81,7 +83,7 @@ def settle(
     by: ByDefault = None,
     json: AsJson = False,
 ) -> None:
-    """Charges what the cell costs; one that was not declared costs the sup. Then reveal.
+    """Charges the price of the output cell; an undeclared cell costs the sup. Reveal afterwards.
 
     For example: tightbudget ledger settle A1 "not found" --token 5a1f... --ledger sqlite:///budget.db
     """
@@ -109,7 +111,7 @@ def forfeit(
     reason: Annotated[str | None, typer.Option(help="Why; it is written down.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Charges the dearest price, whatever came out: the end of a run that did not come back.
+    """Charges the worst-case price of a run that did not come back.
 
     For example: tightbudget ledger forfeit A1 --by grace --reason "the machine is gone"
     --ledger sqlite:///budget.db
@@ -131,10 +133,11 @@ def expire(key: KeyArgument, ledger: Url, by: By, reason: Reason, json: AsJson =
 
 
 def cell_of(text: str, guarantee: Any) -> Cell:
-    """The cell that a text names: as JSON, or else by the text itself.
+    """Returns the cell that a text names: as JSON, or else by the text itself.
 
-    ``3`` and ``["found", 3]`` are the integer and the tuple; where only the text "3" was
-    declared, ``3`` is that. So each cell has a name, and none has two meanings.
+    ``3`` and ``["found", 3]`` name the integer and the tuple. If a guarantee declares the text "3"
+    and not the integer, then ``3`` names the text. So each cell has a name, and no name is
+    ambiguous.
     """
     readings: list[Cell] = [text]
     with contextlib.suppress(ValueError, RecursionError):
@@ -143,5 +146,5 @@ def cell_of(text: str, guarantee: Any) -> Cell:
 
 
 def is_declared(cell: Cell, guarantee: Any) -> bool:
-    """Whether the cell has a price of its own."""
+    """Tells whether a guarantee declares a price for this cell."""
     return isinstance(guarantee, OutputDP) and cell in guarantee.cells

@@ -1,4 +1,4 @@
-"""What the ledger's commands share: which ledger, what guarantee, how refusals are told."""
+"""Options of the ledger's commands: the ledger, the guarantee, the output of refusals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def _exactly(text: str) -> Any:
-    """The number as it is written, also where no double prints so."""
+    """Reads a number exactly as it is written, also one that is no double."""
     value = value_of(text)
     if isinstance(value, float) and math.isfinite(value) and Decimal(text) != Decimal(repr(value)):
         return Decimal(text)
@@ -48,7 +48,7 @@ def _exactly(text: str) -> Any:
 
 
 def exact_number(help: str) -> Any:
-    """A typer option for a number that is charged: exactly what is written."""
+    """Makes a typer option for a number that is charged exactly as it is written."""
     return typer.Option(help=help, parser=_exactly, metavar="NUMBER")
 
 
@@ -85,7 +85,7 @@ Plan = Annotated[Path | None, typer.Option(help="Steps of a fixed plan: a plan f
 def opened(
     url: str, *, json: bool, create: bool = False, by: str | None = None
 ) -> Iterator[Ledger]:
-    """The ledger, and who acts on it; with --json a refusal is an object on stdout, too."""
+    """Opens a ledger for one command; with --json, a refusal is printed as an object."""
     try:
         with tightbudget.Ledger(url, create=create, by=by) as ledger:
             yield ledger
@@ -96,12 +96,12 @@ def opened(
 
 
 def guarantee_from_options(
-    file: Path | None, epsilon: Any, delta: Any, amount: Any, plan: Path | None
+    *, file: Path | None, epsilon: Any, delta: Any, amount: Any, plan: Path | None
 ) -> Any:
-    """What is reserved for, as given in one of four ways.
+    """Reads a guarantee, which the options state in one of four ways.
 
     Raises:
-        TightBudgetError: in none, in several, or not well.
+        TightBudgetError: the options state no guarantee, several, or a bad one.
     """
     given = {"--guarantee": file, "--epsilon": epsilon, "--amount": amount, "--plan": plan}
     ways = [name for name, value in given.items() if value is not None]

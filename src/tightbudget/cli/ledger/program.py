@@ -1,4 +1,4 @@
-"""A program that is run with its output held back: not a byte is seen before it is paid for."""
+"""Runs a program and holds its output back: not a byte is seen before it is paid for."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from tightbudget import ParameterError
 
 __all__ = ["HeldBack", "program_of"]
 
-# What somebody sends who wants the program to end; not every system has all of them.
+# Signals by which people and systems end a program; not every system has all of them.
 _ENDING = [
     signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
-_BY_SIGNAL = 128  # a program that a signal has ended has this and the signal as its status
-_CANNOT_RUN = 126  # as shells report it
+# As in shells: a program that a signal has ended has the status 128 + the signal.
+_BY_SIGNAL = 128
+_CANNOT_RUN = 126  # as in shells, too
 _LONGEST = 1 << 16  # bytes of a last line that can name a cell
 _CHUNK = 1 << 20
 
 
 def program_of(command: Sequence[str]) -> list[str]:
-    """The command, if its first word is a program.
+    """Returns the command, if its first word is a program.
 
     Raises:
-        ParameterError: it is none; said before anything is charged.
+        ParameterError: the first word is no program; nothing was charged yet.
     """
     if shutil.which(command[0]) is None:
         raise ParameterError(f"command must begin with a program, got {command[0]!r}")
@@ -41,7 +42,7 @@ def program_of(command: Sequence[str]) -> list[str]:
 class HeldBack:
     """One run of a program, whose stdout and stderr go to files that nobody else can open.
 
-    The files have no name: if this process is killed, what was printed is gone.
+    The files have no name: if this process is killed, the output is gone.
     """
 
     def __init__(self, stdout: IO[bytes], stderr: IO[bytes]) -> None:
@@ -53,7 +54,7 @@ class HeldBack:
     @staticmethod
     @contextmanager
     def files() -> Iterator[HeldBack]:
-        """Ready to run; what was printed is forgotten at the end."""
+        """Opens the files of a run, and forgets the output at the end."""
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
             yield HeldBack(stdout, stderr)
 
@@ -61,10 +62,10 @@ class HeldBack:
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Whoever ends this process ends the program, and this process says what that costs.
+        """Passes signals that would end this process on to the program.
 
-        A signal that comes before the program is there reaches it at its beginning; after its
-        end there is nothing left to be ended.
+        A signal that comes before the program starts is sent to the program at its beginning.
+        After the program's end, a signal does nothing.
         """
         before = {number: signal.getsignal(number) for number in _ENDING}
         taken = [number for number, what in before.items() if what not in (signal.SIG_IGN, None)]
@@ -80,7 +81,7 @@ class HeldBack:
         if self._program is None:
             self._early.append(number)
         else:
-            self._program.send_signal(number)  # does nothing after its end
+            self._program.send_signal(number)  # does nothing after the end of the program
 
     def run(self, command: Sequence[str]) -> int:
         """Runs the program to its end: its exit status, or 128 + the signal that ended it."""
@@ -92,7 +93,8 @@ class HeldBack:
         for number in self._early:
             self._program.send_signal(number)
         code = self._program.wait()
-        # what it has left running may go on to write: that is not part of the output
+        # Processes that the program has left behind may go on to write, which is no part of its
+        # output.
         self._sizes = (os.fstat(stdout.fileno()).st_size, os.fstat(stderr.fileno()).st_size)
         return code if code >= 0 else _BY_SIGNAL - code
 
@@ -100,11 +102,11 @@ class HeldBack:
 
     @property
     def size(self) -> int:
-        """How many bytes were printed."""
+        """The number of bytes that the program printed."""
         return sum(self._sizes)
 
     def last_line(self) -> str | None:
-        """Of stdout, without its end; None if there is none that could name a cell."""
+        """Returns the last line of stdout without its end; None if it can name no cell."""
         (file, _), (size, _) = self._files, self._sizes
         file.seek(max(0, size - _LONGEST))
         tail = file.read(min(size, _LONGEST)).removesuffix(b"\n")
@@ -116,12 +118,12 @@ class HeldBack:
             return None
 
     def read(self) -> tuple[bytes, bytes]:
-        """Both, in memory."""
+        """Returns the program's stdout and stderr."""
         stdout, stderr = (b"".join(chunks) for chunks in self._chunks())
         return stdout, stderr
 
     def reveal(self) -> None:
-        """Prints both, byte for byte."""
+        """Prints the program's stdout and stderr, byte for byte."""
         for to, chunks in zip((sys.stdout, sys.stderr), self._chunks(), strict=True):
             to.flush()
             to.buffer.writelines(chunks)

@@ -1,7 +1,7 @@
-"""``tightbudget ledger run``: any program, paid for before anybody sees what it has printed.
+"""``tightbudget ledger run``: any program, paid for before anybody sees its output.
 
-Order: reserve -> start -> run -> settle -> reveal. Wherever this is killed, either nothing was
-seen, or what was seen is paid for.
+Order: reserve -> start -> run -> settle -> reveal. If the command is killed at any point, either
+nobody has seen the output, or the output is paid for.
 """
 
 from __future__ import annotations
@@ -47,9 +47,15 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _RAN = "ran"  # the cell of a program whose guarantee has no cells
-_PAUSES = (0.1, 0.3, 1.0, 3.0, 10.0)  # seconds: a database that restarts is back by then
+_PAUSES = (
+    0.1,
+    0.3,
+    1.0,
+    3.0,
+    10.0,
+)  # seconds, 14.4 in all: a database that restarts is back by then
 
-# why a key cannot be run again
+# The reason why a key cannot be run again, by the state of its reservation.
 _BEFORE = {
     State.STARTED: "was started before, and nobody knows what has been seen of it: forfeit it, "
     "and take another key for another run",
@@ -72,19 +78,21 @@ def run(
     by: ByDefault = None,
     json: AsJson = False,
 ) -> None:
-    """Pays for a program, and shows what it printed when that is paid for.
+    """Pays for a program, and shows its output when that is paid for.
 
-    Reserves, starts, runs the program, settles the cell that it names on its last line of stdout,
-    and only then shows its stdout and stderr. The exit status is the program's, or 128 + the
-    signal that ended it: if it is not 0, the dearest price is charged and nothing is shown. A
-    last line that names no declared cell costs the dearest price, too.
+    Reserves, starts, runs the program, settles the cell that the last line of its stdout names,
+    and only then shows stdout and stderr. The exit status is the program's, or 128 + the signal
+    that ended it: if it is not 0, the worst-case price is charged and nothing is shown. A last
+    line that names no declared cell costs the worst-case price, too.
 
     For example: tightbudget ledger run --budget ada --key A1 --guarantee search.json
     --ledger sqlite:///budget.db -- python search.py --depth 3
     """
     program = program_of(command)
     with opened(ledger, json=json, by=by) as it, HeldBack.files() as running:
-        wanted = guarantee_from_options(guarantee, epsilon, delta, amount, plan)
+        wanted = guarantee_from_options(
+            file=guarantee, epsilon=epsilon, delta=delta, amount=amount, plan=plan
+        )
         hold = it.reserve(key, wanted, budget)
         if hold.state is not State.RESERVED:
             raise SettlementError(f"{key!r} {_BEFORE[hold.state]}")
@@ -97,7 +105,7 @@ def run(
 
 
 def _settle(hold: LedgerHold, running: HeldBack, status: int) -> str | None:
-    """Charges for what came out, durably; why it costs the dearest price, if it does.
+    """Charges for the output, durably; returns the reason if the worst-case price is charged.
 
     Raises:
         SettlementError: somebody else has ended the reservation.
@@ -116,7 +124,7 @@ def _settle(hold: LedgerHold, running: HeldBack, status: int) -> str | None:
 
 
 def _cell(guarantee: Any, running: HeldBack) -> Cell | None:
-    """What came out; None if the program does not say so."""
+    """Returns the output cell of a program; None if its last line names no declared cell."""
     if not (isinstance(guarantee, OutputDP) and guarantee.cells):
         return _RAN
     line = running.last_line()
@@ -125,7 +133,7 @@ def _cell(guarantee: Any, running: HeldBack) -> Cell | None:
 
 
 def _patiently(settle: Callable[[], Budget]) -> None:
-    """Settles, also if the ledger is away for a few seconds: the answer is here only."""
+    """Settles a run, and tries again for a few seconds if the ledger is away."""
     for pause in _PAUSES:
         try:
             settle()
@@ -143,13 +151,11 @@ def _patiently(settle: Callable[[], Budget]) -> None:
 def _reveal(
     hold: LedgerHold, running: HeldBack, status: int, why: str | None, *, json: bool
 ) -> None:
-    """Shows the output of a program that has not failed, and what it has cost."""
+    """Shows the output of a program that has not failed, and the cost of the run."""
     if json:
-        from tightbudget.ledger.as_json import hold_as_json
-
         shown = (None, None) if status else map(_as_text, running.read())
         output = dict(zip(("stdout_base64", "stderr_base64"), shown, strict=True))
-        print_json({**hold_as_json(hold), "exit_status": status, **output})
+        print_json({**hold.to_dict(), "exit_status": status, **output})
         return
     if not status:
         running.reveal()

@@ -1,4 +1,4 @@
-"""``tightbudget ledger show``: the budgets as a tree, with what is spent, held, left and saved."""
+"""``tightbudget ledger show``: a tree of budgets, with spent, held, left and saved amounts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["show"]
 
-_WIDE = 20  # characters of a whole cap
-# what a bar is made of: (character, the same in ASCII, style)
+_WIDE = 20  # characters of a bar that shows the whole cap
+# The parts of a bar: (character, character in ASCII, style).
 _SPENT, _HELD, _LEFT, _SAVED = (
     ("█", "#", "bold"),
     ("▒", "=", "yellow"),
@@ -37,23 +37,21 @@ def show(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Budgets with what is spent, held, left and saved, and the reservations that are open.
+    """Shows the budgets with spent, held, left and saved amounts, and open reservations.
 
-    Saved is what worst cases would have cost beyond what came out.
+    The saved amount is the cost of worst cases minus the cost of the actual outputs.
 
     For example: tightbudget ledger show --ledger sqlite:///budget.db
     """
     with opened(ledger, json=json) as it:
         if budget is not None:
-            it.budget(budget)  # refuses, if there is none
+            it.budget(budget)  # refuses an unknown name
         tree = list(_tree(it.statements(), budget))
         names = {statement.name for _, statement in tree}
         if json:
-            from tightbudget.ledger.as_json import hold_as_json, statement_as_json
-
-            budgets = [statement_as_json(statement) for _, statement in tree]
+            budgets = [statement.to_dict() for _, statement in tree]
             found = [hold for hold in it.holds() if names & hold.charges.keys()]
-            reservations = [{**hold_as_json(hold), "by": hold.by} for hold in found]
+            reservations = [{**hold.to_dict(), "by": hold.by} for hold in found]
             print_json({"ledger": it.url, "budgets": budgets, "reservations": reservations})
             return
         holds = [hold for hold in it.open_holds() if names & hold.charges.keys()]
@@ -63,7 +61,7 @@ def show(
 
 
 def _tree(statements: tuple[Statement, ...], top: str | None) -> Iterator[tuple[int, Statement]]:
-    """Each budget with its depth, parts after their whole: all, or those of one."""
+    """Yields each budget with its depth, parts after their parent: all, or those below one."""
     parts: dict[str | None, list[Statement]] = {}
     for statement in statements:
         parts.setdefault(statement.parent, []).append(statement)
@@ -98,7 +96,7 @@ def _print_budgets(tree: list[tuple[int, Statement]]) -> None:
 
 
 def _bar(statement: Statement) -> Text:
-    """Spent and held are rounded up, as the numbers are; what is saved lies beyond the cap."""
+    """Draws a budget's bar; spent and held are rounded up, saved amounts lie beyond the cap."""
     cap = statement.cap.amount
 
     def characters(amount: float) -> int:

@@ -1,4 +1,4 @@
-"""The server itself: whether it answers, who is asking, and what can be asked."""
+"""Routes about the server: its health, the caller's rights, and the API's own document."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ router = router_of("about")
 
 
 class Health(AnswerShape):
-    """It answers, and its ledger can be read."""
+    """The server answers, and can read its ledger."""
 
     ok: bool
     version: str
 
 
 class Me(AnswerShape):
-    """What the caller's token says."""
+    """The rights of the caller's token."""
 
     role: str
     name: str
@@ -34,14 +34,14 @@ class Me(AnswerShape):
 
 @router.get("/health", dependencies=[allow(PUBLIC)], response_model=Health)
 def health(request: Request) -> Response:
-    """Whether the server answers and can read its ledger."""
+    """Tells that the server answers and can read its ledger."""
     state_of(request).ledger.head()
     return answered({"ok": True, "version": request.app.version})
 
 
 @router.get("/me", dependencies=[allow(PUBLIC)], response_model=Me)
 def me(request: Request) -> Response:
-    """Who is asking: role and name of the token; of an analyst, the budgets that are seen."""
+    """Tells the role and the name of the caller's token; for an analyst, the visible budgets."""
     caller = caller_of(request)
     return answered(
         {
@@ -55,5 +55,5 @@ def me(request: Request) -> Response:
 
 @router.get("/openapi.json", dependencies=[allow(PUBLIC)], include_in_schema=False)
 def document(request: Request) -> Response:
-    """What can be asked, for programs that write clients."""
+    """The OpenAPI document of these routes, for programs that write clients."""
     return answered(request.app.openapi())

@@ -1,4 +1,4 @@
-"""How a budget came to its balance."""
+"""The route of a budget's balance over time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ router = router_of("history")
 
 
 class Moment(AnswerShape):
-    """An event, and the budget as it was after it."""
+    """An event, and the budget just after that event."""
 
     event: Event
     statement: Statement
@@ -43,13 +43,13 @@ def course(
     budget: Annotated[str, Query(examples=["ada"])],
     last: Annotated[int, Query(ge=1, le=1000, description="So many at most."), IN_DIGITS] = 500,
 ) -> Response:
-    """The balance after each of the last events."""
+    """The balance of a budget after each of its last events."""
     found = course_seen(budget_seen(request, budget), caller_of(request), last)
     return answered({"course": found})
 
 
 def course_seen(budget: LedgerBudget, caller: Caller, last: int) -> list[dict[str, Any]]:
-    """The last events of a budget, oldest first, each with the budget as it was after it."""
+    """Returns a budget's last events, oldest first, each with the budget just after it."""
     return [
         {"event": event_seen(event, caller), "statement": statement_seen(then, caller)}
         for event, then in budget.course(last)

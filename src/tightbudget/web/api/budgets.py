@@ -1,4 +1,4 @@
-"""Budgets: what is spent, held and left; and for administrators, opening and closing them."""
+"""Routes of budgets: amounts spent, held and left; administrators open and close budgets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ router = router_of("budgets")
 
 
 class Statements(AnswerShape):
-    """Budgets, each after the one that it is a part of."""
+    """A list of budgets, each after its parent."""
 
     budgets: list[Statement]
     next: str | None = Field(description="After which name to go on, if there are more.")
@@ -49,7 +49,7 @@ class WithHolds(Statement):
 
 
 class Parameters(Body):
-    """Those of the budget's kind."""
+    """The parameters of a budget; its kind decides which of them it has."""
 
     epsilon: Number | None = None
     delta: Number | None = None
@@ -60,7 +60,7 @@ class Parameters(Body):
     plan: dict[str, Any] | None = Field(None, description="As `Composition.to_json` writes it.")
 
     def given(self) -> dict[str, Any]:
-        """Those that were given, as the ledger takes them."""
+        """Returns the parameters that were given, in the types that the ledger takes."""
         found = {name: number_of(**{name: value}) for name, value in self if value is not None}
         if self.plan is not None:
             found["plan"] = Composition.from_dict(doubles(self.plan))
@@ -77,7 +77,7 @@ def _double(value: Any) -> Any:
 
 
 class Open(Body):
-    """A budget to be opened; the same again changes nothing."""
+    """A budget to be opened; the same request again changes nothing."""
 
     name: Annotated[Name, Field(examples=["carl"])]
     parent: Name | None = Field(None, examples=["census"])
@@ -86,7 +86,7 @@ class Open(Body):
 
 
 class RaiseCap(Body):
-    """Another cap; never below what is spent and held."""
+    """A new cap for a budget; it is never below the sum of spent and held."""
 
     name: Annotated[Name, Field(examples=["ada"])]
     parameters: Parameters = Field(examples=[{"epsilon": 2.5}])
@@ -105,14 +105,14 @@ def budgets(
     after: Annotated[str | None, Query(description="From the budget after this name on.")] = None,
     limit: Limit = MOST,
 ) -> Response:
-    """Budgets in the order in which they were opened; those of one answer are of one moment."""
+    """Lists budgets in the order in which they were opened, all as of one moment."""
     found, following = statements_seen(request, after=after, limit=limit)
     return answered({"budgets": found, "next": following})
 
 
 @router.get("/budget", dependencies=[allow(READ)], response_model=WithHolds)
 def budget(request: Request, name: Annotated[str, Query(examples=["ada"])]) -> Response:
-    """One budget, and the first reservations that hold something in it."""
+    """Returns one budget, and the first reservations that hold something in it."""
     found, caller = budget_seen(request, name), caller_of(request)
     statement = statement_seen(found.statement(), caller)
     holds, following = holds_seen(request, name)
@@ -121,7 +121,7 @@ def budget(request: Request, name: Annotated[str, Query(examples=["ada"])]) -> R
 
 @router.post("/open", dependencies=[allow(ADMINISTER)], response_model=Statement)
 def open_(request: Request, body: Open) -> Response:
-    """Opens a budget; again with the same terms, it is the one that is there."""
+    """Opens a budget; a second request with the same terms returns the open budget."""
     if body.parent is not None:
         budget_seen(request, body.parent)
     ledger = state_of(request).ledger
@@ -133,7 +133,7 @@ def open_(request: Request, body: Open) -> Response:
 
 @router.post("/raise-cap", dependencies=[allow(ADMINISTER)], response_model=Statement)
 def raise_cap(request: Request, body: RaiseCap) -> Response:
-    """Sets other parameters of a budget; the token's name is written down beside the reason."""
+    """Sets other parameters of a budget; the history keeps the token's name and the reason."""
     found, caller = budget_seen(request, body.name), caller_of(request)
     found.raise_cap(by=caller.name, reason=body.reason, **body.parameters.given())
     return answered(statement_seen(found.statement(), caller))
@@ -141,7 +141,7 @@ def raise_cap(request: Request, body: RaiseCap) -> Response:
 
 @router.post("/close", dependencies=[allow(ADMINISTER)], response_model=Statement)
 def close(request: Request, body: Close) -> Response:
-    """Ends a budget; epsilon that was not spent goes back to its parent, delta does not."""
+    """Closes a budget; epsilon that was not spent goes back to its parent, delta does not."""
     found = budget_seen(request, body.name)
     found.close()
     return answered(statement_seen(found.statement(), caller_of(request)))

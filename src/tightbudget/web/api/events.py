@@ -1,4 +1,4 @@
-"""The history: what happened, oldest first, and how far it goes."""
+"""Routes of the history: its events, oldest first, and its head."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _COLUMNS = (
     *("sequence", "at", "kind", "key", "budget"),
     *("epsilon", "delta", "cell", "details", "hash"),
 )
-_COMPUTED = "=+-@"  # what a spreadsheet takes for the beginning of a formula
-_SKIPPED = ("\t", "\r", "\n")  # what some put into cells of their own, or drop
+_COMPUTED = "=+-@"  # characters that begin a formula in a spreadsheet
+_SKIPPED = ("\t", "\r", "\n")  # some spreadsheets start a new cell at these, or drop them
 
 
 class Events(AnswerShape):
-    """Some of the history."""
+    """A part of the history."""
 
     events: list[Event]
     next: int | None
 
 
 class Head(AnswerShape):
-    """How far the history goes; `head` is the line to be kept where the ledger is not."""
+    """The end of the history; `head` is the line to be kept where the ledger is not."""
 
     head: str
     sequence: int
@@ -48,7 +48,7 @@ class Head(AnswerShape):
 
 @dataclass(frozen=True)
 class Filters:
-    """Which events are asked for."""
+    """The filters of a request for events."""
 
     budget: Annotated[str | None, Query(description="Of this budget.", examples=["ada"])] = None
     key: Annotated[str | None, Query(description="Of this reservation.")] = None
@@ -59,7 +59,7 @@ class Filters:
 
 
 def _asked(request: Request, filters: Filters, after: int, limit: int | None) -> Any:
-    """The events that are asked for, of those that the caller sees."""
+    """Returns the events that pass the filters and that the caller may see."""
     if filters.budget is not None:
         budget_seen(request, filters.budget)
     for name in ("key", "kind", "search"):
@@ -79,7 +79,7 @@ def events(
     ] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="So many at most."), IN_DIGITS] = 100,
 ) -> Response:
-    """What happened, oldest first; `next` is where to go on after, if there is more."""
+    """Lists events, oldest first; `next` is the event to go on after, if there are more."""
     found, caller = list(_asked(request, filters, after, limit + 1)), caller_of(request)
     shown = [event_seen(event, caller) for event in found[:limit]]
     more = len(found) > limit
@@ -90,7 +90,7 @@ def events(
             responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}},
                              "description": "A line for each event."}})  # fmt: skip
 def events_csv(request: Request, filters: Annotated[Filters, Depends()]) -> Response:
-    """The whole history for a spreadsheet, or what the filters leave of it.
+    """Exports the whole history, or the events that pass the filters, for a spreadsheet.
 
     A text that a spreadsheet would compute, also behind blanks, begins with an apostrophe.
     """
@@ -110,7 +110,7 @@ def events_csv(request: Request, filters: Annotated[Filters, Depends()]) -> Resp
             responses={200: {"content": {"application/json": {"schema": {"type": "object"}}},
                              "description": "The events."}})  # fmt: skip
 def events_json(request: Request, filters: Annotated[Filters, Depends()]) -> Response:
-    """The whole history in one document, or what the filters leave of it."""
+    """Exports the whole history, or the events that pass the filters, in one document."""
     found, caller = _asked(request, filters, 0, None), caller_of(request)
 
     def parts() -> Iterator[str]:
@@ -125,7 +125,7 @@ def events_json(request: Request, filters: Annotated[Filters, Depends()]) -> Res
 
 @router.get("/head", dependencies=[allow(READ)], response_model=Head)
 def head(request: Request) -> Response:
-    """How far the history goes: to be kept where the ledger is not."""
+    """Returns the head of the history, to be kept where the ledger is not."""
     found = state_of(request).ledger.head()
     return answered({"head": str(found), "sequence": found.sequence, "hash": found.hash})
 
@@ -140,9 +140,10 @@ def _field(name: str, value: Any) -> str:
 
 
 def _is_computed(text: str) -> bool:
-    """Whether a spreadsheet may take a text for a formula, also behind what nobody sees.
+    """Tells whether a spreadsheet may take a text for a formula.
 
-    Some read a full-width sign as a plain one, and some drop blanks, tabs and control characters.
+    Some spreadsheets read a full-width sign as a plain one, and some drop blanks, tabs and control
+    characters before they look for the sign of a formula.
     """
     plain = unicodedata.normalize("NFKC", text)
     first = next((sign for sign in plain if sign.isprintable() and not sign.isspace()), "")
@@ -152,5 +153,5 @@ def _is_computed(text: str) -> bool:
 def _line(fields: Any) -> bytes:
     buffer = io.StringIO()
     csv.writer(buffer).writerow(fields)
-    # a surrogate that an earlier version took as a part of a cell must not end the whole export
+    # an earlier version stored cells with lone surrogates, which must not end the whole export
     return buffer.getvalue().encode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""What mechanisms cost: certified, at once, without a ledger. Numbers are doubles here.
+"""Routes that price mechanisms without a ledger; numbers are doubles here.
 
 A question that takes too long or too much memory is refused; the library has no such limit.
 """
@@ -31,25 +31,25 @@ _FILE = {"schema": {"type": "string", "format": "binary"}}
 
 
 class Ends(BaseModel):
-    """A number that is proved to lie between two."""
+    """Certified bounds of a number."""
 
     lower: float
     upper: float
 
 
 class Found(BaseModel):
-    """An answer."""
+    """An answer to a question about mechanisms."""
 
     model_config = ConfigDict(extra="allow")
 
-    what: str = Field(description="What was asked about, in words.")
-    steps: list[dict[str, Any]] = Field(description="The same, as in a plan file.")
+    what: str = Field(description="The mechanisms, in words.")
+    steps: list[dict[str, Any]] = Field(description="The mechanisms, as in a plan file.")
     python: str = Field(description="A program that gives the same answer.")
     command: str | None = Field(description="A command line that does, where there is one.")
 
 
 class FoundCurve(Found):
-    """One of epsilon and delta as asked, the other between its ends; and the curve."""
+    """The given one of epsilon and delta, bounds of the other one, and the curve."""
 
     epsilon: float | Ends
     delta: float | Ends
@@ -66,7 +66,7 @@ class FoundRows(Found):
 
 
 class FoundMore(Found):
-    """One row for each mechanism: what the answer becomes, and how much that is more."""
+    """One row for each mechanism: the answer after one more run, and its increase."""
 
     epsilon: float | Ends
     delta: float | Ends
@@ -84,48 +84,48 @@ class FoundPrices(Found):
 
 
 class FoundValue(Found):
-    """The value, and what is reached with it."""
+    """The calibrated value of a parameter, and the cost that is reached with it."""
 
     parameter: str
     value: float
 
 
 async def asked(request: Request, pool: Workers, answer: Callable[[Q], A], question: Q) -> A:
-    """Asks a pool of workers; addresses that wait take turns."""
+    """Asks a pool of workers one question; addresses with waiting questions take turns."""
     return await pool.answer(answer, question, request.is_disconnected, of=address_of(request))
 
 
 @router.post("/explore/curve", dependencies=[allow(READ)], response_model=FoundCurve)
 async def curve(request: Request, question: questions.Curve) -> Response:
-    """The certified epsilon at a delta, or delta at an epsilon, and the curve around it."""
+    """Bounds epsilon at a delta, or delta at an epsilon, and the curve around this point."""
     pool = state_of(request).explorer.quick
     return answered(await asked(request, pool, answers.curve, question))
 
 
 @router.post("/explore/compare", dependencies=[allow(READ)], response_model=FoundRows)
 async def compare(request: Request, question: questions.Compare) -> Response:
-    """Our bounds beside those of other people's theorems."""
+    """Compares our bounds with those of other people's theorems."""
     pool = state_of(request).explorer.slow
     return answered(await asked(request, pool, answers.compare, question))
 
 
 @router.post("/explore/one-more", dependencies=[allow(READ)], response_model=FoundMore)
 async def one_more(request: Request, question: questions.OneMore) -> Response:
-    """What one more run of each mechanism would cost."""
+    """Prices one more run of each mechanism."""
     pool = state_of(request).explorer.quick
     return answered(await asked(request, pool, answers.one_more, question))
 
 
 @router.post("/explore/stopping", dependencies=[allow(READ)], response_model=FoundPrices)
 async def stopping(request: Request, question: questions.Stopping) -> Response:
-    """What stopping early costs at each stop, all stops covered by one delta."""
+    """Prices early stopping at each stop, all stops covered by one delta."""
     pool = state_of(request).explorer.slow
     return answered(await asked(request, pool, answers.stopping, question))
 
 
 @router.post("/explore/calibrate", dependencies=[allow(READ)], response_model=FoundValue)
 async def calibrate(request: Request, question: questions.Calibrate) -> Response:
-    """The least noise, or the most runs, for which the certified upper bound meets a target."""
+    """Finds the least noise, or the most runs, for which the upper bound meets a target."""
     pool = state_of(request).explorer.slow
     return answered(await asked(request, pool, answers.calibrate, question))
 
@@ -144,7 +144,7 @@ async def drawn(
     ],
     format: Annotated[Format, Query(description="Of the picture.")] = "png",
 ) -> Response:
-    """The curve as a picture; or the prices of stopping, for a body as `stopping` has it."""
+    """Draws the curve, or the prices of stopping for a body as `stopping` has it."""
     pool = state_of(request).explorer.slow
     content = await asked(request, pool, picture, Drawn(question, format))
     return Response(content, media_type=MEDIA[format])

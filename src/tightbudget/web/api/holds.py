@@ -1,4 +1,4 @@
-"""Reservations: reserve, start, settle; and what else may become of a run."""
+"""Routes of reservations: reserve, start, settle, and the other ends of a run."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ Asked = Annotated[Guarantee, Field(examples=[_SEARCH])]
 
 
 class Holds(AnswerShape):
-    """Reservations that are not ended, the oldest first."""
+    """A list of open reservations, the oldest first."""
 
     holds: list[OpenHold]
     next: str | None = Field(description="After which key to go on, if there are more.")
 
 
 class WhatIf(Body):
-    """A reservation that is not made."""
+    """A reservation that is tried and not made."""
 
     budget: Annotated[Name, Field(examples=["ada"])]
     guarantee: Asked
@@ -70,7 +70,7 @@ class WhatIf(Body):
 
 
 class Foreseen(AnswerShape):
-    """What it would be answered."""
+    """The answer that a reservation would get now."""
 
     fits: bool
     requested: Amount
@@ -81,7 +81,7 @@ class Foreseen(AnswerShape):
 
 
 class Reserve(Body):
-    """What to hold, in which budgets, under which key."""
+    """A reservation to be made: its guarantee, its budgets and its key."""
 
     key: Annotated[Name, Field(examples=["A9"])]
     guarantee: Asked
@@ -90,13 +90,13 @@ class Reserve(Body):
 
 
 class Start(Body):
-    """Which reservation."""
+    """The key of the reservation to be started."""
 
     key: Annotated[Name, Field(examples=["A1"])]
 
 
 class Settle(Body):
-    """What came out of which run."""
+    """The output cell of a run that is to be settled."""
 
     key: Annotated[Name, Field(examples=["A2"])]
     token: str | Annotated[int, IN_DIGITS] | None = Field(
@@ -106,20 +106,20 @@ class Settle(Body):
 
 
 class Void(Body):
-    """Which reservation."""
+    """The key of the reservation to be voided."""
 
     key: Annotated[Name, Field(examples=["A1"])]
 
 
 class Forfeit(Body):
-    """Which run, and why; who says so is the token's name."""
+    """The key of the run to be forfeited, and the reason; the history adds the token's name."""
 
     key: Annotated[Name, Field(examples=["A2"])]
     reason: Name | None = Field(None, examples=["the machine is gone"])
 
 
 class Expire(Body):
-    """Which reservation, and why; who says so is the token's name."""
+    """The key of the reservation to be freed, and the reason; the history adds the token's name."""
 
     key: Annotated[Name, Field(examples=["A1"])]
     reason: Annotated[Name, Field(examples=["left lying"])]
@@ -134,20 +134,20 @@ def holds(
     ] = None,
     limit: Limit = MOST,
 ) -> Response:
-    """Reservations that are not ended, of a budget or all; without the prices declared for them."""
+    """Lists the open reservations of a budget or of all; without the prices of their cells."""
     found, following = holds_seen(request, budget, after=after, limit=limit)
     return answered({"holds": found, "next": following})
 
 
 @router.get("/hold", dependencies=[allow(READ)], response_model=Hold)
 def hold(request: Request, key: Annotated[str, Query(examples=["A1"])]) -> Response:
-    """One reservation, whatever has become of it; one that was refused is refused again."""
+    """Returns one reservation in any state; a refused one is refused again."""
     return answered(hold_seen(hold_found(request, key), caller_of(request)))
 
 
 @router.post("/what-if", dependencies=[allow(READ)], response_model=Foreseen)
 def what_if(request: Request, body: WhatIf) -> Response:
-    """What a reservation would be answered now; nothing is held."""
+    """Tells how a reservation would be answered now; nothing is held."""
     budget, guarantee = budget_seen(request, body.budget), short_guarantee(request, body.guarantee)
     answer = dataclasses.asdict(budget.what_if(guarantee))
     return answered({**answer, "affordable": budget.can_afford(guarantee, body.times)})
@@ -155,7 +155,7 @@ def what_if(request: Request, body: WhatIf) -> Response:
 
 @router.post("/reserve", dependencies=[allow(WRITE)], response_model=Hold)
 def reserve(request: Request, body: Reserve) -> Response:
-    """Holds what the dearest output would cost, in all budgets or in none. Again is once."""
+    """Holds the worst-case price in all named budgets or in none; asking again is safe."""
     names = [budget_seen(request, name).name for name in body.budgets]
     guarantee, ledger = short_guarantee(request, body.guarantee), state_of(request).ledger
     check_room(request, body.key, names)
@@ -170,7 +170,7 @@ def reserve(request: Request, body: Reserve) -> Response:
 
 @router.post("/start", dependencies=[allow(WRITE)], response_model=Hold)
 def start(request: Request, body: Start) -> Response:
-    """Marks that the mechanism runs now, once, and answers the token to settle it with.
+    """Marks, once, that the mechanism runs now, and returns the token that settles the run.
 
     The token is a secret, told this once: keep it with the output. If the answer is lost, nobody
     has it: forfeit the run.
@@ -182,7 +182,7 @@ def start(request: Request, body: Start) -> Response:
 
 @router.post("/settle", dependencies=[allow(WRITE)], response_model=Hold)
 def settle(request: Request, body: Settle) -> Response:
-    """Charges what the cell costs; one that was not declared costs the sup. Then reveal.
+    """Charges the price of the output cell; an undeclared cell costs the sup. Reveal afterwards.
 
     The same cell again changes nothing.
     """
@@ -201,7 +201,7 @@ def void(request: Request, body: Void) -> Response:
 
 @router.post("/forfeit", dependencies=[allow(WRITE)], response_model=Hold)
 def forfeit(request: Request, body: Forfeit) -> Response:
-    """Charges the dearest price, whatever came out: the end of a run that did not come back."""
+    """Charges the worst-case price of a run that did not come back."""
     found, caller = hold_touched(request, body.key), caller_of(request)
     found.forfeit(by=caller.name, reason=body.reason)
     return answered(hold_seen(found, caller))

@@ -1,7 +1,8 @@
-"""How much one caller may leave lying in a ledger that others share.
+"""Limits on the cells and the open reservations of one caller in a shared ledger.
 
-What is declared and held for nothing costs nothing, so the budget itself does not limit it. A
-ledger beside one's own program has no such limits: whoever opens the database could fill the disk.
+A reservation of price 0 costs nothing, so that a budget does not limit the number of such
+reservations or of their cells. A ledger that is not served has no such limits: whoever opens its
+database could fill the disk anyway.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ __all__ = ["check_room", "short_guarantee"]
 
 
 def short_guarantee(request: Request, content: dict[str, Any]) -> Stored:
-    """The guarantee to be reserved for, if it has no more cells than the server takes.
+    """Reads a guarantee that has no more cells than the server takes.
 
     Raises:
-        ParameterError: it has more.
-        TightBudgetError: it is none.
+        ParameterError: the guarantee has more cells.
+        TightBudgetError: the content is no guarantee.
     """
     most = state_of(request).settings.most_cells
     body = content.get("output_dp")
     cells = body.get("cells") if isinstance(body, Mapping) else None
-    if isinstance(cells, list) and len(cells) > most:  # before their prices are read
+    if isinstance(cells, list) and len(cells) > most:  # refused before the prices are parsed
         raise ParameterError(
             f"guarantee must have at most {most:,} cells on this server, got {len(cells):,}: join"
             " cells (OutputDP.coarsened), or leave some to the price of the sup"
@@ -39,12 +40,12 @@ def short_guarantee(request: Request, content: dict[str, Any]) -> Stored:
 
 
 def check_room(request: Request, key: str, budgets: Collection[str]) -> None:
-    """Whether one more reservation may be left open; one that was made before is no new one.
+    """Refuses a new reservation where too many are open; a known key passes.
 
-    Those of requests that arrive at the same moment may be too many by their number.
+    Requests that arrive at the same moment may exceed the limit by their number.
 
     Raises:
-        SettlementError: one of the budgets, or all that an analyst sees, have too many open.
+        SettlementError: a budget, or all budgets of an analyst together, have too many open.
     """
     state, seen = state_of(request), caller_of(request).budgets
     if state.ledger.is_reserved(key):

@@ -1,4 +1,4 @@
-"""What requests and answers look like, for the document; and how both are written as JSON."""
+"""The shapes of requests and answers, named as in the OpenAPI document, and their JSON."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ __all__ = [
     "router_of",
 ]
 
-_LONGEST = 1000  # characters of a number
+_LONGEST = 1000  # characters of a number: exact arithmetic with more fills the processor
 _QUOTIENT = re.compile(r"[+-]?[0-9]+/[0-9]+", re.ASCII)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
 
@@ -74,10 +74,10 @@ class _Route(APIRoute):
 
 
 def router_of(group: str, *, exactly: bool = True) -> APIRouter:
-    """A router for a group of routes; all of them refuse in the same shape.
+    """Makes a router for a group of routes; all of them refuse in the same shape.
 
     Args:
-        group: its name in the document.
+        group: the name of the group in the document.
         exactly: whether numbers are read as they are written, or else as doubles.
     """
     return APIRouter(
@@ -90,12 +90,12 @@ def router_of(group: str, *, exactly: bool = True) -> APIRouter:
 
 
 def answered(content: dict[str, Any]) -> Response:
-    """An answer in JSON."""
+    """Makes a JSON response."""
     return Response(json_text(content), media_type="application/json")
 
 
 class Body(BaseModel):
-    """A body with these fields and no others."""
+    """A request's body; it takes its declared fields and no others."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
@@ -106,7 +106,8 @@ def _in_digits(value: Any) -> Any:
     return value
 
 
-# behind the limits of an integer, which the document does not have otherwise
+# It stands behind the limits of an integer (ge, le), which would be missing in the document
+# otherwise.
 IN_DIGITS = BeforeValidator(_in_digits)
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Number = Annotated[
@@ -142,10 +143,10 @@ Guarantee = Annotated[
 
 
 def number_of(**given: Any) -> Any:
-    """The number that a text says, exactly; anything else as it is.
+    """Returns the exact number that a text writes; a value that is no text passes unchanged.
 
     Raises:
-        ParameterError: the text says none.
+        ParameterError: the text writes no number.
     """
     ((name, value),) = given.items()
     if not isinstance(value, str):
@@ -169,10 +170,10 @@ def doubles(content: Any) -> Any:
 
 
 def requested_guarantee(content: dict[str, Any]) -> Stored:
-    """What is reserved for, as given in one of four ways.
+    """Reads a guarantee, which a request states in one of four ways.
 
     Raises:
-        TightBudgetError: in none of them, or not well.
+        TightBudgetError: the content is no guarantee, or a part of it is refused.
     """
     if "output_dp" in content:
         return OutputDP.from_dict(content)
@@ -196,11 +197,11 @@ Limit = Annotated[
 
 
 class AnswerShape(BaseModel):
-    """An answer; what later versions add is not an error."""
+    """A shape of answers; later versions may add fields."""
 
 
 class Amount(AnswerShape):
-    """What is spent, held or left."""
+    """An amount spent, held or left."""
 
     amount: float
     delta: float
@@ -222,7 +223,7 @@ class Statement(AnswerShape):
 
 
 class Hold(AnswerShape):
-    """A reservation: what it holds in each of its budgets, or after its end, what it has cost."""
+    """A reservation with the amount that it holds or, after its end, has cost in each budget."""
 
     key: str
     state: str
@@ -235,7 +236,7 @@ class Hold(AnswerShape):
 
 
 class OpenHold(AnswerShape):
-    """A reservation that is not ended, in a list; what only the reservation itself says is null."""
+    """An open reservation in a list; fields that a list leaves out are null."""
 
     key: str
     state: str
@@ -265,7 +266,7 @@ class Event(AnswerShape):
 
 
 class Error(AnswerShape):
-    """Its type is the name of the exception that the library would raise, or what happened."""
+    """A refusal; its type is an exception's name, or a word such as NotFound."""
 
     type: str
     message: str
@@ -281,6 +282,6 @@ class Error(AnswerShape):
 
 
 class Refused(AnswerShape):
-    """A refusal; what it does not say is null."""
+    """The body of a refusal; attributes that the error lacks are null."""
 
     error: Error

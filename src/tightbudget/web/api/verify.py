@@ -1,4 +1,4 @@
-"""Verifying the ledger, with its progress."""
+"""Routes that verify the ledger and tell the progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Begun(AnswerShape):
 
 
 class Result(AnswerShape):
-    """What was found to be right; how many budgets and reservations, for who sees them all."""
+    """A successful verification; the two counts are for callers who see all budgets."""
 
     head: str
     events: int
@@ -36,7 +36,7 @@ class Result(AnswerShape):
 
 
 class Progress(AnswerShape):
-    """How far it has come."""
+    """The progress of a verification."""
 
     state: str = Field(description="running, verified or failed")
     checked: int = Field(description="Pages of events.")
@@ -47,24 +47,24 @@ class Progress(AnswerShape):
 
 @router.post("/verify", dependencies=[allow(READ)], response_model=Begun)
 def verify(request: Request) -> Response:
-    """Begins to play the whole history again and to compare it with all that is stored.
+    """Begins to replay the whole history and to compare it with all that is stored.
 
-    There is one verification at a time: where one runs, this answers which.
+    There is one verification at a time: if one runs already, the answer is its id.
     """
     return answered({"job": state_of(request).verifications.begin().id})
 
 
 @router.get("/verify", dependencies=[allow(READ)], response_model=Progress)
 def progress(request: Request, job: str) -> Response:
-    """How far a verification has come, and what it found."""
+    """Tells the progress of a verification, and its result."""
     return answered(progress_seen(request, job))
 
 
 def progress_seen(request: Request, job: str) -> dict[str, Any]:
-    """How far a verification has come; for an analyst, without what it says about others.
+    """Returns a verification's progress; an analyst learns nothing about others' budgets.
 
     Raises:
-        HttpRefusal: there is none.
+        HttpRefusal: there is no verification of this id.
     """
     found = state_of(request).verifications.find(job)
     if found is None:

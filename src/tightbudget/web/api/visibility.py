@@ -1,6 +1,6 @@
-"""What a caller sees of a ledger: an analyst, only what is in the token's budgets.
+"""The view of a ledger that a caller has: an analyst sees the token's budgets alone.
 
-Budgets of others answer as if they did not exist, also where they are named beside one's own.
+Requests for other budgets are answered as if these did not exist.
 """
 
 from __future__ import annotations
@@ -10,12 +10,6 @@ from typing import Any
 from fastapi import Request
 
 from tightbudget.errors import BudgetExceeded, ParameterError, SettlementError
-from tightbudget.ledger.as_json import (
-    event_as_json,
-    hold_as_json,
-    open_hold_as_json,
-    statement_as_json,
-)
 from tightbudget.ledger.ledger import Event, LedgerBudget, LedgerHold, Statement
 from tightbudget.ledger.text import printable
 from tightbudget.numerics.validate import refuse
@@ -37,10 +31,10 @@ __all__ = [
 
 
 def budget_seen(request: Request, name: str) -> LedgerBudget:
-    """The budget of this name.
+    """Returns the budget of this name.
 
     Raises:
-        HttpRefusal: there is none for this caller.
+        HttpRefusal: there is no such budget for this caller.
     """
     printable(name=name)
     try:
@@ -54,11 +48,11 @@ def budget_seen(request: Request, name: str) -> LedgerBudget:
 
 
 def hold_touched(request: Request, key: str, token: str | int | None = None) -> LedgerHold:
-    """The reservation of this key, to be changed.
+    """Returns the reservation of this key, to be changed.
 
     Raises:
-        HttpRefusal: there is none for this caller, or it charges budgets of others, too.
-        BudgetExceeded: it was refused.
+        HttpRefusal: there is no such reservation for this caller, or it charges others' budgets.
+        BudgetExceeded: the reservation was refused.
     """
     caller, hold = caller_of(request), hold_found(request, key, token)
     if not all(map(caller.sees, hold.charges)):
@@ -67,11 +61,11 @@ def hold_touched(request: Request, key: str, token: str | int | None = None) -> 
 
 
 def hold_found(request: Request, key: str, token: str | int | None = None) -> LedgerHold:
-    """The reservation of this key.
+    """Returns the reservation of this key.
 
     Raises:
-        HttpRefusal: there is none for this caller.
-        BudgetExceeded: it was refused.
+        HttpRefusal: there is no such reservation for this caller.
+        BudgetExceeded: the reservation was refused.
     """
     caller = caller_of(request)
     none = HttpRefusal(404, "SettlementError", f"there is no reservation {key!r}")
@@ -89,7 +83,7 @@ def hold_found(request: Request, key: str, token: str | int | None = None) -> Le
 
 
 def without_others(request: Request, error: SettlementError) -> SettlementError:
-    """A refusal that does not name the conversations of others in the same whole."""
+    """Removes from a refusal the keys of reservations in budgets of others."""
     caller, ledger = caller_of(request), state_of(request).ledger
     conversation = "another interactive mechanism is open"
     talking = ledger.open_holds(interactive=True)
@@ -101,7 +95,7 @@ def without_others(request: Request, error: SettlementError) -> SettlementError:
 
 def statement_seen(statement: Statement, caller: Caller) -> dict[str, Any]:
     """A budget, as part of one that the caller sees, or of none."""
-    content = statement_as_json(statement)
+    content = statement.to_dict()
     if not caller.sees(content["parent"]):
         content["parent"] = None
     return content
@@ -109,7 +103,7 @@ def statement_seen(statement: Statement, caller: Caller) -> dict[str, Any]:
 
 def hold_seen(hold: LedgerHold, caller: Caller) -> dict[str, Any]:
     """A reservation, with its charges to budgets that the caller sees."""
-    return _charging(hold_as_json(hold), caller)
+    return _charging(hold.to_dict(), caller)
 
 
 def _charging(content: dict[str, Any], caller: Caller) -> dict[str, Any]:
@@ -122,7 +116,7 @@ def _charging(content: dict[str, Any], caller: Caller) -> dict[str, Any]:
 def holds_seen(
     request: Request, budget: str | None = None, *, after: str | None = None, limit: int = MOST
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """Some reservations that are not ended, of a budget or all; and after which key to go on.
+    """Lists open reservations of one budget or of all; also returns the key to go on after.
 
     Raises:
         HttpRefusal: there is no such budget for this caller.
@@ -131,14 +125,14 @@ def holds_seen(
     caller, ledger = caller_of(request), state_of(request).ledger
     names = caller.budgets if budget is None else (budget_seen(request, budget).name,)
     found = ledger.open_holds(budgets=names, after=after, limit=limit + 1)
-    shown = [_charging(open_hold_as_json(hold), caller) for hold in found[:limit]]
+    shown = [_charging(hold.to_dict(), caller) for hold in found[:limit]]
     return shown, shown[-1]["key"] if len(found) > limit else None
 
 
 def statements_seen(
     request: Request, *, after: str | None = None, limit: int = MOST
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """Some budgets, each after its parent; and after which name to go on, if there are more.
+    """Lists budgets, each after its parent; also returns the name to go on after.
 
     Raises:
         HttpRefusal: there is no budget ``after`` for this caller.
@@ -153,9 +147,9 @@ def statements_seen(
 
 def event_seen(event: Event, caller: Caller) -> dict[str, Any]:
     """An event, without the names of budgets that the caller does not see."""
-    content = event_as_json(event)
+    content = event.to_dict()
     if caller.budgets is not None:
-        # what was told names all budgets of its reservation
+        # "told" names all budgets of the reservation, also those of others
         details = {name: value for name, value in event.details.items() if name != "told"}
         if not caller.sees(details.get("parent")):
             details.pop("parent", None)

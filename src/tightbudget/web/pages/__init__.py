@@ -1,7 +1,7 @@
-"""The pages: HTML that the server writes, whole without scripts; what scripts add comes after.
+"""The pages: HTML that the server writes, complete without scripts.
 
-A page shows what its JSON twin under ``/api/v1`` answers, made by the same functions. There is one
-environment of templates, and :func:`render`, through which every page goes.
+A page shows the content of the JSON route with the same name, made by the same functions.
+:func:`render` makes every page, from the one environment of templates.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def _form(request: Request) -> FormData:
     return await request.form()
 
 
-# what a form says
+# The fields of a submitted form.
 Form = Annotated[FormData, Depends(_form)]
 
 _templates = Environment(
@@ -39,23 +39,23 @@ _templates.filters |= FILTERS
 
 
 def render(request: Request, name: str, *, status: int = 200, **context: Any) -> HTMLResponse:
-    """A page from the template of this name, for whoever asks."""
+    """Renders a template into a page for the request's caller."""
     page = _templates.get_template(name).render(
         here=request.url.path,
         caller=caller_of(request),
-        csrf=getattr(request.state, "csrf", ""),  # where no route was found, there is none
+        csrf=getattr(request.state, "csrf", ""),  # made by a gate, so that unknown paths lack it
         version=version("tightbudget"),
         status=status,
         **context,
     )
-    # a surrogate that an earlier version took as a part of a reason must not take away the page
+    # an earlier version stored reasons with lone surrogates, which must not break the page
     return HTMLResponse(page.encode("utf-8", "backslashreplace"), status)
 
 
 def refused_page(
     request: Request, message: str, *, status: int, headers: Mapping[str, str]
 ) -> HTMLResponse:
-    """The page of a request that was refused."""
+    """Renders the page of a refused request."""
     page = render(request, "refused.html", status=status, message=message)
     page.headers.update(headers)
     return page

@@ -49,14 +49,14 @@ _Text = Annotated[str, Query(max_length=200)]
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which events are listed; an empty text asks for nothing."""
+    """The filters of the listed events; an empty text filters nothing."""
 
     search: _Text = ""
     kind: _Text = ""
     key: _Text = ""
 
     def said(self) -> dict[str, str]:
-        """What is asked for."""
+        """Returns the filters that are not empty."""
         return {name: text for name, text in vars(self).items() if text}
 
 
@@ -69,13 +69,13 @@ def budget(
     job: _Text = "",
     held_after: After = None,
 ) -> Response:
-    """A budget: now, over time, and event by event."""
+    """The page of a budget: its amounts now, their history, and its events."""
     return _page(request, name, wanted, before=before, job=job, held_after=held_after)
 
 
 @router.post("/budget/raise-cap", dependencies=[allow(ADMINISTER, form=True)])
 def raise_cap(request: Request, form: Form) -> Response:
-    """Sets another cap."""
+    """Sets another cap for a budget."""
 
     def act(budget: LedgerBudget, caller: Caller) -> None:
         given = parameters(form).given()
@@ -110,14 +110,14 @@ def expire(request: Request, form: Form) -> Response:
 
 @router.post("/budget/verify", dependencies=[allow(READ, form=True)])
 def verify(request: Request, form: Form) -> Response:
-    """Begins to verify the ledger, and shows how far it has come."""
+    """Begins to verify the ledger, and shows the progress."""
     return to_budget(str(form.get("name", "")), job=state_of(request).verifications.begin().id)
 
 
 def _done(
     request: Request, form: Mapping[str, Any], act: Callable[[LedgerBudget, Caller], None]
 ) -> Response:
-    """Does what a form asks for; the page again, with the reason, where that is refused."""
+    """Does the act of a form; if it is refused, shows the form again with the reason."""
     name = str(form.get("name", ""))
     try:
         act(budget_seen(request, name), caller_of(request))
@@ -141,7 +141,7 @@ def _page(
     status: int = 200,
 ) -> Response:
     caller, state, found = caller_of(request), state_of(request), budget_seen(request, name)
-    ledger, head = state.ledger, state.ledger.head()  # first: what is read later is as new
+    ledger, head = state.ledger, state.ledger.head()  # read first: the rest is at least as new
     name = found.name
     statement = statement_seen(found.statement(), caller)
     listed = ledger.latest(_PAGE + 1, before=before, budget=name, **wanted.said())
@@ -180,20 +180,20 @@ def _page(
 
 
 def _reservation(request: Request, key: str) -> dict[str, Any] | None:
-    """The reservation of a key and its dearest declared cells; None if there is none to see."""
+    """Describes a reservation and its costliest declared cells; None if the caller sees none."""
     try:
         hold = hold_found(request, key)
     except (TightBudgetError, HttpRefusal):
         return None
     guarantee = hold.guarantee
     declared = guarantee.cells if isinstance(guarantee, OutputDP) else {}
-    dearest = sorted(declared.items(), key=lambda item: -item[1])[:_CELLS]
-    prices = [(cell, printed_up(price), cell == hold.cell) for cell, price in dearest]
+    costliest = sorted(declared.items(), key=lambda item: -item[1])[:_CELLS]
+    prices = [(cell, printed_up(price), cell == hold.cell) for cell, price in costliest]
     return {**hold_seen(hold, caller_of(request)), "prices": prices, "declared": len(declared)}
 
 
 def _wholes(request: Request, statement: Mapping[str, Any]) -> Iterator[str]:
-    """What a budget is a part of, and what that is a part of, as far as the caller sees."""
+    """Yields the names of a budget's ancestors that the caller sees, the parent first."""
     caller, ledger = caller_of(request), state_of(request).ledger
     while (name := statement["parent"]) is not None:
         yield name
@@ -201,7 +201,7 @@ def _wholes(request: Request, statement: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _progress(request: Request, job: str) -> dict[str, Any] | None:
-    """How far a verification has come; None if it is forgotten, for instance by a restart."""
+    """Returns a verification's progress; None if the server has forgotten the verification."""
     try:
         return progress_seen(request, job)
     except HttpRefusal:
@@ -214,7 +214,7 @@ def _after(asked: Mapping[str, str], events: list[dict[str, Any]]) -> str:
 
 
 def _in_words(course: list[dict[str, Any]]) -> str:
-    """The plot, in a sentence."""
+    """Describes the plot of a balance in a sentence."""
     first, last = course[0], course[-1]
     most = max(moment["statement"]["held"]["amount"] for moment in course)
     spent = [up(moment["statement"]["spent"]["amount"]) for moment in (first, last)]

@@ -1,4 +1,4 @@
-"""The first page: all budgets, what is open, and what was refused."""
+"""The first page: all budgets, open reservations, and the last refusals."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ __all__ = ["HOLDS", "After", "held_page", "router", "to_budget"]
 
 router = APIRouter(include_in_schema=False)
 
-_REFUSALS = 5  # that are shown
-_BUDGETS = 200  # on one page
-HOLDS = 50  # open reservations on one page
+_REFUSALS = 5  # shown on the page
+_BUDGETS = 200  # shown on one page
+HOLDS = 50  # open reservations shown on one page
 
 After = Annotated[str | None, Query(max_length=200)]
 
 
 def to_budget(name: str, **more: str) -> RedirectResponse:
-    """On to the page of a budget, as a new request."""
+    """Redirects to the page of a budget."""
     query = "&".join(f"{k}={quote(v, safe='')}" for k, v in {"name": name, **more}.items())
     return RedirectResponse(f"/budget?{query}", 303)
 
 
 def held_page(path: str, query: Mapping[str, str], after: str | None) -> str | None:
-    """The address with the next open reservations, if there are more."""
+    """Returns the address of the next open reservations; None if there are no more."""
     return (
         None if after is None else f"{path}?{urlencode({**query, 'held_after': after})}#open-title"
     )
@@ -44,7 +44,7 @@ def held_page(path: str, query: Mapping[str, str], after: str | None) -> str | N
 
 @router.get("/", dependencies=[allow(READ)])
 def budgets(request: Request, after: After = None, held_after: After = None) -> Response:
-    """The tree of budgets, with open reservations and the last refusals."""
+    """The page with the tree of budgets, open reservations and the last refusals."""
     return _page(request, {}, after=after, held_after=held_after)
 
 
@@ -73,7 +73,7 @@ def _page(
     status: int = 200,
 ) -> Response:
     caller, ledger = caller_of(request), state_of(request).ledger
-    head = ledger.head()  # first: what is read later is at least as new
+    head = ledger.head()  # read first, so that all else on the page is at least as new
     statements, following = statements_seen(request, after=after, limit=_BUDGETS)
     holds, held_following = holds_seen(request, after=held_after, limit=HOLDS)
     return render(
@@ -105,7 +105,7 @@ def _page(
 
 
 def _tree(statements: list[dict[str, Any]]) -> dict[str | None, list[dict[str, Any]]]:
-    """The parts of each budget; under None those of which no whole is among these."""
+    """Maps each budget to its parts; None maps to the budgets whose parent is not listed."""
     parts: dict[str | None, list[dict[str, Any]]] = {None: []}
     parts |= {statement["name"]: [] for statement in statements}
     for statement in statements:
@@ -115,6 +115,6 @@ def _tree(statements: list[dict[str, Any]]) -> dict[str | None, list[dict[str, A
 
 
 def _latest(request: Request, caller: Caller) -> dict[str, Any] | None:
-    """The last event that the caller sees."""
+    """Returns the last event that the caller sees."""
     last = state_of(request).ledger.latest(1, budgets=caller.budgets)
     return event_seen(last[0], caller) if last else None

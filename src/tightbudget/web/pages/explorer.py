@@ -1,7 +1,7 @@
-"""The explorer's page: a question in the address, its answer with both ends, what follows from it.
+"""The explorer's page: the address holds the question, the page shows the bounds.
 
-The curve and what takes longer are asked for apart: ``part`` in the address says which of both an
-answer is for. Without scripts, the form asks for all at once.
+Scripts ask for the curve and for the panel beside it in two requests: ``part`` in the address says
+which of the two a request is for. Without scripts, the form asks for both at once.
 """
 
 from __future__ import annotations
@@ -44,12 +44,14 @@ _OF_ALL = re.compile(r"(delta|epsilon) ")
 
 
 @dataclass(frozen=True)
-class Part:
-    """What a template shows of a question.
+class PagePart:
+    """The part of a page that answers one question.
 
     Attributes:
-        answer: None if it was not asked, or refused.
-        problem: why it was; status: of HTTP; field: of the form that it is about.
+        answer: the answer; None if the question was not asked, or was refused.
+        problem: the reason of a refusal.
+        status: the HTTP status of the answer or the refusal.
+        field: the field of the form that the refusal is about.
     """
 
     answer: dict[str, Any] | None = None
@@ -62,13 +64,13 @@ class Part:
 async def explorer(
     request: Request, part: Literal["", "curve", "panel", "all"] = "", do: str = ""
 ) -> Response:
-    """The form as it is, and the answers to the parts that are asked for."""
+    """The page with the form, and the answers to the wanted parts."""
     form = _form(request)
     if do:
         return RedirectResponse(f"/explorer?{form.done(do).address()}", 303)
-    curve = await _part(request, form.curve) if part != "panel" else Part()
+    curve = await _part(request, form.curve) if part != "panel" else PagePart()
     wanted = part in ("panel", "all") or (part == "" and form.show == "one-more")
-    panel = await _part(request, form.panel) if wanted else Part()
+    panel = await _part(request, form.panel) if wanted else PagePart()
     return render(
         request,
         "explorer.html",
@@ -92,7 +94,7 @@ async def download(
     of: Literal["curve", "panel"],
     as_: Annotated[Literal["json", "png", "svg"], Query(alias="as")],
 ) -> Response:
-    """An answer as a file: its numbers, or a picture of a curve or of the prices of stopping."""
+    """Returns an answer as a file: its numbers, or a picture of a curve or of prices."""
     form = _form(request)
     try:
         question = form.curve() if of == "curve" else form.panel()
@@ -122,30 +124,30 @@ async def _answer(request: Request, question: questions.ExplorerQuestion) -> dic
     return await asked(request, pool, _ANSWERS[type(question)], question)
 
 
-async def _part(request: Request, ask: Callable[[], questions.ExplorerQuestion]) -> Part:
+async def _part(request: Request, ask: Callable[[], questions.ExplorerQuestion]) -> PagePart:
     try:
-        return Part(await _answer(request, ask()))
+        return PagePart(await _answer(request, ask()))
     except ValidationError as error:
-        return Part(problem=_said(error), status=400)
+        return PagePart(problem=_said(error), status=400)
     except TightBudgetError as error:
         problem = str(error)
-        return Part(problem=problem, status=status_of(error), field=_field(problem))
+        return PagePart(problem=problem, status=status_of(error), field=_field(problem))
 
 
 def _said(error: ValidationError) -> str:
-    """The first thing that is wrong, with its name."""
+    """Returns the first error of a validation, with the name of its field."""
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _field(problem: str) -> str:
-    """The field of the form that a refusal is about, or nothing."""
+    """Returns the form's field that a refusal is about, or ""."""
     if found := _OF_A_STEP.search(problem):
         return f"{found[1]}.{found[2]}"
     return "at" if _OF_ALL.match(problem) else ""
 
 
 def ends(bounds: dict[str, float]) -> tuple[str, str]:
-    """Both ends with the digits that are certified, rounded outwards."""
+    """Writes the lower and the upper bound with their certified digits, rounded outwards."""
     lower, upper = str(Bounds(**bounds))[1:-1].split(", ")
     return lower.replace("inf", "∞"), upper.replace("inf", "∞")

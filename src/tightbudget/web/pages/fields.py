@@ -1,4 +1,4 @@
-"""The numbers of a budget, as fields of a form."""
+"""The numbers of a budget as fields of a form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tightbudget.web.api.budgets import Parameters
 
 __all__ = ["KINDS_IN_WORDS", "NumberField", "fields", "parameters"]
 
-# a plan is no number: it is opened by the API, from Python or on the command line
+# "plan" is missing: its parameter is no number, so that Python, the command line or the API opens
+# such a budget.
 KINDS_IN_WORDS = {
     "output_dp": "charges what came out",
     "zcdp": "worst case, counts ρ",
@@ -33,8 +34,9 @@ class NumberField(NamedTuple):
     """A number in a form.
 
     Attributes:
-        name, label: for programs and for people.
-        kinds: of budgets that have it, with spaces in between.
+        name: the name of the number, for programs.
+        label: the name of the number, for people.
+        kinds: the kinds of budgets that have this number, with spaces in between.
     """
 
     name: str
@@ -43,7 +45,7 @@ class NumberField(NamedTuple):
 
 
 def fields(*kinds: str) -> list[NumberField]:
-    """The numbers that budgets of these kinds have; of all that a form opens, if none is named."""
+    """Lists the numbers that budgets of these kinds have; without a kind, of all kinds."""
     asked = {kind: inspect.signature(KINDS[kind]).parameters for kind in kinds or KINDS_IN_WORDS}
     return [
         NumberField(name, label, " ".join(kind for kind, has in asked.items() if name in has))
@@ -53,6 +55,6 @@ def fields(*kinds: str) -> list[NumberField]:
 
 
 def parameters(form: Mapping[str, object]) -> Parameters:
-    """What a form says; a field that was left empty says nothing."""
+    """Reads the parameters of a budget from a form; empty fields are left out."""
     said = {name: str(form.get(name) or "").strip() for name in _LABELS}
     return Parameters.model_validate({name: text for name, text in said.items() if text})

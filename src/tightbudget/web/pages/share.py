@@ -1,4 +1,4 @@
-"""How wide the parts of a budget's bar are."""
+"""The widths of the segments of a budget's bar."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tightbudget.web.pages.template_filters import down, symbol
 
 __all__ = ["Share", "share_of"]
 
-_WIDEST = Decimal("1.5")  # caps: a bar that showed more would leave too little for the cap
+_WIDEST = Decimal("1.5")  # widths of the cap: a longer bar would leave too little room for the cap
 
 
 @dataclass(frozen=True)
 class Share:
-    """Of the whole width, in percent.
+    """The widths of a bar's segments, in percent of the whole bar.
 
     Attributes:
-        cap, spent, held, saved: all fit.
-        is_cut: saved is too much to be shown whole.
-        worst: what worst-case accounting would say, in words; empty where it says the same.
+        cap, spent, held, saved: the widths; together they fit into the bar.
+        is_cut: whether the saved amount is too wide to be shown whole.
+        worst: the result of worst-case accounting, in words; empty where it is the same.
     """
 
     cap: float
@@ -32,7 +32,7 @@ class Share:
 
 
 def share_of(statement: dict[str, Any]) -> Share:
-    """The bar of a statement, as the API answers it."""
+    """Computes the bar of a statement, given as the API answers it."""
     cap, spent, held, saved = (
         Decimal(repr(statement[part]["amount"])) for part in ("cap", "spent", "held", "saved")
     )

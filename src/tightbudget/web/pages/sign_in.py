@@ -1,4 +1,4 @@
-"""Signing in with a token, and out."""
+"""Pages that sign a browser in with a token, and out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/sign-in", dependencies=[allow(PUBLIC)])
 def sign_in(request: Request) -> Response:
-    """The form that asks for a token."""
+    """The page with the form that asks for a token."""
     return render(request, "sign_in.html", problem="")
 
 

@@ -1,4 +1,4 @@
-"""How pages say things: amounts rounded against the reader's wishes, times, events in words."""
+"""Filters of the templates: rounded amounts, times, and events in words."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 __all__ = ["FILTERS", "KINDS_OF_EVENTS"]
 
-_DIGITS = 6  # that are shown; the whole number is in the page, too
-_PLAIN = (Decimal("0.0001"), Decimal(10) ** 9)  # outside of these, with an exponent
+_DIGITS = 6  # shown; the page has the exact number, too
+_PLAIN = (Decimal("0.0001"), Decimal(10) ** 9)  # outside of this range: with an exponent
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu^2": "μ²", "divergence": "D"}
 
-# what happened, in a word; every kind of event has one
+# The name of each kind of event for people; a test holds that none is missing.
 KINDS_OF_EVENTS = {
     "opened": "opened",
     "lent": "lent to a part",
@@ -37,12 +37,12 @@ KINDS_OF_EVENTS = {
 
 
 def up(amount: float) -> str:
-    """What is taken, with a few digits: at least the amount."""
+    """Writes a taken amount with a few digits, rounded up."""
     return _shown(amount, ROUND_CEILING)
 
 
 def down(amount: float) -> str:
-    """What is left or saved, with a few digits: at most the amount."""
+    """Writes a left or saved amount with a few digits, rounded down."""
     return _shown(amount, ROUND_FLOOR)
 
 
@@ -54,35 +54,35 @@ def _shown(amount: float, rounding: str) -> str:
 
 
 def symbol(unit: str) -> str:
-    """What an account counts, as formulas write it."""
+    """Returns the symbol of an account's unit, as formulas write it."""
     return _SYMBOLS.get(unit, unit)
 
 
 def when(at: str) -> str:
-    """A time of the history, to the second."""
+    """Writes a time of the history, to the second."""
     try:
         return datetime.fromisoformat(at).strftime("%Y-%m-%d %H:%M:%S")
-    except ValueError:  # a clock may say anything
+    except ValueError:  # an event of another program may have any text as its time
         return at
 
 
 def cell(value: Any) -> str:
-    """A cell; texts without quotes."""
+    """Writes an output cell; texts are written without quotes."""
     return value if isinstance(value, str) and value.isprintable() else repr(value)
 
 
 def event_kind(kind: str) -> str:
-    """What happened, in a word or two."""
+    """Describes the kind of an event in a word or two."""
     return KINDS_OF_EVENTS.get(kind, kind)
 
 
 def remark(event: dict[str, Any]) -> str:
-    """What else an event says: the reason of a refusal, who did it and why."""
+    """Writes the remarks of an event: the reason of a refusal, who acted, and why."""
     return "; ".join(_remarks(event["details"]))
 
 
 def slug(name: str) -> str:
-    """What stands for a name where only letters and digits may: as part of an id."""
+    """Replaces a name by letters and digits, for use in an id."""
     return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 

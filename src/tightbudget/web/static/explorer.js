@@ -175,7 +175,7 @@
     plots.set(id, new uPlot({ width, height: width < 500 ? 280 : 360, ...options }, data, place));
   }
 
-  // δ(ε): the lower end wide and pale, the upper one thin, dark and dotted on top of it
+  // δ(ε): the lower bound wide and pale, the upper one thin, dark and dotted on top of it
   function drawCurve() {
     const rows = [...document.querySelectorAll("#points-table tbody tr")];
     const points = rows
@@ -196,8 +196,8 @@
       axes: [axis("privacy loss ε (nats)"), axis("δ", { size: 64, splits: decades, filter: (_, ticks) => ticks, values: (_, ticks) => ticks.map(power) })],
       series: [
         { label: "ε", value: exact },
-        { ...line, label: "lower end", stroke: colour("--line-strong"), width: 6, points: { show: false } },
-        { ...line, label: "upper end", stroke: colour("--spent"), width: 1.75,
+        { ...line, label: "lower bound", stroke: colour("--line-strong"), width: 6, points: { show: false } },
+        { ...line, label: "upper bound", stroke: colour("--spent"), width: 1.75,
           points: { show: true, size: 5, fill: colour("--spent") } },
         { ...line, label: "asked", stroke: colour("--held"), paths: () => null,
           points: { show: true, size: 12, width: 3, stroke: colour("--held"), fill: colour("--card") } },
