@@ -65,7 +65,8 @@ from tightbudget.mechanisms.composition import Composition, compose
 from tightbudget.mechanisms.curve import Curve
 from tightbudget.mechanisms.risk import Risk
 from tightbudget.numerics.bounds import Bounds, Estimate
-from tightbudget.output_dp.account import Account, Budget, Hold
+from tightbudget.output_dp.account import Account, Hold
+from tightbudget.output_dp.amount import Budget
 from tightbudget.output_dp.filter import OutputDPFilter, OutputDPOdometer
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.output_dp.stopping import optimal_delta, stopping_delta

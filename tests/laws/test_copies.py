@@ -95,7 +95,7 @@ OTHERS = {
     "PrivateGridSearchCV": "keeps what was released, and no meter",
     "TightAccountant": "counts what was reported, and pays for nothing",
     "TightPrivacyAccountant": "counts what was declared, and pays for nothing",
-    "Walk": "a computation",
+    "BackwardInduction": "a computation",
 }
 ROOMS = ("output_dp", "release", "adapters")
 MODULES = ("ledger.ledger", "ledger.charging", "client.remote")

@@ -14,7 +14,7 @@ from tightbudget import errors
 from tightbudget.accounting.text_file import json_text
 from tightbudget.cli.refusals import as_json as printed_as_json
 from tightbudget.errors import ParameterError, TightBudgetError
-from tightbudget.output_dp.account import Budget
+from tightbudget.output_dp.amount import Budget
 from tightbudget.web import refusals
 from tightbudget.web.api.schemas import Error
 

@@ -33,8 +33,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from tightbudget.errors import BudgetError, ParameterError
 from tightbudget.numerics.validate import plain_numbers, refuse
-from tightbudget.output_dp.account import Budget
-from tightbudget.output_dp.amount import Price, exact, exact_positive, printed_up
+from tightbudget.output_dp.amount import Budget, Price, exact, exact_positive, printed_up
 from tightbudget.release import LaplaceRelease, Meter, Noise, WhatIf
 from tightbudget.release.release import answered
 

@@ -24,8 +24,8 @@ from tightbudget.errors import (
     ParameterError,
     TightBudgetError,
 )
-from tightbudget.ledger.values import amount_of
 from tightbudget.numerics.validate import positive, refuse
+from tightbudget.output_dp.amount import Budget
 from tightbudget.output_dp.transactions import Uncopied
 
 try:
@@ -232,7 +232,7 @@ def _refusal(told: Mapping[str, Any], doubtful: bool) -> TightBudgetError:
         return LedgerError(message, unknown=doubtful)
     # a server sends no bounds with a PrecisionError: these hold always
     always = {"lower": 0.0, "upper": math.inf}
-    return TightBudgetError.from_dict({**always, **told, "message": message}, amount_of)
+    return TightBudgetError.from_dict({**always, **told, "message": message}, Budget.from_dict)
 
 
 def _checked(url: object, insecure: bool) -> str:

@@ -19,7 +19,7 @@ from tightbudget.ledger.pricing import Guarantee, Stored, content_of
 from tightbudget.ledger.text import check_encodable, printable, storable_cell
 from tightbudget.ledger.values import Event, Preview, ReservationView, Statement, token_text
 from tightbudget.numerics.validate import positive_count
-from tightbudget.output_dp.account import Budget
+from tightbudget.output_dp.amount import Budget
 from tightbudget.output_dp.guarantee import Cell
 
 if TYPE_CHECKING:

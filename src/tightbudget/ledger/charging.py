@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar
 from tightbudget.errors import BudgetExceeded
 from tightbudget.ledger.pricing import Guarantee, Stored, content_of
 from tightbudget.ledger.values import ReservationView, Statement
-from tightbudget.output_dp.account import Budget, State
+from tightbudget.output_dp.account import State
+from tightbudget.output_dp.amount import Budget
 from tightbudget.output_dp.guarantee import Cell
 
 __all__ = ["BaseHold", "Keyed", "Payer"]

@@ -14,7 +14,8 @@ from tightbudget.ledger.session import Session, why
 from tightbudget.ledger.text import printable, storable_cell
 from tightbudget.ledger.transactions import RefusedRequest, Request
 from tightbudget.ledger.values import Event, OpenHold, ReservationView, token_text
-from tightbudget.output_dp.account import Budget, State
+from tightbudget.output_dp.account import State
+from tightbudget.output_dp.amount import Budget
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
 
 __all__ = ["LedgerHold", "expire", "hold_of", "holds_of", "open_holds", "reserve"]

@@ -18,8 +18,9 @@ from tightbudget.errors import ParameterError
 from tightbudget.ledger.chain import Entry
 from tightbudget.ledger.pricing import Stored, content_of, guarantee_of
 from tightbudget.ledger.units import Units
-from tightbudget.output_dp.account import Budget, State
-from tightbudget.output_dp.guarantee import Cell, cell_from_json
+from tightbudget.output_dp.account import State
+from tightbudget.output_dp.amount import Budget
+from tightbudget.output_dp.guarantee import Cell, cell_from_json, cell_from_lists
 
 __all__ = [
     "Event",
@@ -27,23 +28,15 @@ __all__ = [
     "Preview",
     "ReservationView",
     "Statement",
-    "amount_of",
     "token_text",
 ]
 
 _MOST_EVENTS = 2**63  # a BIGINT numbers them; earlier versions used that number as a token
 
 
-def amount_of(content: Mapping[str, Any]) -> Budget:
-    """Reads an amount that was sent as a table of ``amount``, ``delta`` and ``unit``."""
-    return Budget(
-        amount=float(content["amount"]), delta=float(content["delta"]), unit=str(content["unit"])
-    )
-
-
 def _cell_of(content: Any) -> Cell | None:
     """Reads a cell that was sent, or None; lists become tuples."""
-    return None if content is None else cell_from_json(json.dumps(content))
+    return None if content is None else cell_from_lists(content)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,11 +135,11 @@ class Statement:
             kind=content["kind"],
             parent=content["parent"],
             closed=content["closed"],
-            cap=amount_of(content["cap"]),
-            spent=amount_of(content["spent"]),
-            held=amount_of(content["held"]),
-            left=amount_of(content["left"]),
-            saved=amount_of(content["saved"]),
+            cap=Budget.from_dict(content["cap"]),
+            spent=Budget.from_dict(content["spent"]),
+            held=Budget.from_dict(content["held"]),
+            left=Budget.from_dict(content["left"]),
+            saved=Budget.from_dict(content["saved"]),
         )
 
 
@@ -205,7 +198,7 @@ class ReservationView:
             cell=_cell_of(content["cell"]),
             told=content["told"],
             token=token_text(content["token"]),
-            charges={name: amount_of(charge) for name, charge in content["charges"].items()},
+            charges={name: Budget.from_dict(charge) for name, charge in content["charges"].items()},
             guarantee=None if guarantee is None else guarantee_of(guarantee),
         )
 
@@ -251,7 +244,7 @@ class OpenHold:
 
 def _charges_to_dict(charges: Mapping[str, Budget]) -> dict[str, Any]:
     """Writes the amount of each budget as plain JSON."""
-    return {name: dataclasses.asdict(charge) for name, charge in charges.items()}
+    return {name: charge.to_dict() for name, charge in charges.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,9 +270,9 @@ class Preview:
         """Reads the answer of a served ledger."""
         return Preview(
             fits=content["fits"],
-            requested=amount_of(content["requested"]),
-            left=amount_of(content["left"]),
-            left_after=amount_of(content["left_after"]),
+            requested=Budget.from_dict(content["requested"]),
+            left=Budget.from_dict(content["left"]),
+            left_after=Budget.from_dict(content["left_after"]),
             message=content["message"],
         )
 

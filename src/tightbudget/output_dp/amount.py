@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -71,6 +71,15 @@ class Budget:
     def to_dict(self) -> dict[str, Any]:
         """The attributes by name, as plain JSON values."""
         return asdict(self)
+
+    @staticmethod
+    def from_dict(content: Mapping[str, Any]) -> Budget:
+        """The amount that :meth:`to_dict` described."""
+        return Budget(
+            amount=float(content["amount"]),
+            delta=float(content["delta"]),
+            unit=str(content["unit"]),
+        )
 
     def __str__(self) -> str:
         return f"{self.unit} {self.amount!r}, delta {self.delta!r}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tightbudget.output_dp.account import Budget
+from tightbudget.output_dp.amount import Budget
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 
 __all__ = ["Meter", "Reserved"]
