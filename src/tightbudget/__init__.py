@@ -1,20 +1,28 @@
-"""Tight privacy bounds: what a composition of private mechanisms costs, certified.
+"""Tight privacy bounds: certified answers to the question what private mechanisms cost together.
 
-The public names, grouped by the room that answers their question.
+This module gathers the public names. Each room of the package answers one question. A room imports
+from rooms above it in this list, never from one below or on its own line:
+
+- ``errors``: why is a request refused?
+- ``numerics``: what do floating-point numbers promise?
+- ``pairs``: what may an engine ask of two output distributions? ``drawing``: how is a curve drawn?
+- ``engine``: what does a composition of pairs cost? ``theorems``: what do published theorems say?
+- ``mechanisms``: which two distributions must an observer tell apart?
+- ``output_dp``: what does an observed output cost? ``privacy_buckets`` (here ``classic``): what
+  does the algorithm of "Tight on Budget?" say?
+- ``accounting``: how much noise is enough, and how do bounds compare?
+- ``release``: what does an answer on private data cost? ``ledger``: what was promised, durably?
+- ``client``: what does a ledger on a server say? ``adapters``: how do neighbouring libraries ask?
+- ``explorer``: what may a page ask, in how much time? ``web``: who may see and charge a budget?
+- ``cli``: the same questions at a terminal.
 """
 
 import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-# what do other people's theorems say?
-# what does an answer on private data cost?
-# how do losses add up?
 from tightbudget import privacy_buckets as classic
 from tightbudget import release, theorems
-
-# what do floating-point numbers promise?
-# what is spent, what would be, how much noise is enough?
 from tightbudget.accounting.calibrate import Calibration, calibrate
 from tightbudget.accounting.compare import Comparison, compare
 from tightbudget.accounting.plan_file import read_plan, write_plan
@@ -25,8 +33,6 @@ from tightbudget.accounting.sweep.question import Question, questions
 from tightbudget.accounting.sweep.sweep import sweep
 from tightbudget.accounting.sweep.table import Sweep
 from tightbudget.engine.engine import Explanation
-
-# refusals
 from tightbudget.errors import (
     BudgetError,
     BudgetExceeded,
@@ -47,16 +53,12 @@ from tightbudget.errors import (
     SettlementError,
     TightBudgetError,
 )
-
-# which two distributions must an observer tell apart?
 from tightbudget.mechanisms import *  # noqa: F403
-from tightbudget.mechanisms import __all__ as _pairs
+from tightbudget.mechanisms import __all__ as _mechanisms
 from tightbudget.mechanisms.composition import Composition, compose
 from tightbudget.mechanisms.curve import Curve
 from tightbudget.mechanisms.risk import Risk
 from tightbudget.numerics.bounds import Bounds, Estimate
-
-# what does an observed output cost?
 from tightbudget.output_dp.account import Account, Budget, Hold
 from tightbudget.output_dp.filter import OutputDPFilter, OutputDPOdometer
 from tightbudget.output_dp.guarantee import OutputDP
@@ -139,7 +141,7 @@ __all__ = [
     "sweep",
     "theorems",
     "write_plan",
-    *_pairs,
+    *_mechanisms,
     *_release,
 ]
 

@@ -61,7 +61,7 @@ def draw_bounds(
     name = f"{label}: " if label else ""
     (pale,) = ax.plot(
         *_epsilon_first(x, low, given), linewidth=5.0, alpha=0.35, solid_capstyle="round",
-        label=f"{name}certified lower end",
+        label=f"{name}certified lower bound",
     )  # fmt: skip
     colour = pale.get_color()
     band = ax.fill_between if given == "epsilon" else ax.fill_betweenx
@@ -69,7 +69,7 @@ def draw_bounds(
     symbol = "δ" if given == "epsilon" else "ε"
     ax.plot(
         *_epsilon_first(x, high, given), linewidth=1.4, marker="o", markersize=2.5,
-        color=_darker(colour), label=f"{name}certified upper end{_apart(lower, upper, symbol)}",
+        color=_darker(colour), label=f"{name}certified upper bound{_apart(lower, upper, symbol)}",
     )  # fmt: skip
     ax.legend(frameon=False)
     return ax

@@ -46,8 +46,8 @@ def test_the_legend_names_the_ends_and_how_far_apart_they_are() -> None:
     for label, before in ((None, ""), ("DP-SGD", "DP-SGD: ")):
         ax, _, _ = drawn(curve, label)
         assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-            f"{before}certified lower end",
-            f"{before}certified upper end (ε of both within 0.03 %)",
+            f"{before}certified lower bound",
+            f"{before}certified upper bound (ε of both within 0.03 %)",
         ]
 
 

@@ -18,11 +18,11 @@ from tests.output_dp.test_theorem_7 import FIRST, TELLTALE, leaky
 import tightbudget as tb
 from tightbudget.output_dp import amount, pricing
 from tightbudget.output_dp.account import Account, Hold
-from tightbudget.output_dp.acts import Transactions
 from tightbudget.output_dp.amount import ExactAmount
 from tightbudget.output_dp.filter import OutputDPFilter
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.output_dp.pricing import AdvancedRule, OutputDPOdometerRule
+from tightbudget.output_dp.transactions import Transactions
 
 TENTH = tb.OutputDP({"number": 0.1, "nothing": 0}, delta=Fraction(1, 10))
 

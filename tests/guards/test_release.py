@@ -83,7 +83,7 @@ def held_after_a_fork() -> float:
         tb.SparseVector(1, 2).open(0, meter=meter),
     ):
         patch.setattr(os, "getpid", lambda: -1)
-        meter._acts._process = -1  # a meter that would let a fork charge it
+        meter._transactions._process = -1  # a meter that would let a fork charge it
     return meter.held.epsilon
 
 
@@ -193,7 +193,8 @@ MUTATIONS = [
              lambda: moved(0.5, 1.5, None) <= AnswerGrid().sensitivity(1)),
     Mutation("without a step many numbers are rounded to the nearest", AnswerGrid, "_rounded",
              (("np.floor(doubles)", "np.rint(doubles)"),),
-             lambda: np.diff(AnswerGrid().points([0.5, 1.5], 2)).item() <= AnswerGrid().sensitivity(1)),
+             lambda: np.diff(AnswerGrid().points([0.5, 1.5], 2)).item()
+             <= AnswerGrid().sensitivity(1)),
     Mutation("integers end where doubles are coarse", AnswerGrid, "_rounded",
              (("self._doubles_are_too_coarse and", "False and"),),
              lambda: moved(np.int64(2**60), float(2**60 + 2**11), 1024.0)
@@ -240,8 +241,10 @@ MUTATIONS = [
              lambda: two_draws() == [0, 1]),
     Mutation("rounding is free", AnswerGrid, "sensitivity",
              (("steps + positive_count(size=size)", "steps"),),
-             lambda: AnswerGrid(1.0).point(0.6) - AnswerGrid(1.0).point(-0.6) <= AnswerGrid(1.0).sensitivity(1.2)
-             and AnswerGrid(1.0).points([0.5 + 2**-9] * 2, 2).sum() <= AnswerGrid(1.0).sensitivity(0.1, 2)),
+             lambda: AnswerGrid(1.0).point(0.6) - AnswerGrid(1.0).point(-0.6)
+             <= AnswerGrid(1.0).sensitivity(1.2)
+             and AnswerGrid(1.0).points([0.5 + 2**-9] * 2, 2).sum()
+             <= AnswerGrid(1.0).sensitivity(0.1, 2)),
     Mutation("noise that was cut off shows", AnswerGrid, "noisy",
              (("np.clip(sums, -_LAST, _LAST)", "sums"),),
              lambda: released(0, 2**62) == released(9, 2**62)),

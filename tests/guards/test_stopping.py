@@ -17,8 +17,8 @@ from tightbudget.accounting import schedule
 from tightbudget.engine.buckets import measures
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.output_dp import backward_induction, stopping_lattice
-from tightbudget.output_dp.backward_induction import Walk
-from tightbudget.output_dp.stopping_lattice import Course, Lattice
+from tightbudget.output_dp.backward_induction import BackwardInduction
+from tightbudget.output_dp.stopping_lattice import Lattice, RunLosses
 from tightbudget.pairs.pair import Direction
 
 LEAKY = (4.0, 4.0, 1.0), (4.0, 1.0, 0.0)  # one output that only P has
@@ -30,8 +30,8 @@ def lattice(step: float, low: float, high: float, theta: float = 1.0, **more: fl
     return Lattice(step, True, theta, low, high, extended=False, **given)
 
 
-def walk(blocks: list[tb.Composition], lattice: Lattice) -> Walk:
-    return Walk(Course.of(blocks, Direction.REMOVE), lattice)
+def induction(blocks: list[tb.Composition], lattice: Lattice) -> BackwardInduction:
+    return BackwardInduction(RunLosses.of(blocks, Direction.REMOVE), lattice)
 
 
 def responses(number: int, runs: int) -> bool:
@@ -42,7 +42,7 @@ def responses(number: int, runs: int) -> bool:
     for p in np.linspace(0.55, 0.75, 21):
         spacing = math.log(p / (1 - p))
         here = lattice(2 * spacing, -200 * spacing, 200 * spacing, theta=1e-9)
-        walked = walk([tb.RandomizedResponse(p) * runs] * number, here)
+        walked = induction([tb.RandomizedResponse(p) * runs] * number, here)
         epsilon = spacing * (number * runs - 1)
         truth = response_delta(Fraction(p), number * runs, epsilon)[0]
         if Fraction(walked.upper([*[NEVER] * (number - 1), epsilon])[0]) < truth:
@@ -52,7 +52,7 @@ def responses(number: int, runs: int) -> bool:
 
 def gaussians(here: Lattice, m: float = 0.5, number: int = 2, runs: int = 1) -> bool:
     """Several Gaussian steps that are one in the end."""
-    walked = walk([tb.Gaussian(1.0 / m) * runs] * number, here)
+    walked = induction([tb.Gaussian(1.0 / m) * runs] * number, here)
     for epsilon in (0.1, 0.5, 1.0):
         prices = [*[NEVER] * (number - 1), epsilon]
         upper, rule = walked.upper(prices)
@@ -85,7 +85,7 @@ def schedules() -> bool:
 MUTATIONS = [
     Mutation(
         "rounding of the induction",
-        backward_induction._Pull,
+        backward_induction._Expectation,
         "__call__",
         (("pulled + rounding + missed + _UNDERFLOW", "pulled"),),
         lambda: responses(4, 64) and responses(4, 32),
@@ -104,7 +104,7 @@ MUTATIONS = [
     ),
     Mutation(
         "mass at infinity",
-        Walk,
+        BackwardInduction,
         "_sure",
         (
             (
@@ -116,7 +116,7 @@ MUTATIONS = [
     ),
     Mutation(
         "what lies left of a block's array",
-        backward_induction._Pull,
+        backward_induction._Expectation,
         "__init__",
         (("self.values[0] += ", "_ = "),),
         # a tilt so strong that untilted losses are among what is cut
@@ -124,35 +124,35 @@ MUTATIONS = [
     ),
     Mutation(
         "V below the window",
-        Walk,
+        BackwardInduction,
         "_before",
         (("np.full(left, value[0])", "np.zeros(left)"),),
         lambda: gaussians(lattice(0.02, -0.1, 4.0)),
     ),
     Mutation(
         "V beyond the window",
-        Walk,
+        BackwardInduction,
         "_before",
         (("sub_up(1.0, sure) - rest *", "float(value[-1]) - 0.0 *"),),
         lambda: gaussians(lattice(0.02, -4.0, 0.6)),
     ),
     Mutation(
         "what has stopped does not go on",
-        Walk,
+        BackwardInduction,
         "lower",
         (("walker.part(0, cut)\n", "walker\n"),),
         lambda: histograms((3.0, 2.0, 1.0), (1.0, 2.0, 3.0), [1, 2], 0.3, 0.6),
     ),
     Mutation(
         "what has stopped meets no infinite loss",
-        Walk,
+        BackwardInduction,
         "lower",
         (("running = max(0.0, sub_down(running, _mass(stopping)))", "pass"),),
         lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
     ),
     Mutation(
         "the chance of an infinite loss in each block",
-        Walk,
+        BackwardInduction,
         "lower",
         (("running = max(0.0, mul_down(running, sub_down(1.0, chance.upper)))", "pass"),),
         lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
@@ -186,8 +186,8 @@ def test_two_directions_count() -> None:
     step = tb.Gaussian(1.0).subsampled(0.3)
     ends = []
     for direction in Direction:
-        seen = Course.of([step * 1], direction)
-        ends.append(Walk(seen, Lattice.of(seen, [2.0], 1e-3, 1.0)).upper([2.0])[0])
+        seen = RunLosses.of([step * 1], direction)
+        ends.append(BackwardInduction(seen, Lattice.of(seen, [2.0], 1e-3, 1.0)).upper([2.0])[0])
     answer = tb.stopping_delta(step, [1], [2.0])
     assert min(ends) < 0.5 * answer.lower < answer.upper <= 1.01 * max(ends)
     assert isinstance(answer, Bounds)

@@ -88,6 +88,13 @@ def sums_hold() -> bool:
     return True
 
 
+def tiny_sums_hold() -> bool:
+    """Chances that are subnormal: 2 d - d^2 is no double."""
+    _, delta = naive.adaptive([(0.0, 5e-324, 2)])
+    d = Fraction(5e-324)
+    return Fraction(delta.lower) <= 2 * d - d * d <= Fraction(delta.upper)
+
+
 def closed_forms_hold() -> bool:
     checks = []
     for a in (2, 9, 40):
@@ -209,6 +216,12 @@ MUTATIONS = [
         rounding, "any_of",
         (("margin = (LOG1P + EXPM1 + 4.0) * UNIT", "margin = 0.0"),),
         sums_hold,
+    ),
+    Mutation(
+        "a product of subnormal chances rounds by more than its share",
+        rounding, "any_of",
+        (("chance * (1 - margin) if chance >= TINY else 0.0", "chance * (1 - margin)"),),
+        tiny_sums_hold,
     ),
     Mutation(
         "a closed form rounds",

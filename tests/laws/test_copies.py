@@ -28,8 +28,8 @@ import tightbudget as tb
 from tightbudget.adapters.stopping import StoppingCallback
 from tightbudget.client.remote import RemoteBudget, RemoteHold
 from tightbudget.output_dp.account import Account
-from tightbudget.output_dp.acts import Transactions, Uncopied
 from tightbudget.output_dp.pricing import OutputDPOdometerRule
+from tightbudget.output_dp.transactions import Transactions, Uncopied
 from tightbudget.release.noise.noise import Pool
 from tightbudget.release.release import started
 

@@ -211,6 +211,36 @@ def test_symmetric_means_one_delta_for_both_directions(mechanism: Mechanism):
             assert other.lower <= one.upper
 
 
+KINDS = sorted({type(case.mechanism) for case in CASES}, key=lambda kind: kind.kind)
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.kind) for kind in KINDS])
+def test_a_mechanism_that_says_nothing_of_its_directions_is_asked_in_both(kind: type[Mechanism]):
+    if "symmetric" not in vars(kind) and "is_symmetric" not in vars(kind):
+        for case in CASES:
+            if type(case.mechanism) is kind:
+                assert (case.mechanism * 2).directions == tuple(Direction)
+
+
+def test_noise_that_is_its_own_mirror_image_is_asked_in_one_direction():
+    """A second direction would double the cost of an answer and not change it."""
+    one_way = {
+        case.mechanism.kind for case in CASES if (case.mechanism * 2).directions != tuple(Direction)
+    }
+    assert one_way >= {
+        "additive",
+        "discrete_gaussian",
+        "discrete_laplace",
+        "gaussian",
+        "laplace",
+        "randomized_response",
+        "staircase",
+        "truncated_gaussian",
+        "truncated_laplace",
+        "worst_case",
+    }
+
+
 @ask(CONTINUOUS)
 def test_finer_edges_refine_the_masses(mechanism: Mechanism, direction: Direction):
     pair = mechanism.pair(direction)

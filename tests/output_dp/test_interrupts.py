@@ -26,8 +26,8 @@ from tests.guards.mutants import Mutation, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.output_dp.account import Account, Hold
-from tightbudget.output_dp.acts import Transactions
 from tightbudget.output_dp.filter import OutputDPFilter
+from tightbudget.output_dp.transactions import Transactions
 
 ROOM = ("/tightbudget/output_dp/", "/tightbudget/release/sparse_vector", "mutant")
 QUARTER = tb.OutputDP({"a": 0.25, "b": 0.125}, delta=Fraction(1, 64))

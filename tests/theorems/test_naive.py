@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from flint import arb, ctx
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.balls import ball
 
@@ -31,6 +31,8 @@ STEPS = st.lists(
 
 
 @given(STEPS)
+@example([(0.0, 5e-324, 2)])
+@example([(0.0, 1.2e-308, 3), (0.0, 5e-324, 7)])
 def test_the_sums_hold_the_exact_ones(steps: list[tuple[float, float, int]]) -> None:
     epsilon = sum((Fraction(e) * k for e, _, k in steps), Fraction(0))
     total = min(Fraction(1), sum((Fraction(d) * k for _, d, k in steps), Fraction(0)))

@@ -24,7 +24,7 @@ import tightbudget as tb
 from tightbudget.ledger import transactions
 from tightbudget.ledger.as_json import event_as_json, hold_as_json, statement_as_json
 from tightbudget.ledger.pricing import content_of
-from tightbudget.web.api.schemas import guarantee_of
+from tightbudget.web.api.schemas import requested_guarantee
 
 A2 = {"key": "A2", "token": TOKEN_OF_A2}
 Token = Callable[..., str]
@@ -512,4 +512,4 @@ def test_the_token_of_a_run_is_shown_to_nobody_else(
 @pytest.mark.parametrize("guarantee", [*(g for g, _ in GUARANTEES), tb.Gaussian(2.0) * 3, 0.125])
 def test_what_is_written_down_is_read_again(guarantee: Any) -> None:
     content = content_of(guarantee)
-    assert content_of(guarantee_of(as_sent(content))) == content
+    assert content_of(requested_guarantee(as_sent(content))) == content

@@ -1,11 +1,12 @@
 """Prices for stopping early: chosen so that one delta covers every way of stopping.
 
-Choosing prices is calibration, so it lives here and not beside the bound that it stands on
-(:mod:`tightbudget.output_dp.stopping`): from here it may also be drawn.
+Choosing prices is calibration, so this module stands beside calibration and not beside the bound
+that certifies the prices (:mod:`tightbudget.output_dp.stopping`).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,38 +21,38 @@ from tightbudget.engine.readings.renyi import renyi_bounds
 from tightbudget.errors import CalibrationError
 from tightbudget.mechanisms.composition import Composable, Composition
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import FloatArray
+from tightbudget.numerics.rounding import FloatArray, add_up
 from tightbudget.numerics.search import last_true, root_between
 from tightbudget.numerics.validate import open_probability, positive, refuse
-from tightbudget.output_dp.backward_induction import Rule, Walk
+from tightbudget.output_dp.backward_induction import BackwardInduction, StoppingRule
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.output_dp.pricing import RenyiRule
-from tightbudget.output_dp.stopping import blocks_between, courses_of, stops_of
+from tightbudget.output_dp.stopping import blocks_between, losses_by_direction, stops_of
 from tightbudget.output_dp.stopping_lattice import TILTS, Lattice
 
 __all__ = ["StoppingSchedule", "early_stopping"]
 
 _EARLY = 0.2  # weight of all stops but the last, which has 1
-_GAP = 1e-3  # how far the two ends of delta may be apart, about
-_ROUGH = 16.0  # how much coarser, in variance, the lattice is on which prices are looked for
-_DISHES = 6  # deltas at which each stop's own price is worked out
-_PASSES = 30
+_GAP = 1e-3  # about the relative gap between the bounds of delta
+_ROUGH = 16.0  # how much coarser, in variance, the lattice is on which prices are searched
+_KNOTS = 6  # deltas at which each stop's own price is worked out; between them it is interpolated
+_PASSES = 30  # scales that are tried; then the largest that was covered is taken
 
 
 @dataclass(frozen=True)
 class StoppingSchedule:
     """A price for stopping at each stop, and one delta for the whole run.
 
-    Guarantee: a run of the steps it was made for that stops at stops[i] costs epsilons[i],
-    whatever its outputs made it stop there: it is output-DP with these prices by cell and
-    ``delta.upper``. ``delta`` holds the smallest delta for which that is so.
+    Guarantee: a run of ``blocks`` that stops at stops[i] costs epsilons[i], whatever its outputs
+    made it stop there: the run is output-DP with these prices by cell and ``delta.upper``. The
+    smallest delta for which that is so lies in ``delta``.
 
     Attributes:
         stops: the numbers of steps after which it may stop; the last ends the run.
         epsilons: the price of each, nats.
         delta: certified.
         target: the delta that was asked for, at least ``delta.upper``.
-        blocks: what runs between the stops: mechanisms with their numbers of runs.
+        blocks: the compositions that run between one stop and the next.
     """
 
     stops: tuple[int, ...]
@@ -69,14 +70,16 @@ class StoppingSchedule:
     def separate(self) -> tuple[float, ...]:
         """The prices where each stop gets an equal share of the delta asked for.
 
-        Guarantee: upper ends of eps(delta / n) of what runs until each stop.
+        Guarantee: upper bounds of the eps(delta / n) of all blocks up to each stop.
         Source: Hartmann, Bindschaedler, Bentkamp, West 2022, Lemma 11.
         """
         share = self.target / len(self.stops)
         prices = np.zeros(len(self.stops))
-        for course in courses_of(self.blocks):
-            walk = Walk(course, Lattice.of(course, course.rough_prices(share), _GAP, 1.0))
-            for i, delta in enumerate(walk.one_stop_each()):
+        for losses in losses_by_direction(self.blocks):
+            induction = BackwardInduction(
+                losses, Lattice.of(losses, losses.rough_prices(share), _GAP, 1.0)
+            )
+            for i, delta in enumerate(induction.one_stop_each()):
                 guess = _epsilon_at(delta, share)
                 found = last_true(partial(_is_above, delta, share), guess, math.inf, 1e-7)
                 prices[i] = max(prices[i], found.first_false)
@@ -90,21 +93,20 @@ class StoppingSchedule:
         divergence is known. Source: Feldman, Zrnic 2021; Canonne, Kamath, Steinke 2020.
 
         Args:
-            order: > 1; that which is best at the last stop, if absent.
+            order: > 1; if absent, the order with the lowest price at the last stop.
         """
-        courses = courses_of(self.blocks)
+        by_direction = losses_by_direction(self.blocks)
         if order is None:
-            last = [c.chernoff_prices(math.log(self.target))[-1] for c in courses]
+            last = [one.chernoff_prices(math.log(self.target))[-1] for one in by_direction]
             order = 1.0 + float(TILTS[int(np.argmin(np.max(last, axis=0)))])
         divergences = np.zeros(len(self.stops))
-        for course in courses:
+        for losses in by_direction:
             of_block = {
-                parts: renyi_bounds((block,), order, 1e-4).upper
-                for parts, block in course.of_block.items()
+                block: renyi_bounds((parts,), order, 1e-4).upper
+                for block, parts in losses.of_block.items()
             }
-            # a hair above what adding up may have rounded away
-            total = np.cumsum([of_block[parts] for parts in course.blocks]) * (1 + 1e-12)
-            divergences = np.maximum(divergences, total)
+            total = itertools.accumulate([of_block[block] for block in losses.blocks], add_up)
+            divergences = np.maximum(divergences, list(total))
         return tuple(
             RenyiRule(order=order, epsilon=Fraction(d)).epsilon(Fraction(self.target))
             if 0 < d < math.inf
@@ -113,7 +115,7 @@ class StoppingSchedule:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The prices by three methods, and delta, as plain values."""
+        """The prices of the stops by three methods, and delta, as plain JSON values."""
         return {
             "stops": list(self.stops),
             "epsilons": list(self.epsilons),
@@ -123,7 +125,7 @@ class StoppingSchedule:
         }
 
     def table(self, most: int = 10) -> str:
-        """At most about ``most`` stops as lines of text: the price of each, by three methods."""
+        """Lines of text with the price of at most about ``most`` stops, by three methods."""
         n = len(self.stops)
         shown = sorted({round((k + 1) * n / min(n, most)) - 1 for k in range(min(n, most))})
         renyi = self.renyi_filter()
@@ -136,7 +138,7 @@ class StoppingSchedule:
         return "\n".join(lines)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draws the prices over the stops, and those of other methods; returns the axes.
+        """Draws the prices of the stops by three methods; returns the axes.
 
         Needs the extra ``plot``.
         """
@@ -185,38 +187,42 @@ def early_stopping(
     rtol = positive(rtol=rtol)
     if not rtol < 1:
         raise refuse("rtol", "be in (0, 1)", rtol)
-    courses = courses_of(blocks)
-    for course in courses:
-        if course.infinity.upper >= 0.5 * delta:
+    by_direction = losses_by_direction(blocks)
+    for losses in by_direction:
+        if losses.infinity.upper >= 0.5 * delta:
             raise CalibrationError(
                 f"delta = {delta:g} must be well above the chance of an infinite loss, "
-                f"{course.infinity.upper:g}"
+                f"{losses.infinity.upper:g}"
             )
-    # on rough lattices: about how dear all stops together are, and which direction counts
-    guesses = [course.rough_prices(0.3 * delta) for course in courses]
+    # on rough lattices: about the scale of the prices, and which direction has the larger delta
+    guesses = [losses.rough_prices(0.3 * delta) for losses in by_direction]
     rough = [
-        Walk(course, Lattice.of(course, prices, _GAP, _ROUGH))
-        for course, prices in zip(courses, guesses, strict=True)
+        BackwardInduction(losses, Lattice.of(losses, prices, _GAP, _ROUGH))
+        for losses, prices in zip(by_direction, guesses, strict=True)
     ]
-    dearest = np.max(guesses, axis=0)
-    prices_at = _menu(
-        [w for w, e in zip(rough, guesses, strict=True) if np.any(e >= 0.9 * dearest)],
+    highest = np.max(guesses, axis=0)
+    prices_at = _prices_by_scale(
+        [one for one, e in zip(rough, guesses, strict=True) if np.any(e >= 0.9 * highest)],
         shares * delta,
     )
     scale, _ = _largest(rough, prices_at, 3.0 / float(np.sum(shares)), delta, 0.05)
-    ends = [walk.upper(prices_at(scale))[0] for walk in rough]
-    walks = [
-        Walk(course, Lattice.of(course, prices_at(scale), _GAP, 0.5)) if end > 0.5 * delta else walk
-        for course, walk, end in zip(courses, rough, ends, strict=True)
+    ends = [induction.upper(prices_at(scale))[0] for induction in rough]
+    inductions = [
+        BackwardInduction(losses, Lattice.of(losses, prices_at(scale), _GAP, 0.5))
+        if end > 0.5 * delta
+        else induction
+        for losses, induction, end in zip(by_direction, rough, ends, strict=True)
     ]
-    scale, found = _largest(walks, prices_at, scale, delta, rtol)
-    lower = max(walk.lower(rule) for walk, (_, rule) in zip(walks, found, strict=True))
+    scale, found = _largest(inductions, prices_at, scale, delta, rtol)
+    lower = max(
+        induction.lower(rule) for induction, (_, rule) in zip(inductions, found, strict=True)
+    )
     upper = max(end for end, _ in found)
     return StoppingSchedule(stops, tuple(prices_at(scale)), Bounds(lower, upper), delta, blocks)
 
 
 def _weights(weights: Sequence[float] | None, n: int) -> FloatArray:
-    """The weights, the largest of which is 1."""
+    """(n,): the weights of the stops, divided by the largest; those of :data:`_EARLY` if None."""
     if weights is None:
         return np.array([_EARLY] * (n - 1) + [1.0])
     checked = np.array([positive(**{f"weights[{i}]": w}) for i, w in enumerate(weights)])
@@ -225,27 +231,33 @@ def _weights(weights: Sequence[float] | None, n: int) -> FloatArray:
     return np.asarray(checked / np.max(checked))
 
 
-def _menu(walks: list[Walk], targets: FloatArray) -> Callable[[float], list[float]]:
-    """From s to about the eps at which each stop's own delta is s targets[i].
+def _prices_by_scale(
+    inductions: list[BackwardInduction], targets: FloatArray
+) -> Callable[[float], list[float]]:
+    """A function from a scale s to prices, about the eps at which stop i alone has s targets[i].
 
-    What is about right is right enough for a choice: the prices are certified afterwards.
+    The prices need not be exact: whatever is chosen is certified afterwards.
+
+    Args:
+        inductions: of the directions that matter.
+        targets: (n,), a delta for each stop.
     """
     from scipy import interpolate  # takes longer to import than all else that is needed
 
-    scales = np.geomspace(0.2 / float(np.sum(targets) / np.max(targets)), 4.0, _DISHES)
-    dearest = np.zeros((len(targets), scales.size))
-    for walk in walks:
-        for i, delta in enumerate(walk.one_stop_each()):
+    scales = np.geomspace(0.2 / float(np.sum(targets) / np.max(targets)), 4.0, _KNOTS)
+    own_prices = np.zeros((len(targets), scales.size))
+    for induction in inductions:
+        for i, delta in enumerate(induction.one_stop_each()):
             above = math.inf
             for j, target in enumerate(targets[i] * scales):
                 above = _epsilon_at(delta, min(float(target), 1.0), above)
-                dearest[i, j] = max(dearest[i, j], above)
-    curve = interpolate.PchipInterpolator(np.log(scales), dearest, axis=1)
+                own_prices[i, j] = max(own_prices[i, j], above)
+    curve = interpolate.PchipInterpolator(np.log(scales), own_prices, axis=1)
     least, most = scales[[0, -1]]
 
     def prices_at(scale: float) -> list[float]:
         own = np.maximum(0.0, curve(math.log(min(max(scale, least), most))))
-        # never dearer than going on to a later stop: W is convex, so that is for free
+        # never more than the price of going on to a later stop: W is convex, so that is for free
         capped: list[float] = np.minimum.accumulate(own[::-1])[::-1].tolist()
         return capped
 
@@ -253,11 +265,16 @@ def _menu(walks: list[Walk], targets: FloatArray) -> Callable[[float], list[floa
 
 
 def _is_above(delta: Callable[[float], float], target: float, epsilon: float) -> bool:
+    """True if delta(epsilon) is above ``target``."""
     return delta(epsilon) > target
 
 
 def _epsilon_at(delta: Callable[[float], float], target: float, above: float = math.inf) -> float:
-    """About eps(target), which is known to be below ``above``."""
+    """About the eps at which ``delta`` is ``target``, which is known to be below ``above``.
+
+    Raises:
+        CalibrationError: delta stays above the target up to 1e6 nats.
+    """
     if delta(0.0) <= target:
         return 0.0
     high = above if above < math.inf else 1.0
@@ -273,21 +290,31 @@ def _epsilon_at(delta: Callable[[float], float], target: float, above: float = m
 
 
 def _largest(
-    walks: list[Walk],
+    inductions: list[BackwardInduction],
     prices_at: Callable[[float], list[float]],
     guess: float,
     delta: float,
     slack: float,
-) -> tuple[float, list[tuple[float, Rule]]]:
-    """The largest scale whose prices delta covers, but for a share ``slack`` of it left over.
+) -> tuple[float, list[tuple[float, StoppingRule]]]:
+    """The largest scale at which all upper bounds are at most ``delta``, up to a share ``slack``.
+
+    Args:
+        inductions: one for each direction.
+        prices_at: from a scale to the prices of the stops.
+        guess: the first scale to be tried.
+        delta: in (0, 1).
+        slack: the share of delta that may stay unused.
 
     Returns:
-        The scale, and each walk's upper end of delta there, at most ``delta``, with its rule.
+        the scale; and for each induction the upper bound of delta there, and its stopping rule.
+
+    Raises:
+        CalibrationError: no scale was found whose prices ``delta`` covers.
     """
     low, high, scale = 0.0, math.inf, guess
-    best: list[tuple[float, Rule]] | None = None
+    best: list[tuple[float, StoppingRule]] | None = None
     for _ in range(_PASSES):
-        found = [walk.upper(prices_at(scale)) for walk in walks]
+        found = [induction.upper(prices_at(scale)) for induction in inductions]
         end = max(upper for upper, _ in found)
         if end <= delta:
             low, best = scale, found

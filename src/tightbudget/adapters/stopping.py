@@ -21,7 +21,7 @@ from tightbudget.accounting.schedule import StoppingSchedule
 from tightbudget.errors import ParameterError, SettlementError
 from tightbudget.mechanisms.composition import Composition, Mechanism
 from tightbudget.numerics.validate import positive_count, refuse
-from tightbudget.output_dp.acts import Uncopied
+from tightbudget.output_dp.transactions import Uncopied
 from tightbudget.release.meter import Meter
 from tightbudget.release.release import Receipt, Started, started
 

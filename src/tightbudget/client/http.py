@@ -25,7 +25,7 @@ from tightbudget.errors import (
 )
 from tightbudget.numerics.validate import positive, refuse
 from tightbudget.output_dp.account import Budget
-from tightbudget.output_dp.acts import Uncopied
+from tightbudget.output_dp.transactions import Uncopied
 
 try:
     import httpx

@@ -1,4 +1,4 @@
-"""What a ledger answers, as plain JSON: the same on the command line and over HTTP."""
+"""Answers of a ledger as plain JSON values, in one form for the command line and for HTTP."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["event_as_json", "hold_as_json", "open_hold_as_json", "statement_as_j
 
 
 def statement_as_json(statement: Statement) -> dict[str, Any]:
-    """A budget; amounts have the unit that it counts in."""
+    """A budget's statement as plain JSON values; amounts have the unit that the budget counts."""
     return dataclasses.asdict(statement)
 
 
 def hold_as_json(hold: LedgerHold) -> dict[str, Any]:
-    """A reservation. The token is there only for who has started it."""
+    """A reservation as plain JSON values. Its token is there only for the caller who started it."""
     return {
         "key": hold.key,
         "state": hold.state.value,
-        "charges": {name: dataclasses.asdict(charge) for name, charge in hold.charges.items()},
+        "charges": {name: charge.to_dict() for name, charge in hold.charges.items()},
         "cell": hold.cell,
         "told": hold.told,
         "token": hold.token,
@@ -32,11 +32,14 @@ def hold_as_json(hold: LedgerHold) -> dict[str, Any]:
 
 
 def open_hold_as_json(hold: OpenHold) -> dict[str, Any]:
-    """A reservation in a list; what only the reservation itself says is null."""
+    """An open reservation of a list as plain JSON values.
+
+    The fields that only the reservation itself has are null.
+    """
     return {
         "key": hold.key,
         "state": hold.state.value,
-        "charges": {name: dataclasses.asdict(charge) for name, charge in hold.charges.items()},
+        "charges": {name: charge.to_dict() for name, charge in hold.charges.items()},
         "cell": None,
         "told": hold.told,
         "token": None,
@@ -48,5 +51,5 @@ def open_hold_as_json(hold: OpenHold) -> dict[str, Any]:
 
 
 def event_as_json(event: Event) -> dict[str, Any]:
-    """One line of the history."""
+    """An event of the history as plain JSON values."""
     return dataclasses.asdict(event)

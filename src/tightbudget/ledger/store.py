@@ -41,7 +41,7 @@ from tightbudget.ledger.guard import (
 )
 from tightbudget.ledger.schema import VERSION, VERSION_TABLE
 from tightbudget.numerics.validate import refuse
-from tightbudget.output_dp.acts import Uncopied
+from tightbudget.output_dp.transactions import Uncopied
 
 __all__ = ["Store"]
 

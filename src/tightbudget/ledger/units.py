@@ -1,8 +1,8 @@
 """Amounts are integers: epsilon in units of 1e-12, delta in units of 1e-18.
 
-What is charged is rounded up and what may be charged is rounded down, once, here. From there
-on nothing is rounded: integers are added, compared and stored. What an account of another
-kind counts (rho, mu^2, a divergence) has the unit of epsilon.
+An exact amount becomes integers once, here: a charge is rounded up, a cap is rounded down. From
+there on nothing is rounded: integers are added, compared and stored. Budgets that count another
+measure of privacy loss (rho, mu^2, a divergence) store it in the column and unit of epsilon.
 """
 
 from __future__ import annotations
@@ -18,90 +18,102 @@ __all__ = ["NOTHING", "Units"]
 
 _EPSILON, _DELTA = 10**12, 10**18
 _LARGEST = 2**63 - 1  # of a BIGINT
-_TOLERANCE = (
-    10**9
-)  # what is above what is left by less than one part in this is granted what is left
+# a request above what is left, by less than one part in this number, is granted what is left
+_TOLERANCE = 10**9
 
 
 class Units(NamedTuple):
-    """Two integers: of what the account counts, in 1e-12, and of delta, in 1e-18."""
+    """An exact amount in the integers that a ledger stores.
+
+    Attributes:
+        epsilon: of what the account counts, in units of 1e-12.
+        delta: in units of 1e-18.
+    """
 
     epsilon: int
     delta: int
 
     @staticmethod
     def charged(amount: ExactAmount) -> Units:
-        """Guarantee: at least the amount; above 0 if the amount is.
+        """The amount rounded up: for what is spent or held.
+
+        Guarantee: at least the amount; above 0 if the amount is.
 
         Raises:
-            ParameterError: more than a database's integers hold.
+            ParameterError: the amount is more than a database's integers hold.
         """
         return Units(
-            _fits("epsilon", amount.counted, math.ceil(amount.counted * _EPSILON)),
-            _fits("delta", amount.delta, math.ceil(amount.delta * _DELTA)),
+            epsilon=_fits("epsilon", amount.counted, math.ceil(amount.counted * _EPSILON)),
+            delta=_fits("delta", amount.delta, math.ceil(amount.delta * _DELTA)),
         )
 
     @staticmethod
     def granted(amount: ExactAmount) -> Units:
-        """Guarantee: at most the amount.
+        """The amount rounded down: for a cap.
+
+        Guarantee: at most the amount.
 
         Raises:
-            ParameterError: more than a database's integers hold.
+            ParameterError: the amount is more than a database's integers hold.
         """
         return Units(
-            _fits("epsilon", amount.counted, math.floor(amount.counted * _EPSILON)),
-            _fits("delta", amount.delta, math.floor(amount.delta * _DELTA)),
+            epsilon=_fits("epsilon", amount.counted, math.floor(amount.counted * _EPSILON)),
+            delta=_fits("delta", amount.delta, math.floor(amount.delta * _DELTA)),
         )
 
     def plus(self, other: Units) -> Units:
-        """Each component's sum."""
-        return Units(self.epsilon + other.epsilon, self.delta + other.delta)
+        """The sum of both amounts, component by component."""
+        return Units(epsilon=self.epsilon + other.epsilon, delta=self.delta + other.delta)
 
     def minus(self, other: Units) -> Units:
-        """Each component's difference."""
-        return Units(self.epsilon - other.epsilon, self.delta - other.delta)
+        """This amount less the other, component by component."""
+        return Units(epsilon=self.epsilon - other.epsilon, delta=self.delta - other.delta)
 
     def times(self, n: int) -> Units:
-        """Each component n times."""
-        return Units(self.epsilon * n, self.delta * n)
+        """The amount n times, component by component."""
+        return Units(epsilon=self.epsilon * n, delta=self.delta * n)
 
     def least(self, other: Units) -> Units:
-        """Each component's smaller one."""
-        return Units(min(self.epsilon, other.epsilon), min(self.delta, other.delta))
+        """The smaller of both amounts, component by component."""
+        return Units(epsilon=min(self.epsilon, other.epsilon), delta=min(self.delta, other.delta))
 
     def most(self, other: Units) -> Units:
-        """Each component's larger one."""
-        return Units(max(self.epsilon, other.epsilon), max(self.delta, other.delta))
+        """The larger of both amounts, component by component."""
+        return Units(epsilon=max(self.epsilon, other.epsilon), delta=max(self.delta, other.delta))
 
     def fits(self, left: Units) -> bool:
-        """Whether no component is larger."""
+        """True if no component is larger than that of ``left``."""
         return self.epsilon <= left.epsilon and self.delta <= left.delta
 
     def nearly_fits(self, left: Units) -> bool:
-        """Whether no component is larger by more than one part in 1e9 of what is left."""
+        """True if no component is larger than that of ``left`` by more than one part in 1e9."""
         return self.fits(
-            Units(left.epsilon + left.epsilon // _TOLERANCE, left.delta + left.delta // _TOLERANCE)
+            Units(
+                epsilon=left.epsilon + left.epsilon // _TOLERANCE,
+                delta=left.delta + left.delta // _TOLERANCE,
+            )
         )
 
     def up(self, unit: str) -> Budget:
-        """As floats, rounded up."""
+        """The amount as floats that print as at least it: for what is spent or held."""
         return self.exact().up(unit)
 
     def down(self, unit: str) -> Budget:
-        """As floats, rounded down."""
+        """The amount as floats that print as at most it: for what is left or granted."""
         return self.exact().down(unit)
 
     def exact(self) -> ExactAmount:
-        """The amounts themselves."""
+        """The amount as exact fractions."""
         return ExactAmount(
             counted=Fraction(self.epsilon, _EPSILON), delta=Fraction(self.delta, _DELTA)
         )
 
 
-NOTHING = Units(0, 0)
+NOTHING = Units(epsilon=0, delta=0)
 
 
 def _fits(name: str, amount: Fraction, units: int) -> int:
+    """``units`` of the ``amount`` called ``name``, refused if a database cannot store it."""
     if not 0 <= units <= _LARGEST:
         raise refuse(name, "be at least 0 and fit into the ledger's integers", printed_up(amount))
     return units

@@ -1,4 +1,4 @@
-"""Which two distributions must an observer tell apart? One mechanism, one file."""
+"""The values a user holds: mechanisms, one a file, and compositions of them."""
 
 from tightbudget.mechanisms.additive import Additive
 from tightbudget.mechanisms.clipped_sum import ClippedSum
@@ -8,6 +8,7 @@ from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.histogram import Histogram
 from tightbudget.mechanisms.integer_noise import ClippedNoise, DiscreteGaussian, DiscreteLaplace
 from tightbudget.mechanisms.laplace import Laplace
+from tightbudget.mechanisms.logistic import Logistic
 from tightbudget.mechanisms.loss_table import LossTable
 from tightbudget.mechanisms.mixture_of_gaussians import MixtureOfGaussians
 from tightbudget.mechanisms.neighbouring import Neighbouring
@@ -30,6 +31,7 @@ __all__ = [
     "Gaussian",
     "Histogram",
     "Laplace",
+    "Logistic",
     "LossTable",
     "Mechanism",
     "MixtureOfGaussians",

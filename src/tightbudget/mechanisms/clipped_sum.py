@@ -59,7 +59,6 @@ class ClippedSum(Mechanism):
 
     kind: ClassVar[str] = "clipped_sum"
     mutual: ClassVar[bool] = True
-    symmetric: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

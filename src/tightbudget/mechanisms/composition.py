@@ -77,8 +77,11 @@ class Mechanism(Composable):
     relation: Neighbouring | None = dataclasses.field(default=None, kw_only=True)
 
     kind: ClassVar[str] = ""  # the name in JSON, plan files and on the command line
-    symmetric: ClassVar[bool] = True  # both directions have the same delta
-    mutual: ClassVar[bool] = False  # one direction's pair is the other's, P and Q exchanged
+    # both directions have the same delta, so that one of them is asked. True is a claim that a
+    # subclass has to prove; with False both are asked, which is right for every mechanism
+    symmetric: ClassVar[bool] = False
+    # one direction's pair is the other's with P and Q exchanged
+    mutual: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -99,7 +102,7 @@ class Mechanism(Composable):
         raise NotImplementedError
 
     def is_symmetric(self) -> bool:
-        """Whether delta(eps) is the same in both directions."""
+        """True if delta(eps) is proved to be the same in both directions."""
         return self.symmetric
 
     def is_mutual(self) -> bool:
@@ -213,7 +216,6 @@ class _InBothOrders(Mechanism):
     base: Mechanism
     direction: Direction
 
-    symmetric: ClassVar[bool] = False
     mutual: ClassVar[bool] = True
 
     def pair(self, direction: Direction) -> Pair:

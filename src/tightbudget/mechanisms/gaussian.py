@@ -42,6 +42,9 @@ class Gaussian(Mechanism):
 
     kind: ClassVar[str] = "gaussian"
     mutual: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = (
+        True  # noise and its mirror image: x -> sensitivity - x exchanges P and Q
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -64,7 +64,6 @@ class Histogram(Mechanism):
 
     kind: ClassVar[str] = "histogram"
     mutual: ClassVar[bool] = True
-    symmetric: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -87,6 +87,9 @@ class DiscreteGaussian(Mechanism):
 
     kind: ClassVar[str] = "discrete_gaussian"
     mutual: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = (
+        True  # noise and its mirror image: x -> sensitivity - x exchanges P and Q
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -200,6 +203,9 @@ class DiscreteLaplace(Mechanism):
 
     kind: ClassVar[str] = "discrete_laplace"
     mutual: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = (
+        True  # noise and its mirror image: x -> sensitivity - x exchanges P and Q
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -256,7 +262,6 @@ class ClippedNoise(Mechanism):
 
     kind: ClassVar[str] = "clipped_noise"
     mutual: ClassVar[bool] = True
-    symmetric: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

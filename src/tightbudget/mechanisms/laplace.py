@@ -39,6 +39,9 @@ class Laplace(Mechanism):
 
     kind: ClassVar[str] = "laplace"
     mutual: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = (
+        True  # noise and its mirror image: x -> sensitivity - x exchanges P and Q
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,36 +74,7 @@ class LaplacePair(Pair):
         )
 
     def bins(self, edges: FloatArray, slack: FloatArray) -> Bins:
-        m = self.m
-        # m itself is a rounded quotient, and end + slack rounds by at most u m after clipping
-        reach = slack + 4 * UNIT * m
-        left, right = np.append(-np.inf, edges), np.append(edges, np.inf)
-        left_reach, right_reach = np.append(0.0, reach), np.append(reach, 0.0)
-        p = Enclosure(
-            self._mass(left + left_reach, right - right_reach).lower,
-            self._mass(left - left_reach, right + right_reach).upper,
-        )
-        # Q e^r / P = e^((right - left) / 2 + r - right) exactly, for the part inside [-m, m]
-        left, right = np.clip(left, -m, m), np.clip(right, -m, m)
-        beyond = np.append(edges, edges[-1]) - right
-        w = exp_enclosure(
-            (right - left) / 2 + beyond,
-            left_reach + 2 * right_reach + 4 * UNIT * (m + np.abs(beyond)),
-        )
-        return Bins.of(p, p * w, w, edges, slack)
-
-    def _mass(self, left: FloatArray, right: FloatArray) -> Enclosure:
-        """The P-mass of [left, right], e^(-(m - right)/2) (1 - e^(-(right - left)/2)) / 2."""
-        m = self.m
-        left, right = np.clip(left, -m, m), np.clip(right, -m, m)
-        d = np.maximum(right - left, 0.0)
-        mass = np.exp((right - m) / 2) * -np.expm1(-d / 2) / 2
-        # right - m is rounded by at most 2 u m and m by u m; exp, expm1 and products: 16 ulps
-        margin = float(np.expm1((16 + 2 * m) * 2 * UNIT))
-        return Enclosure(
-            np.where(mass > TINY, mass * max(0.0, 1 - margin), 0.0),
-            np.where(d > 0, mass * (1 + margin) + TINY, 0.0),
-        )
+        return loss_bins(self.m, exact(0.5), edges, slack)
 
     def closed_delta(self, epsilon: float) -> tuple[float, float]:
         # P(L > eps) = 1 - e^((eps - m)/2)/2 and e^eps Q(L > eps) = e^((eps - m)/2)/2 for |eps| <= m
@@ -130,3 +104,45 @@ class LaplacePair(Pair):
             np.concatenate([[-m], (left + right) / 2, [m]]),
             np.concatenate([[-m - np.log(2)], log_masses, [-np.log(2)]]),
         )
+
+
+def loss_bins(m: float, share: Enclosure, edges: FloatArray, slack: FloatArray) -> Bins:
+    """Bins of a loss with the P-density share e^((l - m) / 2) / 2 dl on [-m, m], without atoms.
+
+    Args:
+        m: the largest loss, nats, a quotient that was rounded once.
+        share: (1,) e^(m / 2) times twice the density at loss 0.
+        edges: (n,) as in :meth:`~tightbudget.pairs.pair.Pair.bins`.
+        slack: (n,) as there.
+    """
+    # m itself is a rounded quotient, and end + slack rounds by at most u m after clipping
+    reach = slack + 4 * UNIT * m
+    left, right = np.append(-np.inf, edges), np.append(edges, np.inf)
+    left_reach, right_reach = np.append(0.0, reach), np.append(reach, 0.0)
+    p = Enclosure(
+        _masses(m, share, left + left_reach, right - right_reach).lower,
+        _masses(m, share, left - left_reach, right + right_reach).upper,
+    )
+    # Q e^r / P = e^((right - left) / 2 + r - right) exactly, for the part inside [-m, m]
+    left, right = np.clip(left, -m, m), np.clip(right, -m, m)
+    beyond = np.append(edges, edges[-1]) - right
+    w = exp_enclosure(
+        (right - left) / 2 + beyond,
+        left_reach + 2 * right_reach + 4 * UNIT * (m + np.abs(beyond)),
+    )
+    return Bins.of(p, p * w, w, edges, slack)
+
+
+def _masses(m: float, share: Enclosure, left: FloatArray, right: FloatArray) -> Enclosure:
+    """The P-masses share e^(-(m - right)/2) (1 - e^(-(right - left)/2)) of [left, right]."""
+    left, right = np.clip(left, -m, m), np.clip(right, -m, m)
+    d = np.maximum(right - left, 0.0)
+    mass = np.exp((right - m) / 2) * -np.expm1(-d / 2)
+    # in units u of 2^-53: the exponent (right - m) / 2 moves by u m / 2 for m, a rounded quotient,
+    # and by u m for the difference, which together cost 3 u m / 2; exp and expm1 cost 8 each, d one
+    # and three products three. (32 + 4 m) u is granted for these (20 + 3 m / 2) u
+    margin = float(np.expm1((16 + 2 * m) * 2 * UNIT))
+    return Enclosure(
+        np.where(mass > 2 * TINY, mass * share.lower * max(0.0, 1 - margin), 0.0),
+        np.where(d > 0, (mass * (1 + margin) + 2 * TINY) * share.upper, 0.0),
+    )

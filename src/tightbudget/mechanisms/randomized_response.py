@@ -35,6 +35,7 @@ class RandomizedResponse(Mechanism):
 
     kind: ClassVar[str] = "randomized_response"
     mutual: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = True  # swapping the two true categories exchanges P and Q
 
     def __post_init__(self) -> None:
         super().__post_init__()

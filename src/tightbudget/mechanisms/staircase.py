@@ -44,6 +44,9 @@ class Staircase(Mechanism):
 
     kind: ClassVar[str] = "staircase"
     mutual: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = (
+        True  # noise and its mirror image: x -> sensitivity - x exchanges P and Q
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

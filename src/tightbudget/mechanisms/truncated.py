@@ -42,6 +42,9 @@ class TruncatedGaussian(Mechanism):
 
     kind: ClassVar[str] = "truncated_gaussian"
     mutual: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = (
+        True  # noise and its mirror image: x -> sensitivity - x exchanges P and Q
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,6 +90,9 @@ class TruncatedLaplace(Mechanism):
 
     kind: ClassVar[str] = "truncated_laplace"
     mutual: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = (
+        True  # noise and its mirror image: x -> sensitivity - x exchanges P and Q
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -38,6 +38,7 @@ class WorstCase(Mechanism):
 
     kind: ClassVar[str] = "worst_case"
     mutual: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = True  # Q is P with its outputs in reverse order
 
     def __post_init__(self) -> None:
         super().__post_init__()

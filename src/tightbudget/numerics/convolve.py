@@ -1,4 +1,9 @@
-"""Convolution and running sums of non-negative arrays, with bounds of their rounding errors."""
+"""Convolution and running sums of non-negative arrays, with bounds of their rounding errors.
+
+Differs from ``scipy.signal.fftconvolve`` in three ways: (1) a result has a proved bound of its
+error; (2) exact entries are >= 0, and so are computed ones; (3) :func:`correlate` transforms a long
+array piece by piece, so that the error of an entry is relative to its own piece.
+"""
 
 from __future__ import annotations
 

@@ -209,10 +209,13 @@ def any_of(chances: list[tuple[float, int]], *, up: bool) -> float:
     log_none = math.fsum(k * math.log1p(-p) for p, k in chances)
     chance = -math.expm1(log_none)
     if chance == 0.0:
-        return 0.0 if all(p == 0 for p, _ in chances) else (1e-300 if up else 0.0)
+        return 0.0 if all(p == 0 for p, _ in chances) else (TINY if up else 0.0)
     # log1p, k times it, and a sum that is rounded once, all of one sign: LOG1P + 2 units. expm1 of
     # a negative number passes a relative error of its argument on without enlarging it, and adds
-    # EXPM1. One unit is for the product with the margin, one is left over. 1e-300 stands for
+    # EXPM1. One unit is for the product with the margin, one is left over. TINY stands for
     # products of chances that underflow
     margin = (LOG1P + EXPM1 + 4.0) * UNIT  # pays: any-of
-    return min(1.0, chance * (1 + margin) + 1e-300) if up else max(0.0, chance * (1 - margin))
+    if up:
+        return min(1.0, chance * (1 + margin) + TINY)
+    # below TINY the products are subnormal, and their rounding is not relative
+    return chance * (1 - margin) if chance >= TINY else 0.0

@@ -197,7 +197,7 @@ def short_normal_cells(
     length_slack: FloatArray,
     m: float,
 ) -> tuple[NDArray[np.bool_], Enclosure, Enclosure]:
-    """Encloses masses and exponentially tilted means of short cells of a standard normal N.
+    """Encloses masses and exponentially tilted means of short intervals of a standard normal N.
 
     Args:
         right: (n,) the right ends r of the cells.

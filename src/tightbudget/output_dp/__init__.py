@@ -1,1 +1,1 @@
-"""What does an observed output cost? Guarantees by cell, filters, and the price of stopping."""
+"""The price of an observed output: guarantees by cell, price rules, filters, early stopping."""

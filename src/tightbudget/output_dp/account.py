@@ -12,10 +12,10 @@ import math
 from typing import NamedTuple
 
 from tightbudget.errors import BudgetError, SettlementError
-from tightbudget.output_dp.acts import Transactions, Uncopied, Variable, Write
 from tightbudget.output_dp.amount import ZERO, Budget, ExactAmount, Price
 from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_name
 from tightbudget.output_dp.pricing import PriceRule
+from tightbudget.output_dp.transactions import Transactions, Uncopied, Variable, Write
 
 __all__ = ["Account", "Budget", "Hold", "State"]
 

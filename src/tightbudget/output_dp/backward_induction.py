@@ -1,15 +1,16 @@
-"""The value of stopping: from above by induction backwards, from below by a rule run forwards.
+"""The value of stopping: an upper bound by backward induction, a lower bound by one stopping rule.
 
-A run that may stop after block i is priced E_i there. With a and b the likelihoods of what
-was seen and l = ln a/b, per unit of a:
+A run that may stop after block i pays E_i there. With a and b the likelihoods of all outputs so
+far under P and Q and l = ln a/b, the value of going on from l is, per unit of a:
 
     V_n(l) = (1 - e^(E_n - l))_+
     V_i(l) = max( (1 - e^(E_i - l))_+ ,  E_P[ V_{i+1}(l + L_{i+1}) ] ),     delta = E_P[ V_1(L_1) ]
 
 where an infinite loss is worth 1. W_i(u) = u V_i(ln u) is convex with slopes in [0, 1], so
-replacing a block's pair by one that dominates it only raises the value: spread losses give an
-upper end. And any rule on merged outputs is a rule, so what the rule found above wins on
-merged outputs is a lower end.
+replacing a block's pair by one that dominates it only raises the value: losses that are spread
+over neighbouring points of the lattice give an upper bound. And any stopping rule on merged
+outputs is a stopping rule of the run itself, so the value of one, on merged outputs, is a lower
+bound.
 """
 
 from __future__ import annotations
@@ -42,49 +43,60 @@ from tightbudget.numerics.rounding import (
     sum_down,
     sum_up,
 )
-from tightbudget.output_dp.stopping_lattice import Course, Kernel, Lattice, kernel
+from tightbudget.output_dp.stopping_lattice import Kernel, Lattice, RunLosses, kernel
 
-__all__ = ["Rule", "Walk"]
+__all__ = ["StoppingRule", "BackwardInduction"]
 
-# states after all blocks, an eighth of it where each is dear; beyond it PrecisionError names
-# the gap reached
+# states after all blocks together, a gigabyte of doubles; an eighth of it in extended precision,
+# where each takes more time and memory; beyond it PrecisionError names the gap reached
 _MOST = 2**27
-_UNDERFLOW = 1e-300  # what products that are no doubles may add up to
+# products that underflow are below 5e-324 each, and fewer than 2^53 are added up
+_UNDERFLOW = 1e-300
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A price at each stop, and the loss from which on it pays to stop there (inf: never)."""
+class StoppingRule:
+    """A rule for when to stop: at each stop, from which total loss on.
+
+    Attributes:
+        prices: (n,), the price of each stop that the rule was found for, nats.
+        from_losses: (n,), the least total loss at which it stops there, nats; inf for never.
+    """
 
     prices: tuple[float, ...]
     from_losses: tuple[float, ...]
 
 
-class Walk:
-    """A course on a lattice: both ends of delta, for any prices.
+class BackwardInduction:
+    """The losses of a run on a lattice, from which both bounds of delta follow for any prices.
 
-    States are the points of the lattice in one window, the same number after each block. V is
-    kept as a constant (a later infinite loss wins anyhow) and an array of the rest.
+    States are the points of the lattice in one window, the same number after each block. The
+    value V of a state is kept as a constant (the chance of a later infinite loss, which is worth
+    1 whatever is decided) and an array of the rest.
+
+    Args:
+        losses: of the run, in one direction.
+        lattice: the points, and what may be cut off.
 
     Raises:
-        PrecisionError: the window has more states than memory and patience.
+        PrecisionError: the window has too many states, or the tilt is too strong for doubles.
     """
 
-    def __init__(self, course: Course, lattice: Lattice) -> None:
-        self.course, self.lattice, h = course, lattice, lattice.step
+    def __init__(self, losses: RunLosses, lattice: Lattice) -> None:
+        self.losses, self.lattice, h = losses, lattice, lattice.step
         self.states = math.ceil((lattice.high - lattice.low) / h) + 2
-        most = _MOST // (8 if lattice.extended else 1) // len(course.blocks)
+        most = _MOST // (8 if lattice.extended else 1) // len(losses.blocks)
         if self.states > min(MAX_LENGTH, most):
             raise PrecisionError(f"{self.states:.3g} states of width {h:.3g} would be needed")
         try:
             made = {
-                parts: kernel(course, block, lattice) for parts, block in course.of_block.items()
+                block: kernel(losses, parts, lattice) for block, parts in losses.of_block.items()
             }
         except OverflowError as error:
             raise PrecisionError("a tilted mass is out of the range of doubles") from error
-        pulls = {parts: _Pull(block, h, self.states) for parts, block in made.items()}
-        self.kernels = [made[parts] for parts in course.blocks]
-        self.pulls = [pulls[parts] for parts in course.blocks]
+        expectations = {block: _Expectation(k, h, self.states) for block, k in made.items()}
+        self.kernels = [made[block] for block in losses.blocks]
+        self.expectations = [expectations[block] for block in losses.blocks]
         # the window's first state after each block: in steps from the origin, and its loss
         origins: list[Fraction] = np.cumsum([k.origin for k in self.kernels]).tolist()
         self.firsts = [math.floor((Fraction(lattice.low) - o) / Fraction(h)) for o in origins]
@@ -96,47 +108,61 @@ class Walk:
 
     # ------------------------------------------------------------------- from above
 
-    def upper(self, prices: Sequence[float]) -> tuple[float, Rule]:
-        """An upper end of delta, and the rule that attains it, about.
+    def upper(self, prices: Sequence[float]) -> tuple[float, StoppingRule]:
+        """An upper bound of delta at these prices (n,), and a stopping rule that nearly attains it.
 
-        Guarantee: at least the exact value.
+        Guarantee: the bound is at least the exact delta.
         """
         last = len(prices) - 1
         sure, value = 0.0, self._payoff(last, prices[last])
         from_losses = [prices[last]]
         for i in reversed(range(last)):
-            go_on = self._before(i + 1, value, sure, self.firsts[i], self.pulls[i + 1])
+            go_on = self._before(i + 1, value, sure, self.firsts[i], self.expectations[i + 1])
             sure = self._sure(i + 1, sure)
             stop = np.maximum(0.0, self._payoff(i, prices[i]) - sure) * (1 + 2 * UNIT)
             # where it pays to stop, it does at all larger losses: W is convex, its slope <= 1
             pays = np.flatnonzero(stop > go_on)
             from_losses.append(self._just_below(i, int(pays[0])) if pays.size else math.inf)
             value = np.maximum(stop, go_on)
-        start = self._before(0, value, sure, 0, self.pulls[0])[0]  # at loss 0
+        start = self._before(0, value, sure, 0, self.expectations[0])[0]  # at loss 0
         delta = min(1.0, add_up(float(start), self._sure(0, sure)))
-        return delta, Rule(tuple(prices), tuple(reversed(from_losses)))
+        return delta, StoppingRule(tuple(prices), tuple(reversed(from_losses)))
 
     def _just_below(self, i: int, state: int) -> float:
-        """A loss below a state of stop i, and above the one before: atoms lie on states."""
+        """The loss in the middle between a state of stop i and the one before it.
+
+        Atoms lie on states, so a rule with such a threshold does not depend on their rounding.
+        """
         return float(self.starts[i] + (state - Fraction(1, 2)) * Fraction(self.lattice.step))
 
     def _payoff(self, i: int, price: float) -> FloatArray:
-        """(1 - e^(E - l))_+ at the states of stop i, at most."""
+        """(states,): an upper bound of (1 - e^(price - l))_+ at the states l of stop i."""
         start = float(self.starts[i])
         factor = exp_down(sub_down(price - start, 8 * UNIT * (abs(price) + abs(start))))
         payoff = np.maximum(0.0, 1.0 - self.fall[: self.states] * factor)
         return np.asarray(payoff * (1 + 4 * UNIT))
 
     def _sure(self, i: int, sure: float) -> float:
-        """P(block i or a later one has an infinite loss), at most."""
+        """An upper bound of P(block i or a later one has an infinite loss).
+
+        ``sure`` bounds the same probability for the blocks after i.
+        """
         block = self.kernels[i]
         return min(1.0, add_up(block.infinity.upper, mul_up(block.total, sure)))
 
     def _before(
-        self, i: int, value: FloatArray, sure: float, first: int, pull: _Pull
+        self, i: int, value: FloatArray, sure: float, first: int, expectation: _Expectation
     ) -> FloatArray:
-        """E_P[(V - sure)(l + L_i); L_i finite], at most, at states from ``first`` on."""
-        begin, size = first + self.kernels[i].first - self.firsts[i], pull.decay.size
+        """An upper bound of E_P[(V - sure)(l + L_i); L_i finite] at the states l from ``first`` on.
+
+        Args:
+            i: the block whose loss L_i is.
+            value: (states,), an upper bound of V - sure after the block.
+            sure: an upper bound of the probability of an infinite loss after the block.
+            first: the first state before the block, in points of the lattice.
+            expectation: of the block.
+        """
+        begin, size = first + self.kernels[i].first - self.firsts[i], expectation.decay.size
         # below the window V is at most what it is at the window's left end ...
         left = min(max(0, -begin), size)
         right = min(max(0, begin + size - self.states), size)
@@ -146,14 +172,16 @@ class Walk:
         ahead = begin + size - right - self.states + 1
         fall = self.fall[ahead : ahead + right]
         beyond = sub_up(1.0, sure) - rest * np.append(fall, np.zeros(right - fall.size))
-        return pull(np.concatenate([np.full(left, value[0]), inside, beyond * (1 + 4 * UNIT)]))
+        return expectation(
+            np.concatenate([np.full(left, value[0]), inside, beyond * (1 + 4 * UNIT)])
+        )
 
     # ---------------------------------------------------------------------- one stop
 
     def one_stop_each(self) -> Iterator[Callable[[float], float]]:
-        """For each stop, an upper end of the delta(eps) of all that runs until there.
+        """For each stop, an upper bound of the delta(eps) of all blocks up to it.
 
-        Guarantee: at least the exact delta(eps) without other stops.
+        Guarantee: at least the exact delta(eps) of a run that has no other stop.
         """
         total, infinity = None, 0.0
         for block in self.kernels:
@@ -165,10 +193,10 @@ class Walk:
 
     # ------------------------------------------------------------------- from below
 
-    def lower(self, rule: Rule) -> float:
-        """A lower end of delta: what the rule wins on merged outputs.
+    def lower(self, rule: StoppingRule) -> float:
+        """A lower bound of delta at the rule's prices: the value of this stopping rule.
 
-        Guarantee: at most the exact value.
+        Guarantee: at most the exact delta, for any rule.
         """
         gains: list[float] = []
         running = 1.0  # the P-mass that has neither stopped nor met an infinite loss, at least
@@ -191,9 +219,10 @@ class Walk:
 
 
 def _cut(walker: LowerMeasure, loss: float) -> int:
-    """The first output from which on all have a >= e^loss b, as far as is known.
+    """The index of the first merged output from which on all have a >= e^loss b.
 
-    Labels drift, masses do not: any rule is a rule, and this one looks at the masses.
+    The rule is decided by the masses a and b themselves and not by the losses that label them,
+    since the labels err after many convolutions. Any decision is a valid rule.
     """
     if loss == math.inf:
         return len(walker)
@@ -206,7 +235,7 @@ def _cut(walker: LowerMeasure, loss: float) -> int:
 
 
 def _mass(walker: LowerMeasure) -> float:
-    """The P-mass of all outputs, at most."""
+    """An upper bound of the P-mass of all outputs."""
     low, _ = walker.tilt.factors(walker.grid, len(walker))
     with np.errstate(all="ignore"):
         masses = np.where(walker.p > 0, walker.p / low, 0.0)
@@ -215,11 +244,20 @@ def _mass(walker: LowerMeasure) -> float:
 
 
 def _with_infinity(finite: UpperDelta, infinity: float, epsilon: float) -> float:
+    """An upper bound of delta(epsilon) from that of the finite losses and P(infinite loss)."""
     return min(1.0, add_up(infinity, finite(epsilon)))
 
 
-class _Pull:
-    """Carries V back through one block: tables that are the same at every stop."""
+class _Expectation:
+    """E_P of a value after one block, as a function of the state before it.
+
+    Its tables are the same at every stop that the block comes before.
+
+    Args:
+        block: the losses of the block.
+        h: the distance of states, nats.
+        states: their number.
+    """
 
     def __init__(self, block: Kernel, h: float, states: int) -> None:
         measure = block.upper
@@ -243,7 +281,11 @@ class _Pull:
         self.margin = 1.0 + (64 + 8 * reach) * UNIT
 
     def __call__(self, value: FloatArray) -> FloatArray:
-        """E_P[V(l + L); L finite], at most, at the states before the block."""
+        """(states,): an upper bound of E_P[V(l + L); L finite] at the states l before the block.
+
+        Args:
+            value: an upper bound of V at all states that are reached.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             tilted = np.where(value > 0, value * self.decay, 0.0)
             pulled, rounding = correlate(self.values, tilted, extended=self.extended)

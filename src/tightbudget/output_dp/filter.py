@@ -1,6 +1,6 @@
 """The composition protocol: a budget in which each output pays its own price.
 
-Everything rests on one lemma. Let the analyst choose mechanisms one after the other, each
+All guarantees rest on one lemma. Let the analyst choose mechanisms one after the other, each
 with its guarantee, knowing all earlier outputs. For a view v, let E(v) be the sum of the
 prices of its outputs' cells. If the deltas add up to at most delta on every path, then
 
@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from tightbudget.errors import SettlementError
 from tightbudget.output_dp.account import Account
-from tightbudget.output_dp.acts import Write
 from tightbudget.output_dp.amount import Budget, ExactAmount, Price
 from tightbudget.output_dp.pricing import OutputDPOdometerRule, OutputDPRule
+from tightbudget.output_dp.transactions import Write
 
 __all__ = ["OutputDPFilter", "OutputDPOdometer"]
 
@@ -44,7 +44,11 @@ class OutputDPOdometer(Account):
         super().__init__(OutputDPOdometerRule())
 
     def sub(self, epsilon: Price, delta: Price = 0) -> OutputDPFilter:
-        """A part of this budget, say for another analyst; held here until it is closed.
+        """A new budget that is a part of this one, which holds it until the part is closed.
+
+        Args:
+            epsilon: of the part, >= 0, nats.
+            delta: of the part, in [0, 1].
 
         Raises:
             BudgetError: the part does not fit into what is left.

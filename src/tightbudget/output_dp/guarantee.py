@@ -1,6 +1,6 @@
-"""Output differential privacy: a price for each kind of output, and one delta for all.
+"""Output differential privacy: a price for each cell of outputs, and one delta for all.
 
-Source: Hartmann, Bindschaedler, Bentkamp, West 2022; lemmas and theorems by their numbers.
+Source: Hartmann, Bindschaedler, Bentkamp, West 2022; lemmas and theorems are theirs.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class OutputDP:
     are a countable partition of all outputs.
 
     Prices and delta may be float, int, Fraction, Decimal, or certified :class:`Bounds`, of
-    which the upper end is charged. They are kept as exact fractions: a plain float means the
-    decimal that it prints as (0.1 is 1/10), the end of a ``Bounds`` its binary value.
+    which the upper bound is charged. They are kept as exact fractions: a plain float means the
+    decimal that it prints as (0.1 is 1/10), the bound of a ``Bounds`` its binary value.
 
     Frozen; compared and hashed by content, whatever the order of the cells.
     Source: Hartmann et al. 2022, Definition 2.
@@ -49,7 +49,7 @@ class OutputDP:
         cells: from each cell (a text, an integer, or a tuple of these) to its price: the
             epsilon of the outputs in it, nats.
         delta: in [0, 1], one for the whole mechanism.
-        sup: what any cell that is not listed costs, at least every price listed. If absent,
+        sup: the price of every cell that is not listed, at least every price listed. If absent,
             the largest price listed. A partition into infinitely many cells needs it.
 
     Raises:
@@ -94,8 +94,8 @@ class OutputDP:
     def from_subset_dp(cells: Mapping[Any, tuple[Price, Price]]) -> OutputDP:
         """A mechanism that is (epsilon, delta)-DP on the subsets of each cell.
 
-        The deltas *add up*, over all cells: delta cannot be the one of the cell that comes
-        out (composition would be false). The cells must be all there are.
+        The deltas *add up*, over all cells: the delta of the cell that comes out is not enough
+        (composition would be false). The cells must be all there are.
 
         Guarantee: if Pr(M(x) in S) <= e^eps Pr(M(x') in S) + delta for each cell's own eps
         and delta and all S inside it, then the mechanism has the guarantee returned.
@@ -111,7 +111,8 @@ class OutputDP:
     def rising(first: Price, rise: Price, steps: int, delta: Price = 0) -> OutputDP:
         """The cells k = 0, ..., steps at the prices first + (k / steps) rise, exactly.
 
-        What the sparse vector technique costs that has found k of at most ``steps``.
+        The sparse vector technique has such a guarantee: k is the number of answers that it has
+        found, of at most ``steps``.
         """
         n = positive_count(steps=steps)
         low, whole = exact(first=first), exact(rise=rise)
@@ -132,7 +133,7 @@ class OutputDP:
     # ----------------------------------------------------------------------- answers
 
     def worst_case(self) -> tuple[Fraction, Fraction]:
-        """(epsilon, delta) of the mechanism as a whole: the dearest cell counts.
+        """(epsilon, delta) of the mechanism as a whole: the largest price of a cell, and delta.
 
         Source: Hartmann et al. 2022, Lemma 4.
         """
@@ -145,7 +146,7 @@ class OutputDP:
         return min(self.cells.values(), default=self.sup)
 
     def price(self, cell: Cell) -> Fraction:
-        """What an output in this cell costs; a cell that is not listed costs ``sup``."""
+        """The price of an output in ``cell``: ``sup`` if the cell is not listed."""
         return self.cells.get(cell_name(cell), self.sup)
 
     # --------------------------------------------------------------------- new from old
@@ -164,7 +165,7 @@ class OutputDP:
         return OutputDP(cells, delta, sup=sum((g.sup for g in guarantees), Fraction(0)))
 
     def coarsened(self, groups: Mapping[Any, Iterable[Cell]]) -> OutputDP:
-        """Some cells joined: each new cell costs as much as the dearest of its parts.
+        """Some cells joined: each new cell has the largest price of its parts.
 
         ``groups`` maps each new cell to the old ones in it; the others stay.
         """
@@ -177,7 +178,7 @@ class OutputDP:
         return self._with(left, joined)
 
     def refined(self, parts: Mapping[Any, Iterable[Cell]]) -> OutputDP:
-        """Some cells split: each part costs what the whole did.
+        """Some cells split: each part has the price of the cell that it was in.
 
         ``parts`` maps old cells to the new ones that they are split into; the others stay.
         """
@@ -191,6 +192,7 @@ class OutputDP:
         return self._with(left, split)
 
     def _with(self, left: dict[Cell, Fraction], new: dict[Cell, Fraction]) -> OutputDP:
+        """A guarantee with the cells ``left`` and ``new``, and this one's delta and sup."""
         for cell in new:
             if cell in left:
                 raise refuse("cell", "be new (there is another one of this name)", cell)
@@ -269,6 +271,7 @@ class OutputDP:
         return hash(self._content())
 
     def _content(self) -> tuple[frozenset[tuple[Cell, Fraction]], Fraction, Fraction]:
+        """The values by which guarantees are compared: cells in any order, delta and sup."""
         return frozenset(self.cells.items()), self.delta, self.sup
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -281,7 +284,7 @@ class OutputDP:
 
 @dataclass(frozen=True)
 class _Rising(Mapping[Cell, Fraction]):
-    """The prices first + (k / steps) rise of k = 0, ..., steps, each made when it is asked for."""
+    """A mapping from k = 0, ..., steps to the price first + (k / steps) rise, made when read."""
 
     first: Fraction
     rise: Fraction
@@ -347,6 +350,7 @@ def cell_from_json(text: str) -> Cell:
 
 
 def _mapping(**given: Any) -> Mapping[Any, Any]:
+    """The value given by name, refused unless it is a mapping."""
     ((name, value),) = given.items()
     if not isinstance(value, Mapping):
         raise refuse(name, "be a mapping with cells as its keys", value)
@@ -354,6 +358,7 @@ def _mapping(**given: Any) -> Mapping[Any, Any]:
 
 
 def _listed(**given: Any) -> list[Cell]:
+    """The cells given by name, refused unless they are in a list or another iterable."""
     ((name, value),) = given.items()
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise refuse(name, "be a list of cells", value)
@@ -361,13 +366,15 @@ def _listed(**given: Any) -> list[Cell]:
 
 
 def _taken(left: dict[Cell, Fraction], cell: Cell) -> Fraction:
+    """The price of ``cell``, which is removed from ``left``."""
     if cell_name(cell) not in left:
         raise refuse("cell", f"be one of {list(left)}, each at most once", cell)
     return left.pop(cell)
 
 
 def _at_most_one(delta: Fraction | int) -> Fraction:
-    return min(Fraction(delta), Fraction(1))  # every mechanism has delta = 1
+    """``delta``, or 1 if that is less: every mechanism is (epsilon, 1)-DP."""
+    return min(Fraction(delta), Fraction(1))
 
 
 def _tuples(value: Any) -> Any:
@@ -381,11 +388,12 @@ def _lists(cell: Cell) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """The fraction that a text says; anything else as it is."""
+    """The fraction that a text of digits stands for; any other value as it is."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,4000}(/[1-9]\d{0,3999})?", value, re.ASCII):
         return Fraction(value)
     return value
 
 
+# pickle calls a function with arguments by position; ``OutputDP`` takes sup by name
 def _restored(cells: dict[Cell, Fraction], delta: Fraction, sup: Fraction) -> OutputDP:
     return OutputDP(cells, delta, sup=sup)

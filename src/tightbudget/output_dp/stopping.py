@@ -1,9 +1,9 @@
 """A mechanism that may stop early, at its optimal price.
 
-Stopping at one of n points is priced there; the worst-case delta over everything that may
-decide when to stop is the price of a Bermudan option on the likelihood ratio. Source:
-Hartmann, Bindschaedler, Bentkamp, West 2022, Theorem 15, for four-output pairs; here for any
-dominating pairs, also of mechanisms that are chosen after seeing earlier outputs.
+Each of n stops has a price. The worst-case delta, over all rules for when to stop, is the price of
+a Bermudan option on the likelihood ratio. Source: Hartmann, Bindschaedler, Bentkamp, West 2022,
+Theorem 15, for pairs with four outputs; here for any dominating pairs, also of mechanisms that
+are chosen after seeing earlier outputs.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import non_negative, positive, positive_count, refuse
-from tightbudget.output_dp.backward_induction import Walk
-from tightbudget.output_dp.stopping_lattice import Course, Lattice
+from tightbudget.output_dp.backward_induction import BackwardInduction
+from tightbudget.output_dp.stopping_lattice import Lattice, RunLosses
 
-__all__ = ["blocks_between", "courses_of", "optimal_delta", "stopping_delta", "stops_of"]
+__all__ = ["blocks_between", "losses_by_direction", "optimal_delta", "stopping_delta", "stops_of"]
 
 _PASSES = 10
-_COARSE = 8e-3  # the gap that the first lattice is for, about
-_ROUNDED = 1e-12  # a width that comes from the rounding of the losses alone
+_COARSE = 8e-3  # about the relative gap that the first lattice is made for
+_ROUNDED = 1e-12  # a width of delta that may come from the rounding of the losses alone
 _FLOOR = 1e-290  # a delta below this is reported as [0, upper]
 
 
@@ -34,7 +34,7 @@ def stopping_delta(
     epsilons: Sequence[float],
     rtol: float = 1e-3,
 ) -> Bounds:
-    """The exact delta of a mechanism that may stop early, between two ends.
+    """The exact delta of a mechanism that may stop early, between a lower and an upper bound.
 
     It runs ``step`` again and again, may stop after stops[i] steps for any reason that is in
     its outputs, and must stop at the last of them. With the price epsilons[i] for stopping
@@ -63,14 +63,14 @@ def stopping_delta(
         PrecisionError: the gap cannot be reached; says which one was.
     """
     stops = stops_of(stops)
-    courses = courses_of(blocks_between(step, stops))
+    by_direction = losses_by_direction(blocks_between(step, stops))
     prices = [non_negative(**{f"epsilons[{i}]": e}) for i, e in enumerate(epsilons)]
     if len(prices) != len(stops):
         raise refuse("epsilons", f"hold a price for each of the {len(stops)} stops", epsilons)
     rtol = positive(rtol=rtol)
     if not rtol < 1:
         raise refuse("rtol", "be in (0, 1)", rtol)
-    directions = [_Direction(course, prices, rtol) for course in courses]
+    directions = [_DirectionBounds(losses, prices, rtol) for losses in by_direction]
     while True:
         worst = Bounds(
             max(d.bounds.lower for d in directions), max(d.bounds.upper for d in directions)
@@ -80,9 +80,9 @@ def stopping_delta(
             return worst
         # the milder direction is refined no further than needed
         open_ = [d for d in directions if not d.settled]
-        dearest = max(open_, key=lambda d: d.bounds.upper)
+        widest = max(open_, key=lambda d: d.bounds.upper)
         try:
-            dearest.refine(worst.lower)
+            widest.refine(worst.lower)
         except PrecisionError as error:
             raise PrecisionError(
                 f"relative gap {rtol:g} was not reached: the bounds are {worst} "
@@ -120,7 +120,7 @@ def optimal_delta(
 
 
 def stops_of(stops: Sequence[int]) -> tuple[int, ...]:
-    """The stops, checked."""
+    """``stops`` as a tuple, refused unless they are ascending integers >= 1."""
     checked = [positive_count(**{f"stops[{i}]": k}) for i, k in enumerate(stops)]
     if not checked:
         raise refuse("stops", "name at least one number of steps", stops)
@@ -133,7 +133,7 @@ def stops_of(stops: Sequence[int]) -> tuple[int, ...]:
 def blocks_between(
     step: Composable | Sequence[Composable], stops: tuple[int, ...]
 ) -> tuple[Composition, ...]:
-    """What runs between one stop and the next."""
+    """(n,): the composition that runs between one stop and the next, for each stop."""
     begins = (0, *stops[:-1])
     if isinstance(step, Composable):
         return tuple(step * (end - begin) for begin, end in zip(begins, stops, strict=True))
@@ -146,46 +146,62 @@ def blocks_between(
     return tuple(compose(steps[begin:end]) for begin, end in zip(begins, stops, strict=True))
 
 
-def courses_of(blocks: tuple[Composition, ...]) -> list[Course]:
-    """One course for each direction that may be the worse one."""
-    whole = compose(dict.fromkeys(blocks))  # refuses what does not compose
-    return [Course.of(blocks, direction) for direction in whole.directions]
+def losses_by_direction(blocks: tuple[Composition, ...]) -> list[RunLosses]:
+    """The losses of the run of these blocks, for each direction that may be the worse one.
+
+    Raises:
+        RelationError: the blocks were declared for different neighbouring relations.
+    """
+    whole = compose(dict.fromkeys(blocks))
+    return [RunLosses.of(blocks, direction) for direction in whole.directions]
 
 
 # -------------------------------------------------------------------------- precision
 
 
-class _Direction:
-    """What is known of one direction, and how to know more."""
+class _DirectionBounds:
+    """Bounds of delta in one direction, which :meth:`refine` makes closer.
 
-    def __init__(self, course: Course, prices: list[float], rtol: float) -> None:
-        self.course, self.prices, self.rtol = course, prices, rtol
+    Attributes:
+        bounds: lower and upper bound of delta so far.
+        settled: True if they are as close as asked, or need no lattice.
+    """
+
+    def __init__(self, losses: RunLosses, prices: list[float], rtol: float) -> None:
+        self.losses, self.prices, self.rtol = losses, prices, rtol
         self.bounds, self.settled = self._without_lattice()
         self.share, self.expected, self.extended = max(1.0, _COARSE / rtol), math.inf, False
         self.passes = self.strikes = 0
 
     def _without_lattice(self) -> tuple[Bounds, bool]:
-        """What needs no lattice: prices of at least the largest finite losses."""
-        most = self.course.infinity
+        """Bounds of delta without a lattice, and True if they are close enough.
+
+        They are close where each price is at least the largest finite loss up to its stop.
+        """
+        most = self.losses.infinity
         gains = [
             -math.expm1(min(0.0, price - top)) if top > 0 else 0.0
-            for price, top in zip(self.prices, self.course.tops, strict=True)
+            for price, top in zip(self.prices, self.losses.tops, strict=True)
         ]
         if most.lower >= 1.0 or max(gains) <= _ROUNDED / 4:
             return Bounds(most.lower, min(1.0, most.upper + max(gains) * 2)), True
         return Bounds(most.lower, 1.0), False
 
     def refine(self, least: float) -> None:
-        """A finer lattice, as the gap says; in extended precision if that does not help.
+        """Works out the bounds on a finer lattice, in extended precision if the last was no help.
 
-        A delta below ``least`` need only be seen to be below.
+        Args:
+            least: a delta below this need only be shown to be below it.
+
+        Raises:
+            PrecisionError: no finer lattice helps, or it would be too long.
         """
         if self.passes == _PASSES:
             raise PrecisionError("a finer lattice does not help")
-        lattice = Lattice.of(self.course, self.prices, self.rtol, self.share, self.extended, least)
-        walk = Walk(self.course, lattice)
-        upper, rule = walk.upper(self.prices)
-        lower = walk.lower(rule)
+        lattice = Lattice.of(self.losses, self.prices, self.rtol, self.share, self.extended, least)
+        induction = BackwardInduction(self.losses, lattice)
+        upper, rule = induction.upper(self.prices)
+        lower = induction.lower(rule)
         self.passes += 1
         gap = (upper - lower) / upper if upper > 0 else 0.0
         self.settled = gap <= self.rtol

@@ -1,4 +1,4 @@
-"""What runs between the stops, and the lattice of losses on which it is looked at."""
+"""The losses of a run that may stop early, and the lattice on which their values are worked out."""
 
 from __future__ import annotations
 
@@ -39,54 +39,63 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.pairs.pair import Direction, Sketch
 
-__all__ = ["TILTS", "Course", "Kernel", "Lattice", "kernel"]
+__all__ = ["TILTS", "RunLosses", "Kernel", "Lattice", "kernel"]
 
 TILTS: FloatArray = 2.0 ** np.arange(-8.0, 20.1, 0.25)  # from which a lattice's tilt is chosen
 _LOG_G = TILTS * np.log(TILTS) - (1 + TILTS) * np.log1p(TILTS)
 _EASE = 3.0  # nats that Chernoff's bound may be worse under the tilt than under the best one
-_NOISE = 1e-13  # what rounding costs at each stop, about, beside Chernoff's bound
-_ROUNDED = 1e-11  # what a mass may be rounded up by, relative; far above what it is
-_REACH = 500.0  # nats of tilt that a window may span
+_NOISE = 1e-13  # the error of rounding at each stop relative to Chernoff's bound, about
+# relative, how far one run's mass may have been rounded up under the tilt; far above what it is,
+# since e^x errs by about 2e-13 for |x| <= 700
+_ROUNDED = 1e-11
+_REACH = 500.0  # nats of tilt that a window may span: e^500 is a double, with room for products
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
-    """What runs between the stops, in one direction; equal blocks are looked at once."""
+class RunLosses:
+    """The privacy losses of a run in one direction, block by block.
 
-    blocks: tuple[Composition, ...]  # (n,)
+    A block is the composition that runs between one stop and the next.
+
+    Attributes:
+        blocks: (n,), in the order in which they run.
+        of_block: the pairs of each block; equal blocks share one entry.
+    """
+
+    blocks: tuple[Composition, ...]
     of_block: dict[Composition, Parts]
 
     @staticmethod
-    def of(blocks: Sequence[Composition], direction: Direction) -> Course:
-        """Asks for the pairs of all blocks."""
-        steps = {block: Parts.of(block.pairs(direction)) for block in dict.fromkeys(blocks)}
-        return Course(tuple(blocks), steps)
+    def of(blocks: Sequence[Composition], direction: Direction) -> RunLosses:
+        """The losses of ``blocks`` in one direction."""
+        of_block = {block: Parts.of(block.pairs(direction)) for block in dict.fromkeys(blocks)}
+        return RunLosses(tuple(blocks), of_block)
 
     @functools.cached_property
-    def steps(self) -> list[Parts]:
-        """Block by block."""
-        return [self.of_block[parts] for parts in self.blocks]
+    def parts(self) -> list[Parts]:
+        """The pairs of each block, in the order in which the blocks run."""
+        return [self.of_block[block] for block in self.blocks]
 
     @functools.cached_property
     def infinity(self) -> Bounds:
-        """P(some loss is +inf), of all blocks."""
-        chances = [block.infinity for block in self.steps]
+        """P(some loss of the run is +inf)."""
+        chances = [parts.infinity for parts in self.parts]
         return Bounds(
             any_of([(c.lower, 1) for c in chances], up=False),
             any_of([(c.upper, 1) for c in chances], up=True),
         )
 
     @functools.cached_property
-    def runs(self) -> int:
-        """How many steps run in all."""
-        return sum(part.count for block in self.steps for part in block.parts)
+    def count(self) -> int:
+        """The number of mechanisms that run in all, repetitions counted."""
+        return sum(part.count for parts in self.parts for part in parts.parts)
 
     @functools.cached_property
     def tops(self) -> list[float]:
-        """Upper ends of the largest finite loss at each stop."""
+        """(n,): an upper bound of the largest finite total loss at each stop, nats."""
         found, top = [], 0.0
-        for block in self.steps:
-            top = add_up(top, block.max_loss.upper) if block.parts else top
+        for parts in self.parts:
+            top = add_up(top, parts.max_loss.upper) if parts.parts else top
             found.append(top)
         return found
 
@@ -96,42 +105,55 @@ class Course:
         The largest losses, of P-mass e^log_lost together, are left out.
         """
         rises = {}
-        for parts, block in self.of_block.items():
-            rises[parts] = np.zeros(TILTS.size)
-            for part in block.parts:
+        for block, parts in self.of_block.items():
+            rises[block] = np.zeros(TILTS.size)
+            for part in parts.parts:
                 sketch = self.without_tail(part, log_lost)
                 one = [tilted_moments(sketch, theta)[0] for theta in TILTS]
-                rises[parts] += part.count * np.array(one)
-        return np.cumsum([rises[parts] for parts in self.blocks], axis=0)
+                rises[block] += part.count * np.array(one)
+        return np.cumsum([rises[block] for block in self.blocks], axis=0)
 
     def rough_prices(self, delta: float) -> list[float]:
-        """About eps(delta) of what runs until each stop: Chernoff's bound, which is above it."""
+        """(n,): about the eps(delta) of all blocks up to each stop, by Chernoff's bound on delta.
+
+        The bound is above the exact delta, so these prices are too high rather than too low; no
+        guarantee rests on them.
+        """
         log_delta = math.log(delta)
         bounds = self.chernoff_prices(log_delta, log_delta + math.log(1e-2))
         return [max(0.0, e) for e in np.min(bounds, axis=1).tolist()]
 
     def chernoff_prices(self, log_delta: float, log_lost: float = -math.inf) -> FloatArray:
-        """(n, tilts): the eps at which Chernoff's bound for a tilt is delta, about."""
+        """(n, tilts): about the eps at which Chernoff's bound on delta(eps) is e^log_delta.
+
+        The largest losses, of P-mass e^log_lost together, are left out.
+        """
         return np.asarray((self.log_moments(log_lost) + _LOG_G - log_delta) / TILTS)
 
     def without_tail(self, part: Part, log_lost: float) -> Sketch:
-        """A step's losses without its share of those that may count as infinite."""
-        return without_tail(part.sketch, log_lost - math.log(max(1, self.runs)))
+        """The losses of one run of ``part`` without the largest, which may count as infinite.
+
+        The P-mass left out is e^log_lost, divided by the number of mechanisms that run.
+        """
+        return without_tail(part.sketch, log_lost - math.log(max(1, self.count)))
 
 
 @dataclass(frozen=True)
 class Lattice:
-    """Where states and losses live. Affects width and cost, never truth.
+    """The points on which total losses (states) lie, and what may be cut off.
+
+    The choice of a lattice affects width and cost, never truth: all that is moved or cut off is
+    accounted for.
 
     Attributes:
-        step: h, nats.
-        exact: whether all losses lie on the lattice.
+        step: h, the distance between points, nats.
+        exact: True if all losses of all parts lie on the lattice.
         theta: the tilt under which losses are convolved.
         low, high: the window of states, nats.
-        lost: ln of the P-mass of large losses that may count as infinite, in all runs.
-        slip: ln of the share of the tilted mass that all other cutting may cost, in all runs.
-        tolerance: 2-norm that one cut may remove.
-        extended: whether to convolve in extended precision where that is offered.
+        lost: ln of the P-mass of large losses that may count as infinite, in the whole run.
+        slip: ln of the share of the tilted mass that all other cuts may take, in the whole run.
+        tolerance: the 2-norm that one cut may remove.
+        extended: True to convolve in extended precision where the platform has it.
     """
 
     step: float
@@ -146,25 +168,31 @@ class Lattice:
 
     @staticmethod
     def of(
-        course: Course,
+        losses: RunLosses,
         prices: Sequence[float],
         rtol: float,
         share: float,
         extended: bool = False,
         least: float = 0.0,
     ) -> Lattice:
-        """A lattice that makes both ends a relative ``rtol`` apart, times ``share``, about.
+        """A lattice on which both bounds of delta are about ``share`` times ``rtol`` apart.
 
-        A delta below ``least`` need only be seen to be below.
+        Chernoff's bound e^(K_i(theta) + ln g(theta) - theta E_i) on what each stop adds to delta
+        says which losses matter; one tilt serves all stops.
 
-        Chernoff's bound e^(K_i(theta) + ln g(theta) - theta E_i) on what each stop is good for
-        says where delta is made; one tilt serves all stops.
+        Args:
+            losses: of the run.
+            prices: (n,), of each stop, nats.
+            rtol: wanted relative gap.
+            share: how much wider than ``rtol`` the gap may be, in variance.
+            extended: True to convolve in extended precision.
+            least: a delta below this need only be shown to be below it.
         """
         n, log_delta = len(prices), 0.0
         below = math.log(max(least, 1e-280)) - 5.0
         for _ in range(3):  # what may be lost depends on delta
             lost = max(log_delta + math.log(1e-2 * rtol), -700.0)
-            moments = course.log_moments(lost)
+            moments = losses.log_moments(lost)
             chernoff = moments + _LOG_G - np.outer(np.array(prices), TILTS)
             chernoff = np.maximum(chernoff, below)
             peak = float(np.max(np.min(chernoff, axis=1)))
@@ -185,7 +213,7 @@ class Lattice:
         reached = np.maximum(np.max(moments, axis=0), 0.0)
         high = min(float(np.min((reached + ample - log_delta) / TILTS)), max(prices) + 4.0 / theta)
         high = max(high, low + wanted)
-        step, exact = _lattice_step([p for b in course.of_block.values() for p in b.parts], wanted)
+        step, exact = _lattice_step([p for b in losses.of_block.values() for p in b.parts], wanted)
         return Lattice(
             step,
             exact,
@@ -200,7 +228,10 @@ class Lattice:
 
 
 def _lattice_step(parts: list[Part], wanted: float) -> tuple[float, bool]:
-    """A step of about the wanted width, and whether it is a fraction of a common lattice's."""
+    """A distance of points near ``wanted``, and True if all losses of the parts lie on the points.
+
+    The losses do if the distance divides one that all their own lattices have in common.
+    """
     common = 0.0
     for part in parts:
         if part.lattice is None:
@@ -221,11 +252,19 @@ def _lattice_step(parts: list[Part], wanted: float) -> tuple[float, bool]:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One block's losses, on the lattice of all blocks.
+    """The losses of one block on the lattice of all blocks.
 
-    Guarantee: ``upper`` and ``lower`` as their types say. What the upper one's error puts left
-    of its array has a P-mass of at most ``lifted``, all finite losses one of at most ``total``;
-    ``infinity`` is that of the rest, with what counts as infinite in its upper end.
+    Guarantee: ``upper`` and ``lower`` bound the block's losses as the docstrings of their types
+    say; the masses below are bounds, too.
+
+    Attributes:
+        upper, lower: the finite losses.
+        lifted: at least the P-mass that the error of ``upper`` may put left of its array.
+        total: at least the P-mass of all finite losses.
+        infinity: the P-mass of all other losses; its upper bound includes finite losses that are
+            counted as infinite.
+        origin: the point of the lattice that the block's losses are counted from, nats.
+        first: the first entry of ``upper``, in points of the lattice from ``origin``.
     """
 
     upper: UpperMeasure
@@ -233,12 +272,12 @@ class Kernel:
     lifted: float
     total: float
     infinity: Bounds
-    origin: Fraction  # the point of the lattice that the block's losses are counted from, nats
-    first: int  # where the upper array begins, in steps from there
+    origin: Fraction
+    first: int
 
 
-def kernel(course: Course, block: Parts, lattice: Lattice) -> Kernel:
-    """The block's steps, composed.
+def kernel(losses: RunLosses, block: Parts, lattice: Lattice) -> Kernel:
+    """The losses of ``block``, composed on the lattice.
 
     Raises:
         PrecisionError: an array would be longer than MAX_LENGTH.
@@ -253,7 +292,7 @@ def kernel(course: Course, block: Parts, lattice: Lattice) -> Kernel:
     lost = [(1.0, 1)] if block.certain else []
     origin, total = Fraction(0), 1.0
     for part in block.parts:
-        grid, n, centre = _layout(course, part, lattice, lattice.step / 2**halvings)
+        grid, n, centre = _layout(losses, part, lattice, lattice.step / 2**halvings)
         upper, lower, beyond = discretise(part.pair, grid, n, Tilt(lattice.theta, centre))
         untilted = discretise(part.pair, grid, n, Tilt(0.0, centre))[0]
         mass = math.ldexp(untilted.mass, untilted.exponent)
@@ -276,14 +315,20 @@ def kernel(course: Course, block: Parts, lattice: Lattice) -> Kernel:
     )
 
 
-def _layout(course: Course, part: Part, lattice: Lattice, h: float) -> tuple[Grid, int, Fraction]:
-    """Edges for one run, and the mean of its tilted losses."""
-    sketch = course.without_tail(part, lattice.lost)
+def _layout(
+    losses: RunLosses, part: Part, lattice: Lattice, h: float
+) -> tuple[Grid, int, Fraction]:
+    """The grid for one run of ``part``, its number of buckets, and the mean of the tilted losses.
+
+    Raises:
+        PrecisionError: more than MAX_LENGTH buckets would be needed.
+    """
+    sketch = losses.without_tail(part, lattice.lost)
     x = sketch.losses
     log_m, mean, _ = tilted_moments(sketch, lattice.theta)
     # what lies below x is lifted to it
     lifted = np.logaddexp.accumulate(sketch.log_masses) + lattice.theta * x - log_m
-    budget = lattice.slip - math.log(course.runs)
+    budget = lattice.slip - math.log(losses.count)
     low = max(0, int(np.searchsorted(np.maximum.accumulate(lifted), budget)) - 1)
     right, top = float(x[-1]), part.pair.max_loss()[1]
     if x.size == part.sketch.losses.size and math.isfinite(top):
@@ -296,14 +341,17 @@ def _layout(course: Course, part: Part, lattice: Lattice, h: float) -> tuple[Gri
 
 
 def _atom(part: Part, grid: Grid) -> Fraction:
-    """The edge at the loss that is to stay on an edge when grids are coarsened."""
+    """The edge of ``grid`` nearest to the part's origin: it stays an edge when grids are coarsened.
+
+    The first edge, if the part has no origin.
+    """
     if part.origin is None or not math.isfinite(part.origin):
         return grid.offset
     return grid.shifted(round((part.origin - float(grid.offset)) / grid.step)).offset
 
 
 def _aligned(measure: Measure, origin: Fraction, halvings: int) -> Measure:
-    """Coarsened onto the points ``origin + i step``."""
+    """``measure`` coarsened ``halvings`` times, onto the points ``origin + i step``."""
     ahead = int((measure.grid.offset - origin) / Fraction(measure.grid.step))
     measure = measure.padded(ahead % 2**halvings)
     for _ in range(halvings):
@@ -312,12 +360,15 @@ def _aligned(measure: Measure, origin: Fraction, halvings: int) -> Measure:
 
 
 def _left_of(measure: UpperMeasure, total: float, runs: int) -> float:
-    """The P-mass that may lie left of the array of a measure with ``total`` in all."""
+    """The P-mass that may lie left of the array of ``measure``, whose P-mass is ``total`` in all.
+
+    Guarantee: at least that mass, where the measure is made of ``runs`` runs.
+    """
     low, high = measure.tilt.factors(measure.grid, len(measure))
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         inside = sum_down(np.where(measure.values > 0, measure.values / high, 0.0))
         noise = mul_up(measure.error, norm_up(1.0 / low))
-    # each run's masses were rounded up under the tilt, so "total" may be a hair below theirs
+    # each run's masses were rounded up under the tilt, so "total" may be below theirs by _ROUNDED
     inside *= max(0.0, 1.0 - _ROUNDED * max(1, runs))
     seen = math.ldexp(sub_down(inside, noise), measure.exponent) if noise < math.inf else 0.0
     return sub_up(total, seen) if 0 < seen < total else 0.0 if seen >= total else total

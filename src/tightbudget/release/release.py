@@ -25,9 +25,9 @@ import numpy as np
 from tightbudget.errors import ReleaseError, SettlementError
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.account import Budget
-from tightbudget.output_dp.acts import Uncopied
 from tightbudget.output_dp.amount import exact, printed_down, printed_up
 from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_name
+from tightbudget.output_dp.transactions import Uncopied
 from tightbudget.release.meter import Meter
 
 __all__ = [

@@ -7,7 +7,8 @@ the loss is (k - 2 l) eps, so, with X ~ Binomial(k, 1 / (1 + e^eps)),
     delta' = 1 - (1 - delta)^k (1 - delta_m) at eps' = (k - 2 m) eps,
     delta_m = sum over l < m of P(X = l) (1 - e^(-2 (m - l) eps)),
 
-which is the theorem's formula. A mechanism is (eps, delta)-DP where delta is an upper
+which is the theorem's formula with each difference of exponentials written as a product: all terms
+are positive, and none overflows. A mechanism is (eps, delta)-DP where delta is an upper
 bound of delta(eps) for both orders of its pair, P against Q and Q against P. One order is not
 enough: a loss of 1/2 for certain is (1/2, 0) for P against Q alone, and three of them have
 delta = 0.4147 at eps = 0.9644, where the formula for (1/2, 0) says 0.1000.

@@ -2,6 +2,12 @@
 
 The caller hands in a divergence as a function from an order to bounds: one of the closed forms
 here, a :class:`Table`, or ``composition.renyi``. The best order is searched for on a continuum.
+
+Differs from ``dp_accounting.rdp`` in four ways: (1) orders come from a continuum, not from a fixed
+list; (2) every step rounds towards the safe side, so that no divergence comes out negative;
+(3) Renyi divergences alone are converted, not the Kullback-Leibler divergence by Bretagnolle and
+Huber, which that package adds at orders near 1; (4) the sampled Gaussian's closed form is for
+integer orders, and chords of a :class:`Table` stand between them.
 """
 
 from __future__ import annotations

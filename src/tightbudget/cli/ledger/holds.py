@@ -20,7 +20,7 @@ from tightbudget.cli.ledger.options import (
     Plan,
     Reason,
     Url,
-    guarantee_of,
+    guarantee_from_options,
     opened,
 )
 from tightbudget.cli.options import AsJson
@@ -50,7 +50,7 @@ def reserve(
     --ledger sqlite:///budget.db
     """
     with opened(ledger, json=json, by=by) as it:
-        wanted = guarantee_of(
+        wanted = guarantee_from_options(
             file=guarantee, epsilon=epsilon, delta=delta, amount=amount, plan=plan
         )
         print_hold(it.reserve(key, wanted, budget, interactive=interactive), json=json)

@@ -34,7 +34,7 @@ __all__ = [
     "Reason",
     "Url",
     "exact_number",
-    "guarantee_of",
+    "guarantee_from_options",
     "opened",
 ]
 
@@ -95,7 +95,7 @@ def opened(
         raise
 
 
-def guarantee_of(
+def guarantee_from_options(
     *, file: Path | None, epsilon: Any, delta: Any, amount: Any, plan: Path | None
 ) -> Any:
     """Reads a guarantee, which the options state in one of four ways.

@@ -32,7 +32,7 @@ from tightbudget.cli.ledger.options import (
     Key,
     Plan,
     Url,
-    guarantee_of,
+    guarantee_from_options,
     opened,
 )
 from tightbudget.cli.ledger.program import HeldBack, program_of
@@ -90,7 +90,7 @@ def run(
     """
     program = program_of(command)
     with opened(ledger, json=json, by=by) as it, HeldBack.files() as running:
-        wanted = guarantee_of(
+        wanted = guarantee_from_options(
             file=guarantee, epsilon=epsilon, delta=delta, amount=amount, plan=plan
         )
         hold = it.reserve(key, wanted, budget)

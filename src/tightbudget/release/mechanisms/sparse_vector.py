@@ -26,9 +26,9 @@ from typing import Any
 
 from tightbudget.errors import ParameterError, SettlementError
 from tightbudget.numerics.validate import plain_numbers, positive_count
-from tightbudget.output_dp.acts import Uncopied
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.output_dp.transactions import Uncopied
 from tightbudget.release.mechanism import MechanismOnData, Priced
 from tightbudget.release.mechanisms.additive import NoisyAnswer
 from tightbudget.release.meter import Meter

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from tightbudget.errors import ExtraError, SettlementError
 from tightbudget.numerics.rounding import next_up
 from tightbudget.numerics.validate import count, refuse
-from tightbudget.output_dp.acts import Uncopied
 from tightbudget.output_dp.amount import Price, exact_positive
+from tightbudget.output_dp.transactions import Uncopied
 
 __all__ = [
     "LARGEST_SCALE",

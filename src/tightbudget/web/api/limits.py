@@ -15,7 +15,7 @@ from fastapi import Request
 from tightbudget.errors import ParameterError, SettlementError
 from tightbudget.ledger.pricing import Stored
 from tightbudget.web.access import caller_of
-from tightbudget.web.api.schemas import guarantee_of
+from tightbudget.web.api.schemas import requested_guarantee
 from tightbudget.web.state import state_of
 
 __all__ = ["check_room", "short_guarantee"]
@@ -36,7 +36,7 @@ def short_guarantee(request: Request, content: dict[str, Any]) -> Stored:
             f"guarantee must have at most {most:,} cells on this server, got {len(cells):,}: join"
             " cells (OutputDP.coarsened), or leave some to the price of the sup"
         )
-    return guarantee_of(content)
+    return requested_guarantee(content)
 
 
 def check_room(request: Request, key: str, budgets: Collection[str]) -> None:

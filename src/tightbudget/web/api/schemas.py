@@ -40,7 +40,7 @@ __all__ = [
     "Statement",
     "answered",
     "doubles",
-    "guarantee_of",
+    "requested_guarantee",
     "number_of",
     "router_of",
 ]
@@ -169,7 +169,7 @@ def doubles(content: Any) -> Any:
     return float(content) if isinstance(content, Decimal) else content
 
 
-def guarantee_of(content: dict[str, Any]) -> Stored:
+def requested_guarantee(content: dict[str, Any]) -> Stored:
     """Reads a guarantee, which a request states in one of four ways.
 
     Raises:
