@@ -42,6 +42,29 @@ def test_the_sensitivity_is_one_point_more_and_that_can_be_reached() -> None:
     assert AnswerGrid(1.0).sensitivity(1.1) == 3
 
 
+@pytest.mark.parametrize("size", [1, 5])
+def test_integers_that_are_close_stay_close_without_a_step(size: int) -> None:
+    random, grid = Random(f"integers {size}"), AnswerGrid()
+    for _ in range(300):
+        x = [random.choice((random.randrange(-9, 9), 2**52, -(10**30))) for _ in range(size)]
+        y = [a + random.choice((0, 0, 1, -7)) for a in x]
+        apart = sum(abs(a - b) for a, b in zip(x, y, strict=True))
+        if apart:
+            moved = abs(grid.points(x, size) - grid.points(y, size)).sum()
+            assert moved <= grid.sensitivity(apart, size) == apart
+
+
+def test_a_vector_of_real_numbers_needs_a_step() -> None:
+    """Rounding down moves each of them by one more, which the docstrings say is not paid for."""
+    x, y = [0.9375] * 10, [1.0625] * 10  # 1.25 apart in the 1-norm
+    apart = sum(b - a for a, b in zip(x, y, strict=True))
+    grid, fine = AnswerGrid(), AnswerGrid(1.0)
+    assert abs(grid.points(x, 10) - grid.points(y, 10)).sum() == 10 > grid.sensitivity(apart, 10)
+    assert abs(fine.points(x, 10) - fine.points(y, 10)).sum() <= fine.sensitivity(apart, 10)
+    for kind in (tb.LaplaceRelease, tb.GaussianRelease):
+        assert "A vector of real numbers needs a\n" in str(kind.__doc__)
+
+
 @pytest.mark.parametrize("step", [None, 0.5, 2.0**-30, 2.0**-500, 1024.0])
 @pytest.mark.parametrize("kind", "bBhHiIlLqQefd")
 def test_every_kind_of_number_keeps_its_order_up_to_the_ends(kind: str, step: float | None) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import traceback
+import weakref
 from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
@@ -57,6 +60,15 @@ class Broken:
 
     def laplace(self, *_: Any) -> Any:
         raise ZeroDivisionError("secret 42")
+
+    gaussian = coin = laplace
+
+
+class Interrupted(Broken):
+    """A source of randomness that somebody interrupts."""
+
+    def laplace(self, *_: Any) -> Any:
+        raise KeyboardInterrupt
 
     gaussian = coin = laplace
 
@@ -119,6 +131,51 @@ def test_a_failure_after_the_start_costs_the_dearest_price(case: Case) -> None:
     )
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
+
+
+class Kept(list[Any]):
+    """Data that can be referred to weakly."""
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if hasattr(case.mechanism, "release")],
+    ids=lambda case: case.name,
+)  # fmt: skip
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_an_error_that_is_kept_keeps_no_data(case: Case, interrupted: bool) -> None:
+    """A traceback keeps the variables of all its frames, and may be kept itself."""
+    given = [Kept(case.data)]
+    gone = weakref.ref(given[0])
+    noise = Interrupted() if interrupted else Broken()
+    with pytest.raises((tb.ReleaseError, KeyboardInterrupt)) as caught:
+        case.mechanism.release(given.pop(), meter=budget(case), noise=noise)
+    gc.collect()
+    assert gone() is None
+    assert caught.value.__traceback__ is not None  # it is kept, and shows where it was called
+
+
+def test_a_conversation_that_has_ended_keeps_no_data() -> None:
+    given = [Kept(range(9))]
+    gone, svt = weakref.ref(given[0]), tb.SparseVector(1, 2)
+    with svt.open(given.pop(), meter=tb.OutputDPFilter(1)) as run:
+        run.ask(len, 0)
+    gc.collect()
+    assert gone() is None
+    assert run.release().cell in (0, 1, 2)
+
+
+def test_an_error_in_a_conversation_shows_no_frame_that_knows_an_answer() -> None:
+    class Fails(tb.OpenDPNoise):
+        def laplace(self, scale: Any, size: int) -> Any:
+            if size > 1:  # the threshold has its noise
+                raise ZeroDivisionError
+            return super().laplace(scale, size)
+
+    svt, meter = tb.SparseVector(1, 2), tb.OutputDPFilter(1)
+    with pytest.raises(tb.ReleaseError) as caught, svt.open(0, meter=meter, noise=Fails()) as run:
+        run.ask(lambda data: data, 0)
+    frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    assert frames[-1] == "ask"
 
 
 RULES = ("good_enough", "stopping_rule")  # see what is released, and nothing else

@@ -20,7 +20,7 @@ from tightbudget.release.release import answered
 
 @plain_numbers
 @dataclass(frozen=True)
-class IsLong(MechanismOnData[bool]):
+class IsLong(MechanismOnData[Any, bool]):
     """Says whether a list is longer than a bound, noisily: the shortest mechanism there is."""
 
     bound: int

@@ -248,6 +248,7 @@ def _released(mechanism: Any) -> tuple[Any, Callable[..., Any]]:
 def _asked_once(svt: tb.SparseVector, query: Any) -> tuple[Any, Callable[..., Any]]:
     # any scales are sound as long as prices are theirs: these are rational to the base
     svt.__dict__.update(threshold_scale=Fraction(1), scale=Fraction(2), first=Fraction(1))
+    del svt.__dict__["guarantee"]  # it is worked out again, from these
 
     def run(noise: Any) -> Any:
         with svt.open(0, meter=tb.OutputDPOdometer(), noise=noise) as run:

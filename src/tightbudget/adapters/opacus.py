@@ -1,9 +1,9 @@
 """The accountant ``tight`` for Opacus: importing this module registers it.
 
-What is proved is the price of Poisson-sampled Gaussian steps with the noise multipliers and
-sample rates that Opacus reports, for neighbours that differ by one record. That its
-sampler and its noise are what they say is Opacus's part: so with ``poisson_sampling=False`` its
-sample rate is a figure of speech, and no accountant that gets it from there has a bound.
+It proves the price of Poisson-sampled Gaussian steps with the noise multipliers and sample rates
+that Opacus reports, for neighbours that differ by one record. It trusts Opacus that the sampler
+and the noise are as reported. With ``poisson_sampling=False`` no step is Poisson-sampled at the
+reported sample rate, so no accountant that is told this rate has a bound.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["TightAccountant", "dp_sgd_step"]
 
 
 def dp_sgd_step(noise_multiplier: float, sample_rate: float) -> Mechanism:
-    """What one step of Opacus's optimizer is: Gaussian noise on a Poisson sample.
+    """Returns the mechanism of one step of Opacus: Gaussian noise on a Poisson sample.
 
     Args:
         noise_multiplier: the noise's standard deviation divided by the clipping norm, >= 0;
-            without noise, a record that is sampled is seen.
+            with 0 the step shows each record of the sample.
         sample_rate: in [0, 1]; for the loader that Opacus returns, 1 / len(loader).
 
     Raises:
@@ -45,10 +45,11 @@ def dp_sgd_step(noise_multiplier: float, sample_rate: float) -> Mechanism:
 
 
 class TightAccountant(IAccountant):  # type: ignore[misc]
-    """Opacus's accountant with certified bounds: ``PrivacyEngine(accountant="tight")``.
+    """An accountant of Opacus with certified bounds: ``PrivacyEngine(accountant="tight")``.
 
-    Guarantee: :meth:`bounds` holds the exact epsilon of the steps in ``history``, the larger of
-    both directions (a record added, a record removed), their numbers fixed beforehand.
+    Guarantee: :meth:`bounds` contains the exact epsilon of the steps in ``history``, the larger
+    one of both directions (a record added, a record removed), if the numbers of steps do not
+    depend on the data.
 
     Attributes:
         history: (noise multiplier, sample rate, steps), in order, as in Opacus's accountants.
@@ -62,7 +63,7 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
         """Counts one step.
 
         Raises:
-            ParameterError: an argument is refused, or the step by the callback that is told.
+            ParameterError: an argument is refused, or the callback refuses the step.
             SettlementError: the callback has a stop due, or its run is over.
         """
         mechanism = dp_sgd_step(noise_multiplier, sample_rate)
@@ -74,15 +75,15 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
         self.history.append((*kind, steps + 1))
 
     def report_to(self, stopping: StoppingCallback[Any]) -> None:
-        """From here on tells each step to the callback, which refuses what is not paid for.
+        """Tells each step from now on to a callback, which refuses a step that is not paid for.
 
-        Opacus's hook comes before the update: a step that is refused has no effect.
+        The hook of Opacus runs before the model is updated: a refused step has no effect.
         """
         self._stopping = stopping
 
     @property
     def composition(self) -> Composition:
-        """All steps so far, to be asked for what else there is to know: deltas, curves, risk.
+        """The composition of all steps so far, which also answers deltas, curves and risk.
 
         Raises:
             ParameterError: an entry of the history is refused.
@@ -92,21 +93,21 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
         )
 
     def bounds(self, delta: float, rtol: float = 1e-4) -> Bounds:
-        """Both ends of epsilon: see :meth:`tightbudget.Composition.epsilon`."""
+        """Returns both bounds of epsilon: see :meth:`tightbudget.Composition.epsilon`."""
         return self.composition.epsilon(delta, rtol)
 
     def get_epsilon(self, delta: float, *, rtol: float = 1e-4, **_ignored: object) -> float:
-        """The upper end of :meth:`bounds`.
+        """Returns the upper bound of :meth:`bounds`.
 
-        Other keywords, which Opacus hands to all accountants alike, change nothing.
+        Opacus passes further keywords to all accountants; they change nothing here.
         """
         return self.bounds(delta, rtol).upper
 
     def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[DPOptimizer], None]:
-        """What Opacus calls after noise was added and before the model is updated.
+        """Returns the hook that Opacus calls after noise is added and before the model changes.
 
-        It refuses, with a ParameterError, a step that :func:`dp_sgd_step` does not describe: of
-        batches that were accumulated, or with clipping that adapts.
+        The hook refuses a step that :func:`dp_sgd_step` does not describe, with a ParameterError:
+        a step over accumulated batches, or with adaptive clipping.
         """
 
         def hook(optimizer: DPOptimizer) -> None:
@@ -126,28 +127,28 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
         return hook
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """What ``state_dict`` returned, of an accountant of this kind.
+        """Restores the state that ``state_dict`` of a ``tight`` accountant has returned.
 
         Raises:
-            ValueError: it is none, or of another kind.
-            ParameterError: an entry of its history is refused.
+            ValueError: the argument is no such state, or one of another accountant.
+            ParameterError: an entry of its history is refused; the accountant stays as it was.
         """
         history = _checked((state_dict or {}).get("history", ()))
         super().load_state_dict(state_dict)
         self.history = history
 
     def __len__(self) -> int:
-        """How many steps there were."""
+        """Counts the steps so far."""
         return sum(steps for _, _, steps in self.history)
 
     @classmethod
     def mechanism(cls) -> str:
-        """The name that Opacus knows it by."""
+        """Returns the name by which Opacus knows this accountant."""
         return "tight"
 
 
 def _checked(history: object) -> list[tuple[float, float, int]]:
-    """The entries of a history, as numbers."""
+    """Returns the entries of a history as plain numbers; refuses any other history."""
     if not isinstance(history, (tuple, list)):
         raise refuse("history", "be a list", history)
     checked = []
@@ -165,5 +166,5 @@ def _checked(history: object) -> list[tuple[float, float, int]]:
     return checked
 
 
-# a module that is loaded again replaces its own accountant
+# with force, this module may be loaded twice: the second accountant replaces the first
 register_accountant("tight", TightAccountant, force=True)

@@ -1,10 +1,9 @@
 """Model selection with scikit-learn on private data: every fit and every score is paid for.
 
-``GridSearchCV`` may be given a meter as a parameter of ``fit``, and then each fit is charged. But
-its folds are stratified, so one record decides where others go; its scores are answers on private
-records that nobody pays for; a step before the model may learn from all rows; and a fit that does
-not fit into the budget becomes a missing score. :class:`PrivateGridSearchCV` is the same search
-without these.
+``GridSearchCV`` passes a meter on to ``fit``, and then each fit is charged. But its folds are
+stratified, so one record decides where others go; its scores are answers on private records that
+nobody pays for; a step before the model may learn from all rows; and a fit that exceeds the budget
+becomes a missing score. :class:`PrivateGridSearchCV` is a ``GridSearchCV`` without these faults.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from tightbudget.release.release import answered
 
 __all__ = ["PrivateAccuracy", "PrivateGridSearchCV"]
 
-_BLIND = (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit)  # splitters that see no label
+_BLIND = (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit)  # these splitters look at no label
 
 
 @plain_numbers
@@ -50,14 +49,14 @@ class PrivateAccuracy:
     """A scorer: the share of right predictions, with Laplace noise on their number.
 
     Guarantee: each score is epsilon-DP, delta = 0, for records of which one is replaced, and is
-    charged to the meter. A model that was withheld scores 0, at no charge. A record that the model
-    fails on is not right: then records are asked for one by one, so that it costs no other its
-    place. Copies, as scikit-learn makes them, share the meter.
+    charged to the meter. A model that was withheld scores 0, at no charge. If the model fails on
+    the records together, it is asked record by record, and counts as wrong on each record that it
+    fails on. Copies, which scikit-learn makes, share the meter.
 
     Args:
-        epsilon: of each score, > 0, nats.
-        meter: what pays.
-        noise: the operating system's, if absent.
+        epsilon: the price of each score, > 0, nats.
+        meter: the budget that pays.
+        noise: the source of noise; OpenDP's samplers if None.
     """
 
     epsilon: Price
@@ -68,10 +67,10 @@ class PrivateAccuracy:
         exact_positive(epsilon=self.epsilon)
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
-        """The noisy share; it may lie a little outside [0, 1].
+        """Returns the noisy share of right predictions; it may lie a little outside [0, 1].
 
         Raises:
-            BudgetError: it does not fit; the records were not touched.
+            BudgetError: the score does not fit; the records were not touched.
         """
         try:
             check_is_fitted(estimator)
@@ -86,26 +85,27 @@ class PrivateAccuracy:
         return float(answer.value) / len(y)
 
     def __deepcopy__(self, _: Any) -> Self:
-        return self  # a budget is not doubled
+        return self  # a copy of the meter would double the budget
 
 
 class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
-    """``GridSearchCV`` whose fits and scores are all charged to one meter.
+    """A ``GridSearchCV`` whose fits and scores are all charged to one meter.
 
-    Guarantee: what the search learns from the records, and the model that it ends with, is paid
-    for, fit by fit and score by score, for data sets of which one record is replaced: no fold
-    depends on a record, no step but the model learns from them, and a refusal ends the search. The
-    number of records is public, and that the model can be fitted to each part of them (that no
-    label is missing there); how long that takes is not hidden. ``score`` of the fitted search is
-    the model's: it is not private and not paid for.
+    Guarantee: the search pays for all that it learns from the records, fit by fit and score by
+    score, and so for the model that it ends with, for data sets of which one record is replaced:
+    no fold depends on a record, no step but the model learns from records, and a refusal ends the
+    search. The number of records is public. It is also public that the model can be fitted to each
+    part of them (that no label is missing there). The time of a fit is not hidden. ``score`` of
+    the fitted search is the score of the model: it is not private and not paid for.
 
     Args:
-        estimator: one whose ``fit`` takes a meter, or a Pipeline that ends in one; the steps
-            before it are stateless or frozen.
+        estimator: an estimator whose ``fit`` takes a meter, or a Pipeline that ends in one; the
+            steps before it are stateless or frozen.
         param_grid: from names of parameters to the values that are tried.
-        score_epsilon: what a score costs, > 0, nats; None if folds is a PredefinedSplit and all
+        score_epsilon: the price of a score, > 0, nats; None if folds is a PredefinedSplit and all
             records that it tests on are public: then scores are exact.
-        folds: how many, at least 2; or a KFold, RepeatedKFold, ShuffleSplit or PredefinedSplit.
+        folds: the number of folds, at least 2; or a KFold, RepeatedKFold, ShuffleSplit or
+            PredefinedSplit.
         refit: whether the best parameters train on all records, once more.
 
     Attributes:
@@ -126,9 +126,10 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         self.folds = folds
 
     def what_if(self, meter: Meter) -> WhatIf:
-        """What the search would cost at most, and whether it fits; nothing is touched.
+        """Says what the search would cost at most and at least, and whether it fits.
 
-        At least it costs its fits, at their cheapest: a model that is withheld has no score.
+        It touches nothing. The least price is that of the fits at their cheapest, since a model
+        that is withheld is scored at no charge.
 
         Raises:
             ParameterError: a parameter is refused, or a step would learn without paying.
@@ -143,6 +144,7 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         )
 
     def _score(self) -> Fraction:
+        """Returns the price of one score, 0 if all records that are scored are public."""
         if self.score_epsilon is not None:
             return exact_positive(score_epsilon=self.score_epsilon)
         if not isinstance(self.folds, PredefinedSplit):
@@ -156,6 +158,7 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         return tags
 
     def _candidates(self) -> Iterator[Any]:
+        """Yields an unfitted estimator for each combination of parameters."""
         for parameters in ParameterGrid(self.param_grid):
             yield clone(self.estimator).set_params(**clone(parameters, safe=False))
 
@@ -165,12 +168,13 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         Args:
             X: rows, (n, d).
             y: labels, (n,).
-            meter: what pays; on a ledger, one of ``budget.keyed(...)`` with a key for this search.
-            noise: the operating system's, if absent.
+            meter: the budget that pays; for a ledger, ``budget.keyed(...)`` with a key for this
+                search.
+            noise: the source of noise; OpenDP's samplers if None.
 
         Raises:
-            BudgetError: the whole search does not fit at its dearest, and nothing was
-                charged; or somebody else has taken what was left, and it ends where it is.
+            BudgetError: the worst-case price of the whole search does not fit, and nothing was
+                charged; or another user of the budget was faster, and the search ends midway.
             ParameterError: a parameter or a row is refused, or a step would learn without paying.
         """
         whole = self.what_if(meter)
@@ -183,7 +187,7 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
             )
         prefix, _ = _payer(self.estimator)
         paid = {"meter": meter} if noise is None else {"meter": meter, "noise": noise}
-        scoring: Any = None  # exact
+        scoring: Any = None  # the exact score of the estimator
         if self.score_epsilon is not None:
             scoring = PrivateAccuracy(self.score_epsilon, meter, noise)
         self.cv, self.scoring = _splitter(self.folds), scoring
@@ -191,13 +195,13 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
             with config_context(enable_metadata_routing=False):
                 super().fit(X, y, **{f"{prefix}{name}": value for name, value in paid.items()})
         finally:
-            self.cv = self.scoring = None  # what is kept, and may be pickled, knows no meter
+            self.cv = self.scoring = None  # the fitted search may be pickled: it keeps no meter
         self.scorer_ = check_scoring(self.estimator)
         return self
 
 
 def _right(estimator: Any, X: Any, y: Any) -> int:
-    """How many predictions are right; one record changes it by at most 1."""
+    """Counts the right predictions; one record changes the count by at most 1."""
     together = answered(lambda: int(np.count_nonzero(estimator.predict(X) == y)))
     if together is not None:
         return together
@@ -209,7 +213,7 @@ def _right(estimator: Any, X: Any, y: Any) -> int:
 
 
 def _splitter(folds: Any) -> Any:
-    """What chooses the folds, by the rows' numbers alone."""
+    """Returns a splitter that chooses folds by the numbers of the rows alone; refuses others."""
     if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool) and folds >= 2:
         return KFold(folds, shuffle=True, random_state=0)
     if type(folds) in _BLIND:
@@ -219,7 +223,11 @@ def _splitter(folds: Any) -> Any:
 
 
 def _payer(estimator: Any, prefix: str = "") -> tuple[str, Any]:
-    """The one step that learns from the records, and what begins the names of its parameters."""
+    """Finds the one step that learns from the records.
+
+    Returns:
+        The prefix of the names of its parameters, and the step.
+    """
     if isinstance(estimator, Pipeline):
         *before, (name, last) = estimator.steps
         for step, transformer in before:
@@ -235,6 +243,7 @@ def _payer(estimator: Any, prefix: str = "") -> tuple[str, Any]:
 
 
 def _learns(transformer: Any) -> bool:
+    """Returns True if fitting a transformer would learn from the rows."""
     if isinstance(transformer, Pipeline):
         return any(_learns(step) for _, step in transformer.steps)
     if transformer in (None, "passthrough") or isinstance(transformer, FrozenEstimator):
@@ -245,7 +254,14 @@ def _learns(transformer: Any) -> bool:
 def _total(
     fits: list[Budget], rounds: int, score: Fraction, refit: Callable[..., Fraction] | None
 ) -> Budget:
-    """Each fit and its score in each round, and one fit more."""
+    """Adds up each fit and its score in each round, and one more fit if ``refit`` is given.
+
+    Args:
+        fits: the price of a fit of each candidate.
+        rounds: the number of folds that each candidate is fitted to.
+        score: the price of one score.
+        refit: chooses the price of the last fit among those of the candidates; None for no fit.
+    """
 
     def whole(amounts: list[Fraction], score: Fraction) -> float:
         last = refit(amounts, default=Fraction(0)) if refit else Fraction(0)

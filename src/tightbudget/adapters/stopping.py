@@ -1,11 +1,11 @@
-"""Early stopping in anybody's training loop: the stop is paid for, and change comes back.
+"""Pays for early stopping in any training loop, and frees the price of the steps not run.
 
-To the bound under a schedule, the rule for stopping is the adversary: it may be any function of
-what was released. That is all it may be. Allowed are the noisy steps so far (so the model, its
-norm, what it answers on public data), answers of other mechanisms that the same meter has paid
-for, and coins. Not allowed is anything else that the private records touch: the loss of a
-training batch, the accuracy on records that were held out. Who wants to stop by these
-releases them with noise, as one more mechanism of each block of the schedule.
+The bound of a schedule treats the stopping rule as the adversary: the rule may be any function of
+the released outputs, and of nothing else. It may use the noisy steps so far (so the model, its
+norm, its answers on public data), answers of other mechanisms that the same meter has paid for,
+and coins. It may not use anything else that depends on private records, such as the loss of a
+training batch or the accuracy on records that were held out. To stop by such a number, release it
+with noise, as one more mechanism of each block of the schedule.
 """
 
 from __future__ import annotations
@@ -33,24 +33,26 @@ T = TypeVar("T")
 class StoppingCallback(Uncopied, Generic[T]):
     """Pays for a training run that may stop early at the stops of a schedule.
 
-    Entered with ``with``, it holds the dearest stop before training begins. Left, it charges the
-    stop at which the rule said yes, and frees the rest of epsilon; the dearest stop, if an
-    exception leaves the block or the loop ends between two stops.
+    Entered with ``with``, the callback holds the worst-case stop before training begins. At the
+    end of the block it charges the stop at which the rule said yes, and frees the rest of epsilon.
+    If an exception leaves the block, or the loop ends between two stops, it charges the worst-case
+    stop.
 
-    Guarantee: what the run releases, and that it stopped where it did, is paid for on the meter,
-    if the steps between stops are those of the schedule and the rule sees only what was released
-    (see :mod:`tightbudget.adapters.stopping`). :meth:`step` holds a loop to the former.
+    Guarantee: the meter pays for the outputs of the run and for the choice of the stop, if the
+    steps between stops are those of the schedule and the rule sees only released outputs (see
+    :mod:`tightbudget.adapters.stopping`). :meth:`step` refuses steps that are not the schedule's.
     Source: Hartmann et al. 2022, Algorithm 3.
 
     Args:
-        schedule: see :func:`tightbudget.early_stopping`.
-        meter: what pays: a filter, or a budget of a ledger with its key (``budget.keyed(key)``).
-        rule: told what :meth:`should_stop` is given, says whether to stop.
-        interactive: whether, before it ends, anybody but the rule sees something of the run, or
-            the rule anything but the run. If not, several may be open on one meter side by side.
+        schedule: the prices of the stops; see :func:`tightbudget.early_stopping`.
+        meter: the budget that pays: a filter, or a budget of a ledger with a key
+            (``budget.keyed(key)``).
+        rule: from the outputs that :meth:`should_stop` is given to whether to stop.
+        interactive: whether, before the run ends, anybody but the rule sees its outputs, or the
+            rule sees anything but its outputs. If not, several runs may be open on one meter.
 
     Raises:
-        ParameterError: schedule or rule is not one.
+        ParameterError: the schedule is no StoppingSchedule, or the rule is no function.
     """
 
     def __init__(
@@ -69,19 +71,20 @@ class StoppingCallback(Uncopied, Generic[T]):
         self._interactive = interactive
         self._paid = ExitStack()
         self._run: Started | None = None
-        self._open: Started | None = None  # the run, while it may go on
-        self._asked = 0  # how many steps had run when it was last asked
+        self._open: Started | None = None  # the run, until the rule has said stop
+        self._asked = 0  # the steps that had run at the last call of should_stop
         self._process = os.getpid()
-        self._passed = 0  # how many stops were
+        self._passed = 0  # the stops at which the rule has said no
         self._left = Counter(dict(schedule.blocks[0].parts))  # what may run before the next one
-        self._counted = False  # whether steps are told
+        self._counted = False  # whether the loop tells its steps
 
     def __enter__(self) -> StoppingCallback[T]:
-        """Reserves the dearest stop, and starts.
+        """Reserves the worst-case stop, and starts the run.
 
         Raises:
-            BudgetError: it does not fit; nothing was charged.
-            SettlementError: it was entered before, or another interactive mechanism is open.
+            BudgetError: the worst-case stop does not fit; nothing was charged.
+            SettlementError: the callback was entered before, or another interactive mechanism is
+                open on the meter.
         """
         if self._run is not None:
             raise SettlementError("a run is paid for once: another one needs a callback of its own")
@@ -97,27 +100,27 @@ class StoppingCallback(Uncopied, Generic[T]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Charges the stop.
+        """Ends the run and charges its stop.
 
         Raises:
-            ReleaseError: it ended between two stops; the dearest is charged.
+            ReleaseError: the run ended between two stops; the worst-case stop is charged.
         """
         self._open = None
         self._paid.__exit__(kind, error, trace)
 
     def should_stop(self, steps: int, released: T) -> bool:
-        """Whether to stop now; to be asked at every stop, and between them as often as one likes.
+        """Says whether to stop now; a loop asks at every stop, and may ask between stops.
 
-        Between stops the answer is no, and at the last it is yes, without asking the rule.
+        Between stops the answer is no, and at the last stop it is yes, without asking the rule.
 
         Args:
-            steps: of the schedule that have run.
-            released: what the rule is told.
+            steps: the number of steps of the schedule that have run.
+            released: the outputs that the rule is told.
 
         Raises:
-            ParameterError: a stop was skipped, or steps did not grow.
-            SettlementError: what ran is not what the schedule has until here, as far as it was
-                told; or no run is open.
+            ParameterError: a stop was skipped, or the steps did not grow.
+            SettlementError: the steps that the loop has told are not all those of the schedule
+                up to this stop; or no run is open.
         """
         (run, due), k = self._next(), positive_count(steps=steps)
         if not self._asked < k <= due:
@@ -135,9 +138,9 @@ class StoppingCallback(Uncopied, Generic[T]):
         return False
 
     def step(self, mechanism: Mechanism) -> None:
-        """Tells that one run of a mechanism is about to take effect.
+        """Takes note that one run of a mechanism is about to take effect.
 
-        A loop that tells one of its steps tells them all.
+        A loop that tells one of its steps has to tell all of them.
 
         Raises:
             ParameterError: the schedule has no such step left before the next stop.
@@ -155,7 +158,7 @@ class StoppingCallback(Uncopied, Generic[T]):
 
     @property
     def receipt(self) -> Receipt:
-        """What was held, charged and returned.
+        """The receipt of the run: the amounts held, charged and returned.
 
         Raises:
             SettlementError: the run has not ended with a stop.
@@ -165,7 +168,11 @@ class StoppingCallback(Uncopied, Generic[T]):
         return self._run.released(None).receipt
 
     def _next(self) -> tuple[Started, int]:
-        """The open run, and its next stop."""
+        """Returns the open run and its next stop.
+
+        Raises:
+            SettlementError: no run is open, or this process is a fork of the one that opened it.
+        """
         if os.getpid() != self._process:
             raise SettlementError("a run goes on in the process that has begun it: this is a fork")
         if self._open is None:
@@ -176,4 +183,5 @@ class StoppingCallback(Uncopied, Generic[T]):
         return self._open, self._schedule.stops[self._passed]
 
     def _still(self) -> Composition:
+        """Returns the steps that have still to run before the next stop."""
         return Composition(tuple(self._left.items()))

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from tightbudget.errors import ReleaseError
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise, noise_or_default
@@ -26,6 +27,7 @@ from tightbudget.release.release import Release, WhatIf, paid, what_if
 
 __all__ = ["MechanismOnData", "Priced"]
 
+D = TypeVar("D")
 V = TypeVar("V")
 
 
@@ -56,14 +58,14 @@ class Priced(ABC):
 
 
 @dataclass(frozen=True)
-class MechanismOnData(Priced, Generic[V]):
-    """A mechanism that looks at data once and answers with one value of type V.
+class MechanismOnData(Priced, Generic[D, V]):
+    """A mechanism that looks once at data of type D, and answers with one value of type V.
 
     Raises:
         ParameterError: a parameter is refused.
     """
 
-    def release(self, data: Any, *, meter: Meter, noise: Noise | None = None) -> Release[V]:
+    def release(self, data: D, *, meter: Meter, noise: Noise | None = None) -> Release[V]:
         """Runs the mechanism on the data, pays for the output cell, and returns the value.
 
         Args:
@@ -79,9 +81,14 @@ class MechanismOnData(Priced, Generic[V]):
                 worst-case price is charged.
         """
         run = partial(self._run, noise=noise_or_default(noise))
-        return paid(meter, self.guarantee, data, run, self._admitted)
+        try:
+            return paid(meter, self.guarantee, data, run, self._admitted)
+        except (ReleaseError, KeyboardInterrupt) as error:
+            # an error that is kept keeps the variables of its frames: none of them holds the data
+            del data
+            raise error.with_traceback(None) from None
 
-    def _admitted(self, data: Any) -> Any:
+    def _admitted(self, data: D) -> Any:
         """Returns the data as ``_run`` takes them; all data are admitted if not overridden.
 
         It is not paid for. So it may refuse types, shapes and names of columns, never values.

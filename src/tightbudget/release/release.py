@@ -165,7 +165,7 @@ class Started(Uncopied):
     """A run that has started: its worst-case price is held until it ends.
 
     Attributes:
-        data: the admitted data.
+        data: the admitted data; None after the end of the run.
         held: the amount that is held.
         cell: the output cell that the run would settle with if it ended now; None if it would
             be charged the worst-case price.
@@ -218,6 +218,8 @@ def started(
         if os.getpid() == process:
             hold.forfeit()
         raise
+    finally:
+        run.data = None  # a run that has ended, and is kept, keeps no data
     if run.cell is None:
         hold.forfeit()
         raise ReleaseError("the run has ended without an answer: its worst-case price is charged")

@@ -1,1 +1,1 @@
-"""Mechanisms on data, one a file."""
+"""Mechanisms on data, one in each file."""

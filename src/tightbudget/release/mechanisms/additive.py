@@ -1,4 +1,4 @@
-"""Noise on a number, or on a vector of numbers: Laplace and Gaussian."""
+"""Adds Laplace or Gaussian noise to a number, or to a vector of numbers."""
 
 from __future__ import annotations
 
@@ -27,32 +27,36 @@ NoisyAnswer = int | float | IntArray | FloatArray
 
 
 def added(grid: AnswerGrid, size: int | None, value: Any, noise: IntArray) -> NoisyAnswer:
-    """A query's value, or values, plus noise that is given in points of the grid."""
+    """Adds noise, in points of the grid, to the answer of a query, one or ``size`` numbers."""
     noisy = grid.noisy(grid.points(value, size), noise)
     return noisy if size is not None else noisy.item()
 
 
 @plain_numbers
 @dataclass(frozen=True)
-class LaplaceRelease(MechanismOnData[NoisyAnswer]):
+class LaplaceRelease(MechanismOnData[Any, NoisyAnswer]):
     """Answers a query with discrete Laplace noise of scale sensitivity / epsilon.
+
+    The value of a release is the noisy answer: a number, or with a size an array, (size,).
 
     Guarantee: epsilon-DP, delta = 0; one cell, "value".
     Source: Dwork, McSherry, Nissim, Smith 2006; Ghosh, Roughgarden, Sundararajan 2009.
 
     Args:
         query: from the data to an integer (other numbers are rounded down); with a step, to
-            any real number; with a size, to a vector of these.
-        sensitivity: > 0, how far the query can move (1-norm) between neighbouring data sets.
-            What neighbouring means, the caller says by this number.
+            any real number; with a size, to a vector of these. A vector of real numbers needs a
+            step: rounding down can move each of its numbers by one.
+        sensitivity: > 0, how far the query can move (1-norm) between neighbouring data sets;
+            without a step, that of a vector is the sensitivity of its numbers rounded down. The
+            caller says by this number which data sets are neighbours.
         epsilon: > 0, nats.
         size: how many numbers the query answers; None for a number that is not in an array.
         step: of the grid that answers lie on, a power of two; None for integers.
         bounds: (low, high): answers beyond are moved there, each number of a vector by itself,
-            and what is no number counts as low. A query that raises, or answers no number,
-            needs them: it has the sensitivity high - low (``size`` times that in the 1-norm,
-            sqrt(size) times in the 2-norm), whatever it does. Without bounds what is no number
-            counts as 0, and the query must have the sensitivity with these zeros.
+            and an answer that is no number counts as low. A query that raises, or answers no
+            number, needs them: it has the sensitivity high - low (``size`` times that in the
+            1-norm, sqrt(size) times in the 2-norm), whatever it does. Without bounds such an
+            answer counts as 0, and the query must have the sensitivity with these zeros.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -72,16 +76,17 @@ class LaplaceRelease(MechanismOnData[NoisyAnswer]):
 
     @cached_property
     def _grid(self) -> AnswerGrid:
+        """The grid that answers are rounded to."""
         return AnswerGrid(self.step, self.bounds)
 
     @cached_property
     def guarantee(self) -> OutputDP:
-        """One cell, at the price epsilon."""
+        """One output cell, "value", at the price epsilon."""
         return OutputDP({"value": exact_positive(epsilon=self.epsilon)})
 
     @cached_property
     def scale(self) -> Fraction:
-        """Of the noise, in points of the grid."""
+        """The scale of the noise, in points of the grid."""
         points = self._grid.sensitivity(self.sensitivity, _numbers(self.size))
         return points / exact_positive(epsilon=self.epsilon)
 
@@ -91,29 +96,33 @@ class LaplaceRelease(MechanismOnData[NoisyAnswer]):
 
 @plain_numbers
 @dataclass(frozen=True)
-class GaussianRelease(MechanismOnData[NoisyAnswer]):
+class GaussianRelease(MechanismOnData[Any, NoisyAnswer]):
     """Answers a query with discrete Gaussian noise.
 
+    The value of a release is the noisy answer: a number, or with a size an array, (size,).
+
     Guarantee: (epsilon, delta)-DP with the certified epsilon in ``guarantee``; one cell,
-    "value"; delta is charged whole. For a number, epsilon is the upper end of what
-    :class:`DiscreteGaussian` costs. For a vector, it is what S^2 / (2 sigma^2)-zCDP costs,
-    with S the sensitivity in the 2-norm.
+    "value"; delta is charged whole. For a number, epsilon is the upper bound of a
+    :class:`DiscreteGaussian`. For a vector, it is the epsilon of S^2 / (2 sigma^2)-zCDP, with S
+    the sensitivity in the 2-norm.
     Source: Canonne, Kamath, Steinke 2020, Theorem 14; Bun, Steinke 2016, Proposition 1.3.
 
     Args:
         query: from the data to an integer (other numbers are rounded down); with a step, to
-            any real number; with a size, to a vector of these.
-        sensitivity: > 0, how far the query can move (2-norm) between neighbouring data sets.
-            What neighbouring means, the caller says by this number.
+            any real number; with a size, to a vector of these. A vector of real numbers needs a
+            step: rounding down can move each of its numbers by one.
+        sensitivity: > 0, how far the query can move (2-norm) between neighbouring data sets;
+            without a step, that of a vector is the sensitivity of its numbers rounded down. The
+            caller says by this number which data sets are neighbours.
         sigma: > 0, of the noise, in the query's unit.
         delta: in (0, 1).
         size: how many numbers the query answers; None for a number that is not in an array.
         step: of the grid that answers lie on, a power of two; None for integers.
         bounds: (low, high): answers beyond are moved there, each number of a vector by itself,
-            and what is no number counts as low. A query that raises, or answers no number,
-            needs them: it has the sensitivity high - low (``size`` times that in the 1-norm,
-            sqrt(size) times in the 2-norm), whatever it does. Without bounds what is no number
-            counts as 0, and the query must have the sensitivity with these zeros.
+            and an answer that is no number counts as low. A query that raises, or answers no
+            number, needs them: it has the sensitivity high - low (``size`` times that in the
+            1-norm, sqrt(size) times in the 2-norm), whatever it does. Without bounds such an
+            answer counts as 0, and the query must have the sensitivity with these zeros.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -130,11 +139,12 @@ class GaussianRelease(MechanismOnData[NoisyAnswer]):
 
     @cached_property
     def _grid(self) -> AnswerGrid:
+        """The grid that answers are rounded to."""
         return AnswerGrid(self.step, self.bounds)
 
     @cached_property
     def guarantee(self) -> OutputDP:
-        """One cell, at the certified epsilon for delta."""
+        """One output cell, "value", at the epsilon that is certified for delta."""
         delta = exact_probability(delta=self.delta)
         grid, n = self._grid, _numbers(self.size)
         if self.size is None:
@@ -155,7 +165,7 @@ class GaussianRelease(MechanismOnData[NoisyAnswer]):
 
     @property
     def _noisy(self) -> DiscreteGaussian:
-        """The noise as the engine prices it: sigma and sensitivity in steps of the grid."""
+        """The mechanism that the engine prices; sigma and sensitivity are in steps of the grid."""
         sigma, moves = scale_up(self.scale), self._grid.sensitivity(self.sensitivity)
         try:
             return DiscreteGaussian(sigma, moves)
@@ -169,7 +179,7 @@ class GaussianRelease(MechanismOnData[NoisyAnswer]):
 
     @cached_property
     def scale(self) -> Fraction:
-        """Of the noise, in points of the grid."""
+        """The scale of the noise, in points of the grid."""
         return self._grid.steps(exact_positive(sigma=self.sigma))
 
     def _run(self, data: Any, noise: Noise) -> tuple[NoisyAnswer, Cell]:
@@ -177,6 +187,7 @@ class GaussianRelease(MechanismOnData[NoisyAnswer]):
 
 
 def _numbers(size: int | None) -> int:
+    """Returns how many numbers a query of this size answers."""
     return 1 if size is None else positive_count(size=size)
 
 

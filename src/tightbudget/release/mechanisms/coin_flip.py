@@ -1,4 +1,4 @@
-"""The smallest mechanism whose outputs differ in price: a coin decides whether it answers."""
+"""The smallest mechanism whose outputs differ in price: a coin decides if it answers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ __all__ = ["ToyRelease"]
 
 @plain_numbers
 @dataclass(frozen=True)
-class ToyRelease(MechanismOnData[NoisyAnswer | None]):
+class ToyRelease(MechanismOnData[Any, NoisyAnswer | None]):
     """Tosses a fair coin: a number with Laplace noise, or nothing, which is free.
+
+    The value of a release is the noisy number, or None with the cell "nothing".
 
     Guarantee: cells {"number": epsilon, "nothing": 0}, delta = 0: the coin does not know the
     data, so "nothing" has the same probability for all of them.
@@ -30,8 +32,8 @@ class ToyRelease(MechanismOnData[NoisyAnswer | None]):
     Args:
         query: from the data to an integer (other numbers are rounded down); with a step, to
             any real number.
-        sensitivity: > 0, how far the query can move between neighbouring data sets. What
-            neighbouring means, the caller says by this number.
+        sensitivity: > 0, how far the query can move between neighbouring data sets. The caller
+            says by this number which data sets are neighbours.
         epsilon: > 0, nats.
         step: of the grid that answers lie on, a power of two; None for integers.
         bounds: as for :class:`LaplaceRelease`; a query that can fail needs them.
@@ -52,17 +54,18 @@ class ToyRelease(MechanismOnData[NoisyAnswer | None]):
 
     @cached_property
     def _noisy(self) -> LaplaceRelease:
+        """The mechanism that answers if the coin says so."""
         return LaplaceRelease(
             self.query, self.sensitivity, self.epsilon, step=self.step, bounds=self.bounds
         )
 
     @cached_property
     def guarantee(self) -> OutputDP:
-        """A number costs epsilon, nothing costs nothing."""
+        """The output cell "number" costs epsilon, and "nothing" is free."""
         return OutputDP({"number": self.epsilon, "nothing": 0})
 
     def _run(self, data: Any, noise: Noise) -> tuple[NoisyAnswer | None, Cell]:
-        # asked in any case: what else a query does must not depend on the coin
+        # the query is asked in any case: its side effects must not depend on the coin
         value = answered(lambda: self.query(data))
         if not noise.coin():
             return None, "nothing"

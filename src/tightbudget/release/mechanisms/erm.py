@@ -1,4 +1,4 @@
-"""Linear models by output perturbation, and logistic regression with a test."""
+"""Trains linear models by output perturbation, and tests a logistic regression."""
 
 from __future__ import annotations
 
@@ -28,22 +28,24 @@ __all__ = ["OutputPerturbation", "TestSensitivity", "logistic_with_test", "mean_
 
 Records = tuple[FloatArray, FloatArray]  # rows, (n, d), and labels, (n,)
 
-_FINENESS = 2**20  # steps of the grid that parameters are rounded to, in their sensitivity
+# Steps of the grid of parameters in their sensitivity: rounding adds a part of sqrt(d) 2e-6 to it.
+_FINENESS = 2**20
 
 
 @plain_numbers
 @dataclass(frozen=True)
-class OutputPerturbation(MechanismOnData[FloatArray]):
+class OutputPerturbation(MechanismOnData[tuple[Any, Any], FloatArray]):
     """The minimum of a regularised mean loss, perturbed: a linear model.
 
     The minimum is rounded to a grid, integer noise is added (see :class:`LatticeNoise`), and the
-    sum is projected on the ball that is known to hold the minimum.
+    sum is projected on the ball that is known to hold the minimum. Its data are a pair: rows,
+    (n, d), and labels, (n,). The value of a release is the parameters, (d,).
 
     Guarantee: epsilon-DP, delta = 0, for data sets of n records of which one is replaced; n and
     the number of features are public. A row with |x|_2 > 1 is shortened to 1. A record is missing,
     and counts as a row of zeros, if its row has a number that is missing or infinite, or its
-    label is not -1 or 1. So every record has a place, by itself, and none can be seen by an error.
-    How long the minimisation takes is not hidden.
+    label is not -1 or 1. So every record has a meaning by itself, and no error shows one.
+    The time that the minimisation takes is not hidden.
     Source: Chaudhuri, Monteleoni, Sarwate 2011; Hartmann et al. 2022, Algorithm 4, Theorem 16.
 
     Args:
@@ -77,38 +79,38 @@ class OutputPerturbation(MechanismOnData[FloatArray]):
 
     @property
     def objective(self) -> Objective:
-        """What is minimised."""
+        """The function that is minimised, without the data."""
         return Objective(self.loss, self.regularization, self.records, self.features)
 
     @property
     def grid(self) -> AnswerGrid:
-        """Where the parameters lie before they are projected."""
+        """The grid that the parameters lie on before they are projected."""
         return AnswerGrid(power_of_two_down(self.objective.sensitivity / _FINENESS))
 
     @property
     def noise(self) -> LatticeNoise:
-        """In steps of the grid."""
+        """The noise on the parameters, in steps of the grid."""
         return LatticeNoise(self.features, self.grid.steps(self.sensitivity), self.epsilon)
 
     @property
     def sensitivity(self) -> Fraction:
-        """How far the model moves, in the 2-norm, if a record is replaced and the noise is not."""
-        # rounding moves two coordinates apart by at most one step
+        """The largest move of the model at fixed noise, in the 2-norm, if a record is replaced."""
+        # rounding moves each coordinate of two models apart by at most one step
         step = Fraction(self.grid.step or 1)
         return self.objective.sensitivity + sqrt_up(Fraction(self.features)) * step
 
     @property
     def guarantee(self) -> OutputDP:
-        """One cell, "value"."""
+        """One output cell, "value", at the price epsilon."""
         return OutputDP({"value": self.epsilon})
 
     def _run(self, data: Any, noise: Noise) -> tuple[FloatArray, Cell]:
         return self.model(data, noise), "value"
 
     def model(self, data: tuple[Any, Any], noise: Noise) -> FloatArray:
-        """The parameters, not paid for."""
+        """Returns the parameters, (d,), without paying: for mechanisms built on this one."""
         x, y = _usable(*self._admitted(data))
-        # a loss of the caller may fail: then the minimum counts as 0
+        # a loss of the caller may fail: the minimum then counts as 0
         found = answered(lambda: self.objective.minimum(x, y))
         exact = self.grid.points(found, self.features)
         p = np.asarray(self.grid.noisy(exact, self.noise.draw(noise)), dtype=np.float64)
@@ -116,28 +118,29 @@ class OutputPerturbation(MechanismOnData[FloatArray]):
         return p if length <= radius else p * (radius / length)
 
     def _admitted(self, data: Any) -> Records:
+        """Returns rows and labels; refuses types and shapes alone."""
         return _records(data, self.features, self.records)
 
 
 class TestSensitivity(StrEnum):
-    """How far the mean error moves, at most, for two training parts that differ in a record.
+    """A bound on the change of the mean error if one record of the training part is replaced.
 
     Attributes:
-        TIGHT: w / 2, about 1 / (n Lambda), for models that are w = 2 / (n Lambda) apart: the
-            slope of tanh(z / 2) is at most 1/2.
+        TIGHT: w / 2, about 1 / (n Lambda), for models that are w = 2 / (n Lambda) apart, since
+            the slope of tanh(z / 2) is at most 1/2.
         PAPER: 2 (e^w - 1), about 4 / (n Lambda). Source: Hartmann et al. 2022, Theorem 17.
     """
 
-    __test__ = False  # no test, though it is called one
+    __test__ = False  # pytest would collect it by its name
 
     TIGHT = "tight"
     PAPER = "paper"
 
     def bound(self, apart: Fraction) -> Fraction:
-        """For models that are so far apart, and never above 2, the largest error."""
+        """Returns the bound for models that are ``apart`` in the 2-norm; it is never above 2."""
         if self is TestSensitivity.TIGHT:
             return min(apart / 2, Fraction(2))
-        # the float may lie below the fraction; beyond 1 the bound is above 2
+        # the float may lie below the fraction; for w > 1 the bound 2 (e^w - 1) is above 2
         w = next_up(float(min(apart, Fraction(1))))
         return min(2 * Fraction(expm1_up(w)), Fraction(2))
 
@@ -151,16 +154,17 @@ def logistic_with_test(
 ) -> TestedRelease[FloatArray]:
     """Logistic regression whose model is released if its mean error on held-out records is small.
 
-    Guarantee: see :class:`TestedRelease`; if epsilon >= test_epsilon a model costs epsilon, and
-    none costs test_epsilon. The two parts share no record.
+    Guarantee: that of :class:`TestedRelease`. If epsilon >= test_epsilon, a model costs epsilon,
+    and no model costs test_epsilon. The two parts share no record.
     Source: Hartmann et al. 2022, Algorithm 5.
 
     Args:
-        perturbation: with the logistic loss.
-        test_records: how many are held out, >= 1, public.
-        threshold: of the mean of |h(x) - y|, in [0, 2], where h(x) = tanh(p.x / 2).
+        perturbation: the training, with the logistic loss.
+        test_records: the number of records that are held out, >= 1, public.
+        threshold: the largest mean of |h(x) - y| that passes, in [0, 2], where
+            h(x) = tanh(p.x / 2).
         test_epsilon: > 0, nats.
-        sensitivity: the tight one, or the paper's.
+        sensitivity: the bound on the change of the mean error: the tight one, or the paper's.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -168,7 +172,7 @@ def logistic_with_test(
     if perturbation.loss != Loss.LOGISTIC:
         raise refuse("loss", "be logistic where there is a test", perturbation.loss)
     n = positive_count(test_records=test_records)
-    # p.x to d + 4 roundings of |p|, tanh, a sum of n terms up to 2
+    # p.x is off by d + 4 roundings of |p|; tanh and the sum of n terms up to 2 add n + 40
     off = Fraction(
         4 * UNIT * ((perturbation.features + 4) * perturbation.objective.radius + n + 40)
     )
@@ -187,12 +191,12 @@ def logistic_with_test(
 
 
 def mean_error(p: FloatArray, x: FloatArray, y: FloatArray) -> float:
-    """The mean of |h(x) - y| with h(x) = tanh(p.x / 2), in [0, 2]."""
+    """Returns the mean of |h(x) - y| with h(x) = tanh(p.x / 2), in [0, 2]."""
     return float(np.mean(np.abs(np.tanh(x @ p / 2) - y)))
 
 
 def _both_parts(perturbation: OutputPerturbation, held_out: int, data: Any) -> tuple[Any, Any]:
-    """The training part and the test part, by their types and shapes."""
+    """Returns the training part and the test part; refuses types and shapes alone."""
     if not isinstance(data, (tuple, list)) or len(data) != 2:
         raise ParameterError(f"data must be two parts, got {type(data).__name__}")
     training, test = data
@@ -200,7 +204,7 @@ def _both_parts(perturbation: OutputPerturbation, held_out: int, data: Any) -> t
 
 
 def _records(data: Any, features: int, records: int) -> Records:
-    """Rows and labels; refuses by type and shape alone: every value has its meaning."""
+    """Returns rows and labels; refuses types and shapes alone, since every value has a meaning."""
     if not isinstance(data, (tuple, list)) or len(data) != 2:
         raise ParameterError(f"data must be rows and labels, got {type(data).__name__}")
     rows, labels = table(features, rows=data[0]), column(labels=data[1])
@@ -211,11 +215,11 @@ def _records(data: Any, features: int, records: int) -> Records:
 
 
 def _usable(rows: FloatArray, labels: FloatArray) -> Records:
-    """Each record by itself as the guarantee needs it: |x|_2 <= 1, and -1 or 1."""
+    """Brings each record, by itself, to |x|_2 <= 1 and a label of -1 or 1."""
     present = np.isfinite(rows).all(axis=1) & ((labels == -1) | (labels == 1))
     rows = np.where(present[:, None], rows, 0.0)
     largest = np.abs(rows).max(axis=1, keepdims=True)
-    unit = np.where(largest > 2, largest, 1.0)  # so that no square overflows
+    unit = np.where(largest > 2, largest, 1.0)  # the square of a larger number could overflow
     scaled = rows / unit
     length = np.linalg.norm(scaled, axis=1, keepdims=True)
     long = (unit > 1) | (length > LONGEST)

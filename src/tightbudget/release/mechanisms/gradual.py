@@ -1,4 +1,4 @@
-"""One number at growing precision: the last answer pays for all before it."""
+"""Answers one number at growing precision: the last answer pays for all before it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ __all__ = ["GradualRelease"]
 
 @plain_numbers
 @dataclass(frozen=True)
-class GradualRelease(MechanismOnData[tuple[float, ...]]):
-    """A number with less and less noise, until what came out is good enough.
+class GradualRelease(MechanismOnData[Any, tuple[float, ...]]):
+    """Answers a number with less and less noise, until an answer is good enough.
 
-    Of the T answers the last has discrete Laplace noise at epsilon_T, and the one before any
-    answer is that answer with more noise added, W: 0 with probability p, discrete Laplace noise
+    The value of a release is the tuple of all answers; the last is the most precise. Its cell is
+    the number of answers.
+
+    The last of the T answers has discrete Laplace noise at epsilon_T. Answer j is answer j + 1
+    plus more noise W, which is 0 with probability p and discrete Laplace noise at epsilon_j
     otherwise. With rates r = epsilon_j / sensitivity and R = epsilon_(j+1) / sensitivity
 
         p = sinh^2(r / 2) / sinh^2(R / 2)
@@ -38,12 +41,12 @@ class GradualRelease(MechanismOnData[tuple[float, ...]]):
 
         1 - 2bc + b^2 = (b/a) (1 - 2ac + a^2) + (1 - b/a) (1 - ab),
 
-    so the quotient of the two is p + (1 - p) times that at rate r, with p =
-    (b/a) (1 - a)^2 / (1 - b)^2. A coin with a smaller p is safe, too: it mixes this noise with the
-    sum of both noises, which is noise at rate r and more. The answers up to j are answer j and
-    randomness that does not depend on the data, so they cost what answer j costs.
+    so the quotient of the functions at rates r and R is p plus (1 - p) times the function at rate
+    r, with p = (b/a) (1 - a)^2 / (1 - b)^2. A coin with a smaller p is safe, too: it mixes this
+    noise with the sum of both noises, which is noise at rate r and more. The answers up to j are
+    answer j and randomness that does not depend on the data, so they cost as much as answer j.
 
-    Guarantee: {j: epsilon_j} for the number of answers, delta = 0, for neighbours between
+    Guarantee: {j: epsilon_j} for the number j of answers, delta = 0, for neighbours between
     which the number changes by at most ``sensitivity``.
     Source: Koufogiannis, Han, Pappas 2015, for continuous noise; the discrete form is proved here.
 
@@ -52,7 +55,8 @@ class GradualRelease(MechanismOnData[tuple[float, ...]]):
             any real number.
         sensitivity: > 0, how far the query can move between neighbouring data sets.
         epsilons: ascending, > 0, nats.
-        good_enough: told all answers so far, says whether to stop. It must not see the data.
+        good_enough: a rule that is told all answers so far, and says whether to stop. It must not
+            see the data. If it raises, the price of the last answer is charged.
         step: of the grid that answers lie on, a power of two; None for integers.
         bounds: as for :class:`LaplaceRelease`; a query that can fail needs them.
 
@@ -77,21 +81,22 @@ class GradualRelease(MechanismOnData[tuple[float, ...]]):
 
     @cached_property
     def _grid(self) -> AnswerGrid:
+        """The grid that answers are rounded to."""
         return AnswerGrid(self.step, self.bounds)
 
     @cached_property
     def _scales(self) -> tuple[Fraction, ...]:
-        """Of the noise of each answer, as it is drawn."""
+        """The scale of the noise of each answer, rounded up to a double."""
         moves = self._grid.sensitivity(self.sensitivity)
         return tuple(Fraction(scale_up(moves / exact_positive(epsilon=e))) for e in self.epsilons)
 
     @property
     def guarantee(self) -> OutputDP:
-        """A price for each number of answers."""
+        """The output cells 1, 2, ...: the price epsilon_j of j answers."""
         return OutputDP(dict(enumerate(self.epsilons, start=1)))
 
     def _run(self, data: Any, noise: Noise) -> tuple[tuple[float, ...], Cell]:
-        # from the most precise answer down: each adds to the noise of the one after it
+        # noise is drawn for the most precise answer first: each earlier answer adds more to it
         draws = [int(noise.laplace(self._scales[-1], 1)[0])]
         for narrow, wide in itertools.pairwise(reversed(self._scales)):
             stays = bernoulli(stay_down(narrow, wide), noise)
@@ -107,12 +112,13 @@ class GradualRelease(MechanismOnData[tuple[float, ...]]):
 
 
 def stay_down(narrow: Fraction, wide: Fraction) -> Fraction:
-    """A number <= sinh^2(1 / (2 wide)) / sinh^2(1 / (2 narrow)), and close to it.
+    """Returns a number at most sinh^2(1 / (2 wide)) / sinh^2(1 / (2 narrow)), and close to it.
 
-    0 where the noise is so narrow that there is hardly any.
+    Below a narrow scale of 1/1400 it returns 0, since sinh would overflow.
     """
     x, y = float(1 / (2 * wide)), float(1 / (2 * narrow))
-    if y > 700.0:  # sinh overflows
+    if y > 700.0:  # sinh overflows beyond 710
         return Fraction(0)
-    # libm's sinh is within 2 units in the last place; its argument's rounding is worth x of them
+    # libm's sinh is within 4 roundings, and the rounding of its argument costs x coth x <= 701
+    # more: 2,820 in both squares, and 2^-40 pays for 8,192
     return (Fraction(math.sinh(x)) / Fraction(math.sinh(y))) ** 2 * (1 - Fraction(1, 2**40))

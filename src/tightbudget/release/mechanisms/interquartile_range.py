@@ -1,4 +1,4 @@
-"""The interquartile range, on a logarithmic scale."""
+"""Releases the interquartile range, on a logarithmic scale."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tightbudget.release.noise.noise import IntArray
 
 __all__ = ["InterquartileRange"]
 
-_STEPS = 32  # of the integer scale, in one bin
+_STEPS = 32  # of the logarithmic scale in one bin: the noise has the scale 31 / epsilon
 
 
 @plain_numbers
@@ -28,21 +28,24 @@ _STEPS = 32  # of the integer scale, in one bin
 class InterquartileRange(RobustStatistic):
     """The range between the quartiles, x(b) - x(a) with a = ceil(n/4), b = ceil(3n/4).
 
-    It is counted in steps of a logarithmic scale, 32 of them to a factor of 1 + 1/ln n, and it
-    is proposed that no neighbour leaves the bin of 32 steps that it lies in. There are two
-    tries: the bins of the second begin in the middle of those of the first. What passes is
-    released with noise of scale 31/epsilon steps: a factor of (1 + 1/ln n)^(about 1/epsilon).
-    A range below one grid step counts as one.
+    Its data are one column of n >= 4 numbers. The value of a release is the noisy range, or None
+    with the cell "bottom".
+
+    The range is counted in steps of a logarithmic scale, 32 of them to a factor of 1 + 1/ln n. The
+    proposal says that no neighbour leaves the bin of 32 steps that the range lies in. There are
+    two tries: the bins of the second begin in the middle of those of the first. A range that
+    passes is released with noise of scale 31/epsilon steps: a factor of
+    (1 + 1/ln n)^(about 1/epsilon). A range below one grid step counts as one.
 
     Guarantee: for data sets that differ in one record, with n public: {"value": 3 epsilon,
     "bottom": 2 epsilon} and delta, or the prices of :attr:`Pricing.IN_TURN`.
     Source: Dwork, Lei 2009; Hartmann et al. 2022, Lemma 10.
 
     Args:
-        epsilon: >= 1e-9, nats: of one test, and again of the value.
+        epsilon: >= 1e-9, nats: the price of one test, and again of the value.
         delta: in (0, 1), for both tests together.
         step: of the grid that records and answer lie on, a power of two.
-        pricing: how the two tries are priced.
+        pricing: the price of two tries; see :class:`Pricing`.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -66,19 +69,19 @@ class InterquartileRange(RobustStatistic):
 
 
 def _bin(records: Ordered, a: int, b: int, step: int, first: int) -> Proposal:
-    """That the range stays in the bin of its step, where ``first`` is where some bin begins."""
+    """Proposes that the range stays in the bin of its step; some bin begins at ``first``."""
     scale = _scale(records.n)
     begin = step - (step - first) % _STEPS
-    low = int(scale[begin]) if begin >= 0 else 0  # step -1 is a range of 0
+    low = int(scale[begin]) if begin >= 0 else 0  # a range of 0 has the step -1
     distance = records.to_leave(a, b, low, int(scale[begin + _STEPS]))
     return Proposal(distance, step, sensitivity=_STEPS - 1)
 
 
 @lru_cache(maxsize=8)
 def _scale(n: int) -> IntArray:
-    """The least integer range of each step 0, 1, ...: ascending, the first is 1.
+    """Returns the least integer range of each step 0, 1, ...: ascending, the first is 1.
 
-    How its values are rounded is of no account: it does not depend on the data.
+    The scale does not depend on the data, so the rounding of its values costs no privacy.
     """
     steps = math.ceil(math.log(2 * LIMIT) / _log_base(n) * _STEPS) + 2 * _STEPS
     exact = np.exp(np.arange(steps) * (_log_base(n) / _STEPS))
@@ -86,4 +89,5 @@ def _scale(n: int) -> IntArray:
 
 
 def _log_base(n: int) -> float:
+    """Returns ln(1 + 1/ln n), the logarithm of the factor of one bin."""
     return math.log1p(1 / math.log(n))

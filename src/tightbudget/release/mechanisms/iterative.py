@@ -1,4 +1,4 @@
-"""Step by step, until a rule on what came out says stop: pays for the steps that ran."""
+"""Runs a mechanism step by step, until a rule stops it, and pays for the steps that ran."""
 
 from __future__ import annotations
 
@@ -19,22 +19,26 @@ __all__ = ["Iterative"]
 
 @plain_numbers
 @dataclass(frozen=True)
-class Iterative(MechanismOnData[tuple[Any, ...]]):
+class Iterative(MechanismOnData[Any, tuple[Any, ...]]):
     """Runs a mechanism again and again, and may stop early where a schedule has a price for it.
+
+    The value of a release is the tuple of the outputs of all steps that ran; its cell is their
+    number.
 
     Guarantee: {k: the schedule's price of k steps} for each stop k, and the schedule's delta, if
     step k is a mechanism that the schedule was made for, whatever the outputs before it were,
     for the neighbouring relation that was declared there. A rule that sees the data is one more
-    mechanism, and belongs into the step. A step that raises has the output None, which is as
-    private as any other of its outputs: the mechanism that the schedule was made for has it, too.
+    mechanism, and belongs into the step. A step that raises has the output None, which must be as
+    private as any other of its outputs.
     Source: Hartmann et al. 2022, Algorithm 3.
 
     Args:
         step: from the data, all outputs so far and the source of noise to the next output;
             None if it raises.
-        stops: some of the schedule's stops, ascending; at the last it stops in any case.
-        stopping_rule: told all outputs so far, says whether to stop. It must not see the data.
-        schedule: see :func:`tightbudget.early_stopping`.
+        stops: some of the schedule's stops, ascending; the run ends at the last of them.
+        stopping_rule: a rule that is told all outputs so far, and says whether to stop. It must
+            not see the data. If it raises, the worst-case stop is charged.
+        schedule: the prices of the stops; see :func:`tightbudget.early_stopping`.
 
     Raises:
         ParameterError: a stop is not in the schedule, or stops are not ascending.
@@ -56,8 +60,8 @@ class Iterative(MechanismOnData[tuple[Any, ...]]):
 
     @property
     def guarantee(self) -> OutputDP:
-        """A price for each stop."""
-        # never to stop at the others is a rule, too
+        """The output cells are the stops, at the prices of the schedule."""
+        # a rule may leave out stops of the schedule: its prices hold for every rule
         schedule = self.schedule.guarantee()
         return OutputDP({k: schedule.price(k) for k in self.stops}, schedule.delta)
 
@@ -65,7 +69,7 @@ class Iterative(MechanismOnData[tuple[Any, ...]]):
         outputs: tuple[Any, ...] = ()
         for stop in self.stops:
             while len(outputs) < stop:
-                # bound now: the next turn has other outputs
+                # the outputs are bound now, since the next turn has others
                 outputs = (*outputs, answered(partial(self.step, data, outputs, noise)))
             if self.stopping_rule(outputs):
                 break

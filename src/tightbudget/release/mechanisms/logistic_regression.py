@@ -1,4 +1,4 @@
-"""Private logistic regression as an estimator of scikit-learn."""
+"""Offers private logistic regression as an estimator of scikit-learn."""
 
 from __future__ import annotations
 
@@ -39,35 +39,35 @@ __all__ = ["PrivateLogisticRegression"]
 
 
 class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Logistic regression by output perturbation; with a threshold, released if it is good enough.
+    """Logistic regression by output perturbation, with a test of the model if it has a threshold.
 
-    Without a threshold all records train. With one, records at even distances are held out, and
-    the model is released if its mean error on them, with noise, is at most the threshold; else
-    nothing but ``test_epsilon`` is charged, and there is nothing to predict with.
+    Without a threshold all records train. With a threshold, records at even distances are held
+    out, and the model is released if its mean error on them, with noise, is at most the threshold.
+    Otherwise only ``test_epsilon`` is charged, and there is no model to predict with.
 
-    Guarantee: ``release_.cell`` is charged to the meter: "value" at epsilon (or test_epsilon,
-    if that is more), "bottom" at test_epsilon; delta = 0, for neighbours in which one record is
-    replaced. The number of records and the features are public. A row that is longer than 1 is
-    shortened; one with a number that is missing or infinite, or with a label that is none of
-    ``classes``, counts as a row of zeros. Two arguments refuse by value, and then it is public
-    whether they did: ``clip=False`` says that all rows have |x|_2 <= 1, and without ``classes``
-    the labels that occur are public.
-    There is no intercept: centre the features, or add one that is constant.
+    Guarantee: the price of ``release_.cell`` is charged to the meter: "value" at epsilon (or
+    test_epsilon, if that is more), "bottom" at test_epsilon; delta = 0, for neighbours in which
+    one record is replaced. The number of records and the features are public. A row that is longer
+    than 1 is shortened. A row with a missing or infinite number, or with a label that is none of
+    ``classes``, counts as a row of zeros. Two arguments refuse values, and make public whether
+    they did: with ``clip=False`` all rows must have |x|_2 <= 1, and without ``classes`` the labels
+    that occur must be two, and are public.
+    There is no intercept: centre the features, or add a constant one.
     Source: Hartmann et al. 2022, Algorithms 4 and 5.
 
     Args:
         epsilon: > 0, nats.
         regularization: Lambda > 0, of (Lambda / 2) |p|^2 beside the mean loss.
-        threshold: of the mean of |tanh(p.x / 2) - y|, in [0, 2], which is twice the mean chance
-            given to the wrong label; None for no test.
+        threshold: the largest mean of |tanh(p.x / 2) - y| that passes, in [0, 2]; it is twice the
+            mean chance given to the wrong label. None for no test.
         test_epsilon: > 0, nats.
-        test_fraction: of the records, in (0, 1).
-        test_sensitivity: "tight", or the "paper" one, four times as large.
-        clip: whether to shorten rows with |x|_2 > 1 to 1; False refuses them, which is seen.
-        classes: the two labels; None for those that occur, which is seen.
+        test_fraction: the part of the records that is held out, in (0, 1).
+        test_sensitivity: "tight", or "paper", which is four times as large.
+        clip: whether to shorten rows with |x|_2 > 1 to 1; False refuses them, which is public.
+        classes: the two labels; None for the labels that occur, which are public then.
 
     Attributes:
-        release_: the :class:`Release`: its value is the parameters, or None.
+        release_: the :class:`Release` of the fit; its value is the parameters, or None.
         coef_: the parameters, (1, d), if there are any.
         classes_: the two labels, ascending.
     """
@@ -97,7 +97,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         tags.non_deterministic = True
-        tags.input_tags.allow_nan = True  # and texts: they are missing
+        tags.input_tags.allow_nan = True  # and texts: both are missing numbers
         tags.input_tags.string = True
         return tags
 
@@ -105,38 +105,39 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         return hasattr(self, "release_") and self.release_.value is not None
 
     def what_if(self, meter: Meter) -> WhatIf:
-        """What a fit would cost at most, and whether it fits; nothing is touched."""
+        """Says what a fit would cost at most and at least, and whether it fits; touches nothing."""
         prices: dict[Cell, Price] = {"value": self.epsilon}
         if self.threshold is not None:
-            dearest = max(self.epsilon, self.test_epsilon)
-            prices = {"value": dearest, "bottom": self.test_epsilon}
+            worst = max(self.epsilon, self.test_epsilon)
+            prices = {"value": worst, "bottom": self.test_epsilon}
         return what_if(OutputDP(prices), meter)
 
     def fit(self, X: Any, y: Any, *, meter: Meter, noise: Noise | None = None) -> Self:
-        """Trains, tests if there is a threshold, and charges the meter for what came out.
+        """Trains, tests if there is a threshold, and charges the price of the output cell.
+
+        A fit that raises leaves the estimator as it was.
 
         Args:
             X: rows, (n, d).
             y: labels of two kinds, (n,).
-            meter: what pays.
-            noise: the operating system's, if absent.
+            meter: the budget that pays.
+            noise: the source of noise; OpenDP's samplers if None.
 
         Raises:
-            BudgetError: the dearest price does not fit; nothing was released.
-            ParameterError: a parameter, or a type or shape of the data; with ``clip=False`` a
-                row longer than 1; without ``classes`` labels of not two kinds. Nothing was
-                charged.
-
-        What was fitted before stays as it was where this raises.
+            BudgetError: the worst-case price does not fit; nothing was released.
+            ParameterError: a parameter, or the type or the shape of the data, is refused; with
+                ``clip=False`` a row is longer than 1; without ``classes`` there are not two
+                labels. Nothing was charged.
         """
         fitted = clone(self)
         fitted._fit(X, y, meter, noise)
-        # all that was learnt, at once: by scikit-learn's rule, the names that end in _
+        # all fitted attributes change at once; by scikit-learn's rule their names end in _
         kept = {name: value for name, value in vars(self).items() if not name.endswith("_")}
         self.__dict__ = vars(fitted) | kept
         return self
 
     def _fit(self, X: Any, y: Any, meter: Meter, noise: Noise | None) -> None:
+        """Fits this estimator, which may be left half-fitted where it raises."""
         if self.classes is None:
             rows, y = validate_data(self, _read(X), y, dtype=np.float64, ensure_all_finite=False)
             check_classification_targets(y)
@@ -160,6 +161,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     def _release(
         self, rows: FloatArray, signs: FloatArray, meter: Meter, noise: Noise | None
     ) -> Any:
+        """Runs the training, and the test if there is a threshold, and pays for them."""
         n, d = rows.shape
         if self.threshold is None:
             alone = OutputPerturbation(self.epsilon, self.regularization, n, d)
@@ -179,7 +181,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         return tested.release((training, test), meter=meter, noise=noise)
 
     def decision_function(self, X: Any) -> FloatArray:
-        """p.x for each row, (n,); 0 for a row with a number that is missing or infinite.
+        """Returns p.x for each row, (n,); 0 for a row with a missing or infinite number.
 
         Raises:
             NotFittedError: there is no model: none was trained, or the test released none.
@@ -192,27 +194,27 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         return np.asarray(np.where(known, rows, 0.0) @ self.coef_[0])
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """The chance of each label, (n, 2)."""
+        """Returns the chance of each label, (n, 2)."""
         margin = self.decision_function(X)
         return np.column_stack([expit(-margin), expit(margin)])
 
     def predict(self, X: Any) -> Any:
-        """The likelier label of each row, (n,)."""
+        """Returns the likelier label of each row, (n,)."""
         above = self.decision_function(X) > 0
         return self.classes_[above.astype(int)]
 
 
 def _evenly(n: int, fraction: float) -> Any:
-    """Whether each record is held out: a choice that sees nothing but its number."""
+    """Chooses the records that are held out, by their numbers alone: booleans, (n,)."""
     return np.diff(np.floor(np.arange(n + 1) * fraction)) > 0
 
 
 def _read(X: Any) -> Any:
-    """The rows with NaN in the place of what is no number; scikit-learn would refuse it."""
+    """Puts NaN in the place of each entry that is no number; scikit-learn would refuse it."""
     rows = listed(X)
     if rows is not None:
         widths = Counter(len(row) for row in map(_sequence, rows) if row is not None)
-        # how many features there are is public: the one row that is longer does not say it
+        # the number of features is public: the most frequent width, which one row does not change
         return table(max(widths, key=lambda w: widths[w]), rows=rows) if widths else X
     if not hasattr(X, "shape") or len(X.shape) != 2:
         return X
@@ -225,10 +227,12 @@ def _read(X: Any) -> Any:
 
 
 def _sequence(row: Any) -> Any:
+    """Returns the entries of a row of a list; None if the row is no sequence."""
     return row if type(row) is np.ndarray and row.ndim == 1 else listed(row)
 
 
 def _two(classes: Any) -> Any:
+    """Returns the two labels as an array; refuses any other number of labels."""
     two = np.asarray(classes)
     if two.shape != (2,) or two[0] == two[1]:
         raise refuse("classes", "be two different labels", classes)
@@ -236,12 +240,13 @@ def _two(classes: Any) -> Any:
 
 
 def _short(rows: FloatArray) -> bool:
+    """Returns True if no row is longer than 1, but for its own rounding."""
     with np.errstate(all="ignore"):
         return not bool((np.linalg.norm(rows, axis=1) > LONGEST).any())
 
 
 def _signs(labels: Any, classes: Any) -> FloatArray:
-    """-1 and 1 for the first and the second class; NaN for what is neither, each by itself."""
+    """Returns -1 for the first class, 1 for the second, NaN for others; each label by itself."""
     first, second = classes.tolist()
     if getattr(labels, "dtype", None) is not None and np.asarray(labels).dtype.kind in "biufU":
         known = np.asarray(labels).ravel()

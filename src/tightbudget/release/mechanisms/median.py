@@ -1,4 +1,4 @@
-"""The median, given a scale of the data."""
+"""Releases the median, given a scale of the data."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ __all__ = ["Median"]
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
 class Median(RobustStatistic):
-    """The record x(m), m = ceil(n/2).
+    """The median: the record x(m), m = ceil(n/2), of a column of n records.
 
-    It is proposed that the median of no neighbour leaves the bin that it lies in, of width
+    Its data are one column of n >= 4 numbers. The value of a release is the noisy median, or None
+    with the cell "bottom".
+
+    The proposal says that the median of no neighbour leaves the bin of x(m), whose width is
     scale / n^(1/3), at least two grid steps. There are two tries: the bins of the second begin
-    in the middle of those of the first. What passes is released with noise of scale
+    in the middle of those of the first. A median that passes is released with noise of scale
     (width - 1) / epsilon.
 
     Guarantee: for data sets that differ in one record, with n public: {"value": 3 epsilon,
@@ -33,12 +36,12 @@ class Median(RobustStatistic):
     Source: Dwork, Lei 2009; Hartmann et al. 2022, section 4.2.
 
     Args:
-        epsilon: >= 1e-9, nats: of one test, and again of the value.
+        epsilon: >= 1e-9, nats: the price of one test, and again of the value.
         delta: in (0, 1), for both tests together.
         step: of the grid that records and answer lie on, a power of two.
-        scale: > 0, public: the value of an :class:`InterquartileRange`, None where that was
+        scale: > 0, public: the value of an :class:`InterquartileRange`; None if its cell was
             "bottom".
-        pricing: how the two tries are priced.
+        pricing: the price of two tries; see :class:`Pricing`.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -62,7 +65,7 @@ class Median(RobustStatistic):
         return _bin(records, m, width, 0), _bin(records, m, width, width // 2)
 
     def _width(self, n: int) -> int:
-        """Of a bin, in grid steps: public."""
+        """Returns the width of a bin, in grid steps: it is public."""
         assert self.scale is not None  # without one there are no tries
         return max(2, round(self._in_steps(scale=self.scale) / math.cbrt(n)))
 
@@ -71,7 +74,7 @@ class Median(RobustStatistic):
 
 
 def _bin(records: Ordered, m: int, width: int, first: int) -> Proposal:
-    """That x(m) stays in its bin, where ``first`` is where some bin begins."""
+    """Proposes that x(m) stays in its bin of this width; some bin begins at ``first``."""
     value = records.at(m)
     low = value - (value - first) % width
     return Proposal(records.to_move(m, low, low + width), value, sensitivity=width - 1)

@@ -1,10 +1,10 @@
-"""The minimum of a regularised mean loss, as near to the true one as is promised.
+"""Finds the minimum of a regularised mean loss, as near to the true one as it promises.
 
 With rows |x|_2 <= 1, labels y of -1 or 1, and J(p) = (1/n) sum l(y p.x) + (Lambda/2) |p|_2^2,
-the minimum moves by at most 2 / (n Lambda) if one record is replaced. What a program finds is
-not the minimum. J is strongly convex, so |grad J(p)| <= Lambda tau puts p within tau of it;
-this is tested, with the gradient's own rounding paid for, so what is found moves by at most
-2 / (n Lambda) + 2 tau.
+the minimum moves by at most 2 / (n Lambda) if one record is replaced. The point that a program
+finds is not the minimum. J is strongly convex, so |grad J(p)| <= Lambda tau puts p within tau of
+the minimum. The program tests this inequality, and pays for the rounding of the gradient. So the
+point that it finds moves by at most 2 / (n Lambda) + 2 tau.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tightbudget.numerics.validate import plain_numbers, positive
 
 __all__ = ["LONGEST", "Loss", "Objective"]
 
-_TOLERANCE = Fraction(1, 2**11)  # of 2 / (n Lambda)
-_LONGER = Fraction(1, 2**30)  # how much longer than 1 a row may be, with its own rounding
-LONGEST = 1 + 2.0**-31  # the length of a row, as it is computed
-_HALVINGS = 8
+_TOLERANCE = Fraction(1, 2**11)  # tau as a part of 2 / (n Lambda): it costs 0.1 % more noise
+_LONGER = Fraction(1, 2**30)  # a row may be so much longer than 1, with the rounding of its length
+LONGEST = 1 + 2.0**-31  # the largest length of a row, as it is computed
+_HALVINGS = 8  # of Newton's step, before a gradient step is taken
 
 
 @plain_numbers
@@ -35,12 +35,13 @@ class Loss:
     """A convex differentiable function of the margin z = y p.x with |l'(z)| <= 1.
 
     Attributes:
-        name: what it is called.
+        name: the name that ``repr`` shows.
         slope: l'(z), to 8 units of rounding.
-        bend: l''(z), or a number in [0, curvature]: it guides, and promises nothing.
-        curvature: how fast the slope changes, at most.
+        bend: l''(z), or another number in [0, curvature]: it guides the search, and no promise
+            rests on it.
+        curvature: the largest change of the slope for a margin that changes by 1.
         LOGISTIC: ln(1 + e^-z).
-        HUBER_SVM: max(0, 1 - z), rounded off where |1 - z| <= 1/2.
+        HUBER_SVM: max(0, 1 - z), with a parabola in place of the corner for |1 - z| <= 1/2.
     """
 
     LOGISTIC: ClassVar[Loss]
@@ -74,10 +75,10 @@ Loss.HUBER_SVM = Loss(
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised, but for the data.
+    """A regularised mean loss J(p), without the data.
 
     Attributes:
-        loss: of a record.
+        loss: the loss of one record.
         regularization: Lambda > 0.
         records: n, public.
         features: d, public.
@@ -90,25 +91,26 @@ class Objective:
 
     @property
     def radius(self) -> float:
-        """The minimum lies in the ball of this radius, as |grad| of the mean loss is at most 1."""
+        """The radius of a ball that holds the minimum, since the mean loss has |grad| <= 1."""
         return 1.001 / self.regularization
 
     @property
     def rounding(self) -> float:
-        """How far off a computed gradient can be, in the 2-norm, in twice this radius."""
-        # p.x: d + 2 roundings of numbers up to |p|, through l'; a sum of n slopes up to 1; Lambda p
+        """The largest error of a computed gradient, in the 2-norm, for |p| <= 2 radius."""
+        # p.x has d + 2 roundings of numbers up to |p|, which go through l'; the sum of n slopes up
+        # to 1, and Lambda p, have n + 40
         margins = self.loss.curvature * (self.features + 2) * 2 * self.radius
         return 2 * UNIT * (margins + self.records + 40)
 
     @property
     def tolerance(self) -> Fraction:
-        """tau: how far from the minimum :meth:`minimum` may be."""
+        """tau: the largest distance of :meth:`minimum` from the true minimum, in the 2-norm."""
         slack = 4 * Fraction(self.rounding) / Fraction(self.regularization)
         return _TOLERANCE * self._replacement + slack
 
     @property
     def sensitivity(self) -> Fraction:
-        """How far :meth:`minimum` moves, in the 2-norm, if one record is replaced.
+        """The largest move of :meth:`minimum`, in the 2-norm, if one record is replaced.
 
         Source: Chaudhuri, Monteleoni, Sarwate 2011, Corollary 8; Hartmann et al. 2022, Theorem 16.
         """
@@ -116,13 +118,15 @@ class Objective:
 
     @property
     def _replacement(self) -> Fraction:
+        """The largest move of the true minimum if one record is replaced: 2 / (n Lambda)."""
         return 2 / (self.records * Fraction(self.regularization))
 
     def minimum(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """A point within :attr:`tolerance` of the minimum.
+        """Returns a point within :attr:`tolerance` of the minimum.
 
-        Newton's step, shortened until it shrinks the gradient as it should; else a gradient step,
-        which shrinks it by 1 - Lambda / (curvature + Lambda) at least. So it ends.
+        Each turn takes Newton's step, halved until it shrinks the gradient enough, or else a
+        gradient step, which shrinks it by 1 - Lambda / (curvature + Lambda) at least. So the
+        search ends.
 
         Args:
             x: (n, d), rows with |x|_2 <= 1.
@@ -141,7 +145,7 @@ class Objective:
 
         p = np.zeros(self.features)
         g = gradient(p)
-        # ln(|g| / goal) shrinks by 1/steps each time; |g| <= 1 at first
+        # ln(|g| / goal) shrinks by 1/steps in each turn, and |g| <= 1 at first
         steps = steepest / regularization
         for _ in range(10 + math.ceil(4 * steps * max(1.0, -math.log(goal)))):
             size = float(np.linalg.norm(g))
@@ -159,6 +163,7 @@ class Objective:
         gradient: Callable[[FloatArray], FloatArray],
         steepest: float,
     ) -> tuple[FloatArray, FloatArray]:
+        """Takes one step from p with gradient g; returns the next point and its gradient."""
         weights = self.loss.bend(signed @ p)[:, None] / self.records
         hessian = signed.T @ (signed * weights) + self.regularization * np.eye(self.features)
         newton = np.linalg.solve(hessian, g)

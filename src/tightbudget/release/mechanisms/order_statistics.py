@@ -1,18 +1,18 @@
-"""How many records must be replaced before an order statistic, or a range, has moved?
+"""Counts the records that must be replaced before an order statistic, or a range, has moved.
 
 Records are integers in [-limit, limit]; neighbours differ in one record, n stays. One lemma
 carries everything. Write x(1) <= ... <= x(n), and x(m) = -limit for m < 1, +limit for m > n.
-Replace one record by a larger one: every order statistic stays or rises, x(m) at most to
-x(m+1). By a smaller one: it stays or falls, at most to x(m-1). So
+If one record is replaced by a larger one, every order statistic stays or rises, x(m) at most to
+x(m+1). If it is replaced by a smaller one, x(m) stays or falls, at most to x(m-1). So
 
     widest(k)    = max over i + j = k of  x(b+j) - x(a-i),
     narrowest(k) = min over i + j = k of  x(b-j) - x(a+i)   (not below 0),   i, j >= 0,
 
 bound the range x(b) - x(a) of every data set that is k replacements away; and for neighbours
 x, x' widest'(k) <= widest(k+1) and narrowest'(k) >= narrowest(k+1). The smallest k at which
-such a bound leaves a fixed interval therefore changes by at most one from x to x'. It is the
-number of replacements that are needed, since both ends are reached: records between the two
-statistics go outwards, records outside go between.
+such a bound leaves a fixed interval therefore changes by at most one from x to x'. This k is the
+number of replacements that are needed, since both bounds are reached: records between the two
+statistics go outwards, and records outside go between.
 """
 
 from __future__ import annotations
@@ -43,78 +43,79 @@ class Ordered:
 
     @property
     def n(self) -> int:
-        """How many records there are: public."""
+        """The number of records, which is public."""
         return len(self.records) - 2
 
     def at(self, rank: int) -> int:
-        """x(rank)."""
+        """Returns the order statistic x(rank)."""
         return int(self._at(np.asarray(rank)))
 
     def sum(self, a: int, b: int) -> int:
-        """x(a) + ... + x(b), exactly."""
+        """Returns x(a) + ... + x(b), exactly."""
         kept = self.records[a : b + 1]
-        high, low = kept >> 20, kept & 0xFFFFF  # each sum fits into 64 bits for n < 2^43
+        # records have at most 41 bits: each of these two sums fits into 64 bits for n < 2^43
+        high, low = kept >> 20, kept & 0xFFFFF
         return (int(high.sum()) << 20) + int(low.sum())
 
     def widest(self, a: int, b: int, k: int) -> int:
-        """The largest range x(b) - x(a) that k replacements can make."""
+        """Returns the largest range x(b) - x(a) that k replacements can make."""
         i = np.arange(k + 1)
         return int(np.max(self._at(b + k - i) - self._at(a - i)))
 
     def narrowest(self, a: int, b: int, k: int) -> int:
-        """The smallest range that k replacements can make."""
+        """Returns the smallest range x(b) - x(a) that k replacements can make."""
         i = np.arange(k + 1)
         return max(0, int(np.min(self._at(b - k + i) - self._at(a + i))))
 
     def to_leave(self, a: int, b: int, low: int, high: int) -> int:
-        """The fewest replacements after which x(b) - x(a) is outside [low, high).
+        """Counts the fewest replacements after which x(b) - x(a) is outside [low, high).
 
-        It is the least k with ``widest(k) >= high or narrowest(k) < low``. The range is inside
-        now. n + 1 if all data sets have it inside.
-        Guarantee: neighbours that both are inside differ by at most one in this number.
+        The range x(b) - x(a) is inside now. This is the least k with ``widest(k) >= high or
+        narrowest(k) < low``, and n + 1 if the range of every data set is inside.
+        Guarantee: for two neighbours whose ranges are inside, the numbers differ by at most one.
         """
         return min(self._to_widen(a, b, high), self._to_narrow(a, b, low))
 
     def to_exceed(self, a: int, b: int, bound: int) -> int:
-        """The fewest replacements after which *one more* can make x(b) - x(a) exceed ``bound``,
-        counted from 1; n + 1 if none do.
+        """Counts the fewest replacements, at least 1, that can make x(b) - x(a) exceed ``bound``.
 
-        It is the least k >= 1 with ``widest(k) > bound``.
-        Guarantee: neighbours differ by at most one in this number.
+        This is the least k >= 1 with ``widest(k) > bound``, and n + 1 if there is none.
+        Guarantee: the numbers of two neighbours differ by at most one.
         """
         return max(1, self._to_widen(a, b, bound + 1))
 
     def to_move(self, m: int, low: int, high: int) -> int:
-        """The fewest replacements after which x(m), inside now, is outside [low, high).
+        """Counts the fewest replacements after which x(m), inside now, is outside [low, high).
 
-        Guarantee: neighbours that both are inside differ by at most one in this number.
+        Guarantee: for two neighbours with x(m) inside, the numbers differ by at most one.
         """
         return int(min(self._risen(m, np.array(high)), self._fallen(m, np.array(low))))
 
-    # Each search below is one pass of fixed size: what it takes depends on n and the ranks alone,
-    # which are public, and not on the distance that it finds, which is private.
+    # Each search below is one pass of fixed size: its time depends on n and the ranks alone, which
+    # are public, and not on the number that it finds, which is private.
 
     def _to_widen(self, a: int, b: int, width: int) -> int:
-        """The fewest replacements after which x(b) - x(a) >= width; n + 1 if none do."""
-        i = np.arange(a + 1)  # beyond i = a the lower end stays at -limit
+        """Counts the fewest replacements after which x(b) - x(a) >= width; n + 1 if none do."""
+        i = np.arange(a + 1)  # for i > a the lower statistic stays at -limit
         fewest = i + self._risen(b, self.records[a - i] + width)
         return min(int(fewest.min()), self.n + 1)
 
     def _to_narrow(self, a: int, b: int, width: int) -> int:
-        """The fewest replacements after which x(b) - x(a) < width; n + 1 if none do."""
-        i = np.arange(b - a + 1)  # with i + j = b - a the two have met
+        """Counts the fewest replacements after which x(b) - x(a) < width; n + 1 if none do."""
+        i = np.arange(b - a + 1)  # with i + j = b - a the two statistics have met
         fewest = i + self._fallen(b, self.records[a + i] + width)
         return min(int(fewest.min()), self.n + 1) if width > 0 else self.n + 1
 
     def _risen(self, rank: int, to: IntArray) -> IntArray:
-        """The least k >= 0 with x(rank + k) >= to; n + 1 where there is none."""
+        """Returns the least k >= 0 with x(rank + k) >= to; n + 1 if there is none."""
         first = np.searchsorted(self.records, to)
         return np.where(first > self.n + 1, self.n + 1, np.maximum(first - rank, 0))
 
     def _fallen(self, rank: int, below: IntArray) -> IntArray:
-        """The least k >= 0 with x(rank - k) < below; n + 1 where there is none."""
+        """Returns the least k >= 0 with x(rank - k) < below; n + 1 if there is none."""
         last = np.searchsorted(self.records, below) - 1
         return np.where(last < 0, self.n + 1, np.maximum(rank - last, 0))
 
     def _at(self, ranks: IntArray) -> IntArray:
+        """Returns the order statistics of several ranks; beyond 1, ..., n, -limit or +limit."""
         return self.records[np.clip(ranks, 0, self.n + 1)]

@@ -1,7 +1,7 @@
-"""Propose a bound on how much one record can change the answer, test it, release only if it holds.
+"""Proposes a bound on the effect of one record, tests it, and releases only if it holds.
 
-A *proposal* for one data set x says how many records must be replaced, at least, before the
-bound fails: its distance A(x) >= 1. A(x) = 1 means that it may fail now. Two things are asked:
+The distance A(x) >= 1 of a *proposal* for one data set x is the least number of records that must
+be replaced before the bound fails; A(x) = 1 means that it may fail now. Two things are asked:
 
 1. neighbours x, x' have |A(x) - A(x')| <= 1;
 2. if A(x) >= 2, the values proposed for x and for every neighbour x' differ by at most the
@@ -15,7 +15,7 @@ Pr(Z = z) ~ e^(-eps |z| / sensitivity) is e^eps-close once more. So the prices a
 decided on integers, so a tie A(x) + Z = t is a tie for every data set, and fails.
 
 *Several tries.* Bounds may be tried in turn until one passes: a value at try j of k costs
-(j + 1) eps, nothing at all k eps. For the same two data sets all bounds can fail at once; then
+(j + 1) eps, and no value k eps. For the same two data sets all bounds can fail at once; then
 some test passes with up to the sum of their deltas. So each try gets delta / k.
 """
 
@@ -44,7 +44,7 @@ _LEAST_EPSILON, _LEAST_DELTA = Fraction(1, 10**9), Fraction(1, 10**300)
 
 
 class Pricing(enum.Enum):
-    """What k tries cost, each with delta / k of its own.
+    """The price of k tries, each with delta / k of its own.
 
     Attributes:
         ONE_MECHANISM: {"value": (k + 1) epsilon, "bottom": k epsilon}; the cell does not tell
@@ -61,11 +61,11 @@ class Pricing(enum.Enum):
 @plain_numbers
 @dataclass(frozen=True)
 class Proposal:
-    """What is proposed for one data set, in integers: as private as the data.
+    """A proposal for one data set, in integers: it is as private as the data.
 
     Attributes:
         distance: A(x) >= 1, in records to replace.
-        value: what would be released, before noise.
+        value: the answer, before noise.
         sensitivity: >= 1; how much one record can change the value if the distance is >= 2.
     """
 
@@ -86,10 +86,10 @@ _FAILED = Proposal(distance=1, value=0, sensitivity=1)
 @plain_numbers
 @dataclass(frozen=True)
 class StabilityTest:
-    """Does the proposed bound hold here and for all neighbours?
+    """A noisy test of whether a proposed bound holds for a data set and its neighbours.
 
-    Guarantee: both answers are e^epsilon-close for neighbours whose distances differ by at
-    most one; at distance 1 it passes with probability at most delta.
+    Guarantee: both answers of the test are e^epsilon-close for neighbours whose distances differ
+    by at most one; at distance 1 the test passes with probability at most delta.
 
     Args:
         epsilon: > 0, nats.
@@ -101,7 +101,7 @@ class StabilityTest:
 
     @cached_property
     def scale(self) -> Fraction:
-        """Of the noise: the least double b with 1/b <= epsilon."""
+        """The scale of the noise: the least double b with 1/b <= epsilon."""
         return Fraction(scale_up(1 / self.epsilon))
 
     @cached_property
@@ -110,11 +110,11 @@ class StabilityTest:
         return _least_threshold(self.scale, self.delta)
 
     def passes(self, distance: int, draw: int) -> bool:
-        """Whether the noisy distance is above the threshold; a tie is not."""
+        """Returns True if the noisy distance is above the threshold; a tie does not pass."""
         return distance + draw > self.threshold
 
     def value(self, proposal: Proposal, noise: Noise) -> int | None:
-        """The proposed value with noise, if the proposal passes."""
+        """Returns the proposed value with noise if the proposal passes, else None."""
         if not self.passes(proposal.distance, int(noise.laplace(self.scale, 1)[0])):
             return None
         draw = noise.laplace(proposal.sensitivity * self.scale, 1)[0]
@@ -122,9 +122,9 @@ class StabilityTest:
 
 
 def _least_threshold(b: Fraction, delta: Fraction) -> int:
-    """The least integer t >= 1 with Pr(Z >= t) = q^t / (1 + q) <= delta, for q = e^(-1/b).
+    """Returns the least integer t >= 1 with Pr(Z >= t) = q^t / (1 + q) <= delta, q = e^(-1/b).
 
-    Where doubles cannot tell, the next one.
+    If doubles cannot decide, it returns the next integer, which is safe.
     """
     q = exp_down(next_down(float(-1 / b)))
     log = add_down(log_down(next_down(float(delta))), log_down(add_down(1.0, q)))
@@ -133,24 +133,26 @@ def _least_threshold(b: Fraction, delta: Fraction) -> int:
 
 @plain_numbers
 @dataclass(frozen=True)
-class ProposeTestRelease(MechanismOnData[int | None]):
-    """Releases an integer with as much noise as a bound needs that is tested first.
+class ProposeTestRelease(MechanismOnData[Any, int | None]):
+    """Tests a bound on the effect of one record, and releases an integer with noise for it.
 
-    Guarantee: what ``pricing`` says, and delta, if each proposal keeps its promises: for
-    neighbouring data sets the distances differ by at most one; and at a distance >= 2 the
-    values proposed for x and any neighbour differ by at most the sensitivity, the same for both.
-    A proposal that is missing, is none, or has a sensitivity too large for any noise, counts as
-    one at distance 1, where nothing holds; so do all of them if ``propose`` raises. The promises
-    are those of the proposals with these in place of failures.
+    The value of a release is the integer with noise, or None with the cell "bottom".
+
+    Guarantee: the prices of ``pricing``, and delta, if each proposal keeps its promises: for
+    neighbouring data sets the distances differ by at most one; and at a distance >= 2 the values
+    proposed for x and any neighbour differ by at most the sensitivity, which is equal for both. A
+    proposal that is missing, has another type, or has a sensitivity too large for any noise,
+    counts as one at distance 1, where nothing is promised. If ``propose`` raises, all proposals
+    count so. The promises must hold for the proposals with these in place of failures.
     Sensitivity and neighbouring relation: those of the proposals.
     Source: Dwork, Lei 2009; Hartmann et al. 2022, Definition 9.
 
     Args:
         propose: from the data to its proposals, as many as there are tries, in their order.
-        epsilon: >= 1e-9, nats: of one test, and again of one value.
+        epsilon: >= 1e-9, nats: the price of one test, and again of one value.
         delta: in (0, 1), for all tests together.
-        tries: how many proposals there are. With 0 the answer is "bottom", and costs nothing.
-        pricing: how several tries are priced.
+        tries: the number of proposals. With 0 the answer is "bottom", and costs nothing.
+        pricing: the price of several tries.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -169,7 +171,7 @@ class ProposeTestRelease(MechanismOnData[int | None]):
 
     @cached_property
     def test(self) -> StabilityTest:
-        """Of each try."""
+        """The test of each try."""
         epsilon = exact_positive(epsilon=self.epsilon)
         if epsilon < _LEAST_EPSILON:
             raise refuse("epsilon", "be at least 1e-9", self.epsilon)
@@ -180,7 +182,7 @@ class ProposeTestRelease(MechanismOnData[int | None]):
 
     @cached_property
     def guarantee(self) -> OutputDP:
-        """What each kind of output costs."""
+        """The price of each output cell, and delta."""
         k, epsilon = self.tries, self.test.epsilon
         prices: dict[Cell, Fraction] = {"bottom": k * epsilon}
         for j in range(1, k + 1):
@@ -192,7 +194,7 @@ class ProposeTestRelease(MechanismOnData[int | None]):
         return self.run(data, noise)
 
     def run(self, data: Any, noise: Noise) -> tuple[int | None, Cell]:
-        """A value and its cell, without paying: for mechanisms that are built on this one."""
+        """Returns a value and its cell, without paying: for mechanisms built on this one."""
         if not self.tries:
             return None, "bottom"
         proposals = self._proposals(data)
@@ -205,12 +207,12 @@ class ProposeTestRelease(MechanismOnData[int | None]):
         return None, "bottom"
 
     def _proposals(self, data: Any) -> list[Proposal]:
-        """Asks ``propose`` for proposals: one for each try, whatever it does."""
+        """Returns one proposal for each try, whatever ``propose`` does."""
         found = answered(lambda: list(self.propose(data))) or []
         widest = LARGEST_SCALE / self.test.scale
         usable = [p if type(p) is Proposal and p.sensitivity <= widest else _FAILED for p in found]
         return [*usable, *[_FAILED] * self.tries][: self.tries]
 
     def _cell(self, j: int) -> Cell:
-        """Of a value that came at try j."""
+        """Returns the output cell of a value that passed at try j."""
         return ("value", j) if self.pricing is Pricing.IN_TURN else "value"

@@ -1,4 +1,4 @@
-"""What the robust statistics share: a column on a grid, and proposals about its order."""
+"""The base of the robust statistics: a column on a grid, and proposals about its order."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from tightbudget.release.noise.noise import IntArray, Noise
 
 __all__ = ["LIMIT", "RobustStatistic"]
 
-LIMIT = 2**40  # grid points
+LIMIT = 2**40  # grid points; records beyond are moved there
 
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class RobustStatistic(MechanismOnData[float | None]):
-    """A statistic of one column: proposed, tested and released on integers.
+class RobustStatistic(MechanismOnData[Any, float | None]):
+    """A statistic of one column that is proposed, tested and released on integers.
 
-    Each record becomes the nearest point of the grid, by itself: neighbouring columns stay
-    neighbours, so what is proved for integers holds for the column, and the order statistics
-    move by half a step at most. Records beyond 2^40 steps are moved there, missing ones to
-    the lower end.
+    Each record becomes the nearest point of the grid, by itself. So neighbouring columns stay
+    neighbours, and a proof for integers holds for the column. The order statistics move by half a
+    step at most. Records beyond 2^40 steps are moved to there, and missing ones to -2^40 steps.
     """
 
     epsilon: Price
@@ -43,7 +42,7 @@ class RobustStatistic(MechanismOnData[float | None]):
 
     @property
     def guarantee(self) -> OutputDP:
-        """What each kind of output costs."""
+        """The price of each output cell, and delta."""
         return self._protocol.guarantee
 
     def _run(self, data: IntArray, noise: Noise) -> tuple[float | None, Cell]:
@@ -51,7 +50,7 @@ class RobustStatistic(MechanismOnData[float | None]):
         return None if value is None else self._answer(value, len(data)), cell
 
     def _admitted(self, data: Any) -> IntArray:
-        """Each record on the grid; refuses by type and size alone."""
+        """Returns the point of each record; refuses types and sizes alone."""
         records = column(data=data)
         n = len(records)
         if n < 4:
@@ -60,7 +59,7 @@ class RobustStatistic(MechanismOnData[float | None]):
         return AnswerGrid(self.step).points(clamped(records, -furthest, furthest), n)
 
     def _in_steps(self, **given: float) -> float:
-        """A proposed length, in steps; refuses what the noise could not cover."""
+        """Returns a proposed length in steps; refuses one that no noise could hide."""
         ((name, length),) = given.items()
         steps = positive(**given) / self.step
         if not steps <= LIMIT // 2 * exact_positive(epsilon=self.epsilon):
@@ -70,8 +69,8 @@ class RobustStatistic(MechanismOnData[float | None]):
     @property
     @abstractmethod
     def _protocol(self) -> ProposeTestRelease:
-        """From ordered records to an integer."""
+        """The mechanism that releases an integer for ordered records."""
 
     @abstractmethod
     def _answer(self, value: int, n: int) -> float:
-        """What the integer stands for; n is public."""
+        """Returns the statistic that a released integer stands for; n is public."""

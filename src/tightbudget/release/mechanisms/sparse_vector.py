@@ -1,16 +1,16 @@
-"""Sparse vector: which of many queries are above their thresholds, paid by what is found.
+"""Finds the queries that are above their thresholds, and pays for each that is found.
 
-A noisy threshold is compared with noisy queries. With q the queries, T the thresholds, rho and
-nu the noises, D the sensitivity, for a transcript that says "above" c' times: move rho by D,
-and the nu of each "above" by what keeps it above, at most 2 D. Every "below" stays below, since
-no query falls behind by more than D. So for neighbours the probabilities of the transcript
-differ by at most a factor e^(D / scale of rho) times e^(2 D / scale of nu) for each "above".
-If the queries are monotone (all move the same way), either rho or every nu that must move,
-moves by D at most. All numbers are integers, so the moves are exact.
+This is the sparse vector technique: a noisy threshold is compared with noisy queries. Let rho be
+the noise of the threshold, nu the noise of a query, and D the sensitivity. For neighbours and a
+transcript that says "above" c' times, move rho by D, and the nu of each "above" by the distance
+that keeps it above, at most 2 D. Every "below" stays below, since no query rises by more than D.
+So the probabilities of the transcript differ by at most a factor e^(D / scale of rho) times
+e^(2 D / scale of nu) for each "above". If the queries are monotone (all move in one direction),
+rho and every nu move by at most D. All numbers are integers, so the moves are exact.
 
-The adaptive version looks at each query twice: first with half the price, so twice the noise,
-and a margin; then, if that fails, as above. A "below" at the first look stays below by the
-same argument, and so each "above" costs what its own look costs.
+The adaptive version looks at each query twice: first at half the price, with twice the noise and
+a margin; then, if the first look fails, as above. A "below" at the first look stays below by the
+argument above, and so each "above" costs the price of its own look.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
 
-from tightbudget.errors import ParameterError, SettlementError
+from tightbudget.errors import ParameterError, ReleaseError, SettlementError
 from tightbudget.numerics.validate import plain_numbers, positive_count
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
@@ -44,30 +44,30 @@ __all__ = ["SparseVector", "SparseVectorRelease", "SparseVectorRun"]
 class SparseVector(Priced):
     """Says which queries are above their thresholds, until it has found enough.
 
-    Guarantee: delta = 0; the cell is how much was found, from 0 on. With ``adaptive`` an
-    answer of the first look counts 1 and one of the second look 2, out of 2 ``aboves``; cell k
-    costs eps1 + k / (2 aboves) eps2. Without, each counts 1, and cell k costs
-    eps1 + k / aboves eps2. It goes on while a dearest answer is paid for: so it can find
-    ``aboves``, and up to 2 aboves - 1 where they are clear. eps1 + eps2 = epsilon is split
-    where the comparison is the least noisy, eps1 : eps2 = 1 : (2 aboves)^(2/3), or
+    Guarantee: delta = 0; the cell is the sum of all that was found, from 0 on. With ``adaptive``
+    an "above" of the first look counts 1, and one of the second look 2, out of 2 ``aboves``; cell
+    k costs eps1 + k / (2 aboves) eps2. Without ``adaptive`` each counts 1, and cell k costs
+    eps1 + k / aboves eps2. The run goes on while the costlier answer is paid for: so it can find
+    ``aboves`` queries, and up to 2 aboves - 1 if they are clear. eps1 + eps2 = epsilon is split so
+    that the comparison is the least noisy, eps1 : eps2 = 1 : (2 aboves)^(2/3), or
     1 : aboves^(2/3) if monotone.
     Source: Hartmann et al. 2022, Algorithm 2, Lemma 8; Lyu, Su, Li 2017, Algorithm 7;
     Ding, Wang, Zhang, Kifer 2020, Algorithm 2.
 
     Args:
-        epsilon: > 0, nats, what it costs at most.
-        aboves: >= 1, how many it finds for that.
-        sensitivity: > 0, how far each query can move between neighbouring data sets. What
-            neighbouring means, the caller says by this number.
-        monotone: between neighbours, all queries move in the same direction. It is so for
-            counts, where neighbours have one record more or less.
-        adaptive: look twice.
+        epsilon: > 0, nats, the worst-case price.
+        aboves: >= 1, the number of queries that it finds at this price.
+        sensitivity: > 0, how far each query can move between neighbouring data sets. The caller
+            says by this number which data sets are neighbours.
+        monotone: whether all queries move in one direction between neighbours, as counts do when
+            neighbours have one record more or less.
+        adaptive: whether to look twice.
         step: of the grid on which queries and thresholds are compared, a power of two; None
             for integers.
-        bounds: (low, high): answers of queries beyond are moved there, and what is no number
-            counts as low, as does a query that raises. A query that can fail needs them: it
-            has the sensitivity high - low, whatever it does. Without bounds what is no number
-            counts as 0.
+        bounds: (low, high): answers of queries beyond are moved there, and an answer that is no
+            number counts as low, as does a query that raises. A query that can fail needs them:
+            it has the sensitivity high - low, whatever it does. Without bounds an answer that is
+            no number counts as 0.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -90,54 +90,56 @@ class SparseVector(Priced):
 
     @cached_property
     def guarantee(self) -> OutputDP:
-        """A price for each amount that can be found."""
+        """The output cells 0, 1, ..., units: the price of each sum of what was found."""
         return OutputDP.rising(self.first, self.rest, self.units)
 
     @property
     def units(self) -> int:
-        """What can be found, counted in the price of the cheapest answer."""
+        """The largest sum that can be found, in units of the cheapest answer."""
         return positive_count(aboves=self.aboves) * (2 if self.adaptive else 1)
 
     @cached_property
     def first(self) -> Fraction:
-        """eps1: for the noisy threshold, in any case."""
+        """eps1: the price of the noisy threshold, which is paid in any case."""
         ratio = (self._moves * positive_count(aboves=self.aboves)) ** (2 / 3)
-        # any split is sound: three digits of the best one will do
+        # any split is sound, and noise hardly depends on it: three digits of the best are enough
         return exact_positive(epsilon=self.epsilon) * Fraction(f"{1 / (1 + ratio):.3g}")
 
     @property
     def rest(self) -> Fraction:
-        """eps2: for all that can be found."""
+        """eps2: the price of all that can be found."""
         return exact_positive(epsilon=self.epsilon) - self.first
 
     # ----------------------------------------------------------------------- noise
 
     @cached_property
     def threshold_scale(self) -> Fraction:
-        """Of the noise on the threshold, in points of the grid."""
+        """The scale of the noise on the threshold, in points of the grid."""
         return self._points / self.first
 
     @cached_property
     def scale(self) -> Fraction:
-        """Of the noise on a query, in points of the grid; of the first look, twice that."""
+        """The scale of the noise on a query, in points of the grid; the first look has twice it."""
         return self._moves * self._points * self.aboves / self.rest
 
     @cached_property
     def margin(self) -> int:
-        """By how much the first look must be above: two standard deviations of its noise."""
+        """The margin of the first look: two standard deviations of its noise, in points."""
         return math.ceil(2 * math.sqrt(2) * float(2 * self.scale))
 
     @cached_property
     def _grid(self) -> AnswerGrid:
+        """The grid that queries and thresholds are compared on."""
         return AnswerGrid(self.step, self.bounds)
 
     @property
     def _points(self) -> int:
+        """The sensitivity of a query, in points of the grid."""
         return self._grid.sensitivity(self.sensitivity)
 
     @property
     def _moves(self) -> int:
-        """By how many sensitivities the noise of an "above" has to move."""
+        """The number of sensitivities by which the noise of an "above" has to move."""
         return 1 if self.monotone else 2
 
     # ------------------------------------------------------------------------- runs
@@ -146,15 +148,20 @@ class SparseVector(Priced):
     def open(
         self, data: Any, *, meter: Meter, noise: Noise | None = None
     ) -> Iterator[SparseVectorRun]:
-        """A conversation: ``with svt.open(data, meter=m) as run: run.ask(query, threshold)``.
+        """Opens a conversation: ``with svt.open(data, meter=m) as run: run.ask(query, 5)``.
 
-        The end of the block settles what was found up to then; ``run.release()`` has the
+        The end of the block settles the sum that was found up to then; ``run.release()`` has the
         receipt. A block that an exception leaves is charged ``epsilon``, and so is one that
         never ends. Only the refusal of a question costs nothing: it has looked at nothing, so
         a block that it leaves is settled, too.
 
+        Args:
+            data: the private data, which each query is told.
+            meter: the budget that pays.
+            noise: the source of noise; OpenDP's samplers if None.
+
         Raises:
-            BudgetError: it does not fit; the data was not touched.
+            BudgetError: the worst-case price does not fit; the data was not touched.
             SettlementError: the meter has another conversation open.
             ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
@@ -175,27 +182,27 @@ class SparseVector(Priced):
 
 
 class SparseVectorRun(Uncopied):
-    """A sparse vector in conversation; made by :meth:`SparseVector.open`.
+    """A conversation with a sparse vector; :meth:`SparseVector.open` makes it.
 
-    It belongs to the process that opened it: a fork cannot ask. It cannot be copied.
+    It belongs to the process that opened it: a forked process cannot ask. It cannot be copied.
     """
 
     def __init__(self, svt: SparseVector, charge: Started, noise: Noise) -> None:
         self._grid, self._charge = svt._grid, charge
         self._answers: list[bool] = []
         self._open = True
-        self._refusal: Exception | None = None  # of the last question that was refused
+        self._refusal: Exception | None = None  # the refusal of the last question
         self._lock = threading.RLock()
         self._search = guarded(lambda: _Search(svt, noise))
         charge.cell = 0
 
     @property
     def done(self) -> bool:
-        """Whether it has found what it may: then it answers no more."""
+        """True if the run has found all that it may: then it answers no more."""
         return self._search.done
 
     def ask(self, query: Callable[[Any], Any], threshold: float) -> bool:
-        """Whether the query is above the threshold, noisily.
+        """Says, noisily, whether a query is above a threshold.
 
         Args:
             query: from the data to an integer (other numbers are rounded down, which changes
@@ -205,7 +212,7 @@ class SparseVectorRun(Uncopied):
         Raises:
             ParameterError: the threshold is refused; the query was not asked, and the run goes
                 on.
-            SettlementError: it has found what it may, or the block has ended.
+            SettlementError: the run has found all that it may, or the block has ended.
             ReleaseError: noise could not be drawn. The run is over, and charged the worst-case
                 price.
         """
@@ -219,17 +226,25 @@ class SparseVectorRun(Uncopied):
             except (ParameterError, SettlementError) as error:
                 self._refusal = error
                 raise
-            data = self._charge.data
-            # until it has answered, it may have answered anything
+            # an answer that is on its way may be any: a run that ends here costs the worst case
             self._open, self._charge.cell = False, None
-            point = self._grid.point(answered(lambda: query(data)))
-            answer = guarded(lambda: self._search.above(point, least))
+            try:
+                answer = self._compared(query, least)
+            except (ReleaseError, KeyboardInterrupt) as error:
+                # without the frames below, whose variables hold the answer of the query
+                raise error.with_traceback(None) from None
             self._open, self._charge.cell = True, self._search.found
             self._answers.append(answer)
             return answer
 
+    def _compared(self, query: Callable[[Any], Any], least: int) -> bool:
+        """Asks a query, and compares its answer with a threshold, given as a point."""
+        data = self._charge.data
+        point = self._grid.point(answered(lambda: query(data)))
+        return guarded(lambda: self._search.above(point, least))
+
     def release(self) -> Release[tuple[bool, ...]]:
-        """All answers, with the cell and the receipt, when the block has ended.
+        """Returns all answers, with the cell and the receipt, when the block has ended.
 
         Raises:
             SettlementError: the block has not ended, or an exception has left it.
@@ -237,12 +252,13 @@ class SparseVectorRun(Uncopied):
         return self._charge.released(tuple(self._answers))
 
     def _close(self) -> None:
+        """Ends the conversation; a question in another thread is waited for."""
         with self._lock:
             self._open = False
 
 
 class _Search:
-    """The mechanism itself, on integers."""
+    """The sparse vector technique itself, on integers."""
 
     def __init__(self, svt: SparseVector, noise: Noise) -> None:
         self._svt, self.found = svt, 0
@@ -254,11 +270,11 @@ class _Search:
 
     @property
     def done(self) -> bool:
-        """Whether what is left does not pay for the dearer answer."""
+        """True if the price that is left does not pay for the costlier answer."""
         return self.found + self._least > self._units
 
     def above(self, value: int, threshold: int) -> bool:
-        """One comparison: at the first look, or at the second, or not."""
+        """Compares once; True if the value is above at the first look or at the second."""
         ahead = value - threshold - self._rho
         if self._svt.adaptive and ahead + self._first.take() >= self._margin:
             self.found += 1
@@ -271,23 +287,24 @@ class _Search:
 
 @plain_numbers
 @dataclass(frozen=True)
-class SparseVectorRelease(MechanismOnData[dict[int, NoisyAnswer]]):
+class SparseVectorRelease(MechanismOnData[Any, dict[int, NoisyAnswer]]):
     """Finds the entries of a vector that are above a threshold, and releases their values.
 
-    What the search did not spend goes to the values: with n found, each gets Laplace noise of
-    scale n sensitivity / (epsilon of the values + what is left of the search).
+    The value of a release is a dictionary from the indices found to their noisy values. The price
+    that the search did not spend goes to the values: with n found, each gets Laplace noise of
+    scale n sensitivity / (epsilon of the values + the rest of the search's epsilon).
 
     Guarantee: delta = 0; cells {"nothing": eps1 of the search, "values": all of epsilon}. The
-    price of the search's transcript and that of the values add up to at most epsilon,
+    price of the search's transcript and the price of the values add up to at most epsilon,
     whatever was found. Source: Hartmann et al. 2022, section 4 (Figure 1).
 
     Args:
         vector_query: from the data to a vector of integers (other numbers are rounded down);
             with a step, of real numbers.
-        size: how many entries the vector has.
-        threshold: of the entries to be found; it must not depend on the data.
-        search: the sparse vector that finds them; its sensitivity is that of each entry, and
-            its step and its bounds are those of the values, too.
+        size: the number of entries of the vector.
+        threshold: the threshold of each entry; it must not depend on the data.
+        search: the sparse vector that finds the entries; its sensitivity is that of each entry,
+            and its step and its bounds are those of the values, too.
         epsilon: > 0, nats, for the values alone.
 
     Raises:
@@ -307,7 +324,7 @@ class SparseVectorRelease(MechanismOnData[dict[int, NoisyAnswer]]):
 
     @cached_property
     def guarantee(self) -> OutputDP:
-        """Nothing costs the noisy threshold, values cost everything."""
+        """The output cell "nothing" costs the noisy threshold, and "values" all of epsilon."""
         whole = self.search.guarantee.sup + exact_positive(epsilon=self.epsilon)
         return OutputDP({"nothing": self.search.first, "values": whole})
 
@@ -328,11 +345,11 @@ class SparseVectorRelease(MechanismOnData[dict[int, NoisyAnswer]]):
 
     @cached_property
     def _least(self) -> int:
-        """The point of the threshold."""
+        """The threshold as a point of the grid."""
         return self.search._grid.public(threshold=self.threshold)
 
     def _scale(self, values: int, found: int) -> Fraction:
-        """Of the noise on each value, in points of the grid."""
+        """Returns the scale of the noise on each value, in points of the grid."""
         back = self.search.guarantee.sup - self.search.guarantee.price(found)
         points = self.search._grid.sensitivity(self.search.sensitivity)
         return values * points / (exact_positive(epsilon=self.epsilon) + back)

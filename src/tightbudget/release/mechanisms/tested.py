@@ -1,4 +1,4 @@
-"""Train, test on records that were held out, and release only what is good enough."""
+"""Trains, tests on records that were held out, and releases a good enough output alone."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ __all__ = ["TestedRelease"]
 
 V = TypeVar("V")
 
-_FINENESS = 2**20  # steps of the grid that errors are rounded to, in the test's sensitivity
+# Steps of the grid of errors in their sensitivity: rounding adds a part of 1e-6 to it.
+_FINENESS = 2**20
 
 
 @plain_numbers
 @dataclass(frozen=True)
-class TestedRelease(MechanismOnData[V | None], Generic[V]):
+class TestedRelease(MechanismOnData[tuple[Any, Any], V | None], Generic[V]):
     """Runs a mechanism on training records and releases its output if its error is small.
+
+    Its data are a pair, the training part and the test part, which share no record. The value of
+    a release is the output, or None with the cell "bottom".
 
     Let a be the larger of ``by_test`` and ``by_training``. The output v is released if
     error(v, test) + Lap(a / test_epsilon) <= threshold, compared on a grid of integers.
@@ -42,8 +46,8 @@ class TestedRelease(MechanismOnData[V | None], Generic[V]):
     the price of "value", whichever is less}, delta = 0, for neighbours that differ in one record
     of one part. Without ``by_training`` "bottom" costs as much as "value".
 
-    What fails is an output: ``train`` that raises has the output None, which must be as private
-    as its others, and an error that is no number (None has none) counts as the largest there is.
+    A failure is an output: ``train`` that raises has the output None, which must be as private
+    as its others, and an error that is no number (None has none) counts as the largest error.
     An error that can fail needs ``bounds`` for that: with (low, high) it moves by high - low at
     most, whatever it does.
 
@@ -52,21 +56,21 @@ class TestedRelease(MechanismOnData[V | None], Generic[V]):
     Args:
         train: from the training part and the source of noise to an output: epsilon-DP.
         epsilon: > 0, nats.
-        error: of an output on the test part, a number; needs not be private.
-        threshold: public; in the error's unit.
+        error: from an output and the test part to a number, which needs not be private.
+        threshold: the largest error that passes, in the error's unit; it is public.
         test_epsilon: > 0, nats.
         by_test: > 0, how far the error of any output can move with one test record.
         by_training: > 0, how far the error can move, on any test part, between neighbouring
             training parts if the randomness of ``train`` is coupled; None if nothing is known.
-        bounds: (low, high), where errors are moved to that lie beyond; None for no bounds.
-        admit: from what the caller gives to the two parts, before anything is charged. It may
-            refuse types, shapes and names of columns, never values; None to take what there is.
+        bounds: (low, high): errors beyond are moved there; None for no bounds.
+        admit: from the data of the caller to the two parts, before anything is charged. It may
+            refuse types, shapes and names of columns, never values; None takes data as they are.
 
     Raises:
         ParameterError: a parameter is refused.
     """
 
-    __test__ = False  # no test, though it is called one
+    __test__ = False  # pytest would collect it by its name
 
     train: Callable[[Any, Noise], V]
     epsilon: Price
@@ -91,12 +95,13 @@ class TestedRelease(MechanismOnData[V | None], Generic[V]):
 
     @cached_property
     def _grid(self) -> AnswerGrid:
+        """The grid that errors are rounded to."""
         coarsest = max(exact_positive(a=a) for a in (self.by_test, self.by_training) if a)
         return AnswerGrid(power_of_two_down(coarsest / _FINENESS), self.bounds, math.inf)
 
     @cached_property
     def _moves(self) -> tuple[int, int]:
-        """How many grid points the error moves with one record: of the test part, and of any."""
+        """The largest moves of the error, in grid points, for a test record and for any record."""
         by_test = self._grid.sensitivity(self.by_test)
         if self.by_training is None:
             return by_test, by_test
@@ -104,16 +109,17 @@ class TestedRelease(MechanismOnData[V | None], Generic[V]):
 
     @property
     def _scale(self) -> Fraction:
+        """The scale of the noise on the error, in points of the grid."""
         return self._moves[1] / exact_positive(test_epsilon=self.test_epsilon)
 
     @property
     def error_scale(self) -> float:
-        """Of the noise on the error, in the error's unit."""
+        """The scale of the noise on the error, in the error's unit."""
         return float(self._scale) * float(self._grid.step or 1)
 
     @property
     def guarantee(self) -> OutputDP:
-        """Prices of "value" and "bottom"."""
+        """The prices of the output cells "value" and "bottom"."""
         test_epsilon = exact_positive(test_epsilon=self.test_epsilon)
         by_test, any_record = self._moves
         value = max(
@@ -123,7 +129,7 @@ class TestedRelease(MechanismOnData[V | None], Generic[V]):
         return OutputDP({"value": value, "bottom": bottom})
 
     def _admitted(self, data: Any) -> tuple[Any, Any]:
-        """The two parts as they are admitted; refuses by type and shape alone."""
+        """Returns the training part and the test part; refuses types and shapes alone."""
         parts = data if self.admit is None else self.admit(data)
         if not isinstance(parts, (tuple, list)) or len(parts) != 2:
             kind = type(parts).__name__
@@ -141,6 +147,6 @@ class TestedRelease(MechanismOnData[V | None], Generic[V]):
 
 
 def power_of_two_down(x: Fraction) -> float:
-    """The largest power of two <= x, for x > 0."""
+    """Returns the largest power of two <= x, for x > 0."""
     exponent = x.numerator.bit_length() - x.denominator.bit_length()
     return 2.0**exponent if Fraction(2) ** exponent <= x else 2.0 ** (exponent - 1)

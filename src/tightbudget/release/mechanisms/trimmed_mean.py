@@ -1,4 +1,4 @@
-"""The trimmed mean, given a bound on the range of what is kept."""
+"""Releases the trimmed mean, given a bound on the range of the records that are kept."""
 
 from __future__ import annotations
 
@@ -21,23 +21,26 @@ __all__ = ["TrimmedMean"]
 class TrimmedMean(RobustStatistic):
     """The mean of x(a), ..., x(b): without the floor(trim n) smallest and as many largest.
 
-    Replacing one record changes their sum S by at most the larger of x(b+1) - x(a) and
-    x(b) - x(a-1): all of them move one rank up, or one down, at most. It is proposed that this
-    is at most ``spread``. If that passes, S is released with noise of scale spread / epsilon,
-    and divided by b - a + 1.
+    Its data are one column of n >= 4 numbers. The value of a release is the noisy mean, or None
+    with the cell "bottom".
+
+    Replacing one record changes the sum S of x(a), ..., x(b) by at most the larger of
+    x(b+1) - x(a) and x(b) - x(a-1), since each of them moves by at most one rank. The proposal
+    says that both are at most ``spread``. If it passes, S is released with noise of scale
+    spread / epsilon, and divided by b - a + 1.
 
     Guarantee: for data sets that differ in one record, with n public: {"value": 2 epsilon,
     "bottom": epsilon} and delta. Without a spread "bottom" comes out, at no cost.
     Source: Dwork, Lei 2009; Hartmann et al. 2022, Definition 9.
 
     Args:
-        epsilon: >= 1e-9, nats: of one test, and again of the value.
+        epsilon: >= 1e-9, nats: the price of one test, and again of the value.
         delta: in (0, 1).
         step: of the grid that records and answer lie on, a power of two.
-        spread: > 0, public; say three times the value of an :class:`InterquartileRange` (None
-            where that was "bottom"). Bell-shaped data keep a range of 1.9 times theirs
-            with a tenth trimmed at each end.
-        trim: in [0, 1/2), the part that is left out at each end.
+        spread: > 0, public; for example three times the value of an
+            :class:`InterquartileRange`, and None if its cell was "bottom". With a tenth trimmed at
+            each end, normal data keep a range of 1.9 times their interquartile range.
+        trim: in [0, 1/2), the part of the records that is left out at each end.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -71,6 +74,6 @@ class TrimmedMean(RobustStatistic):
         return self.step * min(max(mean, -LIMIT), LIMIT)
 
     def _kept(self, n: int) -> tuple[int, int]:
-        """The first rank and the last."""
+        """Returns the first and the last rank that are kept."""
         cut = math.floor(exact(trim=self.trim) * n)
         return cut + 1, n - cut

@@ -1,1 +1,1 @@
-"""Random numbers for releases, exact on a grid."""
+"""Sources of noise for releases, and the grids of integers that they are exact on."""

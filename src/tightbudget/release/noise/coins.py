@@ -1,4 +1,4 @@
-"""Coins of any bias, tossed exactly from fair ones."""
+"""Tosses coins of any bias exactly, from fair coins."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["bernoulli", "bernoulli_exp"]
 
 
 def bernoulli(p: Fraction, noise: Noise) -> bool:
-    """True with probability p in [0, 1], exactly: whether a uniform number is below p.
+    """Returns True with probability p in [0, 1], exactly: a uniform number U is below p.
 
-    Both are read bit by bit, up to the first in which they differ: two tosses on average.
+    U and p are read bit by bit, up to the first bit in which they differ: two tosses on average.
     """
     if p >= 1:
         return True
@@ -25,7 +25,7 @@ def bernoulli(p: Fraction, noise: Noise) -> bool:
 
 
 def bernoulli_exp(x: Fraction, noise: Noise) -> bool:
-    """True with probability e^-x for rational x >= 0, exactly.
+    """Returns True with probability e^-x, exactly, for rational x >= 0.
 
     Source: Canonne, Kamath, Steinke 2020, Algorithm 1.
     """

@@ -1,4 +1,4 @@
-"""From real numbers to integers: what is decided, is decided on a common grid."""
+"""Rounds the answers of queries to a grid of integers, on which noise is added and compared."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tightbudget.release.private_number import FAILURES, listed, number
 
 __all__ = ["AnswerGrid"]
 
-_FURTHEST = 2**52  # in steps: up to here every double over the step is exact
-_WHOLE = 2**53  # up to here every integer is a double
-_LAST = 2**61
+_FURTHEST = 2**52  # in steps; up to here the integer nearest to a double over the step is exact
+_WHOLE = 2**53  # every integer up to here is a double
+_LAST = 2**61  # of answers: a point plus noise, cut off at 2 _LAST, stays within int64
 
 
 @plain_numbers
@@ -29,22 +29,26 @@ _LAST = 2**61
 class AnswerGrid:
     """The multiples of a step, a power of two; without a step, the integers: exact counts.
 
-    Guarantee: numbers that are at most D apart become points that are at most ``sensitivity(D)``
-    apart (so do n of them, in the 1-norm, for ``sensitivity(D, n)``), whatever types they have.
+    Guarantee: two numbers that are at most D apart become points that are at most
+    ``sensitivity(D)`` apart, whatever types they have. Two vectors of n numbers that are at most
+    D apart in the 1-norm become points that are at most ``sensitivity(D, n)`` apart in the 1-norm;
+    without a step only if their numbers are integers.
     Proof: with a step, rounding moves each number by at most half a step. Without one, numbers
-    are rounded down, and y <= x <= y + D has floor(y) <= floor(x) <= floor(y) + ceil(D). What is
-    beyond the bounds, or beyond 2^52 points, is moved to there, which brings no two points further
-    apart.
+    are rounded down, and y <= x <= y + D has floor(y) <= floor(x) <= floor(y) + ceil(D). In a
+    vector of real numbers, rounding down can move each number by one more; so it needs a step, or
+    a D that holds for the rounded vector. A number beyond the bounds, or beyond 2^52 points, is
+    moved to the last point, which brings no two points further apart.
 
-    Every answer of a query has a point, as an error would be seen: what is no number becomes the
-    fallback. It is an answer like any other, so *the query with the fallback in place of its
-    failures* is what must have the sensitivity D. With bounds (low, high) every query has the
-    sensitivity high - low, if it fails or not; n numbers have n times that.
+    Every answer of a query has a point, since an error would be seen: an answer that is no number
+    becomes the fallback. The fallback is an answer like any other, so the sensitivity D must be
+    that of *the query with the fallback in place of its failures*. With bounds (low, high) every
+    query has the sensitivity high - low, whether it fails or not; n numbers have n times that.
 
     Args:
         step: a power of two, in the query's unit; None where queries are integers.
-        bounds: (low, high), the least and the largest answer that is told from others.
-        fallback: for what is no number; if None, low, or 0 without bounds.
+        bounds: (low, high); answers beyond are moved there.
+        fallback: the answer that stands for one that is no number; if None, low, or 0 without
+            bounds.
 
     Raises:
         ParameterError: the step is not a power of two in [2^-500, 2^500]; bounds are not two
@@ -64,27 +68,32 @@ class AnswerGrid:
         _ = self._ends
 
     def sensitivity(self, real: Price, size: int = 1) -> int:
-        """How many points a query of this sensitivity can move, >= 1."""
+        """Returns the number of points, >= 1, that a query of sensitivity ``real`` can move.
+
+        Args:
+            real: > 0, in the query's unit; for several numbers, in the 1-norm.
+            size: the number of numbers that the query answers.
+        """
         steps = math.ceil(self.steps(exact_positive(sensitivity=real)))
         return steps if self.step is None else steps + positive_count(size=size)
 
     def steps(self, length: Fraction) -> Fraction:
-        """A length in steps, exactly."""
+        """Divides a length by the step, exactly."""
         return length if self.step is None else length / Fraction(self.step)
 
     def point(self, value: Any) -> int:
-        """The point of one number; of the fallback, if it is none. It never raises."""
+        """Returns the point of one number, or of the fallback if it is none. It never raises."""
         low, high = self._ends
-        if type(value) is int and self.step is None:  # as counts are: the others take longer
+        if type(value) is int and self.step is None:  # a count: the other paths take longer
             return max(low, min(value, high))
         if _is_double(value):
             return self._of_double(float(value), low, high)
         return int(self.points(value, None)[0])
 
     def points(self, values: Any, size: int | None) -> IntArray:
-        """The points of ``size`` numbers, or of one, if that is None. It never raises.
+        """Returns the points of ``size`` numbers, or of one number if that is None; never raises.
 
-        What there is too much of is left out, and what is missing has the fallback.
+        Numbers beyond ``size`` are left out, and missing ones become the fallback.
         """
         points = np.full(1 if size is None else size, self._fallback, dtype=np.int64)
         found = _entries(values, exactly=self._doubles_are_too_coarse)[: len(points)]
@@ -92,7 +101,7 @@ class AnswerGrid:
         return points
 
     def public(self, **given: Any) -> int:
-        """The point of a number that does not depend on the data; bounds do not move it.
+        """Returns the point of a number that does not depend on the data; bounds do not move it.
 
         Raises:
             ParameterError: it is no number, or no integer where there is no step.
@@ -112,7 +121,7 @@ class AnswerGrid:
 
     @cached_property
     def _ends(self) -> tuple[int, int]:
-        """The first point and the last."""
+        """The first and the last point that an answer can have."""
         if self.bounds is None:
             return -_FURTHEST, _FURTHEST
         try:
@@ -126,6 +135,7 @@ class AnswerGrid:
 
     @cached_property
     def _fallback(self) -> int:
+        """The point that stands for an answer that is no number."""
         low, high = self._ends
         if self.fallback is None:
             return low if self.bounds is not None else 0
@@ -133,17 +143,18 @@ class AnswerGrid:
 
     @property
     def _doubles_are_too_coarse(self) -> bool:
-        """Whether there are integers on the grid that are no doubles."""
+        """True if some integers on the grid are no doubles."""
         return self.step is not None and self.step * _FURTHEST > _WHOLE
 
     def _nearest(self, known: int | Fraction | float, low: int, high: int) -> int:
-        """The point of a number that is known exactly, ties to even."""
+        """Returns the point of a number that is known exactly; with a step, ties go to even."""
         if isinstance(known, float):  # infinite
             return high if known > 0 else low
         steps = self.steps(Fraction(known))
         return max(low, min(math.floor(steps) if self.step is None else round(steps), high))
 
     def _of_double(self, x: float, low: int, high: int) -> int:
+        """Returns the point of a double, in [low, high], or the fallback for NaN."""
         if math.isnan(x):
             return self._fallback
         steps = x if self.step is None else x / self.step  # inf where it overflows
@@ -152,7 +163,7 @@ class AnswerGrid:
         return math.floor(steps) if self.step is None else round(steps)
 
     def _rounded(self, entries: NDArray[Any]) -> IntArray:
-        """The points of the entries, (n,)."""
+        """Returns the points of an array of numbers or objects, (n,)."""
         low, high = self._ends
         if entries.dtype.kind == "O" or entries.itemsize > 8:
             known = (number(entry) for entry in entries)
@@ -176,10 +187,10 @@ class AnswerGrid:
         return points
 
     def noisy(self, points: IntArray, noise: IntArray) -> IntArray | FloatArray:
-        """The numbers that points with noise stand for.
+        """Adds noise to points, and returns the numbers that the sums stand for.
 
-        int64 cuts noise off at 2^63; an answer that is kept within 2^61, as it is here, does
-        not know that anything was cut off.
+        Answers are kept within 2^61 points. Noise of more than 2^62 points is cut off there, which
+        changes no answer: the point of a query is within 2^52, so such a sum is beyond 2^61.
         """
         sums = points + np.clip(noise, -2 * _LAST, 2 * _LAST)
         answer: IntArray = np.clip(sums, -_LAST, _LAST)
@@ -187,12 +198,12 @@ class AnswerGrid:
 
 
 def _entries(values: Any, exactly: bool) -> NDArray[Any]:
-    """The values in a row, of a dtype that has numbers; nothing, if they are none.
+    """Returns the values as an array of numbers or objects, (n,); an empty one for no numbers.
 
     Args:
-        values: what a query has answered.
-        exactly: integers that NumPy would turn into doubles, as others beside them are, or as
-            they are beyond 64 bits, stay what they are.
+        values: the answer of a query.
+        exactly: whether integers stay exact that NumPy would turn into doubles, because a double
+            is beside them or because they have more than 64 bits.
     """
     try:
         with np.errstate(all="ignore"):
@@ -207,13 +218,13 @@ def _entries(values: Any, exactly: bool) -> NDArray[Any]:
 
 
 def _is_double(value: Any) -> bool:
-    """Whether it is exactly a double, and quickly seen to be one."""
+    """True if the type alone says that the value is a double, or an integer that is one."""
     kind = type(value)
     return kind is float or kind is np.float64 or (kind is int and -_WHOLE <= value <= _WHOLE)
 
 
 def _objects(values: Any) -> NDArray[Any]:
-    """Each entry of a list as it is: lists among them would make another dimension."""
+    """Returns an array of the entries of a list as they are; NumPy would unpack lists in it."""
     several = listed(values)
     entries = [values] if several is None else several
     array = np.empty(len(entries), dtype=object)

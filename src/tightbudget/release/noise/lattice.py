@@ -1,8 +1,8 @@
-"""Noise on integer vectors that hides a shift in the 2-norm: the discrete form of e^(-|q|).
+"""Draws noise on integer vectors that hides a shift in the 2-norm: a discrete e^(-|q|).
 
-The perturbation of Chaudhuri et al. has the density e^(-rate |q|): a uniform direction and a
-length of Gamma(d). Drawn in floating point neither is what the proof needs. Here the same shape
-is drawn exactly, on integers, from integer noise and fair coins.
+The perturbation of Chaudhuri et al. has the density e^(-rate |q|): its direction is uniform and
+its length is Gamma(d). Drawn in floating point, neither has the distribution of the proof. Here
+noise of the same shape is drawn exactly, on integers, from integer noise and fair coins.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from tightbudget.release.noise.noise import IntArray, Noise, scale_up
 
 __all__ = ["LatticeNoise"]
 
-_AT_ONCE = 2**8  # draws for proposals: of 32 at m = 8 none is taken once in 140 times
-_WIDEST = 8  # of a block: of m = 8 proposals one is taken in 7, of m = 30 one in 4,000
+# Draws of one call for proposals. At m = 8 these are 32 proposals: none is taken once in 140 calls.
+_AT_ONCE = 2**8
+# Width of a block. One proposal is taken in 7 at m = 8, and one in 4,000 at m = 30.
+_WIDEST = 8
 
 
 @plain_numbers
@@ -41,8 +43,8 @@ class LatticeNoise:
     than a factor e^epsilon: adding a draw to a point that moves so far is epsilon-DP.
 
     Args:
-        size: of the vectors.
-        distance: > 0, in the 2-norm.
+        size: the number of coordinates.
+        distance: > 0, the length of the shifts that are hidden, in the 2-norm.
         epsilon: > 0, nats.
 
     Raises:
@@ -60,30 +62,35 @@ class LatticeNoise:
 
     @cached_property
     def rate(self) -> Fraction:
-        """What the exponent loses for each step outwards."""
+        """The rate of the exponent: the mass falls by e^-rate for each unit of N(z_b)."""
         blocks, distance = len(self._widths), exact_positive(distance=self.distance)
         steps = sqrt_up(blocks * distance**2) + blocks
         return exact_positive(epsilon=self.epsilon) / steps
 
     @cached_property
     def _widths(self) -> tuple[int, ...]:
+        """The number of coordinates of each block."""
         blocks = -(-self.size // _WIDEST)
         return tuple(len(block) for block in np.array_split(np.arange(self.size), blocks))
 
     @cached_property
     def _blocks(self) -> tuple[tuple[int, Fraction], ...]:
-        """Each block's width and the scale of its proposals, as it is drawn."""
-        # |v|_1 / sqrt(m) <= |v|_2, so noise by coordinate at this scale is nowhere too rare
+        """The width of each block, and the scale of its proposals, rounded up to a double."""
+        # |v|_1 / sqrt(m) <= |v|_2, so coordinates at this scale have at least the mass asked for
         return tuple(
             (m, Fraction(scale_up(sqrt_up(Fraction(m)) / self.rate))) for m in self._widths
         )
 
     def draw(self, noise: Noise) -> IntArray:
-        """One vector."""
+        """Draws one vector, (size,)."""
         return np.concatenate([self._block(m, scale, noise) for m, scale in self._blocks])
 
     def _block(self, m: int, scale: Fraction, noise: Noise) -> IntArray:
-        """By rejection: proposed with mass e^(-|z|_1 / scale), which is nowhere too rare."""
+        """Draws m coordinates by rejection from proposals of mass e^(-|z|_1 / scale).
+
+        A proposal is kept with probability e^-excess, where excess >= 0, since
+        |z|_1 / scale <= rate |z|_2 <= rate N(z).
+        """
         while True:
             for z in noise.laplace(scale, m * max(1, min(noise.batch, _AT_ONCE) // m)).reshape(
                 -1, m
@@ -94,11 +101,11 @@ class LatticeNoise:
 
 
 def norm_up(z: IntArray) -> int:
-    """|z|_2 rounded up to an integer."""
+    """Returns |z|_2 rounded up to an integer."""
     square = sum(int(x) ** 2 for x in z)
     return math.isqrt(square - 1) + 1 if square else 0
 
 
 def sqrt_up(x: Fraction) -> Fraction:
-    """A number >= the square root of x >= 0, within 2^-32."""
+    """Returns a number >= the square root of x, above it by at most 2^-31, for x >= 0."""
     return Fraction(math.isqrt(math.ceil(x * 4**32)) + 1, 2**32)

@@ -1,8 +1,8 @@
-"""The only source of randomness: integer noise, drawn in batches.
+"""Draws integer noise in batches: the only source of randomness of the library.
 
-All that a mechanism decides is decided on integers: comparing two numbers that were rounded
-apart from each other breaks the shift that a proof rests on. Sampling is OpenDP's, which is
-the extra ``release`` and is imported on first use.
+A mechanism decides everything on integers. A comparison of two numbers that were rounded
+separately would break the shift that a proof rests on. OpenDP samples; it is the extra
+``release``, and is imported on first use.
 """
 
 from __future__ import annotations
@@ -39,32 +39,31 @@ __all__ = [
 
 IntArray = NDArray[np.int64]
 
-# OpenDP's noise stops at the ends of int64: for scales up to this one, with a probability
+# OpenDP's noise stops at the ends of int64. For scales up to this one that has a probability
 # below e^-(2^23), far less than that of any failure of the machine.
 LARGEST_SCALE = 2**40
 
-
-_WORTH_A_THREAD = 2**10  # draws: some 7 ms, where a thread takes 0.1
+_WORTH_A_THREAD = 2**10  # draws; they take some 7 ms, and to start a thread takes 0.1 ms
 
 
 class Noise(Protocol):
-    """Independent draws of integer noise."""
+    """A source of independent integer noise."""
 
     @property
     def batch(self) -> int:
-        """How many draws are made at once where many are needed."""
+        """The number of draws that are made at once where many are needed."""
         ...
 
     def laplace(self, scale: Price, size: int) -> IntArray:
-        """``size`` integers x with mass proportional to e^(-|x| / scale) each."""
+        """Draws ``size`` integers x, each with mass proportional to e^(-|x| / scale)."""
         ...
 
     def gaussian(self, scale: Price, size: int) -> IntArray:
-        """``size`` integers x with mass proportional to e^(-x^2 / (2 scale^2)) each."""
+        """Draws ``size`` integers x, each with mass proportional to e^(-x^2 / (2 scale^2))."""
         ...
 
     def coin(self) -> bool:
-        """True or False, fairly."""
+        """Returns True or False, with probability 1/2 each."""
         ...
 
 
@@ -72,14 +71,14 @@ class OpenDPNoise:
     """OpenDP's exact samplers, fed by the operating system's cryptographic source.
 
     Guarantee: each draw has the mass that :class:`Noise` names, at ``scale_up(scale)``. It
-    keeps nothing between calls, so threads and forks may share it.
+    keeps no state between calls, so threads and forks may share it.
 
     A draw takes some 7 us of one core (discrete Laplace; the discrete Gaussian 13 us), whatever
-    the scale: that is OpenDP's sampler itself, which is called once for many draws. Many draws
-    are shared out among the cores, as it leaves Python's lock alone.
+    the scale: this is the time of OpenDP's sampler, which is called once for many draws. Many
+    draws are shared out among the cores, since the sampler releases Python's lock.
 
     Raises:
-        ExtraError: OpenDP is not installed: said here, before anything is paid for.
+        ExtraError: OpenDP is not installed; raised when the source is made, before a payment.
         ParameterError: a scale is not in (0, 2^40], a size is not an integer >= 0.
     """
 
@@ -89,22 +88,23 @@ class OpenDPNoise:
         _opendp()
 
     def laplace(self, scale: Price, size: int) -> IntArray:
-        """Discrete Laplace noise."""
+        """Draws ``size`` integers of discrete Laplace noise."""
         return self._draw("laplace", scale, size)
 
     def gaussian(self, scale: Price, size: int) -> IntArray:
-        """Discrete Gaussian noise."""
+        """Draws ``size`` integers of discrete Gaussian noise."""
         return self._draw("gaussian", scale, size)
 
     def coin(self) -> bool:
-        """A fair coin: a randomised response that keeps nothing of the truth."""
+        """Tosses a fair coin: OpenDP's randomised response with probability 1/2."""
         return bool(_coin()(True))
 
     def _draw(self, kind: str, scale: Price, size: int) -> IntArray:
+        """Draws ``size`` integers of a kind, "laplace" or "gaussian", on several cores if many."""
         sampler = _sampler(kind, scale_up(scale))
 
         def drawn(part: int) -> IntArray:
-            # OpenDP takes the noise to be part of an answer: here the answer is 0
+            # OpenDP adds its noise to an answer: the answer here is 0
             return np.array(sampler(np.zeros(part, dtype=np.int64)), dtype=np.int64)
 
         parts = min(_cores(), count(size=size) // _WORTH_A_THREAD)
@@ -116,9 +116,9 @@ class OpenDPNoise:
 
 
 class FixedNoise:
-    """NOT NOISE: gives out the integers it was given, in turn. For tests alone.
+    """NOT NOISE: gives out the integers that it was given, in turn. For tests alone.
 
-    Warns at construction: whatever is released with it is released without any privacy.
+    It warns when it is made: a release with it has no privacy at all.
     """
 
     batch = 1
@@ -132,14 +132,14 @@ class FixedNoise:
         self._draws: Iterator[int] = iter(draws)
 
     def laplace(self, scale: Price, size: int) -> IntArray:
-        """The next ``size`` integers, whatever the scale."""
+        """Returns the next ``size`` integers, whatever the scale."""
         scale_up(scale)
         return np.array(list(itertools.islice(self._draws, count(size=size))), dtype=np.int64)
 
     gaussian = laplace
 
     def coin(self) -> bool:
-        """Whether the next integer is not 0."""
+        """Returns True if the next integer is not 0."""
         return bool(next(self._draws))
 
 
@@ -153,10 +153,10 @@ def noise_or_default(noise: Noise | None) -> Noise:
 
 
 class Pool(Uncopied):
-    """Draws in stock, handed out one by one; the longer it runs, the more at once.
+    """A stock of draws, handed out one by one; each refill draws twice as many as the last.
 
-    Guarantee: no draw is handed out twice, also not in two processes: a fork has copied the
-    stock, and gets nothing from it.
+    Guarantee: no draw is handed out twice, not even in two processes: a forked process has a copy
+    of the stock, and is refused.
     """
 
     def __init__(self, draw: Callable[[int], IntArray], batch: int) -> None:
@@ -165,7 +165,7 @@ class Pool(Uncopied):
         self._process = os.getpid()
 
     def take(self) -> int:
-        """The next draw.
+        """Hands out the next draw.
 
         Raises:
             SettlementError: the stock belongs to another process.
@@ -179,7 +179,11 @@ class Pool(Uncopied):
 
 
 def scale_up(scale: Price) -> float:
-    """The least double that is at least the scale (more noise than asked for is safe)."""
+    """Rounds a scale up to a double, since more noise than asked for is safe.
+
+    Raises:
+        ParameterError: the scale is not in (0, 2^40].
+    """
     wanted = exact_positive(scale=scale)
     if not wanted <= LARGEST_SCALE:
         raise refuse("scale", f"be in (0, 2^40 = {LARGEST_SCALE}] grid points", scale)
@@ -188,7 +192,7 @@ def scale_up(scale: Price) -> float:
 
 
 def _cores() -> int:
-    """How many threads can run at once."""
+    """Counts the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -196,6 +200,7 @@ def _cores() -> int:
 
 @functools.cache
 def _opendp() -> Any:
+    """Imports OpenDP, once."""
     try:
         prelude: Any = importlib.import_module("opendp.prelude")
     except ImportError as error:
@@ -206,11 +211,13 @@ def _opendp() -> Any:
 
 @functools.cache
 def _coin() -> Any:
+    """Makes OpenDP's fair coin, once."""
     return _opendp().m.make_randomized_response_bool(prob=0.5)
 
 
 @functools.lru_cache(maxsize=256)
 def _sampler(kind: str, scale: float) -> Any:
+    """Makes OpenDP's sampler of a kind and a scale; 256 of them are kept."""
     dp = _opendp()
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     if kind == "laplace":
