@@ -139,7 +139,12 @@ def test_who_asks_much_does_not_keep_another_out(workers: Workers) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [tb.ParameterError("sigma must be > 0"), tb.PrecisionError("wide", 1.0, 2.0), KeyError("bug")],
+    [
+        tb.ParameterError("sigma must be > 0"),
+        tb.PrecisionError("wide", 1.0, 2.0),
+        tb.BudgetError("too much", requested=0.3, left=0.1, held=0.2),
+        KeyError("bug"),
+    ],
 )
 def test_refusals_arrive_as_they_are(workers: Workers, error: Exception) -> None:
     (found,) = ask(workers, (refusing, error))

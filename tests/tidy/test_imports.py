@@ -25,10 +25,6 @@ LATE = {
 # Rooms that import another one inside a function: what, and why not at the top.
 START = "the command line starts without a database or a server, which most commands do not need"
 INSIDE: dict[str, tuple[set[str], str]] = {
-    "tightbudget.cli.ledger.answers": ({"tightbudget.ledger.as_json"}, START),
-    "tightbudget.cli.ledger.history": ({"tightbudget.ledger.as_json"}, START),
-    "tightbudget.cli.ledger.run": ({"tightbudget.ledger.as_json"}, START),
-    "tightbudget.cli.ledger.show": ({"tightbudget.ledger.as_json"}, START),
     "tightbudget.cli.serve": ({"tightbudget.web.run", "tightbudget.web.settings"}, START),
     "tightbudget.cli.token": ({"tightbudget.ledger.tokens"}, START),
 }

@@ -19,7 +19,7 @@ from tightbudget.cli.refusals import INTERRUPTED, exit_code
 from tightbudget.cli.reproduce import reproduce
 from tightbudget.cli.risk import risk
 from tightbudget.cli.serve import serve
-from tightbudget.cli.source import with_source
+from tightbudget.cli.source import generated_options, with_source
 from tightbudget.cli.stopping import stopping
 from tightbudget.cli.sweep import sweep
 
@@ -78,8 +78,9 @@ def _start(
         typer.echo(context.get_help())
 
 
+_parameters = generated_options()  # once: it reads the constructor of every mechanism
 for _command in (epsilon, delta, curve, risk, compare, calibrate, stopping):
-    app.command(_command.__name__)(with_source(_command))
+    app.command(_command.__name__)(with_source(_command, _parameters))
 app.command()(histogram)
 app.command()(sweep)
 app.command()(reproduce)

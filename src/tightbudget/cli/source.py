@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,19 +121,22 @@ def generated_options() -> dict[str, str]:
     }
 
 
-def with_source(command: Callable[..., None]) -> Callable[..., None]:
+def with_source(command: Callable[..., None], parameters: Mapping[str, str]) -> Callable[..., None]:
     """Gives a command the options that describe a mechanism or a plan file.
 
     typer reads options from a signature. The result is ``command(source, ...)`` with another
     signature, in which the argument MECHANISM, the generated options, ``--rate``, ``--relation``
     and ``--steps`` stand in the place of ``source``.
+
+    Args:
+        command: answers a question about its ``source``.
+        parameters: the help text of each parameter, from :func:`generated_options`.
     """
     own = dict(inspect.signature(command, eval_str=True).parameters)
     del own["source"]
     taken = TAKEN | set(own)
     options = {
-        f"step_{name}" if name in taken else name: (name, help)
-        for name, help in generated_options().items()
+        f"step_{name}" if name in taken else name: (name, help) for name, help in parameters.items()
     }
 
     def run(

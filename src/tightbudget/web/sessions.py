@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Session", "Sessions"]
+__all__ = ["BrowserSession", "Sessions"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session:
+class BrowserSession:
     """The session of a browser that has signed in.
 
     Attributes:
@@ -50,7 +50,7 @@ class Sessions:
         self._most = most
         self._clock = clock
         self._lock = threading.Lock()
-        self._open: dict[str, Session] = {}  # by id, the oldest first
+        self._open: dict[str, BrowserSession] = {}  # by id, the oldest first
 
     def begin(self, token: str) -> str:
         """Begins a session of a token, and returns the value of its new cookie."""
@@ -60,11 +60,11 @@ class Sessions:
             own = [id for id, one in alive.items() if one.token == token]
             for id in own[: max(0, len(own) - self._most + 1)]:
                 del alive[id]
-            alive[_id(cookie)] = Session(id=_id(cookie), token=token, ends=now + self.lasts)
+            alive[_id(cookie)] = BrowserSession(id=_id(cookie), token=token, ends=now + self.lasts)
             self._open = alive
         return cookie
 
-    def find(self, cookie: str) -> Session | None:
+    def find(self, cookie: str) -> BrowserSession | None:
         """Returns the session of a cookie; None if the session is unknown or over."""
         with self._lock:
             found = self._open.get(_id(cookie))
