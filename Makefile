@@ -40,7 +40,7 @@ slow: .venv/.test  ## the slow tests: whole figures, audits of a million runs, p
 
 # Coverage makes a test slower by half: it may use more before it has to be marked slow.
 cover: .venv/.test  ## the tests of `make unit` with branch coverage
-	TEST_CPU_SECONDS=5 $(PYTEST) -m "not slow" --cov --cov-report=term $(PYTEST_ARGS)
+	TEST_CPU_SECONDS=6 $(PYTEST) -m "not slow" --cov --cov-report=term $(PYTEST_ARGS)
 
 # The first test that needs PyTorch pays for its import, which takes many seconds.
 adapters: .venv/.adapters  ## the tests and pages that need PyTorch, Opacus and JAX Privacy, which are large
@@ -68,6 +68,7 @@ format: .venv/.test  ## fix what ruff can fix, then format
 bench: .venv-bench/.bench .venv/.test  ## run the benchmarks in their own environment
 	.venv-bench/bin/python benchmarks/run.py $(BENCH_ARGS)
 	.venv-bench/bin/python benchmarks/digits.py
+	.venv-bench/bin/python benchmarks/start.py
 	PYTHONPATH=. .venv-bench/bin/python benchmarks/ledger.py
 	PYTHONPATH=. .venv/bin/python benchmarks/web.py
 	.venv-bench/bin/python benchmarks/sweep.py

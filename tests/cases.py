@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
+
 from tightbudget.mechanisms import (
     Additive,
     ClippedNoise,
@@ -115,3 +117,33 @@ CASES: list[Case] = [
     Case("sampled-twice", Gaussian(1.0).subsampled(0.5).subsampled(0.1)),
     Case("sampled-twice-laplace", Laplace(0.5).subsampled(0.3).subsampled(0.3)),
 ]
+
+
+# ------------------------------------------------------------- what `make test` asks of the laws
+
+# Some thirty cases that together hold every mechanism, alone and sampled, one-sided and lopsided
+# pairs, masses at one loss and at infinity, and each branch by the width of the noise
+# (tests/laws/test_core.py). The laws ask them in `make test`, and all the others in `make slow`.
+CORE = frozenset({
+    "gaussian-1", "gaussian-very-narrow", "laplace-1", "laplace-narrow", "truncated-gaussian-1",
+    "truncated-gaussian-short", "truncated-laplace-short", "additive-logistic",
+    "discrete-gaussian-1", "discrete-gaussian-very-wide", "discrete-laplace-wide",
+    "clipped-laplace", "clipped-gaussian-both", "clipped-sum", "staircase-1", "response-0.3-of-5",
+    "worst-case", "worst-case-no-epsilon", "histogram-empty-bins", "mixture-mirrored",
+    "loss-table", "loss-table-certain", "loss-table-sampled", "curve", "curve-one-way",
+    "sampled-gaussian-0.01", "sampled-gaussian-0.999", "sampled-gaussian-always",
+    "sampled-gaussian-never", "sampled-laplace", "sampled-response", "sampled-histogram",
+})  # fmt: skip
+
+
+def slow_unless_core(case: Case) -> list[pytest.MarkDecorator]:
+    """The marks of a test of one case: ``slow`` for a case that is not in CORE."""
+    return [] if case.name in CORE else [pytest.mark.slow]
+
+
+each_case = pytest.mark.parametrize(
+    "case", [pytest.param(c, id=c.name, marks=slow_unless_core(c)) for c in CASES]
+)
+each_mechanism = pytest.mark.parametrize(
+    "mechanism", [pytest.param(c.mechanism, id=c.name, marks=slow_unless_core(c)) for c in CASES]
+)

@@ -31,11 +31,12 @@ def shared() -> Path:
 
 # ------------------------------------------------------------- a test without `slow` is quick
 
-# The rule is a second of CPU time. A test fails at twice that, because the first test of a
-# process pays for imports (scipy.stats 0.7 s, Matplotlib 0.5 s, both measured) and machines
-# differ; between the two it is named at the end. A slower machine may set another limit.
+# The rule is a second of CPU time. A test fails at three times that: the first test of a process
+# pays for imports (0.7 s for scipy.stats, 0.5 s for Matplotlib), and on two busy cores the same
+# test was measured at twice its time on idle ones. Between the two it is named at the end. A
+# slower machine may set another limit.
 QUICK = 1.0
-LIMIT = float(os.environ.get("TEST_CPU_SECONDS", "2"))
+LIMIT = float(os.environ.get("TEST_CPU_SECONDS", "3"))
 _STARTED = pytest.StashKey[float]()
 
 

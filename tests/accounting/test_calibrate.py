@@ -201,6 +201,7 @@ def test_noise_for_a_true_positive_rate(tpr: float, fpr: float) -> None:
             getattr(found, name)
 
 
+@pytest.mark.slow
 def test_steps_for_attacks_and_a_mix_of_mechanisms() -> None:
     step = tb.Gaussian(4.0).subsampled(0.01)
     found = tb.calibrate(lambda k: step * int(k), advantage=0.1, integer=True)

@@ -131,6 +131,7 @@ class OneWay(tb.Mechanism):
         return tb.Gaussian(3.0).pair(direction)
 
 
+@pytest.mark.slow
 def test_a_mechanism_without_a_reverse_has_no_row_that_needs_one() -> None:
     found = tb.compare(OneWay() * 4 + tb.Laplace(8.0), epsilon=0.3)
     for name in ("advanced", "KOV", "optimal"):
@@ -172,6 +173,7 @@ def sampled() -> tb.Comparison:
     return tb.compare(tb.Gaussian(2.0).subsampled(0.01) * 1000, delta=1e-5)
 
 
+@pytest.mark.slow
 def test_ours_comes_first_and_every_row_names_its_source(sampled: tb.Comparison) -> None:
     assert [row.name for row in sampled.rows] == ROWS
     assert all(row.source for row in sampled.rows)

@@ -270,7 +270,7 @@ def test_numbers_survive_json_to_the_last_bit() -> None:
     [
         tb.Gaussian(1e9),
         tb.Gaussian(1e-3),
-        tb.Laplace(1e9),
+        pytest.param(tb.Laplace(1e9), marks=pytest.mark.slow),
         tb.Laplace(1e-2),
         tb.RandomizedResponse(0.5),
         tb.RandomizedResponse(1 - 1e-12),

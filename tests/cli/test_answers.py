@@ -58,6 +58,7 @@ def test_delta_in_json_is_what_python_answers() -> None:
     assert got == {"delta": both(bounds), "epsilon": 1}
 
 
+@pytest.mark.slow
 def test_a_plan_file_with_a_closer_gap(plan: Path) -> None:
     got = answer("epsilon", plan, "--delta", "1e-5", "--rtol", "1e-6")
     lower, upper = got["epsilon"]["lower"], got["epsilon"]["upper"]
@@ -139,6 +140,7 @@ def test_compare_wants_one_question() -> None:
 # ------------------------------------------------------------------------------ curve
 
 
+@pytest.mark.slow
 def test_a_curve_as_picture_and_csv(plan: Path, tmp_path: Path) -> None:
     picture, table = tmp_path / "curve.png", tmp_path / "curve.csv"
     args = ["--out", picture, "--csv", table, "--deltas", "1e-2,1e-3"]
@@ -203,6 +205,7 @@ def test_the_missing_noise_is_found() -> None:
     assert got["epsilon"]["lower"] <= got["epsilon"]["upper"] <= 1
 
 
+@pytest.mark.slow
 def test_the_largest_number_of_steps_is_found() -> None:
     args = ["--parameter", "steps", "--epsilon", 1, "--delta", "1e-3"]
     got = answer("calibrate", "laplace", "--scale", 30, *args)

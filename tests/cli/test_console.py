@@ -27,6 +27,7 @@ def process(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(args, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [[str(SCRIPT)], [sys.executable, "-m", "tightbudget"]])
 def test_the_script_answers(command: list[str]) -> None:
     done = process(*command, *ASK, "--json")
@@ -42,12 +43,14 @@ def test_the_script_refuses_without_a_traceback() -> None:
     assert done.stderr == "error: sigma must be a finite number > 0, got 0\n"
 
 
+@pytest.mark.slow
 def test_the_reader_of_a_pipe_may_leave() -> None:
     done = process("sh", "-c", f"{SCRIPT} curve gaussian --sigma 9 --epsilons 0:1:300 | head -n 1")
     assert done.stdout.split() == ["epsilon", "delta"]
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "progress"),
     [(LONG, b"%"), (["reproduce", "hartmann-2022", "--processes", "2"], b"table_1")],

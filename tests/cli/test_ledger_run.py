@@ -156,6 +156,7 @@ def test_who_is_granted_a_little_less_is_told_so() -> None:
     assert ended() == ("settled", "ran", 1.0)
 
 
+@pytest.mark.slow
 def test_the_program_reads_what_is_given_to_it() -> None:
     asked = [SCRIPT, *RUN, "--key", "A1", *GUARANTEE, "--", "cat"]
     done = subprocess.run(asked, input=b"17\nfound\n", capture_output=True, timeout=120)
@@ -356,6 +357,7 @@ def test_killed_between_settle_and_reveal_it_is_paid_for_and_never_seen(
     assert "has run before and is paid for" in refusal(*asked, code=5)
 
 
+@pytest.mark.slow
 def test_a_run_that_somebody_forfeits_meanwhile_shows_nothing() -> None:
     forfeit = f"{SCRIPT} ledger forfeit A1"
     asked = [*RUN, "--key", "A1", *GUARANTEE, "--", "sh", "-c", f"{forfeit}; echo found"]
@@ -385,6 +387,7 @@ def wait_for(true: Callable[[], bool]) -> None:
 WAITING = "while [ ! -e go ]; do sleep 0.05; done"
 
 
+@pytest.mark.slow
 def test_killing_the_wrapper_leaves_the_worst_case_held_and_nothing_seen() -> None:
     running = begun(f"echo '{SECRET}'; {WAITING}; echo found; touch done")
     running.kill()
@@ -396,6 +399,7 @@ def test_killing_the_wrapper_leaves_the_worst_case_held_and_nothing_seen() -> No
     assert "was started before" in refusal(*asked, code=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_the_program_which_is_charged_for(number: signal.Signals) -> None:
     running = begun(f"echo '{SECRET}'; exec sleep 100")
@@ -407,6 +411,7 @@ def test_a_signal_ends_the_program_which_is_charged_for(number: signal.Signals) 
     assert ended() == FORFEITED
 
 
+@pytest.mark.slow
 def test_a_program_may_end_well_when_it_is_asked_to_end() -> None:
     running = begun(f"trap 'echo not found; exit 0' TERM; {WAITING}")
     running.terminate()
@@ -450,6 +455,7 @@ def late_lines_are_shown() -> bool:
         return held.read() != (b"found\n", b"")
 
 
+@pytest.mark.slow
 def test_the_reader_of_the_output_may_leave() -> None:
     Path("output").write_bytes(b"x\n" * 2_000_000 + b"found\n")
     shell = f"{SCRIPT} {' '.join([*RUN, '--key', 'A1', *GUARANTEE])} -- cat output | head -n 1"

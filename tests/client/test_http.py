@@ -22,6 +22,7 @@ import pytest
 
 import tightbudget as tb
 from tightbudget.client import http
+from tightbudget.ledger.values import ReservationView
 
 TOKEN = "tb_0123456789ab_" + "5ec2e7" * 10
 HOLD: dict[str, Any] = {
@@ -79,11 +80,10 @@ def acts(ledger: tb.RemoteLedger) -> dict[str, Callable[[], Any]]:
 
 
 def wire_hold(ledger: tb.RemoteLedger) -> tb.RemoteHold:
-    from tightbudget.client.remote import _said
-
-    return tb.RemoteHold(ledger._wire, _said(HOLD), "3")
+    return tb.RemoteHold(ledger._wire, ReservationView.from_dict(HOLD), "3")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ["reserve", "start", "settle"])
 def test_whatever_happens_on_the_way_the_client_says_what_is_true(act: str) -> None:
     """Every fate of every request of an act: what it claims is what was done."""
@@ -429,6 +429,7 @@ def test_who_cannot_show_a_certificate_learns_no_token(
 # -------------------------------------------------------------------------------- extras
 
 
+@pytest.mark.slow
 def test_the_client_needs_httpx_alone() -> None:
     without = "import sys; sys.modules.update(dict.fromkeys({}))\nimport tightbudget as tb\n"
     needless = without.format(

@@ -77,6 +77,7 @@ def prepared(far: tb.RemoteLedger, key: str, before: tuple[str, ...]) -> tb.Remo
     return hold
 
 
+@pytest.mark.slow
 def test_what_is_asked_again_is_done_once(
     ledger: tb.Ledger, network: Lossy, far: tb.RemoteLedger
 ) -> None:
@@ -100,6 +101,7 @@ def test_what_is_asked_again_is_done_once(
     ledger.verify()
 
 
+@pytest.mark.slow
 def test_a_start_that_got_no_answer_counts_as_started(
     ledger: tb.Ledger, network: Lossy, far: tb.RemoteLedger
 ) -> None:
@@ -124,6 +126,7 @@ def test_a_start_that_got_no_answer_counts_as_started(
     ledger.verify()
 
 
+@pytest.mark.slow
 def test_a_start_that_did_not_arrive_can_be_given_back(
     ledger: tb.Ledger, network: Lossy, far: tb.RemoteLedger
 ) -> None:
@@ -140,6 +143,7 @@ def test_a_start_that_did_not_arrive_can_be_given_back(
     ledger.verify()
 
 
+@pytest.mark.slow
 def test_a_mechanism_that_loses_its_ledger_reveals_nothing(
     ledger: tb.Ledger, network: Lossy, far: tb.RemoteLedger
 ) -> None:

@@ -30,8 +30,33 @@ def anchors(text: str) -> set[str]:
 # ---------------------------------------------------------------------------- examples
 
 
+# Pages that calculate for more than a second, or that start a server or a shell for some lines.
+SLOW = {
+    "README.md",
+    "docs/explanation/vuvuzela.md",
+    "docs/how-to/ask-many-questions.md",
+    "docs/how-to/calibrate-noise.md",
+    "docs/how-to/charge-a-ledger.md",
+    "docs/how-to/charge-from-another-machine.md",
+    "docs/how-to/compare-with-other-bounds.md",
+    "docs/how-to/operate-a-ledger.md",
+    "docs/how-to/serve-a-ledger.md",
+    "docs/how-to/stop-early.md",
+    "docs/how-to/use-with-dp-accounting.md",
+    "docs/how-to/use-with-opacus.md",
+    "docs/how-to/watch-budgets-in-a-browser.md",
+    "docs/how-to/what-an-epsilon-means.md",
+}
+
+
 @pytest.mark.filterwarnings("ignore:Optimal order is the largest alpha")  # of Opacus, by rdp
-@pytest.mark.parametrize("page", examples.pages(), ids=named)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=named(page), marks=[pytest.mark.slow] * (named(page) in SLOW))
+        for page in examples.pages()
+    ],
+)
 def test_examples_print_what_the_page_says(page: Path) -> None:
     if lacking := examples.missing(page):
         pytest.skip(f"make adapters: the page needs {', '.join(lacking)}")
@@ -39,6 +64,40 @@ def test_examples_print_what_the_page_says(page: Path) -> None:
         pytest.skip("no curl: the examples in other languages are not run")
     _, differing = examples.run_page(page)
     assert not differing, [(o.said, o.printed) for o in differing]
+
+
+def test_the_slow_pages_are_there() -> None:
+    assert {named(page) for page in examples.pages()} >= SLOW
+
+
+@pytest.mark.parametrize(
+    ("line", "shell"),
+    [
+        ("tightbudget ledger init", False),
+        ('tightbudget token create --name "ada\'s cluster" --role analyst', False),
+        ("tightbudget ledger export-head > head.txt", True),
+        ("tightbudget ledger start A1 | tee started.txt", True),
+        ("tightbudget ledger settle A1 $CELL", True),
+        ("tightbudget ledger run --budget ada --key A2 -- echo 1012", True),
+        ("tightbudget serve --port 8000 &", True),
+    ],
+)
+def test_a_line_that_needs_a_shell_has_one(line: str, shell: bool) -> None:
+    assert bool(examples.NEEDS_A_SHELL.search(line)) is shell
+
+
+@pytest.mark.slow  # it starts Python
+@pytest.mark.parametrize(
+    "line", ["$ tightbudget --version", "$ tightbudget delta laplace --scale 0 --epsilon 1"]
+)
+def test_a_line_prints_the_same_here_and_in_a_process(line: str) -> None:
+    body = line.removeprefix("$ ")
+    here, apart = examples._here(body), examples._shell(body)
+    assert (here.returncode, here.stdout, here.stderr) == (
+        apart.returncode,
+        apart.stdout,
+        apart.stderr,
+    )
 
 
 def test_there_are_examples_with_outputs() -> None:

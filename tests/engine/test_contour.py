@@ -49,6 +49,7 @@ def holds_gap(bounds: Bounds) -> None:
 # -------------------------------------------------------------------- any composition
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(mixtures, sizes, st.integers(0, 1))
 def test_eps_and_delta_are_inverse_wherever_it_answers(
@@ -67,6 +68,7 @@ def test_eps_and_delta_are_inverse_wherever_it_answers(
         assert below is None or below.upper >= size
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(mixtures, sizes, st.integers(0, 1), st.floats(0.0, 3.0))
 def test_more_eps_less_delta_and_more_runs_more_delta(
@@ -99,6 +101,7 @@ def test_more_eps_less_delta_and_more_runs_more_delta(
 ordinary = st.tuples(logs(0.8, 20.0), logs(0.01, 1.0), logs(1, 3000).map(round))
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.lists(ordinary, min_size=1, max_size=3), logs(1e-30, 0.3), st.integers(0, 1))
 def test_both_engines_overlap(mixture: list[tuple[float, float, int]], size: float, i: int) -> None:

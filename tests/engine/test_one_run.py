@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import mpmath
 import pytest
-from tests.cases import CASES
+from tests.cases import each_mechanism
 from tests.guards.mutants import Mutation, each, lose_a_truth
 from tests.laws.test_pairs import delta
 
@@ -98,7 +98,7 @@ def test_the_other_direction_is_a_formula_too() -> None:
             assert holds(tb.Laplace(2.0).subsampled(q), Direction.ADD, epsilon, truth)
 
 
-@pytest.mark.parametrize("mechanism", [pytest.param(c.mechanism, id=c.name) for c in CASES])
+@each_mechanism
 def test_a_closed_form_is_what_the_cells_say(mechanism: Mechanism) -> None:
     for direction in Direction:
         pair = mechanism.pair(direction)

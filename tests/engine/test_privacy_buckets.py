@@ -14,7 +14,7 @@ import pytest
 from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cases import CASES, Case
+from tests.cases import CASES, Case, each_case
 from tests.exact import Composed, Outputs, normalised, response_delta, reversed_
 
 import tightbudget as tb
@@ -155,6 +155,7 @@ FACTORS = [Fraction(9, 8), Fraction(5, 4), Fraction(2)]
 EPSILONS = [0.0, 0.1, math.log(2.0), 1.3, 4.0]
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(shape=shapes(), f=st.sampled_from(FACTORS), n=st.sampled_from([2, 4, 12]))
 def test_every_bucket_is_the_definitions(shape: Shape, f: Fraction, n: int) -> None:
@@ -172,6 +173,7 @@ def test_every_bucket_is_the_definitions(shape: Shape, f: Fraction, n: int) -> N
         assert numbers.tolist() == pytest.approx(expected, rel=1e-12, abs=1e-13)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(shape=shapes(), f=st.sampled_from(FACTORS), n=st.sampled_from([2, 6, 40]))
 def test_both_ends_hold_the_exact_value(shape: Shape, f: Fraction, n: int) -> None:
@@ -184,6 +186,7 @@ def test_both_ends_hold_the_exact_value(shape: Shape, f: Fraction, n: int) -> No
         assert low <= Fraction(bounds.upper)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(shape=shapes(), f=st.sampled_from(FACTORS), n=st.sampled_from([2, 6, 12]))
 def test_both_ends_are_definition_9(shape: Shape, f: Fraction, n: int) -> None:
@@ -218,7 +221,7 @@ def engine(composition: tb.Composition, epsilon: float) -> Bounds:
         return Bounds(error.lower, error.upper)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_case
 def test_the_interval_overlaps_the_engines(case: Case) -> None:
     for runs in (1, 9):
         trees = Trees.of(case.mechanism * runs, n=128)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from mpmath import mp, mpf
-from tests.cases import CASES
+from tests.cases import each_mechanism
 from tests.guards.mutants import Mutation, each, lose_a_truth
 
 import tightbudget as tb
@@ -134,14 +134,7 @@ def reached(mechanism: Mechanism, runs: int, order: float) -> Bounds:
         return Bounds(error.lower, error.upper)
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        # gamma noise has no closed form and takes seconds
-        pytest.param(c.mechanism, id=c.name, marks=[pytest.mark.slow] * ("gamma" in c.name))
-        for c in CASES
-    ],
-)
+@each_mechanism
 def test_divergences_grow_with_the_order_and_add_up(mechanism: Mechanism) -> None:
     before = Bounds(0.0, 0.0)
     for order in (1.0 + 1e-7, 1.001, 2.0, 40.0, math.inf):

@@ -158,6 +158,7 @@ def single(p: tuple[float, ...], q: tuple[float, ...]) -> Step:
     return Step(tb.Histogram(p, q), outputs, reversed_(outputs))
 
 
+@pytest.mark.slow
 @example([single((0.5, 0.25, 0.25, 1e-8), (1e-20, 0.25, 0.75, 0.0))], 1.0, 1e-4, True)
 @example([single((0.5, 0.25, 0.25, 1e-8), (0.0, 0.25, 0.75, 1e-9))] * 2, 0.0, 1e-4, True)
 @example([single((0.5, 0.5, 1e-7), (0.0, 1.0, 1e-30))] * 2, 1.0, 1e-4, True)
@@ -174,6 +175,7 @@ def test_delta_holds_the_exact_value(
     assert bounds.upper >= max(low for low, _ in ends)
 
 
+@pytest.mark.slow
 @given(compositions(), deltas, rtols, bucketed)
 @settings(max_examples=250)
 def test_epsilon_holds_the_exact_value(
@@ -197,6 +199,7 @@ def test_epsilon_holds_the_exact_value(
         assert remove.misses(below, delta) or add.misses(below, delta)
 
 
+@pytest.mark.slow
 @given(compositions())
 @settings(max_examples=100)
 def test_the_mass_at_infinity_is_exact(runs: list[Step]) -> None:
@@ -310,6 +313,7 @@ def planned_runs(draw: st.DrawFn) -> tuple[list[Step], Plan]:
     return runs, draw(plans(len(runs)))
 
 
+@pytest.mark.slow
 @given(
     planned_runs(),
     st.sampled_from(Direction),
@@ -335,6 +339,7 @@ def test_bounds_hold_whatever_the_plan(
         assert upper == math.inf or low <= Fraction(upper)
 
 
+@pytest.mark.slow
 @given(planned_runs(), st.floats(0.01, 3.0))
 @settings(max_examples=100)
 def test_a_coarser_grid_and_a_cut_never_tighten(

@@ -63,6 +63,7 @@ def test_every_mechanism_has_its_curve(case: Case, tmp_path: Path) -> None:
     assert all_ == found["curve"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [DP_SGD, MIXED], ids=["one", "two"])
 @pytest.mark.parametrize("target", [{"delta": 1e-5}, {"epsilon": 0.5, "rtol": 1e-3}])
 def test_either_way(steps: list[dict[str, Any]], target: Any, tmp_path: Path) -> None:
@@ -153,6 +154,7 @@ def test_other_bounds(target: Any, tmp_path: Path) -> None:
     assert commanded(found["command"], tmp_path) == [expected]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [None, [1.0, 0.5, 2.0]])
 @pytest.mark.parametrize(
     ("steps", "step"),
@@ -176,6 +178,7 @@ def test_early_stopping(
     assert commanded(found["command"], tmp_path) == [expected]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "parameter", "target"),
     [
@@ -208,6 +211,7 @@ def test_calibrating(table: dict[str, Any], parameter: str, target: Any, tmp_pat
     assert program.target.most == target[name]
 
 
+@pytest.mark.slow
 def test_calibrating_one_of_several() -> None:
     steps = [*MIXED, {"mechanism": "laplace", "times": 2}]
     asked: Any = {"parameter": "scale", "epsilon": 4.0, "delta": 1e-6}
@@ -222,6 +226,7 @@ def test_calibrating_one_of_several() -> None:
     assert found["command"] is None  # the command line calibrates one mechanism
 
 
+@pytest.mark.slow
 def test_a_shell_understands_the_commands(tmp_path: Path) -> None:
     found = answers.curve(questions.Curve(steps=MIXED, delta=1e-5, deltas=[1e-3]))
     program = tmp_path / "tightbudget"

@@ -182,6 +182,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_leaves_nothing_that_computes() -> None:
     done = subprocess.run(
         [sys.executable, "-c", KILLED], cwd=ROOT, capture_output=True, text=True, check=False

@@ -1,14 +1,22 @@
-"""Taking a guard away: one line of one function becomes another, and a truth must be lost."""
+"""Taking a guard away: one statement becomes another, and a truth must be lost.
+
+A guard is a statement of the package that is marked with a comment ``# guard: name``, at the end
+of its last line or, where that line would be too long, on a line of its own before the statement.
+Of an ``if``, a ``with`` or another statement with a body, the guard is the header up to the colon.
+"""
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import inspect
+import io
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+import tokenize
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -18,9 +26,32 @@ import pytest
 
 import tightbudget as tb
 
-__all__ = ["Mark", "Mutation", "each", "lose_a_truth", "marks", "mutate", "unpaid"]
+__all__ = [
+    "GUARD",
+    "Guard",
+    "Mark",
+    "Mutation",
+    "Without",
+    "each",
+    "guards",
+    "lose_a_truth",
+    "marks",
+    "mutate",
+    "unpaid",
+]
 
 PACKAGE = Path(tb.__file__).parent
+GUARD = re.compile(r"# guard: ([a-z0-9-]+)$")
+
+
+@dataclass(frozen=True)
+class Without:
+    """Guards, the statements that take their places, and what is then no longer true."""
+
+    name: str
+    changes: Mapping[str, str]  # name of a guard -> what its statement becomes
+    true: Callable[[], bool]
+    slow: bool = False  # the truth takes more than half a second to find out
 
 
 @dataclass(frozen=True)
@@ -32,45 +63,178 @@ class Mutation:
     function: str
     changes: tuple[tuple[str, str], ...]  # (line, what it becomes)
     true: Callable[[], bool]
+    slow: bool = False  # the truth takes more than half a second to find out
 
 
-def each(mutations: list[Mutation]) -> pytest.MarkDecorator:
-    """One test for each."""
+def each(mutations: Sequence[Mutation | Without]) -> pytest.MarkDecorator:
+    """One test for each mutation."""
     return pytest.mark.parametrize(
-        "mutation", mutations, ids=lambda mutation: mutation.name.replace(" ", "-")
+        "mutation",
+        [
+            pytest.param(
+                mutation,
+                id=mutation.name.replace(" ", "-"),
+                marks=[pytest.mark.slow] if mutation.slow else [],
+            )
+            for mutation in mutations
+        ],
     )
 
 
-def lose_a_truth(monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
+def lose_a_truth(monkeypatch: pytest.MonkeyPatch, mutation: Mutation | Without) -> None:
     """What is true with the guard must be false without it."""
     assert mutation.true(), "it does not even hold with the guard"
     mutate(monkeypatch, mutation)
     assert not _holds(mutation), "nothing noticed that the guard is gone"
 
 
-def mutate(monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
-    """Puts the changed function in the place of the real one."""
+def mutate(monkeypatch: pytest.MonkeyPatch, mutation: Mutation | Without) -> None:
+    """Puts the changed functions in the place of the real ones."""
+    if isinstance(mutation, Without):
+        _change_guards(monkeypatch, mutation.changes)
+        return
     original = inspect.getattr_static(mutation.owner, mutation.function)
     source = textwrap.dedent(inspect.getsource(original))
     for line, becomes in mutation.changes:
         assert source.count(line) == 1, f"the guard has moved: {line!r}"
         source = source.replace(line, becomes)
+    _replace(monkeypatch, mutation.owner, mutation.function, source)
+
+
+def _replace(monkeypatch: pytest.MonkeyPatch, owner: Any, function: str, source: str) -> None:
+    """Puts a function of other source in the place of a real one, wherever it is imported."""
+    original = inspect.getattr_static(owner, function)
     space = dict(inspect.unwrap(original).__globals__)  # of what a decorator has wrapped
     exec(compile("from __future__ import annotations\n" + source, "mutant", "exec"), space)
-    mutant = space[mutation.function]
-    monkeypatch.setattr(mutation.owner, mutation.function, mutant)
+    mutant = space[function]
+    monkeypatch.setattr(owner, function, mutant)
     # modules that have imported the function by name
     for name, module in list(sys.modules.items()):
         ours = name.partition(".")[0] in ("tightbudget", "tests")
-        if ours and vars(module).get(mutation.function) is original:
-            monkeypatch.setattr(module, mutation.function, mutant)
+        if ours and vars(module).get(function) is original:
+            monkeypatch.setattr(module, function, mutant)
 
 
-def _holds(mutation: Mutation) -> bool:
+def _holds(mutation: Mutation | Without) -> bool:
     try:
         return mutation.true()
     except tb.ParameterError:  # two ends that contradict each other are noticed, too
         return False
+
+
+# ------------------------------------------------------------------ a statement that is a guard
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One statement of the package that is marked with ``# guard: name``."""
+
+    name: str
+    path: str  # inside the package
+    function: str  # with the names of its classes: "Class.method"
+    lines: tuple[int, int]  # of the function with its decorators, from 1 on
+    start: int  # of the statement, in characters of the file
+    end: int
+
+
+@functools.cache
+def guards() -> Mapping[str, Guard]:
+    """All guards of the package by name; a name that occurs twice is an error."""
+    found: dict[str, Guard] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for guard in _guards_of(text, path.relative_to(PACKAGE).as_posix()):
+            assert guard.name not in found, f"two guards are called {guard.name}"
+            found[guard.name] = guard
+    return found
+
+
+def _guards_of(text: str, path: str) -> Iterator[Guard]:
+    lines = text.splitlines(keepends=True)
+    marked = {i: m[1] for i, line in enumerate(lines, 1) if (m := GUARD.search(line.rstrip()))}
+    if not marked:
+        return
+    functions = list(_methods(ast.parse(text), ""))
+    for number, name in marked.items():
+        alone = lines[number - 1].lstrip().startswith("# guard: ")
+        for function, node in functions:
+            decorators = [one.lineno for one in node.decorator_list]
+            first, last = min([node.lineno, *decorators]), int(node.end_lineno or 0)
+            if not first <= number + alone <= last:
+                continue
+            spans = [
+                (start, end)
+                for start, end in _statements(text, lines, node)
+                if text.count("\n", 0, start if alone else end) == (number if alone else number - 1)
+            ]
+            assert len(spans) == 1, f"{path}:{number}: no statement, or more than one, is marked"
+            yield Guard(name, path, function, (first, last), *spans[0])
+            break
+        else:
+            raise AssertionError(f"{path}:{number}: the guard {name} is in no function")
+
+
+def _methods(node: ast.AST, before: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The functions of a module and of its classes, not those inside functions."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            yield from _methods(child, f"{before}{child.name}.")
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield before + child.name, child  # type: ignore[misc]
+        elif isinstance(child, ast.If | ast.Try):
+            yield from _methods(child, before)
+
+
+def _statements(text: str, lines: list[str], function: ast.AST) -> Iterator[tuple[int, int]]:
+    """Where the statements of a function start and end; of one with a body, its header."""
+
+    def at(line: int, column: int) -> int:  # the syntax tree counts a line's bytes in UTF-8
+        within = lines[line - 1].encode()[:column].decode()
+        return sum(map(len, lines[: line - 1])) + len(within)
+
+    for node in ast.walk(function):
+        if not isinstance(node, ast.stmt | ast.ExceptHandler):
+            continue
+        start = at(node.lineno, node.col_offset)
+        body = getattr(node, "body", None)
+        if body is None:
+            yield start, at(int(node.end_lineno or 0), int(node.end_col_offset or 0))
+        else:
+            first = min(
+                [body[0].lineno, *(d.lineno for d in getattr(body[0], "decorator_list", []))]
+            )
+            header = text[start : at(first, 0)]
+            colons = [
+                token.end
+                for token in tokenize.generate_tokens(io.StringIO(header).readline)
+                if token.exact_type == tokenize.COLON
+            ]
+            row, column = colons[-1]
+            rows = header.splitlines(keepends=True)
+            yield start, start + sum(map(len, rows[: row - 1])) + column
+
+
+def _change_guards(monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, str]) -> None:
+    """Puts other statements in the place of guards, function by function."""
+    places: dict[tuple[str, str], list[tuple[Guard, str]]] = {}
+    for name, becomes in changes.items():
+        assert name in guards(), f"no statement is marked with '# guard: {name}'"
+        guard = guards()[name]
+        places.setdefault((guard.path, guard.function), []).append((guard, becomes))
+    for (path, function), found in places.items():
+        text = (PACKAGE / path).read_text(encoding="utf-8")
+        first, last = found[0][0].lines
+        rows = text.splitlines(keepends=True)
+        begin, end = (sum(map(len, rows[:row])) for row in (first - 1, last))
+        source = text[begin:end]
+        for guard, becomes in sorted(found, key=lambda one: -one[0].start):
+            column = guard.start - text.rindex("\n", 0, guard.start) - 1
+            stated = textwrap.indent(becomes.strip("\n"), " " * column)[column:]
+            source = source[: guard.start - begin] + stated + source[guard.end - begin :]
+        module = importlib.import_module("tightbudget." + path[:-3].replace("/", "."))
+        *classes, name = function.split(".")
+        owner = functools.reduce(getattr, classes, module)
+        _replace(monkeypatch, owner, name, textwrap.dedent(source))
 
 
 # ---------------------------------------------------------------- a line that pays for an error

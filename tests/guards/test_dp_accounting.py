@@ -247,6 +247,7 @@ MUTATIONS = [
         "to_pld",
         (("curves.get(direction.other, right)", "right"),),
         both_directions_are_exported,
+        slow=True,
     ),
     Mutation(
         "masses below 0 count",

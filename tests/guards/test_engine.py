@@ -251,6 +251,7 @@ MUTATIONS = [
             ),
         ),
         rare_samples,
+        slow=True,
     ),
     Mutation(
         "what is cut from an upper measure",

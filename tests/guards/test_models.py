@@ -125,6 +125,7 @@ MUTATIONS = [
         "_run",
         (("error + int(noise.laplace(self._scale, 1)[0])", "error"),),
         prices_of_a_test,
+        slow=True,
     ),
     Mutation(
         "a norm rounded down",

@@ -245,7 +245,7 @@ MUTATIONS = [
              lambda: AnswerGrid(1024.0).points([2**59 + 513, 2**63], 2)[0] == 2**49 + 1),
     Mutation("a refusal excuses every exception", tb.SparseVector, "open",
              (("error is not run._refusal", "run._refusal is None"),),
-             lambda: spent_though_refused(tb.ParameterError) == 1),
+             lambda: spent_though_refused(tb.ParameterError) == 1, slow=True),
     Mutation("a failure is not charged", release, "started",
              (("        yield run\n    except BaseException:\n        if os.getpid() == process:\n"
                "            hold.forfeit()",

@@ -138,6 +138,7 @@ MUTATIONS = [
         "_valley",
         (("_slope(b.t, b.lower, s.t, s.upper)", "_slope(b.t, b.upper, s.t, s.lower)"),),
         rough_detection,
+        slow=True,
     ),
     Mutation(
         "lower ends of delta for the lower end of a test",
@@ -145,6 +146,7 @@ MUTATIONS = [
         "_sample",
         (("read(high, gap).lower", "read(high, gap).upper"),),
         rough_detection,
+        slow=True,
     ),
     Mutation(
         "upper ends of delta for the upper end of a test",
@@ -152,6 +154,7 @@ MUTATIONS = [
         "_sample",
         (("read(low, gap).upper", "read(low, gap).lower"),),
         rough_detection,
+        slow=True,
     ),
     Mutation(
         "a test is for the worse direction",
@@ -208,6 +211,7 @@ MUTATIONS = [
         "_end",
         (("losses.epsilon(slack, 0.01).upper", "0.5 * losses.epsilon(slack, 0.01).upper"),),
         sampled,
+        slow=True,
     ),
     Mutation(
         "a mass at infinity above the slack",

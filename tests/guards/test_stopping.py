@@ -89,6 +89,7 @@ MUTATIONS = [
         "__call__",
         (("pulled + rounding + missed + _UNDERFLOW", "pulled"),),
         lambda: responses(4, 64) and responses(4, 32),
+        slow=True,
     ),
     Mutation(
         "spreading, not a move to the left",

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from tests.accounting.sweep.small import GRID, PLAN, REFUSED
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
-from tightbudget.accounting.sweep import answer, journal, pool, question, table
+from tightbudget.accounting.sweep import pool
 from tightbudget.accounting.sweep.journal import Journal
 
 ASKED = tb.questions(PLAN, {**GRID, "sigma": [2.0]}, delta="$delta")
@@ -115,71 +115,73 @@ def typed() -> bool:
 
 
 MUTATIONS = [
-    Mutation(
-        "a changed line is believed", journal, "_read",
-        (("if checksum != _checksum(body):", "if not checksum:"),),
+    Without(
+        "a changed line is believed",
+        {"changed-line-believed": "if not checksum:"},
         lambda: again(b'"upper": 1.5') is None,
     ),
-    Mutation(
-        "a torn line takes the next along", Journal, "_begun",
-        (('if not content.endswith(b"\\n"):', "if False:"),),
-        torn,
-    ),
-    Mutation(
-        "the plan is not in the key", journal, "_key",
-        (("question.plan, ", ""),),
+    Without("a torn line takes the next along", {"torn-line-takes-next-along": "if False:"}, torn),
+    Without(
+        "the plan is not in the key",
+        {"plan-key": "asked = [_version(), question.find, question.arguments]"},
         kept_apart,
     ),
-    Mutation(
-        "the target is not in the key", journal, "_key",
-        ((", question.arguments]", "]"),),
+    Without(
+        "the target is not in the key",
+        {"plan-key": "asked = [_version(), question.plan, question.find]"},
         kept_apart,
     ),
-    Mutation(
-        "any refusal is kept", Journal, "keep",
-        (("not in errors.__all__", "is None"),),
+    Without(
+        "any refusal is kept",
+        {
+            "any-refusal-kept": (
+                'if answer.refusal is not None and answer.refusal.partition(":")[0] is None:'
+            )
+        },
         durable_refusals,
     ),
-    Mutation(
-        "any file is a journal", Journal, "_begun",
-        (("if not content.startswith(_HEAD):", "if False:"),),
-        foreign,
-    ),
-    Mutation(
-        "an exception ends the sweep", answer, "_answer",
-        (("except Exception as error:", "except MemoryError as error:"),),
+    Without("any file is a journal", {"any-file-journal": "if False:"}, foreign),
+    Without(
+        "an exception ends the sweep",
+        {"exception-ends-sweep": "except MemoryError as error:"},
         refusals_are_rows,
     ),
-    Mutation(
-        "what was proved is dropped", answer, "_answer",
-        (("refusal(error, error.lower, error.upper)", "refusal(error)"),),
-        precise,
-    ),
-    Mutation(
-        "a refused row has an upper end", answer, "refusal",
-        (("upper: float = math.inf", "upper: float = 0.0"),),
+    Without("what was proved is dropped", {"proved-dropped": "return refusal(error)"}, precise),
+    Without(
+        "a refused row has an upper end",
+        {
+            "refused-row-upper-end": (
+                "def refusal(error: BaseException, lower: float = 0.0, upper: float = "
+                "0.0) -> Answer:"
+            )
+        },
         refusals_are_rows,
     ),
-    Mutation(
-        "an unused axis is ignored", question, "questions",
-        (("if name not in used or name == find:", "if name == find:"),),
-        typos,
-    ),
-    Mutation(
-        "a killer is tried for ever", pool._Job, "again",
-        (("if lost < _TRIES", "if lost"),),
+    Without("an unused axis is ignored", {"unused-axis-ignored": "if name == find:"}, typos),
+    Without(
+        "a killer is tried for ever",
+        {
+            "killer-tried-ever": (
+                "return tuple(_Job((question,), lost) for question in self.questions if lost)"
+            )
+        },
         stops_trying,
     ),
-    Mutation(
-        "types are guessed", table.Sweep, "to_polars",
-        (("types.get(name)", "None"),),
+    Without(
+        "types are guessed",
+        {
+            "types-guessed": (
+                "return frame.DataFrame([frame.Series(name, [row[name] for row in "
+                "rows], None, strict=False) for name in self.columns])"
+            )
+        },
         typed,
     ),
-]  # fmt: skip
+]
 
 
 @each(MUTATIONS)
 def test_without_its_guard_a_truth_is_lost(
-    mutation: Mutation, monkeypatch: pytest.MonkeyPatch
+    mutation: Without, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_a_truth(monkeypatch, mutation)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from flint import arb, ctx
-from tests.cases import CASES
+from tests.cases import CASES, each_mechanism, slow_unless_core
 
 import tightbudget as tb
 from tightbudget.engine.buckets.compose import Parts
@@ -18,12 +18,10 @@ from tightbudget.mechanisms import Mechanism
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction
 
-mechanisms = pytest.mark.parametrize(
-    "mechanism", [pytest.param(case.mechanism, id=case.name) for case in CASES]
-)
 # every third one, for laws that cost more
 some = pytest.mark.parametrize(
-    "mechanism", [pytest.param(case.mechanism, id=case.name) for case in CASES[::3]]
+    "mechanism",
+    [pytest.param(c.mechanism, id=c.name, marks=slow_unless_core(c)) for c in CASES[::3]],
 )
 runs = pytest.mark.parametrize("times", [1, 2, 7, 64])
 DELTA = 1e-5
@@ -40,7 +38,7 @@ def reached(ask: Callable[..., Bounds], *question: object) -> Bounds:
 # ------------------------------------------------------------------------- the value
 
 
-@mechanisms
+@each_mechanism
 def test_composing_k_times_is_k_compositions(mechanism: Mechanism) -> None:
     three = mechanism * 3
     assert three == mechanism + mechanism + mechanism
@@ -53,7 +51,7 @@ def test_composing_k_times_is_k_compositions(mechanism: Mechanism) -> None:
     assert three != mechanism * 4
 
 
-@mechanisms
+@each_mechanism
 def test_compositions_do_not_change(mechanism: Mechanism) -> None:
     value = mechanism * 2
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -64,7 +62,7 @@ def test_compositions_do_not_change(mechanism: Mechanism) -> None:
     assert len({value, mechanism * 2, longer}) == 2
 
 
-@mechanisms
+@each_mechanism
 def test_json_builds_the_same_value(mechanism: Mechanism) -> None:
     value = mechanism * 5 + tb.RandomizedResponse(0.51)
     assert tb.Composition.from_json(value.to_json()) == value
@@ -78,7 +76,7 @@ def test_json_of_everything_at_once() -> None:
     assert again.runs == value.runs
 
 
-@mechanisms
+@each_mechanism
 def test_nothing_costs_nothing(mechanism: Mechanism) -> None:
     for nothing in (mechanism * 0, tb.compose([]), tb.Composition()):
         assert nothing == tb.Composition()
@@ -92,7 +90,7 @@ def test_nothing_costs_nothing(mechanism: Mechanism) -> None:
 # ---------------------------------------------------------------------- eps and delta
 
 
-@mechanisms
+@each_mechanism
 @runs
 def test_the_gap_of_epsilon_is_the_default_one(mechanism: Mechanism, times: int) -> None:
     composition = mechanism * times
@@ -106,7 +104,7 @@ def test_the_gap_of_epsilon_is_the_default_one(mechanism: Mechanism, times: int)
         assert bounds.upper - bounds.lower <= 1e-4 * bounds.upper
 
 
-@mechanisms
+@each_mechanism
 @pytest.mark.parametrize("times", [1, 7])
 def test_epsilon_and_delta_are_inverse(mechanism: Mechanism, times: int) -> None:
     composition = mechanism * times
@@ -119,7 +117,7 @@ def test_epsilon_and_delta_are_inverse(mechanism: Mechanism, times: int) -> None
             assert reached(composition.delta, below, 1e-3).upper >= delta
 
 
-@mechanisms
+@each_mechanism
 def test_more_runs_cost_more_and_more_epsilon_costs_less(mechanism: Mechanism) -> None:
     answers = {
         (k, e): reached((mechanism * k).delta, e, 1e-2) for k in (1, 2, 3) for e in (0.0, 0.5, 2.0)
@@ -143,7 +141,7 @@ def test_anything_more_costs_more(mechanism: Mechanism) -> None:
         assert both.lower <= alone.upper + other.upper or alone.upper == math.inf
 
 
-@mechanisms
+@each_mechanism
 def test_a_chance_of_failure_beside_it_costs_just_that(mechanism: Mechanism) -> None:
     # a step whose one finite loss is 0 is on an edge of any grid: it makes none finer or coarser
     chance, plan = 1e-4, mechanism * 7
@@ -154,7 +152,7 @@ def test_a_chance_of_failure_beside_it_costs_just_that(mechanism: Mechanism) -> 
     assert beside.relative_gap <= max(1e-4, 2 * alone.relative_gap)
 
 
-@mechanisms
+@each_mechanism
 def test_total_variation_is_delta_at_0(mechanism: Mechanism) -> None:
     composition = mechanism * 2
     bounds = reached(composition.total_variation)
@@ -162,7 +160,7 @@ def test_total_variation_is_delta_at_0(mechanism: Mechanism) -> None:
     assert bounds.lower <= 1.0
 
 
-@mechanisms
+@each_mechanism
 def test_the_answer_is_the_worse_direction(mechanism: Mechanism) -> None:
     for epsilon in (0.0, 0.4):
         whole = reached((mechanism * 3).delta, epsilon, 1e-2)

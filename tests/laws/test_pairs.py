@@ -6,18 +6,26 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from tests.cases import CASES
+from tests.cases import CASES, Case, each_mechanism, slow_unless_core
 
 from tightbudget.mechanisms import LossTable, Mechanism
 from tightbudget.numerics.enclosure import Enclosure
 from tightbudget.pairs.pair import Bins, Direction, Pair
 
 ASKED = [(case, direction) for case in CASES for direction in Direction]
-CONTINUOUS = [
-    (case, direction)
-    for case, direction in ASKED
-    if case.mechanism.pair(direction).bins(np.zeros(1), np.zeros(1)) is not None
-]
+SMOOTH = ("gaussian", "laplace", "truncated", "additive", "mixture", "twice")
+LATTICE = ("discrete-gaussian-1", "discrete-gaussian-wide", "discrete-laplace", "clipped-laplace",
+           "clipped-gaussian", "sampled-gaussian-never")  # fmt: skip
+
+
+def has_bins(case: Case) -> bool:
+    """Whether the case's losses are not all atoms; its name says so, and a test that it is so."""
+    return any(name in case.name for name in SMOOTH) and not any(
+        name in case.name for name in LATTICE
+    )
+
+
+CONTINUOUS = [(case, direction) for case, direction in ASKED if has_bins(case)]
 # pairs whose bins are those of *every* choice of exact edges within the slack; one that finds
 # its outputs by bisection, or that has integers, chooses where in there it cuts
 CHOOSES = ("Additive", "MixtureOfGaussians", "DiscreteGaussian")
@@ -30,7 +38,12 @@ def ask(cases):
     return pytest.mark.parametrize(
         ("mechanism", "direction"),
         [
-            pytest.param(case.mechanism, direction, id=f"{case.name}-{direction.value}")
+            pytest.param(
+                case.mechanism,
+                direction,
+                id=f"{case.name}-{direction.value}",
+                marks=slow_unless_core(case),
+            )
             for case, direction in cases
         ],
     )
@@ -59,6 +72,12 @@ def total(*parts: Enclosure | None) -> tuple[float, float]:
 def consistent(lower: np.ndarray, upper: np.ndarray, other: Enclosure) -> np.ndarray:
     """Whether [lower, upper] and the other enclosure have a number in common."""
     return (lower <= other.upper * (1 + 1e-13)) & (other.lower * (1 - 1e-13) <= upper)
+
+
+def test_the_names_say_which_pairs_have_bins() -> None:
+    for case, direction in ASKED:
+        bins = case.mechanism.pair(direction).bins(np.zeros(1), np.zeros(1))
+        assert has_bins(case) == (bins is not None), case.name
 
 
 @ask(ASKED)
@@ -201,7 +220,7 @@ def test_a_pair_and_its_reverse_are_the_two_directions(mechanism: Mechanism, dir
         assert kept.lower <= asked.upper
 
 
-@pytest.mark.parametrize("mechanism", [pytest.param(c.mechanism, id=c.name) for c in CASES])
+@each_mechanism
 def test_symmetric_means_one_delta_for_both_directions(mechanism: Mechanism):
     there, back = mechanism.pair(Direction.REMOVE), mechanism.pair(Direction.ADD)
     for epsilon in (-2.0, -0.3, -1e-3, 0.0, 1e-3, 0.3, 2.0):

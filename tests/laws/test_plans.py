@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from tests.cases import CASES
+from tests.cases import each_mechanism
 from tests.guards.mutants import Mutation, lose_a_truth
 
 import tightbudget as tb
@@ -18,9 +18,6 @@ from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction
 
 RUNS = 100
-mechanisms = pytest.mark.parametrize(
-    "mechanism", [pytest.param(case.mechanism, id=case.name) for case in CASES]
-)
 
 
 def layouts(mechanism: Mechanism, direction: Direction, slip: float) -> tuple[Layout, ...]:
@@ -56,7 +53,7 @@ def nothing_is_lost_on_the_left(mechanism: Mechanism, slip: float) -> bool:
     )
 
 
-@mechanisms
+@each_mechanism
 @pytest.mark.parametrize("slip", [1e-4, 1e-10])
 def test_the_grid_begins_where_no_more_mass_is_left_than_may_be_cut(
     mechanism: Mechanism, slip: float
@@ -88,7 +85,7 @@ def answered(composition: tb.Composition, epsilon: float, rtol: float) -> Bounds
 
 
 @pytest.mark.slow
-@mechanisms
+@each_mechanism
 def test_an_answer_at_a_fine_gap_is_an_answer_at_a_rough_one(mechanism: Mechanism) -> None:
     composition = mechanism * 5 + tb.TruncatedGaussian(3.0, bound=7.0) * 2
     epsilon = composition.epsilon(1e-2, rtol=1e-2).lower

@@ -11,6 +11,9 @@ from tests.ledger.servers import OwnServer, Server
 from tightbudget.ledger.testing import LedgerActor
 
 BACKENDS = ["sqlite", "postgresql"]
+# Databases of a server are made, and waited for, at every test: in `make test` PostgreSQL answers
+# the conformance tables and runs one race, in `make slow` all tests of this room.
+on_both = pytest.mark.parametrize("url", BACKENDS, indirect=True)
 
 
 def own_server() -> OwnServer:
@@ -42,7 +45,7 @@ def mortal() -> Iterator[OwnServer]:
     server.close()
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The address of a database with nothing in it, on each backend."""
     if request.param == "sqlite":

@@ -21,7 +21,10 @@ from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.units import NOTHING
 
 SEARCH = tb.OutputDP({"found": 0.3, ("not", 1): 0.1}, 1e-9)
-BOTH_WAYS = [("sqlite", "postgresql"), ("postgresql", "sqlite")]
+BOTH_WAYS = [
+    pytest.param(two, marks=pytest.mark.slow)
+    for two in (("sqlite", "postgresql"), ("postgresql", "sqlite"))
+]
 WHO: dict[str, Any] = {"by": "grace", "reason": "a test"}
 
 
@@ -44,7 +47,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[
         yield new
 
 
-@pytest.fixture(params=[(a, b) for a in BACKENDS for b in BACKENDS], ids="-to-".join)
+@pytest.fixture(
+    params=[
+        pytest.param((a, b), marks=[pytest.mark.slow] * ("postgresql" in (a, b)))
+        for a in BACKENDS
+        for b in BACKENDS
+    ],
+    ids="-to-".join,
+)
 def two(
     request: pytest.FixtureRequest, place: Callable[[str], tb.Ledger]
 ) -> tuple[tb.Ledger, tb.Ledger]:
@@ -299,7 +309,7 @@ def forge(ledger: tb.Ledger, kind: str) -> None:
     def act(connection: Any) -> None:
         head = ledger.head()
         entry = entry_after(
-            head, "now", kind, key=None, budget="ada", units=NOTHING, cell=None, details={}
+            head, at="now", kind=kind, key=None, budget="ada", units=NOTHING, cell=None, details={}
         )
         connection.execute(insert(events), entry._asdict())
 
@@ -343,5 +353,5 @@ def test_without_the_seal_both_copies_are_charged(
                 continue
         return spent <= 1
 
-    seal = (('last.kind == "moved"', "False"),)
+    seal = (("last.kind == EventKind.MOVED", "False"),)
     lose_a_truth(monkeypatch, Mutation("the seal", Act, "__init__", seal, only_one_is_charged))

@@ -113,6 +113,7 @@ def test_what_a_budget_lets_through_is_known_at_any_delta(ledger: tb.Ledger) -> 
 # -------------------------------------------------------------------------------- plans
 
 
+@pytest.mark.slow
 def test_a_plan_is_charged_whole_at_the_upper_end_of_the_engine(ledger: tb.Ledger) -> None:
     plan = ledger.open_budget("plan", kind="plan", plan=PLAN, delta=1e-6)
     proved = PLAN.epsilon(1e-6)

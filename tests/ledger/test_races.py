@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, func, select
 from sqlalchemy.engine import make_url
+from tests.ledger.conftest import on_both
 from tests.ledger.victims import PROCESSES, born, heard
 
 import tightbudget as tb
@@ -67,13 +68,14 @@ def reserve_until_refused(actor: LedgerActor, who: str) -> Answers:
 
 
 def start_the_one(actor: LedgerActor, who: str) -> Answers:
-    return [(who, actor.act(Deed("start", "A1")))]
+    return [(who, actor.act(Deed.read("start A1")))]
 
 
 def settle_as_i_like(actor: LedgerActor, who: str) -> Answers:
-    return [(who, actor.act(Deed("settle", "A1", (who,))))]
+    return [(who, actor.act(Deed(verb="settle", name="A1", words=(who,))))]
 
 
+@on_both
 @pytest.mark.parametrize(
     ("cap", "grants"),
     [("2.05 1e-6", 20), ("1000 1.2e-7", 12), ("0.1 1e-6", 1), ("0.09999 1e-6", 0)],
@@ -83,7 +85,7 @@ def test_the_last_unit_is_granted_once(url: str, actor: LedgerActor, cap: str, g
     actor.told(f"open data {cap}")
     answers = [answer for _, answer in race(url, reserve_until_refused, processes=3, threads=3)]
     assert sorted(answers) == 9 * ["exceeded"] + grants * ["ok"]
-    assert actor.act(Deed("epsilon", "data")).split()[3] == number(grants / 10)
+    assert actor.act(Deed.read("epsilon data")).split()[3] == number(grants / 10)
     actor.ledger.verify()
 
 

@@ -18,6 +18,8 @@ from tightbudget.ledger.tokens import Tokens
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/operate-a-ledger.md"
 SEARCH = tb.OutputDP({"found": 0.3, "not found": 0.1}, 1e-9)
 
+pytestmark = pytest.mark.slow  # all of it waits for PostgreSQL
+
 
 @pytest.fixture
 def roles(postgres: Server) -> Iterator[tuple[str, str]]:

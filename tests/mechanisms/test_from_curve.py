@@ -47,6 +47,7 @@ def assert_curve(pair, epsilons, deltas):
         assert ends[0] <= wanted + 1e-15 <= ends[1] + 3e-14
 
 
+@pytest.mark.slow
 def test_the_pair_goes_through_the_points_of_a_true_curve():
     epsilons = np.linspace(0.0, 6.0, 61)
     deltas = [normal_curve(e) for e in epsilons]
@@ -88,6 +89,7 @@ def test_one_direction_alone_implies_the_other():
     assert alone.pair(ADD).p_only().upper[0] > 0.1
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.floats(-3, 3), min_size=1, max_size=8, unique=True),

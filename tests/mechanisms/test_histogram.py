@@ -144,6 +144,7 @@ def test_samples_fall_into_bins_at_multiples_of_the_width():
     assert histogram.q == (0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_a_million_bins_remain_usable():
     ramp = np.arange(1.0, 1e6 + 1)
     histogram = Histogram(ramp, ramp[::-1])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 from tests.balls import ball, inside, mass
-from tests.cases import CASES, Case
+from tests.cases import CASES, Case, each_case, slow_unless_core
 from tests.exact import Composed, Outputs, exp_ends, normalised, reversed_
 from tests.laws.test_pairs import mass_above
 from tests.reference.test_gaussian import gaussian_delta
@@ -132,7 +132,7 @@ def losses_with_mass(pair: Pair) -> list[float]:
 
 
 @pytest.mark.parametrize("direction", Direction, ids=lambda d: d.value)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_case
 def test_a_loss_with_a_mass_may_count_or_not(case: Case, direction: Direction) -> None:
     """At a loss itself, also at the largest one, P(L > eps) and P(L >= eps) both lie inside."""
     pair = case.mechanism.pair(direction)
@@ -162,19 +162,7 @@ def test_the_largest_loss_of_all_runs_is_a_loss_with_a_mass() -> None:
 
 
 # distribution functions take their time, at losses that hardly any output has
-EVERY = [
-    pytest.param(
-        case,
-        id=case.name,
-        marks=[pytest.mark.slow]
-        if any(name in case.name for name in ("additive", "mixture", "clipped-sum"))
-        else [],
-    )
-    for case in CASES
-]
-
-
-@pytest.mark.parametrize("case", EVERY)
+@each_case
 def test_a_rate_of_hardly_any_false_positives_is_answered(case: Case) -> None:
     run = case.mechanism * 2
     lost = run.delta(math.inf)  # all that may be taken without any false positive
@@ -290,7 +278,7 @@ NAMES = ("advantage", "tpr", "bayes_risk", "mu", "delta", "exceedance", "belief"
 some = pytest.mark.parametrize(
     "mechanism",
     [
-        pytest.param(case.mechanism, id=case.name)
+        pytest.param(case.mechanism, id=case.name, marks=slow_unless_core(case))
         for case in CASES[::3]
         if "additive" not in case.name and "very-narrow" not in case.name
     ],
@@ -346,6 +334,7 @@ def test_more_runs_are_more_risk_and_more_of_a_question_is_more_or_less(
     assert two.belief.upper < further.belief.lower
 
 
+@pytest.mark.slow
 def test_the_two_masses_and_the_line_integral_agree() -> None:
     run = STEP * 300
     beside = run + tb.Laplace(1e9)  # no transform, and at most 1e-9 of everything
@@ -391,6 +380,7 @@ def test_where_hardly_anything_is_hidden_the_ends_are_wide_but_true() -> None:
     assert risk.tpr.lower >= 1 - 1e-9
 
 
+@pytest.mark.slow
 def test_a_gap_out_of_reach_is_refused_with_the_one_that_was_reached() -> None:
     run = STEP * 1000
     with pytest.raises(tb.PrecisionError) as caught:

@@ -174,6 +174,7 @@ def test_direct_sums_keep_every_entry_s_relative_precision(n: int, m: int) -> No
         assert abs(Fraction(float(entry)) - truth) <= allowed * truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [0.0, 1e-300, 0.3, 1.0 - 2.0**-40, 1.0])
 def test_discounted_sums_keep_every_entry_s_relative_precision(ratio: float) -> None:
     x = np.random.default_rng(5).random(500) ** 20

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -165,5 +166,5 @@ class Accounts(RuleBasedStateMachine):
             assert all(s + h <= c for s, h, c in zip(spent, held, place.cap, strict=True))
 
 
-TestAccounts = Accounts.TestCase
+TestAccounts = pytest.mark.slow(Accounts.TestCase)
 TestAccounts.settings = settings(max_examples=150, stateful_step_count=40)

@@ -64,6 +64,7 @@ def test_what_is_not_listed_costs_the_sup() -> None:
     assert tb.OutputDP({}, sup=0.5).price("c") == Fraction(1, 2)
 
 
+@pytest.mark.slow
 @given(guarantees())
 def test_the_sup_is_at_least_every_price(g: tb.OutputDP) -> None:
     assert g.sup >= max(g.cells.values())

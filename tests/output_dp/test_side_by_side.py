@@ -120,6 +120,7 @@ def excess(talk: Conversation, between: dict[int, Finite] | None = None) -> Frac
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["P against Q", "Q against P"])
 def test_runs_in_the_middle_of_a_conversation_cost_their_own_price_and_delta(
     direction: str,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import exact
-from tests.cases import CASES
+from tests.cases import CASES, slow_unless_core
 from tests.exact import Outputs, exp_ends, normalised, reversed_
 
 import tightbudget as tb
@@ -176,7 +176,9 @@ def prices(mechanism: Mechanism, stops: Sequence[int], delta: float = 1e-4) -> l
 CALM = [case for case in CASES[::2] if case.name != "sampled-gaussian-very-narrow"]
 
 
-@pytest.mark.parametrize("case", CALM, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, id=c.name, marks=slow_unless_core(c)) for c in CALM]
+)
 def test_between_the_dearest_single_stop_and_their_sum(case) -> None:
     stops = [1, 3, 7]
     epsilons = prices(case.mechanism, stops)
@@ -187,16 +189,8 @@ def test_between_the_dearest_single_stop_and_their_sum(case) -> None:
     assert both.relative_gap <= 1e-3
 
 
-# ten seconds and more: at epsilon = 0 nearly all of the mass is on a lattice of tiny losses
-LONG = {"sampled-gaussian-1e-4"}
-
-
 @pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name, marks=[pytest.mark.slow] if case.name in LONG else [])
-        for case in CASES[1::3]
-    ],
+    "case", [pytest.param(c, id=c.name, marks=slow_unless_core(c)) for c in CASES[1::3]]
 )
 def test_one_stop_is_the_plain_delta(case) -> None:
     (epsilon,) = prices(case.mechanism, [5])
@@ -246,6 +240,7 @@ def test_prices_of_the_largest_losses_leave_the_infinite_ones() -> None:
 # ------------------------------------------------------------------------------ grids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize("delta", [1e-5, 1e-12])
 def test_the_answer_does_not_depend_on_the_lattice(direction, delta) -> None:
@@ -273,6 +268,7 @@ def test_small_deltas(step, delta) -> None:
     assert delta < bounds.upper < 10 * delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "printed"),
     [

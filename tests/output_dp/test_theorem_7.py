@@ -19,6 +19,7 @@ def game(random: Random, mechanisms: int) -> tuple[int, Fraction, list[Finite]]:
     return random.randint(0, 4), min(Fraction(1), Fraction(delta)), library
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rounds", "mechanisms", "games"),
     [(1, 3, 500), pytest.param(2, 3, 2000, marks=pytest.mark.slow), (3, 2, 500)],

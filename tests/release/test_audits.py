@@ -78,6 +78,7 @@ def adaptive(aboves: int, monotone: bool = False, margin: int = 2) -> Variant:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("monotone", [False, True])
 @pytest.mark.parametrize("variant", [plain, adaptive])
 def test_every_transcript_keeps_its_price(
@@ -181,6 +182,7 @@ def test_the_sound_variants_pass(number: int) -> None:
         assert not claims_that_fail(number, two_halves(6, last))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "vectors"),
     [(3, two_halves(6, 1)), (4, all_vectors(3)), (5, all_vectors(2)), (6, two_halves(6, 3))],
@@ -256,6 +258,7 @@ def test_every_answer_of_top_k_keeps_its_price(monotone: bool, k: int) -> None:
     assert closest > 0.5
 
 
+@pytest.mark.slow
 def test_top_k_at_less_than_its_price_is_caught() -> None:
     assert top_k_claims_that_fail(False, False, 2, less=1)[0]
     assert top_k_claims_that_fail(True, True, 2, less=1)[0]

@@ -90,6 +90,7 @@ def rational(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradual, "bernoulli", lambda p, noise: noise.biased(p))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rational")
 def test_every_output_costs_what_its_last_answer_costs() -> None:
     assert worst_excess(EPSILONS[1:], 12) <= 0

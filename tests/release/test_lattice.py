@@ -82,6 +82,7 @@ def test_what_is_proposed_is_taken_as_often_as_it_must_be(monkeypatch: pytest.Mo
         )
 
 
+@pytest.mark.slow
 def test_what_is_drawn_has_these_masses() -> None:
     noise, draws = LatticeNoise(2, 1, 2), 600
     source = tb.OpenDPNoise()

@@ -208,7 +208,9 @@ FINE, FAR = range(-2, 3), (-60, -1, 0, 60)
 
 @PRICINGS
 @pytest.mark.parametrize("t", [1, 2, 3])
-@pytest.mark.parametrize("domain", [FINE, FAR], ids=["fine", "far"])
+@pytest.mark.parametrize(
+    "domain", [pytest.param(FINE, id="fine", marks=pytest.mark.slow), pytest.param(FAR, id="far")]
+)
 def test_the_median_keeps_its_promise(t: int, domain: Sequence[int], pricing: tb.Pricing) -> None:
     s = 3  # bins of four, for five records
     statistic = tb.Median(**parameters(t, HALF**s), scale=4 * math.cbrt(5), pricing=pricing)
@@ -219,7 +221,13 @@ def test_the_median_keeps_its_promise(t: int, domain: Sequence[int], pricing: tb
 
 @PRICINGS
 @pytest.mark.parametrize("t", [1, 2])
-@pytest.mark.parametrize("domain", [range(4), (0, 1, 100)], ids=["fine", "far"])
+@pytest.mark.parametrize(
+    "domain",
+    [
+        pytest.param(range(4), id="fine", marks=pytest.mark.slow),
+        pytest.param((0, 1, 100), id="far", marks=pytest.mark.slow),
+    ],
+)
 def test_the_interquartile_range_keeps_its_promise(
     t: int, domain: Sequence[int], pricing: tb.Pricing
 ) -> None:

@@ -40,6 +40,7 @@ EVENTS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @EVENTS
 @pytest.mark.parametrize(
     "runs", [50_000, pytest.param(1_000_000, marks=pytest.mark.slow)], ids=["some", "many"]
@@ -59,6 +60,7 @@ def test_half_of_the_noise_is_caught(
     assert loss(tries, event, distance, 50_000, Stock(0.5)) > price
 
 
+@pytest.mark.slow
 def test_a_bound_that_fails_passes_with_delta_at_most() -> None:
     """At distance 1; at distance 2 more often: the test is no stricter than it must be."""
     runs = 50_000

@@ -122,6 +122,7 @@ def top_k_violations(runs: int, factor: float = 1) -> int:
     return violations(x, y, lambda named: float(top.guarantee.price(len(named))))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_laplace_keeps_its_price() -> None:
     assert not laplace_violations(RUNS // 10, 1)
 
@@ -142,6 +143,7 @@ def test_top_k_keeps_its_price_in_a_million_runs() -> None:
     assert not top_k_violations(RUNS // 2)
 
 
+@pytest.mark.slow
 def test_half_the_noise_is_caught() -> None:
     assert laplace_violations(10_000, 0.5)
     assert svt_violations(PLAIN, 10_000, 0.5)

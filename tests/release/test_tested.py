@@ -74,6 +74,7 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tested, "_FINENESS", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("coarse")
 def test_every_output_costs_its_price() -> None:
     for test_epsilon in (HALF, Fraction(1)):
@@ -82,6 +83,7 @@ def test_every_output_costs_its_price() -> None:
         assert worst_excess(audited, prices) <= 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("coarse")
 def test_the_audit_catches_a_price_that_is_too_low() -> None:
     audited = mechanism()

@@ -107,7 +107,12 @@ def test_a_pure_line_lies_above_randomised_response_the_worst_of_all() -> None:
 
 
 @pytest.mark.parametrize(
-    "mechanism", [tb.Gaussian(30.0), tb.Laplace(40.0), tb.RandomizedResponse(0.52)]
+    "mechanism",
+    [
+        tb.Gaussian(30.0),
+        pytest.param(tb.Laplace(40.0), marks=pytest.mark.slow),
+        tb.RandomizedResponse(0.52),
+    ],
 )
 def test_it_is_never_below_the_truth(mechanism: tb.Mechanism) -> None:
     k = 300

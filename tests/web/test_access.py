@@ -457,6 +457,7 @@ def test_refusals_of_guards_and_failures_carry_them_too(
 # ---------------------------------------------------------------------------------- log
 
 
+@pytest.mark.slow
 def test_the_log_has_no_tokens_and_no_queries(served: Serve, ledger_url: str, token: Token) -> None:
     server, text = served(ledger_url), token("analyst", "ada")
     secret = text.rpartition("_")[2]

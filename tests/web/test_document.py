@@ -86,6 +86,7 @@ def test_every_example_of_an_act_does_what_it_says(client: Client, token: Token,
     assert response.status_code == 200, response.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["administrator", "analyst"])
 def test_whatever_the_document_allows_is_answered_as_it_says(
     client: Client, token: Token, role: str

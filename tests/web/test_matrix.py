@@ -147,6 +147,7 @@ def test_every_route_of_the_table_has_a_rule(client: Client) -> None:
     assert found == NEEDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("local", [True, False], ids=["local", "elsewhere"])
 def test_every_role_may_do_what_it_is_for_and_nothing_else(
     client: Client, roles: Roles, local: bool
@@ -217,6 +218,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.slow
 @each(MUTATIONS)
 def test_the_matrix_misses_a_guard_that_is_gone(
     client: Client, roles: Roles, mutation: Mutation, monkeypatch: pytest.MonkeyPatch

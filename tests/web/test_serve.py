@@ -17,6 +17,7 @@ import tightbudget as tb
 from tightbudget.web.run import _listening
 
 
+@pytest.mark.slow
 def test_it_says_where_it_is_and_ends_when_it_is_interrupted(
     served: Serve, ledger_url: str
 ) -> None:

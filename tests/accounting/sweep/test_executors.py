@@ -51,6 +51,7 @@ def test_threads_answer_the_same() -> None:
         assert same_bits(tb.sweep(QUESTIONS, executor), WHOLE)
 
 
+@pytest.mark.slow
 def test_an_executor_of_processes_answers_the_same() -> None:
     with ProcessPoolExecutor(2, get_context("spawn")) as executor:
         assert same_bits(tb.sweep(QUESTIONS, executor), WHOLE)
@@ -60,6 +61,7 @@ def test_rows_are_in_order_whatever_comes_first() -> None:
     assert same_bits(tb.sweep(QUESTIONS, Backwards()), WHOLE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_processes_of_our_own_answer_the_same(workers, tmp_path) -> None:
     path = tmp_path / "sweep.journal"
@@ -67,6 +69,7 @@ def test_processes_of_our_own_answer_the_same(workers, tmp_path) -> None:
     assert same_bits(tb.sweep(QUESTIONS, journal=path), WHOLE)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_loses_nothing(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(pool, "answers", victims.dies_once)
     monkeypatch.setenv(victims.FLAG, str(tmp_path / "died"))
@@ -99,6 +102,7 @@ def test_only_the_question_that_kills_is_refused_not_its_plan() -> None:
     assert apart[0].again()[0].again() == ()
 
 
+@pytest.mark.slow
 def test_what_a_broken_executor_has_not_answered_is_refused_and_may_be_asked_again(
     monkeypatch, tmp_path
 ) -> None:
@@ -148,6 +152,7 @@ def test_an_interrupted_sweep_withdraws_what_it_has_submitted() -> None:
     assert all(future.cancelled() for future in executor.futures[1:])
 
 
+@pytest.mark.slow
 def test_processes_that_do_not_begin_are_nobodys_refusal(tmp_path) -> None:
     """A script without the usual guard starts itself again in every process."""
     script = tmp_path / "script.py"
@@ -184,6 +189,7 @@ def client(cluster):
         yield found
 
 
+@pytest.mark.slow
 def test_a_cluster_answers_the_same(client) -> None:
     assert len(client.scheduler_info()["workers"]) == 2
     with client.get_executor() as executor:

@@ -47,6 +47,7 @@ def test_what_is_kept_is_not_asked_again(path, asked) -> None:
     assert path.stat().st_size == size
 
 
+@pytest.mark.slow
 def test_a_sweep_that_ends_at_any_point_goes_on_from_there(path, asked) -> None:
     """As a disk may leave it: cut after any byte of any line."""
     tb.sweep(QUESTIONS, journal=path)
@@ -165,6 +166,7 @@ def test_a_full_disk_is_refused(path, monkeypatch) -> None:
             book.keep(QUESTIONS[0], WHOLE[0])
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_loses_no_line(path) -> None:
     """SIGKILL while it answers, again and again, until nothing is left to be asked."""
     code = (

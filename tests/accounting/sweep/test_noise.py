@@ -14,6 +14,7 @@ figures = importlib.import_module("docs.figures")  # a script: it is run, and no
 DELTA = 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate", "runs", "epsilon", "saved"),
     [(0.01, 1000, 1.0, 6.2), (0.1, 100, 1.0, 7.3), (0.1, 10, 1.0, 9.0), (0.001, 1000, 1.0, 34.4)],

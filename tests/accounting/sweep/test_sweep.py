@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.accounting.sweep.small import GRID, PLAN, QUESTIONS, REFUSED
-from tests.cases import CASES
+from tests.cases import each_case
 
 import tightbudget as tb
 from tightbudget.accounting.sweep import pool
@@ -27,7 +27,7 @@ def alone(ask, argument) -> tb.Answer:
     return tb.Answer(bounds.lower, bounds.upper)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_case
 def test_every_mechanism_is_answered_as_if_asked_alone(case) -> None:
     runs = [case.mechanism * k for k in RUNS]
     asked = [
@@ -45,6 +45,7 @@ def test_a_mix_is_answered_like_its_composition() -> None:
     assert tb.sweep([tb.Question.of(run, delta=1e-5)])[0].bounds == run.epsilon(1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "target",
     [
@@ -127,6 +128,7 @@ def test_the_composition_is_prepared_once_for_all_its_targets(monkeypatch) -> No
     assert len(set(map(repr, made))) == 4
 
 
+@pytest.mark.slow
 def test_a_calibration_is_a_piece_of_its_own(work) -> None:
     over: dict[str, list[Any]] = {"runs": [100], "e": [1.0, 2.0]}
     tb.sweep(tb.questions(PLAN, over, find="sigma", epsilon="$e", delta=1e-5))

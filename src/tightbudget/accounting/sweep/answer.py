@@ -53,6 +53,7 @@ def answers(plan: str, asked: Sequence[tuple[str | None, str]]) -> list[Answer]:
     return [_answer(steps, composition, find, json.loads(text)) for find, text in asked]
 
 
+# guard: refused-row-upper-end
 def refusal(error: BaseException, lower: float = 0.0, upper: float = math.inf) -> Answer:
     """Makes the answer of a refused question from the error that was raised."""
     return Answer(lower, upper, refusal=f"{type(error).__name__}: {error}")
@@ -72,6 +73,7 @@ def _answer(
         bounds = run.epsilon(**arguments) if "delta" in arguments else run.delta(**arguments)
         return Answer(bounds.lower, bounds.upper)
     except PrecisionError as error:
-        return refusal(error, error.lower, error.upper)
+        return refusal(error, error.lower, error.upper)  # guard: proved-dropped
+    # guard: exception-ends-sweep
     except Exception as error:  # whatever it is, it is this row's, and it is said there
         return refusal(error)

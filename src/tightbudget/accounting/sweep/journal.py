@@ -67,6 +67,7 @@ class Journal:
         Raises:
             FileError: the journal cannot be written.
         """
+        # guard: any-refusal-kept
         if answer.refusal is not None and answer.refusal.partition(":")[0] not in errors.__all__:
             return
         body = json.dumps([_key(question), dataclasses.asdict(answer)]).encode()
@@ -83,9 +84,9 @@ class Journal:
             self._write(_HEAD[len(content) :])
             _make_durable(self._path.parent)
             return {}
-        if not content.startswith(_HEAD):
+        if not content.startswith(_HEAD):  # guard: any-file-journal
             raise FileError(f"{self._path}: not the journal of a sweep")
-        if not content.endswith(b"\n"):
+        if not content.endswith(b"\n"):  # guard: torn-line-takes-next-along
             self._write(b"\n")  # so that the next line begins a line
         return dict(filter(None, map(_read, content.splitlines()[1:])))
 
@@ -96,7 +97,7 @@ class Journal:
 
 
 def _key(question: Question) -> str:
-    asked = [_version(), question.plan, question.find, question.arguments]
+    asked = [_version(), question.plan, question.find, question.arguments]  # guard: plan-key
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 
@@ -110,7 +111,7 @@ def _checksum(body: bytes) -> bytes:
 
 def _read(line: bytes) -> tuple[str, Answer] | None:
     checksum, _, body = line.partition(b" ")
-    if checksum != _checksum(body):
+    if checksum != _checksum(body):  # guard: changed-line-believed
         return None
     key, answer = json.loads(body)
     return key, Answer(**answer)

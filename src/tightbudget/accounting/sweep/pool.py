@@ -54,6 +54,7 @@ class _Job:
     def again(self) -> tuple[_Job, ...]:
         """Makes a job of each question, to be tried again; none after ``_TRIES`` lost workers."""
         lost = self.lost + 1
+        # guard: killer-tried-ever
         return tuple(_Job((question,), lost) for question in self.questions if lost < _TRIES)
 
 

@@ -120,7 +120,7 @@ def questions(
     for name, axis in axes.items():
         if not axis:
             raise refuse(f"over.{name}", "be a list of one value or more", axis)
-        if name not in used or name == find:
+        if name not in used or name == find:  # guard: unused-axis-ignored
             raise ParameterError(f"over.{name} must be in the plan or the target as '${name}'")
         if name in _TARGET and arguments.get(name) not in (None, f"${name}"):
             raise ParameterError(f"over.{name} must be the target's {name}, or be called otherwise")

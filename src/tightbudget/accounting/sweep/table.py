@@ -81,7 +81,7 @@ class Sweep:
                 frame.Series(name, [row[name] for row in rows], types.get(name), strict=False)
                 for name in self.columns
             ]
-        )
+        )  # guard: types-guessed
 
     def to_pandas(self) -> Any:
         """Converts the table to a pandas data frame.

@@ -1,0 +1,42 @@
+"""The cases that the laws ask in `make test` are of every kind."""
+
+from __future__ import annotations
+
+import math
+
+from tests.cases import CASES, CORE, Case
+
+import tightbudget as tb
+from tightbudget.pairs.pair import Direction
+
+OURS = [case for case in CASES if case.name in CORE]
+
+
+def traits(case: Case) -> tuple[object, ...]:
+    """What an engine may treat in a way of its own."""
+    one, other = (case.mechanism.pair(direction) for direction in Direction)
+    return (
+        case.mechanism.is_symmetric(),
+        case.mechanism.is_mutual(),
+        len(one.atoms()) > 0,
+        one.max_loss()[1] < math.inf,
+        bool(one.p_only().upper[0] > 0),
+        bool(other.p_only().upper[0] > 0),
+        one.transform() is not None,
+        one.grid_origin() is not None,
+    )
+
+
+def test_the_names_are_those_of_cases() -> None:
+    assert {case.name for case in CASES} >= CORE
+    assert len(CORE) <= 36
+
+
+def test_every_mechanism_is_there() -> None:
+    assert {case.mechanism.kind for case in OURS} == set(tb.MECHANISMS)
+
+
+def test_every_trait_of_a_case_is_there() -> None:
+    ours = [traits(case) for case in OURS]
+    for i, values in enumerate(zip(*map(traits, CASES), strict=True)):
+        assert {value[i] for value in ours} == set(values), i
