@@ -178,7 +178,7 @@ def error_keeps_no_data() -> bool:
     gone = weakref.ref(given[0])
     with pytest.raises(tb.ReleaseError) as caught:
         tb.TopK(list, 3, 1, 1, 0).release(given.pop(), meter=tb.OutputDPFilter(1), noise=Gone())
-    gc.collect()
+    gc.collect(1)
     return gone() is None and caught.value.__traceback__ is not None
 
 
@@ -187,7 +187,7 @@ def end_keeps_no_data() -> bool:
     gone = weakref.ref(given[0])
     with tb.SparseVector(1, 2).open(given.pop(), meter=tb.OutputDPFilter(1)) as run:
         run.ask(len, 0)
-    gc.collect()
+    gc.collect(1)
     return gone() is None and not run.done
 
 
