@@ -38,8 +38,6 @@ NOT_YET = {
         "src/tightbudget/pairs/",
         "src/tightbudget/mechanisms/",
         "src/tightbudget/accounting/describe.py",
-        "src/tightbudget/ledger/",
-        "src/tightbudget/client/",
         "src/tightbudget/release/",
         "src/tightbudget/adapters/opacus.py",
         "src/tightbudget/adapters/sklearn.py",
@@ -55,8 +53,6 @@ NOT_YET = {
         "src/tightbudget/mechanisms/",
         "src/tightbudget/output_dp/",
         "src/tightbudget/accounting/schedule.py",
-        "src/tightbudget/ledger/",
-        "src/tightbudget/client/",
         "src/tightbudget/release/",
         "src/tightbudget/adapters/opacus.py",
         "src/tightbudget/adapters/sklearn.py",
@@ -101,15 +97,13 @@ TWICE: dict[str, str] = {
     "Hold": "the account's value, and its form over HTTP",
     "OpenHold": "the ledger's value, and its form over HTTP",
     "Statement": "the ledger's value, and its form over HTTP",
-    "WhatIf": "the ledger's value, the release's and its form over HTTP",
+    "WhatIf": "the release's value; a question over HTTP",
     # to be told apart, where it helps
-    "Act": "a request of the client; a change of the ledger",
     "Course": "of the optimal stopping; of a balance",
     "Head": "of the chain; of an answer over HTTP",
     "Line": "of divergences (public in theorems); of integration; of a transform",
     "Part": "of a composition; of the explorer's page",
     "Rule": "of quadrature; of stopping",
-    "Table": "of divergences (public in theorems); of the ledger's conformance suite",
 }
 
 # a Python file in backquotes on a page, from one of these folders

@@ -19,7 +19,7 @@ from tightbudget.ledger.chain import Entry
 from tightbudget.ledger.pricing import Stored, content_of, guarantee_of
 from tightbudget.ledger.units import Units
 from tightbudget.output_dp.account import Budget, State
-from tightbudget.output_dp.guarantee import Cell, cell_from_json
+from tightbudget.output_dp.guarantee import Cell, cell_from_json, cell_from_lists
 
 __all__ = [
     "Event",
@@ -43,7 +43,7 @@ def amount_of(content: Mapping[str, Any]) -> Budget:
 
 def _cell_of(content: Any) -> Cell | None:
     """Reads a cell that was sent, or None; lists become tuples."""
-    return None if content is None else cell_from_json(json.dumps(content))
+    return None if content is None else cell_from_lists(content)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +251,7 @@ class OpenHold:
 
 def _charges_to_dict(charges: Mapping[str, Budget]) -> dict[str, Any]:
     """Writes the amount of each budget as plain JSON."""
-    return {name: dataclasses.asdict(charge) for name, charge in charges.items()}
+    return {name: charge.to_dict() for name, charge in charges.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
