@@ -361,7 +361,7 @@ def test_killed_between_settle_and_reveal_it_is_paid_for_and_never_seen(
 def test_a_run_that_somebody_forfeits_meanwhile_shows_nothing() -> None:
     forfeit = f"{SCRIPT} ledger forfeit A1"
     asked = [*RUN, "--key", "A1", *GUARANTEE, "--", "sh", "-c", f"{forfeit}; echo found"]
-    assert "it is forfeited, at the dearest price" in refusal(*asked, code=5)
+    assert "it is forfeited, at the worst-case price" in refusal(*asked, code=5)
     assert ended() == FORFEITED
 
 

@@ -150,7 +150,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a commit in doubt was not done", http, "_refusal",
-        (("**{name: _value(told[name]) for name in names}", ""),),
+        (('"message": message}', '"message": message, "unknown": False}'),),
         truth("reserve"),
     ),
     Mutation(

@@ -19,7 +19,7 @@ import tightbudget as tb
 from tightbudget.ledger import chain, queries, shape, store, transactions, verification
 from tightbudget.ledger import unit_of_work as act_module
 from tightbudget.ledger.schema import budgets
-from tightbudget.ledger.session import Session
+from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.units import Units
@@ -446,7 +446,7 @@ MUTATIONS = [
     ),
     Mutation(
         "who did it",
-        Session,
+        LedgerSession,
         "who",
         (("self._by if by is None else printable(by=by)", "self._by"),),
         every_event_of_a_run_names_somebody,

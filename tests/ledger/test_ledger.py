@@ -197,7 +197,7 @@ def test_what_is_nearly_left_is_granted_and_told(data: tb.LedgerBudget) -> None:
         (
             lambda ledger, h: (h.start(), ledger.hold("A1").forfeit(), h.settle("nothing")),
             tb.FencingError,
-            "the run 'A1' was overruled: it is forfeited, at the dearest price",
+            "the run 'A1' was overruled: it is forfeited, at the worst-case price",
         ),
         (lambda ledger, h: ledger.hold("A9"), tb.SettlementError, "there is no reservation 'A9'"),
         (

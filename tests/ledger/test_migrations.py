@@ -140,7 +140,7 @@ def test_a_run_that_was_open_is_settled_with_its_old_number(
 
 def test_what_was_over_stays_over(upgraded: tb.Ledger) -> None:
     (number, *_) = (e.sequence for e in upgraded.events(key="T2") if e.kind == "started")
-    with pytest.raises(tb.FencingError, match="it is forfeited, at the dearest price"):
+    with pytest.raises(tb.FencingError, match="it is forfeited, at the worst-case price"):
         upgraded.hold("T2", token=number).settle("nothing")
     upgraded.hold("T1").settle("nothing")  # as it was settled
     for key, state in {"T1": "settled", "T2": "forfeited", "T4": "void"}.items():

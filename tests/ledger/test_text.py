@@ -16,7 +16,7 @@ from tests.guards.mutants import Mutation, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.ledger import queries, text, transactions
-from tightbudget.ledger.session import Session
+from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.text import printable, spellings
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.ledger.transactions import Request, Terms
@@ -212,7 +212,7 @@ MUTATIONS = [
              refuses(lambda b: b.reserve("A", tb.OutputDP({(HALF,): 0.1}), ["data"]))),
     Mutation("keys have one spelling", text, "printable",
              (('unicodedata.normalize("NFC", value)', "value"),), spelt_twice_is_one),
-    Mutation("old spellings are found", Session, "_spelt",
+    Mutation("old spellings are found", LedgerSession, "_spelt",
              (("return text if found is None else found", "return text"),), an_old_key_is_found),
 ]  # fmt: skip
 

@@ -13,7 +13,7 @@ from tightbudget.ledger.charging import Payer
 from tightbudget.ledger.hold import LedgerHold, holds_of, reserve
 from tightbudget.ledger.pricing import Guarantee
 from tightbudget.ledger.queries import Balance
-from tightbudget.ledger.session import Session, why
+from tightbudget.ledger.session import LedgerSession, why
 from tightbudget.ledger.transactions import Request, Terms
 from tightbudget.ledger.units import Units
 from tightbudget.ledger.values import Event, Preview, Statement
@@ -31,7 +31,7 @@ class LedgerBudget(Payer[LedgerHold]):
         name: the budget's name, as the ledger spells it.
     """
 
-    def __init__(self, session: Session, name: str) -> None:
+    def __init__(self, session: LedgerSession, name: str) -> None:
         super().__init__(name)
         self._session = session
 
@@ -187,7 +187,7 @@ class LedgerBudget(Payer[LedgerHold]):
 
 
 def open_budget(
-    session: Session,
+    session: LedgerSession,
     name: str,
     *,
     parent: str | LedgerBudget | None,
@@ -213,14 +213,14 @@ def open_budget(
     return LedgerBudget(session, opened.name)
 
 
-def budgets_of(session: Session) -> tuple[LedgerBudget, ...]:
+def budgets_of(session: LedgerSession) -> tuple[LedgerBudget, ...]:
     """Lists all budgets of a ledger, each after the one that it is a part of."""
     with session.read() as connection:
         return tuple(LedgerBudget(session, b.name) for b in queries.balances(connection))
 
 
 def statements(
-    session: Session, *, budgets: Collection[str] | None, after: str | None, limit: int | None
+    session: LedgerSession, *, budgets: Collection[str] | None, after: str | None, limit: int | None
 ) -> tuple[Statement, ...]:
     """Reads budgets at one moment; :meth:`Ledger.statements` says what each argument means.
 

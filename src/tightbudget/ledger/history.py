@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from tightbudget.ledger import queries
 from tightbudget.ledger.queries import Which
-from tightbudget.ledger.session import Session
+from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.text import check_encodable
 from tightbudget.ledger.values import Event
 
@@ -18,7 +18,7 @@ _PAGE = 10_000
 
 
 def selection(
-    session: Session,
+    session: LedgerSession,
     *,
     budget: str | None = None,
     budgets: Collection[str] | None = None,
@@ -43,7 +43,9 @@ def selection(
     )
 
 
-def events(session: Session, which: Which, *, after: int, limit: int | None) -> Iterator[Event]:
+def events(
+    session: LedgerSession, which: Which, *, after: int, limit: int | None
+) -> Iterator[Event]:
     """Reads the selected events, oldest first.
 
     Args:
@@ -62,7 +64,9 @@ def events(session: Session, which: Which, *, after: int, limit: int | None) -> 
         after, limit = page[-1].sequence, None if limit is None else limit - size
 
 
-def latest(session: Session, which: Which, *, before: int | None, limit: int) -> tuple[Event, ...]:
+def latest(
+    session: LedgerSession, which: Which, *, before: int | None, limit: int
+) -> tuple[Event, ...]:
     """Reads the last of the selected events, newest first.
 
     Args:

@@ -10,7 +10,7 @@ from tightbudget.ledger.charging import BaseHold
 from tightbudget.ledger.pricing import Guarantee, Stored
 from tightbudget.ledger.queries import Reservation, Summary
 from tightbudget.ledger.secret import new_secret
-from tightbudget.ledger.session import Session, why
+from tightbudget.ledger.session import LedgerSession, why
 from tightbudget.ledger.text import printable, storable_cell
 from tightbudget.ledger.transactions import RefusedRequest, Request
 from tightbudget.ledger.values import Event, OpenHold, ReservationView, token_text
@@ -30,7 +30,7 @@ class LedgerHold(BaseHold[Reservation]):
         token: the token that settles the run, or None if this process does not have it.
     """
 
-    def __init__(self, session: Session, reservation: Reservation, token: str | None) -> None:
+    def __init__(self, session: LedgerSession, reservation: Reservation, token: str | None) -> None:
         self._session = session  # first, so that a deep copy is refused in the words of its store
         super().__init__(reservation, token)
 
@@ -153,7 +153,7 @@ class LedgerHold(BaseHold[Reservation]):
 
 
 def reserve(
-    session: Session,
+    session: LedgerSession,
     key: str,
     guarantee: Guarantee,
     budgets: Sequence[str],
@@ -178,7 +178,7 @@ def reserve(
     return LedgerHold(session, _granted(found), None)
 
 
-def hold_of(session: Session, key: str, token: str | int | None) -> LedgerHold:
+def hold_of(session: LedgerSession, key: str, token: str | int | None) -> LedgerHold:
     """Reads the reservation of a key; :meth:`Ledger.hold` says what each argument means.
 
     Raises:
@@ -195,7 +195,7 @@ def hold_of(session: Session, key: str, token: str | int | None) -> LedgerHold:
     return LedgerHold(session, _granted(answer), shown)
 
 
-def holds_of(session: Session, budgets: Collection[str] | None) -> tuple[LedgerHold, ...]:
+def holds_of(session: LedgerSession, budgets: Collection[str] | None) -> tuple[LedgerHold, ...]:
     """Reads the reservations that are not ended, of these budgets or of all."""
     with session.read() as connection:
         found = queries.open_reservations(connection, budgets)
@@ -203,7 +203,7 @@ def holds_of(session: Session, budgets: Collection[str] | None) -> tuple[LedgerH
 
 
 def open_holds(
-    session: Session,
+    session: LedgerSession,
     *,
     budgets: Collection[str] | None,
     interactive: bool,
@@ -226,7 +226,7 @@ def open_holds(
     return tuple(map(_listed, found))
 
 
-def expire(session: Session, key: str, *, by: str, reason: str) -> LedgerHold:
+def expire(session: LedgerSession, key: str, *, by: str, reason: str) -> LedgerHold:
     """Frees a reservation that was never started, for an administrator.
 
     Raises:

@@ -30,7 +30,7 @@ from tightbudget.ledger.chain import Head
 from tightbudget.ledger.copy import copy
 from tightbudget.ledger.hold import LedgerHold
 from tightbudget.ledger.pricing import Guarantee
-from tightbudget.ledger.session import Session
+from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.text import printable
 from tightbudget.ledger.values import Event, OpenHold, Preview, Statement
@@ -69,7 +69,7 @@ class Ledger:
     ) -> None:
         name = _user() if by is None else printable(by=by)
         self._store = Store(url, create)
-        self.session = Session(self._store, clock=clock, by=name)
+        self.session = LedgerSession(self._store, clock=clock, by=name)
 
     def __enter__(self) -> Ledger:
         return self

@@ -18,12 +18,12 @@ from tightbudget.ledger.store import Store
 from tightbudget.ledger.text import printable
 from tightbudget.ledger.unit_of_work import Act
 
-__all__ = ["Session", "why"]
+__all__ = ["LedgerSession", "why"]
 
 T = TypeVar("T")
 
 
-class Session:
+class LedgerSession:
     """Reads and writes one ledger.
 
     Args:

@@ -331,7 +331,7 @@ TABLES = (
         """,
     ),
     ConformanceTable(
-        name="who forfeits pays the dearest price",
+        name="who forfeits pays the worst-case price",
         text="""
         open    data 1 1e-6            | ok
         reserve A1 yes=0.3,no=0+1e-7   | ok

@@ -187,7 +187,9 @@ def settle(act: Act, *, key: str, token: str | None, cell: Cell, why: Why) -> Re
         return hold
     mine = token is not None and opens(token, hold.token)
     if hold.state == ReservationState.FORFEITED and mine:
-        raise FencingError(f"the run {key!r} was overruled: it is forfeited, at the dearest price")
+        raise FencingError(
+            f"the run {key!r} was overruled: it is forfeited, at the worst-case price"
+        )
     if hold.state != ReservationState.STARTED:
         raise SettlementError(f"{key!r} is {hold}, and cannot be settled with cell {name}")
     if not mine:
