@@ -22,6 +22,7 @@ import pytest
 
 import tightbudget as tb
 from tightbudget.client import http
+from tightbudget.ledger.values import ReservationView
 
 TOKEN = "tb_0123456789ab_" + "5ec2e7" * 10
 HOLD: dict[str, Any] = {
@@ -79,9 +80,7 @@ def acts(ledger: tb.RemoteLedger) -> dict[str, Callable[[], Any]]:
 
 
 def wire_hold(ledger: tb.RemoteLedger) -> tb.RemoteHold:
-    from tightbudget.client.remote import _said
-
-    return tb.RemoteHold(ledger._wire, _said(HOLD), "3")
+    return tb.RemoteHold(ledger._wire, ReservationView.from_dict(HOLD), "3")
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from tests.web.conftest import HERE, SEARCH, Client
 import tightbudget as tb
 from tightbudget.client import remote as remote_module
 from tightbudget.ledger.chain import digest
-from tightbudget.ledger.testing import TABLES, Deed, LedgerActor, Table
+from tightbudget.ledger.testing import TABLES, ConformanceTable, Deed, LedgerActor
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.release import Meter
 
@@ -69,7 +69,7 @@ def ledger_url(tmp_path: Path, request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("table", TABLES, ids=str)
 def test_a_served_ledger_answers_as_the_tables_say(
-    table: Table, ledger_url: str, remote: tb.RemoteLedger
+    table: ConformanceTable, ledger_url: str, remote: tb.RemoteLedger
 ) -> None:
     with contextlib.closing(RemoteActor(ledger_url, remote)) as actor:
         table.check(actor)

@@ -125,7 +125,7 @@ def goes_on_after_a_page() -> bool:
 MUTATIONS = [
     Mutation(
         "a start is sent again", http.Wire, "_ask",
-        (("if in_doubt and act is Act.ONCE:", "if False:"),),
+        (("if in_doubt and act is Retry.ONCE:", "if False:"),),
         truth("start"),
     ),
     Mutation(
@@ -160,7 +160,7 @@ MUTATIONS = [
     ),
     Mutation(
         "what cannot be read was not done", http.Wire, "_read",
-        (("unknown = act is not Act.READING", "unknown = False"),),
+        (("unknown = act is not Retry.READING", "unknown = False"),),
         does_not_believe_the_unreadable,
     ),
     Mutation(

@@ -47,7 +47,7 @@ def a_revoked_token(client: Client, token: Token, ledger: tb.Ledger) -> bool:
 
 
 def an_expired_token(client: Client, token: Token, ledger: tb.Ledger) -> bool:
-    now, text = ledger._clock(), token("viewer")
+    now, text = ledger.session.now(), token("viewer")
     found = Tokens(ledger).borne_by(text)
     assert found is not None
     return not found.is_valid(now.replace(year=now.year + 1))
@@ -100,7 +100,9 @@ def a_formula_behind_a_blank(client: Client, token: Token, ledger: tb.Ledger) ->
 def a_lone_surrogate(client: Client, token: Token, ledger: tb.Ledger) -> bool:
     """Of an earlier version: it must not end the export."""
     if ledger.hold("A2").state is State.STARTED:
-        ledger._do(transactions.settle, "A2", TOKEN_OF_A2, "\ud800", {})
+        ledger.session.write(
+            lambda act: transactions.settle(act, key="A2", token=TOKEN_OF_A2, cell="\ud800", why={})
+        )
     try:
         return client().get("/api/v1/events.csv").status_code == 200
     except UnicodeEncodeError:

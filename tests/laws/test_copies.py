@@ -88,6 +88,7 @@ OTHERS = {
     "Transactions": "inside accounts, which are refused",
     "Variable": "inside accounts, which are refused",
     "Payer": "an abstract part of budgets of a ledger",
+    "BaseHold": "an abstract part of holds of a ledger",
     "OpenDPNoise": "keeps nothing between calls",
     "FixedNoise": "no noise, for tests alone",
     "PrivateLogisticRegression": "keeps what was released, and no meter",
@@ -97,7 +98,7 @@ OTHERS = {
     "Walk": "a computation",
 }
 ROOMS = ("output_dp", "release", "adapters")
-MODULES = ("ledger.ledger", "ledger.values", "client.remote")
+MODULES = ("ledger.ledger", "ledger.charging", "client.remote")
 
 
 def stateful() -> set[str]:

@@ -19,8 +19,8 @@ def chain(length: int) -> list[Entry]:
     for i in range(length):
         entry = entry_after(
             head,
-            "2026-01-01T00:00:00+00:00",
-            "settled",
+            at="2026-01-01T00:00:00+00:00",
+            kind="settled",
             key=f"k{i}",
             budget="data",
             units=Units(i, 2 * i),
@@ -72,7 +72,7 @@ def test_refusals_say_which_event() -> None:
 
 @given(st.integers(0, 2**63 - 1), st.binary(min_size=32, max_size=32))
 def test_a_head_is_read_as_it_was_written(sequence: int, hash_: bytes) -> None:
-    head = Head(sequence, hash_.hex())
+    head = Head(sequence=sequence, hash=hash_.hex())
     assert Head.from_text(str(head)) == head
 
 

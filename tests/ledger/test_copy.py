@@ -309,7 +309,7 @@ def forge(ledger: tb.Ledger, kind: str) -> None:
     def act(connection: Any) -> None:
         head = ledger.head()
         entry = entry_after(
-            head, "now", kind, key=None, budget="ada", units=NOTHING, cell=None, details={}
+            head, at="now", kind=kind, key=None, budget="ada", units=NOTHING, cell=None, details={}
         )
         connection.execute(insert(events), entry._asdict())
 
@@ -353,5 +353,5 @@ def test_without_the_seal_both_copies_are_charged(
                 continue
         return spent <= 1
 
-    seal = (('last.kind == "moved"', "False"),)
+    seal = (("last.kind == EventKind.MOVED", "False"),)
     lose_a_truth(monkeypatch, Mutation("the seal", Act, "__init__", seal, only_one_is_charged))

@@ -64,7 +64,7 @@ STEPS = [
 def view(url: str) -> tuple[str, str]:
     """What a new process sees."""
     with contextlib.closing(LedgerActor(url)) as actor:
-        return actor.act(Deed("epsilon", "data")), actor.act(Deed("state", "A1"))
+        return actor.act(Deed.read("epsilon data")), actor.act(Deed.read("state A1"))
 
 
 # A deed is killed at each of its points, by a process each: three deeds show it in `make test`.
@@ -110,9 +110,9 @@ def test_a_process_killed_at_any_time_has_done_what_it_said(url: str, actor: Led
         for line in lines[:done]:
             assert model.act(Deed.read(line)) == "ok"
         actor.told("expire nobody")  # waits for the lock: what the dead have sent has been done
-        if actor.act(Deed("epsilon", "data")) != model.act(Deed("epsilon", "data")):
+        if actor.act(Deed.read("epsilon data")) != model.act(Deed.read("epsilon data")):
             model.act(Deed.read(lines[done]))  # it was done, and there was no time to say so
-        for deed in (Deed("epsilon", "data"), Deed("delta", "data")):
+        for deed in (Deed.read("epsilon data"), Deed.read("delta data")):
             assert actor.act(deed) == model.act(deed)
         actor.ledger.verify()
 

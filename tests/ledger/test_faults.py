@@ -67,14 +67,14 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
         assert 0 < granted < 100
         with pytest.raises(tb.LedgerError, match=r"nothing was changed .* full"):
             actor.told(f"reserve B{granted} 1e-3")
-        balance = actor.act(Deed("epsilon", "data"))
+        balance = actor.act(Deed.read("epsilon data"))
         actor.close()
     actor = LedgerActor(url, actor.tokens)
-    assert actor.act(Deed("epsilon", "data")) == balance
+    assert actor.act(Deed.read("epsilon data")) == balance
     # there is room again: the same request goes through, and the run that had begun is settled
     assert actor.told(f"reserve B{granted} 1e-3", "settle A1 no") == ["ok", "ok"]
     actor.ledger.verify()
-    spent, held = actor.act(Deed("epsilon", "data")).split()[1:4:2]
+    spent, held = actor.act(Deed.read("epsilon data")).split()[1:4:2]
     assert (spent, Fraction(held)) == ("0.1", Fraction(granted + 1, 1000))
     actor.close()
 
@@ -84,7 +84,7 @@ def test_a_disk_that_stops_in_the_middle_of_a_write_changes_nothing(tmp_path: Pa
     url = f"sqlite:///{tmp_path}/budget.db"
     actor = LedgerActor(url)
     actor.told(*STORY)
-    balance = actor.act(Deed("epsilon", "data"))
+    balance = actor.act(Deed.read("epsilon data"))
     log = tmp_path / "budget.db-wal"
     outcomes = set()
     for more in range(0, 60_000, 8_000):
@@ -94,7 +94,7 @@ def test_a_disk_that_stops_in_the_middle_of_a_write_changes_nothing(tmp_path: Pa
         assert process.exitcode in (0, 1)
         if process.exitcode == 0:
             break
-        assert actor.act(Deed("epsilon", "data")) == balance
+        assert actor.act(Deed.read("epsilon data")) == balance
     assert outcomes == {0, 1}
     assert actor.told("settle A1 no") == ["again"]
     actor.ledger.verify()
@@ -117,7 +117,7 @@ def test_a_read_only_file_can_be_read_and_nothing_else() -> None:
         url = f"sqlite:///{name}/budget.db"
         with contextlib.closing(LedgerActor(url)) as actor:
             actor.told(*STORY)
-            balance = actor.act(Deed("epsilon", "data"))
+            balance = actor.act(Deed.read("epsilon data"))
         os.chmod(f"{name}/budget.db", 0o444)
         said = heard(*born(_reader, url, actor.tokens))
     assert said[0] == balance
@@ -130,7 +130,7 @@ def _reader(url: str, tokens: dict[str, str | None], ear: Any) -> None:
         os.setgid(NOBODY)
         os.setuid(NOBODY)
     with contextlib.closing(LedgerActor(url, tokens)) as reader:
-        ear.send(reader.act(Deed("epsilon", "data")))
+        ear.send(reader.act(Deed.read("epsilon data")))
         try:
             reader.told("settle A1 no")
         except tb.LedgerError as error:
@@ -226,7 +226,7 @@ def test_a_commit_without_an_answer_is_said_to_be_unknown(
         actor.told("settle A1 no")
     assert caught.value.unknown
     assert actor.told("settle A1 no") == ["ok" if moment == "before commit" else "again"]
-    assert actor.act(Deed("epsilon", "data")) == "spent 0.1 held 0 left 0.9 saved 0.2"
+    assert actor.act(Deed.read("epsilon data")) == "spent 0.1 held 0 left 0.9 saved 0.2"
     actor.close()
 
 
@@ -265,7 +265,7 @@ def test_a_process_that_slept_while_another_took_over_frees_nothing(
     ear.send("go on")
     assert ear.recv() == "fenced"
     process.join()
-    assert actor.act(Deed("epsilon", "data")) == "spent 0.3 held 0 left 0.7 saved 0"
+    assert actor.act(Deed.read("epsilon data")) == "spent 0.3 held 0 left 0.7 saved 0"
     actor.close()
 
 
@@ -274,7 +274,7 @@ def _sleeper(url: str, ear: Any) -> None:
     actor.told("start A1")
     ear.send("started")
     ear.recv()
-    ear.send(actor.act(Deed("settle", "A1", ("no",))))
+    ear.send(actor.act(Deed(verb="settle", name="A1", words=("no",))))
 
 
 def test_a_process_paused_in_the_middle_of_an_act_does_not_stop_the_others_for_ever(
@@ -296,7 +296,7 @@ def test_a_process_paused_in_the_middle_of_an_act_does_not_stop_the_others_for_e
         awake = heard(process, ear)[-1]
         other.close()
     assert awake == (["ok"] if url.startswith("sqlite") else ["too late"])
-    assert actor.act(Deed("state", "A1")) == "started"
+    assert actor.act(Deed.read("state A1")) == "started"
     actor.ledger.verify()
 
 
@@ -329,7 +329,7 @@ def test_a_child_of_fork_has_connections_of_its_own(url: str) -> None:
     heard(process, ear)
     assert process.exitcode == 0
     actor = LedgerActor(url)
-    assert actor.act(Deed("epsilon", "data")) == "spent 0 held 0.7 left 0.3 saved 0"
+    assert actor.act(Deed.read("epsilon data")) == "spent 0 held 0.7 left 0.3 saved 0"
     actor.ledger.verify()
     actor.close()
 
@@ -397,7 +397,7 @@ def test_a_clock_that_jumps_changes_nothing(url: str) -> None:
     for line in (*STORY, "reserve A2 0.4", "settle A1 no", "reserve A3 0.6", "start A2"):
         deed = Deed.read(line)
         assert actor.act(deed) == model.act(deed)
-        assert actor.act(Deed("epsilon", "data")) == model.act(Deed("epsilon", "data"))
+        assert actor.act(Deed.read("epsilon data")) == model.act(Deed.read("epsilon data"))
     actor.ledger.verify()
     years = {event.at[:4] for event in actor.ledger.events()}
     assert years >= {str(now.year - 10), str(now.year + 20)}
@@ -414,7 +414,7 @@ def test_what_is_no_cell_settles_nothing(url: str, actor: LedgerActor, cell: obj
     actor.told(*STORY)
     with pytest.raises(tb.ParameterError, match="cell must "):
         actor.ledger.hold("A1", token=actor.tokens["A1"]).settle(cell)  # type: ignore[arg-type]
-    assert actor.act(Deed("epsilon", "data")) == "spent 0 held 0.3 left 0.7 saved 0"
+    assert actor.act(Deed.read("epsilon data")) == "spent 0 held 0.3 left 0.7 saved 0"
     actor.close()
 
 
@@ -424,7 +424,7 @@ def test_a_cell_that_nobody_declared_costs_the_sup(
 ) -> None:
     actor.told(*STORY)
     actor.ledger.hold("A1", token=actor.tokens["A1"]).settle(cell)
-    assert actor.act(Deed("epsilon", "data")) == "spent 0.3 held 0 left 0.7 saved 0"
+    assert actor.act(Deed.read("epsilon data")) == "spent 0.3 held 0 left 0.7 saved 0"
     actor.ledger.verify()
     actor.close()
 

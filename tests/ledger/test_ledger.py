@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pytest
 
 import tightbudget as tb
-from tightbudget.ledger import ledger as ledger_module
+from tightbudget.ledger import history
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.guarantee import Cell
 
@@ -98,7 +98,7 @@ def test_long_histories_are_read_page_by_page(
 ) -> None:
     for i in range(6):
         data.reserve(f"k{i}", tb.OutputDP.from_dp(0.1))
-    monkeypatch.setattr(ledger_module, "_PAGE", 2)
+    monkeypatch.setattr(history, "_PAGE", 2)
     assert [e.sequence for e in ledger.events()] == [1, 2, 3, 4, 5, 6, 7]
     assert [e.sequence for e in ledger.events(after=2, limit=3)] == [3, 4, 5]
     assert list(ledger.events(limit=0)) == []
@@ -160,114 +160,118 @@ def test_what_is_nearly_left_is_granted_and_told(data: tb.LedgerBudget) -> None:
     ("deed", "error", "message"),
     [
         (
-            lambda h: h.settle("number"),
+            lambda ledger, h: h.settle("number"),
             tb.SettlementError,
             "'A1' is reserved, and cannot be settled with cell \"number\"",
         ),
         (
-            lambda h: (h.start(), h.start()),
+            lambda ledger, h: (h.start(), h.start()),
             tb.SettlementError,
             "a hold is started once, and 'A1' is started",
         ),
         (
-            lambda h: (h.start(), h.void()),
+            lambda ledger, h: (h.start(), h.void()),
             tb.SettlementError,
             "'A1' is started: only what was not started is freed",
         ),
         (
-            lambda h: (h.void(), h.forfeit()),
+            lambda ledger, h: (h.void(), h.forfeit()),
             tb.SettlementError,
             "'A1' is void, and cannot be forfeited",
         ),
         (
-            lambda h: (h.start(), h.settle("number"), h.settle("nothing")),
+            lambda ledger, h: (h.start(), h.settle("number"), h.settle("nothing")),
             tb.SettlementError,
             '\'A1\' is settled with cell "number", and cannot be settled with cell "nothing"',
         ),
         (
-            lambda h: (h.start(), h._ledger.hold("A1").settle("nothing")),
+            lambda ledger, h: (h.start(), ledger.hold("A1").settle("nothing")),
             tb.FencingError,
             "'A1' is settled with the token of its start, got None",
         ),
         (
-            lambda h: (h.start(), h._ledger.hold("A1", token="0" * 32).settle("nothing")),
+            lambda ledger, h: (h.start(), ledger.hold("A1", token="0" * 32).settle("nothing")),
             tb.FencingError,
             "'A1' is settled with the token of its start, got another",
         ),
         (
-            lambda h: (h.start(), h._ledger.hold("A1").forfeit(), h.settle("nothing")),
+            lambda ledger, h: (h.start(), ledger.hold("A1").forfeit(), h.settle("nothing")),
             tb.FencingError,
             "the run 'A1' was overruled: it is forfeited, at the dearest price",
         ),
-        (lambda h: h._ledger.hold("A9"), tb.SettlementError, "there is no reservation 'A9'"),
+        (lambda ledger, h: ledger.hold("A9"), tb.SettlementError, "there is no reservation 'A9'"),
         (
-            lambda h: h._ledger.expire("A9", by="eve", reason="x"),
+            lambda ledger, h: ledger.expire("A9", by="eve", reason="x"),
             tb.SettlementError,
             "there is no reservation 'A9'",
         ),
         (
-            lambda h: h._ledger.budget("dato"),
+            lambda ledger, h: ledger.budget("dato"),
             tb.ParameterError,
             "budget must be the name of a budget in this ledger, got 'dato'",
         ),
         (
-            lambda h: h._ledger.reserve("A1", COIN, ["data"], interactive=True),
+            lambda ledger, h: ledger.reserve("A1", COIN, ["data"], interactive=True),
             tb.KeyConflictError,
             "the key 'A1' was used before, for something else",
         ),
         (
-            lambda h: h._ledger.reserve("A2", COIN, []),
+            lambda ledger, h: ledger.reserve("A2", COIN, []),
             tb.ParameterError,
             "budgets must be a list of one or more names, each once, got []",
         ),
         (
-            lambda h: h._ledger.reserve("A2", COIN, "data"),
+            lambda ledger, h: ledger.reserve("A2", COIN, "data"),
             tb.ParameterError,
             "budgets must be a list of one or more names, each once, got 'data'",
         ),
         (
-            lambda h: h._ledger.reserve("A2", COIN, ["data", "data"]),
+            lambda ledger, h: ledger.reserve("A2", COIN, ["data", "data"]),
             tb.ParameterError,
             "budgets must be a list of one or more",
         ),
         (
-            lambda h: h._ledger.reserve("", COIN, ["data"]),
+            lambda ledger, h: ledger.reserve("", COIN, ["data"]),
             tb.ParameterError,
             "key must be a text of 1 to 200 printable characters, got ''",
         ),
         (
-            lambda h: h._ledger.reserve("a\nb", COIN, ["data"]),
+            lambda ledger, h: ledger.reserve("a\nb", COIN, ["data"]),
             tb.ParameterError,
             "key must be a text of 1 to 200 printable characters",
         ),
         (
-            lambda h: h._ledger.reserve("a\x00b", COIN, ["data"]),
+            lambda ledger, h: ledger.reserve("a\x00b", COIN, ["data"]),
             tb.ParameterError,
             "key must be a text of 1 to 200 printable characters",
         ),
         (
-            lambda h: h._ledger.open_budget(7, epsilon=1),
+            lambda ledger, h: ledger.open_budget(7, epsilon=1),
             tb.ParameterError,
             "name must be a text of 1 to 200 printable characters, got 7",
         ),
         (
-            lambda h: h._ledger.open_budget("data", epsilon=2, delta=1e-6),
+            lambda ledger, h: ledger.open_budget("data", epsilon=2, delta=1e-6),
             tb.KeyConflictError,
             "there is a budget 'data' already, on other terms",
         ),
         (
-            lambda h: h._ledger.check("no head"),
+            lambda ledger, h: ledger.check("no head"),
             tb.ParameterError,
             "head must be tightbudget-ledger:1:<sequence>:<hash>, got 'no head'",
         ),
     ],
 )
 def test_refusals(
-    data: tb.LedgerBudget, deed: Callable[[Any], Any], error: type[Exception], message: str
+    ledger: tb.Ledger,
+    data: tb.LedgerBudget,
+    deed: Callable[[tb.Ledger, Any], Any],
+    error: type[Exception],
+    message: str,
 ) -> None:
     hold = data.reserve("A1", COIN)
     with pytest.raises(error, match=f"^{re.escape(message)}") as caught:
-        deed(hold)
+        deed(ledger, hold)
     assert type(caught.value) is error
 
 

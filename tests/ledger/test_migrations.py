@@ -183,7 +183,7 @@ def sealed(url: str, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
         last = connection.execute(select(events).order_by(events.c.sequence.desc())).first()
         assert last is not None
         moved = entry_after(
-            Head(last.sequence, last.hash), "2026", "moved",
+            Head(sequence=last.sequence, hash=last.hash), at="2026", kind="moved",
             key=None, budget=None, units=NOTHING, cell=None, details={"to": to},
         )  # fmt: skip
         connection.execute(events.insert(), moved._asdict())

@@ -70,7 +70,7 @@ class Interleaved(RuleBasedStateMachine):
     @rule(who=st.integers(0, 1))
     def reopen(self, who: int) -> None:
         """As after a crash: what was not in the database is gone."""
-        self.actors[who].act(Deed("reopen"))
+        self.actors[who].act(Deed.read("reopen"))
 
     @rule(who=st.integers(0, 1), deed=deeds, at=st.integers(0, 12))
     def interrupt(self, who: int, deed: Deed, at: int) -> None:
@@ -91,7 +91,7 @@ class Interleaved(RuleBasedStateMachine):
             return
         self.expected(who, deed)
         for one in (actor, self.model):  # the token may not have been told
-            one.act(Deed("forget", deed.name))
+            one.act(Deed(verb="forget", name=deed.name))
         self.compare(self.actors[1 - who])
 
     def expected(self, who: int, deed: Deed) -> str:
@@ -101,7 +101,7 @@ class Interleaved(RuleBasedStateMachine):
     def compare(self, actor: LedgerActor) -> None:
         for verb in ("epsilon", "delta"):
             for name in self.model.accounts:
-                deed = Deed(verb, name)
+                deed = Deed(verb=verb, name=name)
                 assert actor.act(deed) == self.model.act(deed), f"{verb} {name}"
 
     def teardown(self) -> None:

@@ -68,11 +68,11 @@ def reserve_until_refused(actor: LedgerActor, who: str) -> Answers:
 
 
 def start_the_one(actor: LedgerActor, who: str) -> Answers:
-    return [(who, actor.act(Deed("start", "A1")))]
+    return [(who, actor.act(Deed.read("start A1")))]
 
 
 def settle_as_i_like(actor: LedgerActor, who: str) -> Answers:
-    return [(who, actor.act(Deed("settle", "A1", (who,))))]
+    return [(who, actor.act(Deed(verb="settle", name="A1", words=(who,))))]
 
 
 @on_both
@@ -85,7 +85,7 @@ def test_the_last_unit_is_granted_once(url: str, actor: LedgerActor, cap: str, g
     actor.told(f"open data {cap}")
     answers = [answer for _, answer in race(url, reserve_until_refused, processes=3, threads=3)]
     assert sorted(answers) == 9 * ["exceeded"] + grants * ["ok"]
-    assert actor.act(Deed("epsilon", "data")).split()[3] == number(grants / 10)
+    assert actor.act(Deed.read("epsilon data")).split()[3] == number(grants / 10)
     actor.ledger.verify()
 
 

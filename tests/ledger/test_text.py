@@ -16,6 +16,7 @@ from tests.guards.mutants import Mutation, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.ledger import queries, text, transactions
+from tightbudget.ledger.session import Session
 from tightbudget.ledger.text import printable, spellings
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.ledger.transactions import Request, Terms
@@ -120,8 +121,11 @@ def test_what_an_earlier_version_has_stored_is_found(
     if one not in spellings(other):
         other = one
     terms = Terms.of("output_dp", {"epsilon": 1})
-    ledger._do(transactions.open_budget, one, terms, None)
-    ledger._do(transactions.reserve, one, Request.of(COIN, ["data"], False), {})
+    request = Request.of(COIN, ["data"], False)
+    ledger.session.write(
+        lambda act: transactions.open_budget(act, name=one, terms=terms, parent=None)
+    )
+    ledger.session.write(lambda act: transactions.reserve(act, key=one, request=request, why={}))
     for spelt in {one, other}:
         assert ledger.budget(spelt).name == one
         assert ledger.hold(spelt).key == one
@@ -132,7 +136,9 @@ def test_what_an_earlier_version_has_stored_is_found(
     assert ledger.reserve("A1", tb.OutputDP.from_dp(0.1), [other]).charges.keys() == {one}
     # an earlier version could hold both spellings, as two; each is still the one that it names
     if one != other:
-        ledger._do(transactions.reserve, other, Request.of(COIN, ["data"], False), {})
+        ledger.session.write(
+            lambda act: transactions.reserve(act, key=other, request=request, why={})
+        )
     assert [ledger.hold(spelt).key for spelt in (one, other)] == [one, other]
     ledger.verify()
 
@@ -190,7 +196,7 @@ def an_old_key_is_found() -> bool:
         it.open_budget("data", epsilon=1)
         composed, apart = SPELLINGS[0]
         request = Request.of(tb.OutputDP.from_dp(0.1), ["data"], False)
-        it._do(transactions.reserve, apart, request, {})
+        it.session.write(lambda act: transactions.reserve(act, key=apart, request=request, why={}))
         return it.reserve(composed, tb.OutputDP.from_dp(0.1), ["data"]).key == apart
 
 
@@ -206,7 +212,7 @@ MUTATIONS = [
              refuses(lambda b: b.reserve("A", tb.OutputDP({(HALF,): 0.1}), ["data"]))),
     Mutation("keys have one spelling", text, "printable",
              (('unicodedata.normalize("NFC", value)', "value"),), spelt_twice_is_one),
-    Mutation("old spellings are found", tb.Ledger, "_spelt",
+    Mutation("old spellings are found", Session, "_spelt",
              (("return text if found is None else found", "return text"),), an_old_key_is_found),
 ]  # fmt: skip
 

@@ -141,7 +141,7 @@ def test_they_move_with_the_ledger(ledger: tb.Ledger, tokens: Tokens, tmp_path: 
     token, text = a_token(tokens, "analyst")
     lost, lost_text = a_token(tokens)
     tokens.revoke(lost.id)
-    clock = ledger._clock
+    clock = ledger.session.now
     with tb.Ledger(f"sqlite:///{tmp_path}/target.db", clock=clock) as target:
         ledger.copy_to(target)
         assert Tokens(target).borne_by(text) == token

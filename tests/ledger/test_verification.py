@@ -42,7 +42,7 @@ def play(*lines: Line) -> _History:
     for kind, key, budget, units, cell, details in lines:
         history.add(
             entry_after(
-                history.head, "2026", kind,
+                history.head, at="2026", kind=kind,
                 key=key, budget=budget, units=units, cell=cell, details=details,
             )
         )  # fmt: skip
@@ -90,7 +90,7 @@ BAD: dict[str, tuple[list[Line], str]] = {
     ),
     "forfeited cheaply": (
         [OPENED, RESERVED, changed(FORFEITED, units=NOTHING)],
-        "not the dearest price",
+        "not the worst-case price",
     ),
     "void after the start": ([OPENED, RESERVED, STARTED, VOID], "it is started"),
     "void at a price": (
@@ -104,7 +104,7 @@ BAD: dict[str, tuple[list[Line], str]] = {
     ),
     "returned unlent": ([OPENED, PART, PART_CLOSED, RETURNED], "KeyError('ada')"),
     "arrived from nowhere": ([OPENED, ARRIVED], "it had not moved"),
-    "of no kind": ([changed(OPENED, kind="guessed")], "has no attribute '_guessed'"),
+    "of no kind": ([changed(OPENED, kind="guessed")], "KeyError('guessed')"),
     "without details": ([changed(OPENED, details={})], "KeyError('kind')"),
 }
 

@@ -57,6 +57,7 @@ def test_bins_hold_the_exact_masses_and_are_tight(scale: float, step: float) -> 
         [float(abs(value - arb(e)).upper()) for value, e in zip(exact, edges, strict=True)]
     )
     bins = Logistic(scale).pair(Direction.REMOVE).bins(edges, slack)
+    assert bins is not None
     ends = [arb("inf"), *map(arb, outputs.tolist()), arb("-inf")]
     references = [*edges.tolist(), float(edges[-1])]
     for i, (high, low) in enumerate(itertools.pairwise(ends)):
@@ -78,7 +79,9 @@ def test_bins_hold_the_exact_masses_and_are_tight(scale: float, step: float) -> 
 def test_one_run_has_a_closed_delta(scale: float, share: float) -> None:
     """At the output x0 whose loss is eps, delta is P(X < x0) - e^eps P(X + m < x0)."""
     m, epsilon = ball(1 / Fraction(scale)), min(share / scale, 600.0)
-    low, high = Logistic(scale).pair(Direction.ADD).closed_delta(epsilon)
+    closed = Logistic(scale).pair(Direction.ADD).closed_delta(epsilon)
+    assert closed is not None
+    low, high = closed
     lowest, highest = arb(-2000), arb(2000) + m
     for _ in range(700):  # bisection: the loss falls with x
         x = (lowest + highest) / 2

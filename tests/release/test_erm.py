@@ -137,7 +137,7 @@ def test_other_types_and_shapes_are_refused_and_not_charged(
             perturbation.release(broken, meter=meter)
     assert meter.left.epsilon == 1.0
     with pytest.raises(tb.ParameterError, match=r"^data must be two parts, got int"):
-        tested.release(5, meter=meter)
+        tested.release(5, meter=meter)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

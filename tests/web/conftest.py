@@ -97,7 +97,7 @@ def ledger_url(tmp_path: Path) -> str:
         ledger.open_budget("bob", parent="census", epsilon=1, delta=1e-7)
         ledger.open_budget("eve", parent="ada", epsilon=0.25, delta=1e-9)
         ledger.reserve("A1", SEARCH, ["ada"])
-        with mock.patch("tightbudget.ledger.ledger.new_secret", return_value=TOKEN_OF_A2):
+        with mock.patch("tightbudget.ledger.hold.new_secret", return_value=TOKEN_OF_A2):
             ledger.reserve("A2", SEARCH, ["ada"]).start()
         ledger.reserve("B1", SEARCH, ["bob"])
         ledger.reserve("AB", tb.OutputDP.from_dp(0.01), ["ada", "bob"])

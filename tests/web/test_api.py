@@ -22,7 +22,6 @@ from tests.web.test_access import error_of
 
 import tightbudget as tb
 from tightbudget.ledger import transactions
-from tightbudget.ledger.as_json import event_as_json, hold_as_json, statement_as_json
 from tightbudget.ledger.pricing import content_of
 from tightbudget.web.api.schemas import requested_guarantee
 
@@ -68,14 +67,14 @@ def test_a_server_answers_and_is_ended(served: Serve, ledger_url: str) -> None:
 
 
 def test_budgets_are_as_the_ledger_states_them(ask: TestClient, ledger: tb.Ledger) -> None:
-    stated = [statement_as_json(statement) for statement in ledger.statements()]
+    stated = [statement.to_dict() for statement in ledger.statements()]
     assert get(ask, "budgets") == {"budgets": as_sent(stated), "next": None}
     for statement in stated:
         name = statement["name"]
         held = ledger.budget(name).holds()
         # what was declared is not in lists
         holds = [
-            {**hold_as_json(hold), "guarantee": None, "since": hold.since, "by": hold.by}
+            {**hold.to_dict(), "guarantee": None, "since": hold.since, "by": hold.by}
             for hold in held
         ]
         listed = {"holds": holds, "next": None}
@@ -86,12 +85,12 @@ def test_budgets_are_as_the_ledger_states_them(ask: TestClient, ledger: tb.Ledge
 
 def test_a_hold_is_found_by_its_key_and_has_no_token(ask: TestClient, ledger: tb.Ledger) -> None:
     for key in ("A1", "A2", "AB"):
-        assert get(ask, "hold", key=key) == as_sent(hold_as_json(ledger.hold(key)))
+        assert get(ask, "hold", key=key) == as_sent(ledger.hold(key).to_dict())
     assert get(ask, "hold", key="A2")["token"] is None
 
 
 def test_events_come_in_pages(ask: TestClient, ledger: tb.Ledger) -> None:
-    every = [as_sent(event_as_json(event)) for event in ledger.events()]
+    every = [as_sent(event.to_dict()) for event in ledger.events()]
     for limit in (1, 3, len(every), 1000):
         found, after = [], 0
         while after is not None:
@@ -112,7 +111,7 @@ def test_events_are_filtered_alike_in_both_forms(
     ask: TestClient, ledger: tb.Ledger, filters: dict[str, str]
 ) -> None:
     wanted = list(ledger.events(**filters))  # type: ignore[arg-type]
-    assert get(ask, "events", **filters)["events"] == [as_sent(event_as_json(e)) for e in wanted]
+    assert get(ask, "events", **filters)["events"] == [as_sent(e.to_dict()) for e in wanted]
     text = ask.get("/api/v1/events.csv", params=filters).text
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     shown = [(e.sequence, e.at, e.kind, e.key or "", e.epsilon, e.hash) for e in wanted]
@@ -149,8 +148,13 @@ def test_what_an_earlier_version_took_is_exported(
 ) -> None:
     """Cells and reasons with half a character: one such line must not break off all others."""
     half = "\ud800"
-    ledger._do(transactions.settle, "A2", TOKEN_OF_A2, (half, f"={half}"), {})
-    ledger._do(transactions.expire, "A1", {"by": "grace", "reason": half})
+    ledger.session.write(
+        lambda act: transactions.settle(
+            act, key="A2", token=TOKEN_OF_A2, cell=(half, f"={half}"), why={}
+        )
+    )
+    why = {"by": "grace", "reason": half}
+    ledger.session.write(lambda act: transactions.expire(act, key="A1", why=why))
     last = ledger.head().sequence
     for path in ("events.csv", "events.csv?budget=ada"):
         rows = list(csv.DictReader(io.StringIO(ask.get(f"/api/v1/{path}").text, newline="")))
@@ -237,14 +241,14 @@ def test_a_run_costs_what_it_costs_in_the_library(
         assert asked == as_sent({**dataclasses.asdict(answer), "affordable": affordable})
     body = {"key": "N", "budgets": budgets, "guarantee": content_of(guarantee)}
     held = post(ask, "reserve", **body)
-    assert held == as_sent(hold_as_json(ledger.hold("N")))
+    assert held == as_sent(ledger.hold("N").to_dict())
     assert [dataclasses.asdict(answer.requested) for answer in foreseen] == [
         held["charges"][name] for name in budgets
     ]
     started = post(ask, "start", key="N")
     cell = next(iter(guarantee.cells), "x")
     settled = post(ask, "settle", key="N", token=started["token"], cell=cell)
-    assert settled == {**as_sent(hold_as_json(ledger.hold("N"))), "token": started["token"]}
+    assert settled == {**as_sent(ledger.hold("N").to_dict()), "token": started["token"]}
     assert settled["state"] == "settled"
     ledger.verify()
 
@@ -287,7 +291,7 @@ def test_every_act_of_an_administrator_is_written_down_with_the_tokens_name(
     ask: TestClient, ledger: tb.Ledger
 ) -> None:
     opened = post(ask, "open", name="carl", parent="census", parameters={"epsilon": 0.5})
-    assert opened == as_sent(statement_as_json(ledger.budget("carl").statement()))
+    assert opened == as_sent(ledger.budget("carl").statement().to_dict())
     rho = post(ask, "open", name="rho", kind="zcdp", parameters={"rho": "1/3"})
     assert rho["cap"]["unit"] == "rho"
     post(ask, "open", name="r", kind="renyi", parameters={"order": 2, "epsilon": 1})

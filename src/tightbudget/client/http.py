@@ -1,7 +1,8 @@
-"""Requests to a ledger that is served: what is asked again, and what is known when no answer comes.
+"""Requests to a ledger that is served: which are sent again, and what a lost answer leaves open.
 
-A request that was never sent has changed nothing. One that was sent and not answered may have:
-acts that are done once under a key are asked for again, and all others are left in doubt, aloud.
+A request that was never sent has changed nothing; one that was sent and not answered may have. An
+act that a key names is sent again, since the ledger does it once; of a start, the caller is told
+that it is unknown.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from tightbudget.errors import (
     ParameterError,
     TightBudgetError,
 )
+from tightbudget.ledger.values import amount_of
 from tightbudget.numerics.validate import positive, refuse
-from tightbudget.output_dp.account import Budget
 from tightbudget.output_dp.transactions import Uncopied
 
 try:
@@ -32,12 +33,14 @@ try:
 except ImportError as error:
     raise ExtraError("a remote ledger needs httpx: pip install 'tightbudget[remote]'") from error
 
-__all__ = ["Act", "Wire", "amount"]
+__all__ = ["Retry", "Wire"]
 
 T = TypeVar("T")
 
-_PAUSES = (0.1, 0.4, 1.6)  # seconds before each time that something is asked again
-_IDLE = 2.0  # seconds; servers close idle connections later, and never while one is used again
+_PAUSES = (0.1, 0.4, 1.6)  # seconds before each repetition, about two in all
+# Seconds after which an idle connection is not used again. Servers keep one longer (uvicorn, which
+# `tightbudget serve` runs, 5 seconds), so a request rarely meets a connection that is closing.
+_IDLE = 2.0
 _NOT_SENT = (
     httpx.ConnectError,
     httpx.ConnectTimeout,
@@ -49,8 +52,8 @@ _NOT_SENT = (
 _WORD = re.compile(r"[\x21-\x7e]{1,1000}")
 
 
-class Act(enum.Enum):
-    """What it means to ask for something twice."""
+class Retry(enum.Enum):
+    """Says what a request does if it is sent twice."""
 
     READING = "nothing: it changes nothing"
     REPEATABLE = "the same as once: the key names one deed"
@@ -61,11 +64,11 @@ class Wire(Uncopied):
     """The way to a ledger that is served.
 
     Args:
-        url: where; plain http only to this machine, or if ``insecure`` says so.
-        token: who asks. It travels in a header, and is shown nowhere.
+        url: the address; plain http only to this machine, or if ``insecure`` says so.
+        token: the access token. It travels in a header, and is shown nowhere.
         timeout: seconds that each step of a request may take.
         insecure: whether whoever listens on the way may learn the token.
-        transport: how requests travel, if not over the network.
+        transport: carries the requests, if not the network.
 
     Raises:
         ParameterError: the url, the token or the timeout is refused.
@@ -106,23 +109,23 @@ class Wire(Uncopied):
     # ------------------------------------------------------------------------- asking
 
     def get(self, path: str, query: Mapping[str, object], read: Callable[[Any], T]) -> T:
-        """Reads something; what is None in the query is not asked for.
+        """Sends a request that changes nothing; fields of the query that are None are left out.
 
         Raises:
             LedgerError: it cannot be read.
             TightBudgetError: the ledger refuses.
         """
         asked = {name: str(value) for name, value in query.items() if value is not None}
-        return self._ask("GET", path, {"params": asked}, read, Act.READING)
+        return self._ask("GET", path, {"params": asked}, read, Retry.READING)
 
     def post(
         self,
         path: str,
         body: Mapping[str, object],
         read: Callable[[Any], T],
-        act: Act = Act.REPEATABLE,
+        act: Retry = Retry.REPEATABLE,
     ) -> T:
-        """Does something.
+        """Sends a request that may change the ledger.
 
         Raises:
             LedgerError: it was not done; or, if it is ``unknown``, it may have been.
@@ -136,40 +139,46 @@ class Wire(Uncopied):
         return self._ask("POST", path, asked, read, act)
 
     def _ask(
-        self, verb: str, path: str, asked: dict[str, Any], read: Callable[[Any], T], act: Act
+        self, verb: str, path: str, asked: dict[str, Any], read: Callable[[Any], T], act: Retry
     ) -> T:
+        """Sends a request, and again after a lost answer if that does no harm.
+
+        Raises:
+            LedgerError: no answer came; ``unknown`` if the act may have been done.
+            TightBudgetError: the ledger refuses.
+        """
         in_doubt = False  # whether a request was sent, and nobody has said what became of it
         for pause in (0.0, *_PAUSES):
             time.sleep(pause)
             try:
                 return self._read(self._answer(verb, path, asked), read, act)
-            except _Lost as lost:
+            except _NoAnswer as lost:
                 why = str(lost)
                 in_doubt = in_doubt or lost.sent
-                if in_doubt and act is Act.ONCE:
+                if in_doubt and act is Retry.ONCE:
                     break
             except LedgerError as refusal:  # which is about this request, not about one before
                 if not in_doubt:
                     raise
                 why = str(refusal)
                 break
-        if act is Act.READING:
+        if act is Retry.READING:
             raise LedgerError(f"{self} cannot be read: {why}")
         if not in_doubt:
             raise LedgerError(f"nothing was changed in {self}: {why}")
         now = {
-            Act.REPEATABLE: "ask again under the same key",
-            Act.ONCE: "void the reservation, or if that is refused, forfeit it",
+            Retry.REPEATABLE: "ask again under the same key",
+            Retry.ONCE: "void the reservation, or if that is refused, forfeit it",
         }
         raise LedgerError(
             f"{self} did not say whether the act happened: {why}; {now[act]}", unknown=True
         )
 
     def _answer(self, verb: str, path: str, asked: dict[str, Any]) -> Any:
-        """What one request is answered.
+        """Sends one request and returns the content of its answer.
 
         Raises:
-            _Lost: there is no answer of the ledger.
+            _NoAnswer: there is no answer of the ledger.
             TightBudgetError: the answer is a refusal.
         """
         if self._process != os.getpid():  # the connections of a parent process are left to it
@@ -177,7 +186,7 @@ class Wire(Uncopied):
         try:
             response = self._client.request(verb, path, **asked)
         except httpx.RequestError as error:
-            raise _Lost(_words(error), sent=not isinstance(error, _NOT_SENT)) from None
+            raise _NoAnswer(_words(error), sent=not isinstance(error, _NOT_SENT)) from None
         try:
             content = json.loads(response.content)
         except ValueError:
@@ -189,44 +198,49 @@ class Wire(Uncopied):
             status = f"{response.status_code} {response.reason_phrase}"
             told = {"type": "", "message": f"{self} answered {status}, as no ledger does"}
         doubtful = response.is_server_error
-        refusal = self._read(told, lambda said: _refusal(said, doubtful), Act.ONCE)
+        refusal = self._read(told, lambda said: _refusal(said, doubtful), Retry.ONCE)
         if isinstance(refusal, LedgerError) and refusal.unknown:
-            raise _Lost(str(refusal), sent=True)
+            raise _NoAnswer(str(refusal), sent=True)
         raise refusal
 
-    def _read(self, content: Any, read: Callable[[Any], T], act: Act) -> T:
+    def _read(self, content: Any, read: Callable[[Any], T], act: Retry) -> T:
+        """Reads the content of an answer.
+
+        Raises:
+            LedgerError: it has not the form of a ledger's answer; ``unknown`` after an act.
+        """
         try:
             return read(content)
         except (AttributeError, KeyError, TypeError, ValueError):
             pass
-        unknown = act is not Act.READING
+        unknown = act is not Retry.READING
         raise LedgerError(f"{self} answered what no ledger answers", unknown=unknown)
 
 
-class _Lost(Exception):  # noqa: N818 (it never leaves this module)
-    """No answer came; says why, and whether the request was sent."""
+class _NoAnswer(Exception):  # noqa: N818 (it never leaves this module)
+    """Raised where no answer came; says why, and whether the request was sent."""
 
     def __init__(self, why: str, *, sent: bool) -> None:
         super().__init__(why)
         self.sent = sent
 
 
-def amount(content: Mapping[str, Any]) -> Budget:
-    """An amount as it travels."""
-    return Budget(float(content["amount"]), float(content["delta"]), str(content["unit"]))
-
-
 def _refusal(told: Mapping[str, Any], doubtful: bool) -> TightBudgetError:
-    """The exception that the ledger has raised, or what else was said in its place."""
+    """Makes the exception that the ledger has raised, or a LedgerError for any other refusal."""
     kind, message = str(told["type"]), str(told["message"])
     if kind not in errors.__all__:
         return LedgerError(message, unknown=doubtful)
     # a server sends no bounds with a PrecisionError: these hold always
     always = {"lower": 0.0, "upper": math.inf}
-    return TightBudgetError.from_dict({**always, **told, "message": message}, amount)
+    return TightBudgetError.from_dict({**always, **told, "message": message}, amount_of)
 
 
 def _checked(url: object, insecure: bool) -> str:
+    """Returns an address without a slash at its end.
+
+    Raises:
+        ParameterError: it is no address, has a password, or would show the token on the way.
+    """
     if isinstance(url, str) and "@" in url:
         raise ParameterError("url must hold no user and no password")  # and is not shown
     must = "be the address of a ledger that is served, such as https://ledger.example.org"
@@ -244,6 +258,7 @@ def _checked(url: object, insecure: bool) -> str:
 
 
 def _is_here(host: str) -> bool:
+    """Says whether a host is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -251,5 +266,5 @@ def _is_here(host: str) -> bool:
 
 
 def _words(error: httpx.RequestError) -> str:
-    """The kind of failure, and what is said about it."""
+    """Names the kind of a failure, and its message if it has one."""
     return ": ".join(filter(None, (type(error).__name__, str(error))))

@@ -1,8 +1,8 @@
 """A ledger on another machine, behind ``tightbudget serve``: the same budgets, the same promises.
 
-A mechanism there charges the same ledger as one here, and is told the same. What the network adds
-is an answer that gets lost; reserve, settle, void and forfeit are then asked for again, which is
-safe under one key. A start is never asked for twice: it counts as started.
+A mechanism is charged and answered there as it would be beside the database. The network adds one
+failure, an answer that gets lost. Reserve, settle, void and forfeit are then asked for again, which
+is safe under one key; a start is never asked for twice: it counts as started.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tightbudget.client.http import Act, Wire, amount
+from tightbudget.client.http import Retry, Wire
 from tightbudget.ledger.chain import Head
-from tightbudget.ledger.pricing import Guarantee, Stored, content_of, guarantee_of
+from tightbudget.ledger.charging import BaseHold, Payer
+from tightbudget.ledger.pricing import Guarantee, Stored, content_of
 from tightbudget.ledger.text import check_encodable, printable, storable_cell
-from tightbudget.ledger.values import Event, Payer, Statement, WhatIf, token_text
+from tightbudget.ledger.values import Event, Preview, ReservationView, Statement, token_text
 from tightbudget.numerics.validate import positive_count
-from tightbudget.output_dp.account import Budget, State
-from tightbudget.output_dp.guarantee import Cell, cell_from_lists
+from tightbudget.output_dp.account import Budget
+from tightbudget.output_dp.guarantee import Cell
 
 if TYPE_CHECKING:
     import httpx
@@ -28,8 +29,9 @@ __all__ = ["RemoteBudget", "RemoteHold", "RemoteLedger"]
 
 T = TypeVar("T")
 
-_PAGE = 1000  # events that are asked for at once
-_MOST = 1000  # budgets or reservations that are asked for at once
+# the largest pages that the server gives out
+_PAGE = 1000  # events
+_MOST = 1000  # budgets or reservations
 
 
 class RemoteLedger:
@@ -39,13 +41,13 @@ class RemoteLedger:
     :class:`LedgerError` that is ``unknown``. Nothing is done twice.
 
     Args:
-        url: where it is served: ``https://ledger.example.org``.
-        token: who asks, from ``tightbudget token create``; reading may need none.
-        timeout: seconds that each step of a request may take. What got no answer is asked for
-            four times at most, but for a start.
+        url: the address where it is served: ``https://ledger.example.org``.
+        token: the text that ``tightbudget token create`` printed; reading may need none.
+        timeout: seconds that each step of a request may take. A request without an answer is
+            sent four times at most, but for a start.
         insecure: whether plain http may go to another machine; whoever listens on the way can
             then read the token, and charge.
-        transport: how requests travel, if not over the network.
+        transport: carries the requests, if not the network.
 
     Raises:
         ParameterError: the url, the token or the timeout is refused.
@@ -76,11 +78,11 @@ class RemoteLedger:
 
     @property
     def url(self) -> str:
-        """Where it is served."""
+        """The address where it is served."""
         return str(self._wire)
 
     def close(self) -> None:
-        """Closes the connections; what was done is durable already."""
+        """Closes the connections; every act that has returned is durable already."""
         self._wire.close()
 
     def __repr__(self) -> str:
@@ -89,7 +91,7 @@ class RemoteLedger:
     # --------------------------------------------------------------------------- budgets
 
     def budget(self, name: str) -> RemoteBudget:
-        """The budget of this name.
+        """Returns the budget of this name.
 
         Raises:
             ParameterError: there is none, or it is not for this token.
@@ -97,15 +99,16 @@ class RemoteLedger:
         return RemoteBudget(self, self._statement(name).name)
 
     def budgets(self) -> tuple[RemoteBudget, ...]:
-        """All budgets that are for this token, each after the one that it is a part of."""
+        """Returns all budgets that are for this token, each after the one that it is a part of."""
         return tuple(RemoteBudget(self, statement.name) for statement in self.statements())
 
     def statements(self) -> tuple[Statement, ...]:
-        """All budgets that are for this token; each thousand of them are of one moment."""
+        """Reads all budgets that are for this token; each thousand of them are of one moment."""
         return tuple(self._pages("budgets", {}, _statements))
 
     def _statement(self, name: str) -> Statement:
-        return self._wire.get("budget", {"name": printable(name=name)}, _statement)
+        """Reads the statement of one budget."""
+        return self._wire.get("budget", {"name": printable(name=name)}, Statement.from_dict)
 
     # ---------------------------------------------------------------------- reservations
 
@@ -117,7 +120,7 @@ class RemoteLedger:
         *,
         interactive: bool = False,
     ) -> RemoteHold:
-        """Holds what the mechanism's dearest output would cost, in several budgets or in none.
+        """Holds the mechanism's worst-case price, in several budgets or in none.
 
         See :meth:`Ledger.reserve`.
         """
@@ -127,16 +130,16 @@ class RemoteLedger:
             "budgets": budgets if isinstance(budgets, str) else list(budgets),
             "interactive": bool(interactive),
         }
-        said = self._wire.post("reserve", asked, _said)
-        return RemoteHold(self._wire, said, None)
+        answer = self._wire.post("reserve", asked, ReservationView.from_dict)
+        return RemoteHold(self._wire, answer, None)
 
     def hold(self, key: str, *, token: str | int | None = None) -> RemoteHold:
-        """The reservation of this key, for instance of a process that is no more.
+        """Returns the reservation of this key, for instance of a process that is no more.
 
         Args:
-            key: that it was reserved under.
-            token: of its start, if this process may settle it. Anyone may forfeit it. A run
-                that an earlier version has started has the number that it was answered then.
+            key: the key that it was reserved under.
+            token: the token of its start, if this process may settle it. Anyone may forfeit it.
+                For a run that an earlier version has started, the number that it answered.
 
         Raises:
             SettlementError: there is none.
@@ -144,16 +147,17 @@ class RemoteLedger:
             ParameterError: the token is neither a text nor a number.
         """
         shown = token_text(token)
-        said = self._wire.get("hold", {"key": printable(key=key)}, _said)
-        return RemoteHold(self._wire, said, shown)
+        answer = self._wire.get("hold", {"key": printable(key=key)}, ReservationView.from_dict)
+        return RemoteHold(self._wire, answer, shown)
 
     def holds(self) -> tuple[RemoteHold, ...]:
-        """All reservations that are not ended, of budgets that are for this token."""
+        """Returns all reservations that are not ended, of budgets that are for this token."""
         return self._holds(budget=None)
 
     def _holds(self, budget: str | None) -> tuple[RemoteHold, ...]:
-        found = self._pages("holds", {"budget": budget}, _all_said)
-        return tuple(RemoteHold(self._wire, said, None) for said in found)
+        """Reads the reservations that are not ended, of this budget or of all."""
+        found = self._pages("holds", {"budget": budget}, _views)
+        return tuple(RemoteHold(self._wire, answer, None) for answer in found)
 
     def _pages(
         self,
@@ -161,7 +165,7 @@ class RemoteLedger:
         query: Mapping[str, object],
         read: Callable[[Any], tuple[Sequence[T], str | None]],
     ) -> Iterator[T]:
-        """A list, asked for page by page."""
+        """Reads a list page by page."""
         query = {**query, "limit": _MOST}
         page, after = self._wire.get(path, query, read)
         yield from page
@@ -181,15 +185,15 @@ class RemoteLedger:
         kind: str | None = None,
         search: str | None = None,
     ) -> Iterator[Event]:
-        """The history, oldest first, of budgets that are for this token.
+        """Reads the history, oldest first, of budgets that are for this token.
 
         Args:
-            budget: of this budget only.
-            key: of this reservation only.
-            after: from the event after this number on.
-            limit: so many events at most.
-            kind: of this kind only.
-            search: only events with this text in the key, the budget's name, the cell or the
+            budget: selects events of this budget only.
+            key: selects events of this reservation only.
+            after: the number of the last event that is left out.
+            limit: the largest number of events.
+            kind: selects events of this kind only.
+            search: selects events with this text in the key, the budget's name, the cell or the
                 details.
         """
         wanted = {
@@ -204,24 +208,29 @@ class RemoteLedger:
         last: int | None = after
         while last is not None and (limit is None or limit > 0):
             size = _PAGE if limit is None else min(limit, _PAGE)
-            page, last = self._wire.get("events", {**wanted, "after": last, "limit": size}, _page)
+            page, last = self._wire.get("events", {**wanted, "after": last, "limit": size}, _events)
             yield from page
             limit = None if limit is None else limit - len(page)
 
     def head(self) -> Head:
-        """How far the history goes; ``str(ledger.head())`` is for keeping elsewhere."""
+        """Returns the history's length and hash; ``str(ledger.head())`` is to be kept elsewhere."""
         return self._wire.get("head", {}, _head)
 
 
 class RemoteBudget(Payer["RemoteHold"]):
-    """A budget of a ledger that is served. What it says is read when it is asked for."""
+    """A budget of a ledger that is served, which is read anew each time that it is asked.
+
+    Args:
+        ledger: the ledger.
+        name: the budget's name, as the ledger spells it.
+    """
 
     def __init__(self, ledger: RemoteLedger, name: str) -> None:
         super().__init__(name)
         self._ledger = ledger
 
     def statement(self) -> Statement:
-        """All about it at one moment."""
+        """Reads the whole budget at one moment."""
         return self._ledger._statement(self._name)
 
     def reserve(
@@ -232,23 +241,23 @@ class RemoteBudget(Payer["RemoteHold"]):
         also: Sequence[str] = (),
         interactive: bool = False,
     ) -> RemoteHold:
-        """Holds what the mechanism's dearest output would cost, here and in the budgets ``also``.
+        """Holds the mechanism's worst-case price, here and in the budgets ``also``.
 
         See :meth:`Ledger.reserve`.
         """
         return self._ledger.reserve(key, guarantee, (self._name, *also), interactive=interactive)
 
-    def what_if(self, guarantee: Guarantee) -> WhatIf:
-        """What a reservation would be answered now; nothing is held.
+    def what_if(self, guarantee: Guarantee) -> Preview:
+        """Answers as a reservation would be answered now; nothing is held.
 
         Raises:
             ParameterError: the guarantee is refused.
             SettlementError: the budget is closed.
         """
-        return self._asked(_what_if, guarantee, 1)
+        return self._asked(Preview.from_dict, guarantee, 1)
 
     def can_afford(self, guarantee: Guarantee, n: int = 1) -> bool:
-        """Whether this would be granted n times, if it cost the worst case each time.
+        """Says whether this would be granted n times, if it cost the worst case each time.
 
         Raises:
             ParameterError: the guarantee or n is refused.
@@ -256,93 +265,46 @@ class RemoteBudget(Payer["RemoteHold"]):
         return self._asked(_affordable, guarantee, positive_count(n=n))
 
     def _asked(self, read: Callable[[Any], T], guarantee: Guarantee, times: int) -> T:
+        """Asks what would become of so many runs; nothing is held."""
         asked = {"guarantee": content_of(guarantee), "budget": self._name, "times": times}
-        return self._ledger._wire.post("what-if", asked, read, Act.READING)
+        return self._ledger._wire.post("what-if", asked, read, Retry.READING)
 
     def holds(self) -> tuple[RemoteHold, ...]:
-        """The reservations that hold something here."""
+        """Returns the reservations that hold something here."""
         return self._ledger._holds(self._name)
 
     def history(self) -> Iterator[Event]:
-        """What happened here, oldest first."""
+        """Reads the events of this budget, oldest first."""
         return self._ledger.events(budget=self._name)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Said:
-    """What the ledger says about a reservation."""
+class RemoteHold(BaseHold[ReservationView]):
+    """One reservation, as it was when this object last asked the ledger.
 
-    key: str
-    state: State
-    guarantee: Stored | None  # lists leave it out
-    interactive: bool
-    cell: Cell | None
-    told: str | None
-    token: str | None
-    charges: dict[str, Budget]
+    Args:
+        wire: the way to the ledger.
+        answer: the ledger's last answer about it.
+        token: the token that settles the run, or None if this process does not have it.
+    """
 
-
-class RemoteHold:
-    """One reservation, as it was when this object last asked the ledger."""
-
-    def __init__(self, wire: Wire, said: _Said, token: str | None) -> None:
-        self._wire = wire
-        self._is = said
-        self._token = token
-
-    def __repr__(self) -> str:
-        cell = "" if self.cell is None else f" with cell {self.cell!r}"
-        return f"<RemoteHold {self.key!r}: {self.state.value}{cell}>"
+    def __init__(self, wire: Wire, answer: ReservationView, token: str | None) -> None:
+        self._wire = wire  # first, so that a deep copy is refused in its words
+        super().__init__(answer, token)
 
     @property
-    def key(self) -> str:
-        """What it was reserved under."""
-        return self._is.key
-
-    @property
-    def state(self) -> State:
-        """Reserved, started, settled, forfeited or void."""
-        return self._is.state
+    def _view(self) -> ReservationView:
+        """The ledger's last answer."""
+        return self._is
 
     @property
     def guarantee(self) -> Stored:
         """The guarantee that was reserved for; that of a hold from a list is fetched when read."""
         known = self._is.guarantee
         if known is None:
-            known = self._wire.get("hold", {"key": self.key}, _said).guarantee
+            known = self._wire.get("hold", {"key": self.key}, ReservationView.from_dict).guarantee
             assert known is not None, "a reservation says what it is for"
             self._is = dataclasses.replace(self._is, guarantee=known)
         return known
-
-    @property
-    def interactive(self) -> bool:
-        """Whether it answers more than once."""
-        return self._is.interactive
-
-    @property
-    def cell(self) -> Cell | None:
-        """What it was settled with."""
-        return self._is.cell
-
-    @property
-    def told(self) -> str | None:
-        """What the caller must know: that less was granted than was requested."""
-        return self._is.told
-
-    @property
-    def token(self) -> str | None:
-        """The token that settles this run, a secret to be kept with the output; None without it."""
-        return self._token
-
-    @property
-    def charges(self) -> dict[str, Budget]:
-        """What this run takes from each of its budgets: until it is settled, what is held."""
-        return dict(self._is.charges)
-
-    @property
-    def charge(self) -> Budget:
-        """What it takes from its budget, or from the first of them by name."""
-        return next(iter(self._is.charges.values()))
 
     def start(self) -> None:
         """Marks that the mechanism runs, once; from here on nothing but its cell frees epsilon.
@@ -352,18 +314,23 @@ class RemoteHold:
             LedgerError: the answer was lost, if it is ``unknown``. Run nothing: void the
                 reservation, or if that is refused, forfeit it.
         """
-        self._is = self._wire.post("start", {"key": self.key}, _said, Act.ONCE)
+        self._is = self._wire.post(
+            "start", {"key": self.key}, ReservationView.from_dict, Retry.ONCE
+        )
         self._token = self._is.token
 
     def settle(self, cell: Cell) -> Budget:
-        """Charges what an output in ``cell`` costs, and frees the rest of epsilon, not delta.
+        """Charges the price of an output in ``cell``, and frees the rest of epsilon, not delta.
 
         A cell that was not declared costs the sup. The same cell again changes nothing. The
-        price is an output, too: it is as public as what the mechanism answered. Reveal that
+        price is an output, too: it is as public as the answer of the mechanism. Reveal that
         answer afterwards.
 
+        Args:
+            cell: the cell of the output.
+
         Returns:
-            what the run has cost: a receipt, to travel with the answer.
+            the price of the run: a receipt, to travel with the answer.
 
         Raises:
             FencingError: it was started by another process, or forfeited meanwhile: the answer
@@ -374,18 +341,22 @@ class RemoteHold:
                 same call has returned.
         """
         asked = {"key": self.key, "token": self._token, "cell": storable_cell(cell)}
-        self._is = self._wire.post("settle", asked, _said)
+        self._is = self._wire.post("settle", asked, ReservationView.from_dict)
         return self.charge
 
     def forfeit(self, *, reason: str | None = None) -> Budget:
-        """Charges the dearest price, whatever came out. It frees nothing.
+        """Charges the worst-case price, whatever came out. It frees nothing.
 
-        Who says so, is the token's name.
+        The ledger writes down the access token's name as that of who has done it.
+
+        Args:
+            reason: the reason that is written down, if any.
 
         Raises:
             SettlementError: it was settled, or is void.
         """
-        self._is = self._wire.post("forfeit", {"key": self.key, "reason": reason}, _said)
+        asked = {"key": self.key, "reason": reason}
+        self._is = self._wire.post("forfeit", asked, ReservationView.from_dict)
         return self.charge
 
     def void(self) -> Budget:
@@ -394,61 +365,33 @@ class RemoteHold:
         Raises:
             SettlementError: it was started or is over.
         """
-        self._is = self._wire.post("void", {"key": self.key}, _said)
+        self._is = self._wire.post("void", {"key": self.key}, ReservationView.from_dict)
         return self.charge
 
 
-# ------------------------------------------------------------------------- as they travel
+# ---------------------------------------------------------------- answers of several values
 
 
-def _said(content: Mapping[str, Any]) -> _Said:
-    return _Said(
-        key=content["key"],
-        state=State(content["state"]),
-        guarantee=None if content["guarantee"] is None else guarantee_of(content["guarantee"]),
-        interactive=content["interactive"],
-        cell=_cell(content["cell"]),
-        told=content["told"],
-        token=token_text(content["token"]),
-        charges={name: amount(charge) for name, charge in content["charges"].items()},
-    )
-
-
-def _all_said(content: Mapping[str, Any]) -> tuple[list[_Said], str | None]:
-    return [_said(hold) for hold in content["holds"]], content.get("next")
-
-
-def _statement(content: Mapping[str, Any]) -> Statement:
-    which = [content[name] for name in ("name", "kind", "parent", "closed")]
-    amounts = [amount(content[name]) for name in ("cap", "spent", "held", "left", "saved")]
-    return Statement(*which, *amounts)
+def _views(content: Mapping[str, Any]) -> tuple[list[ReservationView], str | None]:
+    """Reads a page of reservations, and the key after which the next page begins."""
+    return list(map(ReservationView.from_dict, content["holds"])), content.get("next")
 
 
 def _statements(content: Mapping[str, Any]) -> tuple[list[Statement], str | None]:
-    return list(map(_statement, content["budgets"])), content.get("next")
+    """Reads a page of statements, and the name after which the next page begins."""
+    return list(map(Statement.from_dict, content["budgets"])), content.get("next")
 
 
-def _what_if(content: Mapping[str, Any]) -> WhatIf:
-    amounts = {name: amount(content[name]) for name in ("requested", "left", "left_after")}
-    return WhatIf(fits=content["fits"], message=content["message"], **amounts)
+def _events(content: Mapping[str, Any]) -> tuple[list[Event], int | None]:
+    """Reads a page of events, and the number after which the next page begins."""
+    return list(map(Event.from_dict, content["events"])), content["next"]
 
 
 def _affordable(content: Mapping[str, Any]) -> bool:
+    """Reads the answer to a question whether runs would be granted."""
     return bool(content["affordable"])
 
 
-def _page(content: Mapping[str, Any]) -> tuple[list[Event], int | None]:
-    return [_event(event) for event in content["events"]], content["next"]
-
-
-def _event(content: Mapping[str, Any]) -> Event:
-    names = [field.name for field in dataclasses.fields(Event)]
-    return Event(**{name: content[name] for name in names} | {"cell": _cell(content["cell"])})
-
-
-def _cell(content: Any) -> Cell | None:
-    return None if content is None else cell_from_lists(content)
-
-
 def _head(content: Mapping[str, Any]) -> Head:
-    return Head(content["sequence"], content["hash"])
+    """Reads the head of a history."""
+    return Head(sequence=content["sequence"], hash=content["hash"])

@@ -1,4 +1,4 @@
-"""What was promised, durably? Budgets in a database, through crashes and for many analysts.
+"""The ledger: budgets in a database that survive crashes and are shared by many analysts.
 
 Needs the extra ``ledger``, where it opens a database.
 """

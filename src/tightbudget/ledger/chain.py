@@ -22,7 +22,11 @@ __all__ = ["BEGINNING", "Entry", "Head", "canonical", "digest", "entry_after", "
 
 
 class Entry(NamedTuple):
-    """One event as it is stored: amounts are units, cell and details are JSON."""
+    """One event as it is stored: amounts are units, cell and details are JSON.
+
+    The fields have the names and the order of the columns of the table ``events``; the hash is
+    taken over all before it in this order.
+    """
 
     sequence: int
     at: str
@@ -37,17 +41,21 @@ class Entry(NamedTuple):
     hash: str
 
     def is_sealed(self) -> bool:
-        """Whether the hash is the one of what the event says."""
-        return self.hash == digest(canonical(self[:-1]))
+        """Says whether the event has the hash of its own content."""
+        return self.hash == self.seal()
+
+    def seal(self) -> str:
+        """Hashes all fields but the hash itself."""
+        return digest(canonical(self[:-1]))
 
 
 @dataclass(frozen=True)
 class Head:
-    """How far a history goes, and the hash that says which history it is.
+    """The end of a history: how far it goes, and a hash that stands for all of it.
 
     Attributes:
-        sequence: the number of its last event.
-        hash: that event's hash, in hexadecimal digits.
+        sequence: the number of the last event.
+        hash: the last event's hash, in hexadecimal digits.
     """
 
     sequence: int
@@ -58,49 +66,61 @@ class Head:
 
     @staticmethod
     def after(entry: Entry | None) -> Head:
-        """The head of a history whose last event this is; None if it has none."""
-        return BEGINNING if entry is None else Head(entry.sequence, entry.hash)
+        """Returns the head of the history that ends with this event; for None, of an empty one."""
+        return BEGINNING if entry is None else Head(sequence=entry.sequence, hash=entry.hash)
 
     @staticmethod
     def from_text(text: str) -> Head:
-        """The head that ``str(head)`` wrote.
+        """Reads a head from the text that ``str(head)`` has written.
 
         Raises:
-            ParameterError: it is none.
+            ParameterError: the text is no head.
         """
         found = re.fullmatch(r"tightbudget-ledger:1:(\d{1,19}):([0-9a-f]{64})", text, re.ASCII)
         if not found:
             raise refuse("head", "be tightbudget-ledger:1:<sequence>:<hash>", text)
-        return Head(int(found[1]), found[2])
+        return Head(sequence=int(found[1]), hash=found[2])
 
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 # before the first event
-BEGINNING = Head(0, "0" * 64)
+BEGINNING = Head(sequence=0, hash="0" * 64)
 
 
 def entry_after(
     head: Head,
+    *,
     at: str,
     kind: str,
-    *,
     key: str | None,
     budget: str | None,
     units: Units,
     cell: str | None,
     details: Mapping[str, Any],
 ) -> Entry:
-    """The next event."""
-    content = (head.sequence + 1, at, kind, key, budget, *units, cell, canonical(details))
-    return Entry(*content, head.hash, digest(canonical((*content, head.hash))))
+    """Makes the event that follows a head, and seals it with its hash."""
+    entry = Entry(
+        sequence=head.sequence + 1,
+        at=at,
+        kind=str(kind),
+        key=key,
+        budget=budget,
+        epsilon=units.epsilon,
+        delta=units.delta,
+        cell=cell,
+        details=canonical(details),
+        previous=head.hash,
+        hash="",
+    )
+    return entry._replace(hash=entry.seal())
 
 
 def follow(head: Head, entry: Entry) -> Head:
-    """The head after the event.
+    """Returns the head after an event.
 
     Raises:
-        LedgerCorruptError: it is not the next one, or was changed.
+        LedgerCorruptError: the event is not the next one, or was changed.
     """
     if entry.sequence != head.sequence + 1:
         raise LedgerCorruptError(f"event {head.sequence + 1} is missing")
@@ -112,10 +132,10 @@ def follow(head: Head, entry: Entry) -> Head:
 
 
 def canonical(content: Any) -> str:
-    """The one JSON text of a value: ASCII, sorted, without spaces."""
+    """Writes a value as its one JSON text: ASCII, sorted, without spaces."""
     return _CANONICAL.encode(content)
 
 
 def digest(text: str) -> str:
-    """The SHA-256 of a text, in hexadecimal digits."""
+    """Returns the SHA-256 of a text, in hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -17,6 +17,7 @@ from tightbudget.ledger import queries
 from tightbudget.ledger.chain import BEGINNING, Head, entry_after
 from tightbudget.ledger.schema import events, metadata, with_access
 from tightbudget.ledger.store import Store
+from tightbudget.ledger.stored_words import EventKind
 from tightbudget.ledger.transactions import explain_tokens
 from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.units import NOTHING
@@ -24,7 +25,7 @@ from tightbudget.ledger.verification import Verification, check_head, verify
 
 __all__ = ["copy"]
 
-_PAGE = 10_000  # rows
+_PAGE = 10_000  # rows that are in memory at once, some megabytes
 
 
 def copy(
@@ -55,19 +56,19 @@ def copy(
 
 
 def _moved_to(connection: Connection) -> str | None:
-    """Where the ledger has gone, if it has."""
+    """Reads the address that the ledger was moved to; None if it was not moved."""
     last = queries.last(connection)
-    if last is None or last.kind != "moved":
+    if last is None or last.kind != EventKind.MOVED:
         return None
     place: str = json.loads(last.details)["to"]
     return place
 
 
 def _leave(connection: Connection, at: str, target: str) -> Head:
-    """Seals the source, once; the head of its whole history."""
+    """Seals the source, once, and returns the head of its whole history."""
     place = _moved_to(connection)
     if place is None:
-        Act(connection, at).log("moved", None, NOTHING, details={"to": target})
+        Act(connection, at).log(EventKind.MOVED, details={"to": target})
     elif place != target:
         raise LedgerError(f"this ledger was moved to {place}, and cannot be moved to {target}")
     return queries.head(connection)
@@ -85,8 +86,14 @@ def _arrive(connection: Connection, at: str, source: Store, head: Head) -> None:
             for page in other.execute(wanted).mappings().partitions():
                 connection.execute(insert(table), [dict(row) for row in page])
     arrived = entry_after(
-        head, at, "arrived",
-        key=None, budget=None, units=NOTHING, cell=None, details={"from": str(source)},
-    )  # fmt: skip
+        head,
+        at=at,
+        kind=EventKind.ARRIVED,
+        key=None,
+        budget=None,
+        units=NOTHING,
+        cell=None,
+        details={"from": str(source)},
+    )
     connection.execute(insert(events), arrived._asdict())
     explain_tokens(Act(connection, at), {"reason": "arrived without an event"})

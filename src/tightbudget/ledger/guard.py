@@ -1,4 +1,4 @@
-"""The files of a SQLite ledger: who may write them, who may remove them, and what a fork leaves.
+"""Locks on the files of a SQLite ledger, for writing and removing them, and care after a fork.
 
 SQLite locks its files with POSIX locks. The operating system drops those of a whole process as
 soon as anything in that process closes one of the files, and gives none of them to a forked
@@ -92,8 +92,8 @@ class Files:
     only :meth:`check` remains.
 
     Args:
-        path: of the database, absolute and without symbolic links.
-        identity: of the database.
+        path: the path of the database, absolute and without symbolic links.
+        identity: the device and the number of the database's file.
     """
 
     def __init__(self, path: str, identity: Identity) -> None:
@@ -129,13 +129,14 @@ class Files:
         self.is_locked = self._take("read", self._database, _SHARED, patience)
 
     def _open(self, path: str, mode: int) -> int:
+        """Opens a file and notes which file its descriptor belongs to."""
         descriptor = os.open(path, mode)
         found = os.fstat(descriptor)
         self._ours[descriptor] = found.st_dev, found.st_ino
         return descriptor
 
     def _is_wal(self) -> bool:
-        """Whether it is a database in WAL mode, with no change of that mode half done."""
+        """Says whether the file is a database in WAL mode, with no change of mode half done."""
         os.lseek(self._database, 18, os.SEEK_SET)
         formats = os.read(self._database, 2)
         return formats == b"\2\2" and not os.path.exists(f"{self.path}-journal")
@@ -171,11 +172,12 @@ class Files:
             )
 
     def _now(self) -> tuple[Identity | None, ...]:
+        """Reads which files have the names of the database, ``-wal`` and ``-shm`` now."""
         return tuple(map(_identity, self._names))
 
     @contextmanager
     def writing(self, patience: float) -> Iterator[None]:
-        """No other process writes meanwhile, whatever has become of SQLite's own locks.
+        """Keeps other processes from writing, whatever has become of SQLite's own locks.
 
         Raises:
             LedgerError: the file is readonly, or another process does not come to an end.
@@ -255,12 +257,12 @@ class ProcessState:
         self._connections.pop(id(connection), None)
 
     def has_open(self, file: Identity) -> bool:
-        """Whether a connection has this file open."""
+        """Says whether a connection has this file open."""
         there = (reference() for reference in list(self._connections.values()))
         return any(one is not None and one.file == file for one in there)
 
     def files_of(self, connection: GuardedConnection) -> Files | None:
-        """The guarded files that a connection has open."""
+        """Returns the guarded files that a connection has open."""
         return self._files.get(connection.file) if connection.file else None
 
     def attach(self, path: str, engine: Engine, patience: float) -> Files:
@@ -284,6 +286,7 @@ class ProcessState:
             self._let_go(wait=False)
 
     def _guarded(self, path: str, patience: float) -> Files:
+        """Returns the guarded files of a path; makes the database if there is none."""
         if not os.path.exists(path):
             _check_place(os.path.dirname(path))
             _make_wal(path, patience)
@@ -326,6 +329,7 @@ class ProcessState:
             self._let_go(wait)
 
     def _let_go(self, wait: bool) -> None:
+        """Lets all engines go that are to be detached, one after the other."""
         may_wait = wait and self._inside != threading.get_ident()
         while self._leaving and self._door.acquire(blocking=may_wait):
             self._inside = threading.get_ident()
@@ -337,6 +341,7 @@ class ProcessState:
                 self._door.release()
 
     def _let_one_go(self, files: Files, engine: Engine) -> None:
+        """Closes the connections of one engine, and after the last one removes ``-wal``."""
         is_last = files.engines.pop(id(engine), None) is not None and not files.engines
         if is_last:
             files.unlock()  # before the connections are closed: the last of all tidies up
@@ -361,7 +366,7 @@ class ProcessState:
                 engine.pool.dispose()
 
     def left_by_parent(self) -> frozenset[Identity]:
-        """Gives up, in a child, what is its parent's; the files that the child must not use."""
+        """Gives up, in a child, all that is its parent's; returns the files it must not use."""
         inherited = (files.descriptors() for files in self._files.values())
         for descriptor in ChainMap(_still_open(self._unclosed), *inherited):
             os.close(descriptor)  # the lock of the parent lives as long as any copy of it
@@ -382,13 +387,14 @@ def abandon(*inherited: object) -> None:
 
 
 def this_process() -> ProcessState:
-    """The state of this process, a new one in a child; also where Python was not told of a fork."""
+    """Returns the state of this process: in a child a new one, even if Python missed the fork."""
     if _state.number != os.getpid():
         _begin_anew()
     return _state
 
 
 def _begin_anew() -> None:
+    """Gives a forked child a state of its own, once."""
     global _state
     if _state.number != os.getpid():
         _state = ProcessState(_state.left_by_parent())
@@ -406,7 +412,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _lock(descriptor: int, kind: str, where: _Range) -> bool | None:
-    """Whether the lock could be taken; None where the system has no OFD locks."""
+    """Tries to take an OFD lock, and says whether it could; None where the system has none."""
     if _SET is None:
         return None
     try:
@@ -421,18 +427,20 @@ def _lock(descriptor: int, kind: str, where: _Range) -> bool | None:
 
 
 def _unlock(descriptor: int, where: _Range) -> None:
+    """Frees an OFD lock, where the system has them."""
     if _SET is not None:
         with suppress(OSError):  # who has closed the descriptor has freed the lock
             fcntl.fcntl(descriptor, _SET, _flock("free", where))
 
 
 def _flock(kind: str, where: _Range) -> bytes:
-    """A ``struct flock`` for OFD locks: type, whence, start, length, and 0 for the process."""
+    """Packs a ``struct flock`` for OFD locks: type, whence, start, length, and process 0."""
     types = {"read": fcntl.F_RDLCK, "write": fcntl.F_WRLCK, "free": fcntl.F_UNLCK}
     return struct.pack("hhqqi", types[kind], os.SEEK_SET, *where, 0)
 
 
 def _identity(file: str | int) -> Identity | None:
+    """Reads the device and the number of a file; None if there is no such file."""
     try:
         found = os.stat(file)
     except OSError:
@@ -446,7 +454,7 @@ def _still_open(descriptors: dict[int, Identity]) -> dict[int, Identity]:
 
 
 def _descriptors() -> list[int]:
-    """All that are open in this process; none where the system does not tell."""
+    """Lists the open descriptors of this process; none where the system does not tell."""
     try:
         return [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:
@@ -499,7 +507,7 @@ def _check_place(path: str) -> None:
 
 
 def _mounts() -> Iterator[tuple[str, str, str]]:
-    """Device, mount point and type of each file system; none where the system does not tell."""
+    """Lists each file system's device, mount point and type, where the system tells them."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the tables say, as values: budgets, reservations, and the last event."""
+"""Reads the tables into values: budgets, reservations, events and access tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from sqlalchemy import (
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.chain import Entry, Head, canonical, digest
 from tightbudget.ledger.pricing import Stored, guarantee_of, rule_of
-from tightbudget.ledger.schema import OPEN, budgets, charges, events, reservations, steps, tokens
+from tightbudget.ledger.schema import budgets, charges, events, reservations, steps, tokens
+from tightbudget.ledger.stored_words import OPEN_STATES
 from tightbudget.ledger.text import spellings
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.numerics.validate import refuse
@@ -72,9 +73,23 @@ __all__ = [
 _FEW = 10_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Balance:
-    """A budget, its limits and what became of it, in units."""
+    """A budget as it is stored, its amounts in units.
+
+    Attributes:
+        id: the number of the event that has opened it.
+        name: the budget's name.
+        kind: the kind of the budget.
+        parameters: the kind's parameters as one text.
+        parent: the ``id`` of the budget that it is a part of, or None.
+        root: the ``id`` of the outermost budget around it, which may be itself.
+        closed: says whether it was closed.
+        cap: the most that spent and held may come to.
+        spent: the units of settled and forfeited runs, and of parts that are closed.
+        held: the units that open reservations and open parts hold.
+        saved: the units by which worst cases would have cost more; delta is always 0.
+    """
 
     id: int
     name: str
@@ -90,18 +105,25 @@ class Balance:
 
     @property
     def rule(self) -> BudgetRule:
-        """By whose formulas guarantees are priced here."""
+        """The rule that prices guarantees in this budget."""
         return rule_of(self.kind, self.parameters)
 
     @property
     def left(self) -> Units:
-        """What may still be reserved."""
+        """The units that may still be reserved."""
         return NOTHING if self.closed else self.cap.minus(self.spent).minus(self.held)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Charge:
-    """What a reservation holds in one of its budgets, or has cost there."""
+    """The units that a reservation holds in one of its budgets, or has cost there.
+
+    Attributes:
+        budget: the ``id`` of the budget.
+        name: the name of the budget.
+        rule: the rule that prices guarantees in that budget.
+        units: the units that are held until the reservation ends, and after that, its cost.
+    """
 
     budget: int
     name: str
@@ -109,13 +131,22 @@ class Charge:
     units: Units
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reservation:
-    """A reservation: what was asked for, how far it has come, and what it takes.
+    """A reservation as it is stored.
 
     Attributes:
-        id, started: the numbers of the events that have reserved it, and started it.
-        token: the digest of the text that settles it.
+        id: the number of the event that has reserved it.
+        key: the caller's name for the run.
+        body: the request as one text.
+        digest: the hash of the body.
+        interactive: says whether the mechanism answers more than once.
+        state: a value of :class:`tightbudget.ledger.stored_words.ReservationState`.
+        started: the number of the event that has started it, or None.
+        token: the digest of the text that settles it, or None before its start.
+        cell: the cell that it was settled with, as canonical JSON, or None.
+        told: a note for the caller, or None.
+        charges: the units in each of its budgets, by the budgets' names.
     """
 
     id: int
@@ -132,29 +163,35 @@ class Reservation:
 
     @property
     def guarantee(self) -> Stored:
-        """What was reserved for, as it was written down then.
+        """The guarantee that was reserved for, as the body says.
 
         Raises:
-            LedgerCorruptError: it was changed since.
+            LedgerCorruptError: the body was changed since it was written.
         """
         return _guarantee(self.body, self.digest)
 
     @property
     def is_open(self) -> bool:
-        """Whether it still holds something."""
-        return self.state in OPEN
+        """True if the reservation still holds something."""
+        return self.state in OPEN_STATES
 
     def __str__(self) -> str:
         return self.state + ("" if self.cell is None else f" with cell {self.cell}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Summary:
-    """A reservation that is open, without what was asked for.
+    """A reservation that is open, without the body of its request.
 
     Attributes:
-        since: when it was reserved or, if it was, started; as the clock said.
-        by: who has done that; None where an earlier version did not say.
+        id: the number of the event that has reserved it.
+        key: the caller's name for the run.
+        state: a value of :class:`tightbudget.ledger.stored_words.ReservationState`.
+        interactive: says whether the mechanism answers more than once.
+        told: a note for the caller, or None.
+        since: the time of the start or, before it, of the reservation, by the ledger's clock.
+        by: the name of who has done that; None where an earlier version did not write it down.
+        charges: the units that it holds in each of its budgets, by the budgets' names.
     """
 
     id: int
@@ -169,23 +206,28 @@ class Summary:
 
 @functools.lru_cache(maxsize=16)  # a settlement asks again for each budget; each may be megabytes
 def _guarantee(body: str, expected: str) -> Stored:
+    """Reads the guarantee from a request's body that has the expected hash.
+
+    Raises:
+        LedgerCorruptError: the body has another hash.
+    """
     if digest(body) != expected:
         raise LedgerCorruptError("the prices of a reservation were changed")
     return guarantee_of(json.loads(body)["guarantee"])
 
 
 def stored_name(connection: Connection, name: str) -> str | None:
-    """The name of a budget in the spelling that the ledger has; None if it has none."""
+    """Returns the name of a budget as the ledger spells it; None if there is no such budget."""
     return _stored(connection, budgets.c.name, name)
 
 
 def stored_key(connection: Connection, key: str) -> str | None:
-    """The key of a reservation in the spelling that the ledger has; None if it has none."""
+    """Returns a reservation's key as the ledger spells it; None if there is no such reservation."""
     return _stored(connection, reservations.c.key, key)
 
 
 def _stored(connection: Connection, column: Column[str], text: str) -> str | None:
-    """An earlier version may have stored any spelling; of several, the one that is given."""
+    """Looks for each spelling of a text, the given one first: earlier versions stored any."""
     known = set(connection.scalars(select(column).where(column.in_(spellings(text)))))
     return next((spelling for spelling in spellings(text) if spelling in known), None)
 
@@ -206,13 +248,13 @@ _STEPS = select(steps.c.step, steps.c.times, steps.c.used).where(
 
 
 def find_balance(connection: Connection, name: str) -> Balance | None:
-    """The budget of this name, if there is one."""
+    """Returns the budget of this name, or None."""
     row = connection.execute(_BALANCE, {"name": name}).one_or_none()
     return None if row is None else _balance(row)
 
 
 def balance(connection: Connection, name: str) -> Balance:
-    """The budget of this name.
+    """Returns the budget of this name.
 
     Raises:
         ParameterError: there is none.
@@ -224,14 +266,14 @@ def balance(connection: Connection, name: str) -> Balance:
 
 
 def parent_of(connection: Connection, child: Balance) -> Balance | None:
-    """The budget that this one is a part of."""
+    """Returns the budget that another one is a part of, or None."""
     if child.parent is None:
         return None
     return _balance(connection.execute(_PARENT, {"id": child.parent}).one())
 
 
 def balances(connection: Connection) -> Iterator[Balance]:
-    """All budgets in the order in which they were opened: parents first."""
+    """Reads all budgets in the order in which they were opened: parents first."""
     return map(_balance, connection.execute(_BALANCES))
 
 
@@ -242,12 +284,13 @@ def statements(
     after: int = 0,
     limit: int | None = None,
 ) -> list[tuple[Balance, str | None]]:
-    """Budgets in the order in which they were opened, each with the name of its parent.
+    """Reads budgets in the order in which they were opened, each with the name of its parent.
 
     Args:
-        names: only these.
-        after: from the budget after this number on.
-        limit: so many at most.
+        connection: a view of the ledger.
+        names: the names of these budgets only; by default all.
+        after: the number of the last budget that is left out.
+        limit: the largest number of budgets.
     """
     wanted = select(budgets, _WHOLE.c.name.label("whole")).outerjoin(
         _WHOLE, _WHOLE.c.id == budgets.c.parent
@@ -263,13 +306,13 @@ def statements(
 
 
 def parts(connection: Connection, of: Balance, limit: int) -> list[str]:
-    """The names of the first parts of a budget, in the order in which they were opened."""
+    """Returns the names of the first parts of a budget, in the order of their opening."""
     wanted = select(budgets.c.name).where(budgets.c.parent == of.id)
     return list(connection.scalars(wanted.order_by(budgets.c.id).limit(limit)))
 
 
 def within(connection: Connection, names: Collection[str]) -> Iterable[str]:
-    """The names of these budgets and of all their parts."""
+    """Returns the names of these budgets and of all their parts."""
     known = select(budgets.c.id, budgets.c.name)
     found = known.where(budgets.c.name.in_(names)).cte(recursive=True)
     found = found.union(known.join(found, budgets.c.parent == found.c.id))
@@ -277,7 +320,7 @@ def within(connection: Connection, names: Collection[str]) -> Iterable[str]:
 
 
 def holders(connection: Connection, of: Balance) -> list[str]:
-    """The keys of reservations and the names of parts that hold something, the most first."""
+    """Lists the keys of reservations and the names of parts by what they hold, the most first."""
     found = [
         (-epsilon, name)
         for statement in (_HOLDING, _PARTS)
@@ -287,14 +330,21 @@ def holders(connection: Connection, of: Balance) -> list[str]:
 
 
 def declared(connection: Connection, plan: Balance) -> dict[str, tuple[int, int]]:
-    """How often each step of a plan may run, and how often it was reserved."""
+    """Reads for each step of a plan how often it may run, and how often it was reserved."""
     rows = connection.execute(_STEPS, {"budget": plan.id})
     return {step: (times, used) for step, times, used in rows}
 
 
 def _balance(row: Row[Any]) -> Balance:
+    """Reads a row of ``budgets``."""
     return Balance(
-        *(row.id, row.name, row.kind, row.parameters, row.parent, row.root, _truth(row.closed)),
+        id=row.id,
+        name=row.name,
+        kind=row.kind,
+        parameters=row.parameters,
+        parent=row.parent,
+        root=row.root,
+        closed=_truth(row.closed),
         cap=Units(row.cap_epsilon, row.cap_delta),
         spent=Units(row.spent_epsilon, row.spent_delta),
         held=Units(row.held_epsilon, row.held_delta),
@@ -303,10 +353,10 @@ def _balance(row: Row[Any]) -> Balance:
 
 
 def _truth(value: int) -> bool:
-    """The truth value that a column has.
+    """Reads a truth value that is stored as 0 or 1.
 
     Raises:
-        LedgerCorruptError: it is none.
+        LedgerCorruptError: the column has another number.
     """
     if value not in (0, 1):
         raise LedgerCorruptError(f"a truth value of a row must be 0 or 1, got {value!r}")
@@ -316,8 +366,8 @@ def _truth(value: int) -> bool:
 # ----------------------------------------------------------------------- reservations
 
 
-# What was asked for may be a megabyte: it is read once for each reservation, beside its charges and
-# never joined to them; and where only what is open is listed, not at all.
+# The body of a request may be a megabyte. It is read once for each reservation, apart from the
+# charges and never joined to them; a list of open reservations does not read it at all.
 _LINES = select(
     charges.c.reservation,
     charges.c.budget,
@@ -351,11 +401,13 @@ _SUMMARY = (
     .where(_IS_OPEN)
     .order_by(reservations.c.id)
 )
-_PAGE = 500  # reservations whose lines are read at once
+# Reservations that are read at once. PostgreSQL and SQLite take more values in one IN (65,535 and
+# 32,766); but each body may be a megabyte, and all of a page are in memory together.
+_PAGE = 500
 
 
 def reservation(connection: Connection, key: str) -> Reservation | None:
-    """The reservation of this key, also a refused one."""
+    """Returns the reservation of this key, also a refused one, or None."""
     row = connection.execute(_RESERVATION, {"key": key}).one_or_none()
     return None if row is None else _reservation(row, _lines(connection, [row]))
 
@@ -363,7 +415,7 @@ def reservation(connection: Connection, key: str) -> Reservation | None:
 def open_reservations(
     connection: Connection, names: Collection[str] | None = None
 ) -> list[Reservation]:
-    """The reservations that are not ended, by number; with names, those that charge these."""
+    """Reads the reservations that are not ended, by number; with names, those that charge these."""
     return list(_reservations(connection, _paying(_OPEN, names)))
 
 
@@ -375,13 +427,14 @@ def open_summaries(
     after: int = 0,
     limit: int | None = None,
 ) -> list[Summary]:
-    """The reservations that are not ended, without the guarantees that were asked for.
+    """Reads the reservations that are not ended, without the bodies of their requests.
 
     Args:
-        names: only what charges one of these budgets.
-        interactive: only what answers more than once.
-        after: from the reservation after this number on.
-        limit: so many at most.
+        connection: a view of the ledger.
+        names: reads only what charges one of these budgets; by default all.
+        interactive: reads only what answers more than once.
+        after: the number of the last reservation that is left out.
+        limit: the largest number of reservations.
     """
     few = names is None or len(names) <= _FEW
     wanted = _paying(_SUMMARY, names if few else None).where(reservations.c.id > after)
@@ -395,9 +448,14 @@ def open_summaries(
             lines = _lines(connection, page)
             listed = (
                 Summary(
-                    *(row.id, row.key, row.state, _truth(row.interactive), row.told),
-                    *(row.at, json.loads(row.details).get("by")),
-                    tuple(lines.get(row.id, ())),
+                    id=row.id,
+                    key=row.key,
+                    state=row.state,
+                    interactive=_truth(row.interactive),
+                    told=row.told,
+                    since=row.at,
+                    by=json.loads(row.details).get("by"),
+                    charges=tuple(lines.get(row.id, ())),
                 )
                 for row in page
             )
@@ -411,14 +469,14 @@ def open_summaries(
 
 
 def number_of(connection: Connection, key: str) -> int | None:
-    """The number of the reservation of this key, if there is one; also of a refused one."""
+    """Returns the number of the reservation of this key, also of a refused one, or None."""
     wanted = select(reservations.c.id).where(reservations.c.key == key)
     number: int | None = connection.scalars(wanted).one_or_none()
     return number
 
 
 def count_open(connection: Connection, names: Collection[str]) -> int:
-    """How many reservations that are not ended charge one of these budgets."""
+    """Counts the reservations that are not ended and charge one of these budgets."""
     if len(names) > _FEW:
         return len(open_summaries(connection, names))
     wanted = _paying(select(func.count()).select_from(reservations).where(_IS_OPEN), names)
@@ -427,12 +485,12 @@ def count_open(connection: Connection, names: Collection[str]) -> int:
 
 
 def reservations_in_order(connection: Connection) -> Generator[Reservation, None, None]:
-    """All of them, by number, without ever holding all in memory."""
+    """Reads all reservations by number, without ever holding all in memory."""
     yield from _reservations(connection, _ALL)
 
 
 def conversations(connection: Connection, root: int) -> list[Reservation]:
-    """Interactive ones that are open in some part of this whole, with their lines there."""
+    """Reads the open interactive reservations in all parts of a whole, with their charges there."""
     there = charges.join(budgets, budgets.c.id == charges.c.budget)
     wanted = _OPEN.where(
         reservations.c.interactive == 1,
@@ -458,6 +516,7 @@ def _paying(wanted: Select[Any], names: Collection[str] | None) -> Select[Any]:
 def _reservations(
     connection: Connection, wanted: Select[Any], *of_lines: ColumnElement[bool]
 ) -> Generator[Reservation, None, None]:
+    """Runs a query of reservations page by page, and adds the charges to each page."""
     with connection.execute(wanted, execution_options={"yield_per": _PAGE}) as found:
         for page in found.partitions():
             lines = _lines(connection, page, *of_lines)
@@ -468,20 +527,34 @@ def _reservations(
 def _lines(
     connection: Connection, page: Sequence[Row[Any]], *of_lines: ColumnElement[bool]
 ) -> dict[int, list[Charge]]:
-    """The charges of each reservation of a page, its budgets in alphabetical order."""
+    """Reads the charges of each reservation of a page, by the names of the budgets."""
     wanted = _LINES.where(charges.c.reservation.in_([row.id for row in page]), *of_lines)
     found: dict[int, list[Charge]] = {}
     for row in connection.execute(wanted):
         units = Units(row.epsilon, row.delta)
-        line = Charge(row.budget, row.name, rule_of(row.kind, row.parameters), units)
-        found.setdefault(row.reservation, []).append(line)
+        charge = Charge(
+            budget=row.budget,
+            name=row.name,
+            rule=rule_of(row.kind, row.parameters),
+            units=units,
+        )
+        found.setdefault(row.reservation, []).append(charge)
     return found
 
 
 def _reservation(row: Row[Any], lines: Mapping[int, Sequence[Charge]]) -> Reservation:
+    """Reads a row of ``reservations``, with its charges from the lines of its page."""
     return Reservation(
-        *(row.id, row.key, row.body, row.digest, _truth(row.interactive)),
-        *(row.state, row.started, row.token, row.cell, row.told),
+        id=row.id,
+        key=row.key,
+        body=row.body,
+        digest=row.digest,
+        interactive=_truth(row.interactive),
+        state=row.state,
+        started=row.started,
+        token=row.token,
+        cell=row.cell,
+        told=row.told,
         charges=tuple(lines.get(row.id, ())),
     )
 
@@ -494,20 +567,20 @@ _TOKEN = select(tokens).where(tokens.c.id == bindparam("of"))
 
 
 def tokens_in_order(connection: Connection) -> list[dict[str, Any]]:
-    """The rows of all access tokens, the oldest first."""
+    """Reads the rows of all access tokens, the oldest first."""
     return [row._asdict() for row in connection.execute(_TOKENS)]
 
 
 def token(connection: Connection, id: str) -> dict[str, Any] | None:
-    """The row of the access token of this id, if there is one."""
+    """Returns the row of the access token of this id, or None."""
     row = connection.execute(_TOKEN, {"of": id}).one_or_none()
     return None if row is None else row._asdict()
 
 
 def said_of_token(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The details of an access token's event: what the token may do, and its row's digest.
+    """Returns the details of an access token's event: its rights, and the digest of its row.
 
-    The digest is that of all that never changes, the hash of its secret included.
+    The digest covers every column that never changes, the hash of the secret included.
     """
     fixed = {name: value for name, value in row.items() if name != "revoked"}
     shown = {name: row[name] for name in ("id", "name", "role", "expires")}
@@ -522,18 +595,18 @@ _EVENT = select(events).where(events.c.sequence == bindparam("sequence"))
 
 
 def last(connection: Connection) -> Entry | None:
-    """The last event."""
+    """Returns the last event of the history, or None."""
     row = connection.execute(_LAST).one_or_none()
     return None if row is None else Entry(*row)
 
 
 def head(connection: Connection) -> Head:
-    """How far the history goes."""
+    """Returns the head of the history."""
     return Head.after(last(connection))
 
 
 def entry(connection: Connection, sequence: int) -> Entry | None:
-    """One event."""
+    """Returns the event of this number, or None."""
     row = connection.execute(_EVENT, {"sequence": sequence}).one_or_none()
     return None if row is None else Entry(*row)
 
@@ -541,7 +614,7 @@ def entry(connection: Connection, sequence: int) -> Entry | None:
 def entry_before(
     connection: Connection, later: Entry, kind: str, details: str | None = None
 ) -> Entry | None:
-    """The last event of a kind before another one, of the same budget."""
+    """Returns the last event of a kind before another event of the same budget, or None."""
     wanted = select(events).where(
         events.c.budget == later.budget, events.c.sequence < later.sequence, events.c.kind == kind
     )
@@ -551,18 +624,17 @@ def entry_before(
     return None if row is None else Entry(*row)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Which:
-    """Which events: those that agree with all that is said here.
+    """A selection of events: an event must agree with every field that is not None.
 
     Attributes:
-        budget: of this one.
-        budgets: of one of these.
-        key: of this reservation.
-        kind: of this kind.
-        search: with this text in the key, the budget's name, the cell or the details; in
-            ASCII, either case. Among some budgets only, details are not searched: they name
-            others, too.
+        budget: the name of the event's budget.
+        budgets: names, one of which is that of the event's budget.
+        key: the key of the event's reservation.
+        kind: the kind of the event.
+        search: a text in the key, the budget's name, the cell or the details; in ASCII, either
+            case. With ``budgets``, details are not searched: they name other budgets, too.
     """
 
     budget: str | None = None
@@ -572,7 +644,7 @@ class Which:
     search: str | None = None
 
     def conditions(self) -> Iterator[ColumnElement[bool]]:
-        """What must be true of an event's row."""
+        """Yields the conditions on an event's row, all of which must hold."""
         of = events.c
         for column, value in ((of.budget, self.budget), (of.key, self.key), (of.kind, self.kind)):
             if value is not None:
@@ -607,7 +679,7 @@ def entries(
     limit: int | None = None,
     newest_first: bool = False,
 ) -> list[Entry]:
-    """These events in their order, after one and before another."""
+    """Reads the selected events in their order, after one number and before another."""
     wanted = select(events).where(events.c.sequence > after, *which.conditions())
     if before is not None:
         wanted = wanted.where(events.c.sequence < before)

@@ -20,7 +20,6 @@ from sqlalchemy import (
 )
 
 __all__ = [
-    "OPEN",
     "VERSION",
     "VERSION_TABLE",
     "budgets",
@@ -39,14 +38,13 @@ with_access = MetaData()  # who may ask a server; a copy of these rows comes las
 # SQLite has one kind of integers, of 64 bits, and calls it INTEGER
 _Integer = BigInteger().with_variant(Integer(), "sqlite")
 
-OPEN = ("reserved", "started")
-
 # the version that the tables of this module have, and the table that says which one a ledger has
 VERSION = "0004"
 VERSION_TABLE = "ledger_version"
 
 
 def _number(name: str, *arguments: ForeignKey, primary_key: bool = False) -> Column[int]:
+    """Makes a column of integers that the database neither leaves empty nor counts up itself."""
     return Column(
         name, _Integer, *arguments, primary_key=primary_key, autoincrement=False, nullable=False
     )

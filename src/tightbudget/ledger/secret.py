@@ -15,14 +15,14 @@ __all__ = ["new_secret", "opens"]
 
 
 def new_secret(size: int = 16) -> str:
-    """A new secret of ``size`` random bytes, in hexadecimal digits."""
+    """Draws a secret of ``size`` random bytes, in hexadecimal digits."""
     return secrets.token_hex(size)
 
 
 def opens(text: str, kept: str | None) -> bool:
-    """Whether ``kept`` is the digest of this text; never where nothing is kept.
+    """Says whether ``kept`` is the digest of this text; never where nothing is kept.
 
-    Guarantee: how long the comparison takes does not depend on either of them.
+    Guarantee: the time of the comparison does not depend on either of them.
     """
     same = hmac.compare_digest(digest(text), kept or digest(""))
     return same and kept is not None

@@ -88,7 +88,7 @@ def shape(connection: Connection) -> dict[str, str]:
 
 
 def check_shape(connection: Connection) -> None:
-    """Whether the database still has all limits that the migrations have put into it.
+    """Checks that the database still has all limits that the migrations have put into it.
 
     Raises:
         LedgerCorruptError: one is gone, was changed, or was added.
@@ -108,6 +108,7 @@ def check_shape(connection: Connection) -> None:
 
 
 def _words(definition: str) -> Iterator[str]:
+    """Splits a definition into words, all but its texts in lower case, without comments."""
     for found in _WORD.finditer(definition):
         if found["text"] is not None:
             yield found["text"]
@@ -117,6 +118,7 @@ def _words(definition: str) -> Iterator[str]:
 
 @functools.cache
 def _wanted() -> Mapping[str, Mapping[str, str]]:
+    """Loads the definitions that a ledger must have, by database, kind and name."""
     file = resources.files("tightbudget.ledger").joinpath(FILE)
     content: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))
     return content

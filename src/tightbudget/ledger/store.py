@@ -1,9 +1,9 @@
-"""The database: how a transaction begins, what is tried again, and what an error means.
+"""The database: the beginning and the end of each transaction, repetitions, and errors.
 
-Everything that is written goes through :meth:`Store.write`. A transaction there begins by
-taking the one lock of the ledger, so that acts happen one after the other and each sees all
-that was done before it. It is durable when ``write`` returns. What SQLite's own locks do not
-promise is the matter of :mod:`tightbudget.ledger.guard`.
+Every write goes through :meth:`Store.write`. A transaction there begins by taking the one lock of
+the ledger, so that acts happen one after the other and each sees all that was done before it. It
+is durable when ``write`` returns. The module :mod:`tightbudget.ledger.guard` adds the locks that
+SQLite itself does not take.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ __all__ = ["Store"]
 
 T = TypeVar("T")
 
-_PATIENCE = 60.0  # seconds that an act waits for its turn, and SQLite for the lock
-_TRIES = 4
+# Seconds that an act waits for its turn, and SQLite for the lock. An act itself takes milliseconds;
+# PostgreSQL's timeouts below are the same, so that both databases refuse alike.
+_PATIENCE = 60.0
+_TRIES = 4  # attempts at one act, each in a new transaction
 # "serialization_failure", "deadlock_detected": rolled back, says PostgreSQL, and to be tried again
 _PASSING = ("40001", "40P01")
 
@@ -83,7 +85,7 @@ class Store(Uncopied):
     """A ledger's tables in one database.
 
     Args:
-        url: as SQLAlchemy has it: ``sqlite:///budget.db``, ``postgresql+psycopg://host/name``.
+        url: the database, as SQLAlchemy has it: ``sqlite:///budget.db``, ``postgresql+psycopg://host/name``.
         create: whether to make the tables where there are none.
     """
 
@@ -107,7 +109,7 @@ class Store(Uncopied):
 
     @property
     def dialect(self) -> str:
-        """Which database it is: sqlite or postgresql."""
+        """The name of the database system: sqlite or postgresql."""
         return self._url.get_backend_name()
 
     def close(self) -> None:
@@ -128,7 +130,7 @@ class Store(Uncopied):
         return self._here().engine
 
     def _here(self) -> _Here:
-        """This process's own engine and files; a forked child makes its own."""
+        """Returns this process's own engine and files; a forked child makes its own."""
         process = this_process()
         here = self._in.get(process) or self._in.setdefault(process, _Here(_engine(self._url)))
         if here.files is None and self.dialect == "sqlite":
@@ -146,9 +148,9 @@ class Store(Uncopied):
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
-        """A connection of this process to the files that were opened.
+        """Opens a connection of this process to the files that it opened first.
 
-        A child that is forked meanwhile neither uses nor closes it.
+        A child that is forked meanwhile neither uses nor closes the connection.
         """
         process, here = this_process(), self._here()
         if here.files is not None:
@@ -164,10 +166,12 @@ class Store(Uncopied):
 
     @contextmanager
     def _in_turn(self) -> Iterator[None]:
-        """One thread of this process at a time: SQLite keeps no queue, and lets the last win.
+        """Lets one thread of this process write at a time, in the order in which they came.
+
+        SQLite keeps no queue of its own: a thread that has just come may overtake all others.
 
         Raises:
-            LedgerError: the others did not come to an end.
+            LedgerError: the other threads did not come to an end.
         """
         turn = self._here().turn
         if not turn.acquire(timeout=_PATIENCE):
@@ -178,18 +182,22 @@ class Store(Uncopied):
             turn.release()
 
     def _alone(self) -> AbstractContextManager[None]:
-        """One process at a time; PostgreSQL sees to that by itself."""
+        """Lets one process write at a time to SQLite; PostgreSQL sees to that by itself."""
         files = self._here().files
         return nullcontext() if files is None else files.writing(_PATIENCE)
 
     def version(self) -> str | None:
-        """The version of the tables that are there; None if there are none."""
+        """Reads the version of the ledger's tables; None if there are no tables."""
         with self.reading() as connection:
             return _version(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One unchanging view of everything, also while others write."""
+        """Opens one unchanging view of the whole ledger, also while others write.
+
+        Raises:
+            LedgerError: the database cannot be read.
+        """
         try:
             with self._connection() as connection:
                 process = this_process()
@@ -202,10 +210,10 @@ class Store(Uncopied):
             raise LedgerError(f"{self} cannot be read: {error.orig}") from error
 
     def write(self, act: Callable[[Connection], T]) -> T:
-        """Does the act in one transaction: the whole of it is durable on return, or nothing.
+        """Runs an act in one transaction: all of it is durable on return, or nothing was done.
 
-        What fails before it is committed is known not to have happened. It is tried again if
-        another attempt may do better: after a lost connection, a deadlock.
+        An act that fails before its commit is known not to have happened. It is tried again if
+        another attempt may do better: after a lost connection or a deadlock.
 
         Raises:
             LedgerError: the database does not do it; ``unknown`` where it may have.
@@ -232,7 +240,11 @@ class Store(Uncopied):
         raise AssertionError("the last attempt returns or raises")
 
     def _check_committed(self, connection: Connection, files: Files) -> None:
-        """Finds out whether SQLite has written to the files that others see."""
+        """Finds out whether SQLite has written to the files that other processes see.
+
+        Raises:
+            LedgerError: it has not, or nobody can tell; ``unknown`` is set.
+        """
         try:
             files.check()
         except LedgerError as error:
@@ -240,6 +252,7 @@ class Store(Uncopied):
             raise self._unknown(error) from error
 
     def _unknown(self, reason: object) -> LedgerError:
+        """Makes the error of an act that may have been done."""
         return LedgerError(
             f"{self} did not say whether the act happened: {reason}; ask again under the same key",
             unknown=True,
@@ -247,6 +260,12 @@ class Store(Uncopied):
 
 
 def _checked(url: str, create: bool) -> URL:
+    """Reads a database's address; the path of a file becomes absolute.
+
+    Raises:
+        ParameterError: no ledger can be there.
+        LedgerError: there is no such file, and none may be made.
+    """
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -265,6 +284,11 @@ def _checked(url: str, create: bool) -> URL:
 
 
 def _engine(url: URL) -> Engine:
+    """Makes the engine that connects to a database.
+
+    Raises:
+        ExtraError: the database's driver is not installed.
+    """
     settings: dict[str, Any] = {}
     if url.get_backend_name() == "sqlite":
         settings = {"timeout": _PATIENCE, "factory": GuardedConnection}
@@ -282,6 +306,7 @@ def _engine(url: URL) -> Engine:
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
+    """Sets a new connection to SQLite up: WAL mode, full durability, all constraints."""
     connection.isolation_level = None  # the driver begins nothing on its own
     for pragma in (
         "journal_mode = WAL",
@@ -297,12 +322,16 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
+    """Begins a transaction with the statements for its deed, reading or writing."""
     deed = connection.get_execution_options().get("deed", "write")
     connection.exec_driver_sql(_BEGIN[connection.dialect.name, deed])
 
 
 def _commit(connection: Connection) -> None:
-    """Commits; a connection that could not is closed, since its transaction may be open still."""
+    """Commits a transaction; after a failure it closes the connection.
+
+    The transaction of such a connection may still be open.
+    """
     try:
         connection.commit()
     except BaseException:
@@ -311,6 +340,7 @@ def _commit(connection: Connection) -> None:
 
 
 def _may_pass(error: DBAPIError) -> bool:
+    """Says whether an act that failed before its commit may succeed in another attempt."""
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _PASSING
 
 
@@ -318,6 +348,7 @@ _versions = table(VERSION_TABLE, column("version_num"))
 
 
 def _version(connection: Connection) -> str | None:
+    """Reads the version of the ledger's tables; None if there are no tables."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     found: str | None = connection.scalar(select(_versions.c.version_num))
@@ -325,7 +356,11 @@ def _version(connection: Connection) -> str | None:
 
 
 def _upgrade(connection: Connection, create: bool) -> None:
-    """Brings the tables to the version of this code, whatever earlier version they have."""
+    """Brings the tables of any earlier version to the version of this code.
+
+    Raises:
+        LedgerError: there are no tables and none may be made, or a later version made them.
+    """
     found = _version(connection)
     if found is None and not create:
         raise LedgerError("there is no ledger in this database")

@@ -40,31 +40,43 @@ from tightbudget.errors import (
 from tightbudget.ledger.ledger import Ledger
 from tightbudget.output_dp.guarantee import OutputDP
 
-__all__ = ["TABLES", "Actor", "Deed", "LedgerActor", "Table", "guarantee", "number"]
+__all__ = ["TABLES", "Actor", "ConformanceTable", "Deed", "LedgerActor", "guarantee", "number"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Deed:
-    """One line of a table, before the bar."""
+    """One line of a table, before the bar.
+
+    Attributes:
+        verb: the first word of the line: ``reserve``, ``settle``, ...
+        name: the name of a budget, or the key of a reservation.
+        words: the further words of the line.
+        budgets: the names after ``on``, or the parent's name after ``in``.
+    """
 
     verb: str
-    name: str = ""  # of a budget or a reservation
+    name: str = ""
     words: tuple[str, ...] = ()
-    budgets: tuple[str, ...] = ()  # that it is about: after ``on``, or the parent after ``in``
+    budgets: tuple[str, ...] = ()
 
     @staticmethod
     def read(line: str) -> Deed:
-        """The deed that a line says."""
+        """Reads the deed that a line names."""
         words = line.split()
         budgets: tuple[str, ...] = ()
         if len(words) > 2 and words[-2] in ("on", "in"):
             budgets = tuple(words[-1].split(","))
             words = words[:-2]
-        return Deed(words[0], words[1] if len(words) > 1 else "", tuple(words[2:]), budgets)
+        return Deed(
+            verb=words[0],
+            name=words[1] if len(words) > 1 else "",
+            words=tuple(words[2:]),
+            budgets=budgets,
+        )
 
 
 def guarantee(text: str) -> OutputDP:
-    """The guarantee that a word of a table stands for."""
+    """Makes the guarantee that a word of a table stands for."""
     prices, _, delta = text.partition("+")
     if "=" not in prices:
         return OutputDP.from_dp(Fraction(prices), Fraction(delta or 0))
@@ -75,15 +87,15 @@ def guarantee(text: str) -> OutputDP:
 
 
 def number(amount: float) -> str:
-    """An amount as a word of an answer."""
+    """Writes an amount as a word of an answer."""
     return repr(amount).removesuffix(".0")
 
 
 class Actor(Protocol):
-    """Who does what a table says: a ledger, or a model of one."""
+    """Plays a table's deeds: a ledger, or a model of one."""
 
     def act(self, deed: Deed) -> str:
-        """Does it, and answers in the words of the tables."""
+        """Does a deed and answers in the words of the tables."""
         ...
 
 
@@ -98,11 +110,11 @@ _REFUSALS: dict[type[TightBudgetError], str] = {
 
 
 class LedgerActor:
-    """Does what a table says to the ledger at an address.
+    """Plays a table's deeds on the ledger at an address.
 
     Args:
         url: the address.
-        tokens: of the runs that it may settle, by key; those that it starts come in addition.
+        tokens: the tokens of the runs that it may settle, by key; it adds those that it starts.
     """
 
     def __init__(self, url: str, tokens: Mapping[str, str | None] | None = None) -> None:
@@ -111,7 +123,7 @@ class LedgerActor:
         self.tokens = dict(tokens or {})
 
     def act(self, deed: Deed) -> str:
-        """Does it, and answers in the words of the tables."""
+        """Does a deed and answers in the words of the tables."""
         try:
             if deed.verb in ("epsilon", "delta"):
                 return self._balance(deed)
@@ -128,7 +140,7 @@ class LedgerActor:
         self.ledger.close()
 
     def told(self, *lines: str) -> list[str]:
-        """The answers to several deeds, one after the other."""
+        """Does several deeds, one after the other, and returns their answers."""
         return [self.act(Deed.read(line)) for line in lines]
 
     def _balance(self, deed: Deed) -> str:
@@ -168,7 +180,7 @@ class LedgerActor:
         hold.settle(deed.words[0])
 
     def _guess(self, deed: Deed) -> None:
-        """Settles with all that the history shows of a run, one after the other."""
+        """Tries every text that the history shows of a run as its token, one after the other."""
         refusal: FencingError | None = None
         for event in list(self.ledger.events(key=deed.name)):
             shown = (event.sequence, event.hash, event.at, *event.details.values())
@@ -198,15 +210,20 @@ class LedgerActor:
         self.ledger.verify()
 
 
-@dataclass(frozen=True)
-class Table:
-    """A story and its name."""
+@dataclass(frozen=True, kw_only=True)
+class ConformanceTable:
+    """A story that every ledger must tell in the same words.
+
+    Attributes:
+        name: the rule of the ledger that the story shows.
+        text: lines of deeds, each with the answer after a bar.
+    """
 
     name: str
     text: str
 
     def check(self, actor: Actor) -> None:
-        """Has it all done, and compares.
+        """Has an actor play the story, and compares each answer.
 
         Raises:
             AssertionError: an answer is another one; shows the line.
@@ -226,7 +243,7 @@ class Table:
 
 
 def _same(answer: str, expected: str) -> bool:
-    """Word by word; numbers by what they are."""
+    """Compares two answers word by word, and numbers by their values."""
     return [*map(_value, answer.split())] == [*map(_value, expected.split())]
 
 
@@ -238,9 +255,9 @@ def _value(word: str) -> Fraction | str:
 
 
 TABLES = (
-    Table(
-        "one run, from its reservation to its price",
-        """
+    ConformanceTable(
+        name="one run, from its reservation to its price",
+        text="""
         open    data 1 1e-6            | ok
         reserve A1 yes=0.3,no=0+1e-7   | ok
         epsilon data                   | spent 0 held 0.3 left 0.7 saved 0
@@ -252,9 +269,9 @@ TABLES = (
         verify                         | again
         """,
     ),
-    Table(
-        "the same key and body again answers as before, another body is an error",
-        """
+    ConformanceTable(
+        name="the same key and body again answers as before, another body is an error",
+        text="""
         open    data 1 1e-6            | ok
         reserve A1 yes=0.3,no=0        | ok
         reserve A1 no=0,yes=0.3        | again
@@ -267,9 +284,9 @@ TABLES = (
         epsilon data                   | spent 0.3 held 0 left 0.7 saved 0
         """,
     ),
-    Table(
-        "a refused key stays refused",
-        """
+    ConformanceTable(
+        name="a refused key stays refused",
+        text="""
         open    data 1 1e-6   | ok
         reserve A1 0.6        | ok
         reserve A2 0.6        | exceeded
@@ -281,9 +298,9 @@ TABLES = (
         epsilon data          | spent 0 held 0.6 left 0.4 saved 0
         """,
     ),
-    Table(
-        "a mechanism runs at most once",
-        """
+    ConformanceTable(
+        name="a mechanism runs at most once",
+        text="""
         open    data 1 1e-6   | ok
         reserve A1 0.3        | ok
         start   A1            | ok
@@ -294,9 +311,9 @@ TABLES = (
         start   A1            | too late
         """,
     ),
-    Table(
-        "void only before the start, and for good",
-        """
+    ConformanceTable(
+        name="void only before the start, and for good",
+        text="""
         open    data 1 1e-6   | ok
         reserve A1 0.3+1e-7   | ok
         void    A1            | ok
@@ -313,9 +330,9 @@ TABLES = (
         epsilon data          | spent 0 held 0.3 left 0.7 saved 0
         """,
     ),
-    Table(
-        "who forfeits pays the dearest price",
-        """
+    ConformanceTable(
+        name="who forfeits pays the dearest price",
+        text="""
         open    data 1 1e-6            | ok
         reserve A1 yes=0.3,no=0+1e-7   | ok
         start   A1                     | ok
@@ -327,9 +344,9 @@ TABLES = (
         delta   data                   | spent 1e-7 held 0 left 9e-7 saved 0
         """,
     ),
-    Table(
-        "nothing is settled that was not started",
-        """
+    ConformanceTable(
+        name="nothing is settled that was not started",
+        text="""
         open    data 1 1e-6            | ok
         reserve A1 yes=0.3,no=0.1      | ok
         settle  A1 no                  | too late
@@ -338,9 +355,9 @@ TABLES = (
         epsilon data                   | spent 0 held 0.3 left 0.7 saved 0
         """,
     ),
-    Table(
-        "a process without the token of the start settles nothing, and may forfeit",
-        """
+    ConformanceTable(
+        name="a process without the token of the start settles nothing, and may forfeit",
+        text="""
         open    data 1 1e-6            | ok
         reserve A1 yes=0.3,no=0.1      | ok
         reserve A2 yes=0.3,no=0.1      | ok
@@ -354,9 +371,9 @@ TABLES = (
         epsilon data                   | spent 0.6 held 0 left 0.4 saved 0
         """,
     ),
-    Table(
-        "a colleague, who sees the whole history, does not settle another's run",
-        """
+    ConformanceTable(
+        name="a colleague, who sees the whole history, does not settle another's run",
+        text="""
         open    data 1 1e-6            | ok
         reserve A1 yes=0.3,no=0        | ok
         start   A1                     | ok
@@ -367,9 +384,9 @@ TABLES = (
         epsilon data                   | spent 0.3 held 0 left 0.7 saved 0
         """,
     ),
-    Table(
-        "settled once, with one cell",
-        """
+    ConformanceTable(
+        name="settled once, with one cell",
+        text="""
         open    data 1 1e-6            | ok
         reserve A1 yes=0.3,no=0.1      | ok
         start   A1                     | ok
@@ -380,9 +397,9 @@ TABLES = (
         epsilon data                   | spent 0.3 held 0 left 0.7 saved 0
         """,
     ),
-    Table(
-        "a cell that nobody declared costs the sup",
-        """
+    ConformanceTable(
+        name="a cell that nobody declared costs the sup",
+        text="""
         open    data 2 1e-6                  | ok
         reserve A1 yes=0.3,no=0              | ok
         start   A1                           | ok
@@ -395,9 +412,9 @@ TABLES = (
         epsilon data                         | spent 0.8 held 0 left 1.2 saved 0
         """,
     ),
-    Table(
-        "an abandoned reservation is expired by an administrator, a started one never",
-        """
+    ConformanceTable(
+        name="an abandoned reservation is expired by an administrator, a started one never",
+        text="""
         open    data 1 1e-6   | ok
         reserve A1 0.3        | ok
         expire  A1            | ok
@@ -408,9 +425,9 @@ TABLES = (
         expire  A2            | too late
         """,
     ),
-    Table(
-        "ten times a tenth is one, and delta counts as well",
-        """
+    ConformanceTable(
+        name="ten times a tenth is one, and delta counts as well",
+        text="""
         open    data 1 1e-6     | ok
         reserve A1 0.1          | ok
         reserve A2 0.1          | ok
@@ -429,9 +446,9 @@ TABLES = (
         reserve A13 0           | ok
         """,
     ),
-    Table(
-        "a charge is rounded up and a cap down; nothing positive is free",
-        """
+    ConformanceTable(
+        name="a charge is rounded up and a cap down; nothing positive is free",
+        text="""
         open    data 1.0000000000019 1e-6    | ok
         epsilon data                         | spent 0 held 0 left 1.000000000001 saved 0
         reserve A1 1e-30+1e-30               | ok
@@ -442,9 +459,9 @@ TABLES = (
         epsilon data                         | spent 1e-12 held 0 left 1 saved 0
         """,
     ),
-    Table(
-        "a billionth too much is granted what is left, and told so",
-        """
+    ConformanceTable(
+        name="a billionth too much is granted what is left, and told so",
+        text="""
         open    data 1 1e-6             | ok
         reserve A1 yes=0.5,no=0         | ok
         reserve A2 0.5000000006         | exceeded
@@ -457,9 +474,12 @@ TABLES = (
         reserve A4 1e-12                | exceeded
         """,
     ),
-    Table(
-        "a part's cap is held in the whole; epsilon that it did not spend goes back, delta never",
-        """
+    ConformanceTable(
+        name=(
+            "a part's cap is held in the whole;"
+            " epsilon that it did not spend goes back, delta never"
+        ),
+        text="""
         open    data 1 1e-6              | ok
         open    ada 0.6 5e-7 in data     | ok
         epsilon data                     | spent 0 held 0.6 left 0.4 saved 0
@@ -484,9 +504,9 @@ TABLES = (
         verify                           | again
         """,
     ),
-    Table(
-        "one reservation on several budgets: all or nothing",
-        """
+    ConformanceTable(
+        name="one reservation on several budgets: all or nothing",
+        text="""
         open    data 1 1e-6                  | ok
         open    ada 0.5 1e-6                 | ok
         reserve A1 yes=0.4,no=0 on data,ada  | ok
@@ -502,9 +522,9 @@ TABLES = (
         epsilon ada                          | spent 0 held 0 left 0.5 saved 0.4
         """,
     ),
-    Table(
-        "a cap is raised, and never lowered below what is spent and held",
-        """
+    ConformanceTable(
+        name="a cap is raised, and never lowered below what is spent and held",
+        text="""
         open    data 1 1e-6             | ok
         reserve A1 0.8                  | ok
         reserve A2 0.8                  | exceeded
@@ -516,9 +536,9 @@ TABLES = (
         epsilon data                    | spent 0 held 1.6 left 0 saved 0
         """,
     ),
-    Table(
-        "closing the program forgets nothing",
-        """
+    ConformanceTable(
+        name="closing the program forgets nothing",
+        text="""
         open    data 1 1e-6             | ok
         reserve A1 yes=0.4,no=0.1       | ok
         reserve A2 0.7                  | exceeded

@@ -15,15 +15,15 @@ from tightbudget.output_dp.guarantee import Cell, cell_name
 
 __all__ = ["check_encodable", "printable", "spellings", "storable_cell"]
 
-_LONGEST_NAME = 200
+_LONGEST_NAME = 200  # characters
 _LONGEST_CELL = 10_000  # characters
 
 
 def printable(**given: Any) -> str:
-    """A name, key or reason in form C, if all of it can be printed, typed and stored everywhere.
+    """Brings a name, key or reason into form C, if it can be printed, typed and stored everywhere.
 
     Raises:
-        ParameterError: it is no text, is empty or too long, or has a character that is not
+        ParameterError: the value is no text, is empty or too long, or has a character that is not
             printable (a control character, a surrogate, one that Unicode does not define).
     """
     ((what, value),) = given.items()
@@ -34,16 +34,16 @@ def printable(**given: Any) -> str:
 
 
 def spellings(text: str) -> tuple[str, ...]:
-    """A key or name as given, and in the forms C and D; earlier versions stored any."""
+    """Returns a key or name as given, and in the forms C and D; earlier versions stored any."""
     forms = (text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text))
     return tuple(dict.fromkeys(forms))
 
 
 def storable_cell(cell: Cell) -> Cell:
-    """The cell, if it is one and can be written down.
+    """Returns a cell that can be written down.
 
     Raises:
-        ParameterError: it is none, too long, or has a surrogate in one of its texts.
+        ParameterError: the value is no cell, is too long, or has a surrogate in one of its texts.
     """
     named = cell_name(cell)
     try:
@@ -68,6 +68,7 @@ def check_encodable(**given: Cell) -> None:
 
 
 def _is_encodable(cell: Cell) -> bool:
+    """Says whether every text of a cell has whole characters only."""
     if isinstance(cell, tuple):
         return all(map(_is_encodable, cell))
     return isinstance(cell, int) or not any("\ud800" <= letter <= "\udfff" for letter in cell)

@@ -30,17 +30,19 @@ _LONGEST = timedelta(days=3660)
 _FORM = re.compile(r"tb_([0-9a-f]{12})_([0-9a-f]{64})")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Token:
-    """What a token lets its bearer do, and until when.
+    """An access token: its bearer's rights, and the time until which they last.
 
     Attributes:
-        id: by which it is listed and revoked; no secret.
-        name: whose it is, or what for; it is written down beside what its bearer does.
+        id: the text by which it is listed and revoked; no secret.
+        name: the name of its bearer or its purpose; it is written down beside each act.
         role: a viewer sees everything; an analyst sees and charges some budgets and their
             parts; an administrator may do everything.
-        budgets: those of an analyst.
-        created, expires, revoked: when, by the ledger's clock.
+        budgets: the names of an analyst's budgets; empty for others.
+        created: the time of its creation, by the ledger's clock.
+        expires: the time from which it opens nothing, by the ledger's clock.
+        revoked: the time of its revocation, by the ledger's clock, or None.
     """
 
     id: str
@@ -53,19 +55,19 @@ class Token:
     _hash: str = field(repr=False)
 
     def is_valid(self, now: datetime) -> bool:
-        """Whether it opens anything."""
+        """Says whether it opens anything at this time."""
         return self.revoked is None and now < self.expires
 
 
 class Tokens:
-    """The tokens of a ledger.
+    """The access tokens of a ledger.
 
     Args:
-        ledger: whose budgets they open, and by whose clock they expire.
+        ledger: the ledger whose budgets they open, and by whose clock they expire.
     """
 
     def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+        self._session = ledger.session
 
     def create(
         self,
@@ -76,9 +78,14 @@ class Tokens:
         lasts: timedelta,
         by: str | None = None,
     ) -> tuple[Token, str]:
-        """A new token, and the text that its bearer shows: 256 random bits, kept nowhere.
+        """Makes a token, and the text that its bearer shows: 256 random bits, kept nowhere.
 
-        ``by`` says who creates it, if not who acts on this ledger; it is written down.
+        Args:
+            name: the name of its bearer, or its purpose.
+            role: viewer, analyst or administrator.
+            budgets: the names of an analyst's budgets; none for others.
+            lasts: the time until it expires, at most ten years.
+            by: the name of who creates it, if not of who acts on this ledger; it is written down.
 
         Raises:
             ParameterError: the name, the role, a budget or the time is refused.
@@ -92,8 +99,8 @@ class Tokens:
             )
         if not timedelta(0) < lasts <= _LONGEST:
             raise refuse("expires", "be in more than no time and at most ten years", str(lasts))
-        opened = {self._ledger._named(budget=budget) for budget in budgets}
-        now, id, secret = self._ledger._clock(), new_secret(6), new_secret(32)
+        opened = {self._session.named(budget=budget) for budget in budgets}
+        now, id, secret = self._session.now(), new_secret(6), new_secret(32)
         row = {
             "id": id,
             "name": printable(name=name),
@@ -104,32 +111,36 @@ class Tokens:
             "revoked": None,
             "hash": digest(secret),
         }
-        self._ledger._do(transactions.add_token, row, self._ledger._who(by))
+        who = self._session.who(by)
+        self._session.write(lambda act: transactions.add_token(act, row, who))
         return _token(row), f"tb_{id}_{secret}"
 
     def all(self) -> tuple[Token, ...]:
-        """All of them, also those that are over, the oldest first."""
-        with self._ledger._store.reading() as connection:
+        """Lists all tokens, also those that are over, the oldest first."""
+        with self._session.read() as connection:
             return tuple(map(_token, queries.tokens_in_order(connection)))
 
     def revoke(self, id: str, *, by: str | None = None) -> Token:
         """Ends a token, now and for good; again changes nothing.
 
-        ``by`` says who revokes it, if not who acts on this ledger; it is written down.
+        Args:
+            id: the token's id.
+            by: the name of who revokes it, if not of who acts on this ledger; it is written down.
 
         Raises:
             ParameterError: there is none.
             LedgerError: the ledger was moved elsewhere.
         """
-        row = self._ledger._do(transactions.revoke_token, id, self._ledger._who(by))
+        who = self._session.who(by)
+        row = self._session.write(lambda act: transactions.revoke_token(act, id, who))
         if row is None:
             raise refuse("id", "be that of a token of this ledger", id)
         return _token(row)
 
     def borne_by(self, text: str) -> Token | None:
-        """The token that a text shows; None if it is none, or over.
+        """Returns the valid token that a bearer's text shows, or None.
 
-        Guarantee: how long the comparison takes does not depend on the secret.
+        Guarantee: the time of the comparison does not depend on the secret.
         """
         form = _FORM.fullmatch(text)
         if form is None:
@@ -140,18 +151,23 @@ class Tokens:
         return token if same else None
 
     def valid(self, id: str) -> Token | None:
-        """The token of this id, if it is valid now."""
-        with self._ledger._store.reading() as connection:
+        """Returns the token of this id if it is valid now, or None."""
+        with self._session.read() as connection:
             row = queries.token(connection, id)
         token = None if row is None else _token(row)
-        return token if token is not None and token.is_valid(self._ledger._clock()) else None
+        return token if token is not None and token.is_valid(self._session.now()) else None
 
 
 def _token(row: Mapping[str, Any]) -> Token:
+    """Reads a row of ``tokens``."""
     revoked = row["revoked"]
     return Token(
-        *(row["id"], row["name"], row["role"], tuple(json.loads(row["budgets"]))),
-        *(datetime.fromisoformat(row["created"]), datetime.fromisoformat(row["expires"])),
-        None if revoked is None else datetime.fromisoformat(revoked),
-        row["hash"],
+        id=row["id"],
+        name=row["name"],
+        role=row["role"],
+        budgets=tuple(json.loads(row["budgets"])),
+        created=datetime.fromisoformat(row["created"]),
+        expires=datetime.fromisoformat(row["expires"]),
+        revoked=None if revoked is None else datetime.fromisoformat(revoked),
+        _hash=row["hash"],
     )

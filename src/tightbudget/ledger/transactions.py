@@ -37,6 +37,7 @@ from tightbudget.ledger.pricing import (
 from tightbudget.ledger.queries import Balance, Charge, Reservation
 from tightbudget.ledger.schema import tokens
 from tightbudget.ledger.secret import opens
+from tightbudget.ledger.stored_words import EventKind, ReservationState
 from tightbudget.ledger.text import check_encodable
 from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.units import NOTHING, Units
@@ -45,7 +46,7 @@ from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.output_dp.pricing import BudgetRule, PlanRule
 
 __all__ = [
-    "Refusal",
+    "RefusedRequest",
     "Request",
     "Terms",
     "add_token",
@@ -69,18 +70,18 @@ __all__ = [
 
 Why = Mapping[str, str]  # who did it, and for what reason if one was given
 
-_SHOWN = 10  # how many holders a refusal names
+_SHOWN = 10  # holders that a refusal names: enough to ask somebody, and a message of one screen
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for under a key.
+    """A reservation that a caller asks for.
 
     Attributes:
-        guarantee: as it is read from the body, so that what is stored is what is charged.
+        guarantee: read back from the body, so that the stored guarantee is the charged one.
         budgets: the names of those that pay, in alphabetical order.
-        interactive: whether the mechanism answers more than once.
-        body: all of it as one text, the same for equal requests.
+        interactive: says whether the mechanism answers more than once.
+        body: the whole request as one text, equal for equal requests.
     """
 
     guarantee: Any
@@ -90,7 +91,7 @@ class Request:
 
     @staticmethod
     def of(guarantee: Any, names: Sequence[str], interactive: bool) -> Request:
-        """The request in its one form.
+        """Brings a request into its one form.
 
         Raises:
             ParameterError: no budget, or one of them twice; the guarantee is none.
@@ -102,12 +103,27 @@ class Request:
             check_encodable(cell=cell)
         content = content_of(guarantee)
         body = {"budgets": payers, "guarantee": content, "interactive": interactive}
-        return Request(guarantee_of(content), payers, interactive, canonical(body))
+        return Request(
+            guarantee=guarantee_of(content),
+            budgets=payers,
+            interactive=interactive,
+            body=canonical(body),
+        )
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A request that does not fit into a budget, as it was answered the first time."""
+@dataclass(frozen=True, kw_only=True)
+class RefusedRequest:
+    """A request that does not fit into a budget, as it was answered the first time.
+
+    Attributes:
+        message: the refusal in words.
+        budget: the name of the first budget that it does not fit into.
+        unit: the unit that this budget counts in.
+        requested: the worst-case price of the request.
+        left: the units that the budget had left.
+        held: the units that the budget held for others.
+        holds: the largest holders, by key or by name of a part.
+    """
 
     message: str
     budget: str
@@ -121,10 +137,13 @@ class Refusal:
 # ------------------------------------------------------------------------- the protocol
 
 
-def reserve(act: Act, key: str, request: Request, why: Why) -> Reservation | Refusal:
-    """Holds what the dearest cell would cost, in all budgets or in none.
+def reserve(act: Act, *, key: str, request: Request, why: Why) -> Reservation | RefusedRequest:
+    """Holds the worst-case price of a request, in all its budgets or in none.
 
     The same key and request again get the same answer, also if that was a refusal.
+
+    Raises:
+        KeyConflictError: the key was used for another request.
     """
     known = queries.reservation(act.connection, key)
     if known is not None:
@@ -137,30 +156,39 @@ def reserve(act: Act, key: str, request: Request, why: Why) -> Reservation | Ref
     return _hold(act, key, request, payers, asked, why)
 
 
-def start(act: Act, key: str, token: str, why: Why) -> Reservation:
-    """Marks that the mechanism runs, once. Of the run's token, its digest is written down."""
+def start(act: Act, *, key: str, token: str, why: Why) -> Reservation:
+    """Marks that the mechanism runs, once; writes down the digest of the run's token.
+
+    Raises:
+        SettlementError: the reservation was started before, or is over.
+    """
     hold = act.known(key)
-    if hold.state != "reserved":
+    if hold.state != ReservationState.RESERVED:
         raise SettlementError(f"a hold is started once, and {key!r} is {hold}")
     said = {"token_sha256": digest(token), **why}
     numbers = [
-        act.log("started", charge.name, NOTHING, key=key, details=said) for charge in hold.charges
+        act.log(EventKind.STARTED, budget=charge.name, key=key, details=said)
+        for charge in hold.charges
     ]
-    return act.advance(hold, "started", started=numbers[0], token=digest(token))
+    return act.advance(hold, ReservationState.STARTED, started=numbers[0], token=digest(token))
 
 
-def settle(act: Act, key: str, token: str | None, cell: Cell, why: Why) -> Reservation:
-    """Charges what the cell costs, by the prices stored when it was reserved.
+def settle(act: Act, *, key: str, token: str | None, cell: Cell, why: Why) -> Reservation:
+    """Charges the price of a cell, by the prices stored when the run was reserved.
 
     Epsilon comes back, delta does not; a cell that was not declared costs the sup.
+
+    Raises:
+        FencingError: the token is not that of the start, or the run was forfeited meanwhile.
+        SettlementError: the run was not started, was settled with another cell, or is void.
     """
     hold, name = act.known(key), canonical(cell)
-    if (hold.state, hold.cell) == ("settled", name):
+    if (hold.state, hold.cell) == (ReservationState.SETTLED, name):
         return hold
     mine = token is not None and opens(token, hold.token)
-    if hold.state == "forfeited" and mine:
+    if hold.state == ReservationState.FORFEITED and mine:
         raise FencingError(f"the run {key!r} was overruled: it is forfeited, at the dearest price")
-    if hold.state != "started":
+    if hold.state != ReservationState.STARTED:
         raise SettlementError(f"{key!r} is {hold}, and cannot be settled with cell {name}")
     if not mine:
         got = None if token is None else "another"  # which may be the secret of another run
@@ -169,35 +197,48 @@ def settle(act: Act, key: str, token: str | None, cell: Cell, why: Why) -> Reser
     for charge in hold.charges:
         price = Units.charged(charge.rule.cost(hold.guarantee, cell)).least(charge.units)
         costs[charge.name] = Units(price.epsilon, charge.units.delta)
-    return act.end("settled", hold, costs, cell=name, details=why)
+    return act.end(EventKind.SETTLED, hold, costs, cell=name, details=why)
 
 
-def forfeit(act: Act, key: str, why: Why) -> Reservation:
-    """Charges the dearest price, whatever came out. Anyone may: it frees nothing."""
+def forfeit(act: Act, *, key: str, why: Why) -> Reservation:
+    """Charges the worst-case price, whatever came out. Anyone may: it frees nothing.
+
+    Raises:
+        SettlementError: the reservation was settled, or is void.
+    """
     hold = act.known(key)
-    if hold.state == "forfeited":
+    if hold.state == ReservationState.FORFEITED:
         return hold
     if not hold.is_open:
         raise SettlementError(f"{key!r} is {hold}, and cannot be forfeited")
     costs = {charge.name: charge.units for charge in hold.charges}
-    return act.end("forfeited", hold, costs, details=why)
+    return act.end(EventKind.FORFEITED, hold, costs, details=why)
 
 
-def void(act: Act, key: str, why: Why) -> Reservation:
-    """Frees everything: the mechanism has not run, and now it never will."""
-    return _free(act, "void", key, why)
+def void(act: Act, *, key: str, why: Why) -> Reservation:
+    """Frees a whole reservation: the mechanism has not run, and now it never will.
+
+    Raises:
+        SettlementError: the reservation was started or is over.
+    """
+    return _free(act, EventKind.VOID, key=key, why=why)
 
 
-def expire(act: Act, key: str, why: Why) -> Reservation:
-    """The same, by an administrator, for a hold that was left lying before its start."""
-    return _free(act, "expired", key, why)
+def expire(act: Act, *, key: str, why: Why) -> Reservation:
+    """Frees, for an administrator, a reservation that was left lying before its start.
+
+    Raises:
+        SettlementError: the reservation was started or is over.
+    """
+    return _free(act, EventKind.EXPIRED, key=key, why=why)
 
 
-def _free(act: Act, kind: str, key: str, why: Why) -> Reservation:
+def _free(act: Act, kind: EventKind, *, key: str, why: Why) -> Reservation:
+    """Ends a reservation that was not started at no price, under an event of the kind."""
     hold = act.known(key)
-    if hold.state == "void":
+    if hold.state == ReservationState.VOID:
         return hold
-    if hold.state != "reserved":
+    if hold.state != ReservationState.RESERVED:
         raise SettlementError(f"{key!r} is {hold}: only what was not started is freed")
     for charge in hold.charges:
         if isinstance(charge.rule, PlanRule):
@@ -211,8 +252,8 @@ def _free(act: Act, kind: str, key: str, why: Why) -> Reservation:
 
 def answer(
     connection: Connection, request: Request
-) -> tuple[list[Balance], list[Units], Refusal | None]:
-    """Who pays, what each is asked for, and the refusal of the first that has not enough left.
+) -> tuple[list[Balance], list[Units], RefusedRequest | None]:
+    """Returns who pays, the units that each is asked for, and the first refusal of them, if any.
 
     Raises:
         ParameterError: an unknown budget, parts of each other, or a guarantee of another kind.
@@ -232,7 +273,7 @@ def answer(
 
 
 def affords(connection: Connection, name: str, guarantee: Stored, times: int) -> bool:
-    """Whether a budget has enough for so many runs at their dearest."""
+    """Says whether a budget has enough for so many runs at their worst-case price."""
     balance = queries.balance(connection, name)
     each = Units.charged(balance.rule.cost(guarantee, None))
     if balance.closed:
@@ -245,13 +286,22 @@ def affords(connection: Connection, name: str, guarantee: Stored, times: int) ->
 
 
 def _check_open(payers: Sequence[Balance]) -> None:
+    """Refuses to charge or change a closed budget.
+
+    Raises:
+        SettlementError: one of them is closed.
+    """
     for payer in payers:
         if payer.closed:
             raise SettlementError(f"the budget {payer.name!r} is closed")
 
 
 def _check_apart(connection: Connection, payers: Sequence[Balance]) -> None:
-    """What is charged to a part is held in the whole already."""
+    """Refuses to charge a budget beside its own part, whose cap it holds already.
+
+    Raises:
+        ParameterError: one of them is a part of another.
+    """
     for payer in payers if len(payers) > 1 else ():
         whole = queries.parent_of(connection, payer)
         while whole is not None:
@@ -266,9 +316,12 @@ def _check_apart(connection: Connection, payers: Sequence[Balance]) -> None:
 def _check_conversations(
     connection: Connection, payers: Sequence[Balance], asked: Sequence[Units]
 ) -> None:
-    """Interactive mechanisms are open side by side only if each has delta = 0.
+    """Refuses interactive mechanisms side by side unless each of them has delta = 0.
 
-    Also those of other parts of the same whole: the theorem is about everything in it.
+    The theorem is about everything within one whole, so the mechanisms of its other parts count.
+
+    Raises:
+        SettlementError: another interactive mechanism is open.
     """
     for payer, units in zip(payers, asked, strict=True):
         others = queries.conversations(connection, payer.root)
@@ -283,15 +336,15 @@ def _check_conversations(
 
 def _refusal(
     connection: Connection, payer: Balance, asked: Units, request: Request
-) -> Refusal | None:
-    """Why this budget does not pay; None if it does."""
+) -> RefusedRequest | None:
+    """Returns the refusal of this budget; None if it pays."""
     unit = payer.rule.unit
     if isinstance(payer.rule, PlanRule):
         missing = _missing(connection, payer, request.guarantee)
         if missing is None:
             return None
         message = f"{missing} in the plan {payer.name!r}"
-        return Refusal(message, payer.name, unit, asked, payer.left, payer.held, ())
+        return _refused(payer, asked, message, holds=())
     if asked.nearly_fits(payer.left):
         return None
     holders = queries.holders(connection, payer)
@@ -301,12 +354,26 @@ def _refusal(
     )
     if holders:
         message += f" by {named(holders)}"
-    shown = tuple(holders[:_SHOWN])
-    return Refusal(message, payer.name, unit, asked, payer.left, payer.held, shown)
+    return _refused(payer, asked, message, holds=tuple(holders[:_SHOWN]))
+
+
+def _refused(
+    payer: Balance, asked: Units, message: str, *, holds: tuple[str, ...]
+) -> RefusedRequest:
+    """Writes the refusal of a budget, with its balance at this moment."""
+    return RefusedRequest(
+        message=message,
+        budget=payer.name,
+        unit=payer.rule.unit,
+        requested=asked,
+        left=payer.left,
+        held=payer.held,
+        holds=holds,
+    )
 
 
 def _missing(connection: Connection, payer: Balance, wanted: Stored, times: int = 1) -> str | None:
-    """Which steps the plan has not enough of."""
+    """Says which step the plan has not enough of for so many runs; None if it has."""
     declared = queries.declared(connection, payer)
     for step, runs in runs_of(wanted).items():
         most, used = declared.get(step, (0, 0))
@@ -316,7 +383,7 @@ def _missing(connection: Connection, payer: Balance, wanted: Stored, times: int 
 
 
 def runs_of(plan: Stored) -> dict[str, int]:
-    """How often each step runs, by its description."""
+    """Counts how often each step of a plan runs, by the step's canonical description."""
     counted: dict[str, int] = {}
     for table in content_of(plan)["steps"]:
         runs = table.pop("times")
@@ -325,8 +392,10 @@ def runs_of(plan: Stored) -> dict[str, int]:
     return counted
 
 
-def _refuse(act: Act, key: str, request: Request, refusal: Refusal, why: Why) -> Refusal:
-    """Writes the refusal down: the key stays refused."""
+def _refuse(
+    act: Act, key: str, request: Request, refusal: RefusedRequest, why: Why
+) -> RefusedRequest:
+    """Writes a refusal down: the key stays refused."""
     said = {
         "digest": digest(request.body),
         "interactive": request.interactive,
@@ -337,8 +406,23 @@ def _refuse(act: Act, key: str, request: Request, refusal: Refusal, why: Why) ->
         "holds": refusal.holds,
         **why,
     }
-    number = act.log("refused", refusal.budget, refusal.requested, key=key, details=said)
-    act.add_reservation(_new(number, key, request, "refused", refusal.message, ()))
+    number = act.log(
+        EventKind.REFUSED,
+        budget=refusal.budget,
+        units=refusal.requested,
+        key=key,
+        details=said,
+    )
+    act.add_reservation(
+        _new(
+            number=number,
+            key=key,
+            request=request,
+            state=ReservationState.REFUSED,
+            told=refusal.message,
+            lines=(),
+        )
+    )
     return refusal
 
 
@@ -350,10 +434,11 @@ def _hold(
     asked: Sequence[Units],
     why: Why,
 ) -> Reservation:
+    """Holds the units that each payer is asked for, or all that it has left."""
     lines, told = [], []
     for payer, wanted in zip(payers, asked, strict=True):
         units = wanted.least(payer.left)
-        lines.append(Charge(payer.id, payer.name, payer.rule, units))
+        lines.append(Charge(budget=payer.id, name=payer.name, rule=payer.rule, units=units))
         if units != wanted:
             unit = payer.rule.unit
             told.append(
@@ -366,47 +451,71 @@ def _hold(
     body = {"digest": digest(request.body), "interactive": request.interactive}
     details = {**body, "told": said, **why}
     numbers = [
-        act.log("reserved", line.name, line.units, key=key, details=details) for line in lines
+        act.log(EventKind.RESERVED, budget=line.name, units=line.units, key=key, details=details)
+        for line in lines
     ]
-    hold = _new(numbers[0], key, request, "reserved", said, tuple(lines))
+    hold = _new(
+        number=numbers[0],
+        key=key,
+        request=request,
+        state=ReservationState.RESERVED,
+        told=said,
+        lines=tuple(lines),
+    )
     act.add_reservation(hold)
     return hold
 
 
 def _new(
+    *,
     number: int,
     key: str,
     request: Request,
-    state: str,
+    state: ReservationState,
     told: str | None,
     lines: tuple[Charge, ...],
 ) -> Reservation:
+    """Makes a reservation that was answered just now, by the event of this number."""
     return Reservation(
-        *(number, key, request.body, digest(request.body), request.interactive, state),
-        *(None, None, None, told, lines),
+        id=number,
+        key=key,
+        body=request.body,
+        digest=digest(request.body),
+        interactive=request.interactive,
+        state=state,
+        started=None,
+        token=None,
+        cell=None,
+        told=told,
+        charges=lines,
     )
 
 
-def refusal_of(connection: Connection, known: Reservation) -> Refusal | None:
-    """How a reservation was refused; None if it was not.
+def refusal_of(connection: Connection, known: Reservation) -> RefusedRequest | None:
+    """Reads the refusal of a reservation from the history; None if it was not refused.
 
     Raises:
         LedgerCorruptError: its event is missing.
     """
-    if known.state != "refused":
+    if known.state != ReservationState.REFUSED:
         return None
     entry = queries.entry(connection, known.id)
     if entry is None or entry.budget is None:
         raise LedgerCorruptError(f"the refusal of {known.key!r} is not in the history")
     said = json.loads(entry.details)
-    return Refusal(
-        *(said["message"], entry.budget, said["unit"], Units(entry.epsilon, entry.delta)),
-        *(Units(*said["left"]), Units(*said["held"]), tuple(said["holds"])),
+    return RefusedRequest(
+        message=said["message"],
+        budget=entry.budget,
+        unit=said["unit"],
+        requested=Units(entry.epsilon, entry.delta),
+        left=Units(*said["left"]),
+        held=Units(*said["held"]),
+        holds=tuple(said["holds"]),
     )
 
 
 def named(holders: Sequence[str]) -> str:
-    """Those who hold something, the first few by name."""
+    """Lists those who hold something: the first few by name, the others by their number."""
     more = len(holders) - _SHOWN
     return ", ".join(map(repr, holders[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
 
@@ -423,27 +532,27 @@ def add_token(act: Act, row: Mapping[str, Any], why: Why) -> None:
     for budget in json.loads(row["budgets"]):
         queries.balance(act.connection, budget)
     act.connection.execute(insert(tokens), dict(row))
-    act.log("token_created", None, NOTHING, details={**queries.said_of_token(row), **why})
+    act.log(EventKind.TOKEN_CREATED, details={**queries.said_of_token(row), **why})
 
 
 def revoke_token(act: Act, id: str, why: Why) -> dict[str, Any] | None:
-    """Ends an access token, once; its row, or None if there is none."""
+    """Ends an access token, once, and returns its row; None if there is no such token."""
     if act.connection.execute(_REVOKE, {"of": id, "at": act.at}).rowcount:
-        act.log("token_revoked", None, NOTHING, details={"id": id, "revoked": act.at, **why})
+        act.log(EventKind.TOKEN_REVOKED, details={"id": id, "revoked": act.at, **why})
     return queries.token(act.connection, id)
 
 
 def explain_tokens(act: Act, why: Why) -> None:
     """Writes the events of access tokens that came into the ledger without any."""
-    created = queries.entries(act.connection, queries.Which(kind="token_created"))
+    created = queries.entries(act.connection, queries.Which(kind=EventKind.TOKEN_CREATED))
     known = {json.loads(entry.details)["id"] for entry in created}
     for row in queries.tokens_in_order(act.connection):
         if row["id"] not in known:
             said = queries.said_of_token(row)
-            act.log("token_created", None, NOTHING, details={**said, **why})
+            act.log(EventKind.TOKEN_CREATED, details={**said, **why})
             if row["revoked"] is not None:
                 said = {"id": row["id"], "revoked": row["revoked"]}
-                act.log("token_revoked", None, NOTHING, details={**said, **why})
+                act.log(EventKind.TOKEN_REVOKED, details={**said, **why})
 
 
 _REVOKE = (
@@ -456,9 +565,15 @@ _REVOKE = (
 # ------------------------------------------------------------------------------ budgets
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What a budget is opened with: its kind, the parameters as one text, and the cap."""
+    """The terms on which a budget is opened.
+
+    Attributes:
+        kind: the kind of the budget.
+        parameters: the kind's parameters as one text.
+        cap: the most that spent and held may come to.
+    """
 
     kind: str
     parameters: str
@@ -466,7 +581,7 @@ class Terms:
 
     @staticmethod
     def of(kind: str, parameters: Mapping[str, Any]) -> Terms:
-        """The terms; for a plan this asks the engine.
+        """Works out the terms; for a plan this asks the engine.
 
         Raises:
             ParameterError: the kind or a parameter is refused.
@@ -474,18 +589,21 @@ class Terms:
         text = settings(kind, parameters)
         # a cap is a promise, and is rounded down; but a plan's is what it costs
         rounded = Units.charged if kind == "plan" else Units.granted
-        return Terms(kind, text, rounded(rule_of(kind, text).cap))
+        return Terms(kind=kind, parameters=text, cap=rounded(rule_of(kind, text).cap))
 
     @property
     def rule(self) -> BudgetRule:
-        """By whose formulas guarantees are priced."""
+        """The rule that prices guarantees in such a budget."""
         return rule_of(self.kind, self.parameters)
 
 
-def open_budget(act: Act, name: str, terms: Terms, parent: str | None) -> Balance:
+def open_budget(act: Act, *, name: str, terms: Terms, parent: str | None) -> Balance:
     """Makes a budget; its cap is held in its parent until it is closed.
 
     Opened again with the same terms, it is the one that is there.
+
+    Raises:
+        KeyConflictError: there is a budget of this name on other terms.
     """
     said = {
         "kind": terms.kind, "parameters": json.loads(terms.parameters), "parent": parent
@@ -499,10 +617,13 @@ def open_budget(act: Act, name: str, terms: Terms, parent: str | None) -> Balanc
     whole = None if parent is None else queries.balance(act.connection, parent)
     if whole is not None:
         _check_part(act.connection, whole, terms, name)
-    number = act.log("opened", name, terms.cap, details=said)
+    number = act.log(EventKind.OPENED, budget=name, units=terms.cap, details=said)
     plan = terms.rule if isinstance(terms.rule, PlanRule) else None
     balance = Balance(
-        *(number, name, terms.kind, terms.parameters),
+        id=number,
+        name=name,
+        kind=terms.kind,
+        parameters=terms.parameters,
         parent=None if whole is None else whole.id,
         root=number if whole is None else whole.root,
         closed=False,
@@ -516,12 +637,18 @@ def open_budget(act: Act, name: str, terms: Terms, parent: str | None) -> Balanc
         act.declare(number, runs_of(plan.plan))
     if whole is not None:
         act.exchange(whole.id, held=terms.cap)
-        act.log("lent", whole.name, terms.cap, details={"part": name})
+        act.log(EventKind.LENT, budget=whole.name, units=terms.cap, details={"part": name})
     return balance
 
 
 def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Balance:
-    """Sets other parameters, in the parent, too; never less than what is spent and held."""
+    """Sets other parameters of a budget, and holds its new cap in its parent.
+
+    Raises:
+        BudgetError: the cap is below spent and held, or more than the parent has left.
+        ParameterError: a parameter is refused.
+        SettlementError: the budget or its parent is closed.
+    """
     balance = queries.balance(act.connection, name)
     _check_open([balance])
     if isinstance(balance.rule, PlanRule) or "order" in changed:
@@ -543,7 +670,7 @@ def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Bal
         _check_lent(act.connection, whole, more.most(NOTHING), name)
         # of what a part no longer has, epsilon goes back to the whole and delta is gone
         act.exchange(whole.id, held=more, spent=Units(0, max(0, -more.delta)))
-        act.log("lent", whole.name, terms.cap, details={"part": name})
+        act.log(EventKind.LENT, budget=whole.name, units=terms.cap, details={"part": name})
     act.change_budget(
         balance.id,
         parameters=terms.parameters,
@@ -551,12 +678,17 @@ def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Bal
         cap_delta=terms.cap.delta,
     )
     said = {"parameters": json.loads(terms.parameters), **why}
-    act.log("capped", name, terms.cap, details=said)
+    act.log(EventKind.CAPPED, budget=name, units=terms.cap, details=said)
     return queries.balance(act.connection, name)
 
 
 def correct(act: Act, name: str, more: Units, why: Why) -> Balance:
-    """Adds to what was spent, for what happened elsewhere; nothing is ever taken off."""
+    """Adds to the spent units of a budget, for what happened elsewhere; never takes any off.
+
+    Raises:
+        BudgetError: it does not fit into what is left.
+        SettlementError: the budget is closed.
+    """
     balance = queries.balance(act.connection, name)
     _check_open([balance])
     unit = balance.rule.unit
@@ -569,12 +701,16 @@ def correct(act: Act, name: str, more: Units, why: Why) -> Balance:
             held=balance.held.up(unit),
         )
     act.exchange(balance.id, spent=more)
-    act.log("corrected", name, more, details=why)
+    act.log(EventKind.CORRECTED, budget=name, units=more, details=why)
     return queries.balance(act.connection, name)
 
 
 def close_budget(act: Act, name: str) -> Balance:
-    """Ends a budget; the epsilon that was not spent goes back to its parent, delta does not."""
+    """Ends a budget; the epsilon that was not spent goes back to its parent, delta does not.
+
+    Raises:
+        SettlementError: a reservation or a part still holds something.
+    """
     balance = queries.balance(act.connection, name)
     if balance.closed:
         return balance
@@ -583,19 +719,31 @@ def close_budget(act: Act, name: str) -> Balance:
         raise SettlementError(
             f"{name!r} is still held by {named(holders)}: settle, forfeit or close them first"
         )
-    act.log("closed", name, balance.spent, details={})
+    act.log(EventKind.CLOSED, budget=name, units=balance.spent, details={})
     act.change_budget(balance.id, closed=1)
     whole = queries.parent_of(act.connection, balance)
     if whole is not None:
         charge = Units(balance.spent.epsilon, balance.cap.delta)
         saved = balance.saved.epsilon
         act.exchange(whole.id, held=NOTHING.minus(balance.cap), spent=charge, saved=saved)
-        act.log("returned", whole.name, charge, details={"part": name, "saved": saved})
+        act.log(
+            EventKind.RETURNED,
+            budget=whole.name,
+            units=charge,
+            details={"part": name, "saved": saved},
+        )
     return queries.balance(act.connection, name)
 
 
 def _check_part(connection: Connection, whole: Balance, terms: Terms, name: str) -> None:
-    """A part is counted as its whole is; a plan may be a part of a budget of epsilon."""
+    """Refuses a part that is counted in another way than its whole, or does not fit into it.
+
+    A plan is charged in epsilon, so it may be a part of a budget of kind ``output_dp``.
+
+    Raises:
+        ParameterError: the kinds, or the orders of two Renyi budgets, differ.
+        BudgetError: the whole has less left than the part's cap.
+    """
     same = (terms.kind, order_of(terms.parameters)) == (whole.kind, order_of(whole.parameters))
     if not same and (terms.kind, whole.kind) != ("plan", "output_dp"):
         raise ParameterError(
@@ -605,6 +753,12 @@ def _check_part(connection: Connection, whole: Balance, terms: Terms, name: str)
 
 
 def _check_lent(connection: Connection, whole: Balance, more: Units, name: str) -> None:
+    """Refuses to hold more in a budget, for a part of this name, than it has left.
+
+    Raises:
+        BudgetError: it does not fit.
+        SettlementError: the budget is closed.
+    """
     _check_open([whole])
     if not more.fits(whole.left):
         unit, holders = whole.rule.unit, queries.holders(connection, whole)

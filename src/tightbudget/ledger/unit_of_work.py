@@ -1,4 +1,4 @@
-"""What one transaction may write: events, and with each the balances that it changes."""
+"""Writes of one transaction: events, and with each event the balances that it changes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from tightbudget.ledger import queries
 from tightbudget.ledger.chain import Head, entry_after
 from tightbudget.ledger.queries import Balance, Reservation
 from tightbudget.ledger.schema import budgets, charges, events, reservations, steps
+from tightbudget.ledger.stored_words import EventKind, ReservationState
 from tightbudget.ledger.units import NOTHING, Units
 
 __all__ = ["Act"]
 
-# What must still be true when the numbers change, whoever may have changed them in between.
+# Each statement names in its WHERE clause what the act has checked before, and changes exactly one
+# row: if another process has changed the row in between, in spite of the lock, nothing is written.
 _EXCHANGE = (
     update(budgets)
     .where(
@@ -65,12 +67,20 @@ _USE = (
 )
 _INSERT = {table: insert(table) for table in (budgets, steps, reservations, charges, events)}
 
+# the state that a reservation has after the event that ends it
+_STATE_AFTER = {
+    EventKind.SETTLED: ReservationState.SETTLED,
+    EventKind.FORFEITED: ReservationState.FORFEITED,
+    EventKind.VOID: ReservationState.VOID,
+    EventKind.EXPIRED: ReservationState.VOID,
+}
+
 
 class Act:
     """One transaction that writes.
 
     Args:
-        connection: in a transaction that has the ledger's lock.
+        connection: a connection in a transaction that has the ledger's lock.
         at: the time, for people to read; nothing depends on it.
 
     Raises:
@@ -79,7 +89,7 @@ class Act:
 
     def __init__(self, connection: Connection, at: str) -> None:
         last = queries.last(connection)
-        if last is not None and last.kind == "moved":
+        if last is not None and last.kind == EventKind.MOVED:
             to = json.loads(last.details)["to"]
             raise LedgerError(f"this ledger was moved to {to}, and can only be read")
         self.connection = connection
@@ -90,19 +100,25 @@ class Act:
 
     def log(
         self,
-        kind: str,
-        budget: str | None,
-        units: Units,
+        kind: EventKind,
         *,
+        budget: str | None = None,
+        units: Units = NOTHING,
         key: str | None = None,
         cell: str | None = None,
         details: Mapping[str, Any],
     ) -> int:
-        """Adds one event to the history; its number."""
+        """Adds one event to the history and returns its number."""
         entry = entry_after(
-            self._head, self.at, kind,
-            key=key, budget=budget, units=units, cell=cell, details=details,
-        )  # fmt: skip
+            self._head,
+            at=self.at,
+            kind=kind,
+            key=key,
+            budget=budget,
+            units=units,
+            cell=cell,
+            details=details,
+        )
         self.connection.execute(_INSERT[events], entry._asdict())
         self._head = Head(entry.sequence, entry.hash)
         return entry.sequence
@@ -112,7 +128,7 @@ class Act:
     def exchange(
         self, budget: int, *, held: Units = NOTHING, spent: Units = NOTHING, saved: int = 0
     ) -> None:
-        """Changes what is held, spent and saved, all at once.
+        """Adds to the held, spent and saved units of a budget, all at once.
 
         Raises:
             LedgerCorruptError: it would leave the budget's limits, which the act had checked.
@@ -128,7 +144,7 @@ class Act:
         )
 
     def add_budget(self, balance: Balance) -> None:
-        """A new budget."""
+        """Inserts a new budget."""
         row = {
             "id": balance.id,
             "name": balance.name,
@@ -145,13 +161,13 @@ class Act:
         self.connection.execute(_INSERT[budgets], row)
 
     def change_budget(self, budget: int, **values: Any) -> None:
-        """New values of a budget's columns."""
+        """Sets columns of a budget."""
         self._one(update(budgets).where(budgets.c.id == budget).values(values))
 
     # ---------------------------------------------------------------------- reservations
 
     def known(self, key: str) -> Reservation:
-        """The reservation of this key.
+        """Reads the reservation of a key.
 
         Raises:
             SettlementError: there is none, or it was refused.
@@ -159,19 +175,19 @@ class Act:
         found = queries.reservation(self.connection, key)
         if found is None:
             raise SettlementError(f"there is no reservation {key!r}")
-        if found.state == "refused":
+        if found.state == ReservationState.REFUSED:
             raise SettlementError(f"{key!r} was refused: {found.told}")
         return found
 
     def add_reservation(self, reservation: Reservation) -> None:
-        """A new reservation, with what it holds."""
+        """Inserts a new reservation and holds its charges."""
         row = {
             "id": reservation.id,
             "key": reservation.key,
             "body": reservation.body,
             "digest": reservation.digest,
             "interactive": int(reservation.interactive),
-            "state": reservation.state,
+            "state": str(reservation.state),
             "started": None,
             "token": None,
             "cell": None,
@@ -185,56 +201,59 @@ class Act:
                 {"reservation": reservation.id, "budget": charge.budget, **charge.units._asdict()},
             )
 
-    def advance(self, hold: Reservation, state: str, **values: Any) -> Reservation:
+    def advance(self, hold: Reservation, state: ReservationState, **values: Any) -> Reservation:
         """Moves a reservation to its next state, and sets ``started``, ``token`` or ``cell``."""
         after = dataclasses.replace(hold, state=state, **values)
         self._one(
-            _ADVANCE, of=hold.id, before=hold.state, after=state, since=after.started,
+            _ADVANCE, of=hold.id, before=hold.state, after=state.value, since=after.started,
             **{"with": after.token, "in": after.cell},
         )  # fmt: skip
         return after
 
     def end(
         self,
-        kind: str,
+        kind: EventKind,
         hold: Reservation,
         costs: Mapping[str, Units],
         *,
         cell: str | None = None,
         details: Mapping[str, Any],
     ) -> Reservation:
-        """What was held becomes what it has cost, in every budget."""
+        """Turns the held units of a reservation into its costs, in every budget."""
         ended = []
         for charge in hold.charges:
             cost = costs[charge.name]
-            saved = charge.units.epsilon - cost.epsilon if kind == "settled" else 0
+            saved = charge.units.epsilon - cost.epsilon if kind == EventKind.SETTLED else 0
             self.exchange(charge.budget, held=NOTHING.minus(charge.units), spent=cost, saved=saved)
             if cost != charge.units:
                 self._one(_CHARGE, of=hold.id, **{"in": charge.budget}, **cost._asdict())
-            self.log(kind, charge.name, cost, key=hold.key, cell=cell, details=details)
+            self.log(kind, budget=charge.name, units=cost, key=hold.key, cell=cell, details=details)
             ended.append(dataclasses.replace(charge, units=cost))
-        state = "void" if kind == "expired" else kind
-        after = self.advance(hold, state, cell=cell)
+        after = self.advance(hold, _STATE_AFTER[kind], cell=cell)
         return dataclasses.replace(after, charges=tuple(ended))
 
     # -------------------------------------------------------------------- steps of a plan
 
     def declare(self, plan: int, declared: Mapping[str, int]) -> None:
-        """How often each step may run."""
+        """Inserts the steps of a plan, each with the number of its runs."""
         for step, times in declared.items():
             self.connection.execute(
                 _INSERT[steps], {"budget": plan, "step": step, "times": times, "used": 0}
             )
 
     def use(self, plan: int, wanted: Mapping[str, int]) -> None:
-        """Takes runs of steps, or with negative numbers, gives them back."""
+        """Takes runs of steps from a plan; negative numbers give runs back."""
         for step, runs in wanted.items():
             self._one(_USE, of=plan, named=step, more=runs)
 
     # ---------------------------------------------------------------------------- inside
 
     def _one(self, statement: Any, **values: Any) -> None:
-        """Changes exactly one row: what was checked before is still true."""
+        """Changes exactly one row: the conditions that the act has checked are still true.
+
+        Raises:
+            LedgerCorruptError: they are not; the transaction is rolled back.
+        """
         changed = self.connection.execute(statement, values).rowcount
         if changed != 1:
             raise LedgerCorruptError(
@@ -244,4 +263,5 @@ class Act:
 
 
 def _columns(name: str, units: Units) -> dict[str, int]:
+    """Spreads an amount over the two columns of this name."""
     return {f"{name}_epsilon": units.epsilon, f"{name}_delta": units.delta}

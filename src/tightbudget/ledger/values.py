@@ -1,44 +1,67 @@
-"""What a ledger answers, and how a budget is charged, wherever the ledger is.
+"""Values that a ledger answers with: statements, events, lists of holds, and the outlook of a run.
 
-Nothing here knows a database: a ledger that is in one and a ledger behind an address answer alike.
+Nothing here knows a database or a network. A ledger in a database and a ledger behind an address
+answer with these values, and the command line and the HTTP server send them as ``to_dict`` says.
+Amounts that are sent are rounded already, against whoever reads them: what is spent, held or
+requested up, what is left or saved down.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from tightbudget.errors import BudgetExceeded, ParameterError
+from tightbudget.errors import ParameterError
 from tightbudget.ledger.chain import Entry
-from tightbudget.ledger.pricing import Guarantee
+from tightbudget.ledger.pricing import Stored, content_of, guarantee_of
 from tightbudget.ledger.units import Units
 from tightbudget.output_dp.account import Budget, State
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
 
-__all__ = ["Event", "Keyed", "OpenHold", "Payer", "Statement", "WhatIf", "token_text"]
+__all__ = [
+    "Event",
+    "OpenHold",
+    "Preview",
+    "ReservationView",
+    "Statement",
+    "amount_of",
+    "token_text",
+]
 
-H = TypeVar("H")
-
-_MOST_EVENTS = 2**63  # their numbers are integers of 64 bits
+_MOST_EVENTS = 2**63  # a BIGINT numbers them; earlier versions used that number as a token
 
 
-@dataclass(frozen=True)
+def amount_of(content: Mapping[str, Any]) -> Budget:
+    """Reads an amount that was sent as a table of ``amount``, ``delta`` and ``unit``."""
+    return Budget(
+        amount=float(content["amount"]), delta=float(content["delta"]), unit=str(content["unit"])
+    )
+
+
+def _cell_of(content: Any) -> Cell | None:
+    """Reads a cell that was sent, or None; lists become tuples."""
+    return None if content is None else cell_from_json(json.dumps(content))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Event:
     """One line of the history.
 
     Attributes:
-        sequence: its number, from 1 on without a gap.
-        at: when, as the clock said; nothing depends on it.
-        kind: opened, lent, reserved, refused, started, settled, forfeited, void, expired,
-            capped, corrected, closed, returned, token_created, token_revoked, moved or arrived.
-        key: of the reservation.
-        budget: which one it changed.
-        epsilon, delta: the amount that it is about (rounded up): a cap, what was held, what
-            it has cost.
-        cell: that was settled.
-        details: who, why, and what else belongs to the kind.
-        hash: of all this and of the event before.
+        sequence: the event's number, from 1 on without a gap.
+        at: the time by the ledger's clock; nothing depends on it.
+        kind: a value of :class:`tightbudget.ledger.stored_words.EventKind`.
+        key: the reservation's key, or None if the event is about none.
+        budget: the name of the budget that it changed, or None.
+        epsilon: the amount that it is about, rounded up, in the budget's unit: a cap, or an
+            amount that was held or charged.
+        delta: the delta beside that amount, rounded up.
+        cell: the cell that was settled.
+        details: who acted, the reason, and what else belongs to the kind.
+        hash: SHA-256 of all this and of the event before, in hexadecimal digits.
     """
 
     sequence: int
@@ -53,30 +76,48 @@ class Event:
     hash: str
 
     @staticmethod
-    def _of(entry: Entry) -> Event:
+    def of(entry: Entry) -> Event:
+        """Reads a stored event: units become floats, JSON becomes values."""
         amount = Units(entry.epsilon, entry.delta).up("epsilon")
         return Event(
-            *(entry.sequence, entry.at, entry.kind, entry.key, entry.budget),
-            *(amount.amount, amount.delta),
-            *(
-                None if entry.cell is None else cell_from_json(entry.cell),
-                json.loads(entry.details),
-            ),
-            entry.hash,
+            sequence=entry.sequence,
+            at=entry.at,
+            kind=entry.kind,
+            key=entry.key,
+            budget=entry.budget,
+            epsilon=amount.amount,
+            delta=amount.delta,
+            cell=None if entry.cell is None else cell_from_json(entry.cell),
+            details=json.loads(entry.details),
+            hash=entry.hash,
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Writes the event as plain JSON; :meth:`from_dict` reads it."""
+        return dataclasses.asdict(self)
 
-@dataclass(frozen=True)
+    @staticmethod
+    def from_dict(content: Mapping[str, Any]) -> Event:
+        """Reads an event that :meth:`to_dict` wrote."""
+        names = [field.name for field in dataclasses.fields(Event)]
+        plain = {name: content[name] for name in names}
+        return Event(**{**plain, "cell": _cell_of(content["cell"])})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Statement:
-    """A budget at one moment: what is left and saved rounded down, what is taken rounded up.
+    """A budget at one moment, its caps, remainders and savings rounded down, all else up.
 
     Attributes:
-        name, kind, parent, closed: which one it is.
-        cap: what spent and held may come to.
-        spent: what was settled or forfeited, or spent in parts that are closed.
-        held: by reservations that are open and by parts that are open.
-        left: what may still be reserved.
-        saved: what worst cases would have cost beyond what came out.
+        name: the budget's name in its ledger.
+        kind: ``output_dp``, or a kind without refunds.
+        parent: the name of the budget that it is a part of, or None.
+        closed: says whether it was closed.
+        cap: the most that spent and held may come to.
+        spent: the amount of settled and forfeited runs, and of parts that are closed.
+        held: the amount that open reservations and open parts hold.
+        left: the amount that may still be reserved.
+        saved: the amount by which worst cases would have cost more than the observed cells.
     """
 
     name: str
@@ -89,20 +130,99 @@ class Statement:
     left: Budget
     saved: Budget
 
+    def to_dict(self) -> dict[str, Any]:
+        """Writes the statement as plain JSON; :meth:`from_dict` reads it."""
+        return dataclasses.asdict(self)
 
-@dataclass(frozen=True)
+    @staticmethod
+    def from_dict(content: Mapping[str, Any]) -> Statement:
+        """Reads a statement that :meth:`to_dict` wrote."""
+        return Statement(
+            name=content["name"],
+            kind=content["kind"],
+            parent=content["parent"],
+            closed=content["closed"],
+            cap=amount_of(content["cap"]),
+            spent=amount_of(content["spent"]),
+            held=amount_of(content["held"]),
+            left=amount_of(content["left"]),
+            saved=amount_of(content["saved"]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReservationView:
+    """A reservation as its ledger shows it to a caller.
+
+    Attributes:
+        key: the caller's name for the run.
+        state: how far the run has come.
+        interactive: says whether the mechanism answers more than once.
+        cell: the cell that it was settled with, or None.
+        told: a note for the caller that less was granted than was requested, or None.
+        token: the token that settles the run, where the ledger says it: to who starts the run.
+        charges: the amount that it holds, or has cost, in each of its budgets (rounded up).
+        guarantee: the guarantee that was reserved for; None where a list leaves it out.
+    """
+
+    key: str
+    state: State
+    interactive: bool
+    cell: Cell | None
+    told: str | None
+    token: str | None
+    charges: dict[str, Budget]
+    guarantee: Stored | None
+
+    def __str__(self) -> str:
+        return self.state.value + ("" if self.cell is None else f" with cell {self.cell!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Writes the reservation as plain JSON; :meth:`from_dict` reads it."""
+        return {
+            "key": self.key,
+            "state": self.state.value,
+            "charges": _charges_to_dict(self.charges),
+            "cell": self.cell,
+            "told": self.told,
+            "token": self.token,
+            "interactive": self.interactive,
+            "guarantee": None if self.guarantee is None else content_of(self.guarantee),
+        }
+
+    @staticmethod
+    def from_dict(content: Mapping[str, Any]) -> ReservationView:
+        """Reads a reservation that :meth:`to_dict` wrote.
+
+        Raises:
+            ParameterError: the token is neither a text nor a number.
+        """
+        guarantee = content["guarantee"]
+        return ReservationView(
+            key=content["key"],
+            state=State(content["state"]),
+            interactive=content["interactive"],
+            cell=_cell_of(content["cell"]),
+            told=content["told"],
+            token=token_text(content["token"]),
+            charges={name: amount_of(charge) for name, charge in content["charges"].items()},
+            guarantee=None if guarantee is None else guarantee_of(guarantee),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class OpenHold:
     """A reservation that is not ended, in a list: without the prices that were declared for it.
 
     Attributes:
-        key: what it was reserved under.
+        key: the caller's name for the run.
         state: reserved or started.
-        interactive: whether it answers more than once.
-        told: what the caller must know: that less was granted than was requested.
-        since: when it was reserved or, if it was, started; as the clock said.
-        by: who has reserved it or, if it was, started it; None where an earlier version did not
-            say.
-        charges: what it holds in each of its budgets (rounded up).
+        interactive: says whether the mechanism answers more than once.
+        told: a note for the caller that less was granted than was requested, or None.
+        since: the time of the start or, before it, of the reservation, by the ledger's clock.
+        by: the name of who has started or, before that, reserved it; None where an earlier
+            version did not write it down.
+        charges: the amount that it holds in each of its budgets (rounded up).
     """
 
     key: str
@@ -113,17 +233,37 @@ class OpenHold:
     by: str | None
     charges: dict[str, Budget]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Writes the reservation as plain JSON; the fields that a list leaves out are null."""
+        return {
+            "key": self.key,
+            "state": self.state.value,
+            "charges": _charges_to_dict(self.charges),
+            "cell": None,
+            "told": self.told,
+            "token": None,
+            "interactive": self.interactive,
+            "guarantee": None,
+            "since": self.since,
+            "by": self.by,
+        }
 
-@dataclass(frozen=True)
-class WhatIf:
-    """What a reservation would be answered.
+
+def _charges_to_dict(charges: Mapping[str, Budget]) -> dict[str, Any]:
+    """Writes the amount of each budget as plain JSON."""
+    return {name: dataclasses.asdict(charge) for name, charge in charges.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    """The answer that a reservation would get now, without reserving anything.
 
     Attributes:
-        fits: whether it would be granted.
-        requested: what it would hold.
-        left: what is left now, and
-        left_after: with it.
-        message: the refusal, if it does not fit.
+        fits: says whether it would be granted.
+        requested: the amount that it would hold (rounded up).
+        left: the amount that is left now (rounded down).
+        left_after: the amount that would be left after it (rounded down).
+        message: the text of the refusal; None if it fits.
     """
 
     fits: bool
@@ -132,116 +272,30 @@ class WhatIf:
     left_after: Budget
     message: str | None
 
-
-class Payer(Generic[H]):
-    """A budget of a ledger, as those see it who charge it. It is read when it is asked.
-
-    Args:
-        name: which one.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r}>"
-
-    def statement(self) -> Statement:
-        """All about it at one moment."""
-        raise NotImplementedError
-
-    def reserve(self, key: str, guarantee: Guarantee, *, interactive: bool = False) -> H:
-        """Holds what the mechanism's dearest output would cost."""
-        raise NotImplementedError
-
-    def keyed(self, key: str) -> Keyed[H]:
-        """A meter for a mechanism that knows no keys: its runs are key, key#2, key#3, ..."""
-        return Keyed(self, key)
-
-    @property
-    def name(self) -> str:
-        """Its name, which no other budget of the ledger has."""
-        return self._name
-
-    @property
-    def kind(self) -> str:
-        """How it counts: ``output_dp``, or one of those without refunds."""
-        return self.statement().kind
-
-    @property
-    def parent(self) -> str | None:
-        """The name of the budget that it is a part of."""
-        return self.statement().parent
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self.statement().closed
-
-    @property
-    def cap(self) -> Budget:
-        """What spent and held may come to (rounded down)."""
-        return self.statement().cap
-
-    @property
-    def spent(self) -> Budget:
-        """What was settled or forfeited here, or spent in parts that are closed (rounded up)."""
-        return self.statement().spent
-
-    @property
-    def held(self) -> Budget:
-        """What open reservations and open parts hold (rounded up)."""
-        return self.statement().held
-
-    @property
-    def left(self) -> Budget:
-        """What may still be reserved (rounded down)."""
-        return self.statement().left
-
-    @property
-    def saved(self) -> Budget:
-        """What worst cases would have cost beyond what came out (rounded down); never delta."""
-        return self.statement().saved
-
-
-class Keyed(Generic[H]):
-    """The meter of one caller: each reservation that is answered has the next key of a row."""
-
-    def __init__(self, budget: Payer[H], key: str) -> None:
-        self._budget = budget
-        self._key = key
-        self._answered = 0
-
-    @property
-    def left(self) -> Budget:
-        """What may still be reserved (rounded down)."""
-        return self._budget.left
-
-    def reserve(self, guarantee: Guarantee, *, interactive: bool = False) -> H:
-        """Holds what the mechanism's dearest output would cost, under the next key.
-
-        See :meth:`Ledger.reserve`.
-        """
-        number = self._answered + 1
-        key = self._key if number == 1 else f"{self._key}#{number}"
-        try:
-            hold = self._budget.reserve(key, guarantee, interactive=interactive)
-        except BudgetExceeded:
-            self._answered = number  # a refused key stays refused
-            raise
-        self._answered = number
-        return hold
+    @staticmethod
+    def from_dict(content: Mapping[str, Any]) -> Preview:
+        """Reads the answer of a served ledger."""
+        return Preview(
+            fits=content["fits"],
+            requested=amount_of(content["requested"]),
+            left=amount_of(content["left"]),
+            left_after=amount_of(content["left_after"]),
+            message=content["message"],
+        )
 
 
 def token_text(token: object) -> str | None:
-    """The token of a run as a text; a number is what earlier versions have answered.
+    """Checks the token of a run and returns it as a text.
+
+    Earlier versions answered a start with a number: the sequence of its event.
 
     Raises:
-        ParameterError: it is neither; the message does not show it.
+        ParameterError: it is neither a text of ASCII characters, such a number, nor None; the
+            message does not show it, since it may be a secret.
     """
     if token is None or (isinstance(token, str) and token.isascii()):
         return token
     if isinstance(token, int) and not isinstance(token, bool) and 0 <= token < _MOST_EVENTS:
         return str(token)
-    kind = type(token).__name__  # what it is may be a secret
+    kind = type(token).__name__
     raise ParameterError(f"token must be the text that start has answered, got another {kind}")

@@ -1,4 +1,4 @@
-"""Is a ledger what its history says? The whole history is played again, and compared.
+"""Verification: the whole history is played again, and compared with every row.
 
 This is a second reading of the protocol, which shares no arithmetic with the acts: balances
 and states are computed from the events alone, and then held against the rows.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, Table, func, select, text
@@ -20,6 +20,7 @@ from tightbudget.ledger.pricing import rule_of
 from tightbudget.ledger.queries import Balance, Reservation
 from tightbudget.ledger.schema import charges, events, steps
 from tightbudget.ledger.shape import check_shape
+from tightbudget.ledger.stored_words import OPEN_STATES, EventKind, ReservationState
 from tightbudget.ledger.transactions import runs_of
 from tightbudget.ledger.units import Units
 from tightbudget.output_dp.guarantee import cell_from_json
@@ -27,18 +28,19 @@ from tightbudget.output_dp.pricing import PlanRule
 
 __all__ = ["Verification", "check_head", "verify"]
 
-_PAGE = 10_000
+_PAGE = 10_000  # events that are in memory at once, some megabytes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What was checked and found to be right.
+    """The result of a verification that has found nothing wrong.
 
     Attributes:
-        head: how far the history goes.
-        budgets, reservations: how many of them were compared.
-        tokens: how many access tokens were compared; None where the role of this connection
-            may not read them.
+        head: the end of the history that was played.
+        budgets: the number of budgets that were compared.
+        reservations: the number of reservations that were compared.
+        tokens: the number of access tokens that were compared; None where the role of this
+            connection may not read them.
     """
 
     head: Head
@@ -47,8 +49,8 @@ class Verification:
     tokens: int | None
 
 
-@dataclass(slots=True)
-class _Budget:
+@dataclass(slots=True, kw_only=True)
+class _ReplayedBudget:
     """A budget as the history has it: pairs of epsilon and delta, in units."""
 
     row: int
@@ -63,8 +65,8 @@ class _Budget:
     parts: dict[str, list[int]] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Run:
+@dataclass(slots=True, kw_only=True)
+class _ReplayedRun:
     """A reservation as the history has it."""
 
     row: int
@@ -80,70 +82,90 @@ class _Run:
 
 
 @dataclass(slots=True)
-class _Token:
-    """An access token as the history has it: what it may do, and when it was revoked."""
+class _ReplayedToken:
+    """An access token as the history has it: its rights, and the time of its end."""
 
     said: dict[str, object]
     revoked: str | None = None
 
 
 class _History:
-    """Everything that the events say, played in their order."""
+    """The state of a ledger after the events that were played so far."""
 
     def __init__(self) -> None:
         self.head = BEGINNING
-        self.budgets: dict[str, _Budget] = {}
-        self.runs: dict[str, _Run] = {}
-        self.tokens: dict[str, _Token] = {}
+        self.budgets: dict[str, _ReplayedBudget] = {}
+        self.runs: dict[str, _ReplayedRun] = {}
+        self.tokens: dict[str, _ReplayedToken] = {}
         self.moved = False
 
     def add(self, entry: Entry) -> None:
+        """Plays the next event.
+
+        Raises:
+            LedgerCorruptError: it does not follow from the events before it.
+        """
         self.head = follow(self.head, entry)
-        if self.moved and entry.kind != "arrived":
+        if self.moved and entry.kind != EventKind.ARRIVED:
             raise LedgerCorruptError(f"event {entry.sequence} is later than the ledger's move")
         try:
-            getattr(self, f"_{entry.kind}")(entry)
+            _REPLAY[entry.kind](self, entry)
             if entry.budget is not None:
                 self._check_limits(entry, self.budgets[entry.budget])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # the details, too, may be any text that somebody has written there
             raise LedgerCorruptError(
                 f"event {entry.sequence} ({entry.kind}) makes no sense: {error!r}"
             ) from error
 
-    def _check_limits(self, entry: Entry, balance: _Budget) -> None:
+    def _check_limits(self, entry: Entry, balance: _ReplayedBudget) -> None:
+        """Checks that spent and held are at least 0 and together at most the cap.
+
+        Raises:
+            LedgerCorruptError: after this event they are not.
+        """
         for i in (0, 1):
             if not 0 <= balance.spent[i] <= balance.spent[i] + balance.held[i] <= balance.cap[i]:
                 raise LedgerCorruptError(
                     f"event {entry.sequence} takes more from {entry.budget!r} than its cap"
                 )
 
-    def _moved(self, entry: Entry) -> None:
+    def leave(self, entry: Entry) -> None:
+        """Seals the ledger."""
         self.moved = True
 
-    def _arrived(self, entry: Entry) -> None:
+    def arrive(self, entry: Entry) -> None:
+        """Opens the sealed ledger again, in another database."""
         if not self.moved:
             raise ValueError("it had not moved")
         self.moved = False
 
-    def _opened(self, entry: Entry) -> None:
+    def open(self, entry: Entry) -> None:
+        """Makes a budget; a plan is charged whole from the beginning."""
         said = json.loads(entry.details)
         cap = [entry.epsilon, entry.delta]
         if entry.budget in self.budgets:
             raise ValueError("opened before")
-        self.budgets[_name(entry)] = _Budget(
-            *(entry.sequence, said["kind"], canonical(said["parameters"]), said["parent"], cap),
+        self.budgets[_name(entry)] = _ReplayedBudget(
+            row=entry.sequence,
+            kind=said["kind"],
+            parameters=canonical(said["parameters"]),
+            parent=said["parent"],
+            cap=cap,
             spent=list(cap) if said["kind"] == "plan" else [0, 0],
             held=[0, 0],
         )
 
-    def _lent(self, entry: Entry) -> None:
+    def lend(self, entry: Entry) -> None:
+        """Holds the cap of a part, instead of its earlier cap."""
         part, whole = json.loads(entry.details)["part"], self.budgets[_name(entry)]
         before, now = whole.parts.get(part, [0, 0]), [entry.epsilon, entry.delta]
         _add(whole.held, (now[0] - before[0], now[1] - before[1]))
         _add(whole.spent, (0, max(0, before[1] - now[1])))  # delta does not come back
         whole.parts[part] = now
 
-    def _returned(self, entry: Entry) -> None:
+    def take_back(self, entry: Entry) -> None:
+        """Charges what a closed part has cost, instead of holding its cap."""
         said, whole = json.loads(entry.details), self.budgets[_name(entry)]
         part, lent = self.budgets[said["part"]], whole.parts.pop(said["part"])
         cost = (part.spent[0], lent[1])
@@ -153,89 +175,138 @@ class _History:
         _add(whole.spent, cost)
         whole.saved += part.saved
 
-    def _capped(self, entry: Entry) -> None:
+    def cap(self, entry: Entry) -> None:
+        """Sets another cap and other parameters."""
         budget = self.budgets[_name(entry)]
         budget.cap = [entry.epsilon, entry.delta]
         budget.parameters = canonical(json.loads(entry.details)["parameters"])
 
-    def _corrected(self, entry: Entry) -> None:
+    def correct(self, entry: Entry) -> None:
+        """Adds a correction to the spent units."""
         _add(self.budgets[_name(entry)].spent, (entry.epsilon, entry.delta))
 
-    def _closed(self, entry: Entry) -> None:
+    def close(self, entry: Entry) -> None:
+        """Ends a budget."""
         self.budgets[_name(entry)].closed = True
 
-    def _reserved(self, entry: Entry) -> None:
+    def reserve(self, entry: Entry) -> None:
+        """Holds the worst-case price of a run in one of its budgets."""
         said, key = json.loads(entry.details), _key(entry)
         if key not in self.runs:
-            self.runs[key] = _Run(
-                *(entry.sequence, said["digest"], said["interactive"], said["told"], "reserved")
+            self.runs[key] = _ReplayedRun(
+                row=entry.sequence,
+                digest=said["digest"],
+                interactive=said["interactive"],
+                told=said["told"],
+                state=ReservationState.RESERVED,
             )
         run, name = self.runs[key], _name(entry)
-        if run.state != "reserved" or name in run.granted or self.budgets[name].closed:
+        if (
+            run.state != ReservationState.RESERVED
+            or name in run.granted
+            or self.budgets[name].closed
+        ):
             raise ValueError("reserved before")
         run.granted[name] = (entry.epsilon, entry.delta)
         _add(self.budgets[name].held, run.granted[name])
 
-    def _refused(self, entry: Entry) -> None:
+    def refuse(self, entry: Entry) -> None:
+        """Notes that a key is refused for good."""
         said, key = json.loads(entry.details), _key(entry)
         if key in self.runs:
             raise ValueError("known before")
-        self.runs[key] = _Run(
-            entry.sequence, said["digest"], said["interactive"], said["message"], "refused"
+        self.runs[key] = _ReplayedRun(
+            row=entry.sequence,
+            digest=said["digest"],
+            interactive=said["interactive"],
+            told=said["message"],
+            state=ReservationState.REFUSED,
         )
 
-    def _started(self, entry: Entry) -> None:
+    def start(self, entry: Entry) -> None:
+        """Starts a run; each of its budgets has an event, and the first one's number counts."""
         run, said = self.runs[_key(entry)], json.loads(entry.details)
-        if run.state == "reserved":
-            run.state, run.started = "started", entry.sequence
+        if run.state == ReservationState.RESERVED:
+            run.state, run.started = ReservationState.STARTED, entry.sequence
             # before version 0004 the token was this number
             run.token = said.get("token_sha256", digest(str(entry.sequence)))
-        elif run.state != "started" or _name(entry) not in run.granted:
+        elif run.state != ReservationState.STARTED or _name(entry) not in run.granted:
             raise ValueError("started before")
         elif said.get("token_sha256", run.token) != run.token:
             raise ValueError("another token")
 
-    def _token_created(self, entry: Entry) -> None:
+    def create_token(self, entry: Entry) -> None:
+        """Makes an access token."""
         said = json.loads(entry.details)
         if said["id"] in self.tokens:
             raise ValueError("created before")
-        self.tokens[said["id"]] = _Token(_fixed(said))
+        self.tokens[said["id"]] = _ReplayedToken(_fixed(said))
 
-    def _token_revoked(self, entry: Entry) -> None:
+    def revoke_token(self, entry: Entry) -> None:
+        """Ends an access token."""
         said = json.loads(entry.details)
         token = self.tokens[said["id"]]
         if token.revoked is not None:
             raise ValueError("revoked before")
         token.revoked = said["revoked"]
 
-    def _settled(self, entry: Entry) -> None:
-        held = self._end(entry, "settled", ("started", "settled"))
+    def settle(self, entry: Entry) -> None:
+        """Charges the price of a run's cell in one of its budgets."""
+        held = self._end(entry, after=ReservationState.SETTLED, before=(ReservationState.STARTED,))
         self.budgets[_name(entry)].saved += held[0] - entry.epsilon
         if entry.epsilon > held[0] or entry.delta != held[1]:
             raise ValueError("more than was held, or less delta")
 
-    def _forfeited(self, entry: Entry) -> None:
-        held = self._end(entry, "forfeited", ("reserved", "started", "forfeited"))
+    def forfeit(self, entry: Entry) -> None:
+        """Charges the worst-case price of a run in one of its budgets."""
+        held = self._end(entry, after=ReservationState.FORFEITED, before=OPEN_STATES)
         if held != (entry.epsilon, entry.delta):
-            raise ValueError("not the dearest price")
+            raise ValueError("not the worst-case price")
 
-    def _void(self, entry: Entry) -> None:
-        self._end(entry, "void", ("reserved", "void"))
+    def free(self, entry: Entry) -> None:
+        """Frees a run that was not started, in one of its budgets."""
+        self._end(entry, after=ReservationState.VOID, before=(ReservationState.RESERVED,))
         if (entry.epsilon, entry.delta) != (0, 0):
             raise ValueError("a charge for what never ran")
 
-    _expired = _void
+    def _end(
+        self, entry: Entry, *, after: ReservationState, before: tuple[ReservationState, ...]
+    ) -> tuple[int, int]:
+        """Ends a run in one of its budgets, and returns the units that it held there.
 
-    def _end(self, entry: Entry, state: str, before: tuple[str, ...]) -> tuple[int, int]:
-        """One line of an end: what was held there becomes what it has cost."""
+        Each budget of a run has an event of its own, so from the second one on, the run is in
+        the state that it ends in already.
+        """
         run, name = self.runs[_key(entry)], _name(entry)
-        if run.state not in before or name in run.cost:
+        if run.state not in (*before, after) or name in run.cost:
             raise ValueError(f"it is {run.state}")
         held, cost = run.granted[name], (entry.epsilon, entry.delta)
-        run.state, run.cell, run.cost[name] = state, entry.cell, cost
+        run.state, run.cell, run.cost[name] = after, entry.cell, cost
         _add(self.budgets[name].held, (-held[0], -held[1]))
         _add(self.budgets[name].spent, cost)
         return held
+
+
+# Every kind of event is here: tests compare this table with the enumeration.
+_REPLAY: Mapping[str, Callable[[_History, Entry], None]] = {
+    EventKind.OPENED: _History.open,
+    EventKind.LENT: _History.lend,
+    EventKind.RETURNED: _History.take_back,
+    EventKind.CAPPED: _History.cap,
+    EventKind.CORRECTED: _History.correct,
+    EventKind.CLOSED: _History.close,
+    EventKind.RESERVED: _History.reserve,
+    EventKind.REFUSED: _History.refuse,
+    EventKind.STARTED: _History.start,
+    EventKind.SETTLED: _History.settle,
+    EventKind.FORFEITED: _History.forfeit,
+    EventKind.VOID: _History.free,
+    EventKind.EXPIRED: _History.free,
+    EventKind.TOKEN_CREATED: _History.create_token,
+    EventKind.TOKEN_REVOKED: _History.revoke_token,
+    EventKind.MOVED: _History.leave,
+    EventKind.ARRIVED: _History.arrive,
+}
 
 
 def verify(
@@ -255,6 +326,11 @@ def verify(
 def _verified(
     connection: Connection, progress: Callable[[Iterable[int]], Iterable[int]]
 ) -> Verification:
+    """Plays the history page by page and compares everything with it.
+
+    Raises:
+        LedgerCorruptError: something differs.
+    """
     check_shape(connection)
     history = _History()
     count = _count(connection, events)
@@ -268,11 +344,16 @@ def _verified(
     used = _compare_reservations(connection, history)
     _compare_budgets(connection, history, used)
     tokens = _compare_tokens(connection, history)
-    return Verification(history.head, len(history.budgets), len(history.runs), tokens)
+    return Verification(
+        head=history.head,
+        budgets=len(history.budgets),
+        reservations=len(history.runs),
+        tokens=tokens,
+    )
 
 
 def check_head(connection: Connection, head: Head) -> None:
-    """Whether the history went on from an exported head.
+    """Checks that the history went on from an exported head.
 
     Raises:
         LedgerCorruptError: it was set back, or went another way.
@@ -284,7 +365,7 @@ def check_head(connection: Connection, head: Head) -> None:
             " ledger, such as a restored backup"
         )
     entry = queries.entry(connection, head.sequence)
-    found = BEGINNING if entry is None else Head(entry.sequence, entry.hash)
+    found = Head.after(entry)
     if found != head:
         raise LedgerCorruptError(
             f"event {head.sequence} is another one: this ledger and the one that the head was"
@@ -293,7 +374,11 @@ def check_head(connection: Connection, head: Head) -> None:
 
 
 def _compare_reservations(connection: Connection, history: _History) -> dict[tuple[str, str], int]:
-    """Row by row; how often each step of each plan was reserved."""
+    """Compares all reservations, and counts how often each step of each plan was reserved.
+
+    Raises:
+        LedgerCorruptError: one of them is not what the history says, or one is missing.
+    """
     seen = lines = 0
     used: dict[tuple[str, str], int] = {}
     with contextlib.closing(queries.reservations_in_order(connection)) as reservations:
@@ -305,7 +390,7 @@ def _compare_reservations(connection: Connection, history: _History) -> dict[tup
                 )
             _check_prices(found, run)
             for charge in found.charges:
-                if isinstance(charge.rule, PlanRule) and found.state != "void":
+                if isinstance(charge.rule, PlanRule) and found.state != ReservationState.VOID:
                     for step, runs in runs_of(found.guarantee).items():
                         used[charge.name, step] = used.get((charge.name, step), 0) + runs
             seen, lines = seen + 1, lines + len(found.charges)
@@ -316,21 +401,31 @@ def _compare_reservations(connection: Connection, history: _History) -> dict[tup
     return used
 
 
-def _agree(found: Reservation, run: _Run) -> bool:
-    said = (
-        *(run.row, run.digest, run.interactive, run.told),
-        *(run.state, run.started, run.token, run.cell),
-    )
-    shown = (
-        *(found.id, found.digest, found.interactive, found.told),
-        *(found.state, found.started, found.token, found.cell),
-    )
+def _agree(found: Reservation, run: _ReplayedRun) -> bool:
+    """Says whether a row of ``reservations`` and its charges are what the history says."""
+    said = {
+        "id": run.row,
+        "digest": run.digest,
+        "interactive": run.interactive,
+        "told": run.told,
+        "state": run.state,
+        "started": run.started,
+        "token": run.token,
+        "cell": run.cell,
+    }
+    shown = {name: getattr(found, name) for name in said}
     taken = {charge.name: tuple(charge.units) for charge in found.charges}
     return said == shown and taken == run.granted | run.cost and digest(found.body) == run.digest
 
 
-def _check_prices(found: Reservation, run: _Run) -> None:
-    """It holds and costs what its stored guarantee says, also where the chain is right."""
+def _check_prices(found: Reservation, run: _ReplayedRun) -> None:
+    """Checks that a reservation holds and costs the prices of its stored guarantee.
+
+    A history that was made up from the beginning has right hashes, and wrong prices.
+
+    Raises:
+        LedgerCorruptError: a price is another one.
+    """
     for charge in found.charges:
         asked = Units.charged(charge.rule.cost(found.guarantee, None))
         granted = Units(*run.granted[charge.name])
@@ -346,20 +441,39 @@ def _check_prices(found: Reservation, run: _Run) -> None:
 def _compare_budgets(
     connection: Connection, history: _History, used: dict[tuple[str, str], int]
 ) -> None:
+    """Compares all budgets, and the steps of plans with how often they were reserved.
+
+    Raises:
+        LedgerCorruptError: one of them is not what the history says, or one is missing.
+    """
     seen: dict[int, Balance] = {}
     declared = 0
     for found in queries.balances(connection):
         whole = None if found.parent is None else seen.get(found.parent)
         seen[found.id] = found
         budget = history.budgets.get(found.name)
-        said = budget and (
-            *(budget.row, budget.kind, budget.parameters, budget.parent, budget.closed),
-            *(budget.cap, budget.spent, budget.held, budget.saved),
-        )
-        shown = (
-            *(found.id, found.kind, found.parameters, whole and whole.name, found.closed),
-            *(list(found.cap), list(found.spent), list(found.held), found.saved.epsilon),
-        )
+        said = budget and {
+            "id": budget.row,
+            "kind": budget.kind,
+            "parameters": budget.parameters,
+            "parent": budget.parent,
+            "closed": budget.closed,
+            "cap": budget.cap,
+            "spent": budget.spent,
+            "held": budget.held,
+            "saved": budget.saved,
+        }
+        shown = {
+            "id": found.id,
+            "kind": found.kind,
+            "parameters": found.parameters,
+            "parent": whole and whole.name,
+            "closed": found.closed,
+            "cap": list(found.cap),
+            "spent": list(found.spent),
+            "held": list(found.held),
+            "saved": found.saved.epsilon,
+        }
         rooted = found.root == (whole.root if whole else found.id)
         if said != shown or not rooted or (found.parent is None) != (whole is None):
             raise LedgerCorruptError(f"the budget {found.name!r} is not what the history says")
@@ -374,6 +488,11 @@ def _compare_budgets(
 def _compare_steps(
     connection: Connection, found: Balance, used: dict[tuple[str, str], int]
 ) -> None:
+    """Compares the steps of one plan with its declaration and with what was reserved.
+
+    Raises:
+        LedgerCorruptError: they differ.
+    """
     rule = rule_of(found.kind, found.parameters)
     plan = runs_of(rule.plan) if isinstance(rule, PlanRule) else {}
     said = {step: (times, used.get((found.name, step), 0)) for step, times in plan.items()}
@@ -382,7 +501,11 @@ def _compare_steps(
 
 
 def _compare_tokens(connection: Connection, history: _History) -> int | None:
-    """Row by row; how many, or None where they may not be read."""
+    """Compares all access tokens and counts them; None where they may not be read.
+
+    Raises:
+        LedgerCorruptError: one of them is not what the history says, or one is missing.
+    """
     if connection.dialect.name == "postgresql" and not connection.scalar(
         text("SELECT has_table_privilege('tokens', 'SELECT')")
     ):
@@ -404,26 +527,38 @@ def _compare_tokens(connection: Connection, history: _History) -> int | None:
 
 
 def _fixed(said: dict[str, object]) -> dict[str, object]:
-    """The part of an event that describes an access token: not who created it, or why."""
+    """Returns an event's details without its author and reason, which are in no row."""
     return {name: value for name, value in said.items() if name not in ("by", "reason")}
 
 
 def _count(connection: Connection, table: Table) -> int:
+    """Counts the rows of a table."""
     return connection.scalar(select(func.count()).select_from(table)) or 0
 
 
 def _name(entry: Entry) -> str:
+    """Returns the name of an event's budget.
+
+    Raises:
+        ValueError: the event has none.
+    """
     if entry.budget is None:
         raise ValueError("no budget")
     return entry.budget
 
 
 def _key(entry: Entry) -> str:
+    """Returns the key of an event's reservation.
+
+    Raises:
+        ValueError: the event has none.
+    """
     if entry.key is None:
         raise ValueError("no key")
     return entry.key
 
 
 def _add(balance: list[int], change: tuple[int, int]) -> None:
+    """Adds epsilon and delta to a balance, in place."""
     balance[0] += change[0]
     balance[1] += change[1]

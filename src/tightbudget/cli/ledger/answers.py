@@ -22,9 +22,7 @@ def in_words(amount: Budget) -> str:
 def print_statement(statement: Statement, *, json: bool) -> None:
     """Prints a budget, for a person or a program."""
     if json:
-        from tightbudget.ledger.as_json import statement_as_json
-
-        print_json(statement_as_json(statement))
+        print_json(statement.to_dict())
         return
     rows = {"budget": statement.name, "kind": statement.kind}
     if statement.parent is not None:
@@ -41,9 +39,7 @@ def print_statement(statement: Statement, *, json: bool) -> None:
 def print_hold(hold: LedgerHold, *, json: bool) -> None:
     """Prints a reservation, for a person or a program."""
     if json:
-        from tightbudget.ledger.as_json import hold_as_json
-
-        print_json(hold_as_json(hold))
+        print_json(hold.to_dict())
         return
     rows = {"key": hold.key, "state": hold.state.value}
     if hold.cell is not None:

@@ -45,9 +45,7 @@ def history(
         most = None if limit is None else count(limit=limit)
         events = it.events(budget=budget, key=key, after=count(after=after), limit=most)
         if json:
-            from tightbudget.ledger.as_json import event_as_json
-
-            print_json({"events": [event_as_json(event) for event in events]})
+            print_json({"events": [event.to_dict() for event in events]})
             return
         rows = [
             (

@@ -153,11 +153,9 @@ def _reveal(
 ) -> None:
     """Shows the output of a program that has not failed, and the cost of the run."""
     if json:
-        from tightbudget.ledger.as_json import hold_as_json
-
         shown = (None, None) if status else map(_as_text, running.read())
         output = dict(zip(("stdout_base64", "stderr_base64"), shown, strict=True))
-        print_json({**hold_as_json(hold), "exit_status": status, **output})
+        print_json({**hold.to_dict(), "exit_status": status, **output})
         return
     if not status:
         running.reveal()

@@ -49,11 +49,9 @@ def show(
         tree = list(_tree(it.statements(), budget))
         names = {statement.name for _, statement in tree}
         if json:
-            from tightbudget.ledger.as_json import hold_as_json, statement_as_json
-
-            budgets = [statement_as_json(statement) for _, statement in tree]
+            budgets = [statement.to_dict() for _, statement in tree]
             found = [hold for hold in it.holds() if names & hold.charges.keys()]
-            reservations = [{**hold_as_json(hold), "by": hold.by} for hold in found]
+            reservations = [{**hold.to_dict(), "by": hold.by} for hold in found]
             print_json({"ledger": it.url, "budgets": budgets, "reservations": reservations})
             return
         holds = [hold for hold in it.open_holds() if names & hold.charges.keys()]

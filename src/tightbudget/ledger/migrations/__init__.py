@@ -1,1 +1,1 @@
-"""How a ledger's tables came about, one step a file; a step that was released never changes."""
+"""The steps that made a ledger's tables, one a file; a released step never changes its effect."""

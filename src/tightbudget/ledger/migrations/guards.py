@@ -16,7 +16,7 @@ $$ BEGIN RAISE EXCEPTION '%', TG_ARGV[0]; END $$
 
 @dataclass(frozen=True)
 class Guard:
-    """What is refused: a verb on a table, always or where a condition on OLD and NEW holds."""
+    """A trigger that refuses a verb on a table, always or where a condition on OLD, NEW holds."""
 
     name: str
     table: str

@@ -10,12 +10,6 @@ from typing import Any
 from fastapi import Request
 
 from tightbudget.errors import BudgetExceeded, ParameterError, SettlementError
-from tightbudget.ledger.as_json import (
-    event_as_json,
-    hold_as_json,
-    open_hold_as_json,
-    statement_as_json,
-)
 from tightbudget.ledger.ledger import Event, LedgerBudget, LedgerHold, Statement
 from tightbudget.ledger.text import printable
 from tightbudget.numerics.validate import refuse
@@ -100,16 +94,16 @@ def without_others(request: Request, error: SettlementError) -> SettlementError:
 
 
 def statement_seen(statement: Statement, caller: Caller) -> dict[str, Any]:
-    """Returns a budget's statement; a parent that the caller does not see is left out."""
-    content = statement_as_json(statement)
+    """A budget, as part of one that the caller sees, or of none."""
+    content = statement.to_dict()
     if not caller.sees(content["parent"]):
         content["parent"] = None
     return content
 
 
 def hold_seen(hold: LedgerHold, caller: Caller) -> dict[str, Any]:
-    """Returns a reservation, with its charges to budgets that the caller sees."""
-    return _charging(hold_as_json(hold), caller)
+    """A reservation, with its charges to budgets that the caller sees."""
+    return _charging(hold.to_dict(), caller)
 
 
 def _charging(content: dict[str, Any], caller: Caller) -> dict[str, Any]:
@@ -131,7 +125,7 @@ def holds_seen(
     caller, ledger = caller_of(request), state_of(request).ledger
     names = caller.budgets if budget is None else (budget_seen(request, budget).name,)
     found = ledger.open_holds(budgets=names, after=after, limit=limit + 1)
-    shown = [_charging(open_hold_as_json(hold), caller) for hold in found[:limit]]
+    shown = [_charging(hold.to_dict(), caller) for hold in found[:limit]]
     return shown, shown[-1]["key"] if len(found) > limit else None
 
 
@@ -152,8 +146,8 @@ def statements_seen(
 
 
 def event_seen(event: Event, caller: Caller) -> dict[str, Any]:
-    """Returns an event, without the names of budgets that the caller does not see."""
-    content = event_as_json(event)
+    """An event, without the names of budgets that the caller does not see."""
+    content = event.to_dict()
     if caller.budgets is not None:
         # "told" names all budgets of the reservation, also those of others
         details = {name: value for name, value in event.details.items() if name != "told"}

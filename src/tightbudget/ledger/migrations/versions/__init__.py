@@ -1,1 +1,1 @@
-"""One file a version."""
+"""Migrations, one file for each version of the tables."""

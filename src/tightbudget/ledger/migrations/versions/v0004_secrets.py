@@ -14,6 +14,7 @@ from alembic import op
 
 from tightbudget.ledger.chain import BEGINNING, Head, canonical, digest, entry_after
 from tightbudget.ledger.migrations.guards import Guard, guard
+from tightbudget.ledger.stored_words import EventKind
 from tightbudget.ledger.units import NOTHING
 
 revision = "0004"
@@ -64,7 +65,7 @@ def _explain_tokens_of_access() -> None:
     ).one_or_none()
     if last is not None and last.kind == "moved":
         return
-    head = BEGINNING if last is None else Head(last.sequence, last.hash)
+    head = BEGINNING if last is None else Head(sequence=last.sequence, hash=last.hash)
     at = datetime.now(UTC).isoformat()
     names = "id, name, role, budgets, created, expires, hash"
     found = connection.execute(
@@ -75,12 +76,18 @@ def _explain_tokens_of_access() -> None:
         said = {name: row[name] for name in ("id", "name", "role", "expires")}
         said |= {"budgets": json.loads(row["budgets"]), "digest": digest(canonical(fixed))}
         ended = {"id": row["id"], "revoked": row["revoked"]}
-        told = [("token_created", said), ("token_revoked", ended)]
+        told = [(EventKind.TOKEN_CREATED, said), (EventKind.TOKEN_REVOKED, ended)]
         for kind, details in told[: 1 if row["revoked"] is None else 2]:
             entry = entry_after(
-                head, at, kind, key=None, budget=None, units=NOTHING, cell=None,
+                head,
+                at=at,
+                kind=kind,
+                key=None,
+                budget=None,
+                units=NOTHING,
+                cell=None,
                 details={**details, "reason": "created before version 0004"},
-            )  # fmt: skip
+            )
             _add(entry._asdict())
             head = Head.after(entry)
 

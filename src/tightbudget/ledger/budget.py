@@ -1,0 +1,256 @@
+"""Budgets of a ledger in a database: how they are opened, read, charged and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from tightbudget.ledger import history, queries, transactions
+from tightbudget.ledger.balance_history import course
+from tightbudget.ledger.charging import Payer
+from tightbudget.ledger.hold import LedgerHold, holds_of, reserve
+from tightbudget.ledger.pricing import Guarantee
+from tightbudget.ledger.queries import Balance
+from tightbudget.ledger.session import Session, why
+from tightbudget.ledger.transactions import Request, Terms
+from tightbudget.ledger.units import Units
+from tightbudget.ledger.values import Event, Preview, Statement
+from tightbudget.numerics.validate import positive_count
+from tightbudget.output_dp.amount import Budget, ExactAmount, Price, exact, exact_probability
+
+__all__ = ["LedgerBudget", "budgets_of", "open_budget", "statements"]
+
+
+class LedgerBudget(Payer[LedgerHold]):
+    """A budget in a ledger, which is read anew each time that it is asked.
+
+    Args:
+        session: the ledger.
+        name: the budget's name, as the ledger spells it.
+    """
+
+    def __init__(self, session: Session, name: str) -> None:
+        super().__init__(name)
+        self._session = session
+
+    # ------------------------------------------------------------------------- balances
+
+    def statement(self) -> Statement:
+        """Reads the whole budget at one moment."""
+        with self._session.read() as connection:
+            balance = queries.balance(connection, self._name)
+            return _statement(balance, _parent_name(connection, balance))
+
+    def epsilon(self, delta: Price) -> float:
+        """Returns the epsilon at which all that this budget lets through is (epsilon, delta)-DP.
+
+        Guarantee: rounded up; for a plan, the engine's upper bound.
+
+        Raises:
+            ParameterError: delta is refused, for instance below the budget's own.
+        """
+        return self._balance().rule.epsilon(delta)
+
+    # -------------------------------------------------------------------------- charges
+
+    def reserve(
+        self,
+        key: str,
+        guarantee: Guarantee,
+        *,
+        also: Sequence[str] = (),
+        interactive: bool = False,
+        by: str | None = None,
+    ) -> LedgerHold:
+        """Holds the mechanism's worst-case price, here and in the budgets ``also``.
+
+        See :meth:`Ledger.reserve`.
+        """
+        payers = (self._name, *also)
+        return reserve(self._session, key, guarantee, payers, interactive=interactive, by=by)
+
+    def what_if(self, guarantee: Guarantee) -> Preview:
+        """Answers as a reservation would be answered now; nothing is held.
+
+        Raises:
+            ParameterError: the guarantee is refused.
+            SettlementError: the budget is closed.
+        """
+        request = Request.of(guarantee, (self._name,), False)
+        with self._session.read() as connection:
+            (payer,), (asked,), refusal = transactions.answer(connection, request)
+        unit, left = payer.rule.unit, payer.left
+        return Preview(
+            fits=refusal is None,
+            requested=asked.up(unit),
+            left=left.down(unit),
+            left_after=(left if refusal else left.minus(asked.least(left))).down(unit),
+            message=None if refusal is None else refusal.message,
+        )
+
+    def can_afford(self, guarantee: Guarantee, n: int = 1) -> bool:
+        """Says whether this would be granted n times, if it cost the worst case each time.
+
+        Raises:
+            ParameterError: the guarantee or n is refused.
+        """
+        times, request = positive_count(n=n), Request.of(guarantee, (self._name,), False)
+        with self._session.read() as connection:
+            return transactions.affords(connection, self._name, request.guarantee, times)
+
+    def holds(self) -> tuple[LedgerHold, ...]:
+        """Returns the reservations that hold something here."""
+        return holds_of(self._session, (self._name,))
+
+    def history(self) -> Iterator[Event]:
+        """Reads the events of this budget, oldest first."""
+        which = history.selection(self._session, budget=self._name)
+        yield from history.events(self._session, which, after=0, limit=None)
+
+    def course(self, last: int = 1000) -> tuple[tuple[Event, Statement], ...]:
+        """Returns the last events of this budget, oldest first, each with the statement after it.
+
+        Guarantee: each statement is the one that would have been read then.
+
+        Args:
+            last: the largest number of events; those before them cost no time.
+        """
+        with self._session.read() as connection:
+            now = queries.balance(connection, self._name)
+            parent = _parent_name(connection, now)
+            found = course(connection, now, positive_count(last=last))
+        return tuple((Event.of(entry), _statement(then, parent)) for entry, then in found)
+
+    def parts(self, limit: int) -> tuple[str, ...]:
+        """Returns the names of its first parts, as many as the limit at most."""
+        with self._session.read() as connection:
+            return tuple(queries.parts(connection, queries.balance(connection, self._name), limit))
+
+    # --------------------------------------------------------------------- administration
+
+    def raise_cap(self, *, by: str, reason: str, **parameters: Price) -> None:
+        """Sets other parameters of the kind (``epsilon=2``, ``rho=0.5``), for an administrator.
+
+        A smaller cap is possible, too, down to the sum of spent and held. The parent holds the
+        new cap; of a smaller one it gets epsilon back, not delta.
+
+        Args:
+            by: the name of who decides it.
+            reason: the reason that is written down.
+            parameters: the parameters that change; the others stay.
+
+        Raises:
+            BudgetError: below spent and held, or more than the parent has left.
+            ParameterError: a parameter is refused; a plan's cap is the plan.
+            SettlementError: the budget is closed.
+        """
+        said = why(by=by, reason=reason)
+        self._session.write(lambda act: transactions.change_cap(act, self._name, parameters, said))
+
+    def correct(self, *, epsilon: Price, delta: Price = 0, by: str, reason: str) -> None:
+        """Adds to what was spent, for what happened elsewhere. Nothing is ever taken off.
+
+        Args:
+            epsilon: the amount of what the budget counts: in other kinds rho, mu^2, ...
+            delta: the delta that is added.
+            by: the name of who says so.
+            reason: the reason that is written down.
+
+        Raises:
+            BudgetError: it does not fit: raise the cap first.
+            SettlementError: the budget is closed.
+        """
+        more = Units.charged(
+            ExactAmount(counted=exact(epsilon=epsilon), delta=exact_probability(delta=delta))
+        )
+        said = why(by=by, reason=reason)
+        self._session.write(lambda act: transactions.correct(act, self._name, more, said))
+
+    def close(self) -> Budget:
+        """Ends this budget; epsilon that was not spent goes back to its parent, delta does not.
+
+        Returns:
+            the amount that was spent here (rounded up).
+
+        Raises:
+            SettlementError: something is still held here.
+        """
+        balance = self._session.write(lambda act: transactions.close_budget(act, self._name))
+        return balance.spent.up(balance.rule.unit)
+
+    def _balance(self) -> Balance:
+        """Reads this budget's row."""
+        with self._session.read() as connection:
+            return queries.balance(connection, self._name)
+
+
+def open_budget(
+    session: Session,
+    name: str,
+    *,
+    parent: str | LedgerBudget | None,
+    kind: str,
+    parameters: Mapping[str, Any],
+) -> LedgerBudget:
+    """Opens a budget; :meth:`Ledger.open_budget` says what each argument means.
+
+    Raises:
+        BudgetError: it does not fit into what its parent has left.
+        KeyConflictError: there is another budget of this name.
+        ParameterError: a parameter is refused.
+        SettlementError: the parent is closed.
+    """
+    terms = Terms.of(kind, parameters)
+    whole = parent.name if isinstance(parent, LedgerBudget) else parent
+    if whole is not None:
+        whole = session.named(parent=whole)
+    known = session.named(name=name)
+    opened = session.write(
+        lambda act: transactions.open_budget(act, name=known, terms=terms, parent=whole)
+    )
+    return LedgerBudget(session, opened.name)
+
+
+def budgets_of(session: Session) -> tuple[LedgerBudget, ...]:
+    """Lists all budgets of a ledger, each after the one that it is a part of."""
+    with session.read() as connection:
+        return tuple(LedgerBudget(session, b.name) for b in queries.balances(connection))
+
+
+def statements(
+    session: Session, *, budgets: Collection[str] | None, after: str | None, limit: int | None
+) -> tuple[Statement, ...]:
+    """Reads budgets at one moment; :meth:`Ledger.statements` says what each argument means.
+
+    Raises:
+        ParameterError: there is no budget ``after``.
+    """
+    last = None if after is None else session.named(after=after)
+    with session.read() as connection:
+        first = 0 if last is None else queries.balance(connection, last).id
+        found = queries.statements(connection, budgets, after=first, limit=limit)
+    return tuple(_statement(balance, parent) for balance, parent in found)
+
+
+def _parent_name(connection: Connection, balance: Balance) -> str | None:
+    """Reads the name of the budget that another one is a part of."""
+    whole = queries.parent_of(connection, balance)
+    return None if whole is None else whole.name
+
+
+def _statement(balance: Balance, parent: str | None) -> Statement:
+    """Rounds a balance: caps, remainders and savings down, charges and holds up."""
+    unit = balance.rule.unit
+    return Statement(
+        name=balance.name,
+        kind=balance.kind,
+        parent=parent,
+        closed=balance.closed,
+        cap=balance.cap.down(unit),
+        spent=balance.spent.up(unit),
+        held=balance.held.up(unit),
+        left=balance.left.down(unit),
+        saved=balance.saved.down(unit),
+    )

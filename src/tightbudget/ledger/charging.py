@@ -1,0 +1,200 @@
+"""Budgets and holds as their callers see them, wherever the ledger is.
+
+A ledger in a database (:mod:`tightbudget.ledger`) and a ledger behind an address
+(:mod:`tightbudget.client`) derive their budgets from :class:`Payer` and their holds from
+:class:`BaseHold`: these say what is read, the derived classes how it is asked for. Nothing here
+knows a database or a network.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+from tightbudget.errors import BudgetExceeded
+from tightbudget.ledger.pricing import Guarantee, Stored, content_of
+from tightbudget.ledger.values import ReservationView, Statement
+from tightbudget.output_dp.account import Budget, State
+from tightbudget.output_dp.guarantee import Cell
+
+__all__ = ["BaseHold", "Keyed", "Payer"]
+
+H = TypeVar("H")
+R = TypeVar("R")
+
+
+class Payer(Generic[H]):
+    """A budget of a ledger, which is read anew each time that it is asked.
+
+    Args:
+        name: the budget's name, as the ledger spells it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r}>"
+
+    def statement(self) -> Statement:
+        """Reads the whole budget at one moment."""
+        raise NotImplementedError
+
+    def reserve(self, key: str, guarantee: Guarantee, *, interactive: bool = False) -> H:
+        """Holds the worst-case price of a mechanism under a key."""
+        raise NotImplementedError
+
+    def keyed(self, key: str) -> Keyed[H]:
+        """Returns a meter for a mechanism that knows no keys: runs are key, key#2, key#3, ..."""
+        return Keyed(self, key)
+
+    @property
+    def name(self) -> str:
+        """The budget's name, which no other budget of the ledger has."""
+        return self._name
+
+    @property
+    def kind(self) -> str:
+        """The kind of the budget: ``output_dp``, or a kind without refunds."""
+        return self.statement().kind
+
+    @property
+    def parent(self) -> str | None:
+        """The name of the budget that this one is a part of, or None."""
+        return self.statement().parent
+
+    @property
+    def closed(self) -> bool:
+        """True if the budget was closed."""
+        return self.statement().closed
+
+    @property
+    def cap(self) -> Budget:
+        """The most that spent and held may come to (rounded down)."""
+        return self.statement().cap
+
+    @property
+    def spent(self) -> Budget:
+        """The amount of settled and forfeited runs, and of parts that are closed (rounded up)."""
+        return self.statement().spent
+
+    @property
+    def held(self) -> Budget:
+        """The amount that open reservations and open parts hold (rounded up)."""
+        return self.statement().held
+
+    @property
+    def left(self) -> Budget:
+        """The amount that may still be reserved (rounded down)."""
+        return self.statement().left
+
+    @property
+    def saved(self) -> Budget:
+        """The amount that worst cases would have cost more (rounded down); never delta."""
+        return self.statement().saved
+
+
+class Keyed(Generic[H]):
+    """A meter for one caller: each reservation that the ledger answers takes the next key.
+
+    Args:
+        budget: the budget that pays.
+        key: the key of the first run; later runs have ``key#2``, ``key#3``, ...
+    """
+
+    def __init__(self, budget: Payer[H], key: str) -> None:
+        self._budget = budget
+        self._key = key
+        self._answered = 0
+
+    @property
+    def left(self) -> Budget:
+        """The amount that may still be reserved (rounded down)."""
+        return self._budget.left
+
+    def reserve(self, guarantee: Guarantee, *, interactive: bool = False) -> H:
+        """Holds the worst-case price of a mechanism under the next key.
+
+        See :meth:`Ledger.reserve`.
+        """
+        number = self._answered + 1
+        key = self._key if number == 1 else f"{self._key}#{number}"
+        try:
+            hold = self._budget.reserve(key, guarantee, interactive=interactive)
+        except BudgetExceeded:
+            self._answered = number  # a refused key stays refused
+            raise
+        self._answered = number
+        return hold
+
+
+class BaseHold(ABC, Generic[R]):
+    """One reservation, as it was when this object last asked its ledger.
+
+    Args:
+        answer: the ledger's last answer about it.
+        token: the token that settles the run, or None if this process does not have it.
+    """
+
+    def __init__(self, answer: R, token: str | None) -> None:
+        self._is = answer
+        self._token = token
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.key!r}: {self._is}>"
+
+    @property
+    @abstractmethod
+    def _view(self) -> ReservationView:
+        """The ledger's last answer in the form that all ledgers share."""
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Stored:
+        """The guarantee that was reserved for, as the ledger has stored it."""
+
+    @property
+    def key(self) -> str:
+        """The caller's name for this run."""
+        return self._view.key
+
+    @property
+    def state(self) -> State:
+        """The state of the run: reserved, started, settled, forfeited or void."""
+        return self._view.state
+
+    @property
+    def interactive(self) -> bool:
+        """True if the mechanism answers more than once."""
+        return self._view.interactive
+
+    @property
+    def cell(self) -> Cell | None:
+        """The cell that the run was settled with, or None."""
+        return self._view.cell
+
+    @property
+    def told(self) -> str | None:
+        """A note for the caller that less was granted than was requested, or None."""
+        return self._view.told
+
+    @property
+    def token(self) -> str | None:
+        """The token that settles this run, a secret to be kept with the output; None without it."""
+        return self._token
+
+    @property
+    def charges(self) -> dict[str, Budget]:
+        """The amount that this run holds, or has cost, in each of its budgets (rounded up)."""
+        return dict(self._view.charges)
+
+    @property
+    def charge(self) -> Budget:
+        """The amount that this run takes from its budget, or from the first of them by name."""
+        return next(iter(self._view.charges.values()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Writes the reservation as plain JSON, with the token if this process has it."""
+        return {
+            **self._view.to_dict(), "token": self._token, "guarantee": content_of(self.guarantee)
+        }  # fmt: skip

@@ -1,0 +1,268 @@
+"""Reservations of a ledger in a database: how they are made, listed, run and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tightbudget.errors import BudgetExceeded, SettlementError
+from tightbudget.ledger import queries, transactions
+from tightbudget.ledger.charging import BaseHold
+from tightbudget.ledger.pricing import Guarantee, Stored
+from tightbudget.ledger.queries import Reservation, Summary
+from tightbudget.ledger.secret import new_secret
+from tightbudget.ledger.session import Session, why
+from tightbudget.ledger.text import printable, storable_cell
+from tightbudget.ledger.transactions import RefusedRequest, Request
+from tightbudget.ledger.values import Event, OpenHold, ReservationView, token_text
+from tightbudget.output_dp.account import Budget, State
+from tightbudget.output_dp.guarantee import Cell, cell_from_json
+
+__all__ = ["LedgerHold", "expire", "hold_of", "holds_of", "open_holds", "reserve"]
+
+
+class LedgerHold(BaseHold[Reservation]):
+    """One reservation, as it was when this object last asked the ledger.
+
+    Args:
+        session: the ledger.
+        reservation: the ledger's last answer about it.
+        token: the token that settles the run, or None if this process does not have it.
+    """
+
+    def __init__(self, session: Session, reservation: Reservation, token: str | None) -> None:
+        self._session = session  # first, so that a deep copy is refused in the words of its store
+        super().__init__(reservation, token)
+
+    @property
+    def _view(self) -> ReservationView:
+        """The reservation in the form that all ledgers share; its guarantee is read apart."""
+        found = self._is
+        return ReservationView(
+            key=found.key,
+            state=State(found.state),
+            interactive=found.interactive,
+            cell=None if found.cell is None else cell_from_json(found.cell),
+            told=found.told,
+            token=self._token,
+            charges={charge.name: charge.units.up(charge.rule.unit) for charge in found.charges},
+            guarantee=None,
+        )
+
+    @property
+    def guarantee(self) -> Stored:
+        """The guarantee that was reserved for, as the ledger has stored it.
+
+        Raises:
+            LedgerCorruptError: somebody has changed the stored text.
+        """
+        return self._is.guarantee
+
+    @property
+    def since(self) -> str:
+        """The time of the start or, before it, of the reservation, by the ledger's clock."""
+        return self._event().at
+
+    @property
+    def by(self) -> str | None:
+        """The name of who has started this run or, before that, reserved it.
+
+        None where an earlier version did not write it down. Over HTTP it is the name of a token;
+        beside the database, a name that nobody checks.
+        """
+        return self._event().details.get("by")
+
+    def _event(self) -> Event:
+        """Reads the event of the start or, before it, of the reservation."""
+        with self._session.read() as connection:
+            entry = queries.entry(connection, self._is.started or self._is.id)
+        assert entry is not None, "a reservation has the numbers of its own events"
+        return Event.of(entry)
+
+    def start(self, *, by: str | None = None) -> None:
+        """Marks that the mechanism runs, once; from here on nothing but its cell frees epsilon.
+
+        Args:
+            by: the name of who starts it, if not of who acts on this ledger.
+
+        Raises:
+            SettlementError: it was started before, also by another process, or is over.
+        """
+        token, who = new_secret(), self._session.who(by)
+        self._is = self._session.write(
+            lambda act: transactions.start(act, key=self.key, token=token, why=who)
+        )
+        self._token = token
+
+    def settle(self, cell: Cell, *, by: str | None = None) -> Budget:
+        """Charges the price of an output in ``cell``, and frees the rest of epsilon, not delta.
+
+        A cell that was not declared costs the sup. The same cell again changes nothing. The
+        price is an output, too: it is as public as the answer of the mechanism. Reveal that
+        answer afterwards.
+
+        Args:
+            cell: the cell of the output.
+            by: the name of who settles it, if not of who acts on this ledger.
+
+        Returns:
+            the price of the run: a receipt, to travel with the answer.
+
+        Raises:
+            FencingError: it was started by another process, or forfeited meanwhile: the answer
+                must not be revealed by this one.
+            SettlementError: it was not started, was settled with another cell, or is void.
+            ParameterError: no cell looks like this; it is still held.
+        """
+        who, named = self._session.who(by), storable_cell(cell)
+        self._is = self._session.write(
+            lambda act: transactions.settle(
+                act, key=self.key, token=self._token, cell=named, why=who
+            )
+        )
+        return self.charge
+
+    def forfeit(self, *, by: str | None = None, reason: str | None = None) -> Budget:
+        """Charges the worst-case price, whatever came out. Anyone may: it frees nothing.
+
+        Args:
+            by: the name of who does it, if not of who acts on this ledger.
+            reason: the reason that is written down, if any.
+
+        Raises:
+            SettlementError: it was settled, or is void.
+        """
+        who = self._session.who(by)
+        if reason is not None:
+            who["reason"] = printable(reason=reason)
+        self._is = self._session.write(lambda act: transactions.forfeit(act, key=self.key, why=who))
+        return self.charge
+
+    def void(self, *, by: str | None = None) -> Budget:
+        """Frees everything: the mechanism has not run, and never will.
+
+        Args:
+            by: the name of who does it, if not of who acts on this ledger.
+
+        Raises:
+            SettlementError: it was started or is over.
+        """
+        who = self._session.who(by)
+        self._is = self._session.write(lambda act: transactions.void(act, key=self.key, why=who))
+        return self.charge
+
+
+def reserve(
+    session: Session,
+    key: str,
+    guarantee: Guarantee,
+    budgets: Sequence[str],
+    *,
+    interactive: bool,
+    by: str | None,
+) -> LedgerHold:
+    """Holds a mechanism's worst-case price; :meth:`Ledger.reserve` says what each argument means.
+
+    Raises:
+        BudgetExceeded: it does not fit. The key stays refused.
+        KeyConflictError: the key was used for something else.
+        SettlementError: a budget is closed, or another interactive mechanism is open.
+        ParameterError: the key, the guarantee or a budget is refused.
+    """
+    payers = budgets if isinstance(budgets, str) else [session.named(budget=b) for b in budgets]
+    request = Request.of(guarantee, payers, bool(interactive))
+    known, who = session.keyed(key), session.who(by)
+    found = session.write(
+        lambda act: transactions.reserve(act, key=known, request=request, why=who)
+    )
+    return LedgerHold(session, _granted(found), None)
+
+
+def hold_of(session: Session, key: str, token: str | int | None) -> LedgerHold:
+    """Reads the reservation of a key; :meth:`Ledger.hold` says what each argument means.
+
+    Raises:
+        SettlementError: there is none.
+        BudgetExceeded: it was refused.
+        ParameterError: the token is neither a text nor a number.
+    """
+    known, shown = session.keyed(key), token_text(token)
+    with session.read() as connection:
+        found = queries.reservation(connection, known)
+        if found is None:
+            raise SettlementError(f"there is no reservation {key!r}")
+        answer = transactions.refusal_of(connection, found) or found
+    return LedgerHold(session, _granted(answer), shown)
+
+
+def holds_of(session: Session, budgets: Collection[str] | None) -> tuple[LedgerHold, ...]:
+    """Reads the reservations that are not ended, of these budgets or of all."""
+    with session.read() as connection:
+        found = queries.open_reservations(connection, budgets)
+    return tuple(LedgerHold(session, reservation, None) for reservation in found)
+
+
+def open_holds(
+    session: Session,
+    *,
+    budgets: Collection[str] | None,
+    interactive: bool,
+    after: str | None,
+    limit: int | None,
+) -> tuple[OpenHold, ...]:
+    """Lists the reservations that are not ended; :meth:`Ledger.open_holds` says what is listed.
+
+    Raises:
+        SettlementError: there is no reservation ``after``.
+    """
+    last = None if after is None else session.keyed(after)
+    with session.read() as connection:
+        first = 0 if last is None else queries.number_of(connection, last)
+        if first is None:
+            raise SettlementError(f"there is no reservation {after!r}")
+        found = queries.open_summaries(
+            connection, budgets, interactive=interactive, after=first, limit=limit
+        )
+    return tuple(map(_listed, found))
+
+
+def expire(session: Session, key: str, *, by: str, reason: str) -> LedgerHold:
+    """Frees a reservation that was never started, for an administrator.
+
+    Raises:
+        SettlementError: it was started or is over, or there is none.
+        ParameterError: the name or the reason is refused.
+    """
+    said, known = why(by=by, reason=reason), session.keyed(key)
+    found = session.write(lambda act: transactions.expire(act, key=known, why=said))
+    return LedgerHold(session, found, None)
+
+
+def _listed(summary: Summary) -> OpenHold:
+    """Rounds the units of a listed reservation up."""
+    return OpenHold(
+        key=summary.key,
+        state=State(summary.state),
+        interactive=summary.interactive,
+        told=summary.told,
+        since=summary.since,
+        by=summary.by,
+        charges={charge.name: charge.units.up(charge.rule.unit) for charge in summary.charges},
+    )
+
+
+def _granted(answer: Reservation | RefusedRequest) -> Reservation:
+    """Returns the reservation that was answered.
+
+    Raises:
+        BudgetExceeded: the request was refused.
+    """
+    if isinstance(answer, Reservation):
+        return answer
+    raise BudgetExceeded(
+        answer.message,
+        requested=answer.requested.up(answer.unit),
+        left=answer.left.down(answer.unit),
+        held=answer.held.up(answer.unit),
+        budget=answer.budget,
+        holds=answer.holds,
+    )

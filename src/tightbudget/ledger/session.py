@@ -1,0 +1,100 @@
+"""A session: the database, the clock and the name that all objects of one opened ledger share.
+
+A :class:`Ledger` makes one and hands it to its budgets, holds and access tokens, so that they
+read and write without reaching into each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+from tightbudget.ledger import queries
+from tightbudget.ledger.store import Store
+from tightbudget.ledger.text import printable
+from tightbudget.ledger.unit_of_work import Act
+
+__all__ = ["Session", "why"]
+
+T = TypeVar("T")
+
+
+class Session:
+    """Reads and writes one ledger.
+
+    Args:
+        store: the database.
+        clock: tells the time that is written down; nothing depends on it.
+        by: the name that is written down where an act does not say who does it.
+    """
+
+    def __init__(self, store: Store, *, clock: Callable[[], datetime], by: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._by = by
+
+    def read(self) -> AbstractContextManager[Connection]:
+        """Opens one unchanging view of the whole ledger, for the length of a ``with`` block."""
+        return self._store.reading()
+
+    def write(self, act: Callable[[Act], T]) -> T:
+        """Runs an act in one transaction: all of it is durable on return, or nothing was done.
+
+        The store may call ``act`` again after a lost connection, each time in a new transaction.
+
+        Raises:
+            LedgerError: the database does not do it; ``unknown`` where it may have.
+        """
+        at = self.now().isoformat()
+        return self._store.write(lambda connection: act(Act(connection, at)))
+
+    def now(self) -> datetime:
+        """Asks the ledger's clock for the time."""
+        return self._clock()
+
+    def who(self, by: str | None) -> dict[str, str]:
+        """Names who acts, in the form that an event's details have.
+
+        Raises:
+            ParameterError: the name is refused.
+        """
+        return {"by": self._by if by is None else printable(by=by)}
+
+    def named(self, **given: Any) -> str:
+        """Spells a budget's name as the ledger does, or in form C if there is no such budget.
+
+        Raises:
+            ParameterError: no budget can have this name.
+        """
+        return self._spelt(queries.stored_name, given)
+
+    def keyed(self, key: str) -> str:
+        """Spells a reservation's key as the ledger does, or in form C if there is none.
+
+        Raises:
+            ParameterError: no reservation can have this key.
+        """
+        return self._spelt(queries.stored_key, {"key": key})
+
+    def _spelt(self, stored: Callable[[Connection, str], str | None], given: dict[str, Any]) -> str:
+        """Looks a text up in the ledger in each of its spellings, unless it is ASCII."""
+        text = printable(**given)
+        (as_given,) = given.values()
+        if as_given.isascii():  # there is one spelling
+            return text
+        with self.read() as connection:
+            found = stored(connection, as_given)
+        return text if found is None else found
+
+
+def why(*, by: str, reason: str) -> dict[str, str]:
+    """Checks who does something and for what reason, in the form that an event's details have.
+
+    Raises:
+        ParameterError: the name or the reason is refused.
+    """
+    return {"by": printable(by=by), "reason": printable(reason=reason)}
