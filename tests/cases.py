@@ -126,7 +126,8 @@ CASES: list[Case] = [
 # (tests/laws/test_core.py). The laws ask them in `make test`, and all the others in `make slow`.
 CORE = frozenset({
     "gaussian-1", "gaussian-very-narrow", "laplace-1", "laplace-narrow", "truncated-gaussian-1",
-    "truncated-gaussian-short", "truncated-laplace-short", "additive-logistic",
+    "truncated-gaussian-short", "truncated-laplace-short", "logistic",
+    "additive-logistic",
     "discrete-gaussian-1", "discrete-gaussian-very-wide", "discrete-laplace-wide",
     "clipped-laplace", "clipped-gaussian-both", "clipped-sum", "staircase-1", "response-0.3-of-5",
     "worst-case", "worst-case-no-epsilon", "histogram-empty-bins", "mixture-mirrored",

@@ -80,7 +80,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for report in reports
         if isinstance(report, pytest.TestReport) and report.when == "teardown"
         for name, seconds in report.user_properties
-        if name == "cpu_seconds" and seconds > QUICK
+        if name == "cpu_seconds" and isinstance(seconds, float) and seconds > QUICK
     }
     if used:
         terminalreporter.section(f"tests without the mark `slow` that used more than {QUICK:g} s")

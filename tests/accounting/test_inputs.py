@@ -279,7 +279,7 @@ def test_numbers_survive_json_to_the_last_bit() -> None:
         tb.WorstCase(700.0),
         tb.WorstCase(0.0, 1.0),
         tb.WorstCase(1e-12, 1e-12),
-        tb.Gaussian(1.0).subsampled(1e-12),
+        pytest.param(tb.Gaussian(1.0).subsampled(1e-12), marks=pytest.mark.slow),
         tb.Gaussian(1.0).subsampled(1 - 1e-12),
         tb.Histogram((1.0, 0.0), (0.0, 1.0)),
         tb.Histogram((1.0,), (5.0,)),

@@ -504,6 +504,7 @@ def test_answers_are_upper_ends_and_follow_what_is_composed() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_gap_out_of_reach_gives_the_upper_end_that_was_reached() -> None:
     accountant = TightPrivacyAccountant(rtol=1e-14)
     accountant.compose(events.PoissonSampledDpEvent(0.1, events.LaplaceDpEvent(1.0)), 5)

@@ -509,6 +509,7 @@ def test_a_noisy_look_at_held_out_records_is_one_of_the_steps() -> None:
             assert stopping.should_stop(k, False) == (k == 2)
 
 
+@pytest.mark.slow
 def test_the_example_stops_early_and_gets_change(capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     runpy.run_path(str(EXAMPLE), run_name="__main__")

@@ -100,6 +100,7 @@ def gone_out(composition: tb.Composition) -> Any:
     return to_pld(composition, 1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("composition", COMPOSITIONS, ids=str)
 def test_what_goes_out_is_never_below(composition: tb.Composition) -> None:
     pld = gone_out(composition)
@@ -119,6 +120,7 @@ def test_what_goes_out_is_never_below(composition: tb.Composition) -> None:
 
 
 # of the tables, no direction is the other one with P and Q exchanged
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism",
     [

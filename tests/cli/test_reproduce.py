@@ -156,6 +156,7 @@ n is 3
         assert part in page
 
 
+@pytest.mark.slow
 def test_two_processes_find_the_same(papers: Path) -> None:
     reproduce("--out", "one")
     run("reproduce", "--out", "two", "--processes", 2)

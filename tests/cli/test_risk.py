@@ -58,6 +58,7 @@ def test_noise_for_an_advantage() -> None:
     assert rows[2].split(None, 1) == ["advantage", f"{found.met}  (target 0.05)"]
 
 
+@pytest.mark.slow
 def test_noise_for_a_true_positive_rate() -> None:
     found = tb.calibrate(lambda s: tb.Gaussian(s).subsampled(0.01) * 1000, tpr=0.02, fpr=0.01)
     got = answer("calibrate", *SAMPLED, "--tpr", 0.02, "--fpr", 0.01)

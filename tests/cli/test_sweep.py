@@ -56,6 +56,7 @@ def rows(path: str) -> list[dict[str, str]]:
     return list(csv.DictReader(Path(path).read_text().splitlines()))
 
 
+@pytest.mark.slow
 def test_without_a_file_the_table_is_printed() -> None:
     printed = run("sweep", "noise.toml").stdout.splitlines()
     assert tuple(printed[0].split()) == tb.sweep(tb.read_questions("noise.toml")).columns
@@ -96,12 +97,14 @@ def test_what_was_written_is_said() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_workers_answer_the_same() -> None:
     run("sweep", "grid.toml", "--out", "one.csv")
     assert run("sweep", "grid.toml", "--out", "two.csv", "--workers", 2).exit_code == 0
     assert Path("one.csv").read_text() == Path("two.csv").read_text()
 
 
+@pytest.mark.slow
 def test_a_command_that_is_killed_goes_on_with_resume() -> None:
     """SIGKILL when the first answers are there; the second run asks what is left only."""
     many = [1 + k / 50 for k in range(60)]
@@ -203,6 +206,7 @@ def test_a_scheduler_that_does_not_answer_is_refused(
     assert said.startswith(f"dask must be a scheduler's address, got '{address}': ")
 
 
+@pytest.mark.slow
 def test_a_cluster_answers_the_same() -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(

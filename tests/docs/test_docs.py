@@ -34,6 +34,7 @@ def anchors(text: str) -> set[str]:
 SLOW = {
     "README.md",
     "docs/explanation/vuvuzela.md",
+    "docs/how-to/answer-from-data.md",
     "docs/how-to/ask-many-questions.md",
     "docs/how-to/calibrate-noise.md",
     "docs/how-to/charge-a-ledger.md",

@@ -13,7 +13,7 @@ from tightbudget.numerics.enclosure import Enclosure
 from tightbudget.pairs.pair import Bins, Direction, Pair
 
 ASKED = [(case, direction) for case in CASES for direction in Direction]
-SMOOTH = ("gaussian", "laplace", "truncated", "additive", "mixture", "twice")
+SMOOTH = ("gaussian", "laplace", "logistic", "truncated", "additive", "mixture", "twice")
 LATTICE = ("discrete-gaussian-1", "discrete-gaussian-wide", "discrete-laplace", "clipped-laplace",
            "clipped-gaussian", "sampled-gaussian-never")  # fmt: skip
 

@@ -77,6 +77,7 @@ def test_the_values_cover_the_ranges() -> None:
     assert {value["direction"] for value in VALUES} == {"remove", "add"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("direction", "size"), [("remove", 1e-5), ("add", 1e-15), ("remove", 1e-100)]
 )
@@ -119,6 +120,7 @@ def once(step: Step, epsilon: acb, analytic: bool = False) -> acb:
     return q * (above(inner / m - m / 2) - inner.exp() * above(inner / m + m / 2))
 
 
+@pytest.mark.slow
 def test_two_runs_are_an_integral_over_the_outputs_of_one() -> None:
     """delta(eps) of both is E_P[delta of the other at eps - L]: no transform at all."""
     step, other = Step.of(1.0, 0.5, True), Step.of(1.5, 1.0, True)

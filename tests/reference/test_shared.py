@@ -108,6 +108,7 @@ def test_symmetric_mechanisms(reference: dict[str, Any], name: str) -> None:
     answers(Parts.of(composition(entry["case"]).pairs(Direction.REMOVE)), entry["truth"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize("name", SAMPLED)
 def test_sampled_gaussians_in_each_direction(

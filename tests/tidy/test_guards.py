@@ -23,7 +23,7 @@ def taken_away(text: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Without":
             for changes in (one for one in node.args if isinstance(one, ast.Dict)):
-                yield from (key.value for key in changes.keys if isinstance(key, ast.Constant))
+                yield from (str(ast.literal_eval(key)) for key in changes.keys if key is not None)
 
 
 def test_every_guard_has_a_mutation_and_every_mutation_a_guard() -> None:

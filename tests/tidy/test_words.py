@@ -33,12 +33,8 @@ PAGES = sorted(
 
 # beginnings of paths, from the root of the checkout, that a rule does not hold for yet
 NOT_YET = {
-    "docstrings": (
-        "src/tightbudget/engine/",
-    ),
-    "terms": (
-        "src/tightbudget/engine/",
-    ),
+    "docstrings": ("src/tightbudget/engine/",),
+    "terms": ("src/tightbudget/engine/",),
 }
 
 # a docstring that begins so continues the name above it, or a neighbour's docstring

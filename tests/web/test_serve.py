@@ -36,6 +36,7 @@ def test_elsewhere_reading_needs_a_token(served: Serve, ledger_url: str) -> None
     assert httpx.get(f"{url}/api/v1/health").status_code == 200
 
 
+@pytest.mark.slow
 def test_behind_a_proxy_failures_are_counted_for_who_sent_them(
     served: Serve, ledger_url: str
 ) -> None:
@@ -52,6 +53,7 @@ def test_behind_a_proxy_failures_are_counted_for_who_sent_them(
         assert client.get("/api/v1/me", headers=sent).status_code == 401
 
 
+@pytest.mark.slow
 def test_alone_nobody_says_for_whom_a_failure_counts(served: Serve, ledger_url: str) -> None:
     server = served(ledger_url)
     with httpx.Client(base_url=server.url) as client:
@@ -97,6 +99,7 @@ def test_the_extra_is_named_where_it_is_missing(
     assert found.endswith("pip install 'tightbudget[web]'")
 
 
+@pytest.mark.slow
 def test_the_command_line_loads_no_server_before_it_serves() -> None:
     code = "import sys, tightbudget.cli; print(*sys.modules)"
     loaded = subprocess.run(
