@@ -43,23 +43,14 @@ def truth(eps: float, delta: float, k: int, at: float | Fraction) -> arb:
 SHAPES = [
     (0.1, 0.0, 1), (0.1, 0.0, 2), (0.5, 1e-3, 3), (1.0, 0.2, 5), (0.1, 1e-6, 30), (3.0, 0.0, 7),
     (1e-3, 1e-9, 100), (1e-14, 0.1, 20), (30.0, 1e-4, 4), (0.25, 0.0, 512), (0.02, 1e-8, 512),
-<<<<<<< HEAD
-    (1e-9, 0.0, 64), (40.0, 0.0, 9),
-=======
     (1e-9, 0.0, 64), (40.0, 0.0, 9), (0.01, 0.0, 4096),
->>>>>>> tests
 ]  # fmt: skip
-LONG = pytest.param(0.01, 0.0, 4096, marks=pytest.mark.slow)
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize(("eps", "delta", "k"), [*SHAPES, LONG])
-=======
 @pytest.mark.parametrize(
     ("eps", "delta", "k"),
     [pytest.param(*shape, marks=[pytest.mark.slow] * (shape[2] > 1000)) for shape in SHAPES],
 )
->>>>>>> tests
 def test_delta_holds_the_exact_one_at_and_between_the_theorems_points(
     eps: float, delta: float, k: int
 ) -> None:
