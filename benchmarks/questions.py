@@ -21,6 +21,7 @@ asked again: so a run that was stopped goes on where it was.
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import resource
@@ -120,17 +121,25 @@ def _truncated(name: str) -> Callable[[Random], str]:
 
 
 # how each kind of mechanism is drawn; a kind that is not here is missed by a test
+def _by_scale(name: str) -> Callable[[Random], str]:
+    return lambda r: f"tb.{name}({_scale(r)})"
+
+
+# A mechanism whose parameters are a scale of real noise and a sensitivity needs no line here.
 DRAWN: dict[str, Callable[[Random], str]] = {
+    **{
+        kind: _by_scale(mechanism.__name__)
+        for kind, mechanism in MECHANISMS.items()
+        if tuple(inspect.signature(mechanism).parameters)
+        in {("sigma", "sensitivity", "relation"), ("scale", "sensitivity", "relation")}
+    },
     "additive": _additive,
     "clipped_noise": _clipped_noise,
     "clipped_sum": _clipped_sum,
     "curve": _curve,
     "discrete_gaussian": lambda r: f"tb.DiscreteGaussian({even(r, 1, 500)}, {whole(r, 1, 3)})",
     "discrete_laplace": lambda r: f"tb.DiscreteLaplace({even(r, 1, 500)}, {whole(r, 1, 3)})",
-    "gaussian": lambda r: f"tb.Gaussian({_scale(r)})",
     "histogram": _histogram,
-    "laplace": lambda r: f"tb.Laplace({_scale(r)})",
-    "logistic": lambda r: f"tb.Logistic({_scale(r)})",
     "loss_table": _loss_table,
     "mixture_of_gaussians": _mixture,
     "randomized_response": lambda r: (
@@ -145,7 +154,7 @@ DRAWN: dict[str, Callable[[Random], str]] = {
 
 def part(random: Random) -> str:
     """One mechanism, perhaps sampled, and its number of runs."""
-    mechanism = either(random, *DRAWN.values())(random)
+    mechanism = DRAWN[either(random, *sorted(DRAWN))](random)
     if random.random() < 0.5:
         mechanism += f".subsampled({even(random, 1e-4, 1.0)})"
     return f"{mechanism} * {whole(random, 1, 100_000)}"
