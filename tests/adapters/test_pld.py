@@ -139,6 +139,7 @@ def test_what_goes_out_can_be_composed_there(mechanism: tb.Mechanism) -> None:
         assert exact.lower - 1e-12 <= found <= exact.upper * 1.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("composition", COMPOSITIONS[1:], ids=str)
 def test_there_and_back_nothing_is_lost(composition: tb.Composition) -> None:
     back = from_pld(gone_out(composition))
@@ -146,6 +147,7 @@ def test_there_and_back_nothing_is_lost(composition: tb.Composition) -> None:
         assert back.delta(epsilon).upper >= composition.delta(epsilon, 1e-6).lower
 
 
+@pytest.mark.slow
 def test_both_directions_go_out() -> None:
     both = to_pld(tb.Gaussian(1.0).subsampled(0.1), 0.05)
     assert not both._symmetric

@@ -69,6 +69,7 @@ def test_where_nothing_is_known_no_gap_is_recommended() -> None:
     assert not missed.reached
 
 
+@pytest.mark.slow
 def test_an_answer_that_was_reached_is_the_public_one() -> None:
     run = tb.Laplace(2.0) * 3
     answer = run.answer(delta=1e-3)

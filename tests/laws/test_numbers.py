@@ -160,7 +160,7 @@ EXAMPLES: list[Example] = [
     Example(tb.ZCDPFilter, {"rho": 0.3}),
     Example(tb.RenyiFilter, {"order": 2.5, "epsilon": 0.3}),
     Example(tb.GaussianDPFilter, {"mu": 0.3}),
-    Example(tb.Composition, {"steps": ((tb.Gaussian(20.0), 3),)}),
+    Example(tb.Composition, {"parts": ((tb.Gaussian(20.0), 3),)}),
     Example(lambda times: tb.Gaussian(20.0) * times, {"times": 3}),
     Example(lambda epsilon, delta: tb.OutputDPFilter(5, 1).sub(epsilon, delta),
             {"epsilon": 0.3, "delta": 0.1}),

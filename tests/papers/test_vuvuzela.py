@@ -89,6 +89,7 @@ def test_the_committed_least_noise() -> None:
         assert row["delta"]["lower"] > 0.9 * DELTA
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_less_noise_than_the_least_misses(kind: str) -> None:
     """At any scale, also between those of the proof; and the noise found meets the target."""
@@ -102,6 +103,7 @@ def test_less_noise_than_the_least_misses(kind: str) -> None:
         assert (dialing(less, ADDED) * runs).delta(EPSILON, 1e-2).lower > DELTA
 
 
+@pytest.mark.slow
 def test_what_cannot_be_proved_is_refused() -> None:
     """Two counts need more than this: a tolerance below what rounding up may hide."""
     with pytest.raises(tb.CalibrationError, match="could not be ruled out"):

@@ -455,8 +455,7 @@ def _optimal(asked: _Asked) -> Bounds:
         if any(math.isinf(e) for e, _ in points):
             return math.inf if asked.name == "delta" else 1.0
         worst = compose([WorstCase(e, share) * k for e, k in points])
-        at = {"delta" if asked.name == "epsilon" else "epsilon": asked.at}
-        return worst.answer(**at, rtol=_GAP).bounds.upper
+        return worst.answer(**{asked.name: asked.at}, rtol=_GAP).bounds.upper
 
     ends = math.log(asked.target), math.log(asked.target)
     if asked.name == "epsilon":  # the delta that it leads to is only known to lie below KOV's

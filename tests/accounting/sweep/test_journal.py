@@ -113,11 +113,15 @@ def test_progress_counts_what_is_left(path) -> None:
 
 
 def test_what_may_come_out_otherwise_next_time_is_not_kept(path, monkeypatch) -> None:
-    def out_of_memory(self, delta, rtol=1e-4):
-        raise MemoryError("no more")
+    real = tb.Composition.answer
+
+    def out_of_memory(self, **question):
+        if "delta" in question:
+            raise MemoryError("no more")
+        return real(self, **question)
 
     with monkeypatch.context() as patched:
-        patched.setattr(tb.Composition, "epsilon", out_of_memory)
+        patched.setattr(tb.Composition, "answer", out_of_memory)
         found = tb.sweep(QUESTIONS, journal=path)
     assert "MemoryError: no more" in {answer.refusal for answer in found}
     assert tb.sweep(QUESTIONS, journal=path) == WHOLE

@@ -178,10 +178,14 @@ def test_a_refused_row_claims_nothing_that_is_not_proved() -> None:
 
 
 def test_an_exception_that_nobody_has_thought_of_is_a_row_too(monkeypatch) -> None:
-    def broken(self, delta, rtol=1e-4):
-        raise ZeroDivisionError("of all things")
+    real = tb.Composition.answer
 
-    monkeypatch.setattr(tb.Composition, "epsilon", broken)
+    def broken(self, **question):
+        if "delta" in question:
+            raise ZeroDivisionError("of all things")
+        return real(self, **question)
+
+    monkeypatch.setattr(tb.Composition, "answer", broken)
     found = tb.sweep(QUESTIONS)
     said = [a.refusal for a, q in zip(found, QUESTIONS, strict=True) if q.asked == "epsilon"]
     assert said.count("ZeroDivisionError: of all things") == 14
