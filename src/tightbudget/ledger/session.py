@@ -62,7 +62,7 @@ class LedgerSession:
         Raises:
             ParameterError: the name is refused.
         """
-        return {"by": self._by if by is None else printable(by=by)}
+        return {"by": self._by if by is None else printable(by=by)}  # guard: who-did-it
 
     def named(self, **given: Any) -> str:
         """Spells a budget's name as the ledger does, or in form C if there is no such budget.

@@ -111,6 +111,6 @@ class Transactions:
                         variable.copy = copy
                 number = last[0] + 1
                 next_ = number, tuple((changed, (number, value)) for changed, value in decide())
-                if self._last is last:
+                if self._last is last:  # guard: last-act-unchanged
                     self._last = next_
                     return
