@@ -167,7 +167,9 @@ MUTATIONS = [
         "the failure carries the request",
         {
             "why-without-failure": "why = str(lost)\nfailure = lost",
-            "unread-without-cause": 'raise LedgerError(f"{self} cannot be read: {why}") from failure',
+            "unread-without-cause": (
+                'raise LedgerError(f"{self} cannot be read: {why}") from failure'
+            ),
         },
         keeps_the_token_to_itself,
     ),
