@@ -88,7 +88,7 @@ class LedgerSession:
             return text
         with self.read() as connection:
             found = stored(connection, as_given)
-        return text if found is None else found
+        return text if found is None else found  # guard: old-spellings-found
 
 
 def why(*, by: str, reason: str) -> dict[str, str]:

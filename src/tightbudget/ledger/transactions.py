@@ -100,7 +100,7 @@ class Request:
         if not payers or len(set(payers)) != len(payers):
             raise refuse("budgets", "be a list of one or more names, each once", names)
         for cell in guarantee.cells if isinstance(guarantee, OutputDP) else ():
-            check_encodable(cell=cell)
+            check_encodable(cell=cell)  # guard: declared-cells-whole
         content = content_of(guarantee)
         body = {"budgets": payers, "guarantee": content, "interactive": interactive}
         return Request(

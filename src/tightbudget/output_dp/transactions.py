@@ -39,6 +39,7 @@ class Uncopied:
         Raises:
             SettlementError: always.
         """
+        # guard: copy-refused
         raise SettlementError(f"{type(self).__name__} cannot be copied or pickled: {self._instead}")
 
 
@@ -95,7 +96,7 @@ class Transactions:
         Raises:
             SettlementError: this is another process than the one that made the budget.
         """
-        if self.forked:
+        if self.forked:  # guard: fork-never-acts
             raise SettlementError(
                 "a budget in memory is charged by the process that made it, and this process was "
                 "forked from that: use a ledger (tightbudget.Ledger), which several processes may "
