@@ -118,5 +118,5 @@ class OutputDPFilter(OutputDPOdometer):
             # guard: closed-part-stays-spent
             return [ended, *self._parent._exchanged(self, held=self._whole, charge=now.spent)]
 
-        self._transactions.run(end)
+        self._transactions.run(end)  # guard: closed-part-in-one-act
         return self.spent

@@ -108,9 +108,10 @@ class Transactions:
                 for variable, copy in last[1]:
                     # nothing is called or made between the test and the assignment, here and
                     # below: no signal handler, no finalizer and no other thread comes between
-                    if variable.copy[0] < copy[0]:
-                        variable.copy = copy
+                    if variable.copy[0] < copy[0]:  # guard: late-write-not-older
+                        variable.copy = copy  # guard: interrupted-act-written-out
                 number = last[0] + 1
+                # guard: act-assignment
                 next_ = number, tuple((changed, (number, value)) for changed, value in decide())
                 if self._last is last:  # guard: last-act-unchanged
                     self._last = next_
