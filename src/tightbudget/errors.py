@@ -69,6 +69,7 @@ class TightBudgetError(Exception):
         The type is the name of a public class; amounts are dictionaries, and tuples are lists.
         """
         public = next(cls.__name__ for cls in type(self).__mro__ if cls.__name__ in __all__)
+        # guard: constructor-attributes
         carried = {name: _plain(getattr(self, name)) for name in self.attributes()}
         return {"type": public, "message": str(self), **carried}
 
@@ -87,9 +88,10 @@ class TightBudgetError(Exception):
             KeyError: the content lacks the type, the message or an attribute.
         """
         kind = content["type"]
-        if kind not in __all__:
+        if kind not in __all__:  # guard: only-error-types
             raise ParameterError(f"type must be the name of an error of tightbudget, got {kind!r}")
         raised: type[TightBudgetError] = globals()[kind]
+        # guard: missing-attribute-refused
         carried = {name: content[name] for name in raised.attributes()}
         for name, value in carried.items():
             if isinstance(value, Mapping):
@@ -102,6 +104,7 @@ class TightBudgetError(Exception):
         # The inherited way calls the class with the message alone, which classes with needed
         # attributes refuse: their errors could not leave a worker process.
         carried = {name: getattr(self, name) for name in self.attributes()}
+        # guard: errors-carry-their-attributes
         return _made_again, (type(self), self.args, carried), vars(self) or None
 
 

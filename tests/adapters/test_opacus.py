@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Mutation, Without, each, lose_a_truth
 from tests.guards.test_engine import gaussian_truth
 from tests.integrals import Integral, Saddle, Step
 
@@ -536,18 +536,14 @@ MUTATIONS = [
         (("(RemovePair if direction is Direction.REMOVE else AddPair)", "AddPair"),),
         lambda: holds_the_truth(*TRUTHS[0]),
     ),
-    Mutation(
+    Without(
         "each step counts",
-        TightAccountant,
-        "step",
-        (("steps + 1", "1"),),
+        {"each-step-counts": "self.history.append((*kind, 1))"},
         lambda: len(counted(HISTORIES[0])) == 20,
     ),
-    Mutation(
+    Without(
         "the upper end",
-        TightAccountant,
-        "get_epsilon",
-        ((".upper", ".lower"),),
+        {"upper-bound-reported": "return self.bounds(delta, rtol).lower"},
         lambda: TRUTHS[0][1](counted(TRUTHS[0][0]).get_epsilon(DELTA))[1] <= DELTA,
     ),
 ]
@@ -555,6 +551,6 @@ MUTATIONS = [
 
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
-    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+    monkeypatch: pytest.MonkeyPatch, mutation: Mutation | Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)

@@ -28,7 +28,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.adapters import sklearn as adapter
@@ -439,46 +439,34 @@ def refused(call: Callable[[], Any]) -> bool:
 
 
 MUTATIONS = [
-    Mutation(
+    Without(
         "a step learns",
-        adapter,
-        "_learns",
-        (("return bool(get_tags(transformer).requires_fit)", "return False"),),
+        {"learning-steps-pay": "return False"},
         lambda: refused(lambda: adapter._payer(make_pipeline(StandardScaler(), Spy()))),
     ),
-    Mutation(
+    Without(
         "any model",
-        adapter,
-        "_payer",
-        (('if not has_fit_parameter(estimator, "meter"):', "if False:"),),
+        {"model-takes-meter": "if False:"},
         lambda: refused(lambda: adapter._payer(LogisticRegression())),
     ),
-    Mutation(
+    Without(
         "any folds",
-        adapter,
-        "_splitter",
-        (("if type(folds) in _BLIND:", "if True:"),),
+        {"folds-blind-to-data": "if True:"},
         lambda: refused(lambda: adapter._splitter(StratifiedKFold())),
     ),
-    Mutation(
+    Without(
         "anybody is public",
-        PrivateGridSearchCV,
-        "_score",
-        (("if not isinstance(self.folds, PredefinedSplit):", "if False:"),),
+        {"folds-known-for-scores": "if False:"},
         lambda: refused(lambda: search(Spy(), {}, score_epsilon=None)._score()),
     ),
-    Mutation(
+    Without(
         "scores for nothing",
-        adapter,
-        "_total",
-        (("len(amounts) * score", "0"),),
+        {"scores-cost": "return printed_up(rounds * (sum(amounts) + 0) + last)"},
         lambda: search(Spy(), {}).what_if(tb.OutputDPOdometer()).most.epsilon == 2.75,
     ),
-    Mutation(
+    Without(
         "a refit for nothing",
-        adapter,
-        "_total",
-        (("last = refit(amounts, default=Fraction(0)) if refit else Fraction(0)", "last = 0"),),
+        {"refit-costs": "last = 0"},
         lambda: search(Spy(), {}).what_if(tb.OutputDPOdometer()).most.epsilon == 2.75,
     ),
 ]
@@ -486,6 +474,6 @@ MUTATIONS = [
 
 @each(MUTATIONS)
 def test_without_a_guard_something_true_is_lost(
-    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+    monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests import exact
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.adapters.stopping import StoppingCallback
@@ -365,74 +365,48 @@ def failure_costs_the_dearest() -> bool:
 SETTLES = "run.cell, self._open = k, None"
 
 MUTATIONS = [
-    Mutation(
+    Without(
         "the price of an earlier stop",
-        StoppingCallback,
-        "should_stop",
-        ((SETTLES, "run.cell, self._open = self._schedule.stops[0], None"),),
+        {"price-of-this-stop": "run.cell, self._open = self._schedule.stops[0], None"},
         covered,
     ),
-    Mutation(
+    Without(
         "the price of a later stop",
-        StoppingCallback,
-        "should_stop",
-        ((SETTLES, "run.cell, self._open = self._schedule.stops[-1], None"),),
+        {"price-of-this-stop": "run.cell, self._open = self._schedule.stops[-1], None"},
         charged_its_own,
     ),
-    Mutation(
-        "no step after the stop",
-        StoppingCallback,
-        "should_stop",
-        ((SETTLES, "run.cell = k"),),
-        lambda: refused("!s"),
+    Without(
+        "no step after the stop", {"price-of-this-stop": "run.cell = k"}, lambda: refused("!s")
     ),
-    Mutation(
+    Without(
         "the last stop ends the run",
-        StoppingCallback,
-        "should_stop",
-        (("k == self._schedule.stops[-1] or ", ""),),
+        {"last-stop-ends-run": "if self._rule(released):"},
         last_stop_ends,
     ),
-    Mutation(
-        "no stop is skipped",
-        StoppingCallback,
-        "should_stop",
-        (("self._asked < k <= due", "self._asked < k"),),
-        lambda: refused("2"),
+    Without(
+        "no stop is skipped", {"no-stop-skipped": "if not self._asked < k:"}, lambda: refused("2")
     ),
-    Mutation(
-        "no stop is asked for twice",
-        StoppingCallback,
-        "should_stop",
-        (("self._asked < k <= due", "k <= due"),),
-        lambda: refused("11"),
+    Without(
+        "no stop is asked for twice", {"no-stop-skipped": "if not k <= due:"}, lambda: refused("11")
     ),
-    Mutation(
+    Without(
         "all steps before a stop",
-        StoppingCallback,
-        "should_stop",
-        (("any(self._left.values())", "False"),),
+        {"all-steps-before-stop": "if k == due and self._counted and False:"},
         lambda: refused("s12"),
     ),
-    Mutation(
+    Without(
         "no more steps than are paid for",
-        StoppingCallback,
-        "step",
-        (("self._left[mechanism] -= 1", "pass"),),
+        {"no-more-steps-than-paid": "pass"},
         lambda: refused("ss"),
     ),
-    Mutation(
+    Without(
         "no other steps than are paid for",
-        StoppingCallback,
-        "step",
-        (("if not self._left[mechanism]", "if False"),),
+        {"no-other-steps-than-paid": "if False:"},
         other_steps_refused,
     ),
-    Mutation(
+    Without(
         "what fails costs the dearest stop",
-        StoppingCallback,
-        "__exit__",
-        (("__exit__(kind, error, trace)", "__exit__(None, None, None)"),),
+        {"failure-costs-worst-stop": "self._paid.__exit__(None, None, None)"},
         failure_costs_the_dearest,
     ),
 ]
@@ -440,6 +414,6 @@ MUTATIONS = [
 
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
-    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+    monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)

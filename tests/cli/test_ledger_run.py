@@ -15,12 +15,10 @@ from typing import Any
 
 import pytest
 from tests.cli.terminal import refusal, run
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 from typer.testing import Result
 
 import tightbudget as tb
-from tightbudget.cli.ledger import holds, program
-from tightbudget.cli.ledger import run as paying
 from tightbudget.cli.ledger.program import HeldBack
 from tightbudget.ledger.chain import digest
 
@@ -493,32 +491,22 @@ def an_undeclared_cell_is_forfeited() -> bool:
 
 
 MUTATIONS = [
-    Mutation(
-        "a failure shows nothing",
-        paying,
-        "_reveal",
-        (("    if not status:\n        running.reveal()", "    running.reveal()"),),
-        a_failure_shows_nothing,
+    Without(
+        "a failure shows nothing", {"failed-output-hidden": "if True:"}, a_failure_shows_nothing
     ),
-    Mutation(
+    Without(
         "a failure settles no cell",
-        paying,
-        "_settle",
-        (("if status:", "if False:"),),
+        {"failure-settles-no-cell": "if False:"},
         a_failure_costs_the_sup,
     ),
-    Mutation(
+    Without(
         "a cell is declared",
-        holds,
-        "is_declared",
-        (("cell in guarantee.cells", "True"),),
+        {"cell-is-declared": "return isinstance(guarantee, OutputDP) and True"},
         an_undeclared_cell_is_forfeited,
     ),
-    Mutation(
+    Without(
         "the output ends with the program",
-        program,
-        "_first",
-        (("while size and", "while"), ("min(size, _CHUNK)", "_CHUNK")),
+        {"output-until-program-ends": "while (chunk := file.read(_CHUNK)):"},
         lambda: not late_lines_are_shown(),
     ),
 ]
@@ -526,6 +514,6 @@ MUTATIONS = [
 
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
-    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+    monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)

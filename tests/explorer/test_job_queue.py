@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 
 from tightbudget.explorer.job_queue import Job, JobQueue
 
@@ -95,16 +95,16 @@ def nobody_pushes_alike() -> bool:
     return queue.join(new) is new
 
 
-@each([
-    Mutation("turns", JobQueue, "next",
-             (("if of in self._waiting:  #", "if False:  #"),), lambda: turns(*"aaab") == "abaa"),
-    Mutation("the room of others", JobQueue, "join",
-             (("greediest if self._load(greediest) > self._load(job.of) else job.of", "job.of"),),
-             honest_has_a_place),
-    Mutation("who has as many stays", JobQueue, "join",
-             (("self._load(greediest) > self._load(job.of)", "True"),), nobody_pushes_alike),
-])  # fmt: skip
-def test_a_guard_that_is_gone_is_missed(
-    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
-) -> None:
+@each(
+    [
+        Without("turns", {"turns-taken": "if False:"}, lambda: turns(*"aaab") == "abaa"),
+        Without("the room of others", {"room-of-others": "out = job.of"}, honest_has_a_place),
+        Without(
+            "who has as many stays",
+            {"room-of-others": "out = greediest if True else job.of"},
+            nobody_pushes_alike,
+        ),
+    ]
+)
+def test_a_guard_that_is_gone_is_missed(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     lose_a_truth(monkeypatch, mutation)

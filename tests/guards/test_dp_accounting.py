@@ -15,11 +15,11 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as plds
 from tests.adapters.test_dp_accounting import response
 from tests.exact import Composed
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.adapters import dp_accounting as adapter
-from tightbudget.mechanisms import loss_table, mixture_of_gaussians
+from tightbudget.mechanisms import mixture_of_gaussians
 
 ADD = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
 ONE = dp.NeighboringRelation.REPLACE_ONE
@@ -154,151 +154,146 @@ def a_mixture_is_no_tighter_than_its_bins() -> bool:
 
 
 MUTATIONS = [
-    Mutation(
+    Without(
         "a replaced record moves a sum as an added one",
-        adapter,
-        "_distance",
-        (("return 2.0 if relation", "return 1.0 if relation"),),
+        {
+            "replaced-record-moves-twice": (
+                "return 1.0 if relation is Neighbouring.REPLACE_ONE else 1.0"
+            )
+        },
         a_replaced_record_moves_a_sum_by_2,
     ),
-    Mutation(
+    Without(
         "half the contribution of a sampled record",
-        adapter,
-        "_poisson_sampled",
-        (("step.sensitivity / 2)", "step.sensitivity / 4)"),),
+        {
+            "half-sampled-contribution": (
+                "sizes, weights = (0.0, step.sensitivity / 4), (_down(1 - Fraction(q)), q)"
+            )
+        },
         a_sample_with_one_replaced_is_two_mixtures,
     ),
-    Mutation(
+    Without(
         "a replaced record is only there or not",
-        adapter,
-        "_poisson_sampled",
-        (("mirrored=True, ", ""),),
+        {
+            "replaced-record-mirrored": (
+                "mixed = MixtureOfGaussians(step.sigma, sizes, weights, relation=relation)"
+            )
+        },
         a_sample_with_one_replaced_is_two_mixtures,
     ),
-    Mutation(
+    Without(
         "the wrong sampling rate",
-        adapter,
-        "_poisson_sampled",
-        (("step.subsampled(q)", "step.subsampled(q * q)"),),
+        {"sampling-rate": "return [(step.subsampled(q * q), 1)]"},
         a_sample_with_one_added_is_a_sample,
     ),
-    Mutation(
+    Without(
         "the share of a sample is squared",
-        adapter,
-        "_curve_of",
-        (("mul_up(rate, read", "mul_up(rate * rate, read"),),
+        {
+            "sample-share-once": (
+                "points.setdefault(moved, min(1.0, mul_up(rate * rate, read(epsilon, _GAP).upper)))"
+            )
+        },
         a_sample_without_replacement_is_not_below_its_share,
     ),
-    Mutation(
+    Without(
         "points move too far to the left",
-        adapter,
-        "_curve_of",
-        (("mul_up(rate, expm1_up", "mul_up(rate * rate, expm1_up"),),
+        {"points-moved": ("odds = mul_up(rate * rate, expm1_up(epsilon)) if epsilon else 0.0")},
         a_sample_without_replacement_is_not_below_its_share,
     ),
-    Mutation(
+    Without(
         "the count is forgotten",
-        adapter,
-        "_self_composed",
-        (("(step, times * runs)", "(step, runs)"),),
+        {
+            "self-composition-count": (
+                "return [(step, runs) for step, runs in _steps_of(event.event, relation)]"
+            )
+        },
         so_many_runs_are_so_many,
     ),
-    Mutation(
+    Without(
         "the count on one sample is forgotten",
-        adapter,
-        "_one_release",
-        (("(runs * (Fraction", "(1 * (Fraction"),),
+        {
+            "count-on-one-sample": (
+                "square = sum((1 * (Fraction(g.sensitivity) / Fraction(g.sigma)) ** 2 "
+                "for g, runs in gaussians), Fraction(0))"
+            )
+        },
         several_gaussians_on_a_sample_are_stronger,
     ),
-    Mutation(
+    Without(
         "numbers are rounded to the nearest",
-        adapter,
-        "_up",
-        (("return near if Fraction(near) >= exact else next_up(near)", "return near"),),
+        {"numbers-rounded-up": "return near"},
         a_response_is_not_rounded_to_the_private_side,
     ),
-    Mutation(
+    Without(
         "the special record answers truly",
-        adapter,
-        "_randomized_response",
-        (("(1, k - 1)", "(k - 1, 1)"),),
+        {
+            "special-record-answers-randomly": (
+                "return [(Histogram(weights, (k - 1, 1), relation=relation), 1)]"
+            )
+        },
         the_special_answer_is_uniform,
     ),
-    Mutation(
+    Without(
         "a level of the tree is forgotten",
-        adapter,
-        "_tree_aggregation",
-        (("most.bit_length())", "most.bit_length() - 1)"),),
+        {
+            "every-level-of-tree": (
+                "return [(step, most.bit_length() - 1) for step, _ in "
+                "_gaussian(gaussian, relation)]"
+            )
+        },
         a_tree_has_four_levels,
     ),
-    Mutation(
+    Without(
         "no hair",
-        adapter,
-        "_raised",
-        (
-            ("epsilon * (1 - _MARGIN)", "epsilon * (1 + 1e3 * _MARGIN)"),
-            ("delta * (1 + 1e3 * _MARGIN)", "delta"),
-        ),
+        {
+            "epsilon-margin": "delta = read(epsilon * (1 + 1e3 * _MARGIN), _GAP).upper",
+            "delta-margin": "deltas.append(min(1.0, delta))",
+        },
         an_exported_distribution_is_above,
     ),
-    Mutation(
+    Without(
         "the other direction's losses are its own",
-        adapter,
-        "to_pld",
-        (("curves.get(direction.other, right)", "right"),),
+        {"own-direction-losses": "left = right"},
         both_directions_are_exported,
         slow=True,
     ),
-    Mutation(
+    Without(
         "masses below 0 count",
-        adapter,
-        "_table_of",
-        (
-            (
-                "np.maximum(pmf._probs, 0.0)",
-                "np.append(pmf._probs[:-1] + pmf._probs[-1], 0.0)",
-            ),
-        ),
+        {
+            "masses-not-negative": (
+                "return pmf._lower_loss, np.append(pmf._probs[:-1] + pmf._probs[-1], "
+                "0.0), pmf._infinity_mass"
+            )
+        },
         masses_below_0_are_no_discount,
     ),
-    Mutation(
+    Without(
         "one direction comes in",
-        adapter,
-        "from_pld",
-        (("None if pld._symmetric else", "None if True else"),),
+        {
+            "both-directions-come-in": (
+                "add = None if True else _table_of(pld._pmf_add.to_dense_pmf())"
+            )
+        },
         the_other_direction_comes_in,
     ),
-    Mutation(
+    Without(
         "what is too much is taken from all",
-        loss_table,
-        "_summing_to_1",
-        (
-            (
-                "    return stack(exact(np.zeros(first)), rest, exact(p[first + 1 :]))",
-                "    return exact(p / (np.sum(p) + infinity))",
-            ),
-        ),
+        {"excess-from-first-cells": "return exact(p / (np.sum(p) + infinity))"},
         what_is_too_much_is_taken_from_the_left,
     ),
-    Mutation(
+    Without(
         "Q-mass above 1 stays",
-        loss_table.LossTable,
-        "pair",
-        (("if whole.lower[0] > 1.0:", "if whole.lower[0] > 9.0:"),),
+        {"q-mass-at-most-1": "if whole.lower[0] > 9.0:"},
         no_q_mass_is_above_1,
     ),
-    Mutation(
+    Without(
         "cuts are made where the loss may be above",
-        mixture_of_gaussians.MixturePair,
-        "_cuts",
-        (("left = np.where(after == 0, -np.inf, left)", "left = right"),),
+        {"cuts-below-loss": "left = right"},
         a_mixture_is_cut_below_its_loss,
     ),
-    Mutation(
+    Without(
         "what lies behind a cut is forgotten",
-        mixture_of_gaussians.MixturePair,
-        "bins",
-        (("lengths + behind, 2 * UNIT * (lengths + behind)", "lengths, 2 * UNIT * lengths"),),
+        {"behind-cut-counted": "most = exp_enclosure(lengths, 2 * UNIT * lengths).upper"},
         a_mixture_is_no_tighter_than_its_bins,
     ),
 ]
@@ -315,6 +310,6 @@ def as_it_was() -> Iterator[None]:
 
 @each(MUTATIONS)
 def test_a_guard_that_is_taken_away_is_missed(
-    mutation: Mutation, monkeypatch: pytest.MonkeyPatch
+    mutation: Without, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_a_truth(monkeypatch, mutation)

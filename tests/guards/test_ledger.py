@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import bindparam, update
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
-from tightbudget.ledger import chain, queries, shape, store, transactions, verification
+from tightbudget.ledger import chain, queries, store
 from tightbudget.ledger import unit_of_work as act_module
 from tightbudget.ledger.schema import budgets
-from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.units import Units
@@ -374,365 +373,262 @@ def a_restored_backup_is_seen() -> bool:
 
 
 MUTATIONS = [
-    Mutation(
+    Without(
         "writes begin with the lock",
-        store,
-        "_begin",
-        (('deed = connection.get_execution_options().get("deed", "write")', 'deed = "read"'),),
+        {"write-lock-first": 'deed = "read"'},
         the_loser_of_a_race_is_refused,
     ),
-    Mutation(
+    Without(
         "charges up",
-        Units,
-        "charged",
-        (("math.ceil(amount.counted", "math.floor(amount.counted"),),
+        {
+            "charges-rounded-up": (
+                'return Units(epsilon=_fits("epsilon", amount.counted, '
+                'math.floor(amount.counted * _EPSILON)), delta=_fits("delta", '
+                "amount.delta, math.ceil(amount.delta * _DELTA)))"
+            )
+        },
         charges_go_up,
     ),
-    Mutation(
+    Without(
         "delta up",
-        Units,
-        "charged",
-        (("math.ceil(amount.delta", "math.floor(amount.delta"),),
+        {
+            "charges-rounded-up": (
+                'return Units(epsilon=_fits("epsilon", amount.counted, '
+                'math.ceil(amount.counted * _EPSILON)), delta=_fits("delta", '
+                "amount.delta, math.floor(amount.delta * _DELTA)))"
+            )
+        },
         charges_go_up,
     ),
-    Mutation(
+    Without(
         "caps down",
-        Units,
-        "granted",
-        (("math.floor(amount.counted", "math.ceil(amount.counted"),),
+        {
+            "caps-rounded-down": (
+                'return Units(epsilon=_fits("epsilon", amount.counted, '
+                'math.ceil(amount.counted * _EPSILON)), delta=_fits("delta", '
+                "amount.delta, math.floor(amount.delta * _DELTA)))"
+            )
+        },
         caps_go_down,
     ),
-    Mutation(
-        "key and body",
-        transactions,
-        "reserve",
-        (("known.body != request.body", "False"),),
-        the_same_key_is_one_charge,
-    ),
-    Mutation(
-        "refusals last",
-        transactions,
-        "reserve",
-        (("return _refuse(act, key, request, refusal, why)", "return refusal"),),
-        a_refused_key_stays_refused,
-    ),
-    Mutation(
-        "started once",
-        transactions,
-        "start",
-        (("hold.state != ReservationState.RESERVED", "not hold.is_open"),),
-        a_run_starts_once,
-    ),
-    Mutation(
-        "the token",
-        transactions,
-        "settle",
-        (("if not mine:", "if False:"),),
-        only_its_token_settles_a_run,
-    ),
-    Mutation(
+    Without("key and body", {"key-with-one-body": "if False:"}, the_same_key_is_one_charge),
+    Without("refusals last", {"refusals-recorded": "return refusal"}, a_refused_key_stays_refused),
+    Without("started once", {"started-once": "if not hold.is_open:"}, a_run_starts_once),
+    Without("the token", {"only-own-token-settles": "if False:"}, only_its_token_settles_a_run),
+    Without(
         "the token is a secret",
-        tb.LedgerHold,
-        "start",
-        (("token, who = new_secret()", "token, who = str(self._is.id + 1)"),),
+        {"token-is-secret": "token, who = str(self._is.id + 1), self._session.who(by)"},
         nobody_guesses_a_token,
     ),
-    Mutation(
+    Without(
         "the history has its digest",
-        transactions,
-        "start",
-        (('"token_sha256": digest(token)', '"token_sha256": token'),),
+        {"token-digest-in-history": 'said = {"token_sha256": token, **why}'},
         nobody_guesses_a_token,
     ),
-    Mutation(
-        "who did it",
-        LedgerSession,
-        "who",
-        (("self._by if by is None else printable(by=by)", "self._by"),),
-        every_event_of_a_run_names_somebody,
+    Without(
+        "who did it", {"who-did-it": 'return {"by": self._by}'}, every_event_of_a_run_names_somebody
     ),
-    Mutation(
+    Without(
         "settled from started",
-        transactions,
-        "settle",
-        (
-            ("if hold.state == ReservationState.FORFEITED and", "if False and"),
-            ("if hold.state != ReservationState.STARTED:", "if False:"),
-        ),
+        {"forfeited-stays-charged": "if False and mine:", "settled-from-started": "if False:"},
         what_was_forfeited_stays_charged,
     ),
-    Mutation(
-        "one cell",
-        transactions,
-        "settle",
-        (("if hold.state != ReservationState.STARTED:", "if False:"),),
-        one_cell_is_settled,
-    ),
-    Mutation(
+    Without("one cell", {"settled-from-started": "if False:"}, one_cell_is_settled),
+    Without(
         "freed before the start alone",
-        transactions,
-        "_free",
-        (("hold.state != ReservationState.RESERVED", "not hold.is_open"),),
+        {"freed-before-start-alone": "if not hold.is_open:"},
         what_was_started_is_not_freed,
     ),
-    Mutation(
+    Without(
         "delta stays",
-        transactions,
-        "settle",
-        (("Units(price.epsilon, charge.units.delta)", "Units(price.epsilon, 0)"),),
+        {"delta-stays": "costs[charge.name] = Units(price.epsilon, 0)"},
         delta_never_comes_back,
     ),
-    Mutation(
+    Without(
         "no more than was held",
-        transactions,
-        "settle",
-        ((".least(charge.units)", ""),),
+        {"no-more-than-held": ("price = Units.charged(charge.rule.cost(hold.guarantee, cell))")},
         no_charge_is_above_what_was_held,
     ),
-    Mutation(
+    Without(
         "delta of a part",
-        transactions,
-        "close_budget",
-        (("Units(balance.spent.epsilon, balance.cap.delta)", "balance.spent"),),
+        {"part-returns-no-delta": "charge = balance.spent"},
         a_part_gives_back_no_delta,
     ),
-    Mutation(
+    Without(
         "delta of a smaller part",
-        transactions,
-        "change_cap",
-        (("spent=Units(0, max(0, -more.delta))", "spent=NOTHING"),),
+        {"smaller-part-returns-no-delta": ("act.exchange(whole.id, held=more, spent=NOTHING)")},
         a_smaller_part_gives_back_no_delta,
     ),
-    Mutation(
-        "held in the whole",
-        transactions,
-        "open_budget",
-        (("act.exchange(whole.id, held=terms.cap)", "pass"),),
-        a_part_is_held_in_its_whole,
-    ),
-    Mutation(
-        "what fits inside",
-        transactions,
-        "_check_part",
-        (("_check_lent(connection, whole, terms.cap, name)", "pass"),),
-        a_part_fits_into_its_whole,
-    ),
-    Mutation(
+    Without("held in the whole", {"part-held-in-whole": "pass"}, a_part_is_held_in_its_whole),
+    Without("what fits inside", {"part-fits-into-whole": "pass"}, a_part_fits_into_its_whole),
+    Without(
         "what fits inside later",
-        transactions,
-        "change_cap",
-        (("_check_lent(act.connection, whole, more.most(NOTHING), name)", "pass"),),
+        {"larger-part-fits-into-whole": "pass"},
         a_larger_part_fits_into_its_whole,
     ),
-    Mutation(
+    Without(
         "nobody holds a closed budget",
-        queries,
-        "holders",
-        (("(_HOLDING, _PARTS)", "(_PARTS,)"),),
+        {
+            "closed-budget-not-held": (
+                "found = [(-epsilon, name) for statement in (_PARTS,) for epsilon, "
+                'name in connection.execute(statement, {"of": of.id})]'
+            )
+        },
         a_budget_that_is_held_stays_open,
     ),
-    Mutation(
+    Without(
         "no part of a closed budget",
-        queries,
-        "holders",
-        (("(_HOLDING, _PARTS)", "(_HOLDING,)"),),
+        {
+            "closed-budget-not-held": (
+                "found = [(-epsilon, name) for statement in (_HOLDING,) for epsilon, "
+                'name in connection.execute(statement, {"of": of.id})]'
+            )
+        },
         a_whole_with_parts_stays_open,
     ),
-    Mutation(
+    Without(
         "closed is closed",
-        transactions,
-        "_check_open",
-        (("if payer.closed:", "if False:"),),
+        {"closed-budget-pays-nothing": "if False:"},
         a_closed_budget_pays_nothing,
     ),
-    Mutation(
+    Without(
         "apart, also further up",
-        transactions,
-        "_check_apart",
-        (("            whole = queries.parent_of(connection, whole)", "            whole = None"),),
+        {"payers-apart-further-up": "whole = None"},
         parts_of_each_other_do_not_pay_together,
     ),
-    Mutation(
+    Without(
         "conversations",
-        transactions,
-        "answer",
-        (("if request.interactive:", "if False:"),),
+        {"one-conversation-with-delta": "if False:"},
         one_conversation_with_delta_at_a_time,
     ),
-    Mutation(
+    Without(
         "conversations without delta",
-        transactions,
-        "_check_conversations",
-        (("and not units.delta for", "for"),),
+        {
+            "conversations-without-delta": (
+                "if others and not all(rule.side_by_side for rule, units in lines):"
+            )
+        },
         one_conversation_with_delta_at_a_time,
     ),
-    Mutation(
+    Without(
         "a plan is a charge",
-        transactions.Terms,
-        "of",
-        (('if kind == "plan"', "if False"),),
+        {"plan-is-a-charge": "rounded = Units.charged if False else Units.granted"},
         a_plan_costs_at_least_its_epsilon,
     ),
-    Mutation(
+    Without(
         "steps are counted",
-        transactions,
-        "_missing",
-        (("if runs * times > most - used:", "if runs * times > most:"),),
+        {"steps-counted": "if runs * times > most:"},
         a_step_runs_as_often_as_declared,
     ),
-    Mutation(
-        "the cap is above",
-        transactions,
-        "change_cap",
-        (("if not taken.fits(terms.cap):", "if False:"),),
-        a_cap_covers_what_is_spent,
-    ),
-    Mutation(
-        "prices as they were",
-        queries,
-        "_guarantee",
-        (("if digest(body) != expected:", "if False:"),),
-        changed_prices_are_not_used,
-    ),
-    Mutation(
+    Without("the cap is above", {"cap-covers-spent": "if False:"}, a_cap_covers_what_is_spent),
+    Without("prices as they were", {"prices-unchanged": "if False:"}, changed_prices_are_not_used),
+    Without(
         "events are what they were",
-        chain,
-        "follow",
-        (("if not entry.is_sealed():", "if False:"),),
+        {"events-sealed": "if False:"},
         replayed("UPDATE events SET at = '1999' WHERE sequence = 2"),
     ),
-    Mutation(
+    Without(
         "balances are replayed",
-        verification,
-        "_compare_budgets",
-        (("if said != shown", "if False and said != shown"),),
+        {
+            "balances-replayed": (
+                "if False and said != shown or not rooted or (found.parent is None) != "
+                "(whole is None):"
+            )
+        },
         replayed("UPDATE budgets SET saved_epsilon = 7"),
     ),
-    Mutation(
+    Without(
         "reservations are replayed",
-        verification,
-        "_agree",
-        (("said == shown and", ""),),
+        {
+            "reservations-replayed": (
+                "return taken == run.granted | run.cost and digest(found.body) == run.digest"
+            )
+        },
         replayed("UPDATE reservations SET told = 'nothing'"),
     ),
-    Mutation(
+    Without(
         "charges are replayed",
-        verification,
-        "_agree",
-        (("taken == run.granted | run.cost and", ""),),
+        {"reservations-replayed": ("return said == shown and digest(found.body) == run.digest")},
         replayed("UPDATE charges SET delta = 7"),
     ),
-    Mutation(
+    Without(
         "prices are hashed",
-        verification,
-        "_agree",
-        (("and digest(found.body) == run.digest", ""),),
+        {"reservations-replayed": ("return said == shown and taken == run.granted | run.cost")},
         replayed("UPDATE reservations SET body = '{}' WHERE key = 'k3'"),
     ),
-    Mutation(
+    Without(
         "tokens of runs are replayed",
-        verification,
-        "_agree",
-        (
-            ('"started": run.started,', ""),
-            ('"token": run.token,', ""),
-        ),
+        {
+            "run-tokens-replayed": (
+                'said = {"id": run.row, "digest": run.digest, "interactive": '
+                'run.interactive, "told": run.told, "state": run.state, "cell": '
+                "run.cell}"
+            )
+        },
         replayed("UPDATE reservations SET token = 'x' WHERE key = 'k2'"),
     ),
-    Mutation(
+    Without(
         "truth values are 0 or 1",
-        queries,
-        "_truth",
-        (("if value not in (0, 1):", "if False:"),),
+        {"truth-values-0-1": "if False:"},
         replayed("UPDATE reservations SET interactive = 2 WHERE key = 'k4'"),
     ),
-    Mutation(
+    Without(
         "events are counted",
-        verification,
-        "_verified",
-        (("if count != history.head.sequence:", "if False:"),),
+        {"events-counted": "if False:"},
         replayed(
             "INSERT INTO events SELECT 0, at, kind, key, budget, epsilon, delta, cell, details,"
             " previous, hash FROM events WHERE sequence = 1"
         ),
     ),
-    Mutation(
+    Without(
         "access tokens have an event",
-        verification,
-        "_compare_tokens",
-        (("if known is None and history.moved:", "if known is None:"),),
+        {"access-tokens-have-event": "if known is None:"},
         replayed(A_TOKEN),
     ),
-    Mutation(
+    Without(
         "access tokens are what they were",
-        verification,
-        "_compare_tokens",
-        (('if said != (queries.said_of_token(row), row["revoked"]):', "if said is None:"),),
+        {"access-tokens-unchanged": "if said is None:"},
         replayed("UPDATE tokens SET hash = 'x'"),
     ),
-    Mutation(
+    Without(
         "the end of an access token is replayed",
-        verification,
-        "_compare_tokens",
-        (('if said != (queries.said_of_token(row), row["revoked"]):', "if said is None:"),),
+        {"access-tokens-unchanged": "if said is None:"},
         replayed("UPDATE tokens SET revoked = NULL"),
     ),
-    Mutation(
+    Without(
         "no access token is missing",
-        verification,
-        "_compare_tokens",
-        (("if seen != len(history.tokens):", "if False:"),),
+        {"access-tokens-complete": "if False:"},
         replayed("DELETE FROM tokens"),
     ),
-    Mutation(
+    Without(
         "definitions word by word",
-        shape,
-        "check_shape",
-        (("if found[name] != definition:", "if False:"),),
+        {"definitions-word-by-word": "if False:"},
         replayed("DROP INDEX events_of_a_key ;; CREATE INDEX events_of_a_key ON events (kind)"),
     ),
-    Mutation(
+    Without(
         "no definition is lost",
-        shape,
-        "check_shape",
-        (
-            ("if name not in found:", "if False:"),
-            (
-                "if found[name] != ",
-                "if found.get(name) not in (None, definition) and found[name] != ",
+        {
+            "no-definition-lost": "if False:",
+            "definitions-word-by-word": (
+                "if found.get(name) not in (None, definition) and found[name] != definition:"
             ),
-        ),
+        },
         replayed("DROP TRIGGER charges_remain"),
     ),
-    Mutation(
+    Without(
         "no trigger is added",
-        shape,
-        "check_shape",
-        (("if not name.startswith(_MAY_BE_ADDED):", "if False:"),),
+        {"no-trigger-added": "if False:"},
         replayed("CREATE TRIGGER aaa BEFORE UPDATE ON budgets BEGIN SELECT 1; END"),
     ),
-    Mutation(
+    Without(
         "the version is that of the code",
-        shape,
-        "check_shape",
-        (("if versions != [VERSION]:", "if False:"),),
+        {"version-of-code": "if False:"},
         replayed("UPDATE ledger_version SET version_num = '0003'"),
     ),
-    Mutation(
-        "heads fork",
-        verification,
-        "check_head",
-        (("if found != head:", "if False:"),),
-        a_fork_is_seen,
-    ),
-    Mutation(
+    Without("heads fork", {"heads-fork": "if False:"}, a_fork_is_seen),
+    Without(
         "heads fall back",
-        verification,
-        "check_head",
-        (
-            ("if now.sequence < head.sequence:", "if False:"),
-            ("if found != head:", "if entry and found != head:"),
-        ),
+        {"heads-fall-back": "if False:", "heads-fork": "if entry and found != head:"},
         a_restored_backup_is_seen,
     ),
 ]
@@ -740,7 +636,7 @@ MUTATIONS = [
 
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
-    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+    monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)
 

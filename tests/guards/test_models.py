@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 from tests.release.enumerated import Law, Outcomes, power
 from tests.release.test_gradual import EPSILONS, stays, worst_excess
 from tests.release.test_tested import mechanism
@@ -84,103 +84,76 @@ def the_error_moves_no_further() -> bool:
 
 
 MUTATIONS = [
-    Mutation(
-        "a coin that says the opposite",
-        coins,
-        "bernoulli",
-        (("return bit", "return not bit"),),
-        a_third,
-    ),
-    Mutation(
+    Without("a coin that says the opposite", {"coin-as-drawn": "return not bit"}, a_third),
+    Without(
         "an exponential of the wrong parity",
-        coins,
-        "bernoulli_exp",
-        (("k % 2 == 1", "k % 2 == 0"),),
+        {"exponential-parity": "return k % 2 == 0"},
         one_over_e,
     ),
-    Mutation(
+    Without(
         "a coin rounded up",
-        gradual,
-        "stay_down",
-        (("(1 - Fraction(1, 2**40))", "(1 + Fraction(1, 2**40))"),),
+        {
+            "coin-rounded-down": (
+                "return (Fraction(math.sinh(x)) / Fraction(math.sinh(y))) ** 2 * (1 + "
+                "Fraction(1, 2**40))"
+            )
+        },
         never_too_likely_to_stay,
     ),
-    Mutation(
+    Without(
         "answers with noise of their own",
-        gradual.GradualRelease,
-        "_run",
-        (("draws.append(draws[-1] + (", "draws.append(("),),
+        {"answers-share-noise": ("draws.append((0 if stays else int(noise.laplace(wide, 1)[0])))")},
         gradual_prices,
     ),
-    Mutation(
-        "the precise answer first",
-        gradual.GradualRelease,
-        "_run",
-        (("for draw in reversed(draws)", "for draw in draws"),),
-        gradual_prices,
+    Without(
+        "the precise answer first", {"precise-answer-last": "for draw in draws:"}, gradual_prices
     ),
-    Mutation(
+    Without(
         "a test without noise",
-        tested.TestedRelease,
-        "_run",
-        (("error + int(noise.laplace(self._scale, 1)[0])", "error"),),
+        {"noisy-test": "if error <= threshold:"},
         prices_of_a_test,
         slow=True,
     ),
-    Mutation(
+    Without(
         "a norm rounded down",
-        lattice,
-        "norm_up",
-        (("math.isqrt(square - 1) + 1", "math.isqrt(square)"),),
+        {"norm-rounded-down": "return math.isqrt(square) if square else 0"},
         in_budget_of_exponents,
     ),
-    Mutation(
+    Without(
         "a minimum that is not tested",
-        objective.Objective,
-        "minimum",
-        (("if size <= goal and", "if"),),
+        {"minimum-tested": "if float(np.linalg.norm(p)) <= 2 * self.radius:"},
         near_the_minimum,
     ),
-    Mutation(
+    Without(
         "rows of any length",
-        erm,
-        "_usable",
-        (("> LONGEST", "> 9"),),
+        {"rows-not-too-long": "long = (unit > 1) | (length > 9)"},
         no_record_counts_more_than_it_may,
     ),
-    Mutation(
+    Without(
         "rows that overflow",
-        erm,
-        "_usable",
-        (("largest > 2", "largest > np.inf"),),
+        {"rows-scaled-first": "unit = np.where(largest > np.inf, largest, 1.0)"},
         no_record_counts_more_than_it_may,
     ),
-    Mutation(
+    Without(
         "numbers that are missing",
-        erm,
-        "_usable",
-        (("np.isfinite(rows).all(axis=1) & ", ""),),
+        {"missing-numbers-seen": "present = ((labels == -1) | (labels == 1))"},
         no_record_counts_more_than_it_may,
     ),
-    Mutation(
+    Without(
         "any label",
-        erm,
-        "_usable",
-        ((" & ((labels == -1) | (labels == 1))", ""),),
+        {"missing-numbers-seen": "present = np.isfinite(rows).all(axis=1)"},
         no_record_counts_more_than_it_may,
     ),
-    Mutation(
+    Without(
         "half the sensitivity of the error",
-        erm.TestSensitivity,
-        "bound",
-        (("apart / 2", "apart / 4"),),
+        {"error-sensitivity": "return min(apart / 4, Fraction(2))"},
         the_error_moves_no_further,
     ),
 ]
 
 
 @each(MUTATIONS)
-def test_without_the_guard(monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
+def test_without_the_guard(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     if mutation.true is gradual_prices:
         monkeypatch.setattr(
             gradual,

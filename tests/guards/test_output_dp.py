@@ -11,18 +11,13 @@ from typing import Any
 
 import pytest
 from flint import arb, ctx
-from tests.guards.mutants import Mutation, each, lose_a_truth, mutate
+from tests.guards.mutants import Without, each, lose_a_truth, mutate
 from tests.output_dp.analyst import Finite, algorithm_1, worst_delta
 from tests.output_dp.test_theorem_7 import FIRST, TELLTALE, leaky
 
 import tightbudget as tb
 from tightbudget.output_dp import amount, pricing
-from tightbudget.output_dp.account import Account, Hold
 from tightbudget.output_dp.amount import ExactAmount
-from tightbudget.output_dp.filter import OutputDPFilter
-from tightbudget.output_dp.guarantee import OutputDP
-from tightbudget.output_dp.pricing import AdvancedRule, OutputDPOdometerRule
-from tightbudget.output_dp.transactions import Transactions
 
 TENTH = tb.OutputDP({"number": 0.1, "nothing": 0}, delta=Fraction(1, 10))
 
@@ -116,169 +111,122 @@ def what_is_held_is_not_left() -> bool:
 
 
 MUTATIONS = [
-    Mutation(
+    Without(
         "delta never comes back",
-        OutputDPOdometerRule,
-        "cost",
-        (("delta=stated.delta", "delta=stated.delta * (cell != 0)"),),
+        {
+            "delta-never-comes-back": (
+                "return ExactAmount(counted=epsilon, delta=stated.delta * (cell != 0))"
+            )
+        },
         lambda: theorem_7(0, Fraction(1, 10), TELLTALE),
     ),
-    Mutation(
+    Without(
         "the sup is held",
-        OutputDPOdometerRule,
-        "cost",
-        (("stated.sup if cell is None", "min(stated.cells.values()) if cell is None"),),
+        {
+            "price-of-cell": (
+                "epsilon = min(stated.cells.values()) if cell is None else stated.price(cell)"
+            )
+        },
         lambda: theorem_7(0, Fraction(1, 16), FIRST, leaky(1, Fraction(1, 16))),
     ),
-    Mutation(
+    Without(
         "the price of the cell is charged",
-        OutputDPOdometerRule,
-        "cost",
-        (("stated.price(cell)", "stated.price(cell) * 0"),),
+        {"price-of-cell": "epsilon = stated.sup if cell is None else stated.price(cell) * 0"},
         lambda: theorem_7(2, Fraction(1, 16), FIRST, leaky(2, Fraction(1, 16))),
     ),
-    Mutation(
+    Without(
         "what is not declared costs the sup",
-        OutputDP,
-        "price",
-        (("cell_name(cell), self.sup", "cell_name(cell), Fraction(0)"),),
+        {"undeclared-costs-sup": "return self.cells.get(cell_name(cell), Fraction(0))"},
         lambda: tb.OutputDPFilter(1, 1).reserve(TENTH).settle("elsewhere").epsilon == 0.1,
     ),
-    Mutation(
+    Without(
         "epsilon is compared",
-        ExactAmount,
-        "fits",
-        (("self.counted <= left.counted and", ""),),
+        {"both-parts-compared": "return self.delta <= left.delta"},
         lambda: theorem_7(0, Fraction(1, 16), FIRST, leaky(1, Fraction(1, 16))),
     ),
-    Mutation(
+    Without(
         "delta is compared",
-        ExactAmount,
-        "fits",
-        (("and self.delta <= left.delta", ""),),
+        {"both-parts-compared": "return self.counted <= left.counted"},
         lambda: theorem_7(0, Fraction(1, 10), TELLTALE),
     ),
-    Mutation(
+    Without(
         "what is held is not left",
-        Account,
-        "_left",
-        ((".minus(now.held)", ""),),
+        {"held-is-not-left": ("return None if self._cap is None else self._cap.minus(now.spent)")},
         what_is_held_is_not_left,
     ),
-    Mutation(
+    Without(
         "settling again changes nothing",
-        Hold,
-        "_end",
-        (("if now.state in (State.RESERVED, State.STARTED)", "if True"),),
+        {"settling-again-changes-nothing": "if True:"},
         refuses_another_cell,
     ),
-    Mutation(
+    Without(
         "another cell is refused",
-        Hold,
-        "_end",
-        (("(now.state, now.cell) != (state, cell)", "now.state != state"),),
+        {"other-cell-refused": "if now.state != state:"},
         refuses_another_cell,
     ),
-    Mutation(
-        "what was started is not void",
-        Hold,
-        "_end",
-        (("if state is State.VOID and now.state is State.STARTED", "if False"),),
-        refuses_to_void_what_ran,
+    Without(
+        "what was started is not void", {"started-not-void": "if False:"}, refuses_to_void_what_ran
     ),
-    Mutation(
-        "a hold is started once",
-        Hold,
-        "start",
-        (("if self._now.state is not State.RESERVED", "if False"),),
-        refuses_a_second_start,
-    ),
-    Mutation(
+    Without("a hold is started once", {"hold-started-once": "if False:"}, refuses_a_second_start),
+    Without(
         "conversations with delta are held alone",
-        Account,
-        "_harmless",
-        (("not any(deltas)", "True"),),
+        {"conversations-delta-held-alone": "return self._rule.side_by_side and True"},
         lambda: refuses_a_second_conversation("whole"),
     ),
-    Mutation(
+    Without(
         "conversations elsewhere in the budget count",
-        OutputDPFilter,
-        "_join",
-        (
-            (
-                ", self._conversations = parent._transactions, parent._conversations",
-                " = parent._transactions",
-            ),
-        ),
+        {"conversations-elsewhere-count": "self._transactions = parent._transactions"},
         lambda: refuses_a_second_conversation("part"),
     ),
-    Mutation(
+    Without(
         "a closed part has spent what it spent",
-        OutputDPFilter,
-        "close",
-        (("charge=now.spent", "charge=now.spent.minus(now.spent)"),),
+        {
+            "closed-part-stays-spent": (
+                "return [ended, *self._parent._exchanged(self, held=self._whole, "
+                "charge=now.spent.minus(now.spent))]"
+            )
+        },
         a_closed_part_has_spent,
     ),
-    Mutation(
-        "a part is closed once",
-        OutputDPFilter,
-        "close",
-        (("if now.closed", "if False"),),
-        a_part_is_closed_once,
-    ),
-    Mutation(
+    Without("a part is closed once", {"part-closed-once": "if False:"}, a_part_is_closed_once),
+    Without(
         "a part with a run stays open",
-        OutputDPFilter,
-        "close",
-        (("if now.holders", "if False"),),
+        {"part-run-stays-open": "if False:"},
         a_part_with_a_run_stays_open,
     ),
-    Mutation(
+    Without(
         "a closed account takes nothing",
-        Account,
-        "_taken",
-        (("if now.closed", "if False"),),
+        {"closed-account-takes-nothing": "if False:"},
         a_closed_account_takes_nothing,
     ),
-    Mutation(
+    Without(
         "what is spent is rounded up",
-        amount,
-        "printed_up",
-        (("else next_up(y)", "else y"),),
+        {"spent-rounded-up": "return y if Fraction(repr(y)) >= x else y"},
         lambda: third(lambda x: Fraction(repr(amount.printed_up(x))) >= x),
     ),
-    Mutation(
+    Without(
         "what is left is rounded down",
-        amount,
-        "printed_down",
-        (("else next_down(y)", "else y"),),
+        {"left-rounded-down": "return y if Fraction(repr(y)) <= x else y"},
         lambda: third(lambda x: Fraction(repr(amount.printed_down(x))) <= x),
     ),
-    Mutation(
+    Without(
         "settled prices do not enter other formulas",
-        AdvancedRule,
-        "cost",
-        (
-            (
-                "_output_dp(guarantee).worst_case()",
-                "_output_dp(guarantee if cell is None else "
-                "OutputDP({cell: guarantee.price(cell)}, guarantee.delta)).worst_case()",
-            ),
-        ),
+        {
+            "worst-case-in-formulas": (
+                "epsilon, delta = _output_dp(guarantee if cell is None else "
+                "OutputDP({cell: guarantee.price(cell)}, guarantee.delta)).worst_case()"
+            )
+        },
         lambda: tb.AdvancedFilter(1, 0.5).reserve(TENTH).settle("nothing").amount == 0.005,
     ),
-    Mutation(
+    Without(
         "the logarithm of a slack is one of less",
-        pricing,
-        "_log_down",
-        (("log_down(next_down(float(x)))", "math.log(float(x))"),),
+        {"log-slack-rounded-down": "return Fraction(math.log(float(x)))"},
         lambda: third(below_the_logarithm),
     ),
-    Mutation(
+    Without(
         "a root is rounded up",
-        pricing,
-        "_sqrt_up",
-        (("+ Fraction(1, _SCALE)", ""),),
+        {"root-rounded-up": "return _sqrt_down(x)"},
         lambda: third(lambda x: pricing._sqrt_up(x) ** 2 >= x),
     ),
 ]
@@ -286,7 +234,7 @@ MUTATIONS = [
 
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
-    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+    monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)
 
@@ -322,6 +270,6 @@ def test_without_the_lock_the_last_unit_is_granted_twice(monkeypatch: pytest.Mon
     assert granted_at_once(monkeypatch, tb.OutputDPFilter(1)._transactions._lock) == 1
     # where threads share one interpreter lock, the test whether an act is the next one is enough
     assert granted_at_once(monkeypatch, contextlib.nullcontext()) == 1
-    mutate(monkeypatch, Mutation("", Transactions, "run", ((NEXT, "if True"),), lambda: True))
+    mutate(monkeypatch, Without("", {"last-act-unchanged": "if True:"}, lambda: True))
     assert granted_at_once(monkeypatch, tb.OutputDPFilter(1)._transactions._lock) == 1
     assert granted_at_once(monkeypatch, contextlib.nullcontext()) > 1

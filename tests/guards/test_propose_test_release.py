@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 from tests.exact import exp_ends
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 from tests.release import test_propose_test_release as kept
 from tests.release.small import apart, columns, neighbours, ordered
 
 import tightbudget as tb
-from tightbudget.release.mechanisms import median, propose_test_release
-from tightbudget.release.mechanisms.order_statistics import Ordered
+from tightbudget.release.mechanisms import propose_test_release
 from tightbudget.release.mechanisms.propose_test_release import StabilityTest
 
 GIVEN: dict[str, Any] = {"epsilon": 1, "delta": 0.1, "step": 1}
@@ -80,120 +79,87 @@ def sum_stays() -> bool:
 
 
 MUTATIONS = [
-    Mutation(
+    Without(
         "a tie does not pass",
-        StabilityTest,
-        "passes",
-        (("> self.threshold", ">= self.threshold"),),
+        {"tie-does-not-pass": "return distance + draw >= self.threshold"},
         median_keeps_its_promise,
     ),
-    Mutation(
+    Without(
         "the threshold is rounded up",
-        propose_test_release,
-        "_least_threshold",
-        (("math.ceil", "math.floor"),),
+        {"threshold-rounded-up": "return max(1, math.floor(b * -Fraction(log)))"},
         threshold_keeps_delta,
     ),
-    Mutation(
+    Without(
         "the threshold is no larger than it must be",
-        propose_test_release,
-        "_least_threshold",
-        (("-1 / b", "-2 / b"),),
+        {"least-threshold": "q = exp_down(next_down(float(-2 / b)))"},
         threshold_is_the_least,
     ),
-    Mutation(
+    Without(
         "values have noise for their sensitivity",
-        StabilityTest,
-        "value",
-        (("proposal.sensitivity * self.scale", "self.scale"),),
+        {"noise-for-sensitivity": "draw = noise.laplace(self.scale, 1)[0]"},
         noise_is_wide_enough,
     ),
-    Mutation(
+    Without(
         "both statistics of a range can move outwards",
-        Ordered,
-        "_to_widen",
-        (("self.records[a - i]", "self.records[a - 0 * i]"),),
+        {
+            "both-ends-move-outwards": (
+                "fewest = i + self._risen(b, self.records[a - 0 * i] + width)"
+            )
+        },
         range_stays,
     ),
-    Mutation(
+    Without(
         "a range can become wider",
-        Ordered,
-        "to_leave",
-        (
-            (
-                "min(self._to_widen(a, b, high), self._to_narrow(a, b, low))",
-                "self._to_narrow(a, b, low)",
-            ),
-        ),
+        {"range-widens": "return self._to_narrow(a, b, low)"},
         range_stays,
     ),
-    Mutation(
+    Without(
         "a range can become narrower",
-        Ordered,
-        "to_leave",
-        (
-            (
-                "min(self._to_widen(a, b, high), self._to_narrow(a, b, low))",
-                "self._to_widen(a, b, high)",
-            ),
-        ),
+        {"range-widens": "return self._to_widen(a, b, high)"},
         range_stays,
     ),
-    Mutation(
+    Without(
         "a range that reaches the end has left",
-        Ordered,
-        "to_leave",
-        (("self._to_widen(a, b, high)", "self._to_widen(a, b, high + 1)"),),
+        {
+            "range-widens": (
+                "return min(self._to_widen(a, b, high + 1), self._to_narrow(a, b, low))"
+            )
+        },
         range_stays,
     ),
-    Mutation(
+    Without(
         "a statistic can rise",
-        Ordered,
-        "to_move",
-        (
-            (
-                "min(self._risen(m, np.array(high)), self._fallen(m, np.array(low)))",
-                "self._fallen(m, np.array(low))",
-            ),
-        ),
+        {"statistic-rises": "return int(self._fallen(m, np.array(low)))"},
         median_stays,
     ),
-    Mutation(
+    Without(
         "a statistic can fall",
-        Ordered,
-        "to_move",
-        (
-            (
-                "min(self._risen(m, np.array(high)), self._fallen(m, np.array(low)))",
-                "self._risen(m, np.array(high))",
-            ),
-        ),
+        {"statistic-rises": "return int(self._risen(m, np.array(high)))"},
         median_stays,
     ),
-    Mutation(
+    Without(
         "a sum may move by the spread and no more",
-        Ordered,
-        "to_exceed",
-        (("bound + 1", "bound + 2"),),
+        {"sum-moves-by-spread": "return max(1, self._to_widen(a, b, bound + 2))"},
         sum_stays,
     ),
-    Mutation(
+    Without(
         "one more than the trimmed rank counts",
-        Ordered,
-        "to_exceed",
-        (("self._to_widen(a, b, bound + 1)", "self._to_widen(a, b, bound + 1) + 1"),),
+        {"sum-moves-by-spread": "return max(1, self._to_widen(a, b, bound + 1) + 1)"},
         sum_stays,
     ),
-    Mutation(
+    Without(
         "a median's bin has as many values as noise is for",
-        median,
-        "_bin",
-        (("low + width)", "low + width + 1)"),),
+        {
+            "median-bin-width": (
+                "return Proposal(records.to_move(m, low, low + width + 1), value, "
+                "sensitivity=width - 1)"
+            )
+        },
         median_stays,
     ),
 ]
 
 
 @each(MUTATIONS)
-def test_the_guard_is_needed(monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
+def test_the_guard_is_needed(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     lose_a_truth(monkeypatch, mutation)

@@ -12,15 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 from tests.release.test_mechanism import Draws, IsLong
 
 import tightbudget as tb
 from tightbudget.release import release
-from tightbudget.release.mechanism import MechanismOnData, Priced
-from tightbudget.release.mechanisms.sparse_vector import SparseVectorRun, _Search
-from tightbudget.release.mechanisms.top_k import TopK
-from tightbudget.release.noise import noise as sources
+from tightbudget.release.mechanisms.sparse_vector import _Search
 from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import Pool
 
@@ -200,100 +197,167 @@ def question_shows_no_frame_below() -> bool:
 
 
 MUTATIONS = [
-    Mutation("an error of a question keeps its answer", SparseVectorRun, "ask",
-             (("raise error.with_traceback(None) from None", "raise"),),
-             question_shows_no_frame_below),
-    Mutation("an error that is kept keeps the data", MechanismOnData, "release",
-             (("del data", "pass"),), error_keeps_no_data),
-    Mutation("an error that is kept keeps the run", MechanismOnData, "release",
-             (("raise error.with_traceback(None) from None", "raise"),), error_keeps_no_data),
-    Mutation("a run that has ended keeps the data", release, "started",
-             (("run.data = None", "pass"),), end_keeps_no_data),
-    Mutation("a mechanism without a guarantee is made", Priced, "__post_init__",
-             (("_ = self.guarantee", "pass"),), lambda: is_refused(-1)),
-    Mutation("data of any shape are run on", MechanismOnData, "release",
-             (("run, self._admitted", "run"),), lambda: not admits(4)),
-    Mutation("an empty source of noise is replaced", sources, "noise_or_default",
-             (("if noise is None", "if not noise"),), lambda: with_empty_noise() == 7),
-    Mutation("who leaves is seen", release, "answered",
-             (("except BaseException as error", "except Exception as error"),),
-              lambda: answers(leaves) == 0),
-    Mutation("who fails is seen", release, "answered",
-             (("return None", "raise"),), lambda: answers(failing) == 0),
-    Mutation("a failure is far from every answer", AnswerGrid, "_rounded",
-             (("self._fallback if x is None", "0 if x is None"),),
-             lambda: answers(failing, (7, 8)) in (7, 8)),
-    Mutation("bounds are forgotten", AnswerGrid, "_rounded",
-             (("low, high = self._ends", "low, high = -_FURTHEST, _FURTHEST"),),
-             lambda: answers(lambda _: 2**64, (7, 8)) == 8),
-    Mutation("a failure has no point", AnswerGrid, "_rounded",
-             (("np.where(np.isnan(steps), self._fallback, np.clip(steps, low, high))",
-               "np.clip(steps, low, high)"),),
-             lambda: answers(lambda _: np.nan) == 0),
-    Mutation("without a step numbers are rounded to the nearest", AnswerGrid, "_of_double",
-             (("math.floor(steps) if self.step is None else round(steps)", "round(steps)"),),
-             lambda: moved(0.5, 1.5, None) <= AnswerGrid().sensitivity(1)),
-    Mutation("without a step many numbers are rounded to the nearest", AnswerGrid, "_rounded",
-             (("np.floor(doubles)", "np.rint(doubles)"),),
-             lambda: np.diff(AnswerGrid().points([0.5, 1.5], 2)).item() <= 1),
-    Mutation("integers end where doubles are coarse", AnswerGrid, "_rounded",
-             (("self._doubles_are_too_coarse and", "False and"),),
-             lambda: moved(np.int64(2**60), float(2**60 + 2**11), 1024.0)
-             <= AnswerGrid(1024.0).sensitivity(2**11)),
-    Mutation("one integer beside a double is a double", AnswerGrid, "points",
-             (("exactly=self._doubles_are_too_coarse", "exactly=False"),),
-             lambda: AnswerGrid(1024.0).points([2**59 + 513, 2**63], 2)[0] == 2**49 + 1),
-    Mutation("a refusal excuses every exception", tb.SparseVector, "open",
-             (("error is not run._refusal", "run._refusal is None"),),
-             lambda: spent_though_refused(tb.ParameterError) == 1, slow=True),
-    Mutation("a failure is not charged", release, "started",
-             (("        yield run\n    except BaseException:\n        if os.getpid() == process:\n"
-               "            hold.forfeit()",
-               "        yield run\n    except BaseException:\n        hold.settle('cheap')"),),
-             lambda: spent(swallows) == 1 and spent(undeclared) == Fraction(1, 2)),
-    Mutation("an error shows its cause", release, "guarded",
-             (("    except BaseException as error:", "    except ZeroDivisionError as error:"),
-              ('        _operator.debug("a mechanism failed after it had started", exc_info=True)',
-               "        raise")),
-             error_is_silent),
-    Mutation("an interrupt shows its cause", release, "guarded",
-             (("        interrupted = isinstance(error, KeyboardInterrupt)", "        raise"),),
-             lambda: interrupt_is_silent()),
-    Mutation("a fork settles", release, "started",
-             (("os.getpid() != process", "False"),),
-             lambda: held_after_a_fork() == 1),
-    Mutation("any cell is good", release, "_declared",
-             (("cell_name(cell) not in guarantee.cells", "False"),),
-             lambda: not reveals_the_undeclared()),
-    Mutation("a run goes on after an error", SparseVectorRun, "ask",
-             (("self._open, self._charge.cell = False, None", "pass"),),
-             lambda: spent(swallows) == 1),
-    Mutation("it never has found enough", _Search, "above",
-             (("self.found += self._least", "pass"),),
-             lambda: found(False, [0] * 9) == 2),
-    Mutation("a first look costs nothing", _Search, "above",
-             (("self.found += 1", "pass"),),
-             lambda: found(True, [0, *[10**6] * 4]) == 3),
-    Mutation("the margin is forgotten", _Search, "above",
-             ((">= self._margin", ">= 0"),),
-             lambda: found(True, [0, 0, 0, 0, 0]) == 4),
-    Mutation("a stock is drawn on twice", Pool, "take",
-             (("self._stock.pop()", "self._stock[-1]"),),
-             lambda: two_draws() == [0, 1]),
-    Mutation("rounding is free", AnswerGrid, "sensitivity",
-             (("steps + positive_count(size=size)", "steps"),),
-             lambda: moved(0.6, -0.6, 1.0) <= AnswerGrid(1.0).sensitivity(1.2) and
-             AnswerGrid(1.0).points([0.5 + 2**-9] * 2, 2).sum()
-             <= AnswerGrid(1.0).sensitivity(0.1, 2)),
-    Mutation("noise that was cut off shows", AnswerGrid, "noisy",
-             (("np.clip(sums, -_LAST, _LAST)", "sums"),),
-             lambda: released(0, 2**62) == released(9, 2**62)),
-    Mutation("top-k is cut off too late", TopK, "_named",
-             (("min(self.k, ahead)", "ahead"),),
-             lambda: len(named([9, 9, 9])) == 1),
-]  # fmt: skip
+    Without(
+        "an error of a question keeps its answer",
+        {"question-error-without-answer": "raise"},
+        question_shows_no_frame_below,
+    ),
+    Without(
+        "an error that is kept keeps the data",
+        {"kept-error-without-data": "pass"},
+        error_keeps_no_data,
+    ),
+    Without(
+        "an error that is kept keeps the run",
+        {"kept-error-without-run": "raise"},
+        error_keeps_no_data,
+    ),
+    Without(
+        "a run that has ended keeps the data", {"ended-run-without-data": "pass"}, end_keeps_no_data
+    ),
+    Without(
+        "a mechanism without a guarantee is made",
+        {"guarantee-when-made": "pass"},
+        lambda: is_refused(-1),
+    ),
+    Without(
+        "data of any shape are run on",
+        {"data-shape-checked": "return paid(meter, self.guarantee, data, run)"},
+        lambda: not admits(4),
+    ),
+    Without(
+        "an empty source of noise is replaced",
+        {"empty-noise-kept": "return OpenDPNoise() if not noise else noise"},
+        lambda: with_empty_noise() == 7,
+    ),
+    Without(
+        "who leaves is seen",
+        {"leaving-not-seen": "except Exception as error:"},
+        lambda: answers(leaves) == 0,
+    ),
+    Without("who fails is seen", {"failing-not-seen": "raise"}, lambda: answers(failing) == 0),
+    Without(
+        "a failure is far from every answer",
+        {
+            "failure-near-answers": (
+                "return np.array([0 if x is None else self._nearest(x, low, high) for "
+                "x in known], dtype=np.int64)"
+            )
+        },
+        lambda: answers(failing, (7, 8)) in (7, 8),
+    ),
+    Without(
+        "bounds are forgotten",
+        {"answers-within-bounds": "low, high = -_FURTHEST, _FURTHEST"},
+        lambda: answers(lambda _: 2**64, (7, 8)) == 8,
+    ),
+    Without(
+        "a failure has no point",
+        {"failure-has-point": "steps = np.clip(steps, low, high)"},
+        lambda: answers(lambda _: np.nan) == 0,
+    ),
+    Without(
+        "without a step numbers are rounded to the nearest",
+        {"number-floored": "return round(steps)"},
+        lambda: moved(0.5, 1.5, None) <= AnswerGrid().sensitivity(1),
+    ),
+    Without(
+        "without a step many numbers are rounded to the nearest",
+        {
+            "numbers-floored": (
+                "steps = np.rint(doubles) if self.step is None else np.rint(doubles / self.step)"
+            )
+        },
+        lambda: np.diff(AnswerGrid().points([0.5, 1.5], 2)).item() <= 1,
+    ),
+    Without(
+        "integers end where doubles are coarse",
+        {"integers-beyond-coarse-doubles": "if False and (nearer != entries).any():"},
+        lambda: (
+            moved(np.int64(2**60), float(2**60 + 2**11), 1024.0)
+            <= AnswerGrid(1024.0).sensitivity(2**11)
+        ),
+    ),
+    Without(
+        "one integer beside a double is a double",
+        {"integer-beside-double-exact": ("found = _entries(values, exactly=False)[: len(points)]")},
+        lambda: AnswerGrid(1024.0).points([2**59 + 513, 2**63], 2)[0] == 2**49 + 1,
+    ),
+    Without(
+        "a refusal excuses every exception",
+        {"only-own-refusal-excused": "if run._refusal is None:"},
+        lambda: spent_though_refused(tb.ParameterError) == 1,
+        slow=True,
+    ),
+    Without(
+        "a failure is not charged",
+        {"failure-forfeits": "hold.settle('cheap')"},
+        lambda: spent(swallows) == 1 and spent(undeclared) == Fraction(1, 2),
+    ),
+    Without(
+        "an error shows its cause",
+        {
+            "every-error-hidden": "except ZeroDivisionError as error:",
+            "cause-for-operator-alone": "raise",
+        },
+        error_is_silent,
+    ),
+    Without(
+        "an interrupt shows its cause", {"interrupt-silent": "raise"}, lambda: interrupt_is_silent()
+    ),
+    Without(
+        "a fork settles", {"fork-never-settles": "if False:"}, lambda: held_after_a_fork() == 1
+    ),
+    Without(
+        "any cell is good",
+        {"only-declared-cells": "if False:"},
+        lambda: not reveals_the_undeclared(),
+    ),
+    Without(
+        "a run goes on after an error", {"error-ends-run": "pass"}, lambda: spent(swallows) == 1
+    ),
+    Without(
+        "it never has found enough",
+        {"found-counted-above": "pass"},
+        lambda: found(False, [0] * 9) == 2,
+    ),
+    Without(
+        "a first look costs nothing",
+        {"first-look-counted": "pass"},
+        lambda: found(True, [0, *[10**6] * 4]) == 3,
+    ),
+    Without(
+        "the margin is forgotten",
+        {"margin-ahead": "if self._svt.adaptive and ahead + self._first.take() >= 0:"},
+        lambda: found(True, [0, 0, 0, 0, 0]) == 4,
+    ),
+    Without(
+        "a stock is drawn on twice",
+        {"stock-drawn-once": "return self._stock[-1]"},
+        lambda: two_draws() == [0, 1],
+    ),
+    Without(
+        "rounding is free",
+        {"rounding-adds-one": "return steps if self.step is None else steps"},
+        lambda: (
+            moved(0.6, -0.6, 1.0) <= AnswerGrid(1.0).sensitivity(1.2)
+            and AnswerGrid(1.0).points([0.5 + 2**-9] * 2, 2).sum()
+            <= AnswerGrid(1.0).sensitivity(0.1, 2)
+        ),
+    ),
+    Without(
+        "noise that was cut off shows",
+        {"noise-clipped": "answer: IntArray = sums"},
+        lambda: released(0, 2**62) == released(9, 2**62),
+    ),
+    Without(
+        "top-k is cut off too late",
+        {"top-k-cut-off": "return tuple(order[: ahead].tolist())"},
+        lambda: len(named([9, 9, 9])) == 1,
+    ),
+]
 
 
 @each(MUTATIONS)
-def test_each_guard_guards(monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
+def test_each_guard_guards(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     lose_a_truth(monkeypatch, mutation)

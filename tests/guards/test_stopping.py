@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from tests import exact
 from tests.exact import exp_ends, normalised, response_delta, reversed_
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Mutation, Without, each, lose_a_truth
 from tests.guards.test_engine import gaussian_truth
 
 import tightbudget as tb
-from tightbudget.accounting import schedule
 from tightbudget.engine.buckets import measures
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.output_dp import backward_induction, stopping_lattice
 from tightbudget.output_dp.backward_induction import BackwardInduction
 from tightbudget.output_dp.stopping_lattice import Lattice, RunLosses
 from tightbudget.pairs.pair import Direction
@@ -83,11 +81,9 @@ def schedules() -> bool:
 
 
 MUTATIONS = [
-    Mutation(
+    Without(
         "rounding of the induction",
-        backward_induction._Expectation,
-        "__call__",
-        (("pulled + rounding + missed + _UNDERFLOW", "pulled"),),
+        {"rounding-induction": "total = (pulled) * self.growth * self.margin"},
         lambda: responses(4, 64) and responses(4, 32),
         slow=True,
     ),
@@ -103,73 +99,67 @@ MUTATIONS = [
         ),
         lambda: gaussians(lattice(0.25, -8.0, 8.0)),
     ),
-    Mutation(
+    Without(
         "mass at infinity",
-        BackwardInduction,
-        "_sure",
-        (
-            (
-                "return min(1.0, add_up(block.infinity.upper, mul_up(block.total, sure)))",
-                "return 0.0",
-            ),
-        ),
+        {"infinite-mass-counted": "return 0.0"},
         lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
     ),
-    Mutation(
+    Without(
         "what lies left of a block's array",
-        backward_induction._Expectation,
-        "__init__",
-        (("self.values[0] += ", "_ = "),),
-        # a tilt so strong that untilted losses are among what is cut
+        {"left-of-array-counted": ("_ = mul_up(block.lifted, exp_up(-log_scale) * (1 + 1e-12))")},
         lambda: gaussians(lattice(0.02, -8.0, 8.0, theta=30.0, tolerance=1e-6), m=0.2, runs=4),
     ),
-    Mutation(
+    Without(
         "V below the window",
-        BackwardInduction,
-        "_before",
-        (("np.full(left, value[0])", "np.zeros(left)"),),
+        {
+            "value-below-window": (
+                "return expectation(np.concatenate([np.zeros(left), inside, beyond * "
+                "(1 + 4 * UNIT)]))"
+            )
+        },
         lambda: gaussians(lattice(0.02, -0.1, 4.0)),
     ),
-    Mutation(
+    Without(
         "V beyond the window",
-        BackwardInduction,
-        "_before",
-        (("sub_up(1.0, sure) - rest *", "float(value[-1]) - 0.0 *"),),
+        {
+            "value-beyond-window": (
+                "beyond = float(value[-1]) - 0.0 * np.append(fall, np.zeros(right - fall.size))"
+            )
+        },
         lambda: gaussians(lattice(0.02, -4.0, 0.6)),
     ),
-    Mutation(
+    Without(
         "what has stopped does not go on",
-        BackwardInduction,
-        "lower",
-        (("walker.part(0, cut)\n", "walker\n"),),
+        {"stopped-goes-no-further": ("stopping, walker = walker.part(cut, len(walker)), walker")},
         lambda: histograms((3.0, 2.0, 1.0), (1.0, 2.0, 3.0), [1, 2], 0.3, 0.6),
     ),
-    Mutation(
+    Without(
         "what has stopped meets no infinite loss",
-        BackwardInduction,
-        "lower",
-        (("running = max(0.0, sub_down(running, _mass(stopping)))", "pass"),),
+        {"stopped-meets-no-infinite-loss": "pass"},
         lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
     ),
-    Mutation(
+    Without(
         "the chance of an infinite loss in each block",
-        BackwardInduction,
-        "lower",
-        (("running = max(0.0, mul_down(running, sub_down(1.0, chance.upper)))", "pass"),),
+        {"infinite-loss-each-block": "pass"},
         lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
     ),
-    Mutation(
+    Without(
         "all finite mass, not less",
-        stopping_lattice,
-        "kernel",
-        (("total = mul_up(total,", "total = 0.5 * mul_up(total,"),),
+        {
+            "all-finite-mass": (
+                "total = 0.5 * mul_up(total, mass**part.count * (1 + 4 * UNIT * part.count))"
+            )
+        },
         lambda: histograms(*LEAKY, [1, 2], 0.3, 1.0),
     ),
-    Mutation(
+    Without(
         "prices that delta covers",
-        schedule,
-        "_largest",
-        (("if end <= delta:", "if end <= 9.0 * delta:"), ("delta <= end <= delta", "delta <= end")),
+        {
+            "prices-delta-covers-1": "if end <= 9.0 * delta:",
+            "prices-delta-covers-2": (
+                "if (1.0 - slack) * delta <= end or high < low * (1.0 + 1e-6):"
+            ),
+        },
         schedules,
     ),
 ]
@@ -177,7 +167,7 @@ MUTATIONS = [
 
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
-    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+    monkeypatch: pytest.MonkeyPatch, mutation: Mutation | Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)
 

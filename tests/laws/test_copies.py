@@ -22,14 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.adapters.stopping import StoppingCallback
 from tightbudget.client.remote import RemoteBudget, RemoteHold
 from tightbudget.output_dp.account import Account
 from tightbudget.output_dp.pricing import OutputDPOdometerRule
-from tightbudget.output_dp.transactions import Transactions, Uncopied
 from tightbudget.release.noise.noise import Pool
 from tightbudget.release.release import started
 
@@ -308,18 +307,15 @@ def a_fork_is_refused() -> bool:
 
 
 MUTATIONS = [
-    Mutation(
-        "a fork does not act",
-        Transactions,
-        "run",
-        (("if self.forked", "if False"),),
-        a_fork_is_refused,
-    ),
-    Mutation(
+    Without("a fork does not act", {"fork-never-acts": "if False:"}, a_fork_is_refused),
+    Without(
         "a copy is refused",
-        Uncopied,
-        "__reduce_ex__",
-        (("raise SettlementError(", "return object.__reduce_ex__(self, protocol)\n    print("),),
+        {
+            "copy-refused": """
+return object.__reduce_ex__(self, protocol)
+print(f"{type(self).__name__} cannot be copied or pickled: {self._instead}")
+"""
+        },
         lambda: refused_in_words("OutputDPFilter"),
     ),
 ]
@@ -328,6 +324,6 @@ MUTATIONS = [
 @needs_fork
 @each(MUTATIONS)
 def test_without_the_guard_a_budget_is_spent_twice(
-    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+    monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)

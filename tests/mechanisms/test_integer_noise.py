@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 from flint import arb
-from tests.guards.mutants import Mutation, lose_a_truth
+from tests.guards.mutants import Without, lose_a_truth
 from tests.mechanisms.checks import (
     ADD,
     REMOVE,
@@ -114,11 +114,9 @@ def test_ranges_of_a_wide_discrete_gaussian_are_everything():
 
 
 def test_a_wide_discrete_gaussian_is_not_a_continuous_one(monkeypatch):
-    without = Mutation(
+    without = Without(
         "the masses are those of integers",
-        wide_discrete_gaussian,
-        "range_masses",
-        (("correction = scale * (right - left)", "correction = 0.0 * (right - left)"),),
+        {"masses-of-integers": "correction = 0.0 * (right - left)"},
         lambda: all(
             not arb(float(found.lower[0])) > exact_range(sigma, n, n)
             and not arb(float(found.upper[0])) < exact_range(sigma, n, n)

@@ -22,12 +22,10 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.output_dp.account import Account, Hold
-from tightbudget.output_dp.filter import OutputDPFilter
-from tightbudget.output_dp.transactions import Transactions
 
 ROOM = ("/tightbudget/output_dp/", "/tightbudget/release/sparse_vector", "mutant")
 QUARTER = tb.OutputDP({"a": 0.25, "b": 0.125}, delta=Fraction(1, 64))
@@ -404,44 +402,42 @@ TWO = """self._transactions.run(lambda: end()[:1])
         self._transactions.run(lambda: self._parent._exchanged(self, held=whole, charge=spent))"""
 
 MUTATIONS = [
-    Mutation(
+    Without(
         "an act is one assignment",
-        Transactions,
-        "run",
-        (
-            (
-                "next_ = number, tuple((changed, (number, value)) for changed, value in decide())",
-                NOT_ONE,
-            ),
-        ),
+        {
+            "act-assignment": """
+for changed, value in decide():
+    changed.copy = number, value
+next_ = number, ()
+"""
+        },
         lambda: refused(lambda: interrupted_everywhere("filter", "settle", at_lines)),
     ),
-    Mutation(
+    Without(
         "an act is decided from what it replaces",
-        Transactions,
-        "run",
-        (("if self._last is last", "if True"),),
+        {"last-act-unchanged": "if True:"},
         lambda: acted_within_everywhere("filter", "settle"),
     ),
-    Mutation(
+    Without(
         "an act that was interrupted is written out by the next",
-        Transactions,
-        "run",
-        (("variable.copy = copy", "pass"),),
+        {"interrupted-act-written-out": "pass"},
         lambda: refused(lambda: interrupted_everywhere("filter", "settle", at_lines)),
     ),
-    Mutation(
+    Without(
         "what is written out late is not older than what is there",
-        Transactions,
-        "run",
-        (("if variable.copy[0] < copy[0]", "if True"),),
+        {"late-write-not-older": "if True:"},
         lambda: all(acted_within_everywhere("part", name) for name in ("settle", "reserve")),
     ),
-    Mutation(
+    Without(
         "a closed part and the account around it change in one act",
-        OutputDPFilter,
-        "close",
-        (("self._transactions.run(end)", TWO),),
+        {
+            "closed-part-in-one-act": """
+self._transactions.run(lambda: end()[:1])
+if self._parent is not None:
+    whole, spent = self._whole, self._now.spent
+    self._transactions.run(lambda: self._parent._exchanged(self, held=whole, charge=spent))
+"""
+        },
         lambda: refused(lambda: interrupted_everywhere("part", "close", at_lines)),
     ),
 ]
@@ -449,6 +445,6 @@ MUTATIONS = [
 
 @each(MUTATIONS)
 def test_without_the_guard_a_charge_is_lost(
-    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+    monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)

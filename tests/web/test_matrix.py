@@ -9,12 +9,11 @@ import pytest
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
-from tests.guards.mutants import Mutation, each, mutate
+from tests.guards.mutants import Without, each, mutate
 from tests.web.conftest import Client
 from tests.web.questions import Question, csrf_of, questions
 
 from tightbudget.explorer.workers import Workers
-from tightbudget.web import access
 from tightbudget.web import app as web_app
 from tightbudget.web.access import ADMINISTER, PUBLIC, READ, WRITE, Need, gate_of
 from tightbudget.web.api.schemas import router_of
@@ -182,37 +181,20 @@ def test_a_server_with_a_route_without_a_rule_does_not_start(
 
 
 MUTATIONS = [
-    Mutation(
-        "everybody may do everything",
-        access.Caller,
-        "may",
-        (("return need <= most.get(self.role, READ if is_open else PUBLIC)", "return True"),),
-        lambda: True,
-    ),
-    Mutation(
-        "anybody may read from afar",
-        access,
-        "_is_open",
-        (
-            (
-                "return state_of(request).settings.is_local and is_here and not forwarded",
-                "return True",
-            ),
-        ),
-        lambda: True,
-    ),
-    Mutation(
+    Without("everybody may do everything", {"roles-limit-acts": "return True"}, lambda: True),
+    Without("anybody may read from afar", {"open-only-here": "return True"}, lambda: True),
+    Without(
         "analysts administer",
-        access.Caller,
-        "may",
-        (('"analyst": WRITE', '"analyst": ADMINISTER'),),
+        {
+            "analysts-only-write": (
+                'most = {"viewer": READ, "analyst": ADMINISTER, "administrator": ADMINISTER}'
+            )
+        },
         lambda: True,
     ),
-    Mutation(
+    Without(
         "a gate that lets through whom it does not know",
-        access.Gate,
-        "__call__",
-        (('raise HttpRefusal(401, "NoToken", "this needs a token", _BEARER)', "return"),),
+        {"unknown-callers-stopped": "return"},
         lambda: True,
     ),
 ]
@@ -221,7 +203,7 @@ MUTATIONS = [
 @pytest.mark.slow
 @each(MUTATIONS)
 def test_the_matrix_misses_a_guard_that_is_gone(
-    client: Client, roles: Roles, mutation: Mutation, monkeypatch: pytest.MonkeyPatch
+    client: Client, roles: Roles, mutation: Without, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutate(monkeypatch, mutation)
     assert deviations(client(host="0.0.0.0"), roles, local=False)

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 from tests.web.conftest import SEARCH, Client
 from tests.web.questions import csrf_of
 
 import tightbudget as tb
 from tightbudget.ledger.stored_words import EventKind
-from tightbudget.web.pages import share as share_module
 from tightbudget.web.pages import template_filters
 from tightbudget.web.pages.fields import KINDS_IN_WORDS, fields
 from tightbudget.web.pages.share import share_of
@@ -130,16 +129,16 @@ def _true() -> bool:
 
 @each(
     [
-        Mutation("cut is said", share_module, "share_of",
-                 (("is_cut=shown < saved", "is_cut=False"),), _true),
-        Mutation("cut to the width", share_module, "share_of",
-                 (("min(saved, whole - spent - held)", "saved"),), _true),
-        Mutation("nothing of nothing", share_module, "share_of",
-                 (("100 / whole if whole else Decimal(0)", "100 / whole"),), _true),
+        Without("cut is said", {"cut-is-said": (
+                "return Share(*widths, is_cut=False, "
+                "worst=_in_words(statement, worst - cap))"
+            )}, _true),
+        Without("cut to the width", {"cut-to-width": "shown = saved"}, _true),
+        Without("nothing of nothing", {"share-of-nothing": "percent = 100 / whole"}, _true),
     ]
 )  # fmt: skip
 def test_a_bar_without_its_guard_is_wrong(
-    mutation: Mutation, monkeypatch: pytest.MonkeyPatch
+    mutation: Without, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_a_truth(monkeypatch, mutation)
 

@@ -316,10 +316,11 @@ def _largest(
     for _ in range(_PASSES):
         found = [induction.upper(prices_at(scale)) for induction in inductions]
         end = max(upper for upper, _ in found)
-        if end <= delta:
+        if end <= delta:  # guard: prices-delta-covers-1
             low, best = scale, found
         else:
             high = scale
+        # guard: prices-delta-covers-2
         if (1.0 - slack) * delta <= end <= delta or high < low * (1.0 + 1e-6):  # delta jumps
             break
         # delta is about in proportion to the scale

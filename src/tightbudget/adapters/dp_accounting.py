@@ -193,11 +193,13 @@ def from_pld(pld: Any) -> Composition:
     if not isinstance(pld, privacy_loss_distribution.PrivacyLossDistribution):
         raise refuse("pld", "be a dp_accounting PrivacyLossDistribution", pld)
     remove = pld._pmf_remove.to_dense_pmf()
+    # guard: both-directions-come-in
     add = None if pld._symmetric else _table_of(pld._pmf_add.to_dense_pmf())
     return Composition(((LossTable(remove._discretization, _table_of(remove), add), 1),))
 
 
 def _table_of(pmf: Any) -> tuple[int, FloatArray, float]:
+    # guard: masses-not-negative
     return pmf._lower_loss, np.maximum(pmf._probs, 0.0), pmf._infinity_mass
 
 
@@ -234,7 +236,7 @@ def to_pld(composition: Composable, value_discretization_interval: float = 1e-4)
     for direction, right in curves.items():
         reverse = whole._in_both_orders(direction)
         if reverse == whole:  # the other direction, if it is another one at all
-            left = curves.get(direction.other, right)
+            left = curves.get(direction.other, right)  # guard: own-direction-losses
         elif reverse is None:  # nothing is known of it, and 1 is true of everything
             left = [1.0] * len(right)
         else:
@@ -251,8 +253,8 @@ def _raised(read: Reader, epsilons: list[float]) -> list[float]:
         if deltas and deltas[-1] < _LOST:  # delta falls, so that the last one is still a bound
             deltas.append(deltas[-1])
         else:
-            delta = read(epsilon * (1 - _MARGIN), _GAP).upper
-            deltas.append(min(1.0, delta * (1 + 1e3 * _MARGIN)))
+            delta = read(epsilon * (1 - _MARGIN), _GAP).upper  # guard: epsilon-margin
+            deltas.append(min(1.0, delta * (1 + 1e3 * _MARGIN)))  # guard: delta-margin
     return deltas
 
 
@@ -320,6 +322,7 @@ def _composed(event: Any, relation: Neighbouring) -> list[Step]:
 @_steps.register(dp_event.SelfComposedDpEvent)
 def _self_composed(event: Any, relation: Neighbouring) -> list[Step]:
     times = count(count=event.count)
+    # guard: self-composition-count
     return [(step, times * runs) for step, runs in _steps_of(event.event, relation)]
 
 
@@ -361,6 +364,7 @@ def _randomized_response(event: Any, relation: Neighbouring) -> list[Step]:
         return [(RandomizedResponse(true, k, relation=relation), 1)]
     # the special record has a uniform answer
     weights = _up(k * (1 - p) + p), _down((k - 1) * p)
+    # guard: special-record-answers-randomly
     return [(Histogram(weights, (1, k - 1), relation=relation), 1)]
 
 
@@ -395,6 +399,7 @@ def _tree_aggregation(event: Any, relation: Neighbouring) -> list[Step]:
     most = max(positive_count(**{f"step_counts[{i}]": n}) for i, n in enumerate(counts))
     # a record is in one node of each level, of which n leaves need as many as n has digits
     gaussian = dp_event.GaussianDpEvent(event.noise_multiplier)
+    # guard: every-level-of-tree
     return [(step, most.bit_length()) for step, _ in _gaussian(gaussian, relation)]
 
 
@@ -415,13 +420,15 @@ def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
             raise _EventError(event, "a sample with one record replaced needs Gaussian noise")
         # the record adds up to half of that, before and after, in opposite directions at worst;
         # more weight on a contribution dominates
+        # guard: half-sampled-contribution
         sizes, weights = (0.0, step.sensitivity / 2), (_down(1 - Fraction(q)), q)
+        # guard: replaced-record-mirrored
         mixed = MixtureOfGaussians(step.sigma, sizes, weights, mirrored=True, relation=relation)
         return [(mixed, 1)]
     if relation is Neighbouring.ZERO_OUT and not all(isinstance(s, _SUMS) for s, _ in inner):
         raise _EventError(event, "a sample with one record made special needs sums with noise")
     if alone and isinstance(step, Mechanism):
-        return [(step.subsampled(q), 1)]
+        return [(step.subsampled(q), 1)]  # guard: sampling-rate
     return [(_curve_of(tuple(inner), relation).subsampled(q), 1)]
 
 
@@ -448,7 +455,7 @@ def _one_release(steps: list[Step]) -> list[Step]:
     square = sum(
         (runs * (Fraction(g.sensitivity) / Fraction(g.sigma)) ** 2 for g, runs in gaussians),
         Fraction(0),
-    )
+    )  # guard: count-on-one-sample
     m = math.sqrt(square)
     while Fraction(m) ** 2 < square:
         m = next_up(m)
@@ -460,6 +467,7 @@ def _one_release(steps: list[Step]) -> list[Step]:
 
 def _distance(relation: Neighbouring) -> float:
     """Returns how far one record moves a sum, in units of the largest norm of its summand."""
+    # guard: replaced-record-moves-twice
     return 2.0 if relation is Neighbouring.REPLACE_ONE else 1.0
 
 
@@ -497,8 +505,9 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
     points: dict[float, float] = {}  # a point is moved right, or up, by rounding
     for j in range(_DOTS + 1):
         epsilon = min(top, _LARGEST) * j / _DOTS
-        odds = mul_up(rate, expm1_up(epsilon)) if epsilon else 0.0
+        odds = mul_up(rate, expm1_up(epsilon)) if epsilon else 0.0  # guard: points-moved
         moved = min(epsilon, next_up(next_up(math.log1p(odds)))) if epsilon else 0.0
+        # guard: sample-share-once
         points.setdefault(moved, min(1.0, mul_up(rate, read(epsilon, _GAP).upper)))
     return FromCurve(tuple(points), tuple(points.values()), relation=relation)
 
@@ -506,7 +515,7 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
 def _up(exact: Fraction) -> float:
     """Rounds an exact number to a double >= it; a number that is a double stays."""
     near = float(exact)
-    return near if Fraction(near) >= exact else next_up(near)
+    return near if Fraction(near) >= exact else next_up(near)  # guard: numbers-rounded-up
 
 
 def _down(exact: Fraction) -> float:

@@ -72,7 +72,7 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
         kind, steps = (float(noise_multiplier), float(sample_rate)), 0
         if self.history and tuple(self.history[-1][:2]) == kind:
             steps = self.history.pop()[2]
-        self.history.append((*kind, steps + 1))
+        self.history.append((*kind, steps + 1))  # guard: each-step-counts
 
     def report_to(self, stopping: StoppingCallback[Any]) -> None:
         """Tells each step from now on to a callback, which refuses a step that is not paid for.
@@ -101,7 +101,7 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
 
         Opacus passes further keywords to all accountants; they change nothing here.
         """
-        return self.bounds(delta, rtol).upper
+        return self.bounds(delta, rtol).upper  # guard: upper-bound-reported
 
     def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[DPOptimizer], None]:
         """Returns the hook that Opacus calls after noise is added and before the model changes.

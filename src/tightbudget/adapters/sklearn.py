@@ -146,7 +146,7 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         """Returns the price of one score, 0 if all records that are scored are public."""
         if self.score_epsilon is not None:
             return exact_positive(score_epsilon=self.score_epsilon)
-        if not isinstance(self.folds, PredefinedSplit):
+        if not isinstance(self.folds, PredefinedSplit):  # guard: folds-known-for-scores
             must = "be > 0, unless a PredefinedSplit says who is public"
             raise refuse("score_epsilon", must, None)
         return Fraction(0)
@@ -215,7 +215,7 @@ def _splitter(folds: Any) -> Any:
     """Returns a splitter that chooses folds by the numbers of the rows alone; refuses others."""
     if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool) and folds >= 2:
         return KFold(folds, shuffle=True, random_state=0)
-    if type(folds) in _BLIND:
+    if type(folds) in _BLIND:  # guard: folds-blind-to-data
         return folds
     names = ", ".join(kind.__name__ for kind in _BLIND)
     raise refuse("folds", f"be an integer >= 2, or see no label as one of {names} does", folds)
@@ -236,7 +236,7 @@ def _payer(estimator: Any, prefix: str = "") -> tuple[str, Any]:
                     "stateless transformer, or a FrozenEstimator that was fitted on public rows"
                 )
         return _payer(last, f"{prefix}{name}__")
-    if not has_fit_parameter(estimator, "meter"):
+    if not has_fit_parameter(estimator, "meter"):  # guard: model-takes-meter
         raise refuse("estimator", "have a fit that takes a meter", estimator)
     return prefix, estimator
 
@@ -247,7 +247,7 @@ def _learns(transformer: Any) -> bool:
         return any(_learns(step) for _, step in transformer.steps)
     if transformer in (None, "passthrough") or isinstance(transformer, FrozenEstimator):
         return False
-    return bool(get_tags(transformer).requires_fit)
+    return bool(get_tags(transformer).requires_fit)  # guard: learning-steps-pay
 
 
 def _total(
@@ -263,7 +263,8 @@ def _total(
     """
 
     def whole(amounts: list[Fraction], score: Fraction) -> float:
-        last = refit(amounts, default=Fraction(0)) if refit else Fraction(0)
+        last = refit(amounts, default=Fraction(0)) if refit else Fraction(0)  # guard: refit-costs
+        # guard: scores-cost
         return printed_up(rounds * (sum(amounts) + len(amounts) * score) + last)
 
     return Budget(

@@ -106,7 +106,7 @@ class StoppingCallback(Uncopied, Generic[T]):
             ReleaseError: the run ended between two stops; the worst-case stop is charged.
         """
         self._open = None
-        self._paid.__exit__(kind, error, trace)
+        self._paid.__exit__(kind, error, trace)  # guard: failure-costs-worst-stop
 
     def should_stop(self, steps: int, released: T) -> bool:
         """Says whether to stop now; a loop asks at every stop, and may ask between stops.
@@ -123,15 +123,15 @@ class StoppingCallback(Uncopied, Generic[T]):
                 up to this stop; or no run is open.
         """
         (run, due), k = self._next(), positive_count(steps=steps)
-        if not self._asked < k <= due:
+        if not self._asked < k <= due:  # guard: no-stop-skipped
             raise refuse("steps", f"be above {self._asked} and at most {due}, the next stop", k)
-        if k == due and self._counted and any(self._left.values()):
+        if k == due and self._counted and any(self._left.values()):  # guard: all-steps-before-stop
             raise SettlementError(f"stop {due} comes after {self._still()}, which did not run")
         self._asked = k
         if k < due:
             return False
-        if k == self._schedule.stops[-1] or self._rule(released):
-            run.cell, self._open = k, None
+        if k == self._schedule.stops[-1] or self._rule(released):  # guard: last-stop-ends-run
+            run.cell, self._open = k, None  # guard: price-of-this-stop
             return True
         self._passed += 1
         self._left = Counter(dict(self._schedule.blocks[self._passed].parts))
@@ -151,9 +151,9 @@ class StoppingCallback(Uncopied, Generic[T]):
             raise SettlementError(
                 f"stop {due} is due: ask should_stop({due}, ...) before {mechanism}"
             )
-        if not self._left[mechanism]:
+        if not self._left[mechanism]:  # guard: no-other-steps-than-paid
             raise ParameterError(f"stop {due} comes after {self._still()}, got {mechanism}")
-        self._left[mechanism] -= 1
+        self._left[mechanism] -= 1  # guard: no-more-steps-than-paid
         self._counted = True
 
     @property

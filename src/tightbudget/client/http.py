@@ -86,6 +86,7 @@ class Wire(Uncopied):
         transport: httpx.BaseTransport | None,
     ) -> None:
         self._url = _checked(url, insecure)
+        # guard: token-one-word
         if token is not None and not (isinstance(token, str) and _WORD.fullmatch(token)):
             raise ParameterError("token must be one word of ASCII characters")  # and is not shown
         self._settings: dict[str, Any] = {
@@ -153,17 +154,17 @@ class Wire(Uncopied):
             try:
                 return self._read(self._answer(verb, path, asked), read, act)
             except _NoAnswer as lost:
-                why = str(lost)
-                in_doubt = in_doubt or lost.sent
-                if in_doubt and act is Retry.ONCE:
+                why = str(lost)  # guard: why-without-failure
+                in_doubt = in_doubt or lost.sent  # guard: doubt-kept
+                if in_doubt and act is Retry.ONCE:  # guard: start-sent-once
                     break
             except LedgerError as refusal:  # which is about this request, not about one before
-                if not in_doubt:
+                if not in_doubt:  # guard: doubt-outlives-refusal
                     raise
                 why = str(refusal)
                 break
         if act is Retry.READING:
-            raise LedgerError(f"{self} cannot be read: {why}")
+            raise LedgerError(f"{self} cannot be read: {why}")  # guard: unread-without-cause
         if not in_doubt:
             raise LedgerError(f"nothing was changed in {self}: {why}")
         now = {
@@ -186,6 +187,7 @@ class Wire(Uncopied):
         try:
             response = self._client.request(verb, path, **asked)
         except httpx.RequestError as error:
+            # guard: unanswered-is-doubtful
             raise _NoAnswer(_words(error), sent=not isinstance(error, _NOT_SENT)) from None
         try:
             content = json.loads(response.content)
@@ -197,9 +199,9 @@ class Wire(Uncopied):
         if not isinstance(told, dict):  # of a proxy, or of something else that listens there
             status = f"{response.status_code} {response.reason_phrase}"
             told = {"type": "", "message": f"{self} answered {status}, as no ledger does"}
-        doubtful = response.is_server_error
+        doubtful = response.is_server_error  # guard: proxy-failure-doubtful
         refusal = self._read(told, lambda said: _refusal(said, doubtful), Retry.ONCE)
-        if isinstance(refusal, LedgerError) and refusal.unknown:
+        if isinstance(refusal, LedgerError) and refusal.unknown:  # guard: refusal-not-asked-again
             raise _NoAnswer(str(refusal), sent=True)
         raise refusal
 
@@ -213,7 +215,7 @@ class Wire(Uncopied):
             return read(content)
         except (AttributeError, KeyError, TypeError, ValueError):
             pass
-        unknown = act is not Retry.READING
+        unknown = act is not Retry.READING  # guard: unreadable-is-unknown
         raise LedgerError(f"{self} answered what no ledger answers", unknown=unknown)
 
 
@@ -232,6 +234,7 @@ def _refusal(told: Mapping[str, Any], doubtful: bool) -> TightBudgetError:
         return LedgerError(message, unknown=doubtful)
     # a server sends no bounds with a PrecisionError: these hold always
     always = {"lower": 0.0, "upper": math.inf}
+    # guard: commit-in-doubt
     return TightBudgetError.from_dict({**always, **told, "message": message}, Budget.from_dict)
 
 
@@ -241,7 +244,7 @@ def _checked(url: object, insecure: bool) -> str:
     Raises:
         ParameterError: it is no address, has a password, or would show the token on the way.
     """
-    if isinstance(url, str) and "@" in url:
+    if isinstance(url, str) and "@" in url:  # guard: address-without-password
         raise ParameterError("url must hold no user and no password")  # and is not shown
     must = "be the address of a ledger that is served, such as https://ledger.example.org"
     try:
@@ -250,6 +253,7 @@ def _checked(url: object, insecure: bool) -> str:
         raise refuse("url", must, url) from None
     if parsed.scheme not in ("http", "https") or not parsed.host or parsed.query or parsed.fragment:
         raise refuse("url", must, url)
+    # guard: plain-http-stays-here
     if parsed.scheme == "http" and not insecure and not _is_here(parsed.host):
         raise refuse(
             "url", "begin with https: (or else say insecure=True: the token can be read)", url

@@ -206,7 +206,7 @@ class RemoteLedger:
             if text is not None:
                 check_encodable(**{name: text})
         last: int | None = after
-        while last is not None and (limit is None or limit > 0):
+        while last is not None and (limit is None or limit > 0):  # guard: history-goes-on
             size = _PAGE if limit is None else min(limit, _PAGE)
             page, last = self._wire.get("events", {**wanted, "after": last, "limit": size}, _events)
             yield from page
@@ -317,7 +317,7 @@ class RemoteHold(BaseHold[ReservationView]):
         self._is = self._wire.post(
             "start", {"key": self.key}, ReservationView.from_dict, Retry.ONCE
         )
-        self._token = self._is.token
+        self._token = self._is.token  # guard: start-token-kept
 
     def settle(self, cell: Cell) -> Budget:
         """Charges the price of an output in ``cell``, and frees the rest of epsilon, not delta.

@@ -59,6 +59,7 @@ class JobQueue:
             if sum(map(self._load, {*self._waiting, *self._working})) <= self._most:
                 return None
             greediest = max(self._waiting, key=self._load)
+            # guard: room-of-others
             out = greediest if self._load(greediest) > self._load(job.of) else job.of
             newest = self._waiting[out][-1]
             self._remove(newest)
@@ -75,6 +76,7 @@ class JobQueue:
             of = min(self._waiting, key=lambda name: self._working[name])
             job = self._waiting[of][0]
             self._remove(job)
+            # guard: turns-taken
             if of in self._waiting:  # moved to the end: the next turn is another asker's
                 self._waiting[of] = self._waiting.pop(of)
             self._working[of] += 1

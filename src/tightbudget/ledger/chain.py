@@ -126,7 +126,7 @@ def follow(head: Head, entry: Entry) -> Head:
         raise LedgerCorruptError(f"event {head.sequence + 1} is missing")
     if entry.previous != head.hash:
         raise LedgerCorruptError(f"event {entry.sequence} does not follow the one before it")
-    if not entry.is_sealed():
+    if not entry.is_sealed():  # guard: events-sealed
         raise LedgerCorruptError(f"event {entry.sequence} was changed")
     return Head.after(entry)
 

@@ -88,7 +88,7 @@ class LedgerHold(BaseHold[Reservation]):
         Raises:
             SettlementError: it was started before, also by another process, or is over.
         """
-        token, who = new_secret(), self._session.who(by)
+        token, who = new_secret(), self._session.who(by)  # guard: token-is-secret
         self._is = self._session.write(
             lambda act: transactions.start(act, key=self.key, token=token, why=who)
         )

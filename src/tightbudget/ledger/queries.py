@@ -211,7 +211,7 @@ def _guarantee(body: str, expected: str) -> Stored:
     Raises:
         LedgerCorruptError: the body has another hash.
     """
-    if digest(body) != expected:
+    if digest(body) != expected:  # guard: prices-unchanged
         raise LedgerCorruptError("the prices of a reservation were changed")
     return guarantee_of(json.loads(body)["guarantee"])
 
@@ -325,7 +325,7 @@ def holders(connection: Connection, of: Balance) -> list[str]:
         (-epsilon, name)
         for statement in (_HOLDING, _PARTS)
         for epsilon, name in connection.execute(statement, {"of": of.id})
-    ]
+    ]  # guard: closed-budget-not-held
     return [name for _, name in sorted(found)]
 
 
@@ -358,7 +358,7 @@ def _truth(value: int) -> bool:
     Raises:
         LedgerCorruptError: the column has another number.
     """
-    if value not in (0, 1):
+    if value not in (0, 1):  # guard: truth-values-0-1
         raise LedgerCorruptError(f"a truth value of a row must be 0 or 1, got {value!r}")
     return bool(value)
 

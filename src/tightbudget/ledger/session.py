@@ -62,7 +62,7 @@ class LedgerSession:
         Raises:
             ParameterError: the name is refused.
         """
-        return {"by": self._by if by is None else printable(by=by)}
+        return {"by": self._by if by is None else printable(by=by)}  # guard: who-did-it
 
     def named(self, **given: Any) -> str:
         """Spells a budget's name as the ledger does, or in form C if there is no such budget.
@@ -88,7 +88,7 @@ class LedgerSession:
             return text
         with self.read() as connection:
             found = stored(connection, as_given)
-        return text if found is None else found
+        return text if found is None else found  # guard: old-spellings-found
 
 
 def why(*, by: str, reason: str) -> dict[str, str]:

@@ -94,16 +94,16 @@ def check_shape(connection: Connection) -> None:
         LedgerCorruptError: one is gone, was changed, or was added.
     """
     versions = connection.scalars(text(f"SELECT version_num FROM {VERSION_TABLE}")).all()
-    if versions != [VERSION]:
+    if versions != [VERSION]:  # guard: version-of-code
         raise LedgerCorruptError(f"{VERSION_TABLE} must have the row {VERSION}, got {versions}")
     wanted, found = _wanted()[connection.dialect.name], shape(connection)
     for name, definition in wanted.items():
-        if name not in found:
+        if name not in found:  # guard: no-definition-lost
             raise LedgerCorruptError(f"the ledger has lost the {name}")
-        if found[name] != definition:
+        if found[name] != definition:  # guard: definitions-word-by-word
             raise LedgerCorruptError(f"the {name} is not what the ledger has made")
     for name in sorted(found.keys() - wanted.keys()):
-        if not name.startswith(_MAY_BE_ADDED):
+        if not name.startswith(_MAY_BE_ADDED):  # guard: no-trigger-added
             raise LedgerCorruptError(f"the ledger has made no {name}")
 
 

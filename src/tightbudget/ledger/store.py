@@ -323,7 +323,7 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
 
 def _begin(connection: Connection) -> None:
     """Begins a transaction with the statements for its deed, reading or writing."""
-    deed = connection.get_execution_options().get("deed", "write")
+    deed = connection.get_execution_options().get("deed", "write")  # guard: write-lock-first
     connection.exec_driver_sql(_BEGIN[connection.dialect.name, deed])
 
 

@@ -27,6 +27,7 @@ def printable(**given: Any) -> str:
             printable (a control character, a surrogate, one that Unicode does not define).
     """
     ((what, value),) = given.items()
+    # guard: one-spelling-of-keys
     text = unicodedata.normalize("NFC", value) if isinstance(value, str) else ""
     if not (1 <= len(text) <= _LONGEST_NAME and text.isprintable()):
         raise refuse(what, f"be a text of 1 to {_LONGEST_NAME} printable characters", value)
@@ -52,7 +53,7 @@ def storable_cell(cell: Cell) -> Cell:
         short = False
     if not short:
         raise ParameterError(f"cell must have at most {_LONGEST_CELL} characters")
-    check_encodable(cell=named)
+    check_encodable(cell=named)  # guard: settled-cells-whole
     return named
 
 
@@ -70,5 +71,5 @@ def check_encodable(**given: Cell) -> None:
 def _is_encodable(cell: Cell) -> bool:
     """Says whether every text of a cell has whole characters only."""
     if isinstance(cell, tuple):
-        return all(map(_is_encodable, cell))
+        return all(map(_is_encodable, cell))  # guard: parts-cells-whole
     return isinstance(cell, int) or not any("\ud800" <= letter <= "\udfff" for letter in cell)

@@ -100,7 +100,7 @@ class Request:
         if not payers or len(set(payers)) != len(payers):
             raise refuse("budgets", "be a list of one or more names, each once", names)
         for cell in guarantee.cells if isinstance(guarantee, OutputDP) else ():
-            check_encodable(cell=cell)
+            check_encodable(cell=cell)  # guard: declared-cells-whole
         content = content_of(guarantee)
         body = {"budgets": payers, "guarantee": content, "interactive": interactive}
         return Request(
@@ -147,12 +147,12 @@ def reserve(act: Act, *, key: str, request: Request, why: Why) -> Reservation | 
     """
     known = queries.reservation(act.connection, key)
     if known is not None:
-        if known.body != request.body:
+        if known.body != request.body:  # guard: key-with-one-body
             raise KeyConflictError(f"the key {key!r} was used before, for something else")
         return refusal_of(act.connection, known) or known
     payers, asked, refusal = answer(act.connection, request)
     if refusal is not None:
-        return _refuse(act, key, request, refusal, why)
+        return _refuse(act, key, request, refusal, why)  # guard: refusals-recorded
     return _hold(act, key, request, payers, asked, why)
 
 
@@ -163,9 +163,9 @@ def start(act: Act, *, key: str, token: str, why: Why) -> Reservation:
         SettlementError: the reservation was started before, or is over.
     """
     hold = act.known(key)
-    if hold.state != ReservationState.RESERVED:
+    if hold.state != ReservationState.RESERVED:  # guard: started-once
         raise SettlementError(f"a hold is started once, and {key!r} is {hold}")
-    said = {"token_sha256": digest(token), **why}
+    said = {"token_sha256": digest(token), **why}  # guard: token-digest-in-history
     numbers = [
         act.log(EventKind.STARTED, budget=charge.name, key=key, details=said)
         for charge in hold.charges
@@ -186,19 +186,20 @@ def settle(act: Act, *, key: str, token: str | None, cell: Cell, why: Why) -> Re
     if (hold.state, hold.cell) == (ReservationState.SETTLED, name):
         return hold
     mine = token is not None and opens(token, hold.token)
-    if hold.state == ReservationState.FORFEITED and mine:
+    if hold.state == ReservationState.FORFEITED and mine:  # guard: forfeited-stays-charged
         raise FencingError(
             f"the run {key!r} was overruled: it is forfeited, at the worst-case price"
         )
-    if hold.state != ReservationState.STARTED:
+    if hold.state != ReservationState.STARTED:  # guard: settled-from-started
         raise SettlementError(f"{key!r} is {hold}, and cannot be settled with cell {name}")
-    if not mine:
+    if not mine:  # guard: only-own-token-settles
         got = None if token is None else "another"  # which may be the secret of another run
         raise FencingError(f"{key!r} is settled with the token of its start, got {got}")
     costs = {}
     for charge in hold.charges:
+        # guard: no-more-than-held
         price = Units.charged(charge.rule.cost(hold.guarantee, cell)).least(charge.units)
-        costs[charge.name] = Units(price.epsilon, charge.units.delta)
+        costs[charge.name] = Units(price.epsilon, charge.units.delta)  # guard: delta-stays
     return act.end(EventKind.SETTLED, hold, costs, cell=name, details=why)
 
 
@@ -240,7 +241,7 @@ def _free(act: Act, kind: EventKind, *, key: str, why: Why) -> Reservation:
     hold = act.known(key)
     if hold.state == ReservationState.VOID:
         return hold
-    if hold.state != ReservationState.RESERVED:
+    if hold.state != ReservationState.RESERVED:  # guard: freed-before-start-alone
         raise SettlementError(f"{key!r} is {hold}: only what was not started is freed")
     for charge in hold.charges:
         if isinstance(charge.rule, PlanRule):
@@ -265,7 +266,7 @@ def answer(
     asked = [Units.charged(payer.rule.cost(request.guarantee, None)) for payer in payers]
     _check_open(payers)
     _check_apart(connection, payers)
-    if request.interactive:
+    if request.interactive:  # guard: one-conversation-with-delta
         _check_conversations(connection, payers, asked)
     for payer, units in zip(payers, asked, strict=True):
         refusal = _refusal(connection, payer, units, request)
@@ -294,7 +295,7 @@ def _check_open(payers: Sequence[Balance]) -> None:
         SettlementError: one of them is closed.
     """
     for payer in payers:
-        if payer.closed:
+        if payer.closed:  # guard: closed-budget-pays-nothing
             raise SettlementError(f"the budget {payer.name!r} is closed")
 
 
@@ -312,7 +313,7 @@ def _check_apart(connection: Connection, payers: Sequence[Balance]) -> None:
                     f"budgets must not be parts of each other: {payer.name!r} is a part of"
                     f" {whole.name!r}, which holds its whole cap already"
                 )
-            whole = queries.parent_of(connection, whole)
+            whole = queries.parent_of(connection, whole)  # guard: payers-apart-further-up
 
 
 def _check_conversations(
@@ -329,6 +330,7 @@ def _check_conversations(
         others = queries.conversations(connection, payer.root)
         lines = [(payer.rule, units)]
         lines += [(charge.rule, charge.units) for other in others for charge in other.charges]
+        # guard: conversations-without-delta
         if others and not all(rule.side_by_side and not units.delta for rule, units in lines):
             raise SettlementError(
                 "another interactive mechanism is open: settle"
@@ -379,7 +381,7 @@ def _missing(connection: Connection, payer: Balance, wanted: Stored, times: int 
     declared = queries.declared(connection, payer)
     for step, runs in runs_of(wanted).items():
         most, used = declared.get(step, (0, 0))
-        if runs * times > most - used:
+        if runs * times > most - used:  # guard: steps-counted
             return f"requested {runs * times} runs of {step}; {most - used} left of {most} declared"
     return None
 
@@ -590,7 +592,7 @@ class Terms:
         """
         text = settings(kind, parameters)
         # a cap is a promise, and is rounded down; but a plan's is what it costs
-        rounded = Units.charged if kind == "plan" else Units.granted
+        rounded = Units.charged if kind == "plan" else Units.granted  # guard: plan-is-a-charge
         return Terms(kind=kind, parameters=text, cap=rounded(rule_of(kind, text).cap))
 
     @property
@@ -638,7 +640,7 @@ def open_budget(act: Act, *, name: str, terms: Terms, parent: str | None) -> Bal
     if plan is not None:
         act.declare(number, runs_of(plan.plan))
     if whole is not None:
-        act.exchange(whole.id, held=terms.cap)
+        act.exchange(whole.id, held=terms.cap)  # guard: part-held-in-whole
         act.log(EventKind.LENT, budget=whole.name, units=terms.cap, details={"part": name})
     return balance
 
@@ -657,7 +659,7 @@ def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Bal
         raise ParameterError(f"{name!r} has a plan or an order, and keeps it")
     terms = Terms.of(balance.kind, {**given(balance.parameters), **changed})
     taken = balance.spent.plus(balance.held)
-    if not taken.fits(terms.cap):
+    if not taken.fits(terms.cap):  # guard: cap-covers-spent
         unit = balance.rule.unit
         raise BudgetError(
             f"the cap of {name!r} cannot be {terms.cap.down(unit)}: spent and held are"
@@ -669,8 +671,10 @@ def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Bal
     more = terms.cap.minus(balance.cap)
     whole = queries.parent_of(act.connection, balance)
     if whole is not None:
+        # guard: larger-part-fits-into-whole
         _check_lent(act.connection, whole, more.most(NOTHING), name)
         # of what a part no longer has, epsilon goes back to the whole and delta is gone
+        # guard: smaller-part-returns-no-delta
         act.exchange(whole.id, held=more, spent=Units(0, max(0, -more.delta)))
         act.log(EventKind.LENT, budget=whole.name, units=terms.cap, details={"part": name})
     act.change_budget(
@@ -725,7 +729,7 @@ def close_budget(act: Act, name: str) -> Balance:
     act.change_budget(balance.id, closed=1)
     whole = queries.parent_of(act.connection, balance)
     if whole is not None:
-        charge = Units(balance.spent.epsilon, balance.cap.delta)
+        charge = Units(balance.spent.epsilon, balance.cap.delta)  # guard: part-returns-no-delta
         saved = balance.saved.epsilon
         act.exchange(whole.id, held=NOTHING.minus(balance.cap), spent=charge, saved=saved)
         act.log(
@@ -751,7 +755,7 @@ def _check_part(connection: Connection, whole: Balance, terms: Terms, name: str)
         raise ParameterError(
             f"{name!r} must be of the kind of {whole.name!r}, {whole.kind}, got {terms.kind}"
         )
-    _check_lent(connection, whole, terms.cap, name)
+    _check_lent(connection, whole, terms.cap, name)  # guard: part-fits-into-whole
 
 
 def _check_lent(connection: Connection, whole: Balance, more: Units, name: str) -> None:

@@ -45,7 +45,7 @@ class Units(NamedTuple):
         return Units(
             epsilon=_fits("epsilon", amount.counted, math.ceil(amount.counted * _EPSILON)),
             delta=_fits("delta", amount.delta, math.ceil(amount.delta * _DELTA)),
-        )
+        )  # guard: charges-rounded-up
 
     @staticmethod
     def granted(amount: ExactAmount) -> Units:
@@ -59,7 +59,7 @@ class Units(NamedTuple):
         return Units(
             epsilon=_fits("epsilon", amount.counted, math.floor(amount.counted * _EPSILON)),
             delta=_fits("delta", amount.delta, math.floor(amount.delta * _DELTA)),
-        )
+        )  # guard: caps-rounded-down
 
     def plus(self, other: Units) -> Units:
         """The sum of both amounts, component by component."""

@@ -339,6 +339,7 @@ def _verified(
             history.add(entry)
     if history.head != queries.head(connection):
         raise LedgerCorruptError(f"event {history.head.sequence + 1} is missing")
+    # guard: events-counted
     if count != history.head.sequence:  # their numbers are below 1, and no list shows them
         raise LedgerCorruptError(f"{count - history.head.sequence} events are before the first")
     used = _compare_reservations(connection, history)
@@ -359,14 +360,14 @@ def check_head(connection: Connection, head: Head) -> None:
         LedgerCorruptError: it was set back, or went another way.
     """
     now = queries.head(connection)
-    if now.sequence < head.sequence:
+    if now.sequence < head.sequence:  # guard: heads-fall-back
         raise LedgerCorruptError(
             f"{head.sequence - now.sequence} events are missing: this is an earlier state of the"
             " ledger, such as a restored backup"
         )
     entry = queries.entry(connection, head.sequence)
     found = Head.after(entry)
-    if found != head:
+    if found != head:  # guard: heads-fork
         raise LedgerCorruptError(
             f"event {head.sequence} is another one: this ledger and the one that the head was"
             " exported from are copies of which both were used, or one was changed"
@@ -412,9 +413,10 @@ def _agree(found: Reservation, run: _ReplayedRun) -> bool:
         "started": run.started,
         "token": run.token,
         "cell": run.cell,
-    }
+    }  # guard: run-tokens-replayed
     shown = {name: getattr(found, name) for name in said}
     taken = {charge.name: tuple(charge.units) for charge in found.charges}
+    # guard: reservations-replayed
     return said == shown and taken == run.granted | run.cost and digest(found.body) == run.digest
 
 
@@ -475,6 +477,7 @@ def _compare_budgets(
             "saved": found.saved.epsilon,
         }
         rooted = found.root == (whole.root if whole else found.id)
+        # guard: balances-replayed
         if said != shown or not rooted or (found.parent is None) != (whole is None):
             raise LedgerCorruptError(f"the budget {found.name!r} is not what the history says")
         _compare_steps(connection, found, used)
@@ -513,15 +516,15 @@ def _compare_tokens(connection: Connection, history: _History) -> int | None:
     seen = 0
     for row in queries.tokens_in_order(connection):
         known = history.tokens.get(row["id"])
-        if known is None and history.moved:
+        if known is None and history.moved:  # guard: access-tokens-have-event
             continue  # of a ledger that was sealed before tokens had events: none can be added
         said = None if known is None else (known.said, known.revoked)
-        if said != (queries.said_of_token(row), row["revoked"]):
+        if said != (queries.said_of_token(row), row["revoked"]):  # guard: access-tokens-unchanged
             raise LedgerCorruptError(
                 f"the access token {row['id']!r} is not what the history says it is"
             )
         seen += 1
-    if seen != len(history.tokens):
+    if seen != len(history.tokens):  # guard: access-tokens-complete
         raise LedgerCorruptError(f"{len(history.tokens) - seen} access tokens are missing")
     return seen
 

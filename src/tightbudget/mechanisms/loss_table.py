@@ -73,7 +73,7 @@ class LossTable(Mechanism):
         q = p * exp_enclosure(-losses, margin)
         atoms = Atoms(p, q, losses - margin, losses + margin)
         whole = total(q)
-        if whole.lower[0] > 1.0:
+        if whole.lower[0] > 1.0:  # guard: q-mass-at-most-1
             return AtomicPair(_lifted(atoms), only_p=exact(infinity))
         return AtomicPair(atoms, only_p=exact(infinity), only_q=exact(1.0) - whole)
 
@@ -108,6 +108,7 @@ def _summing_to_1(p: FloatArray, infinity: float) -> Enclosure:
     above = np.append(np.cumsum(p[::-1])[::-1][1:], 0.0) + infinity
     first = int(np.argmax(above <= 1.0))
     rest = exact(1.0) - (total(exact(p[first + 1 :])) + exact(infinity))
+    # guard: excess-from-first-cells
     return stack(exact(np.zeros(first)), rest, exact(p[first + 1 :]))
 
 

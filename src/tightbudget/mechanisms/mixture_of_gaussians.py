@@ -205,7 +205,7 @@ class MixturePair(Pair):
             middle = left + (right - left) / 2
             fits = self._loss(middle)[1] <= losses
             left, right = np.where(fits, middle, left), np.where(fits, right, middle)
-        left = np.where(after == 0, -np.inf, left)
+        left = np.where(after == 0, -np.inf, left)  # guard: cuts-below-loss
         return np.asarray(np.where(losses >= self.max_loss()[1], np.inf, left))
 
     def bins(self, edges: FloatArray, slack: FloatArray) -> Bins:
@@ -219,6 +219,7 @@ class MixturePair(Pair):
         behind = np.maximum(0.0, edges - self._loss(np.clip(cuts, low, high))[0])
         behind = np.where(np.isinf(cuts), np.where(cuts < 0, np.inf, 0.0), behind)
         lengths = np.append(np.diff(edges), 0.0)
+        # guard: behind-cut-counted
         most = exp_enclosure(lengths + behind, 2 * UNIT * (lengths + behind)).upper
         w = (q / p).clipped(np.append(np.ones(edges.size), 0.0), np.append(np.inf, most))
         return Bins(p, where((p * w).upper < q.upper, p * w, q), w)

@@ -108,7 +108,7 @@ def range_masses(first: FloatArray, last: FloatArray, sigma: float) -> IntervalM
 
     scale = 1.0 / (24.0 * sigma * sigma * math.sqrt(2.0 * math.pi))
     left, right = slope(low), slope(high)
-    correction = scale * (right - left)
+    correction = scale * (right - left)  # guard: masses-of-integers
     far = np.minimum(np.maximum(np.abs(low), np.abs(high)) / sigma, _FAR)
     # exponents of up to 1100 are rounded by 2^-42 at most
     off = 2.0**-40 * scale * (np.abs(left) + np.abs(right))

@@ -214,8 +214,10 @@ def any_of(chances: list[tuple[float, int]], *, up: bool) -> float:
     # a negative number passes a relative error of its argument on without enlarging it, and adds
     # EXPM1. One unit is for the product with the margin, one is left over. TINY stands for
     # products of chances that underflow
+    # guard: product-chances-rounds
     margin = (LOG1P + EXPM1 + 4.0) * UNIT  # pays: any-of
     if up:
         return min(1.0, chance * (1 + margin) + TINY)
     # below TINY the products are subnormal, and their rounding is not relative
+    # guard: product-subnormal-chances-rounds
     return chance * (1 - margin) if chance >= TINY else 0.0

@@ -62,15 +62,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, (bool, np.bool_)):
         return value
     if isinstance(value, (int, np.integer)):
-        return operator.index(value)
+        return operator.index(value)  # guard: integers-plain
     if isinstance(value, float):
-        return float.__float__(value)
+        return float.__float__(value)  # guard: floats-plain
     if isinstance(value, np.floating):
         if not np.isfinite(value):
             return float(value)
         exact, near = Fraction(*value.as_integer_ratio()), float(value)
+        # guard: short-floats-exact
         return near if math.isfinite(near) and Fraction(repr(near)) == exact else exact
     if isinstance(value, Fraction):  # its parts, too, may be NumPy's
+        # guard: fraction-parts-plain
         return Fraction(operator.index(value.numerator), operator.index(value.denominator))
     return Decimal(value) if isinstance(value, Decimal) else value
 

@@ -90,7 +90,7 @@ class Hold(Uncopied):
         """
 
         def begin() -> list[Write]:
-            if self._now.state is not State.RESERVED:
+            if self._now.state is not State.RESERVED:  # guard: hold-started-once
                 raise SettlementError(f"a hold is started once, and this one is {self}")
             return [(self._record, self._now._replace(state=State.STARTED))]
 
@@ -133,12 +133,13 @@ class Hold(Uncopied):
 
         def end() -> list[Write]:
             now = self._now
-            if state is State.VOID and now.state is State.STARTED:
+            if state is State.VOID and now.state is State.STARTED:  # guard: started-not-void
                 raise SettlementError("a mechanism that was started is settled or forfeited")
+            # guard: settling-again-changes-nothing
             if now.state in (State.RESERVED, State.STARTED):
                 ended = (self._record, _HoldRecord(state=state, cell=cell, charge=charge))
                 return [ended, *self._account._exchanged(self, held=now.charge, charge=charge)]
-            if (now.state, now.cell) != (state, cell):
+            if (now.state, now.cell) != (state, cell):  # guard: other-cell-refused
                 asked = state.value if cell is None else f"{state.value} with cell {cell!r}"
                 raise SettlementError(f"the hold is {now}, and cannot be {asked}")
             return []
@@ -228,6 +229,7 @@ class Account(Uncopied):
     def _left(self) -> ExactAmount | None:
         """The exact amount that may still be reserved; None if there is no limit."""
         now = self._now
+        # guard: held-is-not-left
         return None if self._cap is None else self._cap.minus(now.spent).minus(now.held)
 
     def __repr__(self) -> str:
@@ -285,7 +287,7 @@ class Account(Uncopied):
     def _harmless(self, held: ExactAmount, others: frozenset[Hold]) -> bool:
         """True if interactive mechanisms at these prices may be open side by side."""
         deltas = [held.delta, *(hold._charge.delta for hold in others)]
-        return self._rule.side_by_side and not any(deltas)
+        return self._rule.side_by_side and not any(deltas)  # guard: conversations-delta-held-alone
 
     def _taken(self, amount: ExactAmount) -> Write:
         """The balance with ``amount`` held for one hold or part more.
@@ -295,7 +297,7 @@ class Account(Uncopied):
             SettlementError: the account is closed.
         """
         now, left = self._now, self._left()
-        if now.closed:
+        if now.closed:  # guard: closed-account-takes-nothing
             raise SettlementError("the account is closed")
         if left is not None and not amount.fits(left):
             requested, held = self._shown(amount), self.held

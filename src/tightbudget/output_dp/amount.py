@@ -104,7 +104,9 @@ class ExactAmount(NamedTuple):
 
     def fits(self, left: ExactAmount) -> bool:
         """True if no component is larger than that of ``left``."""
-        return self.counted <= left.counted and self.delta <= left.delta
+        return (
+            self.counted <= left.counted and self.delta <= left.delta
+        )  # guard: both-parts-compared
 
     def up(self, unit: str) -> Budget:
         """The amount as floats that print as at least it: for what is spent or held."""
@@ -178,10 +180,10 @@ def printed_up(x: Fraction) -> float:
         y = float(x)
     except OverflowError:
         return math.inf
-    return y if Fraction(repr(y)) >= x else next_up(y)
+    return y if Fraction(repr(y)) >= x else next_up(y)  # guard: spent-rounded-up
 
 
 def printed_down(x: Fraction) -> float:
     """The largest double that prints as a decimal <= x."""
     y = float(min(x, _LARGEST))
-    return y if Fraction(repr(y)) <= x else next_down(y)
+    return y if Fraction(repr(y)) <= x else next_down(y)  # guard: left-rounded-down

@@ -148,6 +148,7 @@ class BackwardInduction:
         ``sure`` bounds the same probability for the blocks after i.
         """
         block = self.kernels[i]
+        # guard: infinite-mass-counted
         return min(1.0, add_up(block.infinity.upper, mul_up(block.total, sure)))
 
     def _before(
@@ -171,10 +172,11 @@ class BackwardInduction:
         rest = max(0.0, sub_down(sub_down(1.0, sure), float(value[-1])))
         ahead = begin + size - right - self.states + 1
         fall = self.fall[ahead : ahead + right]
+        # guard: value-beyond-window
         beyond = sub_up(1.0, sure) - rest * np.append(fall, np.zeros(right - fall.size))
         return expectation(
             np.concatenate([np.full(left, value[0]), inside, beyond * (1 + 4 * UNIT)])
-        )
+        )  # guard: value-below-window
 
     # ---------------------------------------------------------------------- one stop
 
@@ -205,13 +207,16 @@ class BackwardInduction:
             # an output that Q cannot produce wins its whole mass at the next stop
             chance = self.kernels[i].infinity
             gains.append(max(0.0, mul_down(running, chance.lower)))
+            # guard: infinite-loss-each-block
             running = max(0.0, mul_down(running, sub_down(1.0, chance.upper)))
             if i and len(walker):
                 walker = (walker * self.kernels[i].lower).trimmed(self.lattice.tolerance)
             cut = _cut(walker, loss)
+            # guard: stopped-goes-no-further
             stopping, walker = walker.part(cut, len(walker)), walker.part(0, cut)
             if len(stopping):
                 gains.append(LowerDelta(stopping)(price))
+                # guard: stopped-meets-no-infinite-loss
                 running = max(0.0, sub_down(running, _mass(stopping)))
             if norm_up(walker.p) <= walker.p_error:  # nothing is known to go on
                 walker = walker.part(0, 0)
@@ -266,6 +271,7 @@ class _Expectation:
         log_scale = measure.exponent * math.log(2.0) - theta * left
         self.values = measure.values.copy()
         # what may lie left of the array is lifted to its first entry
+        # guard: left-of-array-counted
         self.values[0] += mul_up(block.lifted, exp_up(-log_scale) * (1 + 1e-12))
         self.error, self.extended = measure.error, measure.extended
         reached = states + size - 1
@@ -292,6 +298,7 @@ class _Expectation:
             # the error of the losses may be anywhere to the right; beyond the window V <= 1
             square = np.cumsum((tilted * tilted)[::-1])[::-1][: pulled.size] + self.beyond
             missed = self.error * (np.sqrt(square) * (1 + 4 * tilted.size * UNIT) + 1e-145)
+            # guard: rounding-induction
             total = (pulled + rounding + missed + _UNDERFLOW) * self.growth * self.margin
         # where a tilt overflows nothing is known, but that V <= 1
         return np.asarray(np.fmin(1.0, total))

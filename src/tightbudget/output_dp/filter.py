@@ -84,6 +84,7 @@ class OutputDPFilter(OutputDPOdometer):
 
     def _join(self, parent: OutputDPOdometer) -> None:
         """Makes this budget a part of ``parent``, which holds the whole of it from now on."""
+        # guard: conversations-elsewhere-count
         self._transactions, self._conversations = parent._transactions, parent._conversations
         self._parent = parent
         self._transactions.run(lambda: [parent._taken(self._whole)])
@@ -105,16 +106,17 @@ class OutputDPFilter(OutputDPOdometer):
 
         def end() -> list[Write]:
             now = self._now
-            if now.holders:
+            if now.holders:  # guard: part-run-stays-open
                 raise SettlementError(
                     f"{self.held} is still held here: settle, forfeit or close it first"
                 )
-            if now.closed:
+            if now.closed:  # guard: part-closed-once
                 return []
             ended: Write = (self._balance, now._replace(closed=True))
             if self._parent is None:
                 return [ended]
+            # guard: closed-part-stays-spent
             return [ended, *self._parent._exchanged(self, held=self._whole, charge=now.spent)]
 
-        self._transactions.run(end)
+        self._transactions.run(end)  # guard: closed-part-in-one-act
         return self.spent

@@ -147,7 +147,7 @@ class OutputDP:
 
     def price(self, cell: Cell) -> Fraction:
         """The price of an output in ``cell``: ``sup`` if the cell is not listed."""
-        return self.cells.get(cell_name(cell), self.sup)
+        return self.cells.get(cell_name(cell), self.sup)  # guard: undeclared-costs-sup
 
     # --------------------------------------------------------------------- new from old
 

@@ -109,9 +109,9 @@ class OutputDPOdometerRule(PriceRule):
     def cost(self, guarantee: Guarantee, cell: Cell | None) -> ExactAmount:
         """The price of ``cell`` and the guarantee's whole delta; if it is None, the sup."""
         stated = _output_dp(guarantee)
-        epsilon = stated.sup if cell is None else stated.price(cell)
+        epsilon = stated.sup if cell is None else stated.price(cell)  # guard: price-of-cell
         # the whole delta, whatever comes out: Theorem 7 has one delta for all cells
-        return ExactAmount(counted=epsilon, delta=stated.delta)
+        return ExactAmount(counted=epsilon, delta=stated.delta)  # guard: delta-never-comes-back
 
 
 @dataclass(frozen=True, init=False)
@@ -182,7 +182,7 @@ class AdvancedRule(BudgetRule):
 
     def cost(self, guarantee: Guarantee, cell: Cell | None) -> ExactAmount:
         """Half the squared worst-case epsilon, and delta, whatever ``cell`` came out."""
-        epsilon, delta = _output_dp(guarantee).worst_case()
+        epsilon, delta = _output_dp(guarantee).worst_case()  # guard: worst-case-in-formulas
         return ExactAmount(counted=epsilon**2 / 2, delta=delta)
 
     def epsilon(self, delta: Price) -> float:
@@ -408,7 +408,7 @@ def _loggable(delta: Price) -> Fraction:
 
 def _log_down(x: Fraction) -> Fraction:
     """ln(x), rounded down: the logarithm of a double that is at most x."""
-    return Fraction(log_down(next_down(float(x))))
+    return Fraction(log_down(next_down(float(x))))  # guard: log-slack-rounded-down
 
 
 _LEAST = Fraction(1, 10**300)
@@ -422,4 +422,4 @@ def _sqrt_down(x: Fraction) -> Fraction:
 
 def _sqrt_up(x: Fraction) -> Fraction:
     """The root of x, rounded up: at most 2^-600 above :func:`_sqrt_down`."""
-    return _sqrt_down(x) + Fraction(1, _SCALE)
+    return _sqrt_down(x) + Fraction(1, _SCALE)  # guard: root-rounded-up

@@ -296,6 +296,7 @@ def kernel(losses: RunLosses, block: Parts, lattice: Lattice) -> Kernel:
         upper, lower, beyond = discretise(part.pair, grid, n, Tilt(lattice.theta, centre))
         untilted = discretise(part.pair, grid, n, Tilt(0.0, centre))[0]
         mass = math.ldexp(untilted.mass, untilted.exponent)
+        # guard: all-finite-mass
         total = mul_up(total, mass**part.count * (1 + 4 * UNIT * part.count))
         # outputs beyond the grid and outputs that only P has are disjoint
         lost.append((add_up(beyond, float(part.pair.p_only().upper[0])), part.count))

@@ -39,6 +39,7 @@ class Uncopied:
         Raises:
             SettlementError: always.
         """
+        # guard: copy-refused
         raise SettlementError(f"{type(self).__name__} cannot be copied or pickled: {self._instead}")
 
 
@@ -95,7 +96,7 @@ class Transactions:
         Raises:
             SettlementError: this is another process than the one that made the budget.
         """
-        if self.forked:
+        if self.forked:  # guard: fork-never-acts
             raise SettlementError(
                 "a budget in memory is charged by the process that made it, and this process was "
                 "forked from that: use a ledger (tightbudget.Ledger), which several processes may "
@@ -107,10 +108,11 @@ class Transactions:
                 for variable, copy in last[1]:
                     # nothing is called or made between the test and the assignment, here and
                     # below: no signal handler, no finalizer and no other thread comes between
-                    if variable.copy[0] < copy[0]:
-                        variable.copy = copy
+                    if variable.copy[0] < copy[0]:  # guard: late-write-not-older
+                        variable.copy = copy  # guard: interrupted-act-written-out
                 number = last[0] + 1
+                # guard: act-assignment
                 next_ = number, tuple((changed, (number, value)) for changed, value in decide())
-                if self._last is last:
+                if self._last is last:  # guard: last-act-unchanged
                     self._last = next_
                     return

@@ -41,7 +41,7 @@ class Priced(ABC):
 
     def __post_init__(self) -> None:
         # a mechanism that was made has a guarantee: neither what_if nor release refuses later
-        _ = self.guarantee
+        _ = self.guarantee  # guard: guarantee-when-made
 
     @property
     @abstractmethod
@@ -82,11 +82,12 @@ class MechanismOnData(Priced, Generic[D, V]):
         """
         run = partial(self._run, noise=noise_or_default(noise))
         try:
+            # guard: data-shape-checked
             return paid(meter, self.guarantee, data, run, self._admitted)
         except (ReleaseError, KeyboardInterrupt) as error:
             # an error that is kept keeps the variables of its frames: none of them holds the data
-            del data
-            raise error.with_traceback(None) from None
+            del data  # guard: kept-error-without-data
+            raise error.with_traceback(None) from None  # guard: kept-error-without-run
 
     def _admitted(self, data: D) -> Any:
         """Returns the data as ``_run`` takes them; all data are admitted if not overridden.

@@ -215,14 +215,15 @@ def started(
         yield run
     except BaseException:
         if os.getpid() == process:
-            hold.forfeit()
+            hold.forfeit()  # guard: failure-forfeits
         raise
     finally:
+        # guard: ended-run-without-data
         run.data = None  # a run that has ended, and is kept, keeps no data
     if run.cell is None:
         hold.forfeit()
         raise ReleaseError("the run has ended without an answer: its worst-case price is charged")
-    if os.getpid() != process:
+    if os.getpid() != process:  # guard: fork-never-settles
         # the process that opened the block may still be answering: it has to name the cell
         raise SettlementError("a run is settled by the process that has started it")
     settled: Budget | None = hold.settle(run.cell)
@@ -239,11 +240,11 @@ def answered(call: Callable[[], T]) -> T | None:
     try:
         with np.errstate(all="ignore"):
             return call()
-    except BaseException as error:
+    except BaseException as error:  # guard: leaving-not-seen
         if isinstance(error, KeyboardInterrupt):
             raise  # guarded passes it on without its text
         _operator.debug("a query has failed: its fallback is used", exc_info=True)
-        return None
+        return None  # guard: failing-not-seen
 
 
 def guarded(call: Callable[[], T]) -> T:
@@ -258,8 +259,9 @@ def guarded(call: Callable[[], T]) -> T:
     """
     try:
         return call()
-    except BaseException as error:
-        interrupted = isinstance(error, KeyboardInterrupt)
+    except BaseException as error:  # guard: every-error-hidden
+        interrupted = isinstance(error, KeyboardInterrupt)  # guard: interrupt-silent
+        # guard: cause-for-operator-alone
         _operator.debug("a mechanism failed after it had started", exc_info=True)
     if interrupted:
         raise KeyboardInterrupt  # a new one: the text and the frames of the first may hold data
@@ -274,6 +276,6 @@ def _declared(guarantee: OutputDP, answer: object) -> tuple[Any, Cell]:
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise TypeError("a run answers with a value and its cell")
     value, cell = answer
-    if cell_name(cell) not in guarantee.cells:
+    if cell_name(cell) not in guarantee.cells:  # guard: only-declared-cells
         raise ValueError(f"cell {cell!r} was not declared")
     return value, cell_name(cell)

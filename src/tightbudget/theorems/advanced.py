@@ -40,11 +40,11 @@ def epsilon(step_epsilon: float, step_delta: float, runs: int, delta: float) -> 
     """
     eps, each, k = _step(step_epsilon, step_delta, runs)
     # eps' falls in d', so the best d' is all of delta that the mechanisms' own deltas leave
-    slack = sub_down(probability(delta=delta), mul_up(k, each))
+    slack = sub_down(probability(delta=delta), mul_up(k, each))  # guard: own-deltas-counted
     if not slack > 0:
         return Bounds(0.0, math.inf)
     spread = mul_up(eps, _root_up(mul_up(2 * k, max(0.0, -log_down(min(1.0, slack))))))
-    return Bounds(0.0, add_up(spread, _mean_up(eps, k)))
+    return Bounds(0.0, add_up(spread, _mean_up(eps, k)))  # guard: mean-loss-counts
 
 
 def delta(step_epsilon: float, step_delta: float, runs: int, epsilon: float) -> Bounds:
@@ -61,6 +61,7 @@ def delta(step_epsilon: float, step_delta: float, runs: int, epsilon: float) -> 
         ParameterError: an argument is refused.
     """
     eps, each, k = _step(step_epsilon, step_delta, runs)
+    # guard: square-quotient-rounded-down-1
     left = sub_down(non_negative(epsilon=epsilon), _mean_up(eps, k))
     if left <= 0:  # only d' = 1 is left
         return Bounds(0.0, 1.0)
@@ -68,8 +69,10 @@ def delta(step_epsilon: float, step_delta: float, runs: int, epsilon: float) -> 
     if eps > 0:
         # solved for d': ln d' = -(left / eps)^2 / (2 k). A quotient or a product rounds by one
         # unit; 4 are granted to each, so that the square is no larger than the exact one
-        far = left / eps * (1 - 4 * UNIT)
+        far = left / eps * (1 - 4 * UNIT)  # guard: square-quotient-rounded-down-2
+        # guard: square-quotient-rounded-down-3
         slack = exp_up(-mul_down(far, far) / (2 * k) * (1 - 4 * UNIT))
+    # guard: square-quotient-rounded-down-4
     return Bounds(0.0, min(1.0, add_up(mul_up(k, each), slack)))
 
 

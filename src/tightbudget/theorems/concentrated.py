@@ -114,7 +114,9 @@ class Line:
         if d == 0.0:
             return Bounds(0.0, math.inf)
         # four units of 2^-53 pay for the root and the product after it
+        # guard: line-epsilon-rounded-up-1
         root = math.sqrt(mul_up(self.rho, max(0.0, -log_down(d)))) * (1 + 4 * UNIT)
+        # guard: line-epsilon-rounded-up-2
         return Bounds(0.0, max(0.0, add_up(self.xi, self.rho, 2 * root)))
 
     def delta(self, epsilon: float) -> Bounds:
@@ -223,7 +225,7 @@ def _slope(table: Table, start: float, shift: float, first: float) -> float:
     """
     ends: Sequence[float] = [a - 1.0 for a in table.orders[:-1]]
     most, before, below = 0.0, 0.0, 0.0
-    for s, d in zip([*ends, math.inf], table.divergences, strict=True):
+    for s, d in zip([*ends, math.inf], table.divergences, strict=True):  # guard: beyond-last-order
         if s > first:
             most = max(most, _steepest(before, below, s, d, start, shift))
         before, below = s, d
@@ -245,7 +247,7 @@ def _steepest(s0: float, d0: float, s1: float, d1: float, start: float, shift: f
     if c > 0:
         # the derivative's numerator is -(c s^2 + 2 a s + a shift)
         root = (-a + math.sqrt(max(0.0, a * a - a * c * shift))) / c
-        candidates += [root] if s0 < root < s1 else []
+        candidates += [root] if s0 < root < s1 else []  # guard: line-clears-between-orders
     # Rounding of b grows as the interval gets shorter: s1 / (s1 - s0) times some units, of which 64
     # are granted to about a dozen operations. An error of the root's place changes nothing to first
     # order, since it is a maximum.

@@ -175,7 +175,7 @@ class Front:
             ParameterError: ``epsilon`` is not a finite number >= 0.
         """
         at, best = non_negative(epsilon=epsilon), 1.0
-        for point in self._points:
+        for point in self._points:  # guard: best-of-points
             if point.lost.upper < best:
                 best = min(best, point.delta(at).upper)
         return Bounds(0.0, best)
@@ -246,6 +246,7 @@ class _Composed:
         """Bounds lost + (1 - lost) told, the delta' of both ways to tell the neighbours apart."""
         lost = self.lost
         lower = add_down(lost.lower, mul_down(max(0.0, sub_down(1.0, lost.lower)), told.lower))
+        # guard: lost-beside-told
         upper = add_up(lost.upper, mul_up(max(0.0, sub_up(1.0, lost.upper)), told.upper))
         return Bounds(max(lost.lower, lower), min(1.0, upper) if told.upper > 0 else lost.upper)
 
@@ -313,11 +314,13 @@ class _Answers:
         if m <= 0 or self.eps == 0.0:
             return Bounds(0.0, 0.0)
         if i < 0:
-            return Bounds(0.0, self.absolute)
+            return Bounds(0.0, self.absolute)  # guard: below-window-counted
         value = float(self.totals[min(i, self.totals.size - 1)])
         if i >= self.totals.size:
             value -= self.rest * math.expm1(-2 * (i - self.totals.size + 1) * self.eps)
+        # guard: binomial-sum-rounded-down
         lower = max(0.0, value * (1 - self.margin) - self.absolute)
+        # guard: binomial-sum-rounded-up
         return Bounds(min(1.0, lower), min(1.0, value * (1 + self.margin) + self.absolute))
 
     def delta(self, at: float) -> Bounds:
@@ -325,13 +328,14 @@ class _Answers:
         eps, k = Fraction(self.eps), self.runs
         if Fraction(at) >= k * eps:
             return Bounds(0.0, 0.0)
-        m = math.ceil((k - Fraction(at) / eps) / 2)
+        m = math.ceil((k - Fraction(at) / eps) / 2)  # guard: later-point
         short = float((k - 2 * (m - 1)) * eps - Fraction(at))  # of the earlier point, <= 2 eps
         low, high = self.at(m - 1), self.at(m)
         # share is off by 18 units (two expm1 of 8, the quotient, `short`), and moves the chord by
         # no more, since high >= low; the chord's four operations and the margin's make 23 of the 32
         share = math.expm1(-short) / math.expm1(-2 * self.eps)
         lower = (low.lower * (1 - share) + high.lower * share) * (1 - 32 * UNIT)
+        # guard: chord-between-points
         upper = (low.upper * (1 - share) + high.upper * share) * (1 + 32 * UNIT)
         return Bounds(max(0.0, lower), min(1.0, upper))
 

@@ -147,9 +147,9 @@ def epsilon_at(
     if math.isinf(order):
         return divergence
     s = order - 1.0  # exact
-    log = -log_down(delta)
+    log = -log_down(delta)  # guard: conversion-rounded-up-1
     if conversion is Conversion.MIRONOV:
-        return add_up(divergence, next_up(log / s))
+        return add_up(divergence, next_up(log / s))  # guard: conversion-rounded-up-2
     log = sub_up(log, log_down(order))
     return add_up(divergence, log_up(next_up(s / order)), next_up(log / s))
 
@@ -163,7 +163,7 @@ def log_delta_at(
     if math.isinf(divergence):
         return math.inf
     s = order - 1.0  # exact
-    log = mul_up(s, sub_up(divergence, epsilon))
+    log = mul_up(s, sub_up(divergence, epsilon))  # guard: conversion-inverse-rounded-up
     if conversion is Conversion.CANONNE:
         log = add_up(log, mul_up(s, log_up(next_up(s / order))), -log_down(order))
     return log
@@ -315,12 +315,13 @@ def _around(value: float, units: float = 256.0) -> Bounds:
     noise and randomised response.
     """
     least = 1e-300  # where rounding is not relative any more
-    lower = value * (1 - units * UNIT) if value > least else 0.0
-    return Bounds(lower, max(value * (1 + units * UNIT), least))
+    lower = value * (1 - units * UNIT) if value > least else 0.0  # guard: closed-form-rounds-1
+    return Bounds(lower, max(value * (1 + units * UNIT), least))  # guard: closed-form-rounds-2
 
 
 def _beyond(x: float) -> float:
     """Computes e^x - 1 - x without cancellation."""
+    # guard: first-orders-cancel
     return float(expm1_less(np.asarray(x))) if abs(x) <= 0.5 else math.expm1(x) - x
 
 
@@ -412,5 +413,6 @@ class Table:
         chord = ((1 - share) * s_left * left + share * s_right * right) / s
         # Three differences, a quotient and four operations: below 32 units of the chord. 1 - share
         # is off by the rounding of share, which is large beside it near 1: an absolute 2^-53
-        chord *= 1 + 32 * UNIT
+        chord *= 1 + 32 * UNIT  # guard: chord-rounded-up-1
+        # guard: chord-rounded-up-2
         return Bounds(0.0, min(right, add_up(chord, 2 * UNIT * s_left * left / s)))

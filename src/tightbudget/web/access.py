@@ -88,12 +88,13 @@ class Caller:
 
     def sees(self, budget: str | None) -> bool:
         """Tells whether this caller may see a budget; None stands for the ledger as a whole."""
-        return self.budgets is None or budget in self.budgets
+        return self.budgets is None or budget in self.budgets  # guard: only-own-budgets-seen
 
     def may(self, need: Need, *, is_open: bool) -> bool:
         """Tells whether the caller's role is enough for a need."""
+        # guard: analysts-only-write
         most = {"viewer": READ, "analyst": WRITE, "administrator": ADMINISTER}
-        return need <= most.get(self.role, READ if is_open else PUBLIC)
+        return need <= most.get(self.role, READ if is_open else PUBLIC)  # guard: roles-limit-acts
 
 
 class Gate:
@@ -128,6 +129,7 @@ class Gate:
         if caller.may(self.need, is_open=_is_open(request)):
             return
         if caller.role == "anonymous":
+            # guard: unknown-callers-stopped
             raise HttpRefusal(401, "NoToken", "this needs a token", _BEARER)
         raise HttpRefusal(
             403, "NotAllowed", f"this is not for the role {caller.role}: it needs another token"
@@ -231,6 +233,7 @@ def _is_open(request: Request) -> bool:
     names = (name.replace("_", "-") for name in request.headers.keys())  # noqa: SIM118 (each)
     forwarded = any(map(_FORWARDED.fullmatch, names))
     is_here = request.client is not None and is_loopback(request.client.host)
+    # guard: open-only-here
     return state_of(request).settings.is_local and is_here and not forwarded
 
 

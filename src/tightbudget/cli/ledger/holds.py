@@ -147,4 +147,4 @@ def cell_of(text: str, guarantee: Any) -> Cell:
 
 def is_declared(cell: Cell, guarantee: Any) -> bool:
     """Tells whether a guarantee declares a price for this cell."""
-    return isinstance(guarantee, OutputDP) and cell in guarantee.cells
+    return isinstance(guarantee, OutputDP) and cell in guarantee.cells  # guard: cell-is-declared

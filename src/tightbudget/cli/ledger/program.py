@@ -135,6 +135,6 @@ class HeldBack:
 
 def _first(size: int, file: IO[bytes]) -> Iterator[bytes]:
     file.seek(0)
-    while size and (chunk := file.read(min(size, _CHUNK))):
+    while size and (chunk := file.read(min(size, _CHUNK))):  # guard: output-until-program-ends
         size -= len(chunk)
         yield chunk

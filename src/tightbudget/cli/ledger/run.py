@@ -111,7 +111,7 @@ def _settle(hold: LedgerHold, running: HeldBack, status: int) -> str | None:
         SettlementError: somebody else has ended the reservation.
         LedgerError: the ledger cannot be written.
     """
-    if status:
+    if status:  # guard: failure-settles-no-cell
         why = f"its exit status is {status}"
     else:
         cell = _cell(hold.guarantee, running)
@@ -157,7 +157,7 @@ def _reveal(
         output = dict(zip(("stdout_base64", "stderr_base64"), shown, strict=True))
         print_json({**hold.to_dict(), "exit_status": status, **output})
         return
-    if not status:
+    if not status:  # guard: failed-output-hidden
         running.reveal()
     cost = ", ".join(f"{in_words(c)} of {name}" for name, c in hold.charges.items())
     end = f"settled with cell {hold.cell!r}" if why is None else f"forfeited, since {why}"

@@ -139,7 +139,7 @@ class TestSensitivity(StrEnum):
     def bound(self, apart: Fraction) -> Fraction:
         """Returns the bound for models that are ``apart`` in the 2-norm; it is never above 2."""
         if self is TestSensitivity.TIGHT:
-            return min(apart / 2, Fraction(2))
+            return min(apart / 2, Fraction(2))  # guard: error-sensitivity
         # the float may lie below the fraction; for w > 1 the bound 2 (e^w - 1) is above 2
         w = next_up(float(min(apart, Fraction(1))))
         return min(2 * Fraction(expm1_up(w)), Fraction(2))
@@ -216,13 +216,15 @@ def _records(data: Any, features: int, records: int) -> Records:
 
 def _usable(rows: FloatArray, labels: FloatArray) -> Records:
     """Brings each record, by itself, to |x|_2 <= 1 and a label of -1 or 1."""
+    # guard: missing-numbers-seen
     present = np.isfinite(rows).all(axis=1) & ((labels == -1) | (labels == 1))
     rows = np.where(present[:, None], rows, 0.0)
     largest = np.abs(rows).max(axis=1, keepdims=True)
+    # guard: rows-scaled-first
     unit = np.where(largest > 2, largest, 1.0)  # the square of a larger number could overflow
     scaled = rows / unit
     length = np.linalg.norm(scaled, axis=1, keepdims=True)
-    long = (unit > 1) | (length > LONGEST)
+    long = (unit > 1) | (length > LONGEST)  # guard: rows-not-too-long
     return np.where(long, scaled / np.where(long, length, 1.0), rows), np.where(
         present, labels, 1.0
     )

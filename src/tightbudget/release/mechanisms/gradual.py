@@ -100,11 +100,12 @@ class GradualRelease(MechanismOnData[Any, tuple[float, ...]]):
         draws = [int(noise.laplace(self._scales[-1], 1)[0])]
         for narrow, wide in itertools.pairwise(reversed(self._scales)):
             stays = bernoulli(stay_down(narrow, wide), noise)
+            # guard: answers-share-noise
             draws.append(draws[-1] + (0 if stays else int(noise.laplace(wide, 1)[0])))
         truth = self._grid.point(answered(lambda: self.query(data)))
         step = self.step or 1
         answers: tuple[float, ...] = ()
-        for draw in reversed(draws):
+        for draw in reversed(draws):  # guard: precise-answer-last
             answers = (*answers, (truth + draw) * step)
             if self.good_enough(answers):
                 break
@@ -121,4 +122,5 @@ def stay_down(narrow: Fraction, wide: Fraction) -> Fraction:
         return Fraction(0)
     # libm's sinh is within 4 roundings, and the rounding of its argument costs x coth x <= 701
     # more: 2,820 in both squares, and 2^-40 pays for 8,192
+    # guard: coin-rounded-down
     return (Fraction(math.sinh(x)) / Fraction(math.sinh(y))) ** 2 * (1 - Fraction(1, 2**40))

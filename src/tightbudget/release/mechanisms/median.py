@@ -77,4 +77,5 @@ def _bin(records: Ordered, m: int, width: int, first: int) -> Proposal:
     """Proposes that x(m) stays in its bin of this width; some bin begins at ``first``."""
     value = records.at(m)
     low = value - (value - first) % width
+    # guard: median-bin-width
     return Proposal(records.to_move(m, low, low + width), value, sensitivity=width - 1)

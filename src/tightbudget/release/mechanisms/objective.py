@@ -149,6 +149,7 @@ class Objective:
         steps = steepest / regularization
         for _ in range(10 + math.ceil(4 * steps * max(1.0, -math.log(goal)))):
             size = float(np.linalg.norm(g))
+            # guard: minimum-tested
             if size <= goal and float(np.linalg.norm(p)) <= 2 * self.radius:
                 return p
             p, g = self._next(p, g, size, signed, gradient, steepest)

@@ -74,7 +74,7 @@ class Ordered:
         narrowest(k) < low``, and n + 1 if the range of every data set is inside.
         Guarantee: for two neighbours whose ranges are inside, the numbers differ by at most one.
         """
-        return min(self._to_widen(a, b, high), self._to_narrow(a, b, low))
+        return min(self._to_widen(a, b, high), self._to_narrow(a, b, low))  # guard: range-widens
 
     def to_exceed(self, a: int, b: int, bound: int) -> int:
         """Counts the fewest replacements, at least 1, that can make x(b) - x(a) exceed ``bound``.
@@ -82,13 +82,14 @@ class Ordered:
         This is the least k >= 1 with ``widest(k) > bound``, and n + 1 if there is none.
         Guarantee: the numbers of two neighbours differ by at most one.
         """
-        return max(1, self._to_widen(a, b, bound + 1))
+        return max(1, self._to_widen(a, b, bound + 1))  # guard: sum-moves-by-spread
 
     def to_move(self, m: int, low: int, high: int) -> int:
         """Counts the fewest replacements after which x(m), inside now, is outside [low, high).
 
         Guarantee: for two neighbours with x(m) inside, the numbers differ by at most one.
         """
+        # guard: statistic-rises
         return int(min(self._risen(m, np.array(high)), self._fallen(m, np.array(low))))
 
     # Each search below is one pass of fixed size: its time depends on n and the ranks alone, which
@@ -97,7 +98,7 @@ class Ordered:
     def _to_widen(self, a: int, b: int, width: int) -> int:
         """Counts the fewest replacements after which x(b) - x(a) >= width; n + 1 if none do."""
         i = np.arange(a + 1)  # for i > a the lower statistic stays at -limit
-        fewest = i + self._risen(b, self.records[a - i] + width)
+        fewest = i + self._risen(b, self.records[a - i] + width)  # guard: both-ends-move-outwards
         return min(int(fewest.min()), self.n + 1)
 
     def _to_narrow(self, a: int, b: int, width: int) -> int:

@@ -111,12 +111,13 @@ class StabilityTest:
 
     def passes(self, distance: int, draw: int) -> bool:
         """Returns True if the noisy distance is above the threshold; a tie does not pass."""
-        return distance + draw > self.threshold
+        return distance + draw > self.threshold  # guard: tie-does-not-pass
 
     def value(self, proposal: Proposal, noise: Noise) -> int | None:
         """Returns the proposed value with noise if the proposal passes, else None."""
         if not self.passes(proposal.distance, int(noise.laplace(self.scale, 1)[0])):
             return None
+        # guard: noise-for-sensitivity
         draw = noise.laplace(proposal.sensitivity * self.scale, 1)[0]
         return proposal.value + int(draw)
 
@@ -126,9 +127,9 @@ def _least_threshold(b: Fraction, delta: Fraction) -> int:
 
     If doubles cannot decide, it returns the next integer, which is safe.
     """
-    q = exp_down(next_down(float(-1 / b)))
+    q = exp_down(next_down(float(-1 / b)))  # guard: least-threshold
     log = add_down(log_down(next_down(float(delta))), log_down(add_down(1.0, q)))
-    return max(1, math.ceil(b * -Fraction(log)))
+    return max(1, math.ceil(b * -Fraction(log)))  # guard: threshold-rounded-up
 
 
 @plain_numbers

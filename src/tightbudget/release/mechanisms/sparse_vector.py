@@ -172,7 +172,7 @@ class SparseVector(Priced):
             try:
                 yield run
             except (ParameterError, SettlementError) as error:
-                if error is not run._refusal:
+                if error is not run._refusal:  # guard: only-own-refusal-excused
                     raise
                 refusal = error
             finally:
@@ -227,12 +227,12 @@ class SparseVectorRun(Uncopied):
                 self._refusal = error
                 raise
             # an answer that is on its way may be any: a run that ends here costs the worst case
-            self._open, self._charge.cell = False, None
+            self._open, self._charge.cell = False, None  # guard: error-ends-run
             try:
                 answer = self._compared(query, least)
             except (ReleaseError, KeyboardInterrupt) as error:
                 # without the frames below, whose variables hold the answer of the query
-                raise error.with_traceback(None) from None
+                raise error.with_traceback(None) from None  # guard: question-error-without-answer
             self._open, self._charge.cell = True, self._search.found
             self._answers.append(answer)
             return answer
@@ -276,11 +276,11 @@ class _Search:
     def above(self, value: int, threshold: int) -> bool:
         """Compares once; True if the value is above at the first look or at the second."""
         ahead = value - threshold - self._rho
-        if self._svt.adaptive and ahead + self._first.take() >= self._margin:
-            self.found += 1
+        if self._svt.adaptive and ahead + self._first.take() >= self._margin:  # guard: margin-ahead
+            self.found += 1  # guard: first-look-counted
             return True
         if ahead + self._second.take() >= 0:
-            self.found += self._least
+            self.found += self._least  # guard: found-counted-above
             return True
         return False
 

@@ -126,4 +126,4 @@ class TopK(MechanismOnData[Any, tuple[int, ...]]):
         noisy = np.append(entries, self._least) + np.clip(noise, -(2**61), 2**61)
         order = np.argsort(-noisy, kind="stable")
         ahead = int(np.flatnonzero(order == self.size)[0])
-        return tuple(order[: min(self.k, ahead)].tolist())
+        return tuple(order[: min(self.k, ahead)].tolist())  # guard: top-k-cut-off

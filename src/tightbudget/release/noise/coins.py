@@ -20,7 +20,7 @@ def bernoulli(p: Fraction, noise: Noise) -> bool:
         p *= 2
         bit, p = p >= 1, p % 1
         if noise.coin() != bit:
-            return bit
+            return bit  # guard: coin-as-drawn
     return False
 
 
@@ -37,4 +37,4 @@ def bernoulli_exp(x: Fraction, noise: Noise) -> bool:
     k = 1
     while bernoulli(x / k, noise):
         k += 1
-    return k % 2 == 1
+    return k % 2 == 1  # guard: exponential-parity

@@ -75,6 +75,7 @@ class AnswerGrid:
             size: the number of numbers that the query answers.
         """
         steps = math.ceil(self.steps(exact_positive(sensitivity=real)))
+        # guard: rounding-adds-one
         return steps if self.step is None else steps + positive_count(size=size)
 
     def steps(self, length: Fraction) -> Fraction:
@@ -96,6 +97,7 @@ class AnswerGrid:
         Numbers beyond ``size`` are left out, and missing ones become the fallback.
         """
         points = np.full(1 if size is None else size, self._fallback, dtype=np.int64)
+        # guard: integer-beside-double-exact
         found = _entries(values, exactly=self._doubles_are_too_coarse)[: len(points)]
         points[: len(found)] = self._rounded(found)
         return points
@@ -160,28 +162,31 @@ class AnswerGrid:
         steps = x if self.step is None else x / self.step  # inf where it overflows
         if not low < steps < high:
             return high if steps > low else low
-        return math.floor(steps) if self.step is None else round(steps)
+        return math.floor(steps) if self.step is None else round(steps)  # guard: number-floored
 
     def _rounded(self, entries: NDArray[Any]) -> IntArray:
         """Returns the points of an array of numbers or objects, (n,)."""
-        low, high = self._ends
+        low, high = self._ends  # guard: answers-within-bounds
         if entries.dtype.kind == "O" or entries.itemsize > 8:
             known = (number(entry) for entry in entries)
             return np.array(
                 [self._fallback if x is None else self._nearest(x, low, high) for x in known],
                 dtype=np.int64,
-            )
+            )  # guard: failure-near-answers
         if entries.dtype.kind != "f":
             if self.step is None:
                 whole: IntArray = np.clip(entries, low, high).astype(np.int64)
                 return whole
             nearer = np.clip(entries, -_WHOLE, _WHOLE)
+            # guard: integers-beyond-coarse-doubles
             if self._doubles_are_too_coarse and (nearer != entries).any():
                 return self._rounded(entries.astype(object))
             entries = nearer
         with np.errstate(all="ignore"):
             doubles = entries.astype(np.float64)
+            # guard: numbers-floored
             steps = np.floor(doubles) if self.step is None else np.rint(doubles / self.step)
+        # guard: failure-has-point
         steps = np.where(np.isnan(steps), self._fallback, np.clip(steps, low, high))
         points: IntArray = steps.astype(np.int64)
         return points
@@ -193,7 +198,7 @@ class AnswerGrid:
         changes no answer: the point of a query is within 2^52, so such a sum is beyond 2^61.
         """
         sums = points + np.clip(noise, -2 * _LAST, 2 * _LAST)
-        answer: IntArray = np.clip(sums, -_LAST, _LAST)
+        answer: IntArray = np.clip(sums, -_LAST, _LAST)  # guard: noise-clipped
         return answer if self.step is None else np.float64(self.step) * answer
 
 

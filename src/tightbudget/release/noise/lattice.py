@@ -103,7 +103,7 @@ class LatticeNoise:
 def norm_up(z: IntArray) -> int:
     """Returns |z|_2 rounded up to an integer."""
     square = sum(int(x) ** 2 for x in z)
-    return math.isqrt(square - 1) + 1 if square else 0
+    return math.isqrt(square - 1) + 1 if square else 0  # guard: norm-rounded-down
 
 
 def sqrt_up(x: Fraction) -> Fraction:

@@ -149,7 +149,7 @@ def noise_or_default(noise: Noise | None) -> Noise:
     Raises:
         ExtraError: no noise is given, and OpenDP is not installed.
     """
-    return OpenDPNoise() if noise is None else noise
+    return OpenDPNoise() if noise is None else noise  # guard: empty-noise-kept
 
 
 class Pool(Uncopied):
@@ -175,7 +175,7 @@ class Pool(Uncopied):
         if not self._stock:
             self._stock = self._draw(self._batch)[::-1].tolist()
             self._batch = min(2 * self._batch, self._most)
-        return self._stock.pop()
+        return self._stock.pop()  # guard: stock-drawn-once
 
 
 def scale_up(scale: Price) -> float:

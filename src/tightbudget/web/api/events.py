@@ -67,7 +67,7 @@ def _asked(request: Request, filters: Filters, after: int, limit: int | None) ->
             printable(**{name: getattr(filters, name)})
     return state_of(request).ledger.events(
         **vars(filters), after=after, limit=limit, budgets=caller_of(request).budgets
-    )
+    )  # guard: only-own-events
 
 
 @router.get("/events", dependencies=[allow(READ)], response_model=Events)

@@ -97,7 +97,7 @@ def statement_seen(statement: Statement, caller: Caller) -> dict[str, Any]:
     """A budget, as part of one that the caller sees, or of none."""
     content = statement.to_dict()
     if not caller.sees(content["parent"]):
-        content["parent"] = None
+        content["parent"] = None  # guard: whole-hidden
     return content
 
 
@@ -108,7 +108,7 @@ def hold_seen(hold: LedgerHold, caller: Caller) -> dict[str, Any]:
 
 def _charging(content: dict[str, Any], caller: Caller) -> dict[str, Any]:
     charges = {name: charge for name, charge in content["charges"].items() if caller.sees(name)}
-    if len(charges) < len(content["charges"]):
+    if len(charges) < len(content["charges"]):  # guard: other-payers-hidden
         content |= {"charges": charges, "told": None}
     return content
 
@@ -148,7 +148,7 @@ def statements_seen(
 def event_seen(event: Event, caller: Caller) -> dict[str, Any]:
     """An event, without the names of budgets that the caller does not see."""
     content = event.to_dict()
-    if caller.budgets is not None:
+    if caller.budgets is not None:  # guard: event-budgets-hidden
         # "told" names all budgets of the reservation, also those of others
         details = {name: value for name, value in event.details.items() if name != "told"}
         if not caller.sees(details.get("parent")):

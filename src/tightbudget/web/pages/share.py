@@ -38,13 +38,14 @@ def share_of(statement: dict[str, Any]) -> Share:
     )
     worst = spent + held + saved
     whole = min(max(cap, worst), cap * _WIDEST)
-    percent = 100 / whole if whole else Decimal(0)
+    percent = 100 / whole if whole else Decimal(0)  # guard: share-of-nothing
 
     def width(part: Decimal) -> float:
         return round(float(part * percent), 3)
 
-    shown = min(saved, whole - spent - held)
+    shown = min(saved, whole - spent - held)  # guard: cut-to-width
     widths = (width(cap), width(spent), width(held), width(shown))
+    # guard: cut-is-said
     return Share(*widths, is_cut=shown < saved, worst=_in_words(statement, worst - cap))
 
 
