@@ -65,7 +65,7 @@ GROWTH = 1.1  # of B(inf), against the sum of both before: in T x T, 2.2 times t
 
 _NEAR = 2.0**-46  # a loss so little above an edge, relative to n ln f, counts as at the edge
 _KNOWN = 1e-9  # what a leaf does not know of a mass so well, relative, is infinite
-_DUST = 1e-150  # products of what is not smaller are normal doubles
+_NORMAL = 1e-150  # products of what is not smaller are normal doubles
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,14 +222,14 @@ class Buckets:
 
     def _swept(self) -> Buckets:
         """Without dust: its A-mass goes to bucket inf, and no B-mass is less than dust for sure."""
-        kept = self.masses >= _DUST
-        dust = sum_up(self.masses[~kept]) * exp_up(self.rounding)
+        kept = self.masses >= _NORMAL
+        swept = sum_up(self.masses[~kept]) * exp_up(self.rounding)
         return dataclasses.replace(
             self,
             masses=np.where(kept, self.masses, 0.0),
-            virtual=np.where(kept, np.maximum(self.virtual, _DUST), 0.0),
-            real=np.where(kept & (self.real >= _DUST), self.real, 0.0),
-            infinity=min(1.0, add_up(self.infinity, dust)),
+            virtual=np.where(kept, np.maximum(self.virtual, _NORMAL), 0.0),
+            real=np.where(kept & (self.real >= _NORMAL), self.real, 0.0),
+            infinity=min(1.0, add_up(self.infinity, swept)),
         )
 
     # --------------------------------------------------------------------------- answers

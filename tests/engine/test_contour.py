@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import tightbudget as tb
 from tightbudget.engine import engine as engine_module
 from tightbudget.engine.answer import BUCKETS, SADDLE_POINT
-from tightbudget.engine.buckets.refine import Found, refine
+from tightbudget.engine.buckets.refine import Known, refine
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.engine import Engine, Explanation
 from tightbudget.engine.question import DeltaAt, EpsilonAt
@@ -395,8 +395,8 @@ def test_where_the_saddle_points_are_not_close_enough_both_engines_count(
     engine, asked = losses((1.0, 0.01, 1000)), EpsilonAt(1e-5)
     truth = engine.answer(asked, FINE).required()
 
-    def refuses(*_: object) -> Found:
-        return Found(Bounds(truth.lower, 1.1 * truth.upper), why="buckets are limited")
+    def refuses(*_: object) -> Known:
+        return Known(Bounds(truth.lower, 1.1 * truth.upper), why="buckets are limited")
 
     wide = Bounds(0.9 * truth.lower, truth.upper)
     monkeypatch.setattr(SaddlePoint, "bounds", lambda *_: wide)

@@ -119,14 +119,14 @@ class Demand:
         saddle: where on the curve.
         variance: how much the upper end's variance may exceed the lower one's, nats^2.
         tail: the relative share of delta that may count as infinite.
-        slip: the relative share of delta that all other cutting may cost.
+        cut_share: the relative share of delta that all other cutting may cost.
         extended: whether rounding to doubles would cost too much.
     """
 
     saddle: Saddle
     variance: float
     tail: float
-    slip: float
+    cut_share: float
     extended: bool = False
 
 
@@ -195,7 +195,7 @@ def make_plan(parts: Parts, demand: Demand, most: int = MAX_LENGTH) -> Plan:
     return Plan(
         tuple(layouts),
         coarsening=(1 - _FIRST) * demand.variance / doublings,
-        tolerance=1e-6 * demand.slip * math.exp(-demand.saddle.slack),
+        tolerance=1e-6 * demand.cut_share * math.exp(-demand.saddle.slack),
         clamped=clamped,
         extended=demand.extended,
     )
@@ -239,9 +239,9 @@ def edge_near(part: Part, low: float, h: float) -> Fraction:
     reach = abs(origin) + abs(low) + h
     if part.lattice is not None:  # every atom is meant to lie on an edge
         reach += abs(float(part.sketch.losses[0])) + abs(float(part.sketch.losses[-1]))
-    hair = Fraction(32 * UNIT * reach)
+    margin = Fraction(32 * UNIT * reach)
     above = part.lattice is not None or origin >= part.pair.max_loss()[0]
-    return start + hair if above else start - hair
+    return start + margin if above else start - margin
 
 
 @dataclass(frozen=True)
@@ -252,17 +252,17 @@ class _Span:
     spread: float  # their standard deviation
 
     @property
-    def fuzz(self) -> float:
+    def resolution(self) -> float:
         """What rounding, or a pair of stated accuracy, may not tell apart there."""
         return 1e-7 * (abs(self.low) + abs(self.high))
 
     @property
     def width(self) -> float:
-        return max(self.high - self.low, self.fuzz, 1e-300)
+        return max(self.high - self.low, self.resolution, 1e-300)
 
 
 def _span(part: Part, demand: Demand, theta: float, total_count: int) -> _Span:
-    """The losses worth keeping: what lies outside costs a share of the slip."""
+    """The losses worth keeping: what lies outside costs a share of ``demand.cut_share``."""
     # right: mass that becomes infinite, as a share of delta
     infinite = math.log(demand.tail / total_count) + demand.saddle.log_delta
     sketch = without_tail(part.sketch, infinite)
@@ -270,7 +270,7 @@ def _span(part: Part, demand: Demand, theta: float, total_count: int) -> _Span:
     log_m, mean, variance = tilted_moments(sketch, theta)
     # left: mass lifted to x, as a share of the tilted measure
     lifted = np.logaddexp.accumulate(sketch.log_masses) + theta * x - log_m
-    budget = math.log(demand.slip / total_count)
+    budget = math.log(demand.cut_share / total_count)
     low = max(0, int(np.searchsorted(np.maximum.accumulate(lifted), budget)) - 1)
     left = _left_end(part.pair, x, low, theta, budget + log_m)
     # no further than the tilt was chosen for: the next point may weigh more than all others
@@ -314,7 +314,7 @@ def _widths(parts: tuple[Part, ...], spans: list[_Span], variance: float) -> lis
     total = sum(part.count * w * w for part, w in zip(parts, weights, strict=True))
     unit = math.sqrt(4.0 * max(variance, 1e-290) / total)
     widths = [
-        min(unit * w, 1.0, max(2.0 * span.spread, 1e-3 * span.width, span.fuzz))
+        min(unit * w, 1.0, max(2.0 * span.spread, 1e-3 * span.width, span.resolution))
         for span, w in zip(spans, weights, strict=True)
     ]
     resolving = [h for h, part in zip(widths, parts, strict=True) if not part.is_shift]

@@ -48,21 +48,21 @@ class Grid:
 
     def locate(self, losses: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
         """The first point that is surely >= each loss, and a lower end of the distance."""
-        position, fuzz = self._position(losses)
-        index = np.ceil(position + fuzz)
-        return index.astype(np.intp), (index - position - fuzz) * self.step
+        position, off = self._position(losses)
+        index = np.ceil(position + off)
+        return index.astype(np.intp), (index - position - off) * self.step
 
     def nearest(self, losses: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
         """The nearest point to each loss, and an upper end of (point - loss)."""
-        position, fuzz = self._position(losses)
+        position, off = self._position(losses)
         index = np.rint(position)
-        return index.astype(np.intp), (index - position + fuzz) * self.step
+        return index.astype(np.intp), (index - position + off) * self.step
 
     def _position(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
         start = float(self.offset)
         position = (losses - start) / self.step
         # the start, the difference and the quotient; and the sums of the callers
         size = (np.abs(losses) + abs(start)) / self.step + np.abs(position) + 1.0
-        fuzz = 4 * UNIT * size  # pays: grid-position
+        off = 4 * UNIT * size  # pays: grid-position
         bound = 2.0**52
-        return np.clip(position, -bound, bound), np.minimum(fuzz, bound)
+        return np.clip(position, -bound, bound), np.minimum(off, bound)

@@ -35,7 +35,7 @@ __all__ = ["LowerDelta", "Profile", "UpperDelta"]
 
 _LN2 = math.log(2.0)
 _RANGE = 650.0  # nats below the peak where a weight still has all its digits
-_DUST = 1e-290
+_UNDERFLOWED = 1e-290
 
 
 def _suffix_sums(x: FloatArray, ratio: float = 1.0) -> FloatArray:
@@ -97,7 +97,7 @@ class UpperDelta:
             self.mass = _suffix_sums(kept)
             self.discounted = _suffix_sums(kept, math.exp(-measure.grid.step))
         self.at = at
-        self.log_factor, self.log_fuzz = at.log_factor(measure.exponent)
+        self.log_factor, self.log_error = at.log_factor(measure.exponent)
         # 2-norm of w(y) = e^(-theta y) (1 - e^-y) over any grid of step h on y > 0:
         # sum of squares <= (1/h) * integral + maximum, both in closed form
         theta, h = at.theta, measure.grid.step
@@ -123,9 +123,9 @@ class UpperDelta:
         total = add_up(max(0.0, total), mul_up(self.error, exp_up(-least)), TINY)
         if not total < math.inf:
             return math.inf
-        return mul_up(exp_up(add_up(self.log_factor, self.log_fuzz)), total)
+        return mul_up(exp_up(add_up(self.log_factor, self.log_error)), total)
 
-    def waste(self, epsilon: float) -> float:
+    def cut_error(self, epsilon: float) -> float:
         """What cutting and rounding contribute to the answer, about."""
         e = float(Fraction(epsilon) - self.at.centre)
         return self.error * exp_up(self.log_factor - self.at.theta * e)
@@ -142,30 +142,30 @@ class LowerDelta:
             b = _suffix_sums(np.where(measure.q == 0, 0.0, measure.q * at.decay), ratio)
             w = at.decay * _geometric_norm(2.0 * at.theta * measure.grid.step, at.d.size)
             v = at.decay * _geometric_norm(2.0 * (at.theta + 1.0) * measure.grid.step, at.d.size)
-            self.p_waste = measure.p_error * w * (1 + at.margin)
-            self.q_waste = measure.q_error * v * (1 + at.margin)
-            self.a = a * (1 - at.margin) - self.p_waste
-            self.b = b * (1 + at.margin) + self.q_waste
+            self.p_correction = measure.p_error * w * (1 + at.margin)
+            self.q_correction = measure.q_error * v * (1 + at.margin)
+            self.a = a * (1 - at.margin) - self.p_correction
+            self.b = b * (1 + at.margin) + self.q_correction
         self.at = at
         self.scale = (measure.q_exponent - measure.p_exponent) * _LN2
         self.reach = float(np.max(np.abs(at.d)))
-        self.log_factor, self.log_fuzz = at.log_factor(measure.p_exponent)
+        self.log_factor, self.log_error = at.log_factor(measure.p_exponent)
 
     def __call__(self, epsilon: float) -> float:
         """What the outputs contribute to delta(eps), at least."""
         total, _ = self._totals(epsilon)
         best = float(np.max(total, initial=0.0, where=np.isfinite(total)))
         # sums far below the range of doubles are lost, on both sides of the difference
-        least = exp_down(sub_down(self.log_factor, self.log_fuzz))
-        return max(0.0, mul_down(least, max(0.0, best - _DUST)))
+        least = exp_down(sub_down(self.log_factor, self.log_error))
+        return max(0.0, mul_down(least, max(0.0, best - _UNDERFLOWED)))
 
-    def waste(self, epsilon: float) -> float:
+    def cut_error(self, epsilon: float) -> float:
         """What cutting and rounding take from the answer, about."""
         total, discount = self._totals(epsilon)
         best = int(np.argmax(np.where(np.isfinite(total), total, -np.inf)))
         with np.errstate(invalid="ignore"):
-            wasted = float(self.p_waste[best] + discount[best] * self.q_waste[best])
-        return exp_up(self.log_factor) * wasted
+            error = float(self.p_correction[best] + discount[best] * self.q_correction[best])
+        return exp_up(self.log_factor) * error
 
     def _totals(self, epsilon: float) -> tuple[FloatArray, FloatArray]:
         """A - e^(eps - x) B - errors for every x, and the e^(eps - x)."""
@@ -231,18 +231,18 @@ class Profile:
         """The upper end's tilt and buckets, and what cutting and rounding add to delta."""
         at, total = self.upper.at, self.upper_delta(epsilon)
         step = float(at.d[1] - at.d[0]) if at.d.size > 1 else 0.0
-        wasted = self.upper.waste(epsilon) / total if total > 0 else 0.0
+        rounding = self.upper.cut_error(epsilon) / total if total > 0 else 0.0
         return [
-            {"tilt": at.theta, "bucket": step, "buckets": str(at.d.size), "rounding": wasted},
+            {"tilt": at.theta, "bucket": step, "buckets": str(at.d.size), "rounding": rounding},
         ]
 
-    def waste(self, epsilon: float) -> float:
+    def share_of_cuts(self, epsilon: float) -> float:
         """The share of delta(eps)'s gap that finer cutting, not finer buckets, would close."""
         bounds = self.delta(epsilon)
         gap = bounds.upper - bounds.lower
-        wasted = self.upper.waste(epsilon) + self.lower.waste(epsilon)
-        wasted += self.infinity.upper - self.truly_infinite
-        return min(1.0, wasted / gap) if gap > 0 else 0.0
+        by_cuts = self.upper.cut_error(epsilon) + self.lower.cut_error(epsilon)
+        by_cuts += self.infinity.upper - self.truly_infinite
+        return min(1.0, by_cuts / gap) if gap > 0 else 0.0
 
     def epsilon(self, delta: float, guess: float, tolerance: float) -> Bounds:
         """Bounds of inf{eps >= 0: delta(eps) <= delta}; the upper end may be inf.

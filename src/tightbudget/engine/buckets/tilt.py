@@ -58,8 +58,8 @@ class Picture:
             k0, k1, k2 = k0 + k * one, k1 + k * mean, k2 + k * variance
         return k0, k1, k2
 
-    def for_epsilon(self, epsilon: float, ease: float = 0.0, start: float = 1.0) -> Saddle:
-        """The tilt for delta(epsilon), or one that is up to ``ease`` nats worse.
+    def for_epsilon(self, epsilon: float, slack_nats: float = 0.0, start: float = 1.0) -> Saddle:
+        """The tilt for delta(epsilon), or one that is up to ``slack_nats`` nats worse.
 
         ``start`` is a tilt to begin the search at.
         """
@@ -77,10 +77,10 @@ class Picture:
         k0, _, k2 = self.cumulants(theta)
         bound = max(k0 + _log_g(theta) - theta * epsilon, _LEAST)
         log_delta = bound - _log_loss(theta, k2)
-        return self._eased(theta, epsilon, log_delta, bound, ease)
+        return self._narrower(theta, epsilon, log_delta, bound, slack_nats)
 
-    def for_delta(self, delta: float, ease: float = 0.0, start: float = 1.0) -> Saddle:
-        """The tilt of the best Renyi bound on eps(delta), or one up to ``ease`` nats worse."""
+    def for_delta(self, delta: float, slack_nats: float = 0.0, start: float = 1.0) -> Saddle:
+        """The tilt of the best Renyi bound on eps(delta), or one ``slack_nats`` worse."""
         log_delta = max(math.log(delta), _LEAST)
 
         def slope(theta: float) -> float:
@@ -92,10 +92,12 @@ class Picture:
         k0, _, k2 = self.cumulants(theta)
         bound = (k0 + _log_g(theta) - log_delta) / theta
         epsilon = bound - _log_loss(theta, k2) / theta
-        return self._eased(theta, epsilon, log_delta, k0 + _log_g(theta) - theta * bound, ease)
+        return self._narrower(
+            theta, epsilon, log_delta, k0 + _log_g(theta) - theta * bound, slack_nats
+        )
 
-    def _eased(
-        self, best: float, epsilon: float, log_delta: float, chernoff: float, ease: float
+    def _narrower(
+        self, best: float, epsilon: float, log_delta: float, chernoff: float, slack_nats: float
     ) -> Saddle:
         """A somewhat smaller tilt where that makes the tilted losses much narrower.
 
@@ -106,12 +108,12 @@ class Picture:
         saddle = Saddle(best, epsilon, log_delta, math.sqrt(k2), 0.0, best)
         edge = (k0 + _log_g(best) - chernoff) / best
         lowest = math.log(saddle.spread + 1e-300)
-        for eighths in range(1, 9 if ease > 0 else 1):
+        for eighths in range(1, 9 if slack_nats > 0 else 1):
             theta = best * 2.0 ** (-eighths / 8)
             k0, _, k2 = self.cumulants(theta)
             slack = max(0.0, k0 + _log_g(theta) - theta * edge - chernoff)
             price = 0.5 * math.log(k2 + 1e-300) + 0.15 * slack
-            if slack > ease or price > lowest + 0.5:
+            if slack > slack_nats or price > lowest + 0.5:
                 break
             if price < lowest:
                 lowest = price
@@ -131,7 +133,7 @@ def _log_loss(theta: float, variance: float) -> float:
 def _root(slope: Callable[[float], float], start: float) -> float:
     """Where an increasing function of the tilt is zero (or the nearest end of the range)."""
     low, high = (math.log(t) for t in _RANGE)
-    # march away from the start: most answers are near, and extreme tilts are dear
+    # march away from the start: most answers are near, and extreme tilts cost many evaluations
     u, step = math.log(start), 0.5
     direction = 1.0 if slope(start) < 0 else -1.0
     while True:

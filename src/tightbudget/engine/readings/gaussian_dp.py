@@ -158,8 +158,8 @@ class _Points:
 
     def _below(self, upper: FloatArray, lower: FloatArray, less: FloatArray) -> NDArray[np.bool_]:
         """Whether upper <= lower - less + slack, whatever the rounding."""
-        fuzz = 16 * UNIT * (upper + lower + np.abs(less) + self.slack)
-        return np.asarray(upper + fuzz <= lower - less + self.slack)
+        margin = 16 * UNIT * (upper + lower + np.abs(less) + self.slack)
+        return np.asarray(upper + margin <= lower - less + self.slack)
 
 
 def _gaussian(mu: float, epsilon: FloatArray) -> tuple[Enclosure, Enclosure]:

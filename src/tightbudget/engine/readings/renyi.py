@@ -204,16 +204,16 @@ def _tail(pair: Pair, x: float, mass: float, s: float) -> _Terms:
         return _Terms(np.zeros(0), np.zeros(0))
     least, most = pair.log_tail_moment(x, s)
     log_s, log_mass = math.log(s), math.log(mass)
-    fuzz = 1e-12 * (1.0 + abs(log_s) + abs(log_mass))
+    margin = 1e-12 * (1.0 + abs(log_s) + abs(log_mass))
     # G(L) <= e^(s L) / s; and G rises up to the largest loss
-    upper = most - log_s + fuzz
+    upper = most - log_s + margin
     top = pair.max_loss()[1]
     if math.isfinite(top):
-        upper = min(upper, log_mass + float(_log_g(np.array([max(x, top)]), s).upper[0]) + fuzz)
+        upper = min(upper, log_mass + float(_log_g(np.array([max(x, top)]), s).upper[0]) + margin)
     # s G(L) >= e^(s L) - (1 + s)
-    lower, less = -math.inf, log_mass + math.log1p(s) + fuzz
+    lower, less = -math.inf, log_mass + math.log1p(s) + margin
     if least > less + 1e-3:
-        lower = least + math.log1p(-math.exp(less - least)) - log_s - 4.0 * fuzz
+        lower = least + math.log1p(-math.exp(less - least)) - log_s - 4.0 * margin
     return _Terms(np.array([lower]), np.array([upper]))
 
 

@@ -195,14 +195,14 @@ def _valley(samples: list[_Sample], i: int, alpha: float) -> _Valley:
         return _Valley(at_a * (1 - 16 * UNIT), a.t)
     if rise <= 0.0:
         return _Valley(at_b * (1 - 16 * UNIT), b.t)
-    fuzz = 16 * UNIT * (at_a + at_b + (abs(fall) + abs(rise) + alpha) * b.t)
+    margin = 16 * UNIT * (at_a + at_b + (abs(fall) + abs(rise) + alpha) * b.t)
     t = (at_b - at_a + fall * a.t - rise * b.t) / (fall - rise)
     t = min(max(t, a.t), b.t)
     # any t will do: left of it the one line is above its value there, right of it the other
-    floor = min(at_a + fall * (t - a.t), at_b - rise * (b.t - t)) - fuzz
+    floor = min(at_a + fall * (t - a.t), at_b - rise * (b.t - t)) - margin
     # so far left that the falling line is surely the higher one (the difference of both rounds by
-    # fuzz at most, as t does), the floor is the other one's value, which rounds by itself
-    left = t - 2 * fuzz / (rise - fall)
+    # margin at most, as t does), the floor is the other one's value, which rounds by itself
+    left = t - 2 * margin / (rise - fall)
     if left > a.t:
         rounding = 16 * UNIT * (at_b + rise * b.t)
         floor = max(floor, at_b - rise * (b.t - left) - rounding)

@@ -48,7 +48,7 @@ from tightbudget.numerics.rounding import (
 from tightbudget.numerics.special import log_g_up
 from tightbudget.pairs.transform import ComplexArray
 
-__all__ = ["COST", "LOG_GOAL", "Line", "Lines", "Reading", "lines_at"]
+__all__ = ["COST", "LOG_GOAL", "LineIntegral", "Lines", "Reading", "lines_at"]
 
 COST = 2_000_000  # terms of all values of M on one line
 _CHUNK = 2**16  # of them at a time
@@ -69,7 +69,7 @@ class Reading(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Line:
+class LineIntegral:
     """The trapezoidal sum of one term along Re s = c, ready for every eps.
 
     Attributes:
@@ -171,7 +171,7 @@ class Line:
         return total
 
 
-def _line(track: Track, epsilon: float, log_delta: float, most: int) -> Line | None:
+def _line(track: Track, epsilon: float, log_delta: float, most: int) -> LineIntegral | None:
     """The line for eps, errors about e^-31 of delta, if it costs ``most`` terms at most."""
     term, c = track.term, track.c_at(epsilon)
     spacing = _spacing(term, c, epsilon, log_delta)
@@ -198,7 +198,7 @@ def _line(track: Track, epsilon: float, log_delta: float, most: int) -> Line | N
     log_beyond = add_up(term.beyond(c, float(t[-1]), shifts), -below)
     uppers = [(x, term.upper(x) if x > 0 else 0.0) for x in sides]
     aside = [(x, add_up(up, log_g_up(x))) for x, up in uppers]
-    return Line(term.j, c, step, log, error, log_beyond, (aside[0], aside[1]))
+    return LineIntegral(term.j, c, step, log, error, log_beyond, (aside[0], aside[1]))
 
 
 def _divided(
@@ -267,7 +267,7 @@ class Lines:
 
     epsilon: float  # for which they were placed, and about ln delta there
     log_delta: float
-    lines: tuple[Line, ...]
+    lines: tuple[LineIntegral, ...]
     rest: tuple[tuple[float, float], ...]  # of what is not on them: c, ln(transform(c) g(c))
 
     def read(self, epsilon: float) -> Reading:
