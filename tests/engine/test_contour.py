@@ -298,7 +298,8 @@ def test_explain_names_the_engine_and_gives_its_answer(
         assert told.engine == engine
         assert told.question == question
         head, *rows = str(told).splitlines()
-        assert head == f"{question}: {told.bounds}, by the {engine} engine"
+        means = {"saddle-point": "saddle points", "buckets": "buckets"}[engine]
+        assert head == f"{question}: {told.bounds}, answered by {means}"
         assert rows
         assert len(rows) == len(told.details)
         for row, detail in zip(rows, told.details, strict=True):

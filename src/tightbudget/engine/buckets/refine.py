@@ -1,4 +1,4 @@
-"""The bucket engine: from a wanted gap to a grid, run, read the certified gap, refine.
+"""The buckets engine plans a grid for a wanted gap, reads the certified gap, and refines.
 
 The width of the bounds is proportional to the variance that bucketing adds, so one
 wrong guess is mended by one proportional pass. Of two directions only the worse one
@@ -23,18 +23,22 @@ from tightbudget.numerics.rounding import UNIT
 
 __all__ = ["Known", "refine"]
 
+# The constants of the search affect its time and what it gives up on, never the truth of a bound.
+# One proportional pass mends a wrong guess, as a rule, and a second one what that did to the cuts;
+# lengths grow eightfold from 2^17 to 2^21 in two more. Eight passes are twice that.
 _PASSES = 8
-_ROUGH = 0.02  # the gap at which two directions are compared first
-_COSTLY = 2**14  # buckets of one part that are not spent on a guess
-_FIRST_LENGTH = 2**17  # what the first guess may spend on one part
-_FLOOR = 1e-290  # a delta below this is reported as [0, upper]
-_COARSER = 10.0  # a gap that cannot be reached is followed by one so many times as wide
-_COARSEST = 0.2  # the widest of these
+_ROUGH = 0.02  # the gap at which two directions are compared first: the worse one mostly shows
+_COSTLY = 2**14  # buckets of one part from which on a cheap plan comes first (milliseconds below)
+_FIRST_LENGTH = 2**17  # buckets that the first guess may spend on one part, a sixteenth of the most
+_FLOOR = 1e-290  # a delta below this is reported as [0, upper]; public docstrings name it
+# A gap that cannot be reached is followed by one ten times as wide, up to a fifth: for a wanted gap
+# of 1e-12 that is twelve questions at most, and wider bounds cost less than closer ones.
+_COARSER, _COARSEST = 10.0, 0.2
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of an answer.
+    """A value of this class holds what is known of an answer.
 
     Attributes:
         bounds: the closest bounds so far.
@@ -111,7 +115,7 @@ def _worst(known: list[Known]) -> Bounds:
 
 @dataclass(frozen=True)
 class _InOneDirection:
-    """A question, asked of one direction of a composition.
+    """A question that is asked of one direction of a composition.
 
     Attributes:
         direction: the number of the direction.
@@ -127,7 +131,7 @@ class _InOneDirection:
 
     @staticmethod
     def of(question: Question, parts: Parts, rtol: float, direction: int) -> _InOneDirection:
-        """The question, with what needs no grid: edge cases, few outcomes, a closed form."""
+        """Asks first what needs no grid: edge cases, few outcomes, a closed form."""
         settled = question.settled(parts)
         if settled is not None:
             return _InOneDirection(question, parts, direction, settled, settled=True)
@@ -175,6 +179,7 @@ class _InOneDirection:
         says what stood in the way.
         """
         best, share = known.bounds, known.share
+        # cuts and infinite mass may take a hundredth of the gap each; the rest is for buckets
         cut_share = tail = 1e-2 * rtol
         if cache is not None:
             share *= 0.5  # somewhat finer, so that the profile serves its neighbours
@@ -218,6 +223,7 @@ class _InOneDirection:
             at = self.question.read_at(got)
             share_of_cuts = seen.share_of_cuts(at) if math.isfinite(got.upper) else 1.0
             by_buckets, by_cuts = gap * (1.0 - share_of_cuts) / coarser, gap * share_of_cuts
+            # cuts that take more than a fifth of the wanted gap are worth making finer
             cutting = by_cuts > 0.2 * rtol
             if cutting and share_of_cuts > 0.5:
                 pass  # what buckets do is not seen until cuts and rounding do less
@@ -249,14 +255,15 @@ class _InOneDirection:
 
 def _given_up(why: str, best: Bounds, share: float, share_of_cuts: float) -> Known:
     """Bounds that are not close enough, and what the gap of the last pass was made of."""
-    if share_of_cuts >= 0.01:
+    if share_of_cuts >= 0.01:  # a smaller share would be told as 0%
         why += f" (of the last gap {share_of_cuts:.0%} came from cuts and rounding, the rest from"
         why += " buckets)"
     return Known(best, share, why)
 
 
 def _aim(rtol: float, gap: float) -> float:
-    # the factor that turns this gap into a little less than rtol
+    # the factor that turns this gap into four fifths of rtol; a single gap is no reason to grow or
+    # to shrink a variance by more than these, since part of it may come from elsewhere
     return min(4.0, max(1e-4, 0.8 * rtol / gap)) if gap > 0 else 1.0
 
 

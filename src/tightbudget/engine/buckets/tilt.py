@@ -1,4 +1,4 @@
-"""Choosing the tilt: where Chernoff's bound on delta is smallest, or a little below.
+"""The tilt is chosen where Chernoff's bound on delta is smallest, or a little lower.
 
 With K(theta) = ln E_P[e^(theta L)] and ln g(theta) = theta ln theta - (1 + theta)
 ln(1 + theta), delta(eps) <= e^(K(theta) - theta eps + ln g(theta)) for every theta > 0.
@@ -20,8 +20,12 @@ from tightbudget.pairs.pair import Sketch
 
 __all__ = ["Picture", "Saddle", "tilted_moments", "without_tail"]
 
+# Tilts that are tried. Below, e^(theta L) is 1 for every loss that matters; above, one loss is all
+# there is of the tilted measure. A tilt at either end is a worse choice, never a wrong one.
 _RANGE = (1e-9, 1e9)
-_LEAST = -655.0  # ln of the least delta that is answered for
+# ln of the least delta that is answered for: e^-655 is 1e-284, so that the masses that make it are
+# still normal doubles.
+_LEAST = -655.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Picture:
     sketches: tuple[tuple[Sketch, int], ...]
 
     def without_tail(self, log_mass: float) -> Picture:
-        """Without the largest losses that together have P-mass e^log_mass in all runs.
+        """Leaves out the largest losses that together have P-mass e^log_mass in all runs.
 
         A rare large loss that may count as infinite must not pull at the tilt.
         """
@@ -59,7 +63,7 @@ class Picture:
         return k0, k1, k2
 
     def for_epsilon(self, epsilon: float, slack_nats: float = 0.0, start: float = 1.0) -> Saddle:
-        """The tilt for delta(epsilon), or one that is up to ``slack_nats`` nats worse.
+        """Returns the tilt for delta(epsilon), or one that is up to ``slack_nats`` nats worse.
 
         ``start`` is a tilt to begin the search at.
         """
@@ -80,7 +84,7 @@ class Picture:
         return self._narrower(theta, epsilon, log_delta, bound, slack_nats)
 
     def for_delta(self, delta: float, slack_nats: float = 0.0, start: float = 1.0) -> Saddle:
-        """The tilt of the best Renyi bound on eps(delta), or one ``slack_nats`` worse."""
+        """Returns the tilt of the best Renyi bound on eps(delta), or one ``slack_nats`` worse."""
         log_delta = max(math.log(delta), _LEAST)
 
         def slope(theta: float) -> float:
@@ -99,10 +103,11 @@ class Picture:
     def _narrower(
         self, best: float, epsilon: float, log_delta: float, chernoff: float, slack_nats: float
     ) -> Saddle:
-        """A somewhat smaller tilt where that makes the tilted losses much narrower.
+        """Returns a tilt below ``best`` if that makes the tilted losses much narrower.
 
         A rare large loss can dominate the best tilt and stretch every array; the FFT has
-        digits to spare for a tilt that is a few nats worse.
+        digits to spare for a tilt that is a few nats worse. A nat of slack counts as 15 percent
+        of an array's length, since it asks for finer cuts: a heuristic, which moves costs only.
         """
         k0, _, k2 = self.cumulants(best)
         saddle = Saddle(best, epsilon, log_delta, math.sqrt(k2), 0.0, best)
@@ -131,7 +136,7 @@ def _log_loss(theta: float, variance: float) -> float:
 
 
 def _root(slope: Callable[[float], float], start: float) -> float:
-    """Where an increasing function of the tilt is zero (or the nearest end of the range)."""
+    """Finds the tilt at which the increasing ``slope`` is zero, or the nearest end of the range."""
     low, high = (math.log(t) for t in _RANGE)
     # march away from the start: most answers are near, and extreme tilts cost many evaluations
     u, step = math.log(start), 0.5
@@ -150,14 +155,14 @@ def _root(slope: Callable[[float], float], start: float) -> float:
 
 
 def without_tail(sketch: Sketch, log_mass: float) -> Sketch:
-    """The sketch without the largest losses, of P-mass e^log_mass or less together."""
+    """Returns ``sketch`` without the largest losses, of P-mass e^log_mass or less together."""
     tail = np.logaddexp.accumulate(sketch.log_masses[::-1])
     keep = max(1, sketch.losses.size - int(np.searchsorted(tail, log_mass)))
     return Sketch(sketch.losses[:keep], sketch.log_masses[:keep])
 
 
 def tilted_moments(sketch: Sketch, theta: float) -> tuple[float, float, float]:
-    """ln E[e^(theta L)], mean and variance of L under the tilted sketch."""
+    """Returns ln E[e^(theta L)], and mean and variance of L under the tilted sketch."""
     exponents = theta * sketch.losses + sketch.log_masses
     top = float(np.max(exponents))
     weights: FloatArray = np.exp(exponents - top)
