@@ -97,7 +97,7 @@ DIGITS = [
     "gap",
     "ms",
     "engine",
-    "two masses, gap 1e-4: ms",
+    "buckets, gap 1e-4: ms",
     "dp-accounting: ms",
     "prv-accountant: ms",
 ]
@@ -126,7 +126,7 @@ def digits(results: dict[str, Any]) -> str:
     machine = results["machine"]
     lines += [
         "",
-        f"Medians of {results['runs']} calls (two masses 3, neighbours 1) in one process on "
+        f"Medians of {results['runs']} calls (buckets 3, neighbours 1) in one process on "
         f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, NumPy "
         f"{machine['numpy']}, {machine['date']}; every call builds its composition anew. Both "
         f"certified ends at a relative gap of {results['rtol']:g}, against dp-accounting "

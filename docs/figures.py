@@ -42,7 +42,7 @@ from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure
 from tightbudget.engine.buckets.profile import Profile
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.question import EpsilonAt
-from tightbudget.engine.saddle_point.contour import Line, Lines
+from tightbudget.engine.saddle_point.contour import LineIntegral, Lines
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.pairs.pair import Direction
 from tightbudget.theorems import renyi as theorem
@@ -152,7 +152,7 @@ def on_line(contour: SaddlePoint, c: float, t: np.ndarray, epsilon: float) -> np
     return integrand(contour.term.values(c, t, 1e-16)[0] - np.log(s * (s + 1)), c, t, epsilon)
 
 
-def heights(line: Line) -> np.ndarray:
+def heights(line: LineIntegral) -> np.ndarray:
     """t at the points of a line."""
     return line.step * np.arange(line.log.size)
 

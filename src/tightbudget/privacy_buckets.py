@@ -64,8 +64,11 @@ FREE = 1e-20  # B(inf) that may be reached before a factor is squared, where non
 GROWTH = 1.1  # of B(inf), against the sum of both before: in T x T, 2.2 times that of T
 
 _NEAR = 2.0**-46  # a loss so little above an edge, relative to n ln f, counts as at the edge
-_KNOWN = 1e-9  # what a leaf does not know of a mass so well, relative, is infinite
-_DUST = 1e-150  # products of what is not smaller are normal doubles
+# A leaf's mass that is known to no better than this, relative, is infinite for the part above it.
+# The looser this is, the more a bound pays for rounding in every run; masses that are made of a few
+# roundings are known a million times as well, so that mass far out in a tail alone is meant.
+_KNOWN = 1e-9
+_NORMAL = 1e-150  # products of numbers that are no smaller are normal doubles
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +196,7 @@ class Buckets:
         return Buckets(self.log_factor, masses, virtual, real, infinity, u, rounding)._swept()
 
     def squared(self) -> Buckets:
-        """The same pair with factor f^2: bucket i takes the buckets 2i - 1 and 2i.
+        """Merges buckets to the factor f^2: bucket i takes the buckets 2i - 1 and 2i.
 
         Bucket -n becomes -n/2, the lowest one that is not empty.
 
@@ -221,15 +224,15 @@ class Buckets:
         return self.infinity + (1.0 - self.infinity) * other.infinity + beyond
 
     def _swept(self) -> Buckets:
-        """Without dust: its A-mass goes to bucket inf, and no B-mass is less than dust for sure."""
-        kept = self.masses >= _DUST
-        dust = sum_up(self.masses[~kept]) * exp_up(self.rounding)
+        """Moves A-masses below 1e-150 to bucket inf, and bounds B-masses by that number."""
+        kept = self.masses >= _NORMAL
+        swept = sum_up(self.masses[~kept]) * exp_up(self.rounding)
         return dataclasses.replace(
             self,
             masses=np.where(kept, self.masses, 0.0),
-            virtual=np.where(kept, np.maximum(self.virtual, _DUST), 0.0),
-            real=np.where(kept & (self.real >= _DUST), self.real, 0.0),
-            infinity=min(1.0, add_up(self.infinity, dust)),
+            virtual=np.where(kept, np.maximum(self.virtual, _NORMAL), 0.0),
+            real=np.where(kept & (self.real >= _NORMAL), self.real, 0.0),
+            infinity=min(1.0, add_up(self.infinity, swept)),
         )
 
     # --------------------------------------------------------------------------- answers
@@ -253,7 +256,7 @@ class Buckets:
         return (self.n * self.log_factor + self.rounding) * (1 + 8 * UNIT)
 
     def upper_delta(self, epsilon: float) -> float:
-        """An upper end: what may be misplaced counts without its error correction."""
+        """Returns an upper bound; outputs that may be misplaced get no error correction."""
         if epsilon >= self.top:
             return self.infinity
         losses = self.log_factor * self.indexes
@@ -270,7 +273,7 @@ class Buckets:
         return min(1.0, add_up(self.infinity, max(0.0, total)))
 
     def lower_delta(self, epsilon: float) -> float:
-        """A lower end: each finite bucket as if it were one output; bucket inf adds nothing."""
+        """Returns a lower bound: each finite bucket as one output; bucket inf adds nothing."""
         # rounding a product and a difference takes 2^-53 of the A-mass each, at most
         a = self.masses * exp_down(-self.rounding) * (1 - 8 * UNIT)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -283,9 +286,9 @@ class Trees:
     """The composition trees of the same runs, one for each direction that matters.
 
     Guarantee: :meth:`delta` holds the exact delta(eps), the worse of these directions: it is
-    the larger one of the upper ends, and also of the lower ends.
+    the larger one of the upper bounds, and also of the lower bounds.
 
-    Source: Definition 10, Theorem 2, Corollary 1 (which takes the smaller lower end).
+    Source: Definition 10, Theorem 2, Corollary 1 (which takes the smaller lower bound).
     """
 
     directions: tuple[Buckets, ...]
@@ -339,7 +342,7 @@ class Trees:
         return Bounds(self._lower(epsilon), self._upper(epsilon))
 
     def epsilon(self, delta: float) -> Bounds:
-        """Bounds of inf{eps >= 0: delta(eps) <= delta}; the upper end is inf below B(inf).
+        """Bounds of inf{eps >= 0: delta(eps) <= delta}; ``upper`` is inf below B(inf).
 
         Guarantee: each end is proved by one evaluation of delta(eps) there.
         """
@@ -436,7 +439,7 @@ class _Outputs:
 
     place: NDArray[np.intp]  # (k,) 0 .. 2n for bucket -n .. n, 2n + 1 for bucket inf
     a: Enclosure  # (k,) A-masses
-    b: Enclosure  # (k,) what counts as B-mass: the real one's lower, the virtual one's upper end
+    b: Enclosure  # (k,) what counts as B-mass: the real one's lower, the virtual one's upper bound
     misplaced: float  # by how much a loss may exceed its bucket's, nats
 
 

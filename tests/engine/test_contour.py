@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import tightbudget as tb
 from tightbudget.engine import engine as engine_module
 from tightbudget.engine.answer import BUCKETS, SADDLE_POINT
-from tightbudget.engine.buckets.refine import Found, refine
+from tightbudget.engine.buckets.refine import Known, refine
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.engine import Engine, Explanation
 from tightbudget.engine.question import DeltaAt, EpsilonAt
@@ -298,7 +298,8 @@ def test_explain_names_the_engine_and_gives_its_answer(
         assert told.engine == engine
         assert told.question == question
         head, *rows = str(told).splitlines()
-        assert head == f"{question}: {told.bounds}, by the {engine} engine"
+        means = {"saddle-point": "saddle points", "buckets": "buckets"}[engine]
+        assert head == f"{question}: {told.bounds}, answered by {means}"
         assert rows
         assert len(rows) == len(told.details)
         for row, detail in zip(rows, told.details, strict=True):
@@ -395,8 +396,8 @@ def test_where_the_saddle_points_are_not_close_enough_both_engines_count(
     engine, asked = losses((1.0, 0.01, 1000)), EpsilonAt(1e-5)
     truth = engine.answer(asked, FINE).required()
 
-    def refuses(*_: object) -> Found:
-        return Found(Bounds(truth.lower, 1.1 * truth.upper), why="buckets are limited")
+    def refuses(*_: object) -> Known:
+        return Known(Bounds(truth.lower, 1.1 * truth.upper), why="buckets are limited")
 
     wide = Bounds(0.9 * truth.lower, truth.upper)
     monkeypatch.setattr(SaddlePoint, "bounds", lambda *_: wide)

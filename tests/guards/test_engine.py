@@ -60,7 +60,7 @@ def response(p: float, runs: int, below: float) -> tuple[Profile, float, Fractio
     """A profile without a tilt, an eps some losses below the largest, and delta there."""
     spacing = math.log(p / (1 - p))
     pair = tb.RandomizedResponse(p).pair(Direction.REMOVE)
-    start = Fraction(-spacing) + Fraction(1, 10**14)  # both losses are a hair below an edge
+    start = Fraction(-spacing) + Fraction(1, 10**14)  # both losses are a margin below an edge
     seen = profile_of(pair, Grid(start, 2 * spacing), 2, Tilt(1e-9, Fraction(0)), runs)
     epsilon = spacing * (runs - below)
     return seen, epsilon, response_delta(Fraction(p), runs, epsilon)[0]
@@ -75,8 +75,8 @@ def upper_responses() -> bool:
 def lower_responses() -> bool:
     """A quarter of all losses have no mass but noise."""
     cases = [response(p, runs, runs / 4 + 1) for p, runs in RESPONSES]
-    hair = Fraction(1, 10**14)
-    return all(Fraction(seen.lower_delta(e)) <= truth * (1 + hair) for seen, e, truth in cases)
+    margin = Fraction(1, 10**14)
+    return all(Fraction(seen.lower_delta(e)) <= truth * (1 + margin) for seen, e, truth in cases)
 
 
 def gaussian_truth(m: float, epsilon: float) -> tuple[float, float]:
@@ -391,7 +391,7 @@ MUTATIONS = [
         "the tail of a Renyi moment",
         renyi,
         "_tail",
-        (("upper = most - log_s + fuzz", "upper = -math.inf"),),
+        (("upper = most - log_s + margin", "upper = -math.inf"),),
         gaussian_renyi,
     ),
 ]

@@ -61,7 +61,7 @@ def responses(runs: int) -> bool:
     return True
 
 
-def dusty() -> bool:
+def with_tiny_products() -> bool:
     """Products of the rare outputs leave the range of doubles."""
     pair = [1.0, 1e-100], [1.0, 1e-130]
     leaf = Buckets.of_masses(*pair, factor=2.0, n=300)
@@ -180,11 +180,11 @@ MUTATIONS = [
         privacy_buckets,
     ),
     changed(
-        "dust is infinite",
+        "A-masses that are swept out are infinite",
         "_swept",
-        "add_up(self.infinity, dust)",
+        "add_up(self.infinity, swept)",
         "self.infinity",
-        dusty,
+        with_tiny_products,
     ),
     changed(
         "the upper end pays for rounding",

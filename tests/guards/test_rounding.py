@@ -377,12 +377,12 @@ def rare_coefficients() -> bool:
     return True
 
 
-def line_of(logs: list[complex], c: float, step: float) -> contour.Line:
+def line_of(logs: list[complex], c: float, step: float) -> contour.LineIntegral:
     aside = (0.5 * c, 0.0), (2.0 * c, 0.0)
-    return contour.Line(0, c, step, np.array(logs), np.zeros(len(logs)), -700.0, aside)
+    return contour.LineIntegral(0, c, step, np.array(logs), np.zeros(len(logs)), -700.0, aside)
 
 
-def sum_holds(line: contour.Line, epsilon: float) -> bool:
+def sum_holds(line: contour.LineIntegral, epsilon: float) -> bool:
     """The sum over exact logarithms is within its error of the exact one."""
     value, reference, error = line._sum(epsilon)
     total = arb(0)
@@ -409,7 +409,7 @@ def fast_turns() -> bool:
 def scale_holds() -> bool:
     """The sum times e^reference, for an exact sum."""
     line = line_of([3.3], 1.0, 1.0)
-    with mock.patch.object(contour.Line, "_sum", return_value=(0.7, 3.3, 0.0)):
+    with mock.patch.object(contour.LineIntegral, "_sum", return_value=(0.7, 3.3, 0.0)):
         total, errors = line._errors(0.0)
     return bool(abs(arb(0.7) * arb(3.3).exp() - total) <= errors["rounding"])
 

@@ -21,7 +21,7 @@ from tests.reference.test_gaussian import gaussian_delta
 
 import tightbudget as tb
 from tightbudget.engine.saddle_point import contour
-from tightbudget.engine.saddle_point.contour import Line, Lines
+from tightbudget.engine.saddle_point.contour import LineIntegral, Lines
 from tightbudget.engine.saddle_point.saddle_points import Group, Term
 from tightbudget.mechanisms import gaussian_transform_bounds
 from tightbudget.mechanisms.gaussian_integrand import Rule
@@ -42,7 +42,9 @@ def _bits():
     ctx.prec = before
 
 
-def line_of(term: Term, c: float, step: float, points: int, tolerance: float = 1e-18) -> Line:
+def line_of(
+    term: Term, c: float, step: float, points: int, tolerance: float = 1e-18
+) -> LineIntegral:
     """A line as long and as dense as we say."""
     t = step * np.arange(points, dtype=np.float64)
     log, error = contour._divided(*term.values(c, t, tolerance), c, t)
@@ -50,7 +52,7 @@ def line_of(term: Term, c: float, step: float, points: int, tolerance: float = 1
     shifts = term.heights(c, t[-1:])[1][0]
     sides = (0.5 * c, 2.0 * c)
     aside = [(x, term.upper(x) + special.log_g_up(x)) for x in sides]
-    return Line(
+    return LineIntegral(
         term.j,
         c,
         step,
@@ -61,7 +63,7 @@ def line_of(term: Term, c: float, step: float, points: int, tolerance: float = 1
     )
 
 
-def read(lines: Line | Lines, epsilon: float) -> Bounds:
+def read(lines: LineIntegral | Lines, epsilon: float) -> Bounds:
     got = lines.read(epsilon)
     return Bounds(got.lower, got.upper)
 
@@ -156,28 +158,28 @@ def nothing_above_beyond() -> bool:
 MUTATIONS = [
     Mutation(
         "aliasing",
-        Line,
+        LineIntegral,
         "read",
         (('-errors["aliasing"], ', ""),),
         lambda: gaussian_line(1.5, 12, 0.0, 0.5, 1.0),
     ),
     Mutation(
         "aliasing from the right",
-        Line,
+        LineIntegral,
         "_aliased",
         (("for other, log in self.aside:", "for other, log in self.aside[:1]:"),),
         lambda: gaussian_line(1.5, 12, 0.0, 0.5, 1.0),
     ),
     Mutation(
         "the line beyond its end",
-        Line,
+        LineIntegral,
         "read",
         (('errors["beyond"], ', ""),),
         lambda: gaussian_line(0.1, 12, 0.0, 0.5, 1.0),
     ),
     Mutation(
         "the error of the values",
-        Line,
+        LineIntegral,
         "read",
         (('errors["values"], ', ""),),
         lambda: sampled_line(50.0),

@@ -1,1 +1,1 @@
-"""What does a composition of pairs cost? Certified answers, by two engines."""
+"""Two engines certify what a composition of pairs costs: saddle points and buckets."""

@@ -12,13 +12,16 @@ __all__ = ["BUCKETS", "SADDLE_POINT", "Answer"]
 
 SADDLE_POINT, BUCKETS = "saddle-point", "buckets"  # the two engines
 
-_HOPELESS = 0.5  # a relative gap from which on no gap to ask for instead is recommended
-_MARGIN = 1.25  # how far above the gap that was reached the recommended one lies
+# A refusal recommends a gap that an answer would reach. Bounds further apart than a factor of two
+# say so little that no gap is recommended; and a repeated question may end a little wider (it
+# stops at its own gap), so the recommended gap has a quarter to spare. Both only word a message.
+_HOPELESS = 0.5
+_MARGIN = 1.25
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is certified about one number. A gap that was not reached is an answer, too.
+    """An answer holds what is certified about one number, also where the gap was not reached.
 
     Guarantee: the exact value lies in ``bounds``, whether or not the gap was reached.
 
@@ -73,7 +76,7 @@ class Answer:
         return self.bounds
 
     def error(self) -> PrecisionError:
-        """The refusal of an answer whose gap was not reached; it carries the bounds."""
+        """Returns the refusal for a caller of this answer; the error carries the bounds."""
         return PrecisionError(self.why, self.bounds.lower, self.bounds.upper)
 
 

@@ -1,4 +1,4 @@
-"""What answers about one composition leave for later questions about the same composition."""
+"""The cache keeps lines and profiles of one composition for later questions about it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Cache:
         self._profiles: dict[int, deque[Profile]] = {}
 
     def lines(self, direction: int) -> tuple[Lines, ...]:
-        """The lines that answered last in a direction, the latest first."""
+        """Returns the lines that answered last in a direction, the latest first."""
         return tuple(reversed(self._lines.get(direction, ())))
 
     def profiles(self, direction: int) -> tuple[Profile, ...]:
-        """The profiles that were made last in a direction, the latest first."""
+        """Returns the profiles that were made last in a direction, the latest first."""
         return tuple(reversed(self._profiles.get(direction, ())))
 
     def remember_lines(self, direction: int, lines: Lines) -> None:

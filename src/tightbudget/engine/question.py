@@ -1,4 +1,4 @@
-"""The two questions: delta at an epsilon, and epsilon at a delta.
+"""A question asks for delta at an epsilon, or for epsilon at a delta.
 
 An engine makes a curve (a profile of buckets, or lines through saddle points) that holds for
 every epsilon and is close near one place. A question says the same four things to both engines:
@@ -25,16 +25,24 @@ from tightbudget.numerics.rounding import add_up
 
 __all__ = ["ROUNDED", "DeltaAt", "EpsilonAt", "Question"]
 
-ROUNDED = 1e-12  # a width that comes from the rounding of the losses alone
-_ROUGH = 0.02  # share of delta that may count as infinite while the tilt is looked for
-_SEARCH = 1e-3  # of the wanted gap: how closely an epsilon is searched for on a profile
-_LEAST_DELTA = 1e-250  # below it the buckets answer (with [0, upper] in the end)
-_LOWEST = -700.0  # ln of the least delta that lines are placed for
+# A width, in nats or of a delta, that the rounding of the losses alone may account for, some 4,500
+# units of 2^-52. Public docstrings promise it. It decides what counts as reached, no bound.
+ROUNDED = 1e-12
+# The share of delta that may count as infinite while the tilt is looked for. A rare huge loss must
+# not pull the first guess; later passes cut at the share that the gap allows. No effect on truth.
+_ROUGH = 0.02
+# An epsilon is searched for on a profile this closely, as a share of the wanted gap: the search
+# then adds a thousandth to the gap, for ten bisections more than a search at the gap itself.
+_SEARCH = 1e-3
+# Lines are placed for a delta above this; the rest goes to the buckets (and ends as [0, upper]).
+# The smallest normal double is 1e-308: errors of e^-31 delta stay above it with decades to spare.
+_LEAST_DELTA = 1e-250
+_LOWEST = -700.0  # ln delta; e^-700 is still a normal double, e^-709 is not
 
 
 @dataclass(frozen=True)
 class DeltaAt:
-    """What is delta(epsilon)?
+    """The question which delta(epsilon) a composition has.
 
     Attributes:
         epsilon: nats; any finite number, or inf.
@@ -51,10 +59,10 @@ class DeltaAt:
         """The point (epsilon, delta) of the curve with this answer."""
         return self.epsilon, answer
 
-    # ------------------------------------------------------------ put to the bucket engine
+    # ------------------------------------------------------------ put to the buckets engine
 
     def settled(self, parts: Parts) -> Bounds | None:
-        """Bounds where no grid brings closer ones: beyond the largest loss, or of few outcomes."""
+        """Returns bounds no grid makes closer (beyond the largest loss, few outcomes), or None."""
         if self.epsilon == math.inf:
             return parts.infinity
         top = parts.max_loss.upper
@@ -71,7 +79,7 @@ class DeltaAt:
         return Bounds(lower, min(1.0, max(upper, certain * (1 + 1e-15))))
 
     def by_formula(self, run: OneRun, parts: Parts, rtol: float) -> Bounds:
-        """The answer of a closed form."""
+        """Returns the answer of the closed form of ``run``."""
         return run.delta(self.epsilon)
 
     def first_tilt(self, parts: Parts) -> Saddle:
@@ -79,13 +87,13 @@ class DeltaAt:
         return self._tilt(parts, _ROUGH, slack_nats=0.0, most=1.0, guess=0.0, start=1.0)
 
     def size(self, first: Saddle) -> float:
-        """About the answer, by the first guess."""
+        """Returns about the answer, by the ``first`` guess."""
         return math.exp(first.log_delta)
 
     def tilt(
         self, parts: Parts, first: Saddle, tail: float, slack_nats: float, known: Bounds
     ) -> Saddle:
-        """The tilt to place a profile at.
+        """Returns the tilt to place a profile at.
 
         Args:
             parts: the composition in one direction.
@@ -115,7 +123,7 @@ class DeltaAt:
         return dataclasses.replace(saddle, log_delta=min(guess, saddle.log_delta))
 
     def read(self, profile: Profile, saddle: Saddle, rtol: float) -> Bounds:
-        """The answer that a profile gives."""
+        """Returns the answer that ``profile`` gives."""
         return profile.delta(self.epsilon)
 
     def read_at(self, bounds: Bounds) -> float:
@@ -123,7 +131,7 @@ class DeltaAt:
         return self.epsilon
 
     def allowed_variance(self, saddle: Saddle, rtol: float) -> float:
-        """How much buckets may add to the variance of the losses, nats^2, for this gap."""
+        """Returns the variance, nats^2, that buckets may add to the losses for this ``rtol``."""
         # d ln delta = theta (theta + 1) / 2 * d variance
         return 2.0 * rtol / (saddle.slope * (saddle.slope + 1.0))
 
@@ -134,25 +142,25 @@ class DeltaAt:
         return math.isfinite(self.epsilon) and track.log_delta_at(self.epsilon) >= _LOWEST
 
     def without_lines(self, track: Track) -> Bounds | None:
-        """Bounds that need no line, where there are any: far below all losses delta is about 1."""
+        """Returns bounds that need no line, for an epsilon far below all losses, else None."""
         return track.nearly_one(self.epsilon) if self.epsilon < track.epsilon[0] else None
 
     def place(self, tracks: tuple[Track, ...]) -> float:
-        """The epsilon to place lines at."""
+        """Returns the epsilon to place lines at."""
         return self.epsilon
 
     def read_lines(self, lines: Lines, track: Track) -> Bounds | None:
-        """The answer that lines give, or None where they prove nothing."""
+        """Returns the answer that ``lines`` give, or None where they prove nothing."""
         return lines.delta(self.epsilon)
 
     def place_again(self, lines: Lines, track: Track) -> float | None:
-        """The epsilon to place better lines at, seen from these ones."""
+        """Returns the epsilon to place better lines at, after a reading of ``lines``."""
         return self.epsilon
 
 
 @dataclass(frozen=True)
 class EpsilonAt:
-    """What is eps*(delta) = inf{eps >= 0: delta(eps) <= delta}?
+    """The question which eps*(delta) = inf{eps >= 0: delta(eps) <= delta} a composition has.
 
     Attributes:
         delta: in [0, 1].
@@ -169,10 +177,10 @@ class EpsilonAt:
         """The point (epsilon, delta) of the curve with this answer."""
         return answer, self.delta
 
-    # ------------------------------------------------------------ put to the bucket engine
+    # ------------------------------------------------------------ put to the buckets engine
 
     def settled(self, parts: Parts) -> Bounds | None:
-        """Bounds where no grid brings closer ones: no finite loss matters, or few outcomes do."""
+        """Returns bounds no grid makes closer (no finite loss matters, few outcomes), or None."""
         delta = self.delta
         if delta >= 1.0:
             return Bounds(0.0, 0.0)
@@ -191,7 +199,7 @@ class EpsilonAt:
         return None if few is None else few.epsilon(delta)
 
     def by_formula(self, run: OneRun, parts: Parts, rtol: float) -> Bounds:
-        """The answer of a closed form, searched for."""
+        """Searches the closed form of ``run`` for the answer."""
         return run.epsilon(self.delta, _positive(self.first_tilt(parts)), _SEARCH * rtol)
 
     def first_tilt(self, parts: Parts) -> Saddle:
@@ -200,13 +208,13 @@ class EpsilonAt:
         return parts.picture.without_tail(math.log(_ROUGH) + math.log(left)).for_delta(left)
 
     def size(self, first: Saddle) -> float:
-        """About the answer, by the first guess."""
+        """Returns about the answer, by the ``first`` guess."""
         return first.epsilon
 
     def tilt(
         self, parts: Parts, first: Saddle, tail: float, slack_nats: float, known: Bounds
     ) -> Saddle:
-        """The tilt to place a profile at.
+        """Returns the tilt to place a profile at.
 
         Args:
             parts: the composition in one direction.
@@ -220,7 +228,7 @@ class EpsilonAt:
         return losses.for_delta(left, slack_nats, start=first.slope)
 
     def read(self, profile: Profile, saddle: Saddle, rtol: float) -> Bounds:
-        """The answer that a profile gives, searched for."""
+        """Searches ``profile`` for the answer."""
         return profile.epsilon(self.delta, _positive(saddle), _SEARCH * rtol)
 
     def read_at(self, bounds: Bounds) -> float:
@@ -228,12 +236,12 @@ class EpsilonAt:
         return bounds.upper
 
     def allowed_variance(self, saddle: Saddle, rtol: float) -> float:
-        """How much buckets may add to the variance of the losses, nats^2, for this gap."""
+        """Returns the variance, nats^2, that buckets may add to the losses for this ``rtol``."""
         # d eps = (theta + 1) / 2 * d variance
         return 2.0 * rtol * _positive(saddle) / (saddle.slope + 1.0)
 
     def _left(self, parts: Parts) -> float:
-        """What infinite losses leave of delta; :meth:`settled` has seen to it that it is > 0."""
+        """Returns delta minus the mass of infinite losses, which is > 0 after :meth:`settled`."""
         return self.delta - parts.infinity.upper
 
     # ------------------------------------------------------ put to the saddle-point engine
@@ -243,22 +251,22 @@ class EpsilonAt:
         return _LEAST_DELTA < self.delta < 1.0
 
     def without_lines(self, track: Track) -> Bounds | None:
-        """None: an epsilon is read off lines only."""
+        """Returns None, since an epsilon is read off lines only."""
         return None
 
     def place(self, tracks: tuple[Track, ...]) -> float:
-        """The epsilon to place lines at."""
+        """Returns the epsilon to place lines at."""
         log_delta = math.log(self.delta)
         if len(tracks) == 1:
             return max(0.0, tracks[0].near(log_delta=log_delta).epsilon_at(log_delta))
         return epsilon_at(tracks, log_delta)
 
     def read_lines(self, lines: Lines, track: Track) -> Bounds | None:
-        """The answer that lines give, or None where they prove nothing."""
+        """Returns the answer that ``lines`` give, or None where they prove nothing."""
         return lines.epsilon_of(self.delta, self._guess(lines, track))
 
     def place_again(self, lines: Lines, track: Track) -> float | None:
-        """The epsilon to place better lines at, seen from these ones."""
+        """Returns the epsilon to place better lines at, after a reading of ``lines``."""
         solved = lines.solve(self.delta, self._guess(lines, track))
         return None if solved is None else solved[0]
 
@@ -272,6 +280,6 @@ Question = DeltaAt | EpsilonAt
 
 
 def _positive(saddle: Saddle) -> float:
-    """A guess of epsilon that is > 0 also where the saddle-point approximation says zero."""
+    """Returns the epsilon of ``saddle``, or a small one > 0 where that epsilon is not positive."""
     # a thousandth of a standard deviation: it starts a search and scales a width, no more
     return max(saddle.epsilon, 1e-3 * saddle.spread)

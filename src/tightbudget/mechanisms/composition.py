@@ -532,7 +532,7 @@ class Composition(Composable):
         slack: float = 1e-10,
         rtol: float = 1e-4,
     ) -> Risk:
-        """What an attacker can do: advantage, detection, wrong guesses, a Gaussian as revealing.
+        """Bounds what an attacker can do: advantage, detection, wrong guesses, one Gaussian.
 
         Guarantee: see :class:`Risk`; all values are for the worse direction.
 

@@ -1,4 +1,4 @@
-"""What an (epsilon, delta) lets an attacker do: advantage, detection, belief, and one Gaussian."""
+"""The risk of an (epsilon, delta): an attacker's advantage, detection, belief, and one Gaussian."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ __all__ = ["Risk", "risk_of"]
 
 @dataclass(frozen=True)
 class Risk:
-    """What an attacker who sees all outputs can find out about one record.
+    """A risk says what an attacker who sees all outputs can find out about one record.
 
     The attacker knows everything but which of two neighbouring data sets was used; P is the
     distribution of all outputs together on the one, Q on the other. Every value is for the worse
     of the two directions.
 
-    Guarantee: the exact value lies between both ends. ``rtol`` limits the gaps of ``advantage``,
+    Guarantee: the exact value lies between both bounds. ``rtol`` limits the gaps of ``advantage``,
     ``tpr`` (unless it is below 1e-100, or ``fpr`` is 0) and ``delta``. ``bayes_risk``, ``mu`` and
     ``exceedance`` come as close as the engine gets: all of them within ``rtol`` by the saddle-point
     engine; by buckets ``exceedance`` to about the square root of that, and where
@@ -59,7 +59,7 @@ class Risk:
             tpr that exceeds the Gaussian one's by more than ``slack``. inf, if more than that tells
             the neighbours apart for certain. Without slack, Gaussian steps have sqrt(sum of m^2),
             m = sensitivity / sigma, sampled or not; of other losses without a largest one only
-            the lower end is known. Source: Dong, Roth, Su 2022, Corollary 2.13.
+            the lower bound is known. Source: Dong, Roth, Su 2022, Corollary 2.13.
         delta: delta(epsilon), the mean of max(0, 1 - e^(epsilon - L)) under P.
         exceedance: P(L > epsilon), the mass of the outputs whose loss is above epsilon: the delta
             of *probabilistic* differential privacy. Each counts in full, however little it is

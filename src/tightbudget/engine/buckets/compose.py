@@ -1,10 +1,10 @@
-"""The main path: plan -> bucket -> convolve -> profile.
+"""The main path of the buckets engine: plan -> bucket -> convolve -> profile.
 
 A composition is a list of (mechanism, number of runs). For one direction:
 
 1. *plan*: a tilt from the best Chernoff bound of a rough sketch, a grid step for each mechanism
    from the variance that the wanted gap allows (a bucket of width h adds about
-   h^2/6 to the variance of the upper end and takes h^2/12 from the lower one's);
+   h^2/6 to the variance of the upper measure and takes h^2/12 from the lower one's);
 2. *bucket*: one step of each mechanism becomes an upper and a lower measure;
 3. *convolve*: powers by right-to-left binary exponentiation, each measure trimmed and,
    when long, coarsened; then different mechanisms, finest grid first;
@@ -45,10 +45,16 @@ __all__ = [
     "profile",
 ]
 
-MAX_LENGTH = 2**21  # entries of one array; beyond it PrecisionError names the gap reached
-_FIRST = 0.7  # share of the variance that the first buckets get, beside later doublings
-_LONG = 2**18  # an array of this length is coarsened beyond a nat
-_SHORT = 1024  # an array of this length is not worth coarsening
+# Entries of one array; beyond it PrecisionError names the gap reached. 2^21 doubles are 16 MiB, and
+# an FFT needs several such arrays at a time.
+MAX_LENGTH = 2**21
+# The first buckets get this share of the variance; later doublings of a step share the rest. A
+# doubling halves all that follows, but is paid once more; no bound depends on where the cut is.
+_FIRST = 0.7
+# Above half a nat of width the variances that a plan counts on hold no more. Only an array of this
+# length, an eighth of the longest, is coarsened nevertheless.
+_LONG = 2**18
+_SHORT = 1024  # an FFT of so few entries takes microseconds: coarsening would only cost width
 
 Pairs = tuple[tuple[Pair, int], ...]  # each pair with its count: how often it runs
 
@@ -107,32 +113,32 @@ class Parts:
 
     @property
     def picture(self) -> Picture:
-        """What the tilt is chosen from."""
+        """Returns the sketches of all parts, which the tilt is chosen from."""
         return Picture(tuple((part.sketch, part.count) for part in self.parts))
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What one profile is to be good for. Affects width and cost, never truth.
+    """A demand says what one profile is to be good for: it affects width and cost, never truth.
 
     Attributes:
         saddle: where on the curve.
-        variance: how much the upper end's variance may exceed the lower one's, nats^2.
+        variance: how much the upper measure's variance may exceed the lower one's, nats^2.
         tail: the relative share of delta that may count as infinite.
-        slip: the relative share of delta that all other cutting may cost.
+        cut_share: the relative share of delta that all other cutting may cost.
         extended: whether rounding to doubles would cost too much.
     """
 
     saddle: Saddle
     variance: float
     tail: float
-    slip: float
+    cut_share: float
     extended: bool = False
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where one step is bucketed."""
+    """A layout is the grid and the tilt at which one run of a part is bucketed."""
 
     part: Part
     grid: Grid
@@ -178,7 +184,8 @@ def make_plan(parts: Parts, demand: Demand, most: int = MAX_LENGTH) -> Plan:
     clamped = excess > 1.0
     if clamped:
         wanted = [2.0 * excess * h for h in wanted]
-    # a tilt that changes by e^40 from one edge to the next only overflows
+    # a tilt that changes by e^40, beyond the 36 nats of a double's digits, from one edge to the
+    # next keeps one bucket only, and overflows soon
     if theta * max(wanted) > 40.0:
         theta = 40.0 / max(wanted)
         spans = [_span(part, demand, theta, total_count) for part in parts.parts]
@@ -189,13 +196,16 @@ def make_plan(parts: Parts, demand: Demand, most: int = MAX_LENGTH) -> Plan:
         lattice = None if part.is_shift else part.lattice
         if lattice is not None and _fits(lattice, base) and lattice <= base * 64:
             h = max(h, lattice)
+        # 1e-9: a width that is a power of two times the base up to rounding is not halved
         h = base * 2.0 ** math.floor(math.log2(h / base) + 1e-9)
         layouts.append(_layout(part, span, h, theta))
     doublings = (math.ceil(math.log2(total_count + 1) / 2) + 2) * len(layouts)
     return Plan(
         tuple(layouts),
         coarsening=(1 - _FIRST) * demand.variance / doublings,
-        tolerance=1e-6 * demand.slip * math.exp(-demand.saddle.slack),
+        # a cut is repeated in every later squaring and convolution, and a 2-norm counts about the
+        # root of the array's length in a sum: 1e-6 for both, which affects lengths by few entries
+        tolerance=1e-6 * demand.cut_share * math.exp(-demand.saddle.slack),
         clamped=clamped,
         extended=demand.extended,
     )
@@ -235,13 +245,14 @@ def edge_near(part: Part, low: float, h: float) -> Fraction:
         return Fraction(low)
     start = Fraction(origin) + math.floor((low - origin) / h) * Fraction(h)
     # what is meant to lie on the origin's edge must not end up in the bin beyond it by
-    # rounding: a hair above atoms and largest losses, a hair below a smallest one
+    # rounding. So the edge is placed a margin above atoms and largest losses, and a margin below
+    # a smallest one: 32 units of all the magnitudes that the position of a loss is computed from
     reach = abs(origin) + abs(low) + h
     if part.lattice is not None:  # every atom is meant to lie on an edge
         reach += abs(float(part.sketch.losses[0])) + abs(float(part.sketch.losses[-1]))
-    hair = Fraction(32 * UNIT * reach)
+    margin = Fraction(32 * UNIT * reach)
     above = part.lattice is not None or origin >= part.pair.max_loss()[0]
-    return start + hair if above else start - hair
+    return start + margin if above else start - margin
 
 
 @dataclass(frozen=True)
@@ -252,17 +263,19 @@ class _Span:
     spread: float  # their standard deviation
 
     @property
-    def fuzz(self) -> float:
-        """What rounding, or a pair of stated accuracy, may not tell apart there."""
+    def resolution(self) -> float:
+        """Returns a width, nats, below which the losses themselves may not be told apart."""
+        # by rounding, or by a pair that knows its masses to a stated accuracy only, finer buckets
+        # show nothing: one that is never narrower than this costs no digits that can be had
         return 1e-7 * (abs(self.low) + abs(self.high))
 
     @property
     def width(self) -> float:
-        return max(self.high - self.low, self.fuzz, 1e-300)
+        return max(self.high - self.low, self.resolution, 1e-300)
 
 
 def _span(part: Part, demand: Demand, theta: float, total_count: int) -> _Span:
-    """The losses worth keeping: what lies outside costs a share of the slip."""
+    """The losses worth keeping: what lies outside costs a share of ``demand.cut_share``."""
     # right: mass that becomes infinite, as a share of delta
     infinite = math.log(demand.tail / total_count) + demand.saddle.log_delta
     sketch = without_tail(part.sketch, infinite)
@@ -270,7 +283,7 @@ def _span(part: Part, demand: Demand, theta: float, total_count: int) -> _Span:
     log_m, mean, variance = tilted_moments(sketch, theta)
     # left: mass lifted to x, as a share of the tilted measure
     lifted = np.logaddexp.accumulate(sketch.log_masses) + theta * x - log_m
-    budget = math.log(demand.slip / total_count)
+    budget = math.log(demand.cut_share / total_count)
     low = max(0, int(np.searchsorted(np.maximum.accumulate(lifted), budget)) - 1)
     left = _left_end(part.pair, x, low, theta, budget + log_m)
     # no further than the tilt was chosen for: the next point may weigh more than all others
@@ -284,10 +297,10 @@ def _left_end(pair: Pair, x: FloatArray, low: int, theta: float, log_most: float
     """A loss below which the pair itself has less tilted P-mass than e^log_most.
 
     A sketch shows where most of the mass is, not where the least loss is: what it leaves out at
-    its end would be lifted on every run of the upper measure and missing from the lower one, and
+    the left would be lifted on every run of the upper measure and missing from the lower one, and
     finer buckets would not bring it back. The search starts at ``x[low]`` and moves left, first
-    by a hair, since a lump of mass may end there up to rounding. Atoms need no search: a sketch
-    lists the least of them as it is.
+    by a tiny step, since a lump of mass may end there up to rounding. Atoms need no search: a
+    sketch lists the least of them as it is.
     """
     end = float(x[low])
     spacing = float(x[-1] - x[0]) / x.size
@@ -314,7 +327,7 @@ def _widths(parts: tuple[Part, ...], spans: list[_Span], variance: float) -> lis
     total = sum(part.count * w * w for part, w in zip(parts, weights, strict=True))
     unit = math.sqrt(4.0 * max(variance, 1e-290) / total)
     widths = [
-        min(unit * w, 1.0, max(2.0 * span.spread, 1e-3 * span.width, span.fuzz))
+        min(unit * w, 1.0, max(2.0 * span.spread, 1e-3 * span.width, span.resolution))
         for span, w in zip(spans, weights, strict=True)
     ]
     resolving = [h for h, part in zip(widths, parts, strict=True) if not part.is_shift]
@@ -333,7 +346,7 @@ def profile(parts: Parts, plan: Plan) -> Profile:
         PrecisionError: an array would be longer than MAX_LENGTH, or numbers overflow.
     """
     try:
-        # what overflows ends as an infinite upper and a missing lower end
+        # what overflows ends as an infinite upper bound and a missing lower one
         with np.errstate(over="ignore", invalid="ignore"):
             return _profile(parts, plan)
     except OverflowError as error:
@@ -385,7 +398,7 @@ def power(measure: Measure, runs: int, plan: Plan) -> Measure:
 
 
 def _tidied(measure: Measure, uses: int, plan: Plan) -> Measure:
-    """Trimmed, and coarsened while that is worth it; ``uses`` times it will be used."""
+    """Trims ``measure``, and coarsens it while that pays, for ``uses`` uses in the composition."""
     measure = measure.trimmed(plan.tolerance / uses)
     while len(measure) > _SHORT:
         h = measure.grid.step
@@ -406,7 +419,7 @@ def _coarsened_to(measure: Measure, step: float) -> Measure:
 
 
 def merge(measures: list[Measure], plan: Plan) -> Measure:
-    """All together, finest grids first (they have the smallest variance)."""
+    """Convolves all measures, finest grids first (they have the smallest variance)."""
     heap = [(m.grid.step, len(m), i, m) for i, m in enumerate(measures)]
     heapq.heapify(heap)
     number = len(heap)

@@ -1,4 +1,4 @@
-"""Few outcomes are enumerated: no grid, no width beyond rounding."""
+"""Few outcomes are enumerated one by one: no grid, no width beyond rounding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tightbudget.numerics.search import last_true
 
 __all__ = ["Outcomes"]
 
-_MOST = 2**14
+_MOST = 2**14  # outcomes: arrays of 128 KiB, which stay in a processor's cache
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Outcomes:
         return Outcomes(p, low, high, parts.infinity)
 
     def upper_delta(self, epsilon: float) -> float:
-        """An upper end of delta(eps)."""
+        """Returns an upper bound of delta(eps)."""
         # the difference is rounded by a unit of itself, and expm1 does not magnify a relative error
         gain = -np.expm1(np.minimum(epsilon - self.loss_upper, 0.0))
         gain = gain * (1 + (EXPM1 + 2.0) * UNIT)  # pays: outcome-up
@@ -69,7 +69,7 @@ class Outcomes:
         return min(1.0, add_up(self.infinity.upper, total))
 
     def lower_delta(self, epsilon: float) -> float:
-        """A lower end of delta(eps)."""
+        """Returns a lower bound of delta(eps)."""
         gain = -np.expm1(np.minimum(epsilon - self.loss_lower, 0.0))
         gain = gain * (1 - (EXPM1 + 2.0) * UNIT)  # pays: outcome-down
         total = sum_down(self.p.lower * np.maximum(gain, 0.0))

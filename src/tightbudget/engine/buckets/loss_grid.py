@@ -35,7 +35,7 @@ class Grid:
         return dataclasses.replace(self, offset=self.offset + first * Fraction(self.step))
 
     def doubled(self) -> Grid:
-        """Every second point."""
+        """Returns the grid of every second point."""
         return dataclasses.replace(self, step=2.0 * self.step)
 
     def losses(self, n: int, origin: Fraction = Fraction(0)) -> tuple[FloatArray, FloatArray]:
@@ -47,22 +47,22 @@ class Grid:
         return x, 2 * UNIT * (abs(start) + np.abs(rise))  # pays: grid-points
 
     def locate(self, losses: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
-        """The first point that is surely >= each loss, and a lower end of the distance."""
-        position, fuzz = self._position(losses)
-        index = np.ceil(position + fuzz)
-        return index.astype(np.intp), (index - position - fuzz) * self.step
+        """Returns the first point surely >= each loss, and a lower bound of the distance."""
+        position, off = self._position(losses)
+        index = np.ceil(position + off)
+        return index.astype(np.intp), (index - position - off) * self.step
 
     def nearest(self, losses: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
-        """The nearest point to each loss, and an upper end of (point - loss)."""
-        position, fuzz = self._position(losses)
+        """Returns the nearest point to each loss, and an upper bound of (point - loss)."""
+        position, off = self._position(losses)
         index = np.rint(position)
-        return index.astype(np.intp), (index - position + fuzz) * self.step
+        return index.astype(np.intp), (index - position + off) * self.step
 
     def _position(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
         start = float(self.offset)
         position = (losses - start) / self.step
         # the start, the difference and the quotient; and the sums of the callers
         size = (np.abs(losses) + abs(start)) / self.step + np.abs(position) + 1.0
-        fuzz = 4 * UNIT * size  # pays: grid-position
-        bound = 2.0**52
-        return np.clip(position, -bound, bound), np.minimum(fuzz, bound)
+        off = 4 * UNIT * size  # pays: grid-position
+        bound = 2.0**52  # beyond it not every integer plus a half is a double, and no array reaches
+        return np.clip(position, -bound, bound), np.minimum(off, bound)

@@ -61,7 +61,7 @@ class Tilt:
         return Tilt(self.theta, self.anchor + other.anchor)
 
     def factors(self, grid: Grid, n: int) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper ends of e^(theta (x_i - anchor)) for the first n points."""
+        """Returns lower and upper bounds of e^(theta (x_i - anchor)) for the first n points."""
         d, slack = grid.losses(n, origin=self.anchor)
         exponent = self.theta * d
         off = self.theta * slack + 2 * UNIT * np.abs(exponent)  # pays: tilt
@@ -89,7 +89,7 @@ class UpperMeasure:
         return int(self.values.size)
 
     def __mul__(self, other: UpperMeasure) -> UpperMeasure:
-        """The measure of the composition: the losses add up."""
+        """Convolves two measures: that of the composition, whose losses add up."""
         values, rounding = convolve(self.values, other.values, extended=self.extended)
         # (v + e)(v' + e') = v v' + e (v' + e') + v e', and |v' + e'|_1 <= mass'
         error = add_up(
@@ -108,7 +108,7 @@ class UpperMeasure:
         ).normalised()
 
     def normalised(self) -> UpperMeasure:
-        """The same measure with values that sum to a number in [1/2, 1)."""
+        """Scales this measure by a power of two, to values that sum to a number in [1/2, 1)."""
         shift = math.frexp(float(np.sum(self.values)))[1]
         return dataclasses.replace(
             self,
@@ -119,7 +119,10 @@ class UpperMeasure:
         )
 
     def trimmed(self, tolerance: float) -> UpperMeasure:
-        """Without the ends; what is cut joins the error (2-norm at most about tolerance)."""
+        """Drops entries at both ends of the array; what is cut joins the error.
+
+        The 2-norm of what is cut is at most about ``tolerance``.
+        """
         first, last = _window(self.values, max(tolerance, self.error / 8))
         if first == 0 and last == len(self):
             return self
@@ -132,12 +135,12 @@ class UpperMeasure:
         )
 
     def padded(self, zeros: int) -> UpperMeasure:
-        """The same measure, with points of no mass in front."""
+        """Returns this measure with ``zeros`` points of no mass in front."""
         values = np.concatenate([np.zeros(zeros), self.values])
         return dataclasses.replace(self, grid=self.grid.shifted(-zeros), values=values)
 
     def coarsened(self) -> UpperMeasure:
-        """On a grid of twice the step: an odd point's mass goes to its two neighbours.
+        """Doubles the grid's step: an odd point's mass goes to its two neighbours.
 
         The shares 1/(1 + e^h) and 1/(1 + e^-h) keep both P- and Q-mass (formula 6).
         """
@@ -191,7 +194,7 @@ class LowerMeasure:
         return int(self.p.size)
 
     def __mul__(self, other: LowerMeasure) -> LowerMeasure:
-        """The pair of the composition: outputs with equal sums of labels are merged."""
+        """Convolves two pairs; outputs with equal sums of labels are merged."""
         p, p_rounding = convolve(self.p, other.p, extended=self.extended)
         q, q_rounding = convolve(self.q, other.q, extended=self.extended)
 
@@ -213,7 +216,7 @@ class LowerMeasure:
         ).normalised()
 
     def normalised(self) -> LowerMeasure:
-        """The same measure, both arrays summing to numbers in [1/2, 1)."""
+        """Scales both arrays by powers of two, to sums in [1/2, 1)."""
         p_shift = math.frexp(float(np.sum(self.p)))[1]
         q_shift = math.frexp(float(np.sum(self.q)))[1]
         return dataclasses.replace(
@@ -227,25 +230,25 @@ class LowerMeasure:
         )
 
     def trimmed(self, tolerance: float) -> LowerMeasure:
-        """Without the ends: outputs may be dropped freely, so this costs no error.
+        """Drops outputs at both ends of the array, which costs no error.
 
         What to keep is read off the masses, never off the labels.
         """
         return self.part(*_window(self.p, max(tolerance, self.p_error / 8)))
 
     def part(self, first: int, last: int) -> LowerMeasure:
-        """The outputs first .. last - 1 alone."""
+        """Returns this measure with the outputs first .. last - 1 alone."""
         return dataclasses.replace(
             self, grid=self.grid.shifted(first), p=self.p[first:last], q=self.q[first:last]
         )
 
     def padded(self, zeros: int) -> LowerMeasure:
-        """The same measure, with outputs of no mass in front."""
+        """Returns this measure with ``zeros`` outputs of no mass in front."""
         p, q = (np.concatenate([np.zeros(zeros), x]) for x in (self.p, self.q))
         return dataclasses.replace(self, grid=self.grid.shifted(-zeros), p=p, q=q)
 
     def coarsened(self) -> LowerMeasure:
-        """On a grid of twice the step: each odd entry is merged into the even one after it."""
+        """Doubles the grid's step: each odd entry is merged into the even one after it."""
         h, theta = self.grid.step, self.tilt.theta
         new, errors = [], []
         # the tilt moves with the label, by h; q has the factor e^x besides
@@ -352,6 +355,8 @@ def discretise(
         tilted_b = np.where(b > 0, b * high, 0.0)
     if not all(math.isfinite(float(np.sum(t))) for t in (tilted, tilted_a, tilted_b)):
         raise PrecisionError(f"a tilt of {tilt.theta:.3g} does not fit losses up to {x[-1]:.3g}")
+    # entries that are no normal doubles lose up to 1e-308 each: far fewer than 1e18 of them are
+    # 1e-290 at most. 1e-280 is above that, too
     upper = UpperMeasure(grid, tilt, scale_up(tilted, ulps), 0, 0.0, 1e-290)
     upper = dataclasses.replace(upper, mass=sum_up(upper.values) + 1e-280).normalised()
     lower = LowerMeasure(

@@ -1,4 +1,4 @@
-"""One run of a mechanism with a closed form is not composed: no grid, however small its losses."""
+"""One run of a mechanism with a closed form needs no grid, however small its losses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OneRun:
     """
 
     pair: Pair
-    max_loss: float  # an upper end of the largest loss, nats
+    max_loss: float  # an upper bound of the largest loss, nats
 
     @staticmethod
     def of(parts: Parts) -> OneRun | None:

@@ -1,4 +1,4 @@
-"""From a pair of measures to bounds on delta(eps) and eps(delta)."""
+"""A profile reads bounds on delta(eps) and eps(delta) off a pair of measures."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ from tightbudget.numerics.special import log_g_up
 __all__ = ["LowerDelta", "Profile", "UpperDelta"]
 
 _LN2 = math.log(2.0)
-_RANGE = 650.0  # nats below the peak where a weight still has all its digits
-_DUST = 1e-290
+_RANGE = 650.0  # nats below the peak where a weight is a normal double: e^-650 is 1e-282
+# Sums of weights relative to the peak lose what is below 1e-308; 1e-290 is more than MAX_LENGTH
+# such losses on both sides of a difference.
+_UNDERFLOWED = 1e-290
 
 
 def _suffix_sums(x: FloatArray, ratio: float = 1.0) -> FloatArray:
-    """s[i] = x[i] + ratio s[i + 1]: what lies above i, discounted per grid step."""
+    """Returns s[i] = x[i] + ratio s[i + 1]: the sum above i, discounted per grid step."""
     return discounted_sums(x[::-1], ratio)[::-1]
 
 
 def _geometric_norm(rate: float, n: int) -> FloatArray:
-    """sqrt(sum of e^(-rate j) over j < n - i) for i = 0 .. n - 1, in closed form.
+    """Returns sqrt(sum of e^(-rate j) over j < n - i) for i = 0 .. n - 1, in closed form.
 
     Adding up squares of weights would not do: they leave the range of doubles first.
     """
@@ -76,7 +78,7 @@ class _Weights:
         self.theta = theta
 
     def log_factor(self, exponent: int) -> tuple[float, float]:
-        """ln(2^exponent e^(-theta (centre - anchor))) and how far it may be off."""
+        """Returns ln(2^exponent e^(-theta (centre - anchor))) and how far it may be off."""
         value = exponent * _LN2 + self.tilt_at_peak
         # ln 2 and its multiple; the distance and its multiple; and the sum
         size = abs(exponent * _LN2) + abs(self.tilt_at_peak)
@@ -97,7 +99,7 @@ class UpperDelta:
             self.mass = _suffix_sums(kept)
             self.discounted = _suffix_sums(kept, math.exp(-measure.grid.step))
         self.at = at
-        self.log_factor, self.log_fuzz = at.log_factor(measure.exponent)
+        self.log_factor, self.log_error = at.log_factor(measure.exponent)
         # 2-norm of w(y) = e^(-theta y) (1 - e^-y) over any grid of step h on y > 0:
         # sum of squares <= (1/h) * integral + maximum, both in closed form
         theta, h = at.theta, measure.grid.step
@@ -107,9 +109,9 @@ class UpperDelta:
         self.error = mul_up(measure.error, norm)
 
     def __call__(self, epsilon: float) -> float:
-        """What the finite losses contribute to delta(eps), at most."""
+        """Returns an upper bound of what the finite losses contribute to delta(eps)."""
         at = self.at
-        # where weights are not doubles any more, an earlier delta(eps) is an upper end, too
+        # where weights are not doubles any more, a delta at a smaller eps is an upper bound, too
         e = min(float(Fraction(epsilon) - at.centre), _RANGE / at.theta)
         i = int(np.searchsorted(at.d, e, side="right"))
         total = 0.0
@@ -123,10 +125,10 @@ class UpperDelta:
         total = add_up(max(0.0, total), mul_up(self.error, exp_up(-least)), TINY)
         if not total < math.inf:
             return math.inf
-        return mul_up(exp_up(add_up(self.log_factor, self.log_fuzz)), total)
+        return mul_up(exp_up(add_up(self.log_factor, self.log_error)), total)
 
-    def waste(self, epsilon: float) -> float:
-        """What cutting and rounding contribute to the answer, about."""
+    def cut_error(self, epsilon: float) -> float:
+        """Returns about what cutting and rounding add to the upper bound of delta(epsilon)."""
         e = float(Fraction(epsilon) - self.at.centre)
         return self.error * exp_up(self.log_factor - self.at.theta * e)
 
@@ -142,33 +144,33 @@ class LowerDelta:
             b = _suffix_sums(np.where(measure.q == 0, 0.0, measure.q * at.decay), ratio)
             w = at.decay * _geometric_norm(2.0 * at.theta * measure.grid.step, at.d.size)
             v = at.decay * _geometric_norm(2.0 * (at.theta + 1.0) * measure.grid.step, at.d.size)
-            self.p_waste = measure.p_error * w * (1 + at.margin)
-            self.q_waste = measure.q_error * v * (1 + at.margin)
-            self.a = a * (1 - at.margin) - self.p_waste
-            self.b = b * (1 + at.margin) + self.q_waste
+            self.p_correction = measure.p_error * w * (1 + at.margin)
+            self.q_correction = measure.q_error * v * (1 + at.margin)
+            self.a = a * (1 - at.margin) - self.p_correction
+            self.b = b * (1 + at.margin) + self.q_correction
         self.at = at
         self.scale = (measure.q_exponent - measure.p_exponent) * _LN2
         self.reach = float(np.max(np.abs(at.d)))
-        self.log_factor, self.log_fuzz = at.log_factor(measure.p_exponent)
+        self.log_factor, self.log_error = at.log_factor(measure.p_exponent)
 
     def __call__(self, epsilon: float) -> float:
-        """What the outputs contribute to delta(eps), at least."""
+        """Returns a lower bound of what the outputs contribute to delta(eps)."""
         total, _ = self._totals(epsilon)
         best = float(np.max(total, initial=0.0, where=np.isfinite(total)))
         # sums far below the range of doubles are lost, on both sides of the difference
-        least = exp_down(sub_down(self.log_factor, self.log_fuzz))
-        return max(0.0, mul_down(least, max(0.0, best - _DUST)))
+        least = exp_down(sub_down(self.log_factor, self.log_error))
+        return max(0.0, mul_down(least, max(0.0, best - _UNDERFLOWED)))
 
-    def waste(self, epsilon: float) -> float:
-        """What cutting and rounding take from the answer, about."""
+    def cut_error(self, epsilon: float) -> float:
+        """Returns about what cutting and rounding take from the lower bound of delta(epsilon)."""
         total, discount = self._totals(epsilon)
         best = int(np.argmax(np.where(np.isfinite(total), total, -np.inf)))
         with np.errstate(invalid="ignore"):
-            wasted = float(self.p_waste[best] + discount[best] * self.q_waste[best])
-        return exp_up(self.log_factor) * wasted
+            error = float(self.p_correction[best] + discount[best] * self.q_correction[best])
+        return exp_up(self.log_factor) * error
 
     def _totals(self, epsilon: float) -> tuple[FloatArray, FloatArray]:
-        """A - e^(eps - x) B - errors for every x, and the e^(eps - x)."""
+        """Returns A - e^(eps - x) B - errors for every x, and the e^(eps - x)."""
         e = float(Fraction(epsilon) - self.at.centre)
         if self.at.theta * e > _RANGE:  # the weights are not doubles there: nothing is proved
             return np.zeros(1), np.zeros(1)
@@ -187,9 +189,9 @@ class Profile:
     Guarantee: ``delta(eps)`` holds the exact delta_{P||Q}(eps) of the composition.
 
     Attributes:
-        infinity: bounds of the probability that some step's loss is +inf; its upper end
+        infinity: bounds of the probability that some step's loss is +inf; the upper one
             includes the mass that the discretisation counts as infinite.
-        max_loss: upper end of the largest finite total loss (inf if unbounded).
+        max_loss: an upper bound of the largest finite total loss (inf if unbounded).
     """
 
     upper: UpperDelta
@@ -210,13 +212,13 @@ class Profile:
         return Profile(UpperDelta(upper), LowerDelta(lower), infinity, max_loss, truly_infinite)
 
     def upper_delta(self, epsilon: float) -> float:
-        """An upper end of delta(eps)."""
+        """Returns an upper bound of delta(eps)."""
         if epsilon >= self.max_loss:  # no finite loss exceeds eps
             return self.truly_infinite
         return min(1.0, add_up(self.infinity.upper, self.upper(epsilon)))
 
     def lower_delta(self, epsilon: float) -> float:
-        """A lower end of delta(eps)."""
+        """Returns a lower bound of delta(eps)."""
         finite = self.lower(epsilon) if epsilon < self.max_loss else 0.0
         proved = add_down(self.infinity.lower, finite)
         if epsilon < 0.0:  # delta(eps) >= 1 - e^eps always
@@ -228,26 +230,26 @@ class Profile:
         return Bounds(self.lower_delta(epsilon), self.upper_delta(epsilon))
 
     def describe(self, epsilon: float) -> list[dict[str, float | str]]:
-        """The upper end's tilt and buckets, and what cutting and rounding add to delta."""
+        """Returns the upper measure's tilt and buckets, and what cuts and rounding add to delta."""
         at, total = self.upper.at, self.upper_delta(epsilon)
         step = float(at.d[1] - at.d[0]) if at.d.size > 1 else 0.0
-        wasted = self.upper.waste(epsilon) / total if total > 0 else 0.0
+        rounding = self.upper.cut_error(epsilon) / total if total > 0 else 0.0
         return [
-            {"tilt": at.theta, "bucket": step, "buckets": str(at.d.size), "rounding": wasted},
+            {"tilt": at.theta, "bucket": step, "buckets": str(at.d.size), "rounding": rounding},
         ]
 
-    def waste(self, epsilon: float) -> float:
-        """The share of delta(eps)'s gap that finer cutting, not finer buckets, would close."""
+    def share_of_cuts(self, epsilon: float) -> float:
+        """Returns the share of delta's gap that finer cuts, not buckets, would close."""
         bounds = self.delta(epsilon)
         gap = bounds.upper - bounds.lower
-        wasted = self.upper.waste(epsilon) + self.lower.waste(epsilon)
-        wasted += self.infinity.upper - self.truly_infinite
-        return min(1.0, wasted / gap) if gap > 0 else 0.0
+        by_cuts = self.upper.cut_error(epsilon) + self.lower.cut_error(epsilon)
+        by_cuts += self.infinity.upper - self.truly_infinite
+        return min(1.0, by_cuts / gap) if gap > 0 else 0.0
 
     def epsilon(self, delta: float, guess: float, tolerance: float) -> Bounds:
-        """Bounds of inf{eps >= 0: delta(eps) <= delta}; the upper end may be inf.
+        """Bounds of inf{eps >= 0: delta(eps) <= delta}; ``upper`` may be inf.
 
-        Each end is proved by one evaluation of delta(eps) there, and searched for to a
+        Each bound is proved by one evaluation of delta(eps) there, and searched for to a
         relative tolerance.
         """
         low = last_true(lambda e: self.lower_delta(e) > delta, guess, self.max_loss, tolerance)

@@ -1,4 +1,4 @@
-"""The bucket engine: from a wanted gap to a grid, run, read the certified gap, refine.
+"""The buckets engine plans a grid for a wanted gap, reads the certified gap, and refines.
 
 The width of the bounds is proportional to the variance that bucketing adds, so one
 wrong guess is mended by one proportional pass. Of two directions only the worse one
@@ -21,20 +21,24 @@ from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import UNIT
 
-__all__ = ["Found", "refine"]
+__all__ = ["Known", "refine"]
 
+# The constants of the search affect its time and what it gives up on, never the truth of a bound.
+# One proportional pass mends a wrong guess, as a rule, and a second one what that did to the cuts;
+# lengths grow eightfold from 2^17 to 2^21 in two more. Eight passes are twice that.
 _PASSES = 8
-_ROUGH = 0.02  # the gap at which two directions are compared first
-_COSTLY = 2**14  # buckets of one part that are not spent on a guess
-_FIRST_LENGTH = 2**17  # what the first guess may spend on one part
-_FLOOR = 1e-290  # a delta below this is reported as [0, upper]
-_COARSER = 10.0  # a gap that cannot be reached is followed by one so many times as wide
-_COARSEST = 0.2  # the widest of these
+_ROUGH = 0.02  # the gap at which two directions are compared first: the worse one mostly shows
+_COSTLY = 2**14  # buckets of one part from which on a cheap plan comes first (milliseconds below)
+_FIRST_LENGTH = 2**17  # buckets that the first guess may spend on one part, a sixteenth of the most
+_FLOOR = 1e-290  # a delta below this is reported as [0, upper]; public docstrings name it
+# A gap that cannot be reached is followed by one ten times as wide, up to a fifth: for a wanted gap
+# of 1e-12 that is twelve questions at most, and wider bounds cost less than closer ones.
+_COARSER, _COARSEST = 10.0, 0.2
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is known of an answer.
+class Known:
+    """A value of this class holds what is known of an answer.
 
     Attributes:
         bounds: the closest bounds so far.
@@ -53,7 +57,7 @@ def refine(
     rtol: float,
     target: float | None = None,
     cache: Cache | None = None,
-) -> Found:
+) -> Known:
     """Bounds of the answer: the maximum over the directions.
 
     Guarantee: the exact value lies inside. Where ``why`` is empty, (upper - lower) <= rtol *
@@ -68,8 +72,8 @@ def refine(
         target: a value that the answer is to be compared with.
         cache: profiles that were made for earlier questions, which are read first.
     """
-    asked = [_Asked.of(question, parts, rtol, i) for i, parts in enumerate(directions)]
-    known = [Found(one.start) for one in asked]
+    asked = [_InOneDirection.of(question, parts, rtol, i) for i, parts in enumerate(directions)]
+    known = [Known(one.start) for one in asked]
     why = ""
     # the one that looks worse first: as a rule a rough look at the other one then suffices
     unsettled = sorted((one for one in asked if not one.settled), key=lambda one: -one.size)
@@ -82,7 +86,7 @@ def refine(
             ceiling = math.inf
             if target is not None:
                 if floor > target:
-                    return Found(Bounds(floor, question.most))
+                    return Known(Bounds(floor, question.most))
                 floor, ceiling = target, target
             small = known[i].bounds.upper <= max(_FLOOR, floor)
             if small or known[i].bounds.relative_gap <= wanted:
@@ -93,25 +97,25 @@ def refine(
                 break
     worst = _worst(known)
     if worst.relative_gap <= rtol or worst.upper <= _FLOOR:
-        return Found(worst)
+        return Known(worst)
     if target is not None and (worst.upper <= target or worst.lower > target):
-        return Found(worst)
+        return Known(worst)
     # an upper bound of inf is an answer where delta may be below the mass at infinity, and a
     # width that comes from the losses' own rounding is nobody's to mend
     if not why and (math.isinf(worst.upper) or (not unsettled and worst.width <= ROUNDED)):
-        return Found(worst)
-    return Found(worst, why=why or "the losses themselves are not known more closely")
+        return Known(worst)
+    return Known(worst, why=why or "the losses themselves are not known more closely")
 
 
-def _worst(known: list[Found]) -> Bounds:
+def _worst(known: list[Known]) -> Bounds:
     return Bounds(
         max(found.bounds.lower for found in known), max(found.bounds.upper for found in known)
     )
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A question, asked of one direction of a composition.
+class _InOneDirection:
+    """A question that is asked of one direction of a composition.
 
     Attributes:
         direction: the number of the direction.
@@ -126,15 +130,17 @@ class _Asked:
     settled: bool
 
     @staticmethod
-    def of(question: Question, parts: Parts, rtol: float, direction: int) -> _Asked:
-        """The question, with what needs no grid: edge cases, few outcomes, a closed form."""
+    def of(question: Question, parts: Parts, rtol: float, direction: int) -> _InOneDirection:
+        """Asks first what needs no grid: edge cases, few outcomes, a closed form."""
         settled = question.settled(parts)
         if settled is not None:
-            return _Asked(question, parts, direction, settled, settled=True)
+            return _InOneDirection(question, parts, direction, settled, settled=True)
         start, run = Bounds(0.0, question.most), OneRun.of(parts)
         if run is not None:
             start = question.by_formula(run, parts, rtol)
-        return _Asked(question, parts, direction, start, settled=start.relative_gap <= rtol)
+        return _InOneDirection(
+            question, parts, direction, start, settled=start.relative_gap <= rtol
+        )
 
     @functools.cached_property
     def first(self) -> Saddle:
@@ -147,8 +153,8 @@ class _Asked:
         return self.question.size(self.first)
 
     def closest(
-        self, rtol: float, known: Found, floor: float, ceiling: float, cache: Cache | None
-    ) -> Found:
+        self, rtol: float, known: Known, floor: float, ceiling: float, cache: Cache | None
+    ) -> Known:
         """Bounds with relative gap <= rtol, or else the closest ones that a wider gap brings.
 
         A plan for a gap out of reach may need too long arrays at once, and prove nothing. The
@@ -158,36 +164,43 @@ class _Asked:
         wider, why = _COARSER * rtol, found.why
         # a wider gap is worth its time where it promises bounds that are much closer
         while found.why and wider <= _COARSEST and _COARSER * wider < found.bounds.relative_gap:
-            found = self.refined(wider, Found(found.bounds), floor, ceiling, cache)
+            found = self.refined(wider, Known(found.bounds), floor, ceiling, cache)
             wider *= _COARSER
         decided = found.bounds.upper <= max(_FLOOR, floor) or found.bounds.lower > ceiling
         reached = found.bounds.relative_gap <= rtol or decided
         return dataclasses.replace(found, why="" if reached else why)
 
     def refined(
-        self, rtol: float, known: Found, floor: float, ceiling: float, cache: Cache | None
-    ) -> Found:
+        self, rtol: float, known: Known, floor: float, ceiling: float, cache: Cache | None
+    ) -> Known:
         """Bounds with relative gap <= rtol, or wholly below the floor or above the ceiling.
 
         Where the gap cannot be reached the bounds are those that the passes came to, and ``why``
         says what stood in the way.
         """
         best, share = known.bounds, known.share
-        slip = tail = 1e-2 * rtol
+        # cuts and infinite mass may take a hundredth of the gap each; the rest is for buckets
+        cut_share = tail = 1e-2 * rtol
         if cache is not None:
             share *= 0.5  # somewhat finer, so that the profile serves its neighbours
-            saddle = self._tilt(tail, _slack_nats(slip), best)
+            saddle = self._tilt(tail, _slack_nats(cut_share), best)
             for seen in cache.profiles(self.direction):
                 got = self.question.read(seen, saddle, rtol)
                 best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
             if best.relative_gap <= rtol or best.upper <= floor:
-                return Found(best, known.share)
+                return Known(best, known.share)
         most, cut, extended = _FIRST_LENGTH, math.inf, False
-        wasted = math.nan
+        share_of_cuts = math.nan
         for turn in range(_PASSES + 1):
-            saddle = self._tilt(tail, _slack_nats(slip), best)
+            saddle = self._tilt(tail, _slack_nats(cut_share), best)
             allowed = self.question.allowed_variance(saddle, rtol)
-            demand = Demand(saddle, share * allowed, tail, slip, extended)
+            demand = Demand(
+                saddle=saddle,
+                variance=share * allowed,
+                tail=tail,
+                cut_share=cut_share,
+                extended=extended,
+            )
             try:
                 plan, coarser = make_plan(self.parts, demand, most), 1.0
                 if turn == 0 and plan.longest > _COSTLY and cache is None:
@@ -197,7 +210,7 @@ class _Asked:
                     plan = make_plan(self.parts, cheap, most)
                 seen = profile(self.parts, plan)
             except PrecisionError as error:  # there is no such grid, so no bounds either
-                return _given_up(str(error), best, share, wasted)
+                return _given_up(str(error), best, share, share_of_cuts)
             if cache is not None:
                 cache.remember_profile(self.direction, seen)
             got = self.question.read(seen, saddle, rtol)
@@ -205,13 +218,14 @@ class _Asked:
             gap = got.relative_gap
             decided = best.upper <= max(_FLOOR, floor) or best.lower > ceiling
             if best.relative_gap <= rtol or decided:
-                return Found(best, share * _aim(rtol, gap))
-            # one part of the gap is proportional to the variance, the other to the slip
+                return Known(best, share * _aim(rtol, gap))
+            # one part of the gap is proportional to the variance, the other to the share of cuts
             at = self.question.read_at(got)
-            wasted = seen.waste(at) if math.isfinite(got.upper) else 1.0
-            by_buckets, by_cuts = gap * (1.0 - wasted) / coarser, gap * wasted
+            share_of_cuts = seen.share_of_cuts(at) if math.isfinite(got.upper) else 1.0
+            by_buckets, by_cuts = gap * (1.0 - share_of_cuts) / coarser, gap * share_of_cuts
+            # cuts that take more than a fifth of the wanted gap are worth making finer
             cutting = by_cuts > 0.2 * rtol
-            if cutting and wasted > 0.5:
+            if cutting and share_of_cuts > 0.5:
                 pass  # what buckets do is not seen until cuts and rounding do less
             elif plan.clamped:
                 if most == MAX_LENGTH:
@@ -225,29 +239,31 @@ class _Asked:
                 helpless = cut < math.inf and rtol < by_cuts > 0.5 * cut
                 if helpless and extended:
                     why = "the rounding of doubles stands in the way"
-                    return _given_up(why, best, share, wasted)
+                    return _given_up(why, best, share, share_of_cuts)
                 if helpless or (not extended and plan.tolerance < UNIT):
-                    extended, cut, slip = True, math.inf, 1e-3 * tail
+                    extended, cut, cut_share = True, math.inf, 1e-3 * tail
                     continue
                 cut = by_cuts
-                slip *= max(1e-8, 0.05 * rtol / by_cuts) if math.isfinite(by_cuts) else 1e-4
+                cut_share *= max(1e-8, 0.05 * rtol / by_cuts) if math.isfinite(by_cuts) else 1e-4
         why = f"arrays are limited to {MAX_LENGTH} buckets"
         why = why if plan.clamped else f"{_PASSES} refinements did not do"
-        return _given_up(why, best, share, wasted)
+        return _given_up(why, best, share, share_of_cuts)
 
     def _tilt(self, tail: float, slack_nats: float, known: Bounds) -> Saddle:
         return self.question.tilt(self.parts, self.first, tail, slack_nats, known)
 
 
-def _given_up(why: str, best: Bounds, share: float, wasted: float) -> Found:
+def _given_up(why: str, best: Bounds, share: float, share_of_cuts: float) -> Known:
     """Bounds that are not close enough, and what the gap of the last pass was made of."""
-    if wasted >= 0.01:
-        why += f" (of the last gap {wasted:.0%} came from cuts and rounding, the rest from buckets)"
-    return Found(best, share, why)
+    if share_of_cuts >= 0.01:  # a smaller share would be told as 0%
+        why += f" (of the last gap {share_of_cuts:.0%} came from cuts and rounding, the rest from"
+        why += " buckets)"
+    return Known(best, share, why)
 
 
 def _aim(rtol: float, gap: float) -> float:
-    # the factor that turns this gap into a little less than rtol
+    # the factor that turns this gap into four fifths of rtol; a single gap is no reason to grow or
+    # to shrink a variance by more than these, since part of it may come from elsewhere
     return min(4.0, max(1e-4, 0.8 * rtol / gap)) if gap > 0 else 1.0
 
 

@@ -1,4 +1,4 @@
-"""Choosing the tilt: where Chernoff's bound on delta is smallest, or a little below.
+"""The tilt is chosen where Chernoff's bound on delta is smallest, or a little lower.
 
 With K(theta) = ln E_P[e^(theta L)] and ln g(theta) = theta ln theta - (1 + theta)
 ln(1 + theta), delta(eps) <= e^(K(theta) - theta eps + ln g(theta)) for every theta > 0.
@@ -20,8 +20,12 @@ from tightbudget.pairs.pair import Sketch
 
 __all__ = ["Picture", "Saddle", "tilted_moments", "without_tail"]
 
+# Tilts that are tried. Below, e^(theta L) is 1 for every loss that matters; above, one loss is all
+# there is of the tilted measure. A tilt at either end is a worse choice, never a wrong one.
 _RANGE = (1e-9, 1e9)
-_LEAST = -655.0  # ln of the least delta that is answered for
+# ln of the least delta that is answered for: e^-655 is 1e-284, so that the masses that make it are
+# still normal doubles.
+_LEAST = -655.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Picture:
     sketches: tuple[tuple[Sketch, int], ...]
 
     def without_tail(self, log_mass: float) -> Picture:
-        """Without the largest losses that together have P-mass e^log_mass in all runs.
+        """Leaves out the largest losses that together have P-mass e^log_mass in all runs.
 
         A rare large loss that may count as infinite must not pull at the tilt.
         """
@@ -58,8 +62,8 @@ class Picture:
             k0, k1, k2 = k0 + k * one, k1 + k * mean, k2 + k * variance
         return k0, k1, k2
 
-    def for_epsilon(self, epsilon: float, ease: float = 0.0, start: float = 1.0) -> Saddle:
-        """The tilt for delta(epsilon), or one that is up to ``ease`` nats worse.
+    def for_epsilon(self, epsilon: float, slack_nats: float = 0.0, start: float = 1.0) -> Saddle:
+        """Returns the tilt for delta(epsilon), or one that is up to ``slack_nats`` nats worse.
 
         ``start`` is a tilt to begin the search at.
         """
@@ -77,10 +81,10 @@ class Picture:
         k0, _, k2 = self.cumulants(theta)
         bound = max(k0 + _log_g(theta) - theta * epsilon, _LEAST)
         log_delta = bound - _log_loss(theta, k2)
-        return self._eased(theta, epsilon, log_delta, bound, ease)
+        return self._narrower(theta, epsilon, log_delta, bound, slack_nats)
 
-    def for_delta(self, delta: float, ease: float = 0.0, start: float = 1.0) -> Saddle:
-        """The tilt of the best Renyi bound on eps(delta), or one up to ``ease`` nats worse."""
+    def for_delta(self, delta: float, slack_nats: float = 0.0, start: float = 1.0) -> Saddle:
+        """Returns the tilt of the best Renyi bound on eps(delta), or one ``slack_nats`` worse."""
         log_delta = max(math.log(delta), _LEAST)
 
         def slope(theta: float) -> float:
@@ -92,26 +96,29 @@ class Picture:
         k0, _, k2 = self.cumulants(theta)
         bound = (k0 + _log_g(theta) - log_delta) / theta
         epsilon = bound - _log_loss(theta, k2) / theta
-        return self._eased(theta, epsilon, log_delta, k0 + _log_g(theta) - theta * bound, ease)
+        return self._narrower(
+            theta, epsilon, log_delta, k0 + _log_g(theta) - theta * bound, slack_nats
+        )
 
-    def _eased(
-        self, best: float, epsilon: float, log_delta: float, chernoff: float, ease: float
+    def _narrower(
+        self, best: float, epsilon: float, log_delta: float, chernoff: float, slack_nats: float
     ) -> Saddle:
-        """A somewhat smaller tilt where that makes the tilted losses much narrower.
+        """Returns a tilt below ``best`` if that makes the tilted losses much narrower.
 
         A rare large loss can dominate the best tilt and stretch every array; the FFT has
-        digits to spare for a tilt that is a few nats worse.
+        digits to spare for a tilt that is a few nats worse. A nat of slack counts as 15 percent
+        of an array's length, since it asks for finer cuts: a heuristic, which moves costs only.
         """
         k0, _, k2 = self.cumulants(best)
         saddle = Saddle(best, epsilon, log_delta, math.sqrt(k2), 0.0, best)
         edge = (k0 + _log_g(best) - chernoff) / best
         lowest = math.log(saddle.spread + 1e-300)
-        for eighths in range(1, 9 if ease > 0 else 1):
+        for eighths in range(1, 9 if slack_nats > 0 else 1):
             theta = best * 2.0 ** (-eighths / 8)
             k0, _, k2 = self.cumulants(theta)
             slack = max(0.0, k0 + _log_g(theta) - theta * edge - chernoff)
             price = 0.5 * math.log(k2 + 1e-300) + 0.15 * slack
-            if slack > ease or price > lowest + 0.5:
+            if slack > slack_nats or price > lowest + 0.5:
                 break
             if price < lowest:
                 lowest = price
@@ -129,9 +136,9 @@ def _log_loss(theta: float, variance: float) -> float:
 
 
 def _root(slope: Callable[[float], float], start: float) -> float:
-    """Where an increasing function of the tilt is zero (or the nearest end of the range)."""
+    """Finds the tilt at which the increasing ``slope`` is zero, or the nearest end of the range."""
     low, high = (math.log(t) for t in _RANGE)
-    # march away from the start: most answers are near, and extreme tilts are dear
+    # march away from the start: most answers are near, and extreme tilts cost many evaluations
     u, step = math.log(start), 0.5
     direction = 1.0 if slope(start) < 0 else -1.0
     while True:
@@ -148,14 +155,14 @@ def _root(slope: Callable[[float], float], start: float) -> float:
 
 
 def without_tail(sketch: Sketch, log_mass: float) -> Sketch:
-    """The sketch without the largest losses, of P-mass e^log_mass or less together."""
+    """Returns ``sketch`` without the largest losses, of P-mass e^log_mass or less together."""
     tail = np.logaddexp.accumulate(sketch.log_masses[::-1])
     keep = max(1, sketch.losses.size - int(np.searchsorted(tail, log_mass)))
     return Sketch(sketch.losses[:keep], sketch.log_masses[:keep])
 
 
 def tilted_moments(sketch: Sketch, theta: float) -> tuple[float, float, float]:
-    """ln E[e^(theta L)], mean and variance of L under the tilted sketch."""
+    """Returns ln E[e^(theta L)], and mean and variance of L under the tilted sketch."""
     exponents = theta * sketch.losses + sketch.log_masses
     top = float(np.max(exponents))
     weights: FloatArray = np.exp(exponents - top)

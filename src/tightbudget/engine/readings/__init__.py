@@ -1,1 +1,1 @@
-"""Other readings of a composition: trade-off, Renyi, Gaussian DP, probabilistic DP."""
+"""Readings of a composition: trade-off, Renyi, Gaussian DP, probabilistic DP."""

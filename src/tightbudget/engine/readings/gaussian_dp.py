@@ -1,4 +1,4 @@
-"""The Gaussian mechanism that is at least as revealing: the smallest mu of Gaussian DP.
+"""Gaussian DP asks for the smallest mu whose Gaussian mechanism is at least as revealing.
 
 One run of N(0, 1) against N(mu, 1) has delta_mu(eps) = P(N > u) - e^eps P(N > v), with
 u = eps/mu - mu/2 and v = eps/mu + mu/2. Looked for is the smallest mu with
@@ -28,10 +28,11 @@ from tightbudget.numerics.special import log_normal_tail, log_normal_tail_slack
 
 __all__ = ["gaussian_mu_bounds"]
 
-_FIRST = 9  # eps to begin with
-_MOST = 4000  # eps in all
-_SOME = 1e-10  # the slack that a lower end for less is taken from
-_GAP = 0.1  # of delta, relative to the wanted one
+# All four move width and time, never truth: each eps that is asked proves what it proves.
+_FIRST = 9  # eps to begin with: eight intervals, of which those that prove too little are parted
+_MOST = 4000  # eps in all, each of them a reading of delta
+_SOME = 1e-10  # the slack for which a lower bound is proved where a smaller one has no last eps
+_GAP = 0.1  # of delta, relative to the wanted one: then the chords take most of the wanted gap
 
 
 def gaussian_mu_bounds(losses: Engine, slack: float, rtol: float) -> Bounds:
@@ -54,7 +55,7 @@ def gaussian_mu_bounds(losses: Engine, slack: float, rtol: float) -> Bounds:
 
 
 def _smallest(read: Reader, end: float, slack: float, rtol: float) -> Bounds:
-    """Parts the intervals that prove too little, until mu is known or delta is not close enough."""
+    """Parts intervals that prove too little, until mu is known or delta is not close enough."""
     points, low = _Points.at(read, np.linspace(0.0, end, _FIRST), slack, _GAP * rtol), 0.0
     while True:
         low = last_true(points.refute, low or 1.0, math.inf, 0.01 * rtol).last_true
@@ -74,7 +75,7 @@ def _smallest(read: Reader, end: float, slack: float, rtol: float) -> Bounds:
 
 
 def _without_end(losses: Engine, slack: float, rtol: float) -> Bounds:
-    """The same where no eps is known from which delta is at most the slack.
+    """Returns bounds of mu where no eps is known from which delta is at most the slack.
 
     Without slack Gaussian parts have an exact answer. A sampled step is no more revealing than the
     step itself: mu^2 <= sum of k m^2. And where delta <= delta_mu, the moments are ordered, too:
@@ -96,7 +97,7 @@ def _without_end(losses: Engine, slack: float, rtol: float) -> Bounds:
 
 
 def _end(losses: Engine, slack: float) -> float:
-    """An eps from which delta is at most the slack; inf where none is known."""
+    """Returns an eps from which delta is at most the slack; inf where none is known."""
     return losses.answer(EpsilonAt(slack), 0.01).bounds.upper
 
 
@@ -111,13 +112,13 @@ class _Points:
 
     @staticmethod
     def at(read: Reader, epsilon: FloatArray, slack: float, gap: float) -> _Points:
-        """What is known there."""
+        """Reads delta at each of these eps."""
         found = [read(float(e), gap) for e in epsilon]
         lower, upper = np.array([b.lower for b in found]), np.array([b.upper for b in found])
         return _Points(epsilon, lower, upper, slack)
 
     def joined(self, other: _Points) -> _Points:
-        """Both, in order."""
+        """Returns the points of ``self`` and of ``other``, ascending."""
         epsilon = np.concatenate([self.epsilon, other.epsilon])
         order = np.argsort(epsilon)
         lower = np.concatenate([self.lower, other.lower])[order]
@@ -158,12 +159,12 @@ class _Points:
 
     def _below(self, upper: FloatArray, lower: FloatArray, less: FloatArray) -> NDArray[np.bool_]:
         """Whether upper <= lower - less + slack, whatever the rounding."""
-        fuzz = 16 * UNIT * (upper + lower + np.abs(less) + self.slack)
-        return np.asarray(upper + fuzz <= lower - less + self.slack)
+        margin = 16 * UNIT * (upper + lower + np.abs(less) + self.slack)
+        return np.asarray(upper + margin <= lower - less + self.slack)
 
 
 def _gaussian(mu: float, epsilon: FloatArray) -> tuple[Enclosure, Enclosure]:
-    """delta_mu(eps), and e^eps P(N > v): the slope of its tangent in units of t."""
+    """Returns delta_mu(eps), and e^eps P(N > v): the slope of its tangent in units of t."""
     u, v = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     off = 4 * UNIT * (epsilon / mu + mu / 2)
     above, tilted = (

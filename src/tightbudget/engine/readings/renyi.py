@@ -1,4 +1,4 @@
-"""Renyi divergences of a composition: they add up over the parts.
+"""Renyi divergences of a composition add up over its parts.
 
 With s = order - 1, losses L and Q-mass that P lacks, the divergence of one step is
 
@@ -36,11 +36,11 @@ from tightbudget.pairs.pair import Pair
 
 __all__ = ["renyi_divergence"]
 
-_MOST = 2**20  # bins
-_ROUNDED = 1e-12  # a divergence of one run that rounding alone may account for
-_DEPTH = 40.0  # what has a share below e^-40 of A is not cut into bins
-_LOWEST = -600.0  # nats: e^L times the mass of all losses below L must be a double
-_LEAST = 1e-280  # nats: a smaller loss counts as this one, or as none
+_MOST = 2**20  # bins: arrays of 8 MiB, some twenty of them at a time
+_ROUNDED = 1e-12  # a divergence of one run that rounding alone may account for; decides no bound
+_DEPTH = 40.0  # what has a share below e^-40 = 4e-18 of A, less than a unit, is not cut into bins
+_LOWEST = -600.0  # nats: e^L times the mass of all losses below L must be a normal double
+_LEAST = 1e-280  # nats: a smaller loss counts as this one, or as none; the square of phi underflows
 
 
 def renyi_divergence(directions: tuple[Parts, ...], order: float, rtol: float) -> Answer:
@@ -204,16 +204,19 @@ def _tail(pair: Pair, x: float, mass: float, s: float) -> _Terms:
         return _Terms(np.zeros(0), np.zeros(0))
     least, most = pair.log_tail_moment(x, s)
     log_s, log_mass = math.log(s), math.log(mass)
-    fuzz = 1e-12 * (1.0 + abs(log_s) + abs(log_mass))
+    # logarithms and exponents of a few units each: 1e-12 is 4,500 units of 2^-52, and the pair has
+    # certified its own numbers
+    margin = 1e-12 * (1.0 + abs(log_s) + abs(log_mass))
     # G(L) <= e^(s L) / s; and G rises up to the largest loss
-    upper = most - log_s + fuzz
+    upper = most - log_s + margin
     top = pair.max_loss()[1]
     if math.isfinite(top):
-        upper = min(upper, log_mass + float(_log_g(np.array([max(x, top)]), s).upper[0]) + fuzz)
+        upper = min(upper, log_mass + float(_log_g(np.array([max(x, top)]), s).upper[0]) + margin)
     # s G(L) >= e^(s L) - (1 + s)
-    lower, less = -math.inf, log_mass + math.log1p(s) + fuzz
+    lower, less = -math.inf, log_mass + math.log1p(s) + margin
+    # a difference of two numbers that are nearly equal would lose its digits
     if least > less + 1e-3:
-        lower = least + math.log1p(-math.exp(less - least)) - log_s - 4.0 * fuzz
+        lower = least + math.log1p(-math.exp(less - least)) - log_s - 4.0 * margin
     return _Terms(np.array([lower]), np.array([upper]))
 
 
@@ -263,7 +266,7 @@ def _log_phi(y: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Where the bins are: affects the width of the bounds, never their truth."""
+    """A plan says where the bins are: it affects the width of the bounds, never their truth."""
 
     nodes: FloatArray  # losses, nats, ascending, from the first edge to the last one
     bins: FloatArray  # how many bins there are up to each node

@@ -1,12 +1,13 @@
-"""The most true positives of a test with a given rate of false ones, from delta(eps) alone.
+"""delta(eps) alone gives the most true positives of a test with a rate of false ones.
 
 With t = e^eps, D(t) = delta(eps) = sup over S of P(S) - t Q(S) is convex in t, and a test with
 Q-mass alpha has at most the P-mass
 
     tpr(alpha) = min over t >= 0 of D(t) + alpha t          (Dong, Roth, Su 2022: 1 - f(alpha)).
 
-Every t proves an upper end. A convex function lies above its chords prolonged, so between two
-neighbouring t a line from either side proves a lower end, and where they cross is looked next.
+Every t proves an upper bound. A convex function lies above its chords prolonged, so between two
+neighbouring t a line from either side proves a lower bound, and the next t is
+where the two lines cross.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ from tightbudget.numerics.rounding import (
 
 __all__ = ["least_false_negatives", "most_true_positives"]
 
-_PROBES = 60
+# Every t that is tried proves its bounds: the first five constants move width and time alone.
+_PROBES = 60  # t in one search: halving the interval each time would use up a double's 53 bits
 _ROUGH = 0.5  # the relative gap at which a rate's size is seen
-_SHARES = (0.25, 0.02)  # of the gap, for delta's own
+_SHARES = (0.25, 0.02)  # of the gap, for delta's own: the second where the first did not do
 _WIDE = math.e**2  # neighbours further apart than this are parted in the middle, on a log scale
-_CLEAR = 0.05  # of an interval: how far from its ends it is parted
-_NEGLIGIBLE = 1e-100  # so few true positives need no relative gap
-_FAR = 690.0  # nats: e^L is a double
-_LEAST = 1e-290  # of a rate below it, the upper bound is that of this rate
+_CLEAR = 0.05  # of an interval: how far from its ends it is parted, so that both parts shrink
+_NEGLIGIBLE = 1e-100  # so few true positives need no relative gap; public docstrings name it
+_FAR = 690.0  # nats: e^690 is a double, with a margin for rounding; e^709.8 is none
+_LEAST = 1e-290  # for a rate below it, the upper bound is that of this rate; 2 / rate is a double
 
 
 class _Sample(NamedTuple):
@@ -106,7 +108,7 @@ def _larger(losses: Engine, alpha: float, close: Callable[[Bounds], bool], rtol:
 def _of_direction(
     losses: Engine, alpha: float, rtol: float, close: Callable[[Bounds], bool]
 ) -> Bounds:
-    """The same for one direction, as close as it gets."""
+    """Returns bounds of the true-positive rate in one direction, as close as it gets."""
     (parts,) = losses.parts
     if alpha == 1.0:
         return Bounds(1.0, 1.0)
@@ -143,7 +145,7 @@ def _search(
     parts: Parts,
     close: Callable[[Bounds], bool],
 ) -> Bounds:
-    """Looks where the lower end is lowest, until both ends are close; ``gap`` is for delta."""
+    """Looks where the lower bound is lowest, until both bounds are close; ``gap`` is for delta."""
     # D(0) = 1, and D(t) + alpha t > 1 from t = 2 / alpha on
     lost = parts.infinity.lower  # where D ends
     samples = [_Sample(0.0, 1.0, 1.0), _Sample(2.0 / alpha, lost, 1.0)]
@@ -176,7 +178,7 @@ def _sample(read: Reader, t: float, alpha: float, gap: float) -> _Sample:
 
 
 class _Valley(NamedTuple):
-    """Where D(t) + alpha t may be least in one interval, and what it is there at least."""
+    """A valley is the t of one interval at which D(t) + alpha t may be least, and a floor of it."""
 
     floor: float
     t: float
@@ -195,14 +197,14 @@ def _valley(samples: list[_Sample], i: int, alpha: float) -> _Valley:
         return _Valley(at_a * (1 - 16 * UNIT), a.t)
     if rise <= 0.0:
         return _Valley(at_b * (1 - 16 * UNIT), b.t)
-    fuzz = 16 * UNIT * (at_a + at_b + (abs(fall) + abs(rise) + alpha) * b.t)
+    margin = 16 * UNIT * (at_a + at_b + (abs(fall) + abs(rise) + alpha) * b.t)
     t = (at_b - at_a + fall * a.t - rise * b.t) / (fall - rise)
     t = min(max(t, a.t), b.t)
     # any t will do: left of it the one line is above its value there, right of it the other
-    floor = min(at_a + fall * (t - a.t), at_b - rise * (b.t - t)) - fuzz
+    floor = min(at_a + fall * (t - a.t), at_b - rise * (b.t - t)) - margin
     # so far left that the falling line is surely the higher one (the difference of both rounds by
-    # fuzz at most, as t does), the floor is the other one's value, which rounds by itself
-    left = t - 2 * fuzz / (rise - fall)
+    # the margin at most, as t does), the floor is the other one's value, which rounds by itself
+    left = t - 2 * margin / (rise - fall)
     if left > a.t:
         rounding = 16 * UNIT * (at_b + rise * b.t)
         floor = max(floor, at_b - rise * (b.t - left) - rounding)
@@ -215,7 +217,7 @@ def _slope(s: float, d: float, t: float, e: float) -> float:
 
 
 def _between(left: float, right: float, t: float) -> float:
-    """Where to look next: at t, but clear of both ends."""
+    """Returns the next t to look at: ``t``, but clear of ``left`` and ``right``."""
     if left > 0 and right > _WIDE * left:
         return math.sqrt(left) * math.sqrt(right)
     clear = _CLEAR * (right - left)

@@ -1,1 +1,1 @@
-"""The saddle-point engine: delta as an integral along a line in the complex plane."""
+"""The saddle-point engine computes delta as an integral along a line in the complex plane."""

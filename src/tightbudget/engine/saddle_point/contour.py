@@ -9,7 +9,7 @@ With M(s) = E_P[e^(s L)] of the whole composition (ln M adds up over the steps),
    height T from where |M| is proved to be negligible for good;
 3. *sum*: the values of M at c + i n D serve every eps near by;
 4. *certify*: four errors, each bounded, each outwards: aliasing (every term of it is positive, so
-   the sum is an upper end up to the others), the line beyond T, the values of M, and rounding.
+   the sum is an upper bound up to the others), the line beyond T, the values of M, and rounding.
 
 A line that ends in "pays: name" pays for what docs/explanation/rounding.md says under that name.
 
@@ -48,20 +48,24 @@ from tightbudget.numerics.rounding import (
 from tightbudget.numerics.special import log_g_up
 from tightbudget.pairs.transform import ComplexArray
 
-__all__ = ["COST", "LOG_GOAL", "Line", "Lines", "Reading", "lines_at"]
+__all__ = ["COST", "LOG_GOAL", "LineIntegral", "Lines", "Reading", "lines_at"]
 
-COST = 2_000_000  # terms of all values of M on one line
-_CHUNK = 2**16  # of them at a time
-_NODES = 20_000  # terms of one value of M
-LOG_GOAL = 31.0  # each error is to be e^-31 of the answer
-_TURNS = 30  # of Newton's method
-_STEP_BITS = 20  # of D, so that every n D is a double
-_HIGHEST = 600.0  # ln of what a line's sum may be for that
-_OVERFLOWING = 1e300  # an error of a sum beyond which nothing is said
+# The terms of all values of M on one line. A term is a complex exponential, tens of nanoseconds:
+# the limit is about a tenth of a second, after which the buckets are asked. No truth depends on it.
+COST = 2_000_000
+_CHUNK = 2**16  # of these terms at a time: arrays of 1 MiB
+_NODES = 20_000  # terms of one value of M: beyond it a line of a hundred points is at the limit
+# Each error is to be e^-31 = 3e-14 of the answer: the rounding of a sum of a hundred points, each
+# with an exponent of some tens, is no smaller, so that a closer line would bring no digit.
+LOG_GOAL = 31.0
+_TURNS = 30  # of Newton's method on a nearly linear function, which needs about five
+_STEP_BITS = 20  # of D, so that n D is a double for every n up to 2^33
+_HIGHEST = 600.0  # ln of the largest term of a sum that is tried: e^709 leaves the range of doubles
+_OVERFLOWING = 1e300  # an error of a sum beyond which nothing is said: sums of it would overflow
 
 
 class Reading(NamedTuple):
-    """delta at one eps: about the value, and its certified ends."""
+    """A reading holds about delta at one eps, and certified bounds of it."""
 
     value: float
     lower: float
@@ -69,8 +73,8 @@ class Reading(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Line:
-    """The trapezoidal sum of one term along Re s = c, ready for every eps.
+class LineIntegral:
+    """A line integral is the trapezoidal sum of one term along Re s = c, ready for every eps.
 
     Attributes:
         j: the term's number of rare losses.
@@ -90,7 +94,7 @@ class Line:
     aside: tuple[tuple[float, float], tuple[float, float]]
 
     def read(self, epsilon: float) -> Reading:
-        """The sum at one eps, with its errors."""
+        """Reads the sum at one eps, with its errors."""
         if float(self.log[0].real) - self.c * epsilon > _HIGHEST:  # far from where it is good
             return Reading(math.inf, -math.inf, math.inf)
         total, errors = self._errors(epsilon)
@@ -101,7 +105,7 @@ class Line:
         return Reading(total, lower, add_up(total, *off))
 
     def errors(self, epsilon: float) -> dict[str, float]:
-        """The four errors at one eps, absolute."""
+        """Returns the four errors at one eps, absolute."""
         return self._errors(epsilon)[1]
 
     def _errors(self, epsilon: float) -> tuple[float, dict[str, float]]:
@@ -118,11 +122,11 @@ class Line:
 
     @functools.cached_property
     def t(self) -> FloatArray:
-        """The heights of the points."""
+        """The imaginary parts of the points, ascending from 0."""
         return self.step * np.arange(self.log.size, dtype=np.float64)
 
     def slope(self, epsilon: float) -> tuple[float, float]:
-        """About the sum and its -d/d eps."""
+        """Returns about the sum at ``epsilon``, and about its derivative there, negated."""
         if float(self.log[0].real) - self.c * epsilon > _HIGHEST:
             return math.inf, 0.0
         with np.errstate(over="ignore", invalid="ignore"):
@@ -133,7 +137,7 @@ class Line:
         return weight * float(value.real), weight * float(self.c * value.real - lever.imag)
 
     def _sum(self, epsilon: float) -> tuple[float, float, float]:
-        """About e^-reference times the sum, the reference, and the error of the first."""
+        """Returns about e^-reference times the sum, the reference, and the error of the first."""
         along = self.c * epsilon
         reference = float(self.log[0].real) - along
         across = self.t * epsilon
@@ -159,7 +163,7 @@ class Line:
         return weight * float(np.sum(turned.real)), reference, weight * error
 
     def _aliased(self, epsilon: float) -> float:
-        """Sum over n != 0 of e^(c y) delta(eps + y), y = 2 pi n / D, by Chernoff on both sides."""
+        """Bounds the sum over n != 0 of e^(c y) delta(eps + y), y = 2 pi n / D, by Chernoff."""
         total = 0.0
         y = next_down(2.0 * math.pi / self.step)  # math.pi is below pi
         for other, log in self.aside:
@@ -171,8 +175,8 @@ class Line:
         return total
 
 
-def _line(track: Track, epsilon: float, log_delta: float, most: int) -> Line | None:
-    """The line for eps, errors about e^-31 of delta, if it costs ``most`` terms at most."""
+def _line(track: Track, epsilon: float, log_delta: float, most: int) -> LineIntegral | None:
+    """Places a line for eps, errors about e^-31 of delta; None if it costs over ``most`` terms."""
     term, c = track.term, track.c_at(epsilon)
     spacing = _spacing(term, c, epsilon, log_delta)
     height = _height(term, c, epsilon, log_delta)
@@ -198,13 +202,13 @@ def _line(track: Track, epsilon: float, log_delta: float, most: int) -> Line | N
     log_beyond = add_up(term.beyond(c, float(t[-1]), shifts), -below)
     uppers = [(x, term.upper(x) if x > 0 else 0.0) for x in sides]
     aside = [(x, add_up(up, log_g_up(x))) for x, up in uppers]
-    return Line(term.j, c, step, log, error, log_beyond, (aside[0], aside[1]))
+    return LineIntegral(term.j, c, step, log, error, log_beyond, (aside[0], aside[1]))
 
 
 def _divided(
     log: ComplexArray, error: FloatArray, c: float, t: FloatArray
 ) -> tuple[ComplexArray, FloatArray]:
-    """ln of the transform over s (s + 1) at s = c + i t, and how far it may be off."""
+    """Returns ln of the transform over s (s + 1) at s = c + i t, and how far it may be off."""
     more = c + 1.0
     modulus = np.log(np.hypot(c, t) * np.hypot(more, t))
     angle = np.arctan2(t, c) + np.arctan2(t, more)
@@ -219,8 +223,9 @@ def _divided(
 def _spacing(
     term: Term, c: float, epsilon: float, log_delta: float
 ) -> tuple[float, tuple[float, float]] | None:
-    """D, and the points on both sides of c that prove the aliasing to be small."""
+    """Returns D, and the points on both sides of c that prove the aliasing to be small."""
     reach = math.sqrt(2.0 * LOG_GOAL / _curvature(term, c))
+    # candidates, of which the one that allows the widest step is taken: any of them is sound
     factors = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0])
     below = np.append(np.maximum(c - reach * factors, c / 16.0), [0.0, c / 2.0, c / 8.0])
     above = np.append(c + reach * factors, [1.25 * c, 2.0 * c])
@@ -245,7 +250,7 @@ def _spacing(
 def _height(
     term: Term, c: float, epsilon: float, log_delta: float
 ) -> tuple[float, FloatArray] | None:
-    """T, and the shifts that prove the line beyond it to be small."""
+    """Returns T, and the shifts that prove the line beyond T to be small."""
     t = math.sqrt(2.0 * LOG_GOAL / _curvature(term, c)) * np.geomspace(0.6, 400.0, 25)
     for part in (slice(0, 8), slice(8, 16), slice(16, 25)):
         log, shifts = term.heights(c, t[part])
@@ -263,15 +268,15 @@ def _curvature(term: Term, c: float) -> float:
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines of all terms that matter near one eps."""
+    """The line integrals of all terms that matter near one eps."""
 
     epsilon: float  # for which they were placed, and about ln delta there
     log_delta: float
-    lines: tuple[Line, ...]
+    lines: tuple[LineIntegral, ...]
     rest: tuple[tuple[float, float], ...]  # of what is not on them: c, ln(transform(c) g(c))
 
     def read(self, epsilon: float) -> Reading:
-        """delta at eps, all errors included."""
+        """Reads delta at eps, all errors included."""
         parts = [line.read(epsilon) for line in self.lines]
         value, lower = math.fsum(p.value for p in parts), add_down(*(p.lower for p in parts))
         uppers = [*(p.upper for p in parts), *self._rest(epsilon)]
@@ -279,7 +284,7 @@ class Lines:
         return Reading(value, lower, upper)
 
     def slope(self, epsilon: float) -> tuple[float, float]:
-        """About delta and -d delta / d eps: no errors, for Newton's method."""
+        """Returns about delta and -d delta / d eps: no errors, for Newton's method."""
         value = slope = 0.0
         for line in self.lines:
             v, d = line.slope(epsilon)
@@ -310,7 +315,9 @@ class Lines:
         over, under = (got.upper - delta) / slope, (delta - got.lower) / slope
         found: list[float] = []
         for sign, room in ((-1.0, under), (1.0, over)):
-            for factor in (1.0001, 1.01, 1.5, 3.0):  # the reading there has a rounding of its own
+            # the reading there has a rounding of its own: a little more room than the linear guess
+            # mostly does, and each further try costs one reading
+            for factor in (1.0001, 1.01, 1.5, 3.0):
                 end = max(0.0, epsilon + sign * factor * max(room, 4 * UNIT * abs(epsilon)))
                 end = next_up(end) if sign > 0 else max(0.0, next_down(end))
                 at = self.read(end)
@@ -321,7 +328,7 @@ class Lines:
         return Bounds(found[0], found[1]) if len(found) == 2 else None
 
     def solve(self, delta: float, guess: float) -> tuple[float, float] | None:
-        """About the eps at which the lines' sum is delta, and -d delta / d eps there, or None.
+        """Returns about the eps at which the lines' sum is delta, and -d delta / d eps, or None.
 
         Newton's method on ln delta, which is nearly linear in eps; ``guess`` is about the answer.
         """
@@ -339,7 +346,7 @@ class Lines:
         return epsilon, slope
 
     def describe(self, epsilon: float) -> list[dict[str, float | str]]:
-        """Each line's measures, and its errors at eps relative to delta."""
+        """Returns each line's measures, and the errors of the line at eps relative to delta."""
         total = self.read(epsilon).value
         return [
             {
@@ -359,7 +366,7 @@ class Lines:
 def lines_at(
     tracks: tuple[Track, ...], epsilon: float, log_delta: float | None, most: int = COST
 ) -> Lines | None:
-    """A line for each term that matters at eps; the last of several stands for all that follow."""
+    """Places a line for each term that matters at eps; the last term stands for all that follow."""
     near = [track.near(epsilon) for track in tracks]
     sizes = [track.log_delta_at(epsilon) for track in near]
     if not sizes:

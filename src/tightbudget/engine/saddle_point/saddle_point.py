@@ -1,4 +1,4 @@
-"""The saddle-point engine: from a question to lines, and from lines to bounds.
+"""The saddle-point engine goes from a question to lines, and from lines to bounds.
 
 delta(eps) is an integral along a vertical line of the complex plane, placed at the saddle point of
 the moment generating function of the privacy loss (:mod:`.contour` has the integral and its four
@@ -30,10 +30,15 @@ from tightbudget.pairs.transform import Transform
 
 __all__ = ["SaddlePoint"]
 
-_CHEAP = 250_000  # terms of a line, where rare large losses may ask for more lines than one
-_MOST_RARE = 8  # how many rare losses are told apart
-_FEW_RARE = 3.0  # at the common saddle point: then one line for all has lost many digits
-_SPARE = 9.0  # nats: a number of rare losses is the last where it is so far below every goal
+# Any of these constants is sound: they choose lines, and each line proves its own errors.
+_CHEAP = 250_000  # terms of one line that is tried before a split into several, an eighth of COST
+_MOST_RARE = 8  # numbers of rare losses that are told apart, and so the most lines of an answer
+# Rare losses expected at the common saddle point, below which one line for all loses many digits:
+# from about three on, the large losses make a hill of their own (docs/explanation/contour.md).
+_FEW_RARE = 3.0
+# Nats (a factor of 8,000) by which a term is below the goal of every error when it is the last: all
+# that follow it together are bounded by Chernoff alone, whose bound is somewhat above their sum.
+_SPARE = 9.0
 
 
 class _Rare(NamedTuple):
@@ -46,7 +51,7 @@ class _Rare(NamedTuple):
 
 @dataclass(frozen=True)
 class SaddlePoint:
-    """delta(eps) of a composition of the Gaussian family in one direction; eps in nats.
+    """The saddle-point engine of one direction of a Gaussian composition; eps in nats.
 
     Guarantee: whatever bounds it answers with hold the exact value, all four errors included.
 
@@ -60,7 +65,7 @@ class SaddlePoint:
 
     @staticmethod
     def of(groups: Iterable[tuple[Transform | None, int]]) -> SaddlePoint | None:
-        """The engine for (transform, count) of each part; None if a part has no transform."""
+        """Makes the engine from (transform, count) of each part; None if one has no transform."""
         found = []
         for transform, count in groups:
             if transform is None:
@@ -75,7 +80,7 @@ class SaddlePoint:
     def bounds(
         self, question: Question, rtol: float, cache: Cache | None = None, direction: int = 0
     ) -> Bounds | None:
-        """Bounds of the answer, with the relative gap or as close as lines come.
+        """Returns bounds of the answer, with the relative gap or as close as lines come.
 
         Args:
             question: what is asked.
@@ -129,7 +134,7 @@ class SaddlePoint:
         return add_up(self.term.upper(c), fixed) < log_delta
 
     def _plans(self, question: Question) -> Iterable[tuple[tuple[Track, ...], int]]:
-        """The tracks to place lines on, and the most terms that these may cost, in turn."""
+        """Yields tracks to place lines on, each with the most terms that the lines may cost."""
         whole = (self.track,)
         rare = self.rare_at(question.place(whole))
         if rare is None:
@@ -144,7 +149,7 @@ class SaddlePoint:
             yield whole, COST
 
     def rare_at(self, epsilon: float) -> _Rare | None:
-        """The rare large losses that stand apart at eps, split off; None where there are none."""
+        """Splits off the rare large losses that stand apart at eps; None where there are none."""
         c = self.track.near(epsilon).c_at(epsilon)
         groups, rare, number = list(self.term.groups), [], 0.0
         for g, group in enumerate(self.term.groups):
@@ -158,7 +163,7 @@ class SaddlePoint:
         return _Rare(tuple(groups), tuple(rare), number) if rare else None
 
     def split_at(self, parts: _Rare, epsilon: float) -> tuple[Track, ...]:
-        """Tracks for 0, 1, ... rare losses, the last one for all that are left to it; or none."""
+        """Returns tracks for 0, 1, ... rare losses, the last one for all further ones; or none."""
         tracks: list[Track] = []
         for j in range(_MOST_RARE):
             track = Track.whole(Term(parts.groups, parts.rare if j else (), j))

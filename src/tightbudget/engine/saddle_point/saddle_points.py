@@ -1,4 +1,4 @@
-"""Where a line of the saddle-point engine goes: transforms of compositions and their saddle points.
+"""Saddle points of the transforms of compositions say where a line of the engine goes.
 
 The integrand of delta(eps) on Re s = c is largest where c is near the saddle point of
 ln M(c) - c eps - ln c - ln(1 + c). Tracks are plans. Certified are ``Term.values``, ``upper`` and
@@ -33,7 +33,9 @@ from tightbudget.pairs.transform import ComplexArray, Rough, Transform
 
 __all__ = ["Group", "Term", "Track", "epsilon_at", "log_g"]
 
-_NEAR = 12.0  # nats of delta between saddle points that are interpolated
+# Nats of delta between neighbouring saddle points that are interpolated. A c that is off by some of
+# the way between two such points costs a few digits or points of a line; no truth depends on it.
+_NEAR = 12.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Term:
-    """What outputs with exactly j rare losses contribute (nothing rare: all outputs).
+    """A term is what outputs with exactly j rare losses contribute (nothing rare: all outputs).
 
     Its transform is prod M_g^k_g times the coefficient of y^j in prod (1 + y r_g)^k_g,
     r_g = rare_g / M_g; at most prod M_g^k_g (sum k_g r_g)^j / j! on the real axis.
@@ -63,7 +65,7 @@ class Term:
         return min(one.farthest for one in transforms)
 
     def rough(self, c: FloatArray) -> Rough:
-        """ln of the transform on the real axis and two derivatives, uncertified."""
+        """Returns ln of the transform on the real axis and two derivatives, uncertified."""
         each = [group.transform.rough(c) for group in self.groups]
         total = np.zeros((3, c.size))
         for group, one in zip(self.groups, each, strict=True):
@@ -84,7 +86,7 @@ class Term:
         return Rough(total[0], total[1], total[2])
 
     def upper(self, c: float, more: bool = False) -> float:
-        """An upper end of ln of the transform at c > 0; with ``more``, of all j' >= j together."""
+        """Returns an upper bound of ln of the transform at c > 0; ``more``: with all j' >= j."""
         return self._together(
             [group.transform.upper(c) for group in self.groups],
             [transform.upper(c) for _, transform in self.rare],
@@ -92,13 +94,13 @@ class Term:
         )
 
     def beyond(self, c: float, t: float, shifts: FloatArray) -> float:
-        """An upper end of ln |transform(c + i t')| for all t' >= t."""
+        """Returns an upper bound of ln |transform(c + i t')| for all t' >= t."""
         transforms = [group.transform for group in self.groups] + [r for _, r in self.rare]
         each = [one.beyond(c, t, float(a)) for one, a in zip(transforms, shifts, strict=True)]
         return self._together(each[: len(self.groups)], each[len(self.groups) :], False)
 
     def _together(self, each: list[float], rare: list[float], more: bool) -> float:
-        """At least ln of prod M^k (sum k r)^j / j!, from upper bounds of ln |M| and ln |r M|."""
+        """Bounds ln of prod M^k (sum k r)^j / j! above, by those of ln |M| and ln |r M|."""
         if not all(math.isfinite(log) for log in (*each, *rare)):
             return math.inf
         total = add_up(
@@ -117,7 +119,7 @@ class Term:
         return add_up(total, mul_up(self.j, ratio), -log_down(math.factorial(self.j)), rest)
 
     def heights(self, c: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """About ``beyond`` at each height t, and the shifts to prove it with: (t, transforms)."""
+        """Returns about ``beyond`` at each height t, and shifts to prove it: (t, transforms)."""
         each = [group.transform.shifts(c, t) for group in self.groups]
         rare = [transform.shifts(c, t) for _, transform in self.rare]
         total = np.zeros_like(t)
@@ -132,7 +134,7 @@ class Term:
         return total, np.array([shift for _, shift in (*each, *rare)]).T
 
     def nodes(self, c: float, t: float, tolerance: float) -> int:
-        """Terms that one value of the transform costs."""
+        """Returns how many terms one value of the transform costs."""
         tolerances = self._tolerances(tolerance)
         total = sum(
             group.transform.nodes(c, t, one)
@@ -141,10 +143,11 @@ class Term:
         return total + sum(r.nodes(c, t, 1e-15) for _, r in self.rare)
 
     def _tolerances(self, tolerance: float) -> list[float]:
+        # 1e-40 is far below a unit of rounding already
         return [max(tolerance / (len(self.groups) * one.count), 1e-40) for one in self.groups]
 
     def values(self, c: float, t: FloatArray, tolerance: float) -> tuple[ComplexArray, FloatArray]:
-        """ln of the transform at c + i t, and how far it may be off.
+        """Returns ln of the transform at c + i t, and how far it may be off.
 
         Guarantee: the exact transform is within |e^log| (e^error - 1) of e^log.
         """
@@ -203,14 +206,14 @@ class Term:
 
 
 def log_g(c: FloatArray) -> FloatArray:
-    """ln of c^c / (1 + c)^(1 + c), for planning: delta(eps) <= M(c) e^(-c eps) g(c)."""
+    """Returns ln of c^c / (1 + c)^(1 + c), for planning: delta(eps) <= M(c) e^(-c eps) g(c)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(c > 0, c * np.log(c), 0.0) - (1.0 + c) * np.log1p(c))
 
 
 @dataclass(frozen=True)
 class Track:
-    """Saddle points of one term: for ascending c the eps that each is best for, and about delta."""
+    """A track lists saddle points of one term: ascending c, the eps each suits, and about delta."""
 
     term: Term
     c: FloatArray
@@ -220,7 +223,7 @@ class Track:
 
     @staticmethod
     def of(term: Term, c: FloatArray) -> Track | None:
-        """Laplace's approximation at each c, as far as it makes sense."""
+        """Makes a track by Laplace's approximation at each c, as far as it makes sense."""
         with np.errstate(all="ignore"):
             rough = term.rough(c)
             epsilon = rough.slope - 1.0 / c - 1.0 / (1.0 + c)
@@ -238,14 +241,14 @@ class Track:
 
     @staticmethod
     def whole(term: Term) -> Track | None:
-        """From where delta is near its maximum to where it is below 1e-300, coarsely."""
+        """Makes a coarse track from where delta is near its maximum to where it is below 1e-300."""
         spread = math.sqrt(max(float(term.rough(np.array([1e-9])).curvature[0]), 1e-200))
         last = min(60.0 / spread, term.farthest)
         first = min(0.02 / spread, 1e-3 * last)
         return Track.of(term, np.geomspace(first, last, 28))
 
     def near(self, epsilon: float | None = None, log_delta: float | None = None) -> Track:
-        """Closer to the saddle point for eps, or to the one at which delta is so large."""
+        """Returns a finer track near the saddle point for ``epsilon`` or for ``log_delta``."""
         track = self
         for _ in range(4):
             if epsilon is not None:
@@ -263,20 +266,20 @@ class Track:
         return track
 
     def c_at(self, epsilon: float) -> float:
-        """The saddle point for eps."""
+        """Returns about the saddle point for ``epsilon``."""
         return float(np.interp(epsilon, self.epsilon, self.c))
 
     def log_delta_at(self, epsilon: float) -> float:
-        """About ln of the term's delta at eps."""
+        """Returns about ln of the term's delta at ``epsilon``."""
         slope = -float(self.c[-1]) * max(0.0, epsilon - float(self.epsilon[-1]))
         return float(np.interp(epsilon, self.epsilon, self.log_delta)) + slope
 
     def epsilon_at(self, log_delta: float) -> float:
-        """About the eps at which delta is so large."""
+        """Returns about the eps at which ln of the term's delta is ``log_delta``."""
         return float(np.interp(-log_delta, -self.log_delta, self.epsilon))
 
     def nearly_one(self, epsilon: float) -> Bounds | None:
-        """Bounds of the term's delta at an eps far below all losses, where delta is about 1.
+        """Bounds the term's delta at an eps far below all losses, where delta is about 1.
 
         1 - delta = E min(1, e^(eps - L)) <= M(-u) e^(u eps) for 0 < u < 1. None where that proves
         less than delta >= 1 - 1e-4: lines know more of such a delta.
@@ -288,7 +291,7 @@ class Track:
 
 
 def epsilon_at(tracks: tuple[Track, ...], log_delta: float) -> float:
-    """About the eps at which all tracks' terms together make delta."""
+    """Returns about the eps at which all tracks' terms together make delta."""
     low, high = 0.0, max(track.epsilon[-1] for track in tracks)
     for _ in range(50):
         middle = 0.5 * (low + high)
