@@ -2,7 +2,7 @@
 
     python benchmarks/digits.py [--quick] [--no-peers] [--runs N] [--out FOLDER]
 
-For each question the median time of both certified ends at rtol = 1e-9, the gap reached and who
+For each question the median time of both certified bounds at rtol = 1e-9, the gap reached and who
 answered; the median time of the buckets at rtol = 1e-4 for the same question, which is what
 decides which engine is asked first; and the neighbours' times. A full run writes digits.json
 and digits.md beside this file.

@@ -11,7 +11,7 @@ __all__ = ["HEADINGS", "cells", "digits", "ledger", "markdown", "summary", "web"
 
 
 def _note(row: dict[str, Any]) -> str:
-    """What the neighbour's answer is worth, read off our certified ends."""
+    """What the neighbour's answer is worth, read off our certified bounds."""
     theirs, ours = row.get("theirs", {}), row["ours"]
     if "failure" in theirs or "failure" in ours or "answer" not in theirs:
         return str(theirs.get("failure", ours.get("failure", "")))
@@ -24,7 +24,7 @@ def _note(row: dict[str, Any]) -> str:
     if math.isinf(answer):
         return "inf: no answer"
     if answer <= upper:
-        return f"{answer:.6g}, inside our ends"
+        return f"{answer:.6g}, inside our bounds"
     return f"{answer:.6g}, {(answer - upper) / upper:.2%} above"
 
 
@@ -80,8 +80,8 @@ def markdown(results: dict[str, Any]) -> str:
         "",
         f"Medians of {results['runs']} calls in one process on {machine['cpu']}, "
         f"{machine['cores']} cores, Python {machine['python']}, NumPy {machine['numpy']}, "
-        f"SciPy {machine['scipy']}, {machine['date']}. Both certified ends at a relative gap of "
-        f"{results['rtol']:g}, against the one upper end of dp-accounting "
+        f"SciPy {machine['scipy']}, {machine['date']}. Both certified bounds at a relative gap of "
+        f"{results['rtol']:g}, against the one upper bound of dp-accounting "
         f"{results['dp_accounting']} at its defaults. Peak memory is that of a "
         "whole fresh process, Python and NumPy included.",
     ]
@@ -129,7 +129,7 @@ def digits(results: dict[str, Any]) -> str:
         f"Medians of {results['runs']} calls (buckets 3, neighbours 1) in one process on "
         f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, NumPy "
         f"{machine['numpy']}, {machine['date']}; every call builds its composition anew. Both "
-        f"certified ends at a relative gap of {results['rtol']:g}, against dp-accounting "
+        f"certified bounds at a relative gap of {results['rtol']:g}, against dp-accounting "
         f"{results['dp_accounting']} at its defaults and prv-accountant "
         f"{results['prv_accountant']} with an error of 0.01 in ε and δ/1000 in δ.",
     ]

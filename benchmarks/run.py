@@ -2,7 +2,7 @@
 
     python benchmarks/run.py [--only TEXT] [--quick] [--no-peers] [--runs N] [--out FOLDER]
 
-For each workload: the median time of tightbudget's two certified ends at rtol = 1e-4, the
+For each workload: the median time of tightbudget's two certified bounds at rtol = 1e-4, the
 gap between them, the gap at delta = 1e-50, the peak memory of a fresh process that answers
 the question once, and the median time and answer of the neighbour. A full run writes
 results.json and results.md beside this file; a partial one only prints.
