@@ -102,7 +102,7 @@ class Guards:
         seconds = self._settings.request_seconds
         messages: list[Message] = []
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds):  # guard: bodies-timed
                 while more:
                     messages.append(message := await receive())
                     size += len(message.get("body", b""))
