@@ -528,7 +528,7 @@ def test_the_example_stops_early_and_gets_change(capsys: pytest.CaptureFixture[s
 # ---------------------------------------------------------------------------- mutations
 
 
-MUTATIONS = [
+MUTATIONS: list[Mutation | Without] = [
     Mutation(
         "the direction in which a record is removed",
         Subsampled,

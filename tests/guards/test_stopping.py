@@ -80,7 +80,7 @@ def schedules() -> bool:
     return tb.stopping_delta(tb.Gaussian(5.0), [2, 4], found.epsilons, 1e-4).lower <= 1e-4
 
 
-MUTATIONS = [
+MUTATIONS: list[Mutation | Without] = [
     Without(
         "rounding of the induction",
         {"rounding-induction": "total = (pulled) * self.growth * self.margin"},
