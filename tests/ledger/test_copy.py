@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, select, text
-from tests.guards.mutants import Mutation, lose_a_truth
+from tests.guards.mutants import Without, lose_a_truth
 from tests.ledger.conftest import BACKENDS
 
 import tightbudget as tb
 from tightbudget.ledger import copy as copying
 from tightbudget.ledger.chain import Head, entry_after
 from tightbudget.ledger.schema import events, metadata
-from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.units import NOTHING
 
 SEARCH = tb.OutputDP({"found": 0.3, ("not", 1): 0.1}, 1e-9)
@@ -353,5 +352,7 @@ def test_without_the_seal_both_copies_are_charged(
                 continue
         return spent <= 1
 
-    seal = (("last.kind == EventKind.MOVED", "False"),)
-    lose_a_truth(monkeypatch, Mutation("the seal", Act, "__init__", seal, only_one_is_charged))
+    seal = Without(
+        "the seal", {"moved-ledger-sealed": "if last is not None and False:"}, only_one_is_charged
+    )
+    lose_a_truth(monkeypatch, seal)

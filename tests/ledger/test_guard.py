@@ -29,13 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.guards.mutants import Mutation, mutate
+from tests.guards.mutants import Without, mutate
 from tests.ledger.victims import born, heard, watched
 
 import tightbudget as tb
 from tightbudget.ledger import guard, store
 from tightbudget.ledger.guard import Files, ProcessState
-from tightbudget.ledger.store import Store
 
 CAP, PRICE = 1.0, 0.01
 ENDS = ("", "-wal", "-shm")
@@ -862,28 +861,31 @@ def changed_in_between(url: str, file: Path) -> bool:
     return False
 
 
-_SHARED_LOCK = 'self.is_locked = self._take("read", self._database, _SHARED, patience)'
-GUARDS: list[tuple[Mutation, Callable[[str, Path], bool]]] = [
-    (Mutation(name, owner, function, ((line, becomes),), bool), true)
-    for name, owner, function, line, becomes, true in [
-        ("nobody is the last", Files, "lock", _SHARED_LOCK,
-         "self.is_locked = False", told_after_a_drop),
-        ("nobody empties the index", Files, "remember",
-         'self._take("read", self._index, _IN_USE, patience)', "pass", the_index_is_not_emptied),
-        ("one process writes", Files, "writing",
-         'self._take("write", self._database, _TURN, patience)', "pass",
-         nobody_writes_in_the_middle_of_an_act),
-        ("files before", Files, "check", "if changed:", "if False:", changed_before),
-        ("files afterwards", Store, "_check_committed", "files.check()", "pass",
-         changed_in_between),
-        ("nothing idle is inherited", ProcessState, "close_idle", "engine.pool.dispose()", "pass",
-         told_by_a_child),
-        ("in use is refused", ProcessState, "_guarded", "if identity in self.lost:", "if False:",
-         in_use_at_the_fork_is_refused),
-        ("locks of a parent are its own", ProcessState, "left_by_parent", "os.close(descriptor)",
-         "pass", an_idle_child_holds_nothing),
-    ]
-]  # fmt: skip
+GUARDS: list[tuple[Without, Callable[[str, Path], bool]]] = [
+    (
+        Without("nobody is the last", {"shared-lock-held": "self.is_locked = False"}, bool),
+        told_after_a_drop,
+    ),
+    (Without("nobody empties the index", {"index-in-use": "pass"}, bool), the_index_is_not_emptied),
+    (
+        Without("one process writes", {"one-process-writes": "pass"}, bool),
+        nobody_writes_in_the_middle_of_an_act,
+    ),
+    (Without("files before", {"files-checked-before": "if False:"}, bool), changed_before),
+    (Without("files afterwards", {"files-checked-afterwards": "pass"}, bool), changed_in_between),
+    (
+        Without("nothing idle is inherited", {"nothing-idle-inherited": "pass"}, bool),
+        told_by_a_child,
+    ),
+    (
+        Without("in use is refused", {"in-use-refused": "if False:"}, bool),
+        in_use_at_the_fork_is_refused,
+    ),
+    (
+        Without("locks of a parent are its own", {"parent-keeps-its-locks": "pass"}, bool),
+        an_idle_child_holds_nothing,
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -892,7 +894,7 @@ GUARDS: list[tuple[Mutation, Callable[[str, Path], bool]]] = [
 def test_without_the_guard_a_truth_is_lost(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    mutation: Mutation,
+    mutation: Without,
     true: Callable[[str, Path], bool],
 ) -> None:
     def holds(name: str) -> bool:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 from starlette.testclient import TestClient
-from tests.guards.mutants import Mutation, lose_a_truth
+from tests.guards.mutants import Without, lose_a_truth
 from tests.web.conftest import HERE, SEARCH, Client
 from tests.web.test_access import error_of
 
 import tightbudget as tb
 from tightbudget.client import remote as remote_module
 from tightbudget.ledger import queries
-from tightbudget.web.api import limits, schemas, visibility
+from tightbudget.web.api import schemas
 from tightbudget.web.pages import budget as budget_page
 from tightbudget.web.pages import budgets as budgets_page
 
@@ -316,23 +317,38 @@ def forms_of(guarantee: tb.OutputDP) -> dict[str, Any]:
     return dict(json.loads(guarantee.to_json()))
 
 
+GUARDS: list[tuple[Without, Callable[[Client, Token], bool]]] = [
+    (Without("room", {"room-for-reservations": "if False:"}, bool), room),
+    (Without("room of an analyst", {"room-of-analyst": "if False:"}, bool), own_room),
+    (Without("the same again", {"known-key-passes": "if False:"}, bool), again),
+    (Without("cells", {"cells-limited": "if isinstance(cells, list) and False:"}, bool), cells),
+    (
+        Without(
+            "next",
+            {
+                "one-more-is-asked": (
+                    "found = ledger.open_holds(budgets=names, after=after, limit=limit)"
+                )
+            },
+            bool,
+        ),
+        follows,
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    ("owner", "function", "line", "becomes", "true"),
-    [
-        (limits, "check_room", "if found >= state.settings.most_open:", "if False:", room),
-        (limits, "check_room", "if seen is not None:", "if False:", own_room),
-        (limits, "check_room", "if state.ledger.is_reserved(key):", "if False:", again),
-        (limits, "short_guarantee", "len(cells) > most", "False", cells),
-        (visibility, "holds_seen", "limit=limit + 1", "limit=limit", follows),
-    ],
-    ids=["room", "room of an analyst", "the same again", "cells", "next"],
+    ("mutation", "true"), GUARDS, ids=[mutation.name.replace(" ", "-") for mutation, _ in GUARDS]
 )
 def test_a_guard_that_is_gone_is_missed(
-    client: Client, token: Token, ledger: tb.Ledger, monkeypatch: pytest.MonkeyPatch,
-    owner: Any, function: str, line: str, becomes: str, true: Callable[[Client, Token], bool],
-) -> None:  # fmt: skip
-    mutation = Mutation(line, owner, function, ((line, becomes),), lambda: true(client, token))
-    lose_a_truth(monkeypatch, mutation)
+    mutation: Without,
+    true: Callable[[Client, Token], bool],
+    client: Client,
+    token: Token,
+    ledger: tb.Ledger,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lose_a_truth(monkeypatch, replace(mutation, true=lambda: true(client, token)))
 
 
 def test_the_document_says_how_lists_go_on(client: Client) -> None:

@@ -8,17 +8,17 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import uvicorn
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
-from tests.guards.mutants import Mutation, lose_a_truth
+from tests.guards.mutants import Without, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.web import app as web_app
-from tightbudget.web import connection, guards
 from tightbudget.web.access import PUBLIC, allow
 from tightbudget.web.run import _config, _listening
 from tightbudget.web.settings import Settings
@@ -143,24 +143,33 @@ def cut(place: tuple[str, int], *parts: bytes) -> bool:
         return False
 
 
+GUARDS: list[tuple[Without, Callable[[tuple[str, int]], bool]]] = [
+    (
+        Without("heads", {"heads-timed": "self._deadline = None"}, bool),
+        lambda place: cut(place, HEAD),
+    ),
+    (
+        Without("answers", {"answers-not-timed": "pass"}, bool),
+        lambda place: not cut(place, WHOLE.replace(b"/api/v1/health", b"/slow")),
+    ),
+    (
+        Without("bodies", {"bodies-timed": "async with asyncio.timeout(None):"}, bool),
+        lambda place: cut(place, HEAD + b"\r\n"),
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    ("owner", "function", "line", "becomes", "true"),
-    [
-        (connection._Timed, "_look", "self.loop.call_later(self.seconds, self.transport.close)",
-         "None", lambda place: cut(place, HEAD)),
-        (connection._Timed, "_look", "self._stop()", "pass",
-         lambda place: not cut(place, WHOLE.replace(b"/api/v1/health", b"/slow"))),
-        (guards.Guards, "_whole", "asyncio.timeout(seconds)", "asyncio.timeout(None)",
-         lambda place: cut(place, HEAD + b"\r\n")),
-    ],
-    ids=["heads", "answers", "bodies"],
-)  # fmt: skip
+    ("mutation", "true"), GUARDS, ids=[mutation.name for mutation, _ in GUARDS]
+)
 def test_a_guard_that_is_gone_is_missed(
-    ledger_url: str, monkeypatch: pytest.MonkeyPatch, owner: Any, function: str, line: str,
-    becomes: str, true: Callable[[tuple[str, int]], bool],
-) -> None:  # fmt: skip
+    mutation: Without,
+    true: Callable[[tuple[str, int]], bool],
+    ledger_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def holds() -> bool:
         with running(ledger_url, monkeypatch) as place:
             return true(place)
 
-    lose_a_truth(monkeypatch, Mutation(line, owner, function, ((line, becomes),), holds))
+    lose_a_truth(monkeypatch, replace(mutation, true=holds))

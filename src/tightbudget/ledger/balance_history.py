@@ -64,21 +64,23 @@ class _Undo:
 
     def reserved(self, entry: Entry, after: Balance) -> Balance:
         """Takes back the units that were held."""
-        return replace(after, held=after.held.minus(_amount(entry)))
+        return replace(after, held=after.held.minus(_amount(entry)))  # guard: undo-reserved
 
     def settled(self, entry: Entry, after: Balance) -> Balance:
         """Holds the worst-case price again, instead of the cost and the saving."""
         held, cost = self._held_by(entry), _amount(entry)
+        # guard: undo-settled
         return _held_again(after, held=held, cost=cost, saved=held.epsilon - cost.epsilon)
 
     def ended(self, entry: Entry, after: Balance) -> Balance:
         """Holds the worst-case price again, where nothing was saved by an observed cell."""
+        # guard: undo-ended
         return _held_again(after, held=self._held_by(entry), cost=_amount(entry), saved=0)
 
     def lent(self, entry: Entry, after: Balance) -> Balance:
         """Holds the part's earlier cap again; of a smaller cap, delta had not come back."""
         cost, lent = _amount(entry), self._earlier(entry, EventKind.LENT, entry.details) or NOTHING
-        gone = Units(epsilon=0, delta=max(0, lent.delta - cost.delta))
+        gone = Units(epsilon=0, delta=max(0, lent.delta - cost.delta))  # guard: undo-lent
         return _held_again(after, held=lent.minus(cost), cost=gone, saved=0)
 
     def returned(self, entry: Entry, after: Balance) -> Balance:
@@ -87,20 +89,21 @@ class _Undo:
         lent = self._earlier(entry, EventKind.LENT, canonical({"part": said["part"]}))
         return _held_again(
             after, held=_known(entry, lent), cost=_amount(entry), saved=said["saved"]
-        )
+        )  # guard: undo-returned
 
     def capped(self, entry: Entry, after: Balance) -> Balance:
         """Sets the cap of the last change before, or else that of the opening."""
+        # guard: undo-capped
         cap = self._earlier(entry, EventKind.CAPPED) or self._earlier(entry, EventKind.OPENED)
         return replace(after, cap=_known(entry, cap))
 
     def corrected(self, entry: Entry, after: Balance) -> Balance:
         """Takes the correction off the spent units."""
-        return replace(after, spent=after.spent.minus(_amount(entry)))
+        return replace(after, spent=after.spent.minus(_amount(entry)))  # guard: undo-corrected
 
     def closed(self, entry: Entry, after: Balance) -> Balance:
         """Opens the budget again."""
-        return replace(after, closed=False)
+        return replace(after, closed=False)  # guard: undo-closed
 
     def _held_by(self, entry: Entry) -> Units:
         """Finds the units that a reservation held in this budget until the event ended it."""
@@ -147,7 +150,7 @@ def _held_again(after: Balance, *, held: Units, cost: Units, saved: int) -> Bala
         held=after.held.plus(held),
         spent=after.spent.minus(cost),
         saved=after.saved.minus(Units(epsilon=saved, delta=0)),
-    )
+    )  # guard: held-again
 
 
 def _amount(entry: Entry) -> Units:

@@ -126,6 +126,7 @@ class Files:
             raise LedgerError(f"{self.path} was exchanged while it was opened: open it again")
         if not self._is_wal():
             _make_wal(self.path, patience)
+        # guard: shared-lock-held
         self.is_locked = self._take("read", self._database, _SHARED, patience)
 
     def _open(self, path: str, mode: int) -> int:
@@ -147,7 +148,7 @@ class Files:
             if self._seen is None:
                 if self.is_locked:
                     self._index = self._open(self._names[2], os.O_RDONLY)
-                    self._take("read", self._index, _IN_USE, patience)
+                    self._take("read", self._index, _IN_USE, patience)  # guard: index-in-use
                 self._seen = self._now()
 
     def check(self) -> None:
@@ -161,7 +162,7 @@ class Files:
         seen, now = self._seen or (self.identity,), self._now()
         compared = zip(self._names, now, seen, strict=False)  # at first, the database alone
         changed = [name for name, new, old in compared if new != old]
-        if changed:
+        if changed:  # guard: files-checked-before
             raise LedgerError(
                 f"{', '.join(changed)} is not the file that was opened: open the ledger again"
             )
@@ -185,7 +186,7 @@ class Files:
         if not self._is_writable:
             raise LedgerError(f"nothing was changed in {self.path}, which is readonly")
         try:
-            self._take("write", self._database, _TURN, patience)
+            self._take("write", self._database, _TURN, patience)  # guard: one-process-writes
             yield
         finally:
             _unlock(self._database, _TURN)  # in a child, the descriptor is closed
@@ -298,7 +299,7 @@ class ProcessState:
                 f"{path} has {found.st_nlink} names (hard links), and a charge under one of them"
                 " is not seen under another: remove the others"
             )
-        if identity in self.lost:
+        if identity in self.lost:  # guard: in-use-refused
             raise LedgerError(
                 f"this process was forked while a connection to {path} was in use, and cannot use"
                 " that file: start it with the method 'spawn' or 'forkserver', or fork between"
@@ -363,12 +364,13 @@ class ProcessState:
         """Closes the connections that are not in use: a child must inherit none."""
         for files in list(self._files.values()):
             for engine in list(files.engines.values()):
-                engine.pool.dispose()
+                engine.pool.dispose()  # guard: nothing-idle-inherited
 
     def left_by_parent(self) -> frozenset[Identity]:
         """Gives up, in a child, all that is its parent's; returns the files it must not use."""
         inherited = (files.descriptors() for files in self._files.values())
         for descriptor in ChainMap(_still_open(self._unclosed), *inherited):
+            # guard: parent-keeps-its-locks
             os.close(descriptor)  # the lock of the parent lives as long as any copy of it
         busy = [one for reference in self._connections.values() if (one := reference())]
         abandon(*busy)

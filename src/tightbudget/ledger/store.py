@@ -246,7 +246,7 @@ class Store(Uncopied):
             LedgerError: it has not, or nobody can tell; ``unknown`` is set.
         """
         try:
-            files.check()
+            files.check()  # guard: files-checked-afterwards
         except LedgerError as error:
             connection.invalidate()
             raise self._unknown(error) from error

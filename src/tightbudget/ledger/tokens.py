@@ -56,7 +56,7 @@ class Token:
 
     def is_valid(self, now: datetime) -> bool:
         """Says whether it opens anything at this time."""
-        return self.revoked is None and now < self.expires
+        return self.revoked is None and now < self.expires  # guard: token-valid
 
 
 class Tokens:
@@ -148,7 +148,7 @@ class Tokens:
         token = self.valid(form[1])
         # also where there is none: the answer takes as long
         same = opens(form[2], None if token is None else token._hash)
-        return token if same else None
+        return token if same else None  # guard: secrets-compared
 
     def valid(self, id: str) -> Token | None:
         """Returns the token of this id if it is valid now, or None."""

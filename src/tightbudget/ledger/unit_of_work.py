@@ -89,7 +89,7 @@ class Act:
 
     def __init__(self, connection: Connection, at: str) -> None:
         last = queries.last(connection)
-        if last is not None and last.kind == EventKind.MOVED:
+        if last is not None and last.kind == EventKind.MOVED:  # guard: moved-ledger-sealed
             to = json.loads(last.details)["to"]
             raise LedgerError(f"this ledger was moved to {to}, and can only be read")
         self.connection = connection

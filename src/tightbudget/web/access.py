@@ -122,7 +122,7 @@ class Gate:
         writes = self.need > READ
         if self.form:
             await _check_form(request, caller)
-        elif writes and caller.session:
+        elif writes and caller.session:  # guard: cookies-write-nothing
             raise HttpRefusal(
                 401, "NoToken", "this needs a token in the header Authorization", _BEARER
             )
@@ -193,7 +193,7 @@ def sign_in(request: Request, response: Response, text: str) -> Caller:
 def sign_out(request: Request, response: Response) -> None:
     """Ends the session on the server, so that copies of its cookie are worthless, too."""
     if (cookie := request.cookies.get(COOKIE)) is not None:
-        state_of(request).sessions.end(cookie)
+        state_of(request).sessions.end(cookie)  # guard: signing-out-ends-session
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
 
 
@@ -214,9 +214,10 @@ def _recognised(request: Request) -> Caller:
 def _bearer(request: Request, text: str) -> tuple[Caller, Token]:
     state, address = state_of(request), address_of(request)
     token = state.tokens.borne_by(text.strip())
+    # guard: right-tokens-never-counted
     if token is None:  # a right token is never counted: failures of others lock out nobody
-        state.failures.check(address)
-        state.failures.add(address)
+        state.failures.check(address)  # guard: failures-heeded
+        state.failures.add(address)  # guard: failures-counted
         raise HttpRefusal(401, "WrongToken", "this token is unknown, expired or revoked", _BEARER)
     return _caller(state, token, ""), token
 
@@ -231,7 +232,7 @@ def _caller(state: ServerState, token: Token, session: str) -> Caller:
 def _is_open(request: Request) -> bool:
     """Tells whether anybody may read: the request was sent on this machine, by no proxy."""
     names = (name.replace("_", "-") for name in request.headers.keys())  # noqa: SIM118 (each)
-    forwarded = any(map(_FORWARDED.fullmatch, names))
+    forwarded = any(map(_FORWARDED.fullmatch, names))  # guard: proxies-seen
     is_here = request.client is not None and is_loopback(request.client.host)
     # guard: open-only-here
     return state_of(request).settings.is_local and is_here and not forwarded
@@ -243,7 +244,7 @@ async def _check_form(request: Request, caller: Caller) -> None:
         of = _forms(state_of(request)).loads(str(sent), max_age=_FORM_LASTS)
     except BadSignature:
         of = None
-    if of != caller.session:
+    if of != caller.session:  # guard: forms-of-one-session
         raise HttpRefusal(
             403, "WrongForm", "this form is too old, or of another session: try again"
         )

@@ -41,8 +41,9 @@ class _Timed(H11Protocol):
         """Starts the clock for a head that is due, and stops it when the head is whole."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first head
         if cycle is not None and not cycle.response_complete:
-            self._stop()
+            self._stop()  # guard: answers-not-timed
         elif self._deadline is None:
+            # guard: heads-timed
             self._deadline = self.loop.call_later(self.seconds, self.transport.close)
 
     def _stop(self) -> None:

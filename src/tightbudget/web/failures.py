@@ -49,6 +49,7 @@ class Failures:
         """
         with self._lock:
             times = self._times.get(address, deque(maxlen=self._most))
+            # guard: failures-limit
             wait, whence = max((self._wait(times), f" from {address}"), (self._wait(self._all), ""))
         if wait > 0:
             raise HttpRefusal(

@@ -82,12 +82,13 @@ class Guards:
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if not self._settings.answers_to(_name(host)):
+        if not self._settings.answers_to(_name(host)):  # guard: hosts-checked
             raise HttpRefusal(400, "WrongHost", f"this server does not answer for {host[:200]!r}")
         if scope["method"] in _SAFE:
             return
         # Browsers name the origin of each request that a page of another site makes them send.
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
+        # guard: site-and-origin
         if site not in ("same-origin", "none") or not self._is_own(origin, host):
             raise HttpRefusal(403, "WrongOrigin", "this was sent by a page of another site")
 
@@ -101,12 +102,12 @@ class Guards:
         seconds = self._settings.request_seconds
         messages: list[Message] = []
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds):  # guard: bodies-timed
                 while more:
                     messages.append(message := await receive())
                     size += len(message.get("body", b""))
                     more = message.get("more_body", False)
-                    if size > most:
+                    if size > most:  # guard: bodies-counted
                         raise HttpRefusal(
                             413, "TooLarge", f"a request must have at most {most} bytes"
                         )

@@ -68,12 +68,13 @@ class Sessions:
         """Returns the session of a cookie; None if the session is unknown or over."""
         with self._lock:
             found = self._open.get(_id(cookie))
+        # guard: sessions-over
         return found if found is not None and self._clock() < found.ends else None
 
     def end(self, cookie: str) -> None:
         """Ends the session of a cookie, also for whoever has a copy of the cookie."""
         with self._lock:
-            self._open.pop(_id(cookie), None)
+            self._open.pop(_id(cookie), None)  # guard: sessions-end
 
 
 def _id(cookie: str) -> str:

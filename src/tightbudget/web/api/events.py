@@ -146,6 +146,7 @@ def _is_computed(text: str) -> bool:
     characters before they look for the sign of a formula.
     """
     plain = unicodedata.normalize("NFKC", text)
+    # guard: formulas-marked-behind-blanks
     first = next((sign for sign in plain if sign.isprintable() and not sign.isspace()), "")
     return text.startswith(_SKIPPED) or (first != "" and first in _COMPUTED)
 
@@ -154,4 +155,4 @@ def _line(fields: Any) -> bytes:
     buffer = io.StringIO()
     csv.writer(buffer).writerow(fields)
     # an earlier version stored cells with lone surrogates, which must not end the whole export
-    return buffer.getvalue().encode("utf-8", "backslashreplace")
+    return buffer.getvalue().encode("utf-8", "backslashreplace")  # guard: surrogates-escaped

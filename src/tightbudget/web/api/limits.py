@@ -31,6 +31,7 @@ def short_guarantee(request: Request, content: dict[str, Any]) -> Stored:
     most = state_of(request).settings.most_cells
     body = content.get("output_dp")
     cells = body.get("cells") if isinstance(body, Mapping) else None
+    # guard: cells-limited
     if isinstance(cells, list) and len(cells) > most:  # refused before the prices are parsed
         raise ParameterError(
             f"guarantee must have at most {most:,} cells on this server, got {len(cells):,}: join"
@@ -48,14 +49,14 @@ def check_room(request: Request, key: str, budgets: Collection[str]) -> None:
         SettlementError: a budget, or all budgets of an analyst together, have too many open.
     """
     state, seen = state_of(request), caller_of(request).budgets
-    if state.ledger.is_reserved(key):
+    if state.ledger.is_reserved(key):  # guard: known-key-passes
         return
     within: dict[str, Collection[str]] = {f"the budget {name!r} has": (name,) for name in budgets}
-    if seen is not None:
+    if seen is not None:  # guard: room-of-analyst
         within["the budgets of this token have"] = seen
     for who, names in within.items():
         found = state.ledger.count_open(names)
-        if found >= state.settings.most_open:
+        if found >= state.settings.most_open:  # guard: room-for-reservations
             raise SettlementError(
                 f"{who} {found:,} open reservations, and this server takes no more: settle,"
                 " forfeit or void some of them first"

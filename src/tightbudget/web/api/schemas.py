@@ -58,7 +58,7 @@ class _Exactly(Request):
 
 
 def _decimal(text: str) -> Decimal:
-    if len(text) > _LONGEST:
+    if len(text) > _LONGEST:  # guard: numbers-short
         raise ValueError(f"a number must have at most {_LONGEST} characters")
     return Decimal(text)
 
@@ -153,7 +153,7 @@ def number_of(**given: Any) -> Any:
         return value
     if len(value) <= _LONGEST:
         with contextlib.suppress(ArithmeticError, ValueError):
-            if writes_number(value):
+            if writes_number(value):  # guard: numbers-plain-digits
                 return Decimal(value)
             if _QUOTIENT.fullmatch(value):
                 return Fraction(value)

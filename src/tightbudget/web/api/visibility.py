@@ -124,6 +124,7 @@ def holds_seen(
     """
     caller, ledger = caller_of(request), state_of(request).ledger
     names = caller.budgets if budget is None else (budget_seen(request, budget).name,)
+    # guard: one-more-is-asked
     found = ledger.open_holds(budgets=names, after=after, limit=limit + 1)
     shown = [_charging(hold.to_dict(), caller) for hold in found[:limit]]
     return shown, shown[-1]["key"] if len(found) > limit else None
