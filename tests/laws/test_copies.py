@@ -123,6 +123,7 @@ def changes(kind: type) -> bool:
     return not (issubclass(kind, (tuple, enum.Enum)) or getattr(kind, "_is_protocol", False))
 
 
+@pytest.mark.slow  # imports every neighbour
 def test_each_class_that_changes_is_here() -> None:
     found = stateful()
     assert found - {*REFUSING, *OF_A_LEDGER, *OTHERS} == set()
