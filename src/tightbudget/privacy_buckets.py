@@ -190,9 +190,10 @@ class Buckets:
         masses = _product(self.masses, other.masses)
         virtual = _product(self.virtual, other.virtual)
         real = _product(self.real, other.real)
+        # guard: real-error-forgets-composition
         real[0] = masses[0] * exp_down(min(reach, 690.0))  # l(-n) = 0
         infinity = min(1.0, self.infinity_with(other) * exp_up(rounding))
-        u = self.u + other.u
+        u = self.u + other.u  # guard: composition-adds-u
         return Buckets(self.log_factor, masses, virtual, real, infinity, u, rounding)._swept()
 
     def squared(self) -> Buckets:
@@ -205,6 +206,7 @@ class Buckets:
         quarter = self.n // 2
 
         def merged(x: FloatArray) -> FloatArray:
+            # guard: squaring-keeps-bucket-n
             return np.pad(np.append(x[0], x[1::2] + x[2::2]), quarter)
 
         return Buckets(
@@ -215,12 +217,13 @@ class Buckets:
             self.infinity,
             math.ceil(self.u / 2) + 1,
             self.rounding + 2 * UNIT,
-        )
+        )  # guard: squaring-adds-u
 
     def infinity_with(self, other: Buckets) -> float:
         """B(inf) of the composition with another tree of this factor, before rounding."""
         above = np.cumsum(other.masses[::-1])[: self.n]  # of buckets n, n - 1, ..., 1 upwards
         beyond = float(np.sum(self.masses[self.n + 1 :] * above))
+        # guard: rises-above-bucket-n-infinite
         return self.infinity + (1.0 - self.infinity) * other.infinity + beyond
 
     def _swept(self) -> Buckets:
@@ -233,7 +236,7 @@ class Buckets:
             virtual=np.where(kept, np.maximum(self.virtual, _NORMAL), 0.0),
             real=np.where(kept & (self.real >= _NORMAL), self.real, 0.0),
             infinity=min(1.0, add_up(self.infinity, swept)),
-        )
+        )  # guard: masses-swept-out-infinite
 
     # --------------------------------------------------------------------------- answers
 
@@ -260,10 +263,10 @@ class Buckets:
         if epsilon >= self.top:
             return self.infinity
         losses = self.log_factor * self.indexes
-        off = self.rounding + 8 * UNIT * (epsilon + self.top)
+        off = self.rounding + 8 * UNIT * (epsilon + self.top)  # guard: upper-bound-pays-rounding
         # f^(j-1) < e^eps <= f^j; outputs in buckets from j + u on have A >= e^eps B for certain
         j = math.ceil((epsilon + off) / self.log_factor * (1 + 4 * UNIT))
-        first = min(self.n + j + self.u, losses.size)
+        first = min(self.n + j + self.u, losses.size)  # guard: misplaced-corrected
         gain = -np.expm1(np.minimum(epsilon - off - losses[:first], 0.0)) * (1 + 8 * UNIT)
         near = sum_up(self.masses[:first] * gain)
         far = sum_up(self.masses[first:])
@@ -275,10 +278,12 @@ class Buckets:
     def lower_delta(self, epsilon: float) -> float:
         """Returns a lower bound: each finite bucket as one output; bucket inf adds nothing."""
         # rounding a product and a difference takes 2^-53 of the A-mass each, at most
+        # guard: lower-bound-pays-rounding-1
         a = self.masses * exp_down(-self.rounding) * (1 - 8 * UNIT)
         with np.errstate(over="ignore", invalid="ignore"):
+            # guard: lower-bound-pays-rounding-2
             gain = a - self.virtual * (exp_up(add_up(epsilon, self.rounding)) * (1 + 8 * UNIT))
-        return sum_down(np.where(gain > 0.0, gain, 0.0))
+        return sum_down(np.where(gain > 0.0, gain, 0.0))  # guard: lower-bound-pays-rounding-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -420,7 +425,7 @@ def _product(a: FloatArray, b: FloatArray) -> FloatArray:
     j, k = _support(a), _support(b)
     total = np.zeros(4 * n + 1)  # -2n .. 2n
     total[j.start + k.start : j.stop + k.stop - 1] = convolve_directly(a[j], b[k])
-    total[n] = np.sum(total[: n + 1])
+    total[n] = np.sum(total[: n + 1])  # guard: bucket-n-keeps-clamped
     return total[n : 3 * n + 1]
 
 
@@ -460,6 +465,7 @@ def _leaf(pair: Pair, log_factor: float, n: int) -> Buckets:
     within = place < edges.size
     known = np.where(within, np.minimum(a.upper, a.lower * (1 + _KNOWN)), 0.0)
     kept = known > 0.0
+    # guard: only-produce-infinite
     infinity = add_up(float(pair.p_only().upper[0]), sum_up((a.upper - known) * (1 + 2 * UNIT)))
 
     def summed(x: FloatArray) -> FloatArray:
@@ -468,7 +474,7 @@ def _leaf(pair: Pair, log_factor: float, n: int) -> Buckets:
 
     with np.errstate(invalid="ignore"):
         unknown = float(np.max(known / a.lower - 1.0, initial=0.0, where=kept))
-    rounding = unknown + max(part.misplaced for part in parts)
+    rounding = unknown + max(part.misplaced for part in parts)  # guard: loss-counts-edge-above
     rounding += (float(np.max(np.bincount(place))) + 16.0 + 4.0 * reach) * 2 * UNIT
     return Buckets(
         log_factor, summed(known), summed(b.upper), summed(b.lower), min(1.0, infinity), 1, rounding
@@ -483,7 +489,7 @@ def _atoms(atoms: Atoms, edges: FloatArray) -> _Outputs:
     # in bucket -n there is no real error: B counts as if the loss were -n ln f
     quotient = Enclosure(
         exp_enclosure(-np.maximum(losses, edges[0])).lower, exp_enclosure(-atoms.loss_lower).upper
-    )
+    )  # guard: real-error-forgets-leaf-puts
     b = atoms.p * quotient
     return _Outputs(
         place,

@@ -7,12 +7,11 @@ from collections.abc import Callable
 import mpmath
 import pytest
 from tests.cases import each_mechanism
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 from tests.laws.test_pairs import delta
 
 import tightbudget as tb
-from tightbudget.mechanisms import Mechanism, subsampled
-from tightbudget.mechanisms.laplace import LaplacePair
+from tightbudget.mechanisms import Mechanism
 from tightbudget.pairs.pair import Direction
 
 mp = mpmath.mp.clone()
@@ -122,22 +121,18 @@ def test_what_rounding_leaves_nothing_of_is_not_answered() -> None:
 
 
 MUTATIONS = [
-    Mutation(
+    Without(
         "the largest loss is a rounded quotient",
-        LaplacePair,
-        "closed_delta",
-        (("reach = 8 * UNIT * (self.m + abs(epsilon))", "reach = 0.0"),),
+        {"largest-loss-rounded-quotient": "reach = 0.0"},
         lambda: all(
             holds(tb.Laplace(s), Direction.REMOVE, e, laplace(s, e))
             for s in (3.0, 7.0, 49.0)
             for e in ((1 / s) * (1 - 1e-15), (1 / s) * (1 - 3e-16))
         ),
     ),
-    Mutation(
+    Without(
         "what is left of 1 is rounded",
-        subsampled.AddPair,
-        "closed_delta",
-        (("v, wrong = beyond / c, off / c", "v, wrong = beyond / c, 0.0"),),
+        {"left-1-rounded": "v, wrong = beyond / c, 0.0"},
         lambda: all(
             holds(tb.Gaussian(1.0).subsampled(0.5), Direction.ADD, e, gaussian(1.0, e, 0.5, True))
             for e in (0.69314705, 0.69314706, 0.693147065, 0.69314707, 0.693147075)
@@ -148,6 +143,6 @@ MUTATIONS = [
 
 @each(MUTATIONS)
 def test_without_the_margin_a_truth_is_lost(
-    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+    monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)

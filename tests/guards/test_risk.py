@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 from tests.guards.test_engine import gaussian_truth
 from tests.mechanisms.test_risk import both_ways, exact_tpr
 
@@ -125,116 +125,130 @@ def wrong_guesses() -> bool:
 
 
 MUTATIONS = [
-    Mutation(
+    Without(
         "the lowest interval for the lower end of a test",
-        tradeoff,
-        "_search",
-        (("i = min(range", "i = max(range"),),
+        {
+            "lowest-interval-lower-bound-test": (
+                "i = max(range(len(valleys)), key=lambda i: valleys[i].floor)"
+            )
+        },
         detection,
     ),
-    Mutation(
+    Without(
         "a line before a point is no steeper than a chord after it",
-        tradeoff,
-        "_valley",
-        (("_slope(b.t, b.lower, s.t, s.upper)", "_slope(b.t, b.upper, s.t, s.lower)"),),
+        {
+            "line-before-point-steeper-chord": (
+                "rise = min([0.0, *(_slope(b.t, b.upper, s.t, s.lower) for s in samples[i + 2 :])])"
+            )
+        },
         rough_detection,
         slow=True,
     ),
-    Mutation(
+    Without(
         "lower ends of delta for the lower end of a test",
-        tradeoff,
-        "_sample",
-        (("read(high, gap).lower", "read(high, gap).upper"),),
+        {
+            "lower-bounds-delta-lower-bound-test": (
+                "return _Sample(t, read(high, gap).upper, read(low, gap).upper)"
+            )
+        },
         rough_detection,
         slow=True,
     ),
-    Mutation(
+    Without(
         "upper ends of delta for the upper end of a test",
-        tradeoff,
-        "_sample",
-        (("read(low, gap).upper", "read(low, gap).lower"),),
+        {
+            "lower-bounds-delta-lower-bound-test": (
+                "return _Sample(t, read(high, gap).lower, read(low, gap).lower)"
+            )
+        },
         rough_detection,
         slow=True,
     ),
-    Mutation(
+    Without(
         "a test is for the worse direction",
-        tradeoff,
-        "_larger",
-        (("max(b.upper for b in ends)", "min(b.upper for b in ends)"),),
+        {
+            "test-worse-direction": (
+                "return Bounds(max(b.lower for b in ends), min(b.upper for b in ends))"
+            )
+        },
         detection,
     ),
-    Mutation(
+    Without(
         "an output of the largest loss may count",
-        probabilistic_dp,
-        "_of_direction",
-        (("epsilon > parts.max_loss.upper", "epsilon >= parts.max_loss.upper"),),
+        {
+            "output-largest-loss-count": (
+                "if epsilon >= parts.max_loss.upper or (not parts.parts and parts.certain):"
+            )
+        },
         lambda: (tb.FromCurve([0.0], [8e-5]) * 2).risk(0.0).exceedance.upper >= 1.0,
     ),
-    Mutation(
+    Without(
         "the chord before eps for the upper end of a mass",
-        probabilistic_dp,
-        "_of_direction",
-        (("add_up(here.upper, most)", "add_up(here.upper, least)"),),
+        {
+            "chord-before-eps-upper-bound-mass": (
+                "low, high = add_down(here.lower, least), add_up(here.upper, least)"
+            )
+        },
         losses_above,
     ),
-    Mutation(
+    Without(
         "the chord after eps for the lower end of a mass",
-        probabilistic_dp,
-        "_of_direction",
-        (("add_down(here.lower, least)", "add_down(here.lower, most)"),),
+        {
+            "chord-before-eps-upper-bound-mass": (
+                "low, high = add_down(here.lower, most), add_up(here.upper, most)"
+            )
+        },
         losses_above,
     ),
-    Mutation(
+    Without(
         "upper ends before eps, lower ends at it",
-        probabilistic_dp,
-        "_of_direction",
-        (("sub_up(before.upper, here.lower)", "sub_up(before.lower, here.lower)"),),
+        {"upper-bounds-before-eps-lower-bounds": "drop = sub_up(before.lower, here.lower)"},
         rough_losses_above,
     ),
-    Mutation(
+    Without(
         "a chord is compared between its ends, too",
-        gaussian_dp._Points,
-        "unproved",
-        (("return ~(proved & ends", "return ~(ends"),),
+        {"chord-compared-between-ends-too": "return ~(ends[:-1] & ends[1:])"},
         outlier,
     ),
-    Mutation(
+    Without(
         "the tangent of a Gaussian falls",
-        gaussian_dp._Points,
-        "unproved",
-        (("left, fall * x)", "left, 0.0 * x)"), ("-rise * (1.0 - x)", "-1.0 * (1.0 - x)")),
+        {
+            "tangent-gaussian-falls-1": "proved = self._below(chord, left, 0.0 * x)",
+            "tangent-gaussian-falls-2": ("proved &= self._below(chord, right, -1.0 * (1.0 - x))"),
+        },
         outlier,
     ),
-    Mutation(
+    Without(
         "all eps up to where the slack covers the rest",
-        gaussian_dp,
-        "_end",
-        (("return losses", "return 0.5 * losses"),),
+        {
+            "eps-up-slack-covers-rest": (
+                "return 0.5 * losses.answer(EpsilonAt(slack), 0.01).bounds.upper"
+            )
+        },
         sampled,
         slow=True,
     ),
-    Mutation(
+    Without(
         "a mass at infinity above the slack",
-        gaussian_dp,
-        "gaussian_mu_bounds",
-        (
-            ("        return Bounds(math.inf, math.inf)\n", "        pass\n"),
-            ("        return _without_end(losses, slack, rtol)\n", "        end = 10.0\n"),
-        ),
+        {"mass-infinity-above-slack-1": "pass", "mass-infinity-above-slack-2": "end = 10.0"},
         certain,
     ),
-    Mutation(
+    Without(
         "the least that can be caught for the most that can be missed",
-        risk,
-        "_bayes_risk",
-        (("sub_up(1.0, caught.lower)", "sub_up(1.0, caught.upper)"),),
+        {
+            "least-caught-most-missed": (
+                "least, most = sub_down(1.0, caught.upper), sub_up(1.0, caught.upper)"
+            )
+        },
         wrong_guesses,
     ),
-    Mutation(
+    Without(
         "the most that can be caught for the least that can be missed",
-        risk,
-        "_bayes_risk",
-        (("sub_down(1.0, caught.upper)", "sub_down(1.0, caught.lower)"),),
+        {
+            "least-caught-most-missed": (
+                "least, most = sub_down(1.0, caught.lower), sub_up(1.0, caught.lower)"
+            )
+        },
         wrong_guesses,
     ),
 ]
@@ -242,6 +256,6 @@ MUTATIONS = [
 
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
-    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+    monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)

@@ -70,6 +70,7 @@ class Rule(NamedTuple):
         """
         decay = 2.0 * math.pi * self.width / self.h
         with np.errstate(over="ignore", divide="ignore"):
+            # guard: error-rule-x
             error = 2.0 / -np.expm1(-decay) * np.exp(np.asarray(log_growth) - decay)
         return outwards(error)
 

@@ -226,7 +226,7 @@ class MixedTransform(Integrand, Transform):
             # e^(a + ib) - 1 - a - ib = (e^a - 1 - a) - 2 e^a sin^2(b / 2)
             #                            + i ((e^a - 1) b + e^a (sin b - b))
             excess, less = at.excess(a, wa)
-            lost, loss = self.left_out, np.abs(at.loss)
+            lost, loss = self.left_out, np.abs(at.loss)  # guard: bulk-lost
             real = float(np.sum(less)) + c * (at.mean - lost.slope) - lost.mass
             slope = float(np.matmul(excess, at.loss)) + (at.mean - lost.slope)
             value = real - 2.0 * np.matmul(np.sin(0.5 * b) ** 2, wa)

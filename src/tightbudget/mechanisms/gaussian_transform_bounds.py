@@ -158,7 +158,7 @@ def moved(
     side = rise * np.sin(turn)
     modulus = 0.5 * np.log(real * real + side * side) + np.maximum(at.y, 0.0)
     base = at.log_weight - at.loss if integrand.remove else at.log_weight
-    log = power * modulus + (base + square)
+    log = power * modulus + (base + square)  # guard: moving-line-costs
     if integrand.part == "rare":
         log = log + square / integrand.width**2
     if integrand.part == "bulk":

@@ -166,7 +166,7 @@ class _DiscreteGaussianPair(AtomicPair):
     def log_rest(self, s: float) -> float:
         # from a > 0 on, successive w(x) fall by e^(-a / sigma^2) at least; and Z >= 1
         variance, k = self.sigma * self.sigma, float(self.shift)
-        total, share = self._log_gaussian(s), 0.0
+        total, share = self._log_gaussian(s), 0.0  # guard: outputs-listed
         left, right = self.last + 1.0 - s * k, self.last + 1.0 + k + s * k
         if k <= 2 * self.last + 1 and left > 0:  # otherwise: no part is known to be listed
             tails = [

@@ -82,6 +82,7 @@ class LaplacePair(Pair):
     def closed_delta(self, epsilon: float) -> tuple[float, float]:
         # P(L > eps) = 1 - e^((eps - m)/2)/2 and e^eps Q(L > eps) = e^((eps - m)/2)/2 for |eps| <= m
         everything = -math.expm1(epsilon) if epsilon < 0 else 0.0
+        # guard: largest-loss-rounded-quotient
         reach = 8 * UNIT * (self.m + abs(epsilon))  # m and the difference are rounded
         lower, upper = (
             -math.expm1(min(0.0, (epsilon - self.m + sign * reach) / 2)) for sign in (1, -1)

@@ -143,6 +143,7 @@ def _bayes_risk(losses: Engine, prior: float, odds: Bounds, rtol: float) -> Boun
     risk, gap = Bounds(0.0, prior), 0.5 * rtol
     for _ in range(2):
         caught = Bounds(read(last, gap).lower, read(first, gap).upper)
+        # guard: least-caught-most-missed
         least, most = sub_down(1.0, caught.upper), sub_up(1.0, caught.lower)
         risk = Bounds(max(0.0, mul_down(prior, least)), min(prior, mul_up(prior, most)))
         if risk.relative_gap <= rtol:

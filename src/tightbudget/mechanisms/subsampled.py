@@ -218,7 +218,7 @@ class AddPair(_SubsampledPair):
         c, off = part - beyond, 4 * UNIT * (part + abs(beyond))
         if not c > 1e6 * off:  # the largest loss is near: too little is left of c
             return None
-        v, wrong = beyond / c, off / c
+        v, wrong = beyond / c, off / c  # guard: left-1-rounded
         found = _moved(self.base, c, v, abs(v) * (1.01 * wrong + 4 * UNIT))
         if found is None:
             return None

@@ -132,6 +132,7 @@ def log_g_up(c: float) -> float:
     """
     if not c > TINY:  # it is negative everywhere else
         return 0.0
+    # guard: chernoff-g
     return -add_down(mul_down(c, log1p_down(next_down(1.0 / c))), log1p_down(c))
 
 

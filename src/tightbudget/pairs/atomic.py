@@ -114,7 +114,7 @@ class AtomicPair(Pair):
         return self.given
 
     def p_only(self) -> Enclosure:
-        return self.only_p
+        return self.only_p  # guard: mass-infinity
 
     def q_only(self) -> Enclosure:
         return self.only_q

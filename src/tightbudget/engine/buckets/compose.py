@@ -361,6 +361,7 @@ def _profile(parts: Parts, plan: Plan) -> Profile:
         part = layout.part
         upper, lower, beyond = discretise(part.pair, layout.grid, layout.n, layout.tilt)
         # outputs beyond the grid and outputs that only P has are disjoint
+        # guard: mass-infinity-mass-beyond-grid
         lost.append((add_up(beyond, float(part.pair.p_only().upper[0])), part.count))
         uppers.append(power(replace(upper, extended=plan.extended), part.count, plan))
         lowers.append(power(replace(lower, extended=plan.extended), part.count, plan))

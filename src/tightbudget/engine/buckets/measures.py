@@ -96,7 +96,7 @@ class UpperMeasure:
             rounding,
             mul_up(self.error, other.mass),
             mul_up(sum_up(self.values), other.error),
-        )
+        )  # guard: rounding-upper-convolution
         return UpperMeasure(
             self.grid + other.grid,
             self.tilt + other.tilt,
@@ -132,7 +132,7 @@ class UpperMeasure:
             grid=self.grid.shifted(first),
             values=self.values[first:last],
             error=add_up(self.error, cut),
-        )
+        )  # guard: cut-upper-measure
 
     def padded(self, zeros: int) -> UpperMeasure:
         """Returns this measure with ``zeros`` points of no mass in front."""
@@ -147,9 +147,10 @@ class UpperMeasure:
         h, theta = self.grid.step, self.tilt.theta
         values = self.values if len(self) % 2 else np.append(self.values, 0.0)
         even, odd = values[0::2], values[1::2]
+        # guard: coarser-upper-measure-spread
         left = next_down(1.0 / add_up(1.0, exp_up(h)))  # mass goes right, never left
         to_left = left * math.exp(-theta * h)
-        to_right = (1.0 - left) * math.exp(theta * h)
+        to_right = (1.0 - left) * math.exp(theta * h)  # guard: coarser-upper-measure-keeps-tilt
         new = even.copy()
         new[:-1] += to_left * odd
         new[1:] += to_right * odd
@@ -201,6 +202,7 @@ class LowerMeasure:
         def carried(x: FloatArray, e: float, y: FloatArray, f: float, rounding: float) -> float:
             # x f + e y + e f, where |e f|_2 <= |e|_1 |f|_2 <= sqrt(n) |e|_2 |f|_2
             cross = mul_up(mul_up(e, f), next_up(math.sqrt(x.size)))
+            # guard: rounding-lower-convolution
             return add_up(rounding, mul_up(sum_up(x), f), mul_up(sum_up(y), e), cross)
 
         return LowerMeasure(
@@ -255,7 +257,7 @@ class LowerMeasure:
         for values, error, rate in (
             (self.p, self.p_error, theta),
             (self.q, self.q_error, theta + 1.0),
-        ):
+        ):  # guard: coarser-lower-measure-keeps-tilt
             padded = np.concatenate([[0.0], values, np.zeros(1 - values.size % 2)])
             factor = math.exp(rate * h)
             merged = padded[1::2] + factor * padded[0::2]
@@ -315,14 +317,15 @@ def discretise(
         # that is off by its slack moves w by e^slack, and 1 - slack <= e^-slack
         w_low = scale_down(w.lower[1:n] * (1 - slack[1:]), 1)
         stay = _left_share(w_low, h)
-        up[0] += p.upper[0]
+        up[0] += p.upper[0]  # guard: lift-left-tail
         up[: n - 1] += p.upper[1:n] * stay
-        up[1:n] += p.upper[1:n] * (1.0 - stay)
-        up[n] += p.upper[n]
+        up[1:n] += p.upper[1:n] * (1.0 - stay)  # guard: upper-masses-upper-bound
+        up[n] += p.upper[n]  # guard: bins-beyond-grid
         usable = np.isfinite(w.upper[1:n]) & (p.lower[1:n] > 0)
         a[1:] += np.where(usable, p.lower[1:n], 0.0)
         with np.errstate(invalid="ignore"):
             # e^slack is 1 + slack but for slack^2, which is below 1e-20
+            # guard: q-masses-merged-bin
             heavy = scale_up(p.lower[1:n] * w.upper[1:n] * (1 + slack[1:]), 2)
         b[1:] += np.where(usable, heavy, 0.0)
     atoms = pair.atoms()
@@ -330,7 +333,7 @@ def discretise(
     if len(atoms):
         where, behind = grid.locate(atoms.loss_upper)  # loss <= x[where], by ``behind`` at most
         mass, within = atoms.p.upper, (where > 0) & (where < n)
-        up[0] += sum_up(mass[where <= 0])
+        up[0] += sum_up(mass[where <= 0])  # guard: lift-atoms-left-grid
         up[n] += sum_up(mass[where >= n])
         where, behind, mass = where[within], behind[within], mass[within]
         stay = _left_share(exp_enclosure(np.clip(behind, 0.0, 700.0)).lower, h)
@@ -340,6 +343,7 @@ def discretise(
         # any label will do for the lower one; that of the nearest edge keeps lattices exact
         label, ahead = grid.nearest(atoms.loss_lower)
         kept = (label >= 0) & (label < n)
+        # guard: lower-masses-lower-bound
         label, mass, ahead = label[kept], atoms.p.lower[kept], ahead[kept]
         # b e^x = a e^(x - loss); where that overflows the output is worth nothing here
         kept = ahead < 700.0
@@ -362,11 +366,12 @@ def discretise(
     lower = LowerMeasure(
         grid, tilt, scale_down(tilted_a, ulps), scale_up(tilted_b, ulps), 0, 0, 1e-290, 1e-290
     ).normalised()
-    return upper, lower, float(scale_up(up[n:], ulps)[0])
+    return upper, lower, float(scale_up(up[n:], ulps)[0])  # guard: mass-beyond-grid
 
 
 def _left_share(w_low: FloatArray, h: float) -> FloatArray:
     # s / a = (w - 1) / (e^h - 1) for w = Q e^x / P in [1, e^h]
     share = (w_low - 1.0) / expm1_up(h)
     # the difference, the quotient and this product
+    # guard: bin-spread-merged-left-edge
     return np.clip(share * (1 - 4 * UNIT), 0.0, 1.0)  # pays: left-share

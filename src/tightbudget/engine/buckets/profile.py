@@ -106,7 +106,7 @@ class UpperDelta:
         least = mul_down(mul_down(2.0 * theta, add_down(2.0 * theta, 1.0)), add_down(theta, 1.0))
         integral, peak = next_up(1.0 / least), exp_up(log_g_up(theta))
         norm = next_up(math.sqrt(add_up(next_up(integral / h), mul_up(peak, peak))))
-        self.error = mul_up(measure.error, norm)
+        self.error = mul_up(measure.error, norm)  # guard: error-term-upper-answer
 
     def __call__(self, epsilon: float) -> float:
         """Returns an upper bound of what the finite losses contribute to delta(eps)."""
@@ -142,9 +142,13 @@ class LowerDelta:
         with np.errstate(invalid="ignore", over="ignore"):
             a = _suffix_sums(np.where(measure.p > 0, measure.p * at.decay, 0.0))
             b = _suffix_sums(np.where(measure.q == 0, 0.0, measure.q * at.decay), ratio)
+            # guard: error-weights-their-squares-1
             w = at.decay * _geometric_norm(2.0 * at.theta * measure.grid.step, at.d.size)
+            # guard: error-weights-their-squares-2
             v = at.decay * _geometric_norm(2.0 * (at.theta + 1.0) * measure.grid.step, at.d.size)
+            # guard: error-term-lower-answer-1
             self.p_correction = measure.p_error * w * (1 + at.margin)
+            # guard: error-term-lower-answer-2
             self.q_correction = measure.q_error * v * (1 + at.margin)
             self.a = a * (1 - at.margin) - self.p_correction
             self.b = b * (1 + at.margin) + self.q_correction
@@ -254,4 +258,5 @@ class Profile:
         """
         low = last_true(lambda e: self.lower_delta(e) > delta, guess, self.max_loss, tolerance)
         high = last_true(lambda e: self.upper_delta(e) > delta, guess, self.max_loss, tolerance)
+        # guard: end-eps-delta-seen-small-enough
         return Bounds(low.last_true, max(low.last_true, high.first_false))

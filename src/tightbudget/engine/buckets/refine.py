@@ -110,7 +110,7 @@ def refine(
 def _worst(known: list[Known]) -> Bounds:
     return Bounds(
         max(found.bounds.lower for found in known), max(found.bounds.upper for found in known)
-    )
+    )  # guard: worse-direction-counts
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,7 @@ class _InOneDirection:
         found = self.refined(rtol, known, floor, ceiling, cache)
         wider, why = _COARSER * rtol, found.why
         # a wider gap is worth its time where it promises bounds that are much closer
+        # guard: ladder-of-wider-gaps
         while found.why and wider <= _COARSEST and _COARSER * wider < found.bounds.relative_gap:
             found = self.refined(wider, Known(found.bounds), floor, ceiling, cache)
             wider *= _COARSER

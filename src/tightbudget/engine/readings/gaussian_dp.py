@@ -44,12 +44,12 @@ def gaussian_mu_bounds(losses: Engine, slack: float, rtol: float) -> Bounds:
     for certain. Source: Dong, Roth, Su 2022, Corollary 2.13, for slack 0.
     """
     if max(parts.infinity.lower for parts in losses.parts) > slack:
-        return Bounds(math.inf, math.inf)
+        return Bounds(math.inf, math.inf)  # guard: mass-infinity-above-slack-1
     read, end = losses.reader(), _end(losses, slack)
     if end == 0.0:
         return Bounds(0.0, 0.0)
     if end == math.inf:
-        return _without_end(losses, slack, rtol)
+        return _without_end(losses, slack, rtol)  # guard: mass-infinity-above-slack-2
     with np.errstate(all="ignore"):  # what leaves the range of doubles proves nothing
         return _smallest(read, end, slack, rtol)
 
@@ -98,7 +98,7 @@ def _without_end(losses: Engine, slack: float, rtol: float) -> Bounds:
 
 def _end(losses: Engine, slack: float) -> float:
     """Returns an eps from which delta is at most the slack; inf where none is known."""
-    return losses.answer(EpsilonAt(slack), 0.01).bounds.upper
+    return losses.answer(EpsilonAt(slack), 0.01).bounds.upper  # guard: eps-up-slack-covers-rest
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,11 @@ class _Points:
         # any x will do to change from the one line to the other; they cross about here
         x = np.clip(np.nan_to_num((left - right - rise) / (fall - rise), nan=0.5), 0.0, 1.0)
         chord = self.upper[:-1] * (1.0 - x) + self.upper[1:] * x
-        proved = self._below(chord, left, fall * x)
-        proved &= self._below(chord, right, -rise * (1.0 - x))
+        proved = self._below(chord, left, fall * x)  # guard: tangent-gaussian-falls-1
+        proved &= self._below(chord, right, -rise * (1.0 - x))  # guard: tangent-gaussian-falls-2
         # lines that are in order at both ends of a stretch are in order on it
         ends = self.proved(mu)
-        return ~(proved & ends[:-1] & ends[1:])
+        return ~(proved & ends[:-1] & ends[1:])  # guard: chord-compared-between-ends-too
 
     def _below(self, upper: FloatArray, lower: FloatArray, less: FloatArray) -> NDArray[np.bool_]:
         """Whether upper <= lower - less + slack, whatever the rounding."""

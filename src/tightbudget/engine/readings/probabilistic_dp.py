@@ -49,6 +49,7 @@ def exceedance_bounds(losses: Engine, epsilon: float, rtol: float) -> Bounds:
 def _of_direction(losses: Engine, epsilon: float, rtol: float) -> Bounds:
     (parts,) = losses.parts
     # at the largest loss itself an output of that loss counts or not: both must lie inside
+    # guard: output-largest-loss-count
     if epsilon > parts.max_loss.upper or (not parts.parts and parts.certain):
         return parts.infinity
     if not parts.parts:  # nothing runs: the loss is 0
@@ -60,10 +61,11 @@ def _of_direction(losses: Engine, epsilon: float, rtol: float) -> Bounds:
     while h > last and best.relative_gap > rtol:
         left, right = epsilon - h, epsilon + h
         before, after = read(left, gap), read(right, gap)
-        drop = sub_up(before.upper, here.lower)
+        drop = sub_up(before.upper, here.lower)  # guard: upper-bounds-before-eps-lower-bounds
         most = drop / -math.expm1(-sub_down(epsilon, left)) * (1 + 8 * UNIT)
         drop = max(0.0, sub_down(here.lower, after.upper))
         least = drop / math.expm1(sub_up(right, epsilon)) * (1 - 8 * UNIT)
+        # guard: chord-before-eps-upper-bound-mass
         low, high = add_down(here.lower, least), add_up(here.upper, most)
         best = Bounds(max(best.lower, low), min(best.upper, high))
         if before.width + 2.0 * here.width + after.width > 0.5 * h * best.width:

@@ -151,7 +151,7 @@ def _atoms(pair: Pair, s: float) -> _Terms:
                 [rest + 1e-12 * (1.0 + abs(rest)) if math.isfinite(rest) else rest],
             ]
         ),
-    )
+    )  # guard: q-mass-p-lacks
 
 
 def _bins(pair: Pair, x: FloatArray, s: float) -> _Terms:
@@ -182,6 +182,7 @@ def _bins(pair: Pair, x: FloatArray, s: float) -> _Terms:
     top = np.maximum(g_left, g_right)
     chord = share * np.exp(g_left - top) + (1.0 - share) * np.exp(g_right - top)
     # the share by 2 EXPM1 of itself; the exponentials are at most 1
+    # guard: bin-mass-goes-both-ends
     spread = top + np.log(chord + (2.0 * EXPM1 + 2.0 * EXP + 16.0) * UNIT)
     spread = spread + LOG * UNIT * (np.abs(top) + 64.0)
     # below x[0] <= 0: p G is at most q, since f(t) falls from f(0) = s as t = p/q <= 1 rises, and
@@ -208,7 +209,7 @@ def _tail(pair: Pair, x: float, mass: float, s: float) -> _Terms:
     # certified its own numbers
     margin = 1e-12 * (1.0 + abs(log_s) + abs(log_mass))
     # G(L) <= e^(s L) / s; and G rises up to the largest loss
-    upper = most - log_s + margin
+    upper = most - log_s + margin  # guard: tail-renyi-moment
     top = pair.max_loss()[1]
     if math.isfinite(top):
         upper = min(upper, log_mass + float(_log_g(np.array([max(x, top)]), s).upper[0]) + margin)
@@ -243,7 +244,7 @@ def _log_g(losses: FloatArray, s: float) -> _Terms:
 def _log_phi(y: FloatArray) -> FloatArray:
     """ln(e^y - 1 - y) for y != 0."""
     size = np.maximum(np.abs(y), 1e-300)
-    near, far = np.abs(y) <= 0.5, y > 30.0
+    near, far = np.abs(y) <= 0.5, y > 30.0  # guard: small-argument-series
     z = np.where(near, y, 0.0)
     series = np.ones_like(z)
     for k in range(18, 2, -1):

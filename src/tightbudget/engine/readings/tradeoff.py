@@ -102,6 +102,7 @@ def _within(rtol: float, target: float | None = None) -> Callable[[Bounds], bool
 def _larger(losses: Engine, alpha: float, close: Callable[[Bounds], bool], rtol: float) -> Bounds:
     """The larger of the directions, as close as it gets."""
     ends = [_of_direction(one, alpha, rtol, close) for one in losses.apart()]
+    # guard: test-worse-direction
     return Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
 
 
@@ -159,6 +160,7 @@ def _search(
         samples.sort()
         upper = min(1.0, *(add_up(s.upper, mul_up(alpha, s.t)) for s in samples))
         valleys = [_valley(samples, i, alpha) for i in range(len(samples) - 1)]
+        # guard: lowest-interval-lower-bound-test
         i = min(range(len(valleys)), key=lambda i: valleys[i].floor)
         best = Bounds(min(upper, max(alpha, valleys[i].floor)), upper)
         left, right = samples[i].t, samples[i + 1].t
@@ -174,6 +176,7 @@ def _sample(read: Reader, t: float, alpha: float, gap: float) -> _Sample:
     # a delta that is small beside alpha t need not be known as closely
     size = max(read(low, _ROUGH).upper, 1e-300)
     gap = min(_ROUGH, gap * (1.0 + alpha * t / size))
+    # guard: lower-bounds-delta-lower-bound-test
     return _Sample(t, read(high, gap).lower, read(low, gap).upper)
 
 
@@ -190,6 +193,7 @@ def _valley(samples: list[_Sample], i: int, alpha: float) -> _Valley:
     # D falls, by 1 for each t at most; a chord that ends in a is steeper than what follows,
     # and one that begins in b less steep than what is before it
     fall = max([-1.0, *(_slope(s.t, s.upper, a.t, a.lower) for s in samples[:i])])
+    # guard: line-before-point-steeper-chord
     rise = min([0.0, *(_slope(b.t, b.lower, s.t, s.upper) for s in samples[i + 2 :])])
     fall, rise = fall - 8 * UNIT * abs(fall) + alpha, rise + 8 * UNIT * abs(rise) + alpha
     at_a, at_b = a.lower + alpha * a.t, b.lower + alpha * b.t

@@ -98,10 +98,10 @@ class LineIntegral:
         if float(self.log[0].real) - self.c * epsilon > _HIGHEST:  # far from where it is good
             return Reading(math.inf, -math.inf, math.inf)
         total, errors = self._errors(epsilon)
-        off = (errors["beyond"], errors["values"], errors["rounding"])
+        off = (errors["beyond"], errors["values"], errors["rounding"])  # guard: line-beyond-end
         if not max(abs(total), *off) < _OVERFLOWING:
             return Reading(math.inf, -math.inf, math.inf)
-        lower = add_down(total, -errors["aliasing"], *(-error for error in off))
+        lower = add_down(total, -errors["aliasing"], *(-error for error in off))  # guard: aliasing
         return Reading(total, lower, add_up(total, *off))
 
     def errors(self, epsilon: float) -> dict[str, float]:
@@ -166,7 +166,7 @@ class LineIntegral:
         """Bounds the sum over n != 0 of e^(c y) delta(eps + y), y = 2 pi n / D, by Chernoff."""
         total = 0.0
         y = next_down(2.0 * math.pi / self.step)  # math.pi is below pi
-        for other, log in self.aside:
+        for other, log in self.aside:  # guard: aliasing-right
             fall = mul_down(sub_down(max(self.c, other), min(self.c, other)), y)
             if not fall > 0:
                 return math.inf
@@ -279,7 +279,7 @@ class Lines:
         """Reads delta at eps, all errors included."""
         parts = [line.read(epsilon) for line in self.lines]
         value, lower = math.fsum(p.value for p in parts), add_down(*(p.lower for p in parts))
-        uppers = [*(p.upper for p in parts), *self._rest(epsilon)]
+        uppers = [*(p.upper for p in parts), *self._rest(epsilon)]  # guard: rest-terms
         upper = add_up(*uppers) if max(uppers) < _OVERFLOWING else math.inf
         return Reading(value, lower, upper)
 

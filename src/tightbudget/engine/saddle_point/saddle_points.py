@@ -115,7 +115,7 @@ class Term:
         top = max(logs)
         ratio = add_up(top, log_up(add_up(*(exp_up(sub_up(x, top)) for x in logs))))
         # sum over j' >= j of p^j' / j'! <= p^j / j! e^p
-        rest = exp_up(ratio) if more else 0.0
+        rest = exp_up(ratio) if more else 0.0  # guard: rarer-together
         return add_up(total, mul_up(self.j, ratio), -log_down(math.factorial(self.j)), rest)
 
     def heights(self, c: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -186,7 +186,7 @@ class Term:
             off += k * np.abs(scaled) * relative
             power, part = np.ones_like(log), []
             for i in range(self.j + 1):
-                part.append(float(math.comb(k, i)) * power)
+                part.append(float(math.comb(k, i)) * power)  # guard: run-rare-most-once
                 power = power * scaled
             e = [
                 sum((e[i - n] * part[n] for n in range(1, i + 1)), start=e[i])
