@@ -106,6 +106,8 @@ class Engine:
         rtol: float,
         target: float | None = None,
         cache: Cache | None = None,
+        *,
+        insist: bool = True,
     ) -> Answer:
         """Answers for the worse direction, by saddle points if these are close enough.
 
@@ -117,6 +119,8 @@ class Engine:
             rtol: the wanted relative gap.
             target: a value that the answer is to be compared with: bounds on one side of it do.
             cache: what earlier questions of the same composition have left.
+            insist: whether wider gaps are tried where buckets do not reach ``rtol``, so that a
+                refusal knows what they prove.
         """
         lines = self._by_saddle_points(question, rtol, cache)
         if lines is not None and (lines.relative_gap <= rtol or _decided(lines, target)):
@@ -124,7 +128,7 @@ class Engine:
         if lines is not None and lines.relative_gap <= _OUT_OF_REACH:  # buckets are not closer
             reason = "the rounding of doubles stands in the way"
             return Answer.missed(str(question), lines, rtol, reason=reason, method=SADDLE_POINT)
-        found = refine(question, self.parts, rtol, target, cache)
+        found = refine(question, self.parts, rtol, target, cache, insist=insist)
         both = found.bounds
         if lines is not None:
             both = Bounds(max(lines.lower, both.lower), min(lines.upper, both.upper))
@@ -156,7 +160,8 @@ class Engine:
         cache = Cache()
 
         def read(epsilon: float, rtol: float) -> Bounds:
-            bounds = self.answer(DeltaAt(epsilon), rtol, cache=cache).bounds
+            # a reading asks elsewhere where bounds stay wide: wider gaps would only take longer
+            bounds = self.answer(DeltaAt(epsilon), rtol, cache=cache, insist=False).bounds
             return Bounds(bounds.lower, min(1.0, bounds.upper))
 
         return read

@@ -57,6 +57,8 @@ def refine(
     rtol: float,
     target: float | None = None,
     cache: Cache | None = None,
+    *,
+    insist: bool = True,
 ) -> Known:
     """Bounds of the answer: the maximum over the directions.
 
@@ -71,6 +73,7 @@ def refine(
         rtol: the wanted relative gap.
         target: a value that the answer is to be compared with.
         cache: profiles that were made for earlier questions, which are read first.
+        insist: whether a gap that is not reached is followed by wider ones.
     """
     asked = [_InOneDirection.of(question, parts, rtol, i) for i, parts in enumerate(directions)]
     known = [Known(one.start) for one in asked]
@@ -91,7 +94,8 @@ def refine(
             small = known[i].bounds.upper <= max(_FLOOR, floor)
             if small or known[i].bounds.relative_gap <= wanted:
                 continue
-            known[i] = one.closest(wanted, known[i], floor, ceiling, cache)
+            ask = one.closest if insist else one.refined
+            known[i] = ask(wanted, known[i], floor, ceiling, cache)
             if known[i].why:  # the other direction may still settle it
                 why = known[i].why
                 break
