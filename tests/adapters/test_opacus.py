@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.guards.mutants import Mutation, Without, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 from tests.guards.test_engine import gaussian_truth
 from tests.integrals import Integral, Saddle, Step
 
 import tightbudget as tb
 from tightbudget.adapters.stopping import StoppingCallback
-from tightbudget.mechanisms.composition import Subsampled
 
 torch = pytest.importorskip("torch", reason="make adapters")
 opacus = pytest.importorskip("opacus", reason="make adapters")
@@ -528,12 +527,10 @@ def test_the_example_stops_early_and_gets_change(capsys: pytest.CaptureFixture[s
 # ---------------------------------------------------------------------------- mutations
 
 
-MUTATIONS: list[Mutation | Without] = [
-    Mutation(
+MUTATIONS: list[Without | Without] = [
+    Without(
         "the direction in which a record is removed",
-        Subsampled,
-        "pair",
-        (("(RemovePair if direction is Direction.REMOVE else AddPair)", "AddPair"),),
+        {"direction-record-removed": "return AddPair(base, self.rate)"},
         lambda: holds_the_truth(*TRUTHS[0]),
     ),
     Without(
@@ -551,6 +548,6 @@ MUTATIONS: list[Mutation | Without] = [
 
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
-    monkeypatch: pytest.MonkeyPatch, mutation: Mutation | Without
+    monkeypatch: pytest.MonkeyPatch, mutation: Without | Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)

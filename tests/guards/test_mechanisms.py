@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
-from tests.guards.mutants import Mutation, each, lose_a_truth
+from tests.guards.mutants import Without, each, lose_a_truth
 
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.pairs.atomic import AtomicPair
@@ -31,20 +31,16 @@ def the_worse_direction_counts() -> bool:
 
 
 MUTATIONS = [
-    Mutation(
+    Without(
         "both directions are asked",
-        Mechanism,
-        "is_symmetric",
-        (("return self.symmetric", "return True"),),
+        {"both-directions-asked": "return True"},
         the_worse_direction_counts,
     ),
 ]
 
 
 @each(MUTATIONS)
-def test_a_guard_that_is_gone_is_missed(
-    monkeypatch: pytest.MonkeyPatch, mutation: Mutation
-) -> None:
+def test_a_guard_that_is_gone_is_missed(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     lose_a_truth(monkeypatch, mutation)
 
 

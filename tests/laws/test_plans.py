@@ -7,10 +7,9 @@ import math
 import numpy as np
 import pytest
 from tests.cases import each_mechanism
-from tests.guards.mutants import Mutation, lose_a_truth
+from tests.guards.mutants import Without, lose_a_truth
 
 import tightbudget as tb
-from tightbudget.engine.buckets import compose
 from tightbudget.engine.buckets.compose import Demand, Layout, Parts, make_plan
 from tightbudget.engine.buckets.tilt import tilted_moments
 from tightbudget.mechanisms import Mechanism
@@ -64,11 +63,9 @@ def test_the_grid_begins_where_no_more_mass_is_left_than_may_be_cut(
 def test_a_grid_that_trusts_the_sketch_loses_mass_on_the_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    trusting = Mutation(
+    trusting = Without(
         "the pair is asked where its least loss is",
-        compose,
-        "_left_end",
-        (("mass = 0.0 if bins is None else float(bins.p.upper[0])", "mass = 0.0"),),
+        {"asked-at-least-loss": "mass = 0.0"},
         lambda: nothing_is_lost_on_the_left(tb.TruncatedGaussian(20.0, bound=60.0), 1e-6),
     )
     lose_a_truth(monkeypatch, trusting)

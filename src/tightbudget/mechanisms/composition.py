@@ -108,7 +108,7 @@ class Mechanism(Composable):
 
     def is_symmetric(self) -> bool:
         """True if delta(eps) is proved to be the same in both directions."""
-        return self.symmetric
+        return self.symmetric  # guard: both-directions-asked
 
     def is_mutual(self) -> bool:
         """True if the pair of one direction is that of the other with P and Q exchanged.
@@ -124,7 +124,7 @@ class Mechanism(Composable):
         Returns:
             ``self`` where :meth:`is_mutual` holds; None where the reverse is not known.
         """
-        if self.is_mutual():
+        if self.is_mutual():  # guard: pair-taken-reverse
             return self
         if self.pair(direction).reversed() is None:
             return None
@@ -267,6 +267,7 @@ class Subsampled(Mechanism):
             return base
         if self.rate == 0.0:
             return AtomicPair.from_masses(exact(1.0), exact(1.0))
+        # guard: direction-record-removed
         return (RemovePair if direction is Direction.REMOVE else AddPair)(base, self.rate)
 
     def parameters(self) -> dict[str, Any]:

@@ -306,7 +306,7 @@ def _left_end(pair: Pair, x: FloatArray, low: int, theta: float, log_most: float
     spacing = float(x[-1] - x[0]) / x.size
     for power in range(-42, 42, 3):
         bins = pair.bins(np.array([end]), np.zeros(1))
-        mass = 0.0 if bins is None else float(bins.p.upper[0])
+        mass = 0.0 if bins is None else float(bins.p.upper[0])  # guard: asked-at-least-loss
         if mass <= 0.0 or math.log(mass) + theta * end <= log_most:
             break
         end -= math.ldexp(spacing, power)
