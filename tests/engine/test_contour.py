@@ -396,7 +396,7 @@ def test_where_the_saddle_points_are_not_close_enough_both_engines_count(
     engine, asked = losses((1.0, 0.01, 1000)), EpsilonAt(1e-5)
     truth = engine.answer(asked, FINE).required()
 
-    def refuses(*_: object) -> Known:
+    def refuses(*_: object, **_insist: object) -> Known:
         return Known(Bounds(truth.lower, 1.1 * truth.upper), why="buckets are limited")
 
     wide = Bounds(0.9 * truth.lower, truth.upper)
