@@ -85,7 +85,7 @@ def draw_steps(ax: Axes, below: Axes, renyi: np.ndarray) -> None:
     ax.set_title("DP-SGD, σ = 1, q = 0.01, step by step", loc="left")
     ax.text(50, 13.5, "each step known by\none (ε, δ) only", color=OCHRE, fontsize=9)
     ax.text(5.3, 1.32, "Rényi divergences", color=RED, fontsize=9)
-    ax.text(260, 0.62, "tightbudget: both certified ends", color=BLUE, fontsize=9)
+    ax.text(260, 0.62, "tightbudget: both certified bounds", color=BLUE, fontsize=9)
     draw_gap(below, steps, [b.relative_gap for b in certified])
     below.text(1.2, 1e-7, "buckets", color=BLUE, fontsize=8)
     below.text(30, 1e-11, "saddle-point engine", color=BLUE, fontsize=8)
@@ -105,7 +105,7 @@ def draw_curve(ax: Axes, below: Axes, renyi: np.ndarray) -> None:
     ax.set(ylabel="δ(ε)", xlim=(0, 12), ylim=(1e-38, 1))
     ax.set_title("1,000 steps of it: the whole curve", loc="left")
     ax.text(5.1, 1e-12, "Rényi divergences", color=RED, fontsize=9)
-    ax.text(6.05, 3e-21, "both certified ends", color=BLUE, ha="right", fontsize=9)
+    ax.text(6.05, 3e-21, "both certified bounds", color=BLUE, ha="right", fontsize=9)
     ax.text(0.25, 2e-37, "δ below 2⁻⁵³: lost in an untilted FFT", color=PALE, fontsize=9)
     draw_gap(below, epsilons, [curve[i].relative_gap for i in range(len(curve))])
     below.text(0.9, 1e-7, "one line", color=BLUE, fontsize=8)
@@ -238,7 +238,7 @@ def draw_together(ax: Axes) -> None:
     ax.set(xlabel="stops", ylabel="δ of all together", xlim=(1, 250), ylim=(8e-6, 3e-3))
     ax.set_title("Stops that cost δ = 1e-5 each", loc="left")
     ax.text(22, 6e-4, "added up", color=OCHRE, fontsize=9, ha="right")
-    ax.text(28, 3.6e-5, "both certified ends", color=BLUE, fontsize=9)
+    ax.text(28, 3.6e-5, "both certified bounds", color=BLUE, fontsize=9)
 
 
 def draw_stopping(figure: Figure) -> None:

@@ -30,7 +30,9 @@ def test_a_smaller_gap_never_says_much_less(plan: tb.Composition, asked: dict[st
     """A refused question knows what a wider gap would have proved, up to a factor of ten."""
     answers = [plan.answer(**asked, rtol=rtol) for rtol in GAPS]
     for rtol, answer in zip(GAPS, answers, strict=True):
-        assert not answer.reached or answer.bounds.relative_gap <= rtol
+        # at the largest loss itself delta is known to 1e-12, and that is an answer
+        close = answer.bounds.relative_gap <= rtol or answer.bounds.width <= 1e-12
+        assert close or not answer.reached
         assert answer.bounds.overlaps(answers[0].bounds)
     for wider, answer in itertools.pairwise(answers):
         assert answer.bounds.relative_gap <= max(10 * wider.bounds.relative_gap, 1e-12)
