@@ -279,6 +279,30 @@ def test_nothing_costs_nothing() -> None:
     assert found.rows[0].answer == tb.Bounds(0.0, 0.0)
 
 
+# different parts, so that every theorem has something to compose
+MIXED = {
+    "gaussian-laplace": tb.Gaussian(40.0) * 60 + tb.Laplace(50.0) * 30,
+    "responses": tb.RandomizedResponse(0.55) * 20 + tb.RandomizedResponse(0.6) * 3,
+    "staircase-laplace": tb.Staircase(0.1) * 8 + tb.Laplace(12.0) * 5,
+    "worst-cases": tb.WorstCase(0.2, 1e-8) * 10 + tb.WorstCase(0.5, 1e-7) * 2,
+}
+
+
+def no_proved_row_is_below(mixed: tb.Composition, question: dict[str, float]) -> bool:
+    found = tb.compare(mixed, **question, rtol=1e-2)
+    ours = found["tightbudget"].answer
+    assert isinstance(ours, tb.Bounds)
+    proved = [row.answer for row in found.rows if row.proved]
+    assert found["optimal"].proved
+    return all(isinstance(a, tb.Bounds) and a.upper >= ours.lower for a in proved)
+
+
+@pytest.mark.parametrize("question", [{"epsilon": 0.3}, {"delta": 1e-5}], ids=str)
+@pytest.mark.parametrize("name", MIXED)
+def test_no_theorem_is_below_where_the_parts_differ(name: str, question: dict[str, float]) -> None:
+    assert no_proved_row_is_below(MIXED[name], question)
+
+
 def test_one_implementation_whoever_asks() -> None:
     step = tb.RandomizedResponse(0.6)
     assert tb.compare(step, delta=0.01) == tb.compare(step * 1, delta=0.01)
