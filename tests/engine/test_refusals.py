@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from typing import Any
 
 import pytest
 
@@ -98,3 +99,9 @@ def test_an_answer_stops_at_its_target() -> None:
     assert below.reached
     assert above.bounds.lower > 1e-6
     assert below.bounds.upper <= 0.9
+
+
+@pytest.mark.parametrize("target", [math.nan, math.inf, "1", True])
+def test_a_target_is_a_finite_number(target: Any) -> None:
+    with pytest.raises(tb.ParameterError, match=r"^target must be a finite number, got "):
+        (tb.Laplace(2.0) * 3).answer(epsilon=0.3, target=target)

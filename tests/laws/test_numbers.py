@@ -98,7 +98,9 @@ def meaning(thing: Any) -> Any:
     if isinstance(thing, tb.Account):
         return type(thing).__name__, meaning(thing.cap)
     assert thing is None or callable(thing) or isinstance(thing, Enum), f"what is {thing!r}?"
-    return repr(thing)
+    return re.sub(
+        r" at 0x[0-9a-f]+", "", repr(thing)
+    )  # a function made anew is elsewhere in memory
 
 
 # ---------------------------------------------------------------------------- examples

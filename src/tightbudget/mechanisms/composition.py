@@ -438,7 +438,7 @@ class Composition(Composable):
         given = (delta, epsilon, fpr, order)
         if sum(value is not None for value in given) != 1:
             raise ParameterError("give exactly one of delta, epsilon, fpr and order")
-        rtol = _rtol(rtol)
+        rtol, target = _rtol(rtol), None if target is None else finite(target=target)
         if delta is not None:
             return self.engine.answer(EpsilonAt(probability(delta=delta)), rtol, target)
         if epsilon is not None:
