@@ -143,6 +143,7 @@ def test_a_page_says_which_modules_it_needs(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- generated parts
 
 
+@pytest.mark.slow
 def test_generated_parts_are_up_to_date() -> None:
     stale = [named(path) for path in generate.stale()]
     assert not stale, f"run python docs/generate.py: {stale}"
