@@ -79,7 +79,7 @@ def schedules() -> bool:
     return tb.stopping_delta(tb.Gaussian(5.0), [2, 4], found.epsilons, 1e-4).lower <= 1e-4
 
 
-MUTATIONS: list[Without | Without] = [
+MUTATIONS: list[Without] = [
     Without(
         "rounding of the induction",
         {"rounding-induction": "total = (pulled) * self.growth * self.margin"},
@@ -159,7 +159,7 @@ MUTATIONS: list[Without | Without] = [
 
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
-    monkeypatch: pytest.MonkeyPatch, mutation: Without | Without
+    monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)
 
