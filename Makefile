@@ -106,6 +106,10 @@ endef
 	.venv/bin/python $(INSTALL_SELF)
 	@touch .venv/.demo $@
 
+.venv/.docs: requirements/docs.txt .venv/.test
+	.venv/bin/python $(INSTALL_LOCKED) requirements/docs.txt
+	@touch $@
+
 # Without hashes: PyTorch's builds for one processor or another share a version and no hash.
 .venv/.adapters: requirements/adapters.txt .venv/.test
 	.venv/bin/python $(PIP) install -r requirements/adapters.txt
@@ -130,6 +134,8 @@ lock: .venv-lock/.lock  ## resolve requirements/*.txt again from pyproject.toml 
 		--output-file requirements/test.txt pyproject.toml requirements/test.in
 	$(COMPILE) --extra plot --extra ledger --constraint requirements/test.txt \
 		--output-file requirements/demo.txt pyproject.toml requirements/build.in
+	$(COMPILE) --constraint requirements/test.txt \
+		--output-file requirements/docs.txt requirements/docs.in
 	$(COMPILE) --extra postgresql --output-file requirements/bench.txt pyproject.toml requirements/bench.in
 
 .venv-lock/.lock:
