@@ -1,0 +1,11 @@
+"""Where the project lives: the one place in the package that names an address of it."""
+
+from __future__ import annotations
+
+__all__ = ["DOCUMENTATION", "REPOSITORY"]
+
+DOCUMENTATION = "https://tightbudget.github.io/tightbudget/"
+"""The documentation site, with a slash at its end."""
+
+REPOSITORY = "https://github.com/tightbudget/tightbudget"
+"""The source repository, with its issues."""
