@@ -12,7 +12,7 @@ import functools
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -27,6 +27,7 @@ __all__ = [
     "count",
     "finite",
     "float_of",
+    "listed",
     "masses",
     "non_negative",
     "number",
@@ -113,11 +114,22 @@ def _floats(value: Any) -> Any:
 
 
 def refuse(name: str, must: str, value: object) -> ParameterError:
-    """Makes the refusal ``name must <must>, got <value>``, which the caller raises."""
+    """Makes the refusal ``name must <must>, got <value>``, which the caller raises.
+
+    A text that writes a percentage is answered with the number to write in its place.
+    """
     shown = repr(value)
     if len(shown) > 80:
         shown = shown[:77] + "..."
-    return ParameterError(f"{name} must {must}, got {shown}")
+    percent = value[:-1].strip() if isinstance(value, str) and value.endswith("%") else ""
+    percent = percent if writes_number(percent) else ""
+    hint = f" (write {_hundredth(percent)})" if percent and percent[-1].isdigit() else ""
+    return ParameterError(f"{name} must {must}, got {shown}{hint}")
+
+
+def _hundredth(percent: str) -> float:
+    """Reads a hundredth of the number that a text writes, as the double nearest to it."""
+    return float(Decimal(percent) / 100)
 
 
 # decimal digits are those of ASCII: other scripts' digits and underscores read as another number
@@ -228,6 +240,16 @@ def positive_count(**given: Any) -> int:
     if n < 1:
         raise refuse(name, must, value)
     return n
+
+
+def listed(**given: Any) -> None:
+    """Refuses a single number, or none, where a list of numbers is wanted."""
+    name, value = _named(given)
+    alone = plain(value)
+    if isinstance(alone, (int, float, Fraction, Decimal)):
+        raise ParameterError(f"{name} must be a list of numbers, got {alone!r}: write [{alone!r}]")
+    if isinstance(alone, str) or not isinstance(alone, Iterable):
+        raise refuse(name, "be a list of numbers", value)
 
 
 def one_of(options: tuple[Any, ...], **given: Any) -> Any:
