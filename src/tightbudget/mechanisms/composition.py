@@ -22,7 +22,7 @@ from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.questions import Questions
 from tightbudget.mechanisms.subsampled import AddPair, RemovePair
 from tightbudget.numerics.enclosure import exact
-from tightbudget.numerics.validate import count, probability, refuse
+from tightbudget.numerics.validate import count, nearest, probability, quotient_of, refuse
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.pair import Direction, Pair
 
@@ -226,14 +226,15 @@ class Mechanism(Composable):
         """Makes the mechanism that :meth:`to_dict` wrote.
 
         Args:
-            table: its kind and its parameters by name.
+            table: its kind and its parameters by name. A text such as "256/60000" stands for the
+                double nearest to this quotient.
             where: what a refusal calls the table.
 
         Raises:
             FileError: no or an unknown mechanism, an unknown or missing parameter.
             ParameterError: a parameter's value is refused.
         """
-        table = dict(table)
+        table = {name: _read(value) for name, value in table.items()}
         kind = table.pop("mechanism", None)
         if not isinstance(kind, str) or kind not in MECHANISMS:
             known = ", ".join(sorted(MECHANISMS))
@@ -260,6 +261,12 @@ class Mechanism(Composable):
                 raise FileError(f"{where}: {kind} needs {name}")
         mechanism = cls(**table, relation=relation)
         return mechanism if rate is None else mechanism.subsampled(rate)
+
+
+def _read(value: Any) -> Any:
+    """Returns a table's value, with the nearest double for a text that writes a quotient."""
+    quotient = quotient_of(value) if isinstance(value, str) else None
+    return value if quotient is None else nearest(quotient)
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ a class that keeps what it was given is decorated with :func:`plain_numbers`.
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import operator
 import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +27,11 @@ from tightbudget.numerics.rounding import FloatArray
 __all__ = [
     "count",
     "finite",
+    "first_by_position",
     "float_of",
     "listed",
     "masses",
+    "nearest",
     "non_negative",
     "number",
     "one_of",
@@ -38,6 +41,7 @@ __all__ = [
     "positive",
     "positive_count",
     "probability",
+    "quotient_of",
     "real_array",
     "refuse",
     "writes_number",
@@ -45,6 +49,7 @@ __all__ = [
 
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def plain(value: Any) -> Any:
@@ -88,6 +93,27 @@ def plain_numbers(kind: type[T]) -> type[T]:
 
     setattr(kind, "__init__", plainly)  # noqa: B010 (mypy refuses the assignment)
     return kind
+
+
+def first_by_position(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorates a function of one positional argument: more of them are refused with their names.
+
+    The names are those of the parameters that follow, so that the refusal says what to write.
+    """
+    first, *rest = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def named(*args: P.args, **keywords: P.kwargs) -> T:
+        if len(args) > 1:
+            given = zip(rest, args[1:], strict=False)
+            written = ", ".join(f"{name}={value!r}" for name, value in given)
+            raise ParameterError(
+                f"{function.__name__} takes {first} by position and the rest by name: "
+                f"write {function.__name__}({first}, {written})"
+            )
+        return function(*args, **keywords)
+
+    return named
 
 
 def real_array(value: Any) -> NDArray[Any] | None:
@@ -156,6 +182,25 @@ def float_of(text: str) -> float:
     if not writes_number(text):
         raise ValueError(f"{text!r} writes no number")
     return float(text)
+
+
+_QUOTIENT = re.compile(r"([0-9]{1,300})/([0-9]{1,300})", re.ASCII)
+
+
+def quotient_of(text: str) -> Fraction | None:
+    """Reads a quotient of two integers, such as 256/60000; None if a text writes none."""
+    found = _QUOTIENT.fullmatch(text)
+    if found is None or not int(found[2]):
+        return None
+    return Fraction(int(found[1]), int(found[2]))
+
+
+def nearest(x: Fraction) -> float:
+    """Returns the double nearest to a fraction >= 0; inf if it is above all doubles."""
+    try:
+        return float(x)
+    except OverflowError:
+        return math.inf
 
 
 def _named(given: dict[str, Any]) -> tuple[str, Any]:
