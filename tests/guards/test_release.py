@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
+from tests.release.test_additive import covered
 from tests.release.test_mechanism import Draws, IsLong
 
 import tightbudget as tb
@@ -197,6 +198,11 @@ def question_shows_no_frame_below() -> bool:
 
 
 MUTATIONS = [
+    Without(
+        "a vector of unknown grid is rounded down",
+        {"vector-declares-grid": "if False:"},
+        lambda: all(covered(kind, 10, None, False) is not False for kind in ("laplace", "gaussian")),
+    ),
     Without(
         "an error of a question keeps its answer",
         {"question-error-without-answer": "raise"},

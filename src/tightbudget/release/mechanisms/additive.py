@@ -12,7 +12,7 @@ from typing import Any
 from tightbudget.errors import ParameterError, PrecisionError
 from tightbudget.mechanisms.integer_noise import DiscreteGaussian
 from tightbudget.numerics.rounding import FloatArray, next_down
-from tightbudget.numerics.validate import plain_numbers, positive_count
+from tightbudget.numerics.validate import plain_numbers, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability, printed_up
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.output_dp.pricing import ZCDPRule
@@ -44,19 +44,22 @@ class LaplaceRelease(MechanismOnData[Any, NoisyAnswer]):
 
     Args:
         query: from the data to an integer (other numbers are rounded down); with a step, to
-            any real number; with a size, to a vector of these. A vector of real numbers needs a
-            step: rounding down can move each of its numbers by one.
-        sensitivity: > 0, how far the query can move (1-norm) between neighbouring data sets;
-            without a step, that of a vector is the sensitivity of its numbers rounded down. The
+            any real number; with a size, to a vector of these.
+        sensitivity: > 0, how far the query can move (1-norm) between neighbouring data sets. The
             caller says by this number which data sets are neighbours.
         epsilon: > 0, nats.
-        size: how many numbers the query answers; None for a number that is not in an array.
+        size: how many numbers the query answers; None for a number that is not in an array. A
+            vector declares its grid: a step, or ``integers=True``.
         step: of the grid that answers lie on, a power of two; None for integers.
         bounds: (low, high): answers beyond are moved there, each number of a vector by itself,
             and an answer that is no number counts as low. A query that raises, or answers no
             number, needs them: it has the sensitivity high - low (``size`` times that in the
             1-norm, sqrt(size) times in the 2-norm), whatever it does. Without bounds such an
             answer counts as 0, and the query must have the sensitivity with these zeros.
+        integers: True if all numbers of the query are integers, for all data. A vector without a
+            step needs it: rounding a vector of n real numbers can move it by n more (1-norm), or
+            by sqrt(n) (2-norm), for which only a step pays. If a number is no integer all the
+            same, it is rounded down, and the sensitivity must hold for the rounded vector.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -68,9 +71,10 @@ class LaplaceRelease(MechanismOnData[Any, NoisyAnswer]):
     size: int | None = None
     step: float | None = None
     bounds: tuple[float, float] | None = None
+    integers: bool = False
 
     def __post_init__(self) -> None:
-        _ = self._grid
+        _grid_is_declared(self)
         scale_up(self.scale)
         super().__post_init__()
 
@@ -104,25 +108,29 @@ class GaussianRelease(MechanismOnData[Any, NoisyAnswer]):
     Guarantee: (epsilon, delta)-DP with the certified epsilon in ``guarantee``; one cell,
     "value"; delta is charged whole. For a number, epsilon is the upper bound of a
     :class:`DiscreteGaussian`. For a vector, it is the epsilon of S^2 / (2 sigma^2)-zCDP, with S
-    the sensitivity in the 2-norm.
+    the sensitivity in the 2-norm. A budget that counts rho charges :attr:`rho` and no delta, and a
+    budget of a Renyi order charges the order times rho.
     Source: Canonne, Kamath, Steinke 2020, Theorem 14; Bun, Steinke 2016, Proposition 1.3.
 
     Args:
         query: from the data to an integer (other numbers are rounded down); with a step, to
-            any real number; with a size, to a vector of these. A vector of real numbers needs a
-            step: rounding down can move each of its numbers by one.
-        sensitivity: > 0, how far the query can move (2-norm) between neighbouring data sets;
-            without a step, that of a vector is the sensitivity of its numbers rounded down. The
+            any real number; with a size, to a vector of these.
+        sensitivity: > 0, how far the query can move (2-norm) between neighbouring data sets. The
             caller says by this number which data sets are neighbours.
         sigma: > 0, of the noise, in the query's unit.
         delta: in (0, 1).
-        size: how many numbers the query answers; None for a number that is not in an array.
+        size: how many numbers the query answers; None for a number that is not in an array. A
+            vector declares its grid: a step, or ``integers=True``.
         step: of the grid that answers lie on, a power of two; None for integers.
         bounds: (low, high): answers beyond are moved there, each number of a vector by itself,
             and an answer that is no number counts as low. A query that raises, or answers no
             number, needs them: it has the sensitivity high - low (``size`` times that in the
             1-norm, sqrt(size) times in the 2-norm), whatever it does. Without bounds such an
             answer counts as 0, and the query must have the sensitivity with these zeros.
+        integers: True if all numbers of the query are integers, for all data. A vector without a
+            step needs it: rounding a vector of n real numbers can move it by n more (1-norm), or
+            by sqrt(n) (2-norm), for which only a step pays. If a number is no integer all the
+            same, it is rounded down, and the sensitivity must hold for the rounded vector.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -136,6 +144,11 @@ class GaussianRelease(MechanismOnData[Any, NoisyAnswer]):
     size: int | None = None
     step: float | None = None
     bounds: tuple[float, float] | None = None
+    integers: bool = False
+
+    def __post_init__(self) -> None:
+        _grid_is_declared(self)
+        super().__post_init__()
 
     @cached_property
     def _grid(self) -> AnswerGrid:
@@ -146,22 +159,37 @@ class GaussianRelease(MechanismOnData[Any, NoisyAnswer]):
     def guarantee(self) -> OutputDP:
         """One output cell, "value", at the epsilon that is certified for delta."""
         delta = exact_probability(delta=self.delta)
-        grid, n = self._grid, _numbers(self.size)
+        if self.size is not None:
+            epsilon = ZCDPRule(rho=self.rho).epsilon(delta)
+            return OutputDP({"value": epsilon}, delta, rho=self.rho)
+        certified = (self._noisy * 1).epsilon(delta=next_down(float(delta)))
+        if not math.isfinite(certified.upper):
+            raise PrecisionError(
+                f"no epsilon could be certified at delta = {self.delta}: it is too small",
+                certified.lower,
+                certified.upper,
+            )
+        epsilon = printed_up(exact(epsilon=certified))
+        return OutputDP({"value": epsilon}, delta, rho=self.rho)
+
+    @cached_property
+    def rho(self) -> Fraction:
+        """The rho for which an answer is rho-zCDP: half the square of the move over sigma.
+
+        The move is that of the points of the grid, with rounding, in the 2-norm: an integer for a
+        number. Discrete Gaussian noise has the rho of continuous noise wherever the move is one
+        of integers, and noise is drawn at sigma or more.
+        Source: Canonne, Kamath, Steinke 2020, Proposition 5 and Theorem 14.
+        """
+        moved: Fraction | int
         if self.size is None:
-            certified = (self._noisy * 1).epsilon(delta=next_down(float(delta)))
-            if not math.isfinite(certified.upper):
-                raise PrecisionError(
-                    f"no epsilon could be certified at delta = {self.delta}: it is too small",
-                    certified.lower,
-                    certified.upper,
-                )
-            epsilon = printed_up(exact(epsilon=certified))
+            moved = self._grid.sensitivity(self.sensitivity)
         else:
-            moved = grid.steps(exact_positive(sensitivity=self.sensitivity))
-            # rounding moves n numbers by at most sqrt(n) in the 2-norm; sqrt(n) <= r
-            rounded = 0 if self.step is None else Fraction(math.isqrt(n * 2**64 - 1) + 1, 2**32)
-            epsilon = ZCDPRule(rho=((moved + rounded) / self.scale) ** 2 / 2).epsilon(delta)
-        return OutputDP({"value": epsilon}, delta)
+            moved = self._grid.steps(exact_positive(sensitivity=self.sensitivity))
+            if self.step is not None:
+                # rounding moves n numbers by at most sqrt(n) in the 2-norm
+                moved += Fraction(math.isqrt(_numbers(self.size) * 2**64 - 1) + 1, 2**32)
+        return (moved / self.scale) ** 2 / 2
 
     @property
     def _noisy(self) -> DiscreteGaussian:
@@ -184,6 +212,36 @@ class GaussianRelease(MechanismOnData[Any, NoisyAnswer]):
 
     def _run(self, data: Any, noise: Noise) -> tuple[NoisyAnswer, Cell]:
         return _with_noise(self, noise.gaussian, data), "value"
+
+
+def _grid_is_declared(asked: LaplaceRelease | GaussianRelease) -> None:
+    """Refuses a vector whose grid is not declared.
+
+    Without this declaration no noise would be right for all vectors. Suppose that a vector of
+    integers is left as it is, at the noise of its own sensitivity, and that the vector (1/2, 1/2)
+    may be given, too. It is 1 away, in the 1-norm, from (0, 0), (0, 1), (1, 0) and (1, 1), so at
+    the sensitivity 1 the mass that it gives to each quadrant of outputs would be at most e^epsilon
+    times the least mass of the four: e^epsilon (q / (1 + q))^2 = q / (1 + q)^2 with
+    q = e^-epsilon. These four masses add up to 4 q / (1 + q)^2, which is below 1.
+
+    Raises:
+        ParameterError: there is a size and neither a step nor ``integers``, or both of them.
+    """
+    _ = asked._grid, _numbers(asked.size)
+    if asked.integers is not True and asked.integers is not False:
+        raise refuse("integers", "be True or False", asked.integers)
+    if asked.integers and asked.step is not None:
+        raise refuse(
+            "step", "be None where integers=True says that answers are integers", asked.step
+        )
+    # guard: vector-declares-grid
+    if asked.size is not None and asked.step is None and not asked.integers:
+        raise refuse(
+            "step",
+            "be given where size is: a power of two for real numbers, which pays for rounding "
+            "them, or integers=True if all numbers of the query are integers",
+            asked.step,
+        )
 
 
 def _numbers(size: int | None) -> int:

@@ -35,9 +35,10 @@ class AnswerGrid:
     without a step only if their numbers are integers.
     Proof: with a step, rounding moves each number by at most half a step. Without one, numbers
     are rounded down, and y <= x <= y + D has floor(y) <= floor(x) <= floor(y) + ceil(D). In a
-    vector of real numbers, rounding down can move each number by one more; so it needs a step, or
-    a D that holds for the rounded vector. A number beyond the bounds, or beyond 2^52 points, is
-    moved to the last point, which brings no two points further apart.
+    vector of real numbers, rounding down can move each number by one more; so a mechanism takes a
+    vector without a step only if its caller declares that all numbers are integers. A number
+    beyond the bounds, or beyond 2^52 points, is moved to the last point, which brings no two
+    points further apart.
 
     Every answer of a query has a point, since an error would be seen: an answer that is no number
     becomes the fallback. The fallback is an answer like any other, so the sensitivity D must be
