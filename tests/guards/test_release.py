@@ -201,7 +201,9 @@ MUTATIONS = [
     Without(
         "a vector of unknown grid is rounded down",
         {"vector-declares-grid": "if False:"},
-        lambda: all(covered(kind, 10, None, False) is not False for kind in ("laplace", "gaussian")),
+        lambda: all(
+            covered(kind, 10, None, False) is not False for kind in ("laplace", "gaussian")
+        ),
     ),
     Without(
         "an error of a question keeps its answer",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable
 from fractions import Fraction
 from random import Random
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
+from tests.release.cases import CASES, Case
 
 import tightbudget as tb
 
@@ -118,3 +121,99 @@ def test_a_vector_declares_its_grid(kind: str, given: dict[str, Any], said: str)
     needs = {"epsilon": 1} if kind == "laplace" else {"sigma": 5, "delta": 1e-6}
     with pytest.raises(tb.ParameterError, match=f"^{re.escape(said)}$"):
         make(len, 1, **needs, **given)
+
+
+# ------------------------------------------------------------------------------ rates
+
+
+def divergence(order: int, sigma: Fraction, shift: int) -> Any:
+    """The Renyi divergence of discrete Gaussian noise and the same noise moved, in nats.
+
+    With mass e^(-x^2 / (2 s^2)), P^a Q^(1-a) is e^(a (a-1) t^2 / (2 s^2)) times the mass of noise
+    around (1 - a) t: a sum of the same terms, so for integers nothing but the factor is left.
+    Here all is summed by mpmath.
+    """
+    with mpmath.workdps(60):
+        square = mpmath.mpf(sigma.numerator) / sigma.denominator
+        square = 2 * square**2
+        reach = int(40 * sigma) + (order + 1) * shift + 10
+
+        def mass(x: int) -> Any:
+            return mpmath.exp(-(mpmath.mpf(x) ** 2) / square)
+
+        whole = mpmath.fsum(mass(x) for x in range(-reach, reach + 1))
+        total = mpmath.fsum(
+            mass(x) ** order * mass(x - shift) ** (1 - order) for x in range(-reach, reach + 1)
+        )
+        return mpmath.log(total / whole) / (order - 1)
+
+
+@pytest.mark.parametrize("sigma", [Fraction(1, 2), Fraction(3, 2), Fraction(4)])
+@pytest.mark.parametrize("sensitivity", [Fraction(1, 3), Fraction(1), Fraction(5, 2)])
+def test_a_gaussian_answer_has_the_rho_that_is_charged(
+    sigma: Fraction, sensitivity: Fraction
+) -> None:
+    release = tb.GaussianRelease(len, sensitivity, sigma, 1e-3)
+    shift = math.ceil(sensitivity)
+    assert release.guarantee.rho == release.rho == Fraction(shift**2) / (2 * sigma**2)
+    for order in (2, 3, 8):
+        for moved in range(1, shift + 1):
+            found = divergence(order, sigma, moved)
+            assert found <= order * mpmath.mpf(float(release.rho)) * (1 + 1e-12)
+        assert found >= order * mpmath.mpf(float(release.rho)) * (1 - 1e-12)
+
+
+def test_the_rho_of_a_number_on_a_grid_pays_for_its_rounding() -> None:
+    release = tb.GaussianRelease(len, 0.7, 2, 1e-3, step=0.25)
+    assert release.rho == Fraction(4**2, 2 * 8**2)  # 0.7 is 2.8 steps, and 4 with rounding
+
+
+def test_the_rho_of_a_vector_is_that_of_its_parts_together() -> None:
+    """(3, 4) are 5 apart in the 2-norm, and independent parts add up."""
+    sigma = Fraction(2)
+    release = tb.GaussianRelease(len, 5, sigma, 1e-3, size=2, integers=True)
+    for order in (2, 4):
+        found = divergence(order, sigma, 3) + divergence(order, sigma, 4)
+        assert mpmath.almosteq(found, order * mpmath.mpf(float(release.rho)), 1e-12)
+    on_grid = tb.GaussianRelease(len, 5, 2, 1e-3, size=3, step=1.0).rho
+    assert on_grid == pytest.approx((5 + math.sqrt(3)) ** 2 / 8, rel=1e-9)
+    assert on_grid >= (5 + math.sqrt(3)) ** 2 / 8
+
+
+def test_noise_on_integers_is_not_gaussian_dp() -> None:
+    """For some epsilon its delta is above that of N(0, 1) and N(mu, 1), mu = 1 / sigma."""
+    discrete, continuous = tb.DiscreteGaussian(1.0) * 1, tb.Gaussian(1.0) * 1
+    assert discrete.delta(epsilon=0.0).lower > 1.04 * continuous.delta(epsilon=0.0).upper
+    with pytest.raises(tb.ParameterError, match=r"^guarantee must have delta = 0, in a budget"):
+        tb.GaussianRelease(len, 1, 1, 1e-6).release([], meter=tb.GaussianDPFilter(9))
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "rho": lambda: tb.ZCDPFilter(50),
+    "divergence": lambda: tb.RenyiFilter(4, 50),
+    "mu^2": lambda: tb.GaussianDPFilter(50),
+}
+
+
+@pytest.mark.parametrize("unit", KINDS)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_release_is_charged_at_its_rate_or_refused_in_words(case: Case, unit: str) -> None:
+    meter, guarantee = KINDS[unit](), case.mechanism.guarantee
+    rates = [] if guarantee.rho is None or unit == "mu^2" else [guarantee.rho]
+    rates += [] if guarantee.delta else [guarantee.sup**2 / 2]
+    if not rates:
+        with pytest.raises(tb.ParameterError, match=f"in a budget that counts {re.escape(unit)}"):
+            case.run(case.mechanism, case.data, meter, None)
+        assert meter.spent == meter.held == tb.Budget(0.0, 0.0, unit)
+        return
+    answer = case.run(case.mechanism, case.data, meter, None)
+    charged = meter._spent
+    if unit == "mu^2":
+        assert 0 <= charged.counted - Fraction(math.pi) * min(rates) <= Fraction(1, 10**14)
+    elif unit == "rho":
+        assert charged.counted == min(rates)
+    else:
+        pure = [] if guarantee.delta else [guarantee.sup]
+        assert charged.counted == min([4 * rate for rate in rates] + pure)
+    assert charged.delta == 0
+    assert answer.receipt.held == answer.receipt.charged == meter.spent

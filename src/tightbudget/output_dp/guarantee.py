@@ -173,7 +173,7 @@ class OutputDP:
         }
         delta = _at_most_one(sum(g.delta for g in guarantees))
         rhos = [g.rho for g in guarantees if g.rho is not None]
-        rho = sum(rhos, Fraction(0)) if len(rhos) == len(guarantees) else None
+        rho = sum(rhos) if rhos and len(rhos) == len(guarantees) else None
         return OutputDP(cells, delta, sup=sum((g.sup for g in guarantees), Fraction(0)), rho=rho)
 
     def coarsened(self, groups: Mapping[Any, Iterable[Cell]]) -> OutputDP:
@@ -245,8 +245,7 @@ class OutputDP:
         body = content.get("output_dp")
         if not isinstance(body, dict) or {*body} - {"rho"} != {"cells", "delta", "sup"}:
             raise FileError(
-                "output_dp must have cells, delta and sup, and no more but a rho that is known, "
-                f"got {body!r}"
+                f"output_dp must have cells, delta and sup, and no more but rho, got {body!r}"
             )
         if not isinstance(body["cells"], list):
             raise FileError(f"cells must be a list of pairs, got {body['cells']!r}")
