@@ -21,15 +21,9 @@ from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import IntArray, Noise, scale_up
 from tightbudget.release.release import answered
 
-__all__ = ["GaussianRelease", "LaplaceRelease", "NoisyAnswer", "added"]
+__all__ = ["GaussianRelease", "LaplaceRelease", "NoisyAnswer"]
 
 NoisyAnswer = int | float | IntArray | FloatArray
-
-
-def added(grid: AnswerGrid, size: int | None, value: Any, noise: IntArray) -> NoisyAnswer:
-    """Adds noise, in points of the grid, to the answer of a query, one or ``size`` numbers."""
-    noisy = grid.noisy(grid.points(value, size), noise)
-    return noisy if size is not None else noisy.item()
 
 
 @plain_numbers
@@ -254,4 +248,6 @@ def _with_noise(
 ) -> NoisyAnswer:
     """Asks the query of a mechanism, and adds noise that is drawn at the mechanism's scale."""
     value = answered(lambda: asked.query(data))
-    return added(asked._grid, asked.size, value, draw(asked.scale, _numbers(asked.size)))
+    points = asked._grid.points(value, asked.size)
+    noisy = asked._grid.noisy(points, draw(asked.scale, _numbers(asked.size)))
+    return noisy if asked.size is not None else noisy.item()
