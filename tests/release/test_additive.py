@@ -217,3 +217,34 @@ def test_every_release_is_charged_at_its_rate_or_refused_in_words(case: Case, un
         assert charged.counted == min([4 * rate for rate in rates] + pure)
     assert charged.delta == 0
     assert answer.receipt.held == answer.receipt.charged == meter.spent
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1, Fraction(20)])
+@pytest.mark.parametrize("delta", [1e-10, 1e-6, 0.05])
+@pytest.mark.parametrize(
+    "grid", [{}, {"step": 0.5}, {"size": 3, "integers": True}, {"size": 3, "step": 2.0**-6}]
+)
+def test_a_gaussian_release_of_an_epsilon_costs_no_more_and_hardly_less(
+    epsilon: Any, delta: float, grid: dict[str, Any]
+) -> None:
+    release = tb.GaussianRelease.of_epsilon(len, 2, epsilon, delta, **grid)
+    assert release.guarantee.sup <= Fraction(str(epsilon))
+    assert release.guarantee.delta == Fraction(repr(delta))
+    assert {name: getattr(release, name) for name in grid} == grid
+    less = tb.GaussianRelease(len, 2, float(release.sigma) / 1.002, delta, **grid)
+    assert less.guarantee.sup > Fraction(str(epsilon))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"epsilon": 0, "delta": 1e-6}, "epsilon must be a finite number > 0, got 0"),
+        ({"epsilon": 1, "delta": 0}, "delta must be in (0, 1), got 0.0"),
+        ({"epsilon": 1, "delta": 1}, "delta must be in (0, 1), got 1.0"),
+        ({"epsilon": 1e-9, "delta": 1e-6}, "sigma must be in (0, 500000.0], got"),
+        ({"epsilon": 1, "delta": 1e-6, "size": 2}, "step must be given where size is"),
+    ],
+)
+def test_an_epsilon_that_no_sigma_has_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(tb.ParameterError, match=f"^{re.escape(said)}"):
+        tb.GaussianRelease.of_epsilon(len, 1, **given)

@@ -12,7 +12,7 @@ from typing import Any
 from tightbudget.errors import ParameterError, PrecisionError
 from tightbudget.mechanisms.integer_noise import DiscreteGaussian
 from tightbudget.numerics.rounding import FloatArray, next_down
-from tightbudget.numerics.validate import plain_numbers, positive_count, refuse
+from tightbudget.numerics.validate import open_probability, plain_numbers, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability, printed_up
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.output_dp.pricing import ZCDPRule
@@ -22,6 +22,8 @@ from tightbudget.release.noise.noise import IntArray, Noise, scale_up
 from tightbudget.release.release import answered
 
 __all__ = ["GaussianRelease", "LaplaceRelease", "NoisyAnswer"]
+
+_FINER = 1.001  # how near to the least sigma a search ends: 0.1 % more noise is no loss to anybody
 
 NoisyAnswer = int | float | IntArray | FloatArray
 
@@ -175,15 +177,72 @@ class GaussianRelease(MechanismOnData[Any, NoisyAnswer]):
         of integers, and noise is drawn at sigma or more.
         Source: Canonne, Kamath, Steinke 2020, Proposition 5 and Theorem 14.
         """
-        moved: Fraction | int
-        if self.size is None:
-            moved = self._grid.sensitivity(self.sensitivity)
-        else:
-            moved = self._grid.steps(exact_positive(sensitivity=self.sensitivity))
-            if self.step is not None:
-                # rounding moves n numbers by at most sqrt(n) in the 2-norm
-                moved += Fraction(math.isqrt(_numbers(self.size) * 2**64 - 1) + 1, 2**32)
-        return (moved / self.scale) ** 2 / 2
+        return (_moved(self._grid, self.sensitivity, self.size) / self.scale) ** 2 / 2
+
+    @staticmethod
+    def of_epsilon(
+        query: Callable[[Any], Any],
+        sensitivity: Price,
+        epsilon: Price,
+        delta: Price,
+        *,
+        size: int | None = None,
+        step: float | None = None,
+        bounds: tuple[float, float] | None = None,
+        integers: bool = False,
+    ) -> GaussianRelease:
+        """Makes a release that costs at most this epsilon at delta, with the sigma that it needs.
+
+        Guarantee: the price of the release is at most epsilon. A sigma that is at most 0.2 % less
+        was tried, and its price is more.
+
+        Args:
+            query: from the data to a number, or with a size to a vector of numbers.
+            sensitivity: > 0, how far the query can move (2-norm) between neighbouring data sets.
+            epsilon: > 0, nats.
+            delta: in (0, 1).
+            size: as for :class:`GaussianRelease`.
+            step: as for :class:`GaussianRelease`.
+            bounds: as for :class:`GaussianRelease`.
+            integers: as for :class:`GaussianRelease`.
+
+        Raises:
+            ParameterError: a parameter is refused, or the sigma that it needs is.
+        """
+
+        def of_sigma(sigma: float) -> GaussianRelease:
+            return GaussianRelease(
+                query,
+                sensitivity,
+                sigma,
+                delta,
+                size=size,
+                step=step,
+                bounds=bounds,
+                integers=integers,
+            )
+
+        most, grid = exact_positive(epsilon=epsilon), AnswerGrid(step, bounds)
+        log = -math.log(open_probability(delta=float(exact_probability(delta=delta))))
+        # rho-zCDP has the epsilon rho + 2 sqrt(rho log): this sigma is enough, but for roundings
+        root = float(most) / (math.sqrt(log + float(most)) + math.sqrt(log))
+        sigma = float(_moved(grid, sensitivity, size)) * (step or 1) / (math.sqrt(2) * root)
+        enough = of_sigma(sigma)
+        while enough.guarantee.sup > most:
+            sigma *= _FINER
+            enough = of_sigma(sigma)
+        # from there down: by halves, then between the last two
+        factor = 0.5
+        while factor < 1 / _FINER:
+            try:
+                less = of_sigma(sigma * factor)
+            except (ParameterError, PrecisionError):  # beyond the range of the noise
+                less = None
+            if less is None or less.guarantee.sup > most:
+                factor = math.sqrt(factor)
+            else:
+                sigma, enough = sigma * factor, less
+        return enough
 
     @property
     def _noisy(self) -> DiscreteGaussian:
@@ -236,6 +295,17 @@ def _grid_is_declared(asked: LaplaceRelease | GaussianRelease) -> None:
             "them, or integers=True if all numbers of the query are integers",
             asked.step,
         )
+
+
+def _moved(grid: AnswerGrid, sensitivity: Price, size: int | None) -> Fraction:
+    """Returns how far the points of an answer can move, with rounding, in the 2-norm."""
+    if size is None:
+        return Fraction(grid.sensitivity(sensitivity))
+    steps = grid.steps(exact_positive(sensitivity=sensitivity))
+    if grid.step is None:
+        return steps
+    # rounding moves n numbers by at most sqrt(n), and this is sqrt(n) rounded up
+    return steps + Fraction(math.isqrt(_numbers(size) * 2**64 - 1) + 1, 2**32)
 
 
 def _numbers(size: int | None) -> int:
