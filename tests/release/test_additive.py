@@ -227,7 +227,7 @@ def test_every_release_is_charged_at_its_rate_or_refused_in_words(case: Case, un
 def test_a_gaussian_release_of_an_epsilon_costs_no_more_and_hardly_less(
     epsilon: Any, delta: float, grid: dict[str, Any]
 ) -> None:
-    release = tb.GaussianRelease.of_epsilon(len, 2, epsilon, delta, **grid)
+    release: Any = tb.GaussianRelease.of_epsilon(len, 2, epsilon, delta, **grid)
     assert release.guarantee.sup <= Fraction(str(epsilon))
     assert release.guarantee.delta == Fraction(repr(delta))
     assert {name: getattr(release, name) for name in grid} == grid
