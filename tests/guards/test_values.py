@@ -16,7 +16,7 @@ def a_comparison_that_is_not_certain_is_refused() -> bool:
 
 
 def a_written_interval_contains_the_bounds() -> bool:
-    return f"{tb.Bounds(1.2344, 1.2346):.3f}" == "[1.234, 1.235]"
+    return f"{tb.Bounds(1.2346, 1.2354):.3f}" == "[1.234, 1.236]"
 
 
 MUTATIONS = [

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from tightbudget import notebook
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import (
     add_down,
@@ -179,6 +180,11 @@ class Bounds:
         return f"[{rounded(self.lower, digits, up=False)}, {rounded(self.upper, digits, up=True)}]"
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Writes the bounds and their relative gap, for a notebook."""
+        gap = f"relative gap {rounded(self.relative_gap, 2, up=True)}"
+        return notebook.shown(self, " ", notebook.muted(gap))
 
     def __format__(self, spec: str) -> str:
         """Writes both bounds as a format for floats says, rounded outwards.
