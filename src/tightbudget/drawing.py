@@ -25,6 +25,7 @@ __all__ = ["draw_bounds", "draw_prices", "inline_picture", "picture", "picture_p
 _FORMATS = (".png", ".svg", ".pdf")
 
 _GRID = "#e5e5e5"
+_METADATA = ("Creator", "Date", "Format", "Type")  # what matplotlib would write about the file
 # A colour that no picture has: in an inline picture it becomes that of the text around it.
 _TEXT = "#010203"
 
@@ -145,9 +146,12 @@ def inline_picture(draw: Callable[[Any], object], said: str) -> str:
     with matplotlib.rc_context({**dict.fromkeys(parts, _TEXT), "svg.hashsalt": "tightbudget"}):
         figure = _matplotlib("figure").Figure(figsize=(6.4, 4.4), layout="constrained")
         draw(figure.subplots())
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+        figure.savefig(file, format="svg", transparent=True, metadata=dict.fromkeys(_METADATA))
     svg = file.getvalue()
     svg = svg[svg.index("<svg") :].replace(_TEXT, "currentColor")
+    to_hex = _matplotlib("colors").to_hex
+    for colour in (to_hex("C0"), to_hex(_darker("C0"))):  # the first curve, on a dark page brighter
+        svg = svg.replace(colour, f"var(--tb-spent, {colour})")
     svg = svg.replace(f"stroke: {_GRID}", "stroke: currentColor; stroke-opacity: 0.15")
     return svg.replace("<svg ", f'<svg role="img" aria-label="{said}" ', 1)
 

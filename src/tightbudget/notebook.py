@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 __all__ = [
@@ -49,13 +50,17 @@ body:is([data-jp-theme-light="false"], .vscode-dark, [data-md-color-scheme="slat
 .tightbudget caption {{ text-align: left; font-weight: 600; padding: .2em 0; caption-side: top;
   color: inherit }}
 .tightbudget tr, .tightbudget tr:hover {{ background: transparent !important }}
-.tightbudget th, .tightbudget td {{ text-align: left; vertical-align: baseline; border: 0;
-  padding: .2em 1.2em .2em 0; color: inherit; max-width: 44em; overflow-wrap: anywhere }}
-.tightbudget thead th {{ border-bottom: 1px solid var(--tb-line); font-weight: 600 }}
-.tightbudget tbody th {{ font-weight: 400 }}
-.tightbudget td.tb-number {{ text-align: right; white-space: nowrap }}
+.tightbudget table th, .tightbudget table td {{ text-align: left !important;
+  vertical-align: baseline; border: 0; padding: .2em 1.2em .2em 0; color: inherit;
+  white-space: nowrap; max-width: none }}
+.tightbudget table thead th {{ border-bottom: 1px solid var(--tb-line); font-weight: 600 }}
+.tightbudget table tbody th {{ font-weight: 400 }}
+.tightbudget table td.tb-number {{ text-align: right !important }}
+.tightbudget table .tb-long {{ white-space: normal; min-width: 11em; max-width: 36em;
+  overflow-wrap: anywhere }}
+.tightbudget pre {{ font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace }}
 .tightbudget .tb-muted {{ opacity: .72 }}
-.tightbudget svg.tb-bar {{ vertical-align: middle; overflow: visible }}
+.tightbudget svg.tb-bar {{ vertical-align: middle; overflow: visible; max-width: none }}
 .tightbudget .tb-spent {{ fill: var(--tb-spent) }}
 .tightbudget .tb-left {{ fill: var(--tb-left); stroke: var(--tb-line) }}
 .tightbudget .tb-held-ground {{ fill: var(--tb-held-soft) }}
@@ -71,8 +76,11 @@ _STRIPES = (
     'fill="#fbe6c8"/><rect class="tb-held-ink" width="3" height="7" fill="#8f4d00"/>'
     "</pattern></defs>"
 )
+_LONG = 48  # characters of a text from which on its lines are broken where a table is wide
+_NUMBER = re.compile(r"(about |<= )?[-\[]?(\d|inf\b)")
+_TAG = re.compile(r"<[^>]*>")
 MOST_ROWS = 12  # of a table: more fill a screen
-_WIDE = 160  # the width of a bar, in pixels: about that of a column of numbers with twelve digits
+_WIDE = 120  # the width of a bar, in pixels: about that of a number with twelve digits
 
 
 class Html(str):
@@ -90,7 +98,7 @@ class Lines(str):
         return str(self)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self)}</pre>"
+        return shown(Html(f"<pre>{html.escape(self)}</pre>"))
 
 
 def shown(*parts: object) -> str:
@@ -104,8 +112,7 @@ def table(
     """Makes a table; the first cell of each row is its heading.
 
     Args:
-        rows: for each row its cells. Numbers, and texts that begin with a digit or with "[" and
-            a digit, stand on the right.
+        rows: for each row its cells. Numbers and bounds stand on the right.
         head: the headings of the columns; none if empty.
         title: the caption; none if empty.
     """
@@ -143,7 +150,9 @@ def scale(value: float, most: float) -> Html:
     if not (value >= 0 and 0 < most < math.inf):
         return Html("")
     width = round(_WIDE * min(value / most, 1.0), 2)
-    beyond = '<path d="M164 2 l5 5 l-5 5" fill="none" stroke="currentColor"/>' * (value > most)
+    beyond = f'<path d="M{_WIDE + 4} 2 l5 5 l-5 5" fill="none" stroke="currentColor"/>' * (
+        value > most
+    )
     return Html(
         f'<svg class="tb-bar" aria-hidden="true" width="{_WIDE + 10}" height="14">'
         f'<rect class="tb-spent" fill="#2f4590" y="2" height="10" width="{width}"/>{beyond}</svg>'
@@ -179,12 +188,15 @@ def elided(size: int, most: int) -> list[int]:
 
 def _html(value: object) -> str:
     """Escapes a value's text unless it is HTML already."""
-    return str(value) if isinstance(value, Html) else html.escape(str(value))
+    if isinstance(value, Html):
+        return str(value)
+    return html.escape(str(value))  # guard: notebook-escapes
 
 
 def _cell(column: int, value: object) -> str:
     """Makes a cell of a table: a heading in the first column, numbers on the right."""
-    if column == 0:
-        return f'<th scope="row">{_html(value)}</th>'
-    number = not isinstance(value, Html) and str(value).lstrip("[-<= ")[:1].isdigit()
-    return f'<td class="tb-number">{_html(value)}</td>' if number else f"<td>{_html(value)}</td>"
+    text = _html(value)
+    if column and not isinstance(value, Html) and _NUMBER.match(str(value)):
+        return f'<td class="tb-number">{text}</td>'
+    said = ' class="tb-long"' if len(_TAG.sub("", text)) > _LONG else ""
+    return f"<td{said}>{text}</td>" if column else f'<th scope="row"{said}>{text}</th>'

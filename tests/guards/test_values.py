@@ -6,6 +6,7 @@ import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
+from tightbudget import notebook
 
 
 def a_comparison_that_is_not_certain_is_refused() -> bool:
@@ -19,6 +20,10 @@ def a_written_interval_contains_the_bounds() -> bool:
     return f"{tb.Bounds(1.2346, 1.2354):.3f}" == "[1.234, 1.236]"
 
 
+def a_notebook_runs_no_text() -> bool:
+    return "<script" not in notebook.shown(notebook.table([("<script>alert(1)</script>",)]))
+
+
 MUTATIONS = [
     Without(
         "a comparison holds for every number in the bounds",
@@ -29,6 +34,11 @@ MUTATIONS = [
         "a format rounds outwards",
         {"format-rounds-outwards": "direction = 'ROUND_HALF_EVEN'"},
         a_written_interval_contains_the_bounds,
+    ),
+    Without(
+        "a notebook escapes every text",
+        {"notebook-escapes": "return str(value)"},
+        a_notebook_runs_no_text,
     ),
 ]
 

@@ -324,9 +324,10 @@ def statements_table(statements: Sequence[Statement], *, title: str) -> str:
     for one in statements:
         depth[one.name] = depth.get(one.parent, -1) + 1
         name = notebook.indented(one._title(), depth[one.name])
-        amounts = [in_short(amount) for amount in (one.spent, one.held, one.left)]
-        rows.append((name, one._bar(), *amounts))
+        amounts = [repr(amount.amount) for amount in (one.spent, one.held, one.left)]
+        rows.append((name, one._bar(), one.cap.unit, *amounts, repr(one.left.delta)))
+    head = ("budget", "", "counts", "spent", "held", "left", "delta left")
     shown = rows[: notebook.MOST_ROWS]
-    table = notebook.table(shown, head=("budget", "", "spent", "held", "left"), title=title)
+    table = notebook.table(shown, head=head, title=title)
     more = f"{len(rows) - len(shown):,} more budgets" if len(rows) > len(shown) else ""
     return notebook.shown(table, notebook.muted(more))

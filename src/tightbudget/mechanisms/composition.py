@@ -637,11 +637,15 @@ class Composition(Composable):
 
 
 def _short(value: object) -> str:
-    """Writes a parameter's value; of a long list or mapping the first entries and their number."""
-    if isinstance(value, (list, tuple)) and len(value) > _SHOWN_ENTRIES:
-        first = ", ".join(map(repr, value[:3]))
-        return f"[{first}, ... {len(value)} in all]"
-    return repr(value)
+    """Writes a parameter's value; of a long list the first entries and their number."""
+    if not isinstance(value, (list, tuple)):
+        return repr(value)
+    cut = len(value) > _SHOWN_ENTRIES
+    entries = [_short(entry) for entry in value[: 3 if cut else None]]
+    if cut:
+        entries.append(f"... {len(value)} in all")
+    text = ", ".join(entries)
+    return f"[{text}]" if isinstance(value, list) else f"({text}{',' * (len(value) == 1)})"
 
 
 def from_steps(steps: Any) -> Composition:
