@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tightbudget import notebook
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms.composition import (
     Composable,
@@ -45,6 +46,7 @@ _GAP = 1e-3  # relative gap of the facts that theorems take: three digits of a t
 # The best point of a mechanism's curve for a theorem is searched for among _COARSE points, then by
 # golden section near the best, until its epsilon is known within a relative _FINE.
 _COARSE, _FINE = 17, 0.005
+_LONGEST_BAR = 5.0  # the longest bar in a notebook's table, in lengths of our own
 _FAR = 100.0  # (order - 1) times the largest loss from which on the divergence is about that loss
 # An order so near 1 that a divergence which is infinite there is taken to be infinite everywhere.
 _NEAR = 1.0625
@@ -93,7 +95,7 @@ class Row:
         return f"about {self.answer.value:.6g}" if self.answer else "-"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """All bounds on one composition's epsilon at a delta, or on its delta at an epsilon.
 
@@ -135,6 +137,31 @@ class Comparison:
     def to_json(self) -> str:
         """Writes :meth:`to_dict` as a JSON object; infinity is written 1e999, as JSON has none."""
         return json.dumps(self.to_dict()).replace("Infinity", "1e999")
+
+    def __repr__(self) -> str:
+        ours = self.rows[0].answer
+        return (
+            f"<Comparison at {self.given} {self.at!r}: {self.answered} {ours}, beside "
+            f"{len(self.rows) - 1} other bounds; print it for the table>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Writes the table of the bounds, with a bar for each answer, for a notebook."""
+        # a bound that is several times ours would make the other bars too short to compare
+        finite = [x for x in map(_upper, self.rows) if x < math.inf]
+        most = min(max(finite, default=1.0), _LONGEST_BAR * max(finite[:1], default=1.0))
+        rows = [
+            (
+                row.name,
+                row._answer_text(),
+                notebook.scale(_upper(row), most) if row.answer else "",
+                "yes" if row.proved else "no" if row.answer else notebook.muted("-"),
+                row.source if row.answer else notebook.muted(f"not applicable: {row.reason}"),
+            )
+            for row in self.rows
+        ]
+        head = (f"at {self.given} {self.at!r}", self.answered, "", "proved", "source")
+        return notebook.shown(notebook.table(rows, head=head, title=repr(self.composition)))
 
     def __str__(self) -> str:
         header = (f"at {self.given} {self.at!r}", self.answered, "proved", "source")
@@ -211,6 +238,13 @@ def growing(
         except _NotApplicable as reason:
             rows.append(Row(name, source, None, str(reason)))
         yield Comparison(whole, given, at, tuple(rows))
+
+
+def _upper(row: Row) -> float:
+    """The number that the bar of a row shows; inf where there is none."""
+    if isinstance(row.answer, Bounds):
+        return row.answer.upper
+    return math.inf if row.answer is None else row.answer.value
 
 
 class _NotApplicable(Exception):  # noqa: N818 (an answer, not an error)

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tightbudget import notebook
 from tightbudget.engine.answer import BUCKETS, CLOSED_FORM, SADDLE_POINT, Answer
 from tightbudget.engine.buckets.compose import Pairs, Parts
 from tightbudget.engine.buckets.refine import refine
@@ -30,7 +31,7 @@ Reader = Callable[[float, float], Bounds]  # (eps, rtol) -> delta(eps)
 _OUT_OF_REACH = 1e-8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """An explanation says which engine answered a question, and with what.
 
@@ -49,15 +50,21 @@ class Explanation:
     details: tuple[dict[str, float | str], ...]
 
     def __str__(self) -> str:
-        rows = [
-            ", ".join(
-                f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()
-            )
-            for row in self.details
-        ]
+        rows = [", ".join(f"{k} {_brief(v)}" for k, v in row.items()) for row in self.details]
+        return "\n  ".join([self._head(), *rows])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Writes the answer, and a table with a row for each direction, for a notebook."""
+        columns = list(dict.fromkeys(name for row in self.details for name in row))
+        rows = [[_brief(row.get(name, "")) for name in columns] for row in self.details]
+        return notebook.shown(notebook.table(rows, head=columns, title=self._head()))
+
+    def _head(self) -> str:
+        """The question, the answer and the name of the engine in a line."""
         means = "saddle points" if self.engine == SADDLE_POINT else self.engine
-        head = f"{self.question}: {self.bounds}, answered by {means}"
-        return "\n  ".join([head, *rows])
+        return f"{self.question}: {self.bounds}, answered by {means}"
 
 
 @dataclass(frozen=True)
@@ -188,6 +195,11 @@ class Engine:
             for row in curve.describe(question.read_at(bounds))
         )
         return Explanation(str(question), bounds, answer.method, details)
+
+
+def _brief(value: float | str) -> str:
+    """Writes three digits of a number; a text as it is."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _decided(bounds: Bounds, target: float | None) -> bool:
