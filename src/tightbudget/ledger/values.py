@@ -111,6 +111,8 @@ class Statement:
         held: the amount that open reservations and open parts hold.
         left: the amount that may still be reserved.
         saved: the amount by which worst cases would have cost more than the observed cells.
+        spent_in_parts: the amount that open parts, and their own open parts, have spent; it is
+            within ``held``, which has their caps. None for an earlier moment of a budget.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Statement:
     held: Budget
     left: Budget
     saved: Budget
+    spent_in_parts: Budget | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Writes the statement as plain JSON; :meth:`from_dict` reads it."""
@@ -129,7 +132,8 @@ class Statement:
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> Statement:
-        """Reads a statement that :meth:`to_dict` wrote."""
+        """Reads a statement that :meth:`to_dict` wrote, also that of a server before this field."""
+        inside = content.get("spent_in_parts")
         return Statement(
             name=content["name"],
             kind=content["kind"],
@@ -140,6 +144,7 @@ class Statement:
             held=Budget.from_dict(content["held"]),
             left=Budget.from_dict(content["left"]),
             saved=Budget.from_dict(content["saved"]),
+            spent_in_parts=None if inside is None else Budget.from_dict(inside),
         )
 
 
