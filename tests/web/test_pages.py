@@ -433,6 +433,9 @@ def test_a_run_is_one_row_of_the_timeline(client: Client, ledger: tb.Ledger) -> 
         assert "0.1 δ 1e-9 held 0.3" in row
     # runs that are mixed with each other stay event by event
     assert len([row for row in found if " I1 " in row]) == 2
+    # who follows a key sees each step
+    steps = rows_of_the_timeline(client().get("/budget?name=bob&key=R1").text)
+    assert [row.split()[3] for row in steps] == ["settled", "started", "reserved"]
     only = rows_of_the_timeline(client().get("/budget?name=bob&kind=settled").text)
     assert [("before" in row, "settled" in row) for row in only] == [(False, True)] * 2
 

@@ -166,7 +166,7 @@ def _page(
         course=course,
         summary=_in_words(course),
         latest=course[-1]["event"],
-        runs=_runs(events),
+        runs=[[event] for event in events] if wanted.key else _runs(events),
         wanted=wanted,
         reservation=_reservation(request, wanted.key) if wanted.key else None,
         newest=f"/budget?{urlencode(asked)}#timeline-title" if before else None,
