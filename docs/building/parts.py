@@ -30,43 +30,30 @@ DESCRIBED = re.compile(r"^::: (\S+)", re.MULTILINE)
 # ---------------------------------------------------------------------------- from code
 
 
-def described(name: str, *, members: bool = True) -> str:
-    """The directive in whose place the site shows a name's signature and docstring."""
-    return f"::: {name}" + ("" if members else "\n    options:\n      members: false")
-
-
 def mechanisms_table() -> str:
-    """A table of the mechanisms, a line for each: how it is made, and what it does."""
-    lines = ["| mechanism | what it does |", "| --- | --- |"]
-    for _, cls in sorted(tb.MECHANISMS.items()):
-        summary = " ".join((cls.__doc__ or "").split("\n\n")[0].split()).split(". ")[0]
-        cells = f"`{_constructor(cls)}`", summary.replace("``", "`").rstrip(".:")
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    """A table of the mechanisms: name, name in plans and on the command line, first sentence."""
+    lines = ["| mechanism | in plans | what it does |", "| --- | --- | --- |"]
+    for kind, cls in _mechanisms():
+        first = " ".join((cls.__doc__ or "").split("\n\n")[0].split()).split(". ")[0]
+        summary = first.replace("``", "`").replace("|", "\\|").rstrip(".:")
+        name = cls.__name__
+        lines.append(f"| [`{name}`][tightbudget.{name}] | `{kind}` | {summary} |")
     return "\n".join(lines)
 
 
-def _constructor(cls: type) -> str:
-    """How a mechanism is made, without the keyword that every mechanism takes."""
-    arguments = [
-        p.name if p.default is p.empty else f"{p.name}={p.default!r}"
-        for p in inspect.signature(cls).parameters.values()
-        if p.name != "relation"
-    ]
-    return f"{cls.__name__}({', '.join(arguments)})"
-
-
 def mechanisms() -> str:
-    """Every mechanism in full, with the name that plans and the command line know it by."""
-    return "\n\n".join(
-        f"{described(f'tightbudget.{cls.__name__}', members=False)}\n\n"
-        f"In plans and on the command line: `{kind}`."
-        for kind, cls in sorted(tb.MECHANISMS.items())
-    )
+    """Every mechanism in full."""
+    return _described(cls.__name__ for _, cls in _mechanisms())
+
+
+def _mechanisms() -> list[tuple[str, type]]:
+    """The mechanisms in the order of their names, with their names in plans."""
+    return sorted(tb.MECHANISMS.items(), key=lambda entry: entry[1].__name__)
 
 
 def mechanisms_on_data() -> str:
     """Every mechanism that runs on data, in full."""
-    return _described_classes(
+    return _described(
         name for name, thing in sorted(vars(release).items()) if _is_a_public_mechanism(name, thing)
     )
 
@@ -74,11 +61,12 @@ def mechanisms_on_data() -> str:
 def refusals() -> str:
     """The exception tree, as errors.py draws it, and each exception in full."""
     tree = (errors.__doc__ or "").split("\n\n", 1)[1].strip()
-    return f"```text\n{tree}\n```\n\n{_described_classes(errors.__all__)}"
+    return f"```text\n{tree}\n```\n\n{_described(errors.__all__)}"
 
 
-def _described_classes(names: Iterable[str]) -> str:
-    return "\n\n".join(described(f"tightbudget.{name}") for name in names)
+def _described(names: Iterable[str]) -> str:
+    """For each public name the directive that the site replaces by signature and docstring."""
+    return "\n\n".join(f"::: tightbudget.{name}" for name in names)
 
 
 def _is_a_public_mechanism(name: str, thing: object) -> bool:
