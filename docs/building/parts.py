@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from docs.building.docstrings import rewritten
+
 import tightbudget as tb
 from tightbudget import errors, release
 from tightbudget.ledger.testing import TABLES
@@ -35,7 +37,7 @@ def mechanisms_table() -> str:
     lines = ["| mechanism | in plans | what it does |", "| --- | --- | --- |"]
     for kind, cls in _mechanisms():
         first = " ".join((cls.__doc__ or "").split("\n\n")[0].split()).split(". ")[0]
-        summary = first.replace("``", "`").replace("|", "\\|").rstrip(".:")
+        summary = rewritten(first).replace("|", "\\|").rstrip(".:")
         name = cls.__name__
         lines.append(f"| [`{name}`][tightbudget.{name}] | `{kind}` | {summary} |")
     return "\n".join(lines)
