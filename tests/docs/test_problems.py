@@ -6,11 +6,13 @@ import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from statistics import NormalDist
 
 import mpmath
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import binom, binomtest, norm
 
 import tightbudget as tb
 
@@ -32,8 +34,6 @@ def largest_of_a_pass(moved: float) -> list[mpmath.mpf]:
 @pytest.mark.slow
 @pytest.mark.parametrize("moved", [1.0, 2.0])
 def test_the_cells_of_the_attack_are_right_to_seven_digits(moved: float) -> None:
-    from statistics import NormalDist
-
     below = NormalDist(sigma=1.0).cdf
     cuts = np.linspace(0, 5.5, 221)
     cells = np.diff([0.0, *(below(c - moved) * below(c) ** (BATCHES - 1) for c in cuts), 1.0])
@@ -237,6 +237,29 @@ def test_the_theorem_on_shuffled_reports_is_above_what_is_exact(
     assert shuffled_delta(lambda x: [p, 1 - p] if x == 0 else [1 - p, p], people, epsilon) <= delta
 
 
+@pytest.mark.parametrize(
+    ("epsilon0", "people", "delta"), [(0.5, 600, 1e-4), (1.0, 800, 1e-6), (2.0, 3000, 1e-4)]
+)
+def test_the_theorem_on_shuffled_reports_is_above_the_pair_that_it_stands_for(
+    epsilon0: float, people: int, delta: float
+) -> None:
+    # reports of any kind: (A + D, C - A + 1 - D) against the same with D exchanged, where
+    # C ~ Bin(people - 1, e^-epsilon0), A ~ Bin(C, 1/2), D ~ Bern(e^epsilon0 / (1 + e^epsilon0))
+    assert epsilon0 <= math.log(people / (16 * math.log(2 / delta)))
+    epsilon = published(epsilon0, people, delta)
+    sure = math.exp(epsilon0) / (1 + math.exp(epsilon0))
+    total = 0.0
+    for copies in range(people):
+        weight = binom.pmf(copies, people - 1, math.exp(-epsilon0))
+        if weight > 1e-30:
+            a = np.arange(copies + 2)
+            shifted, plain = binom.pmf(a - 1, copies, 0.5), binom.pmf(a, copies, 0.5)
+            p = sure * shifted + (1 - sure) * plain
+            q = sure * plain + (1 - sure) * shifted
+            total += weight * float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+    assert total <= delta
+
+
 def test_a_report_costs_the_epsilon_that_its_probability_was_chosen_for() -> None:
     for epsilon, k in ((0.1, 2), (1.0, 4), (3.0, 100)):
         p = math.exp(epsilon) / (math.exp(epsilon) + k - 1)
@@ -260,8 +283,6 @@ def test_who_publishes_each_record_with_probability_delta_is_zero_delta_private(
 
 @pytest.mark.slow
 def test_an_audit_of_a_correct_program_seldom_refutes_it() -> None:
-    from scipy.stats import binomtest, norm
-
     # an optimal attack on one Gaussian run: it looks at the output, from a threshold on
     run, threshold, draws = tb.Gaussian(1.0) * 1, 1.0, np.random.default_rng(5)
     refuted = 0
