@@ -38,9 +38,8 @@ assert ada.left.epsilon == 1.4
 assert census.left.epsilon == 1.5
 
 # %% [markdown]
-# She asks five more times. The line below is what she has left after each of these acts: a reservation takes
-# 0.3 away, and settling gives 0.2 back where nothing was found. Accounting that charges the worst case
-# would have ended with five searches.
+# She asks five more times. A reservation takes 0.3 away, and settling gives 0.2 back where nothing was
+# found. Accounting that charges the worst case would have nothing left after five searches.
 
 # %%
 for number, cell in enumerate(["not found", "found", "not found", "not found", "not found"], 2):
@@ -63,9 +62,11 @@ figure, ax = plt.subplots(figsize=(7.5, 3.6), layout="constrained")
 ax.step([k / 3 for k in range(len(left))], left, where="post", color=BLUE, lw=2)
 ax.step([0, *(k + 1 / 3 for k in range(6))], [1.5 - 0.3 * min(k, 5) for k in range(7)], where="post",
         color=RED, lw=1.5, ls=":")  # fmt: skip
-ax.text(6.05, 0.74, "0.7 left", color=BLUE)
+ax.text(6.05, 0.68, "0.7 left", color=BLUE)
+ax.text(0.37, 1.04, "0.3 held\nwhile it runs", color=BLUE, fontsize=9, va="center")
+ax.text(1.02, 1.43, "0.2 back", color=GREEN, fontsize=9)
 ax.text(4.35, 0.06, "charged the worst case", color=RED, ha="right")
-ax.set(ylabel="left, ε (nats)", ylim=(-0.02, 1.65), xlim=(-0.1, 6.9))
+ax.set(ylabel="left, ε (nats)", ylim=(-0.02, 1.65), xlim=(-0.1, 7))
 ax.set_xticks(
     [k + 0.67 for k in range(6)], ["not\nfound", "not\nfound", "found", *["not\nfound"] * 3]
 )
@@ -118,13 +119,14 @@ ledger.hold("search 7").forfeit(by="grace", reason="killed: the machine ran out 
 print("bob has left:", bob.left)
 
 # %% tags=["remove-cell"]
-assert bob.left.epsilon == 0.7 and bob.held.epsilon == 0.0
+assert bob.left.epsilon == 0.7
+assert bob.held.epsilon == 0.0
 
 # %% [markdown]
 # ## The whole team at a glance
 
 # %% tags=["hide-input"] alt="Bars of three budgets. The census of 4: 2.5 given to its parts, 1.5 left. Ada of 1.5: 0.8 spent, 0.7 left, and 1.0 saved by settlement. Bob of 1.0: 0.3 spent, 0.7 left."
-figure, ax = plt.subplots(figsize=(7.5, 2.6), layout="constrained")
+figure, ax = plt.subplots(figsize=(7.5, 3.2), layout="constrained")
 for row, budget in enumerate([census, ada, bob]):
     spent, held, left, saved = (
         amount.amount for amount in (budget.spent, budget.held, budget.left, budget.saved)
@@ -133,15 +135,15 @@ for row, budget in enumerate([census, ada, bob]):
     start = 0.0
     for word, width, colour in parts:
         if width:
-            ax.barh(row, width, left=start, color=colour, height=0.62, edgecolor="white")
+            ax.barh(row, width, left=start, color=colour, height=0.75, edgecolor="white")
             ink = "white" if colour == BLUE else "black"
             word = "held for its parts" if budget is census and word == "held" else word
             ax.text(
-                start + width / 2, row, f"{width:g} {word}", color=ink, ha="center", va="center"
+                start + width / 2, row, f"{width:g}\n{word}", color=ink, ha="center", va="center"
             )
             start += width
     if saved:
-        ax.text(start + 0.05, row, f"{saved:g} saved by settlement", color=GREEN, va="center")
+        ax.text(start + 0.05, row, f"{saved:.1f} saved by settlement", color=GREEN, va="center")
 ax.set_yticks(range(3), ["census", "  ada", "  bob"])
 ax.invert_yaxis()
 ax.set(xlabel="ε (nats)", xlim=(0, 4.02))
