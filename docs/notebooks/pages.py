@@ -133,6 +133,7 @@ def execute(source: Path) -> Any:
             timeout=_SECONDS,
             kernel_name="python3",
             record_timing=False,
+            coalesce_streams=True,
             resources={"metadata": {"path": empty}},
             config=Config({"KernelManager": kernel}),
         )
