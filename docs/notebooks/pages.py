@@ -19,6 +19,7 @@ Tags and metadata of cells:
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import tempfile
@@ -164,10 +165,19 @@ def page(name: str, notebook: Any) -> Page:
 def executed(source: Path) -> Page:
     """Executes a notebook and returns it as a page.
 
+    While the script stays as it is, one process executes it once: a site that is served while
+    somebody writes is built at each change.
+
     Raises:
         CellExecutionError: a cell raised.
         RuntimeError: a cell wrote to stderr, or draws other pictures than its ``alt`` says.
     """
+    return _executed(source, source.read_bytes())
+
+
+@functools.cache
+def _executed(source: Path, content: bytes) -> Page:
+    """The page of a script that has this content."""
     return page(source.stem, execute(source))
 
 
@@ -206,7 +216,7 @@ def _standing_alone(notebook: Any) -> Any:
 def _published(link: re.Match[str]) -> str:
     """The end of a Markdown link to a page, with the page's address on the published site."""
     path = os.path.normpath(f"notebooks/{link[1]}")
-    return f"]({links.DOCUMENTATION.rstrip('/')}/{path}/{link[2] or ''})"
+    return f"]({links.DOCUMENTATION.rstrip('/')}/{path}.html{link[2] or ''})"
 
 
 def _coloured(source: str) -> str:
