@@ -33,7 +33,7 @@ private, public = slice(0, 20_000), slice(20_000, None)
 # %%
 step = tb.Gaussian(sigma=1.0).subsampled(rate=0.01)
 schedule = tb.early_stopping(step, stops=range(100, 1001, 100), delta=1e-5)
-print(schedule.table())
+schedule.table()
 
 # %% [markdown]
 # Look at the last line first: who declares ten stops and uses none pays 1.885, where 1,000 steps
@@ -84,9 +84,7 @@ def train(budget, enough, seed):
 budget = tb.OutputDPFilter(epsilon=3.4, delta=2e-5)
 steps, receipt = train(budget, enough=0.9, seed=5)
 print(f"stopped after {steps} steps, with an accuracy of {accuracy[-1]:.1%}")
-print(f"held {receipt.held.epsilon:.3f}")
-print(f"paid {receipt.charged.epsilon:.3f}")
-print(f"back {receipt.returned.epsilon:.3f}")
+receipt
 
 # %% [markdown]
 # *The noise has a seed here*, so that you see the numbers that the text speaks of. In earnest it must
@@ -143,7 +141,7 @@ below.set_title("... and pays for 400 steps and the right to stop", loc="left")
 print(f"left: {budget.left.epsilon:.3f}; by plain accounting {3.4 - receipt.held.epsilon:.3f}")
 steps, receipt = train(budget, enough=0.85, seed=6)
 print(f"the second run: {steps} steps, {receipt.charged.epsilon:.3f} paid")
-print(f"left: {budget.left.epsilon:.3f}")
+budget
 
 # %% tags=["remove-cell"]
 assert 3.4 - schedule.epsilons[-1] < schedule.epsilons[-1]

@@ -14,7 +14,7 @@ ledger = tb.Ledger("sqlite:///budget.db")
 census = ledger.open_budget("census", epsilon=4.0, delta=1e-6)
 ada = ledger.open_budget("ada", parent=census, epsilon=1.5, delta=1e-7)
 bob = ledger.open_budget("bob", parent=census, epsilon=1.0, delta=1e-7)
-print("census has left:", census.left)
+ledger
 
 # %% [markdown]
 # Ada's and Bob's budgets are parts of the census: what they may spend is held there, so that together
@@ -125,30 +125,8 @@ assert bob.held.epsilon == 0.0
 # %% [markdown]
 # ## The whole team at a glance
 
-# %% tags=["hide-input"] alt="Bars of three budgets. The census of 4: 2.5 given to its parts, 1.5 left. Ada of 1.5: 0.8 spent, 0.7 left, and 1.0 saved by settlement. Bob of 1.0: 0.3 spent, 0.7 left."
-figure, ax = plt.subplots(figsize=(7.5, 3.2), layout="constrained")
-for row, budget in enumerate([census, ada, bob]):
-    spent, held, left, saved = (
-        amount.amount for amount in (budget.spent, budget.held, budget.left, budget.saved)
-    )
-    parts = [("spent", spent, BLUE), ("held", held, "#e0b04c"), ("left", left, "#dcdcdc")]
-    start = 0.0
-    for word, width, colour in parts:
-        if width:
-            ax.barh(row, width, left=start, color=colour, height=0.75, edgecolor="white")
-            ink = "white" if colour == BLUE else "black"
-            word = "held for its parts" if budget is census and word == "held" else word
-            ax.text(
-                start + width / 2, row, f"{width:g}\n{word}", color=ink, ha="center", va="center"
-            )
-            start += width
-    if saved:
-        ax.text(start + 0.05, row, f"{saved:.1f} saved by settlement", color=GREEN, va="center")
-ax.set_yticks(range(3), ["census", "  ada", "  bob"])
-ax.invert_yaxis()
-ax.set(xlabel="ε (nats)", xlim=(0, 4.02))
-ax.spines["left"].set_visible(False)
-ax.tick_params(axis="y", length=0)
+# %%
+ledger
 
 # %% [markdown]
 # ## For the auditor

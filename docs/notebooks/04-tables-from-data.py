@@ -36,19 +36,19 @@ def patients(district):
 #
 # ## Rehearse first
 #
-# A mechanism that fails on private data still costs its price, because the failure tells something about
-# the data. So make your mistakes on data that are not private:
+# On private data a mistake in a query stays hidden: the error would tell something of a record. You would
+# pay, and get nothing but noise. So make your mistakes on data that are not private:
 
 # %%
 made_up = np.arange(1000) % 200
-table = tb.LaplaceRelease(lambda d: np.bincont(d, minlength=200), 2, epsilon=0.5, size=200)
+table = tb.LaplaceRelease(lambda d: np.bincont(d), 2, 0.5, size=200, integers=True)
 try:
     table.rehearse(made_up)
 except AttributeError as error:
     print("a typing mistake:", error)
 
 # %%
-table = tb.LaplaceRelease(patients, sensitivity=2, epsilon=0.5, size=200)
+table = tb.LaplaceRelease(patients, sensitivity=2, epsilon=0.5, size=200, integers=True)
 print(table.rehearse(made_up))
 print("left of the budget:", budget.left)
 
@@ -67,9 +67,7 @@ with search.open(district, meter=budget) as run:
     crowded = [k for k in range(200) if run.ask(lambda d, k=k: int(patients(d)[k]), threshold=700)]
 found = run.release().receipt
 print("crowded:", crowded)
-print(
-    f"held {found.held.epsilon}, charged {found.charged.epsilon:.3f}, back {found.returned.epsilon:.3f}"
-)
+found
 
 # %% tags=["remove-cell"]
 assert crowded == [17, 42, 58, 91, 120, 133, 164, 188]
@@ -86,7 +84,7 @@ paid = {"which are crowded": found}
 
 # %%
 answer = table.release(district, meter=budget)
-print(answer.receipt)
+answer.receipt
 
 # %% tags=["remove-cell"]
 counts = answer.value
@@ -123,7 +121,6 @@ right.text(
 spread = tb.InterquartileRange(epsilon=0.3, delta=1e-6, step=2.0**-4)
 scale = spread.release(waited, meter=budget)
 middle = tb.Median(epsilon=0.4, delta=1e-6, step=2.0**-4, scale=scale.value)
-print(middle.what_if(budget))
 median = middle.release(waited, meter=budget)
 print(f"released {median.value:.0f} minutes, true {np.median(waited):.0f}")
 
@@ -158,7 +155,7 @@ ax.set_title(f"A budget of 3.2: held {held:.1f} in all, charged {charged:.2f}", 
 ax.tick_params(axis="y", length=0)
 
 # %%
-print("left:", budget.left)
+budget
 
 # %% [markdown]
 # ## Where to go on

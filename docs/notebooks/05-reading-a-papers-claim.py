@@ -36,7 +36,7 @@ assert math.exp(original.upper) < 2.0
 
 # %%
 as_written = tb.ClippedNoise(1600, 320, "gaussian", shift=2, reading="clipped") * 1024
-print(as_written.delta(target, rtol=0.01))
+as_written.delta(target, rtol=0.01)
 
 # %% tags=["remove-cell"]
 assert as_written.delta(target, rtol=0.01).upper < 1e-4
@@ -51,7 +51,7 @@ assert as_written.delta(target, rtol=0.01).upper < 1e-4
 
 # %%
 as_run = tb.ClippedNoise(1600, 320, "gaussian", shift=2, reading="shifted") * 1024
-print(as_run.delta(target, rtol=0.01))
+as_run.delta(target, rtol=0.01)
 
 # %% tags=["remove-cell"]
 assert as_run.delta(target, rtol=0.01).lower > 3e-4

@@ -26,7 +26,7 @@ def step(noise):
 
 
 found = tb.calibrate(lambda noise: step(noise) * 1000, epsilon=EPSILON, delta=DELTA)
-print(f"1,000 steps: noise {found.value:.4f}, which costs {found.epsilon}")
+found
 
 # %% tags=["remove-cell"]
 assert 1.4146 < found.value < 1.4147
