@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,13 +153,3 @@ def test_the_bare_command_shows_help_and_the_version_is_the_package_s() -> None:
     for command in COMMANDS:
         assert command in bare.stdout
     assert run("--version").stdout == f"tightbudget {tb.__version__}\n"
-
-
-def test_the_reference_page_is_up_to_date() -> None:
-    spec = importlib.util.spec_from_file_location("generate_cli", ROOT / "docs/generate_cli.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    written = module.PAGE.read_text(encoding="utf-8")
-    assert written == module.page(), "run: python docs/generate_cli.py"

@@ -6,8 +6,9 @@ import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
+from tightbudget import notebook
 from tightbudget.errors import CalibrationError, ParameterError
 from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.numerics.bounds import Bounds
@@ -21,7 +22,7 @@ from tightbudget.numerics.validate import (
     refuse,
 )
 
-__all__ = ["Calibration", "Target", "calibrate"]
+__all__ = ["Calibration", "IntegerCalibration", "Target", "calibrate"]
 
 
 _REACH = 1e-6, 1e9  # parameters between which a bracket is searched for if none is given
@@ -79,12 +80,12 @@ class Target:
         return f"{self.name} <= {self.most!r}{asked.get(self.name, '')}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calibration:
     """A parameter's value that meets a target, and the composition that has this value.
 
     Attributes:
-        value: the parameter (an int with ``integer=True``).
+        value: the parameter.
         composition: the composition that the function returns for ``value``.
         target: the target that was asked for.
         met: bounds of the target's quantity there; the upper bound is <= ``target.most``.
@@ -94,6 +95,22 @@ class Calibration:
     composition: Composition
     target: Target
     met: Bounds
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: value {self.value!r} meets {self.target}, "
+            f"{self.target.name} is {self.met}; {self.composition!r}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Writes a table of the value, the target and what is met, for a notebook."""
+        rows = [
+            ("value", repr(self.value)),
+            ("target", f"{self.target}"),
+            (f"{self.target.name} there", str(self.met)),
+            ("composition", repr(self.composition)),
+        ]
+        return notebook.shown(notebook.table([(name, notebook.left(v)) for name, v in rows]))
 
     @property
     def delta(self) -> Bounds:
@@ -119,9 +136,46 @@ class Calibration:
         return {**answer, self.target.name: self.met.to_dict(), **at}
 
 
-@first_by_position
+@dataclass(frozen=True, repr=False)
+class IntegerCalibration(Calibration):
+    """A calibration whose parameter is an integer, for instance a number of steps."""
+
+    value: int
+
+
+@overload
+def calibrate(
+    function: Callable[[int], Composable],
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    advantage: float | None = None,
+    tpr: float | None = None,
+    fpr: float | None = None,
+    between: tuple[float, float] | None = None,
+    integer: Literal[True],
+    rtol: float = 1e-5,
+) -> IntegerCalibration: ...
+
+
+@overload
 def calibrate(
     function: Callable[[float], Composable],
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    advantage: float | None = None,
+    tpr: float | None = None,
+    fpr: float | None = None,
+    between: tuple[float, float] | None = None,
+    integer: bool = False,
+    rtol: float = 1e-5,
+) -> Calibration: ...
+
+
+@first_by_position
+def calibrate(
+    function: Callable[[Any], Composable],
     *,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -168,12 +222,10 @@ def calibrate(
     good, bad = _bracket(probe, between)
     value = _best_integer(probe, good, bad) if integer else _best_real(probe, good, bad, rtol)
     composition = probe.composition(value)
-    return Calibration(
-        value=int(value) if integer else value,
-        composition=composition,
-        target=target,
-        met=probe.met(value),
-    )
+    met = probe.met(value)
+    if integer:
+        return IntegerCalibration(int(value), composition, target, met)
+    return Calibration(value, composition, target, met)
 
 
 def _capped(bounds: Bounds, most: float) -> Bounds:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from tightbudget import notebook
 from tightbudget.engine.engine import Engine
 from tightbudget.errors import FileError, ParameterError, RelationError
 from tightbudget.mechanisms.neighbouring import Neighbouring
@@ -29,6 +30,10 @@ from tightbudget.pairs.pair import Direction, Pair
 __all__ = ["MECHANISMS", "Composable", "Composition", "Mechanism", "Subsampled", "compose"]
 
 _VERSION = 1
+
+# The numbers of entries of a parameter, and of parts of a composition, that repr shows: a line or
+# two of a terminal.
+_SHOWN_ENTRIES, _SHOWN_PARTS = 6, 6
 
 # what to write instead of a parameter that no mechanism has
 _MEANT = {
@@ -108,6 +113,8 @@ class Mechanism(Composable):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        if "__repr__" not in vars(cls):  # or dataclass would write one, with all defaults
+            cls.__repr__ = Mechanism.__repr__  # type: ignore[method-assign]
         if cls.kind:
             MECHANISMS[cls.kind] = cls
 
@@ -209,6 +216,13 @@ class Mechanism(Composable):
         Holds for ``Neighbouring.ADD_OR_REMOVE``; see :class:`tightbudget.Subsampled`.
         """
         return Subsampled(self, rate)
+
+    def __repr__(self) -> str:
+        """Writes the call that makes this mechanism, without defaults; long lists are cut."""
+        given = [f"{name}={_short(value)}" for name, value in self.parameters().items()]
+        if self.relation is not None:
+            given.append(f"relation={self.relation}")
+        return f"{type(self).__name__}({', '.join(given)})"
 
     def parameters(self) -> dict[str, Any]:
         """Returns the constructor's arguments as JSON values, without relation and defaults."""
@@ -335,6 +349,9 @@ class Subsampled(Mechanism):
         # guard: direction-record-removed
         return (RemovePair if direction is Direction.REMOVE else AddPair)(base, self.rate)
 
+    def __repr__(self) -> str:
+        return f"{self.base!r}.subsampled({self.rate!r})"
+
     def parameters(self) -> dict[str, Any]:
         return {"rate": self.rate}
 
@@ -354,6 +371,9 @@ class _InBothOrders(Mechanism):
 
     mutual: ClassVar[bool] = True
 
+    def __repr__(self) -> str:
+        return f"{self.base!r}.in_both_orders({self.direction})"
+
     def pair(self, direction: Direction) -> Pair:
         pair = self.base.pair(self.direction)
         if direction is self.direction:
@@ -363,7 +383,7 @@ class _InBothOrders(Mechanism):
         return reverse
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Composition(Composable):
     """Independent runs of mechanisms, also adaptively chosen ones of these pairs.
 
@@ -457,6 +477,38 @@ class Composition(Composable):
 
     def __str__(self) -> str:
         return " + ".join(f"{m} * {k}" for m, k in self.parts) or "nothing"
+
+    def __repr__(self) -> str:
+        """Writes the sum that makes this composition; of many parts the first ones."""
+        if not self.parts:
+            return "Composition()"
+        shown = Composition(self.parts[:_SHOWN_PARTS])
+        more = len(self.parts) - _SHOWN_PARTS
+        return str(shown) + f" + ... ({more} more mechanisms)" * (more > 0)
+
+    def _repr_html_(self) -> str:
+        """Writes a table of the mechanisms and their runs, for a notebook."""
+        most = notebook.MOST_ROWS
+        rows: list[tuple[object, ...]] = [(m, f"{k:,}") for m, k in self.parts[:most]]
+        if len(self.parts) > most:
+            left = Composition(self.parts[most:])
+            rows.append((notebook.muted(f"{len(left.parts):,} more"), f"{left.runs:,}"))
+        if len(self.parts) != 1:
+            rows.append(("together", f"{self.runs:,}"))
+        under = notebook.muted(f"neighbours: {self.relation.value}" if self.relation else "")
+        return notebook.shown(notebook.table(rows, head=("mechanism", "runs")), under)
+
+
+def _short(value: object) -> str:
+    """Writes a parameter's value; of a long list the first entries and their number."""
+    if not isinstance(value, (list, tuple)):
+        return repr(value)
+    cut = len(value) > _SHOWN_ENTRIES
+    entries = [_short(entry) for entry in value[: 3 if cut else None]]
+    if cut:
+        entries.append(f"... {len(value)} in all")
+    text = ", ".join(entries)
+    return f"[{text}]" if isinstance(value, list) else f"({text}{',' * (len(value) == 1)})"
 
 
 def from_steps(steps: Any) -> Composition:
