@@ -142,6 +142,7 @@ QUESTIONS = {
     "delta": ["--epsilon", "1"],
     "curve": ["--deltas", "0.1,0.01"],
     "risk": ["--epsilon", "1"],
+    "compare": ["--delta", "0.1"],
     "stopping": ["--every", "1", *AT],
 }
 
