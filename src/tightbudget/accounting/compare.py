@@ -12,7 +12,7 @@ import functools
 import json
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ from tightbudget.numerics.validate import non_negative, open_probability
 from tightbudget.theorems import advanced, gaussian_dp, kov, naive, renyi
 from tightbudget.theorems.concentrated import Line, best_line, mean_line
 
-__all__ = ["Comparison", "Row", "compare"]
+__all__ = ["Comparison", "Row", "compare", "growing"]
 
 # These choose where the theorems are asked: a worse choice gives a wider bound, which is as valid.
 _GAP = 1e-3  # relative gap of the facts that theorems take: three digits of a theorem's bound
@@ -203,6 +203,22 @@ def compare(
         ParameterError: not exactly one question was asked, or a value is refused.
         PrecisionError: the gap cannot be reached; the message says which gap was.
     """
+    *_, whole = growing(composition, delta=delta, epsilon=epsilon, rtol=rtol)
+    return whole
+
+
+def growing(
+    composition: Composable,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    rtol: float = 1e-4,
+) -> Iterator[Comparison]:
+    """Yields the comparison of :func:`compare` with its first row, with two rows, and so on.
+
+    For those who show rows while later ones are computed. The guarantee, the arguments and the
+    errors are those of :func:`compare`.
+    """
     if (delta is None) == (epsilon is None):
         raise ParameterError("give exactly one of delta and epsilon")
     whole = compose([composition])
@@ -215,12 +231,13 @@ def compare(
         ours = whole.delta(at, rtol)
         asked = _Asked(whole, given, at, min(0.5, max(1e-290, ours.upper)))
     rows = [Row("tightbudget", "both ends certified, rounding included", ours)]
+    yield Comparison(whole, given, at, tuple(rows))
     for name, source, theorem in _THEOREMS if whole.runs else ():
         try:
             rows.append(Row(name, source, theorem(asked)))
         except _NotApplicable as reason:
             rows.append(Row(name, source, None, str(reason)))
-    return Comparison(whole, given, at, tuple(rows))
+        yield Comparison(whole, given, at, tuple(rows))
 
 
 def _upper(row: Row) -> float:
@@ -405,10 +422,14 @@ class _Asked:
         asked = dataclasses.replace(self, composition=rest) if lines else self
         if not rest.runs:
             return lines, None
-        return lines, renyi.Table.of(asked.divergence, renyi.orders(asked.largest_loss))
+        divergence, top = asked.divergence, asked.largest_loss
+        if math.isinf(top):  # no line lies above a table that ends in inf: so none is made
+            raise _NotApplicable(_NO_LINE)
+        return lines, renyi.Table.of(divergence, renyi.orders(top))
 
 
 _ONE_WAY = "it needs delta(eps) of P against Q and of Q against P, and one is not known"
+_NO_LINE = "no such line is known: the largest loss is infinite"
 _APART = "some outputs tell the neighbours apart for certain: all divergences are infinite"
 
 
@@ -507,7 +528,7 @@ def _line(asked: _Asked, of_table: Callable[..., Line | None]) -> Bounds:
     if table is not None:
         found = of_table(table, **{asked.name: asked.at})
         if found is None:
-            raise _NotApplicable("no such line is known: the largest loss is infinite")
+            raise _NotApplicable(_NO_LINE)
         lines = [*lines, found]
     answer: Bounds = asked.ask(functools.reduce(operator.add, lines))
     return answer

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tightbudget import notebook
-from tightbudget.engine.answer import BUCKETS, SADDLE_POINT, Answer
+from tightbudget.engine.answer import BUCKETS, CLOSED_FORM, SADDLE_POINT, Answer
 from tightbudget.engine.buckets.compose import Pairs, Parts
 from tightbudget.engine.buckets.refine import refine
 from tightbudget.engine.cache import Cache
@@ -38,7 +38,7 @@ class Explanation:
     Attributes:
         question: in words.
         bounds: the answer.
-        engine: "saddle-point" or "buckets".
+        engine: "saddle-point" or "buckets", or "closed form" where one run has one.
         details: a row for each direction that was computed (and each line in it): for a line
             through saddle points c, the step, the number of points, and its errors relative to
             delta; for buckets the tilt, the bucket's width and the number of buckets.
@@ -116,7 +116,9 @@ class Engine:
         *,
         insist: bool = True,
     ) -> Answer:
-        """Answers for the worse direction, by saddle points if these are close enough.
+        """Answers for the worse direction, by the first method that is close enough.
+
+        A closed form comes first, then saddle points, then buckets.
 
         Guarantee: the exact value lies in the bounds, reached or not. Reached means a relative gap
         of ``rtol``, or the exceptions that :func:`~tightbudget.engine.buckets.refine.refine` names.
@@ -129,6 +131,9 @@ class Engine:
             insist: whether wider gaps are tried where buckets do not reach ``rtol``, so that a
                 refusal knows what they prove.
         """
+        formula = question.in_closed_form(self.parts)
+        if formula is not None and (formula.relative_gap <= rtol or _decided(formula, target)):
+            return Answer(formula, method=CLOSED_FORM)
         lines = self._by_saddle_points(question, rtol, cache)
         if lines is not None and (lines.relative_gap <= rtol or _decided(lines, target)):
             return Answer(lines, method=SADDLE_POINT)
