@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from tightbudget.errors import TightBudgetError
 from tightbudget.ledger import history, queries, transactions
 from tightbudget.ledger.balance_history import course
 from tightbudget.ledger.charging import Payer
@@ -34,6 +35,12 @@ class LedgerBudget(Payer[LedgerHold]):
     def __init__(self, session: LedgerSession, name: str) -> None:
         super().__init__(name)
         self._session = session
+
+    def __repr__(self) -> str:
+        try:
+            return f"<LedgerBudget {self._name!r}: {self.statement().balance()}>"
+        except TightBudgetError:  # the ledger is closed, or its file is gone
+            return super().__repr__()
 
     # ------------------------------------------------------------------------- balances
 
