@@ -13,7 +13,7 @@ import numpy as np
 
 import tightbudget
 from tightbudget import Bounds, Composition, ParameterError
-from tightbudget.accounting.compare import Comparison, Row
+from tightbudget.accounting.compare import growing
 from tightbudget.accounting.describe import in_words, search_of
 from tightbudget.explorer import questions
 from tightbudget.explorer.snippets import (
@@ -80,12 +80,8 @@ def compare_begun(question: questions.Compare) -> dict[str, Any]:
     The other rows wait for searches among points and orders of each theorem.
     """
     asked = _AtOnePoint.of(question)
-    ours = Row("tightbudget", "both ends certified, rounding included", asked.bounds(asked.run))
-    return {
-        **asked.about(),
-        **Comparison(asked.run, asked.given, asked.at, (ours,)).to_dict(),
-        "more": True,
-    }
+    first = next(growing(asked.run, **{asked.given: asked.at}, rtol=question.rtol))
+    return {**asked.about(), **first.to_dict(), "more": True}
 
 
 def one_more(question: questions.OneMore) -> dict[str, Any]:
