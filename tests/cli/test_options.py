@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +98,21 @@ NO_NUMBERS = [
         ("1", 1),
         ("1e-5", 1e-5),
         (".5", 0.5),
+        ("1e3", 1000),
+        ("-2.5E1", -25),
+        ("1.0", 1.0),
+        ("2.5e-1", 0.25),
+        ("1e16", 1e16),
+        ("256/60000", 256 / 60000),
+        ("1/" + "9" * 300, 1e-300),
+        ("9" * 300 + "0" * 300, int("9" * 300 + "0" * 300)),
+        ("1/0", "1/0"),
+        ("-1/2", "-1/2"),
+        ("1 / 2", "1 / 2"),
+        ("1/2/3", "1/2/3"),
+        ("0.5/2", "0.5/2"),
+        ("\u0661/2", "\u0661/2"),
+        ("1%", "1%"),
         ("-2", -2),
         ("true", True),
         ("[1, 2.5]", [1, 2.5]),
@@ -130,13 +144,3 @@ def test_the_bare_command_shows_help_and_the_version_is_the_package_s() -> None:
     for command in COMMANDS:
         assert command in bare.stdout
     assert run("--version").stdout == f"tightbudget {tb.__version__}\n"
-
-
-def test_the_reference_page_is_up_to_date() -> None:
-    spec = importlib.util.spec_from_file_location("generate_cli", ROOT / "docs/generate_cli.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    written = module.PAGE.read_text(encoding="utf-8")
-    assert written == module.page(), "run: python docs/generate_cli.py"

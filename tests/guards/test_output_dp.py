@@ -22,6 +22,17 @@ from tightbudget.output_dp.amount import ExactAmount
 TENTH = tb.OutputDP({"number": 0.1, "nothing": 0}, delta=Fraction(1, 10))
 
 
+RARE: Any = tb.OutputDP({"value": Fraction(1, 100)}, Fraction(1, 10), rho=1)
+
+
+def not_charged(deed: Callable[[], Any]) -> bool:
+    try:
+        deed()
+    except tb.ParameterError:
+        return True
+    return False
+
+
 def theorem_7(cap: int, delta: Fraction, *mechanisms: Finite) -> bool:
     """No analyst gets more than the budget, in two rounds."""
     algorithm_1.cache_clear()
@@ -208,6 +219,21 @@ MUTATIONS = [
         "what is left is rounded down",
         {"left-rounded-down": "return y if Fraction(repr(y)) <= x else y"},
         lambda: third(lambda x: Fraction(repr(amount.printed_down(x))) <= x),
+    ),
+    Without(
+        "a divergence is that of delta = 0 alone",
+        {"divergence-of-delta-zero": "if True:"},
+        lambda: tb.RenyiFilter(8, 9).cost(RARE, None).counted == 8 * RARE.rho,
+    ),
+    Without(
+        "a rho from epsilon is that of delta = 0 alone",
+        {"rho-of-delta-zero": "return guarantee.sup**2 / 2"},
+        lambda: tb.ZCDPFilter(9).cost(RARE, None).counted == RARE.rho,
+    ),
+    Without(
+        "a rho is no mu",
+        {"gaussian-dp-of-delta-zero": "squares = [2 * guarantee.rho]"},
+        lambda: not_charged(lambda: tb.GaussianDPFilter(9).cost(RARE, None)),
     ),
     Without(
         "settled prices do not enter other formulas",

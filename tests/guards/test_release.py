@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
+from tests.release.test_additive import covered
+from tests.release.test_laws import asked_inside, paid_inside_a_rehearsal, released_inside
 from tests.release.test_mechanism import Draws, IsLong
 
 import tightbudget as tb
@@ -146,6 +148,13 @@ def moved(x: Any, y: Any, step: float | None) -> int:
     return abs(AnswerGrid(step).point(x) - AnswerGrid(step).point(y))
 
 
+def refuses_no_function() -> bool:
+    with contextlib.suppress(tb.ParameterError):
+        tb.LaplaceRelease(lambda: 3, 1, 1)  # type: ignore[arg-type, misc]
+        return False
+    return True
+
+
 def is_refused(epsilon: float) -> bool:
     try:
         IsLong(3, epsilon)
@@ -197,6 +206,28 @@ def question_shows_no_frame_below() -> bool:
 
 
 MUTATIONS = [
+    Without(
+        "a paid run inside a rehearsal shows its error",
+        {"paid-run-hides-errors": "with started(meter, guarantee, data, admit) as run_:"},
+        lambda: paid_inside_a_rehearsal(released_inside) == "nothing",
+    ),
+    Without(
+        "a paid question inside a rehearsal shows its error",
+        {"paid-question-hides-errors": "if True:"},
+        lambda: paid_inside_a_rehearsal(asked_inside) == "nothing",
+    ),
+    Without(
+        "what is no function is called",
+        {"functions-take-arguments": "pass"},
+        lambda: refuses_no_function(),
+    ),
+    Without(
+        "a vector of unknown grid is rounded down",
+        {"vector-declares-grid": "if False:"},
+        lambda: all(
+            covered(kind, 10, None, False) is not False for kind in ("laplace", "gaussian")
+        ),
+    ),
     Without(
         "an error of a question keeps its answer",
         {"question-error-without-answer": "raise"},

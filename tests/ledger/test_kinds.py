@@ -23,14 +23,15 @@ from tightbudget.output_dp.pricing import PlanRule, RenyiRule
 
 PURE = tb.OutputDP({"number": 0.1, "nothing": 0.01})
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0.01}, delta=1e-7)
+NOISY = tb.GaussianRelease(len, sensitivity=1, sigma=20, delta=1e-7).guarantee
 PLAN = tb.Gaussian(2.0) * 3 + tb.Laplace(3.0).subsampled(0.1) * 2
 
 # kind: (parameters, guarantees that it takes)
 CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "output_dp": ({"epsilon": 1, "delta": 1e-6}, [PURE, COIN]),
-    "zcdp": ({"rho": 0.5}, [PURE, 0.01, tb.Bounds(0.0, 0.02), Fraction(1, 3)]),
-    "renyi": ({"order": 8.5, "epsilon": 2}, [PURE, 0.01, tb.Bounds(0.0, 0.02)]),
-    "gaussian_dp": ({"mu": 1}, [0.1, tb.Bounds(0.0, 0.2)]),
+    "zcdp": ({"rho": 0.5}, [PURE, NOISY, 0.01, tb.Bounds(0.0, 0.02), Fraction(1, 3)]),
+    "renyi": ({"order": 8.5, "epsilon": 2}, [PURE, NOISY, 0.01, tb.Bounds(0.0, 0.02)]),
+    "gaussian_dp": ({"mu": 1}, [PURE, 0.1, tb.Bounds(0.0, 0.2)]),
     "advanced": ({"epsilon": 1, "delta": 1e-5, "slack": 1e-6}, [PURE, COIN]),
 }
 
@@ -197,7 +198,7 @@ def test_the_delta_that_the_engine_is_asked_is_not_above_the_plan_s(delta: Fract
 
 @pytest.mark.parametrize(
     "guarantee",
-    [PURE, COIN, tb.OutputDP({(1, "a"): 1, 5: 0.5}, sup=2), PLAN, Fraction(1, 3)],
+    [PURE, COIN, NOISY, tb.OutputDP({(1, "a"): 1, 5: 0.5}, sup=2), PLAN, Fraction(1, 3)],
 )
 def test_a_guarantee_is_read_as_it_was_written(guarantee: Any) -> None:
     assert guarantee_of(content_of(guarantee)) == guarantee
@@ -263,7 +264,11 @@ def test_the_order_is_a_double_and_stays_the_same_one(order: float) -> None:
         ),
         (
             lambda led: led.open_budget("z", kind="zcdp", rho=1).reserve("k", COIN),
-            "delta must be 0 here",
+            "guarantee must have delta = 0, or a known rho, in a budget that counts rho (a budget",
+        ),
+        (
+            lambda led: led.open_budget("z", kind="gaussian_dp", mu=1).reserve("k", NOISY),
+            "guarantee must have delta = 0, in a budget that counts mu^2 (a budget of",
         ),
         (
             lambda led: led.open_budget("z", kind="zcdp", rho=1).reserve("k", PLAN),
@@ -291,3 +296,15 @@ def test_refusals(ledger: tb.Ledger, refused: Callable[[tb.Ledger], Any], messag
     with pytest.raises(tb.ParameterError, match=f"^{re.escape(message)}"):
         refused(ledger)
     assert all(event.kind == "opened" for event in ledger.events())
+
+
+def test_a_run_from_before_there_was_a_rho_is_found_by_its_key(ledger: tb.Ledger) -> None:
+    budget = ledger.open_budget("data", epsilon=1, delta=1e-6)
+    before = tb.OutputDP(NOISY.cells, NOISY.delta, sup=NOISY.sup)
+    first = budget.reserve("A1", before)
+    again = budget.reserve("A1", NOISY)
+    assert again.charge == first.charge == budget.held
+    assert again.guarantee == before
+    budget.reserve("A2", NOISY)
+    with pytest.raises(tb.KeyConflictError):
+        budget.reserve("A2", before)

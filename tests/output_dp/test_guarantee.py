@@ -250,7 +250,10 @@ def body(**changes: Any) -> str:
         ("[" * 100_000, "not JSON: "),
         ("[]", 'no guarantee: expected {"tightbudget": 1, "output_dp": ...}'),
         ('{"tightbudget": 2}', "no guarantee"),
-        ('{"tightbudget": 1}', "output_dp must have cells, delta and sup, and no more, got None"),
+        (
+            '{"tightbudget": 1}',
+            "output_dp must have cells, delta and sup, and no more but rho, got",
+        ),
         (body(more=1), "output_dp must have cells, delta and sup, and no more"),
         (body(cells={}), "cells must be a list of pairs, got {}"),
         (body(cells=[["a"]]), "cells[0] must be a pair of a cell and a price, got ['a']"),
@@ -267,6 +270,26 @@ def test_texts_that_are_no_guarantee(text: Any, message: str) -> None:
 def test_numbers_that_a_text_may_not_hold(number: Any) -> None:
     with pytest.raises(tb.ParameterError, match=r"cells\['a'\] must be a finite number >= 0, got"):
         tb.OutputDP.from_json(body(cells=[["a", number]]))
+
+
+@pytest.mark.parametrize("rho", ["0.1", "-1", None, True])
+def test_a_rho_that_a_text_may_not_hold(rho: Any) -> None:
+    with pytest.raises(tb.ParameterError, match=r"^rho must be a finite number >= 0, got"):
+        tb.OutputDP.from_json(body(rho=rho))
+
+
+def test_a_rho_is_of_the_whole_mechanism() -> None:
+    noisy = tb.OutputDP({"a": 1, "b": 2}, 0.01, rho=Fraction(1, 50))
+    assert tb.OutputDP.from_json(noisy.to_json()) == pickle.loads(pickle.dumps(noisy)) == noisy
+    assert noisy != tb.OutputDP({"a": 1, "b": 2}, 0.01)
+    assert noisy.to_dict()["output_dp"]["rho"] == "1/50"
+    assert "rho" not in G.to_dict()["output_dp"]
+    assert repr(noisy) == "OutputDP({'a': 1, 'b': 2}, delta=1/100, sup=2, rho=1/50)"
+    assert noisy.coarsened({"all": ["a", "b"]}).rho == noisy.refined({"a": ["c"]}).rho == noisy.rho
+    assert tb.OutputDP.product(noisy, noisy).rho == Fraction(1, 25)
+    assert tb.OutputDP.product(noisy, G).rho is None
+    with pytest.raises(tb.ParameterError, match=r"^rho must be a finite number >= 0, got -1"):
+        tb.OutputDP({"a": 1}, rho=-1)
 
 
 def test_numbers_that_json_itself_spells_wrong() -> None:

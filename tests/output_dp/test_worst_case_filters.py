@@ -20,6 +20,7 @@ from tightbudget.output_dp.amount import ExactAmount
 from tightbudget.output_dp.pricing import _sqrt_down, _sqrt_up
 
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0})
+NOISY = tb.OutputDP({"value": 1}, 0.01, rho=Fraction(1, 50))  # say, of Gaussian noise
 
 
 # ----------------------------------------------------------------------- what is charged
@@ -35,6 +36,13 @@ COIN = tb.OutputDP({"number": 0.1, "nothing": 0})
         (tb.RenyiFilter(50, 1), COIN, (0.1, 0.0, "divergence")),
         (tb.RenyiFilter(8, 1), tb.Bounds(0.0, 0.25), (0.25, 0.0, "divergence")),
         (tb.GaussianDPFilter(1), 0.1, (0.01, 0.0, "mu^2")),
+        (tb.ZCDPFilter(1), NOISY, (0.02, 0.0, "rho")),
+        (tb.RenyiFilter(8, 1), NOISY, (0.16, 0.0, "divergence")),
+        (tb.ZCDPFilter(1), tb.OutputDP({"a": 0.1}, rho=0.001), (0.001, 0.0, "rho")),
+        (tb.ZCDPFilter(1), tb.OutputDP({"a": 0.1}, rho=0.1), (0.005, 0.0, "rho")),
+        (tb.RenyiFilter(8, 1), tb.OutputDP({"a": 0.1}, rho=0.001), (0.008, 0.0, "divergence")),
+        (tb.RenyiFilter(50, 1), tb.OutputDP({"a": 0.1}, rho=0.1), (0.1, 0.0, "divergence")),
+        (tb.AdvancedFilter(5, 0.1), NOISY, (0.5, 0.01, "rho")),
     ],
 )
 def test_the_worst_case_is_charged_and_settling_gives_nothing_back(
@@ -133,6 +141,20 @@ def test_a_pure_guarantee_is_charged_no_less_than_its_divergence(
     assert renyi._charge.counted >= divergence
     rho = tb.ZCDPFilter(100).reserve(pure)._charge.counted
     assert rho * Fraction(order) >= divergence
+
+
+@given(st.fractions(0, 100))
+def test_a_pure_guarantee_has_the_mu_of_its_worst_mechanism_or_more(epsilon: Fraction) -> None:
+    """The corner of randomised response lies on or above the curve of mu-GDP."""
+    charged = tb.GaussianDPFilter(1000).reserve(tb.OutputDP({"a": epsilon}))._charge.counted
+    with ctx.workprec(2000):
+        e = arb(epsilon.numerator) / arb(epsilon.denominator)
+        half = (arb(charged.numerator) / arb(charged.denominator)).sqrt() / 2
+        corner = 1 / (1 + e.exp())
+        assert not (half / arb(2).sqrt()).erfc() / 2 > corner
+        # and a tenth of a percent less is too little where epsilon is small
+        if 0 < epsilon < Fraction(1, 10):
+            assert (half * 0.999 / arb(2).sqrt()).erfc() / 2 > corner
 
 
 def test_known_conversions() -> None:
@@ -264,7 +286,8 @@ def test_a_sum_of_settled_prices_stops_that_analyst() -> None:
         (lambda: tb.ZCDPFilter(1).reserve(math.nan), "rho must be a finite number >= 0, got nan"),
         (
             lambda: tb.ZCDPFilter(1).reserve(tb.OutputDP({"a": 1}, 0.1)),
-            "delta must be 0 here (an AdvancedFilter takes others), got 1/10",
+            "guarantee must have delta = 0, or a known rho, in a budget that counts rho (a budget "
+            "of epsilon and delta takes any), got OutputDP({'a': 1}, delta=1/10, sup=1)",
         ),
         (lambda: tb.ZCDPFilter(1).epsilon(0), "delta must be in [1e-300, 1], got 0"),
         (lambda: tb.RenyiFilter(1, 1), "order must be > 1, got 1"),
@@ -276,10 +299,15 @@ def test_a_sum_of_settled_prices_stops_that_analyst() -> None:
         ),
         (
             lambda: tb.RenyiFilter(2, 1).reserve(tb.OutputDP({"a": 1}, 0.1)),
-            "delta must be 0 here",
+            "guarantee must have delta = 0, or a known rho, in a budget that counts divergence",
         ),
         (lambda: tb.GaussianDPFilter(0), "mu must be a finite number > 0, got 0"),
-        (lambda: tb.GaussianDPFilter(1).reserve(COIN), "mu must be a finite number >= 0, got Outp"),
+        (
+            lambda: tb.GaussianDPFilter(1).reserve(tb.OutputDP({"a": 1}, 0.1, rho=0.1)),
+            "guarantee must have delta = 0, in a budget that counts mu^2 (a budget of epsilon and "
+            "delta takes any), got OutputDP({'a': 1}, delta=1/10, sup=1, rho=1/10)",
+        ),
+        (lambda: tb.GaussianDPFilter(1).reserve(-1), "mu must be a finite number >= 0, got -1"),
         (lambda: tb.GaussianDPFilter(1).epsilon(0), "delta must be in [1e-300, 1], got 0"),
     ],
 )

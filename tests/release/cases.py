@@ -56,10 +56,14 @@ def noisy_count(data: Any, _: tuple[int, ...], noise: Noise) -> int:
 CASES: list[Case] = [
     Case("laplace-count", tb.LaplaceRelease(len, 1, 0.5), AGES),
     Case("laplace-real", tb.LaplaceRelease(np.mean, 0.37, 0.5, step=2.0**-10), AGES),
-    Case("laplace-vector", tb.LaplaceRelease(np.bincount, 2, 0.5, size=37), AGES),
+    Case("laplace-vector", tb.LaplaceRelease(np.bincount, 2, 0.5, size=37, integers=True), AGES),
     Case("gaussian-count", tb.GaussianRelease(len, 1, 5, 1e-6), AGES),
     Case("gaussian-real", tb.GaussianRelease(np.mean, 0.37, 5, 1e-6, step=0.125), AGES),
-    Case("gaussian-vector", tb.GaussianRelease(np.bincount, 2, 20, 1e-6, size=37), AGES),
+    Case(
+        "gaussian-vector",
+        tb.GaussianRelease(np.bincount, 2, 20, 1e-6, size=37, integers=True),
+        AGES,
+    ),
     Case("svt", tb.SparseVector(1, 5, adaptive=False), AGES, _converse),
     Case("svt-adaptive", tb.SparseVector(1, 5), AGES, _converse),
     Case("svt-monotone", tb.SparseVector(1, 5, monotone=True, step=0.5), AGES, _converse),

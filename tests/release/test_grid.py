@@ -55,14 +55,12 @@ def test_integers_that_are_close_stay_close_without_a_step(size: int) -> None:
 
 
 def test_a_vector_of_real_numbers_needs_a_step() -> None:
-    """Rounding down moves each of them by one more, which the docstrings say is not paid for."""
+    """Rounding down moves each of them by one more, which no sensitivity without a step covers."""
     x, y = [0.9375] * 10, [1.0625] * 10  # 1.25 apart in the 1-norm
     apart = sum(b - a for a, b in zip(x, y, strict=True))
     grid, fine = AnswerGrid(), AnswerGrid(1.0)
     assert abs(grid.points(x, 10) - grid.points(y, 10)).sum() == 10 > grid.sensitivity(apart, 10)
     assert abs(fine.points(x, 10) - fine.points(y, 10)).sum() <= fine.sensitivity(apart, 10)
-    for kind in (tb.LaplaceRelease, tb.GaussianRelease):
-        assert "A vector of real numbers needs a\n" in str(kind.__doc__)
 
 
 @pytest.mark.parametrize("step", [None, 0.5, 2.0**-30, 2.0**-500, 1024.0])

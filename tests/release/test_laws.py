@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import gc
+import re
 import traceback
 import weakref
 from dataclasses import fields, replace
 from fractions import Fraction
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.release.cases import CASES, Case
 
 import tightbudget as tb
 from tightbudget import release
+from tightbudget.output_dp.account import Account
 from tightbudget.release import Meter, Reserved
 
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -125,9 +130,10 @@ def test_a_failure_after_the_start_costs_the_dearest_price(case: Case) -> None:
         case.run(case.mechanism, case.data, meter, Broken())
     assert meter._spent == case.mechanism.guarantee.worst_case()
     # and what the analyst sees is always the same
+    advice = "; try it with .rehearse(public data): that raises the error and charges nothing"
     assert str(caught.value) == (
         "the mechanism failed after it had started: nothing is released, "
-        "and its worst-case price is charged"
+        "and its worst-case price is charged" + advice * hasattr(case.mechanism, "rehearse")
     )
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
@@ -197,6 +203,182 @@ def test_what_sees_the_data_may_fail_and_no_error_tells(case: Case, fails: Any) 
         mechanism = replace(case.mechanism, **{name: fails}, **rules)
         answer = case.run(mechanism, case.data, budget(case), None)
         assert answer.cell in mechanism.guarantee.cells
+
+
+REHEARSED = [case for case in CASES if hasattr(case.mechanism, "rehearse")]
+rehearsed = pytest.mark.parametrize("case", REHEARSED, ids=lambda case: case.name)
+
+
+class Seeded:
+    """NOT NOISE: the same draws again for the same seed."""
+
+    batch = 1
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+
+    def laplace(self, scale: Any, size: int) -> Any:
+        return np.rint(self.random.laplace(0, float(scale), size)).astype(np.int64)
+
+    def gaussian(self, scale: Any, size: int) -> Any:
+        return np.rint(self.random.normal(0, float(scale), size)).astype(np.int64)
+
+    def coin(self) -> bool:
+        return bool(self.random.integers(2))
+
+
+def test_every_mechanism_with_a_release_can_be_rehearsed() -> None:
+    assert [c.name for c in CASES if hasattr(c.mechanism, "release")] == [c.name for c in REHEARSED]
+
+
+@rehearsed
+def test_a_rehearsal_costs_what_a_release_is_charged_and_charges_nothing(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(5):
+        meter = budget(case)
+        answer = case.mechanism.release(case.data, meter=meter, noise=Seeded(seed))
+        with monkeypatch.context() as patch:
+            patch.setattr(Account, "reserve", lambda *_, **__: pytest.fail("a meter was asked"))
+            tried = case.mechanism.rehearse(case.data, noise=Seeded(seed))
+        assert (tried.cell, tried.cost) == (answer.cell, answer.receipt.charged)
+        assert tried.most == answer.receipt.held
+        assert [field.name for field in fields(tried)] == ["cell", "cost", "most"]
+        assert str(tried).endswith(f"costs {tried.cost}; at most {tried.most}; nothing was charged")
+
+
+class _Mistake(BaseException):
+    """An error that nobody has foreseen."""
+
+
+def _mistaken(*_: Any) -> Any:
+    raise _Mistake("of the query")
+
+
+@rehearsed
+def test_a_rehearsal_raises_the_error_that_a_release_hides(case: Case) -> None:
+    seeing = [f.name for f in fields(case.mechanism) if callable(getattr(case.mechanism, f.name))]
+    for name in {*seeing} - {"admit", "loss"}:
+        mechanism = replace(case.mechanism, **{name: _mistaken})
+        with pytest.raises(_Mistake, match=r"^of the query$") as caught:
+            mechanism.rehearse(case.data)
+        frames = [
+            frame.f_code.co_name for frame, _ in traceback.walk_tb(caught.value.__traceback__)
+        ]
+        assert frames[-1] == "_mistaken"
+
+
+NO_ANSWER = {"step", "train"}  # a mechanism of the caller may answer None
+
+
+@rehearsed
+@pytest.mark.parametrize("wrong", [None, "7", [], [1] * 99, float("nan")], ids=repr)
+def test_a_rehearsal_refuses_an_answer_that_a_release_replaces(case: Case, wrong: Any) -> None:
+    seeing = [f.name for f in fields(case.mechanism) if callable(getattr(case.mechanism, f.name))]
+    for name in {*seeing} - {"admit", "loss", *RULES, *NO_ANSWER}:
+        mechanism = replace(case.mechanism, **{name: lambda *_: wrong})
+        with pytest.raises((tb.ParameterError, TypeError), match=r"answer|iterable"):
+            mechanism.rehearse(case.data)
+
+
+@pytest.mark.parametrize(
+    ("given", "answer", "said"),
+    [
+        ({}, 3.7, "be of integers, as there is no step (a paid run rounds others down), got 3.7"),
+        ({}, [3, 4], "be one number (size= is for more), got [3, 4]"),
+        ({"step": 0.5, "size": 3}, [3, 4], "be 3 numbers, got [3, 4]"),
+        ({"step": 0.5, "size": 2}, [3, None], "have numbers alone, got [3, None]"),
+        ({"integers": True, "size": 2}, [3, 0.5], "be of integers, as there is no step (a paid"),
+    ],
+)
+def test_what_a_rehearsal_says_of_an_answer(given: Any, answer: Any, said: str) -> None:
+    release = tb.LaplaceRelease(lambda _: answer, 1, 1, **given)
+    with pytest.raises(tb.ParameterError, match=f"^the query's answer must {re.escape(said)}"):
+        release.rehearse(None)
+    assert release.release(None, meter=tb.OutputDPOdometer()).cell == "value"
+
+
+@pytest.mark.parametrize("answer", [3, 3.0, np.float64(3), np.int8(3), Fraction(3), True, [3]])
+def test_an_integer_of_any_type_passes_a_rehearsal(answer: Any) -> None:
+    assert tb.LaplaceRelease(lambda _: answer, 1, 1).rehearse(None).cost.epsilon == 1
+
+
+def _always(answer: Any, _: Any) -> Any:
+    return answer
+
+
+def test_a_rehearsal_refuses_proposals_that_a_release_replaces() -> None:
+    for found in ([], [1], [tb.Proposal(1, 0, 1)] * 2):
+        with pytest.raises(tb.ParameterError, match=r"^propose must answer 1 of Proposal, got \["):
+            tb.ProposeTestRelease(partial(_always, found), 1, 0.1).rehearse(None)
+
+
+def paid_inside_a_rehearsal(pay: Any) -> str:
+    """What is seen of the error of a paid run that a rehearsed query makes."""
+    try:
+        tb.LaplaceRelease(lambda _: pay(), 1, 1).rehearse(None)
+    except (_Mistake, tb.ReleaseError):
+        return "an error"
+    return "nothing"
+
+
+def released_inside() -> int:
+    answer = tb.LaplaceRelease(_mistaken, 1, 1).release(0, meter=tb.OutputDPFilter(1))
+    return int(answer.value)
+
+
+def asked_inside() -> int:
+    with tb.SparseVector(1, 1).open(0, meter=tb.OutputDPFilter(1)) as run:
+        return int(run.ask(_mistaken, 0))
+
+
+@pytest.mark.parametrize("pay", [released_inside, asked_inside])
+def test_a_paid_run_hides_errors_also_inside_a_rehearsal(pay: Any) -> None:
+    assert paid_inside_a_rehearsal(pay) == "nothing"
+
+
+@every
+def test_a_function_that_is_none_is_refused_before_anything_runs(case: Case) -> None:
+    seeing = [f.name for f in fields(case.mechanism) if callable(getattr(case.mechanism, f.name))]
+    for name in {*seeing} - {"loss"}:
+        for wrong in (3, "len", lambda a, b, c, d: 0, lambda: 0):
+            said = rf"^{name} must be a function of \d arguments?, got "
+            with pytest.raises(tb.ParameterError, match=said):
+                replace(case.mechanism, **{name: wrong})
+
+
+@every
+def test_what_is_no_meter_is_refused_by_name_before_the_data_is_touched(case: Case) -> None:
+    example = "be a budget that mechanisms charge, say OutputDPFilter(epsilon=1.0), got "
+    for wrong, said in (
+        (None, example + "None"),
+        (3.0, example + "3.0"),
+        ({"epsilon": 1}, example),
+        (tb.OutputDPFilter, "be a budget and not a class, say OutputDPFilter(...), got <class"),
+    ):
+        meter: Any = wrong
+        with pytest.raises(tb.ParameterError, match=f"^meter must {re.escape(said)}"):
+            case.run(case.mechanism, Untouchable(), meter, None)
+        with pytest.raises(tb.ParameterError, match=f"^meter must {re.escape(said)}"):
+            case.mechanism.what_if(meter)
+
+
+def test_a_budget_of_a_ledger_is_no_meter_without_a_key(tmp_path: Path) -> None:
+    count = tb.LaplaceRelease(len, 1, 0.5)
+    with tb.Ledger(f"sqlite:///{tmp_path}/budget.db") as ledger:
+        ada: Any = ledger.open_budget("ada", epsilon=1)
+        for ask in (count.what_if, lambda meter: count.release(Untouchable(), meter=meter)):
+            with pytest.raises(tb.ParameterError) as caught:
+                ask(ada)
+            assert str(caught.value) == (
+                'meter must have a key for its runs, say budget.keyed("A7"), got '
+                "<LedgerBudget 'ada'>"
+            )
+        assert ledger.holds() == ()
+        wrong: Any = ledger
+        with pytest.raises(tb.ParameterError, match=r"^meter must be a budget that mechanisms"):
+            count.release(Untouchable(), meter=wrong)
+        assert count.release([0], meter=ada.keyed("A7")).receipt.charged.epsilon == 0.5
 
 
 @every

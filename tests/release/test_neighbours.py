@@ -163,9 +163,10 @@ def test_a_number_that_cannot_be_read_is_one_that_can(name: str, step: float | N
 def _vectors(step: float | None) -> dict[str, Asked]:
     given: dict[str, Any] = {"step": step, "bounds": (LOW, HIGH)}
     svt = tb.SparseVector(1, 2, 4, **given)
+    three: dict[str, Any] = {**given, "size": 3, "integers": step is None}
     return {
-        "laplace": lambda query: tb.LaplaceRelease(query, 12, 1, size=3, **given).release,
-        "gaussian": lambda query: tb.GaussianRelease(query, 7, 5, 1e-5, size=3, **given).release,
+        "laplace": lambda query: tb.LaplaceRelease(query, 12, 1, **three).release,
+        "gaussian": lambda query: tb.GaussianRelease(query, 7, 5, 1e-5, **three).release,
         "top-k": lambda query: tb.TopK(query, 3, 2, 1, 1, 4, **given).release,
         "svt-values": lambda query: tb.SparseVectorRelease(query, 3, 1, svt, 1).release,
     }

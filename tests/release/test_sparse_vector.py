@@ -316,7 +316,7 @@ def test_the_gaussian_price_is_certified() -> None:
     price = tb.GaussianRelease(identity, 1, 5, 1e-6).guarantee.sup
     assert engine.upper <= price <= Fraction(engine.upper) * (1 + Fraction(1, 10**15))
     rho = Fraction(1, 50)
-    vector = tb.GaussianRelease(identity, 1, 5, 1e-6, size=3).guarantee.sup
+    vector = tb.GaussianRelease(identity, 1, 5, 1e-6, size=3, integers=True).guarantee.sup
     assert vector == Fraction(repr(tb.ZCDPFilter(rho).epsilon(1e-6))) > price
     # on a grid three numbers move by sqrt(3) points more
     rounded = tb.GaussianRelease(identity, 1, 5, 1e-6, size=3, step=1.0).guarantee.sup

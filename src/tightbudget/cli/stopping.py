@@ -62,7 +62,11 @@ def stopping(
         print_json({**schedule.to_dict(), "seconds": watch.seconds})
         return
     print_rows(
-        {"what": in_words(whole), "prices": schedule.table(_SHOWN), "delta": str(schedule.delta)}
+        {
+            "what": in_words(whole),
+            "prices": schedule.table(_SHOWN, unit=False),
+            "delta": str(schedule.delta),
+        }
         | ({"wrote": str(plot)} if plot is not None else {})
         | {"seconds": f"{watch.seconds:.2f}"}
     )

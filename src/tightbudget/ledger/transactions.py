@@ -89,6 +89,17 @@ class Request:
     interactive: bool
     body: str
 
+    @property
+    def without_rho(self) -> str:
+        """The body as it was written before guarantees had a rho.
+
+        A run that was reserved then is found by its key after an upgrade, at the price that it was
+        reserved at.
+        """
+        body = json.loads(self.body)
+        body["guarantee"].get("output_dp", {}).pop("rho", None)
+        return canonical(body)
+
     @staticmethod
     def of(guarantee: Any, names: Sequence[str], interactive: bool) -> Request:
         """Brings a request into its one form.
@@ -147,7 +158,7 @@ def reserve(act: Act, *, key: str, request: Request, why: Why) -> Reservation | 
     """
     known = queries.reservation(act.connection, key)
     if known is not None:
-        if known.body != request.body:  # guard: key-with-one-body
+        if known.body not in (request.body, request.without_rho):  # guard: key-with-one-body
             raise KeyConflictError(f"the key {key!r} was used before, for something else")
         return refusal_of(act.connection, known) or known
     payers, asked, refusal = answer(act.connection, request)

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from tightbudget import notebook
 from tightbudget.errors import FileError, ParameterError
 from tightbudget.numerics.validate import positive_count, refuse
-from tightbudget.output_dp.amount import Price, exact, exact_probability
+from tightbudget.output_dp.amount import Price, exact, exact_probability, printed_up
 
 __all__ = ["Cell", "OutputDP", "cell_from_json", "cell_from_lists", "cell_name"]
 
@@ -51,17 +52,26 @@ class OutputDP:
         delta: in [0, 1], one for the whole mechanism.
         sup: the price of every cell that is not listed, at least every price listed. If absent,
             the largest price listed. A partition into infinitely many cells needs it.
+        rho: a rho for which the whole mechanism is rho-zCDP: between all neighbours, its Renyi
+            divergence of each order > 1 is at most rho times the order. None if none is known.
+            Budgets that count rho, or a Renyi divergence, charge it.
 
     Raises:
-        ParameterError: a cell, a price, delta or sup is refused.
+        ParameterError: a cell, a price, delta, sup or rho is refused.
     """
 
     cells: Mapping[Cell, Fraction]
     delta: Fraction
     sup: Fraction
+    rho: Fraction | None
 
     def __init__(
-        self, cells: Mapping[Any, Price], delta: Price = 0, *, sup: Price | None = None
+        self,
+        cells: Mapping[Any, Price],
+        delta: Price = 0,
+        *,
+        sup: Price | None = None,
+        rho: Price | None = None,
     ) -> None:
         _mapping(cells=cells)
         prices: Mapping[Cell, Fraction]
@@ -78,6 +88,7 @@ class OutputDP:
         object.__setattr__(self, "cells", prices)
         object.__setattr__(self, "delta", exact_probability(delta=delta))
         object.__setattr__(self, "sup", declared)
+        object.__setattr__(self, "rho", None if rho is None else exact(rho=rho))
 
     # ------------------------------------------------------------------ constructors
 
@@ -162,7 +173,9 @@ class OutputDP:
             for parts in itertools.product(*(g.cells.items() for g in guarantees))
         }
         delta = _at_most_one(sum(g.delta for g in guarantees))
-        return OutputDP(cells, delta, sup=sum((g.sup for g in guarantees), Fraction(0)))
+        rhos = [g.rho for g in guarantees if g.rho is not None]
+        rho = sum(rhos) if rhos and len(rhos) == len(guarantees) else None
+        return OutputDP(cells, delta, sup=sum((g.sup for g in guarantees), Fraction(0)), rho=rho)
 
     def coarsened(self, groups: Mapping[Any, Iterable[Cell]]) -> OutputDP:
         """Some cells joined: each new cell has the largest price of its parts.
@@ -192,27 +205,28 @@ class OutputDP:
         return self._with(left, split)
 
     def _with(self, left: dict[Cell, Fraction], new: dict[Cell, Fraction]) -> OutputDP:
-        """A guarantee with the cells ``left`` and ``new``, and this one's delta and sup."""
+        """A guarantee with the cells ``left`` and ``new``, and this one's delta, sup and rho."""
         for cell in new:
             if cell in left:
                 raise refuse("cell", "be new (there is another one of this name)", cell)
-        return OutputDP(left | new, self.delta, sup=self.sup)
+        return OutputDP(left | new, self.delta, sup=self.sup, rho=self.rho)
 
     # --------------------------------------------------------------- plain values and text
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values with a version, from which :meth:`from_dict` makes an equal guarantee.
 
-        Prices and delta are texts of exact fractions. A cell that is a tuple becomes a list.
+        Prices and delta are texts of exact fractions. A cell that is a tuple becomes a list. The
+        key "rho" is there only if a rho is known.
         """
-        return {
-            "tightbudget": _VERSION,
-            "output_dp": {
-                "cells": [[_lists(cell), str(price)] for cell, price in self.cells.items()],
-                "delta": str(self.delta),
-                "sup": str(self.sup),
-            },
+        body = {
+            "cells": [[_lists(cell), str(price)] for cell, price in self.cells.items()],
+            "delta": str(self.delta),
+            "sup": str(self.sup),
         }
+        if self.rho is not None:
+            body["rho"] = str(self.rho)
+        return {"tightbudget": _VERSION, "output_dp": body}
 
     @staticmethod
     def from_dict(content: Any) -> OutputDP:
@@ -223,15 +237,17 @@ class OutputDP:
 
         Raises:
             FileError: ``content`` has another version, or is not a guarantee.
-            ParameterError: a cell, a price, delta or sup is refused.
+            ParameterError: a cell, a price, delta, sup or rho is refused.
         """
         if not isinstance(content, dict) or content.get("tightbudget") != _VERSION:
             raise FileError(
                 f'no guarantee: expected {{"tightbudget": {_VERSION}, "output_dp": ...}}'
             )
         body = content.get("output_dp")
-        if not isinstance(body, dict) or set(body) != {"cells", "delta", "sup"}:
-            raise FileError(f"output_dp must have cells, delta and sup, and no more, got {body!r}")
+        if not isinstance(body, dict) or {*body} - {"rho"} != {"cells", "delta", "sup"}:
+            raise FileError(
+                f"output_dp must have cells, delta and sup, and no more but rho, got {body!r}"
+            )
         if not isinstance(body["cells"], list):
             raise FileError(f"cells must be a list of pairs, got {body['cells']!r}")
         cells: dict[Cell, Any] = {}
@@ -242,7 +258,10 @@ class OutputDP:
             if cell in cells:
                 raise FileError(f"cells[{i}] must be new, got {cell!r} again")
             cells[cell] = _number(entry[1])
-        return OutputDP(cells, _number(body["delta"]), sup=_number(body["sup"]))
+        prices = {name: _number(body[name]) for name in ("delta", "sup", "rho") if name in body}
+        if "rho" in prices:
+            exact(rho=prices["rho"])  # null is no rho
+        return OutputDP(cells, **prices)
 
     def to_json(self) -> str:
         """The JSON text of :meth:`to_dict`."""
@@ -270,16 +289,33 @@ class OutputDP:
     def __hash__(self) -> int:
         return hash(self._content())
 
-    def _content(self) -> tuple[frozenset[tuple[Cell, Fraction]], Fraction, Fraction]:
-        """The values by which guarantees are compared: cells in any order, delta and sup."""
-        return frozenset(self.cells.items()), self.delta, self.sup
+    def _content(self) -> tuple[object, ...]:
+        """The values by which guarantees are compared: cells in any order, delta, sup and rho."""
+        return frozenset(self.cells.items()), self.delta, self.sup, self.rho
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (dict(self.cells), self.delta, self.sup)
+        return _restored, (dict(self.cells), self.delta, self.sup, self.rho)
 
     def __repr__(self) -> str:
-        cells = ", ".join(f"{c!r}: {price}" for c, price in self.cells.items())
-        return f"OutputDP({{{cells}}}, delta={self.delta}, sup={self.sup})"
+        first = itertools.islice(self.cells.items(), notebook.MOST_ROWS)
+        cells = [f"{c!r}: {price}" for c, price in first]
+        if len(self.cells) > len(cells):
+            cells.append(f"... {len(self.cells)} cells in all")
+        rho = "" if self.rho is None else f", rho={self.rho}"
+        return f"OutputDP({{{', '.join(cells)}}}, delta={self.delta}, sup={self.sup}{rho})"
+
+    def _repr_html_(self) -> str:
+        """Writes a table of the first cells with their prices, rounded up, for a notebook."""
+        most = printed_up(self.sup)
+        rows = [
+            (repr(cell), repr(printed_up(price)), notebook.scale(printed_up(price), most))
+            for cell, price in itertools.islice(self.cells.items(), notebook.MOST_ROWS)
+        ]
+        more = len(self.cells) - len(rows)
+        rest = f"every other cell costs {most!r}; " if not more else f"{more:,} more cells; "
+        note = notebook.muted(f"{rest}delta {printed_up(self.delta)!r} for all")
+        head = ("output cell", "epsilon", "")
+        return notebook.shown(notebook.table(rows, head=head), note)
 
 
 @dataclass(frozen=True)
@@ -394,6 +430,11 @@ def _number(value: Any) -> Any:
     return value
 
 
-# pickle calls a function with arguments by position; ``OutputDP`` takes sup by name
-def _restored(cells: dict[Cell, Fraction], delta: Fraction, sup: Fraction) -> OutputDP:
-    return OutputDP(cells, delta, sup=sup)
+def _restored(
+    cells: dict[Cell, Fraction], delta: Fraction, sup: Fraction, rho: Fraction | None = None
+) -> OutputDP:
+    """Makes a guarantee of its parts by position, as pickle asks for; OutputDP takes names.
+
+    Pickles that were made before guarantees had a rho have no such part.
+    """
+    return OutputDP(cells, delta, sup=sup, rho=rho)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from tightbudget.errors import ParameterError
 from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.numerics.rounding import log_down, next_down, next_up
@@ -215,9 +214,13 @@ class ZCDPRule(BudgetRule):
         return ExactAmount(counted=self.rho, delta=Fraction(0))
 
     def cost(self, guarantee: Guarantee, cell: Cell | None) -> ExactAmount:
-        """A number is a rho; an :class:`OutputDP` with delta = 0 is epsilon^2/2-zCDP at worst."""
+        """A number is a rho, and an :class:`OutputDP` costs the least rho that is known of it.
+
+        Its own ``rho`` is one; with delta = 0, half the square of its worst-case epsilon is one.
+        """
         if isinstance(guarantee, OutputDP):
-            return ExactAmount(counted=_pure(guarantee) ** 2 / 2, delta=Fraction(0))
+            known = [rho for rho in (guarantee.rho, _pure_rho(guarantee)) if rho is not None]
+            return ExactAmount(counted=_least(known, self.unit, guarantee), delta=Fraction(0))
         return ExactAmount(counted=exact(rho=guarantee), delta=Fraction(0))
 
     def epsilon(self, delta: Price) -> float:
@@ -256,11 +259,18 @@ class RenyiRule(BudgetRule):
         return ExactAmount(counted=self.divergence, delta=Fraction(0))
 
     def cost(self, guarantee: Guarantee, cell: Cell | None) -> ExactAmount:
-        """A number is a divergence; an :class:`OutputDP` with delta = 0 costs its worst case."""
+        """A number is a divergence, and an :class:`OutputDP` costs the least that is known of it.
+
+        A rho-zCDP mechanism has a divergence of at most rho times the order. With delta = 0 the
+        rho is at most half the square of the worst-case epsilon, and the divergence at most this
+        epsilon.
+        """
         if isinstance(guarantee, OutputDP):
-            epsilon = _pure(guarantee)
-            worst = min(epsilon, self.order * epsilon**2 / 2)
-            return ExactAmount(counted=worst, delta=Fraction(0))
+            known = [rho for rho in (guarantee.rho, _pure_rho(guarantee)) if rho is not None]
+            divergences = [self.order * rho for rho in known]
+            if not guarantee.delta:  # guard: divergence-of-delta-zero
+                divergences.append(guarantee.sup)
+            return ExactAmount(counted=_least(divergences, self.unit, guarantee), delta=Fraction(0))
         return ExactAmount(counted=exact(divergence=guarantee), delta=Fraction(0))
 
     def epsilon(self, delta: Price) -> float:
@@ -296,7 +306,21 @@ class GaussianDPRule(BudgetRule):
         return ExactAmount(counted=self.mu**2, delta=Fraction(0))
 
     def cost(self, guarantee: Guarantee, cell: Cell | None) -> ExactAmount:
-        """A number is a mu, and costs its square."""
+        """A number is a mu, and costs its square; an :class:`OutputDP` with delta = 0 has a mu.
+
+        A mechanism with the worst-case epsilon e and delta = 0 is mu-GDP with mu^2 = (pi/2) e^2.
+        Proof: its errors of the two kinds lie above a polygon with the corners (0, 1), (1, 0) and
+        (c, c), c = 1 / (1 + exp(e)). The curve of mu-GDP is convex, so it lies below the polygon
+        if it does so at (c, c), which is Phi(-mu/2) <= c. Let h(e) be
+        Phi(e sqrt(pi/8)) - 1 / (1 + exp(-e)). The ratio of the derivatives of its two terms is
+        exp(2 ln cosh(e/2) - (pi/16) e^2), which is 1 at e = 0, above 1 first, and below 1 from
+        some e on, as ln cosh(x) / x^2 decreases. So h rises from h(0) = 0, falls to h(inf) = 0,
+        and is never negative.
+        """
+        if isinstance(guarantee, OutputDP):
+            rho = _pure_rho(guarantee)
+            squares = [] if rho is None else [_PI * rho]  # guard: gaussian-dp-of-delta-zero
+            return ExactAmount(counted=_least(squares, self.unit, guarantee), delta=Fraction(0))
         return ExactAmount(counted=exact(mu=guarantee) ** 2, delta=Fraction(0))
 
     def epsilon(self, delta: Price) -> float:
@@ -371,13 +395,29 @@ def _output_dp(guarantee: Guarantee) -> OutputDP:
     return guarantee
 
 
-def _pure(guarantee: OutputDP) -> Fraction:
-    """The worst-case epsilon of a guarantee with delta = 0; others are refused."""
-    if guarantee.delta:
-        raise ParameterError(
-            f"delta must be 0 here (an AdvancedFilter takes others), got {guarantee.delta}"
+def _pure_rho(guarantee: OutputDP) -> Fraction | None:
+    """The rho of a guarantee with delta = 0, half its squared worst-case epsilon; else None.
+
+    Source: Bun, Steinke 2016, Proposition 1.4.
+    """
+    return None if guarantee.delta else guarantee.sup**2 / 2  # guard: rho-of-delta-zero
+
+
+def _least(amounts: list[Fraction], unit: str, guarantee: OutputDP) -> Fraction:
+    """The least of the amounts that a guarantee is known to cost, in this unit.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    if not amounts:
+        known = "" if unit == GaussianDPRule.unit else ", or a known rho"
+        raise refuse(
+            "guarantee",
+            f"have delta = 0{known}, in a budget that counts {unit} (a budget of epsilon and delta"
+            " takes any)",
+            guarantee,
         )
-    return guarantee.sup
+    return min(amounts)
 
 
 def _check_at_least(own: Fraction, delta: Price) -> None:
@@ -412,6 +452,7 @@ def _log_down(x: Fraction) -> Fraction:
 
 
 _LEAST = Fraction(1, 10**300)
+_PI = Fraction(314_159_265_358_979_323_847, 10**20)  # pi, rounded up in the 20th decimal place
 _SCALE = 2**600  # roots are rounded to multiples of its inverse
 
 

@@ -60,8 +60,9 @@ class AdvancedFilter(_WorstCaseFilter):
 class ZCDPFilter(_WorstCaseFilter):
     """Zero-concentrated DP: rho adds up.
 
-    Guarantee: all that the analyst sees is rho-zCDP. It takes a mechanism's rho as a number,
-    or an :class:`OutputDP` with delta = 0, which is epsilon^2/2-zCDP at worst.
+    Guarantee: all that the analyst sees is rho-zCDP. It takes a mechanism's rho as a number, or
+    an :class:`OutputDP` with a rho of its own (:class:`GaussianRelease` has one) or with
+    delta = 0, which is epsilon^2/2-zCDP at worst.
     Source: Bun, Steinke 2016, Propositions 1.3 and 1.4; Feldman, Zrnic 2021 (adaptivity, at
     each order).
 
@@ -78,7 +79,8 @@ class RenyiFilter(_WorstCaseFilter):
 
     Guarantee: all that the analyst sees has a Renyi divergence of at most ``epsilon`` at
     this order. It takes a mechanism's divergence at *this* order as a number, for instance
-    the bounds ``composition.renyi(order)``, or an :class:`OutputDP` with delta = 0.
+    the bounds ``composition.renyi(order)``, or an :class:`OutputDP` with a rho of its own
+    (:class:`GaussianRelease` has one) or with delta = 0.
     Source: Feldman, Zrnic 2021; Bun, Steinke 2016, Proposition 3.3.
 
     Args:
@@ -94,8 +96,10 @@ class GaussianDPFilter(_WorstCaseFilter):
     """Gaussian DP: squares of mu add up.
 
     Guarantee: all that the analyst sees is mu-GDP: no easier to tell apart than N(0, 1) and
-    N(mu, 1). It takes a mechanism's mu as a number (sensitivity / sigma for Gaussian noise).
-    It counts mu^2. Source: Smith, Thakurta 2022; Dong, Roth, Su 2022.
+    N(mu, 1). It takes a mechanism's mu as a number (sensitivity / sigma for continuous Gaussian
+    noise), or an :class:`OutputDP` with delta = 0, which costs (pi/2) epsilon^2 at worst. It
+    refuses :class:`GaussianRelease`, whose noise on integers is not mu-GDP for
+    mu = sensitivity / sigma. It counts mu^2. Source: Smith, Thakurta 2022; Dong, Roth, Su 2022.
 
     Args:
         mu: > 0.

@@ -37,7 +37,7 @@ from tightbudget.release.mechanisms.top_k import TopK
 from tightbudget.release.mechanisms.trimmed_mean import TrimmedMean
 from tightbudget.release.meter import Meter, Reserved
 from tightbudget.release.noise.noise import FixedNoise, Noise, OpenDPNoise
-from tightbudget.release.release import Receipt, Release, WhatIf
+from tightbudget.release.release import Receipt, Rehearsal, Release, WhatIf
 
 if TYPE_CHECKING:
     from tightbudget.release.mechanisms.logistic_regression import PrivateLogisticRegression
@@ -60,6 +60,7 @@ __all__ = [
     "Proposal",
     "ProposeTestRelease",
     "Receipt",
+    "Rehearsal",
     "Release",
     "Reserved",
     "SparseVector",

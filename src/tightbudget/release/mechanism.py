@@ -9,21 +9,25 @@ fields are its parameters, and it gives
 - ``__post_init__``, if ``guarantee`` does not look at all parameters. It ends with
   ``super().__post_init__()``.
 
-``what_if`` and ``release`` are written here, once for all mechanisms.
+``what_if``, ``rehearse`` and ``release`` are written here, once for all mechanisms.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from tightbudget.errors import ReleaseError
+from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise, noise_or_default
-from tightbudget.release.release import Release, WhatIf, paid, what_if
+from tightbudget.release.release import Rehearsal, Release, WhatIf, paid, rehearsed, what_if
 
 __all__ = ["MechanismOnData", "Priced"]
 
@@ -36,10 +40,13 @@ class Priced(ABC):
     """A mechanism whose prices follow from its parameters alone, before any data is there.
 
     Raises:
-        ParameterError: the parameters have no guarantee.
+        ParameterError: the parameters have no guarantee, or a function is none, or cannot take
+            the arguments that the mechanism calls it with.
     """
 
     def __post_init__(self) -> None:
+        for name, arguments in _functions(type(self)).items():
+            _check_function(name, getattr(self, name), arguments)  # guard: functions-take-arguments
         # a mechanism that was made has a guarantee: neither what_if nor release refuses later
         _ = self.guarantee  # guard: guarantee-when-made
 
@@ -52,7 +59,7 @@ class Priced(ABC):
         """Says what a run would cost at most and at least, and whether it fits; touches nothing.
 
         Raises:
-            ParameterError: the meter does not count epsilon.
+            ParameterError: the meter is no budget, or does not count epsilon.
         """
         return what_if(self.guarantee, meter)
 
@@ -65,6 +72,29 @@ class MechanismOnData(Priced, Generic[D, V]):
         ParameterError: a parameter is refused.
     """
 
+    def rehearse(self, data: D, *, noise: Noise | None = None) -> Rehearsal:
+        """Runs the mechanism on public or made-up data, and says what the run would have cost.
+
+        NEVER on private data: neither errors nor the output cell are paid for here.
+
+        All of the mechanism runs, with its real noise. It charges nothing, and no value is
+        released. A paid run hides mistakes: a query that raises, or answers what is no number,
+        counts as a fallback, and the answer is noise around it. Here each of these mistakes is
+        raised, and so are the wrong count of numbers, and a number that is no integer where there
+        is no step.
+
+        Args:
+            data: public or made-up data, of the types and shapes of the private ones.
+            noise: the source of noise; OpenDP's samplers if None.
+
+        Raises:
+            Exception: an error of the query, or of any other function of the mechanism, as it is.
+            ParameterError: the data, or an answer of a query, is not what the mechanism takes.
+            ExtraError: no noise is given, and OpenDP is not installed.
+        """
+        run = partial(self._run, noise=noise_or_default(noise))
+        return rehearsed(self.guarantee, data, lambda data: run(self._admitted(data)))
+
     def release(self, data: D, *, meter: Meter, noise: Noise | None = None) -> Release[V]:
         """Runs the mechanism on the data, pays for the output cell, and returns the value.
 
@@ -75,7 +105,8 @@ class MechanismOnData(Priced, Generic[D, V]):
 
         Raises:
             BudgetError: the worst-case price does not fit; the data was not touched.
-            ParameterError: the type or the shape of the data is refused; nothing is charged.
+            ParameterError: the meter, or the type or the shape of the data, is refused; nothing
+                is charged.
             ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
             ReleaseError: noise, or a rule on released answers, failed after the start; the
                 worst-case price is charged.
@@ -102,3 +133,36 @@ class MechanismOnData(Priced, Generic[D, V]):
 
         It asks code that sees the data through :func:`answered`, and draws from ``noise`` alone.
         """
+
+
+@functools.cache
+def _functions(mechanism: type) -> Mapping[str, int]:
+    """Counts the arguments of each function that a mechanism takes, by the field's annotation."""
+    try:
+        hints = get_type_hints(mechanism)
+    except NameError:  # an annotation of a class elsewhere that names what it does not import
+        return {}
+    found: dict[str, int] = {}
+    for field in fields(mechanism):
+        hint = hints[field.name]
+        for kind in (hint, *get_args(hint)):  # also a function or None
+            if get_origin(kind) is Callable and isinstance(get_args(kind)[0], list):
+                found[field.name] = len(get_args(kind)[0])
+    return found
+
+
+def _check_function(name: str, function: Any, arguments: int) -> None:
+    """Refuses what cannot be called with so many arguments; None stands for no function.
+
+    Raises:
+        ParameterError: it is no function, or its signature does not fit.
+    """
+    if function is None:
+        return
+    try:
+        inspect.signature(function).bind(*[None] * arguments)
+    except ValueError:
+        return  # some functions of C tell no signature
+    except TypeError:
+        must = f"be a function of {arguments} argument{'s' * (arguments != 1)}"
+        raise refuse(name, must, function) from None

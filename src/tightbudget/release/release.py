@@ -13,6 +13,7 @@ is in a cell that it has not declared. Such a failure costs the worst-case price
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -22,21 +23,31 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from tightbudget import notebook
 from tightbudget.errors import ReleaseError, SettlementError
 from tightbudget.numerics.validate import refuse
-from tightbudget.output_dp.amount import Budget, exact, printed_down, printed_up
+from tightbudget.output_dp.amount import (
+    Budget,
+    amounts_table,
+    exact,
+    printed_down,
+    printed_up,
+)
 from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_name
 from tightbudget.output_dp.transactions import Uncopied
 from tightbudget.release.meter import Meter
+from tightbudget.release.rehearsal import in_rehearsal, rehearsal
 
 __all__ = [
     "Receipt",
+    "Rehearsal",
     "Release",
     "Started",
     "WhatIf",
     "answered",
     "guarded",
     "paid",
+    "rehearsed",
     "started",
     "what_if",
 ]
@@ -44,10 +55,12 @@ __all__ = [
 T = TypeVar("T")
 V = TypeVar("V")
 
+_ADVICE = "try it with .rehearse(public data): that raises the error and charges nothing"
+
 _operator = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Receipt:
     """A receipt: the amounts that were held and charged for one run.
 
@@ -72,6 +85,15 @@ class Receipt:
 
     def __str__(self) -> str:
         return f"held {self.held}; charged {self.charged}; returned {self.returned}"
+
+    def __repr__(self) -> str:
+        return f"<Receipt: {self}>"
+
+    def _repr_html_(self) -> str:
+        """Writes a table of the amounts, with a bar of the charge in the hold, for a notebook."""
+        amounts = {"held": self.held, "charged": self.charged, "returned": self.returned}
+        picture = notebook.bar(spent=self.charged.amount, held=0.0, cap=self.held.amount)
+        return notebook.shown(amounts_table(amounts, title="Receipt"), picture)
 
 
 @dataclass(frozen=True)
@@ -114,13 +136,49 @@ class WhatIf:
         return f"from {self.least} to {self.most}; left {self.left}: {fits}"
 
 
+@dataclass(frozen=True)
+class Rehearsal:
+    """The price of a run that was rehearsed on public or made-up data; nothing was charged.
+
+    It has no value: an answer is released by a run that is paid for.
+
+    Attributes:
+        cell: the output cell that came out; another run may end in another cell.
+        cost: the price of that cell, with the whole delta.
+        most: the worst-case price, which a paid run holds until it ends.
+    """
+
+    cell: Cell
+    cost: Budget
+    most: Budget
+
+    def __str__(self) -> str:
+        return f"cell {self.cell!r} costs {self.cost}; at most {self.most}; nothing was charged"
+
+
+def rehearsed(guarantee: OutputDP, data: Any, run: Callable[[Any], tuple[V, Cell]]) -> Rehearsal:
+    """Runs a mechanism on public or made-up data, unpaid, and returns its price without its value.
+
+    Raises:
+        Exception: any error of ``run`` as it is, also one that a paid run would hide.
+    """
+    with rehearsal():
+        _, cell = _declared(guarantee, run(data))
+    delta = printed_up(guarantee.delta)
+    return Rehearsal(
+        cell,
+        cost=Budget(printed_up(guarantee.price(cell)), delta, "epsilon"),
+        most=Budget(printed_up(guarantee.sup), delta, "epsilon"),
+    )
+
+
 def what_if(guarantee: OutputDP, meter: Meter) -> WhatIf:
     """Compares the prices of a mechanism with what a meter has left; reserves nothing.
 
     Raises:
-        ParameterError: the meter does not count epsilon.
+        ParameterError: the meter is no budget, or does not count epsilon.
     """
-    left = meter.left
+    left = _checked(meter).left
     if left.unit != "epsilon":
         raise refuse("meter", "count epsilon", left.unit)
     delta = printed_up(guarantee.delta)
@@ -151,11 +209,12 @@ def paid(
 
     Raises:
         BudgetError: the worst-case price does not fit; the data was not touched.
-        ParameterError: the data was not admitted; nothing was charged.
+        ParameterError: the meter is no budget, or the data was not admitted; nothing was charged.
         ReleaseError: code that has not seen the data failed; the worst-case price was charged.
     """
-    with started(meter, guarantee, data, admit) as run_:
-        value, run_.cell = guarded(lambda: _declared(guarantee, run(run_.data)))
+    # guard: paid-run-hides-errors
+    with started(meter, guarantee, data, admit) as run_, rehearsal(False):
+        value, run_.cell = guarded(lambda: _declared(guarantee, run(run_.data)), _ADVICE)
     return run_.released(value)
 
 
@@ -202,7 +261,7 @@ def started(
     keeps its hold. A process that was forked inside the block charges nothing, since the process
     that opened the block is still in it.
     """
-    hold = meter.reserve(guarantee, interactive=interactive)
+    hold = _checked(meter).reserve(guarantee, interactive=interactive)
     held = hold.charge
     try:
         admitted = data if admit is None else admit(data)
@@ -235,23 +294,28 @@ def answered(call: Callable[[], T]) -> T | None:
     """Calls code that sees the data, and returns its answer; None if it raises.
 
     An operator who may see the data finds the error in the log of this module, at level DEBUG.
-    NumPy's warnings of single numbers (overflow, NaN) are off while the code runs.
+    NumPy's warnings of single numbers (overflow, NaN) are off while the code runs. In a rehearsal
+    the error is raised.
     """
     try:
         with np.errstate(all="ignore"):
             return call()
     except BaseException as error:  # guard: leaving-not-seen
-        if isinstance(error, KeyboardInterrupt):
-            raise  # guarded passes it on without its text
+        if isinstance(error, KeyboardInterrupt) or in_rehearsal():
+            raise  # guarded passes an interrupt on without its text
         _operator.debug("a query has failed: its fallback is used", exc_info=True)
         return None  # guard: failing-not-seen
 
 
-def guarded(call: Callable[[], T]) -> T:
+def guarded(call: Callable[[], T], advice: str = "") -> T:
     """Returns the answer of a call; if the call raises, raises an error without any detail.
 
     The new error has neither a cause nor a context. An operator who may see the data finds the
     original error in the log of this module, at level DEBUG.
+
+    Args:
+        call: the code that may raise.
+        advice: what the message says in the end.
 
     Raises:
         ReleaseError: the call raised.
@@ -267,8 +331,26 @@ def guarded(call: Callable[[], T]) -> T:
         raise KeyboardInterrupt  # a new one: the text and the frames of the first may hold data
     raise ReleaseError(
         "the mechanism failed after it had started: nothing is released, "
-        "and its worst-case price is charged"
+        "and its worst-case price is charged" + (advice and f"; {advice}")
     )
+
+
+def _checked(meter: Meter) -> Meter:
+    """Returns a meter that mechanisms can charge.
+
+    Raises:
+        ParameterError: it is none. A budget of a ledger is one only with a key for each run.
+    """
+    if isinstance(meter, type):
+        raise refuse("meter", f"be a budget and not a class, say {meter.__name__}(...)", meter)
+    if callable(getattr(meter, "keyed", None)):
+        raise refuse("meter", 'have a key for its runs, say budget.keyed("A7")', meter)
+    try:
+        inspect.signature(meter.reserve).bind(None, interactive=False)
+    except (AttributeError, TypeError):
+        must = "be a budget that mechanisms charge, say OutputDPFilter(epsilon=1.0)"
+        raise refuse("meter", must, meter) from None
+    return meter
 
 
 def _declared(guarantee: OutputDP, answer: object) -> tuple[Any, Cell]:

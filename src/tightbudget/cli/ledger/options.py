@@ -17,6 +17,7 @@ from tightbudget.accounting.describe import value_of
 from tightbudget.accounting.text_file import read_text
 from tightbudget.cli.output import print_json
 from tightbudget.cli.refusals import as_json
+from tightbudget.numerics.validate import quotient_of
 
 if TYPE_CHECKING:
     from tightbudget import Ledger
@@ -41,6 +42,8 @@ __all__ = [
 
 def _exactly(text: str) -> Any:
     """Reads a number exactly as it is written, also one that is no double."""
+    if isinstance(text, str) and quotient_of(text) is not None:
+        return quotient_of(text)
     value = value_of(text)
     if isinstance(value, float) and math.isfinite(value) and Decimal(text) != Decimal(repr(value)):
         return Decimal(text)

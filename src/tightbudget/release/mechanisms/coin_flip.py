@@ -11,7 +11,7 @@ from tightbudget.numerics.validate import plain_numbers
 from tightbudget.output_dp.amount import Price
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.mechanism import MechanismOnData
-from tightbudget.release.mechanisms.additive import LaplaceRelease, NoisyAnswer, added
+from tightbudget.release.mechanisms.additive import LaplaceRelease, NoisyAnswer
 from tightbudget.release.noise.noise import Noise
 from tightbudget.release.release import answered
 
@@ -66,8 +66,8 @@ class ToyRelease(MechanismOnData[Any, NoisyAnswer | None]):
 
     def _run(self, data: Any, noise: Noise) -> tuple[NoisyAnswer | None, Cell]:
         # the query is asked in any case: its side effects must not depend on the coin
-        value = answered(lambda: self.query(data))
+        grid = self._noisy._grid
+        point = grid.points(answered(lambda: self.query(data)), None)
         if not noise.coin():
             return None, "nothing"
-        drawn = noise.laplace(self._noisy.scale, 1)
-        return added(self._noisy._grid, None, value, drawn), "number"
+        return grid.noisy(point, noise.laplace(self._noisy.scale, 1)).item(), "number"

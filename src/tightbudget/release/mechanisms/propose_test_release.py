@@ -36,6 +36,7 @@ from tightbudget.output_dp.amount import Price, exact_positive, exact_probabilit
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.mechanism import MechanismOnData
 from tightbudget.release.noise.noise import LARGEST_SCALE, Noise, scale_up
+from tightbudget.release.rehearsal import in_rehearsal
 from tightbudget.release.release import answered
 
 __all__ = ["Pricing", "Proposal", "ProposeTestRelease", "StabilityTest"]
@@ -211,9 +212,16 @@ class ProposeTestRelease(MechanismOnData[Any, int | None]):
         """Returns one proposal for each try, whatever ``propose`` does."""
         found = answered(lambda: list(self.propose(data))) or []
         widest = LARGEST_SCALE / self.test.scale
-        usable = [p if type(p) is Proposal and p.sensitivity <= widest else _FAILED for p in found]
+        if in_rehearsal() and not (len(found) == self.tries and all(map(_is_proposal, found))):
+            raise refuse("propose", f"answer {self.tries} of Proposal", found)
+        usable = [p if _is_proposal(p) and p.sensitivity <= widest else _FAILED for p in found]
         return [*usable, *[_FAILED] * self.tries][: self.tries]
 
     def _cell(self, j: int) -> Cell:
         """Returns the output cell of a value that passed at try j."""
         return ("value", j) if self.pricing is Pricing.IN_TURN else "value"
+
+
+def _is_proposal(value: Any) -> bool:
+    """True for a proposal; a subclass could answer otherwise each time that it is asked."""
+    return type(value) is Proposal

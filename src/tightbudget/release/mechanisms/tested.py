@@ -139,7 +139,8 @@ class TestedRelease(MechanismOnData[tuple[Any, Any], V | None], Generic[V]):
     def _run(self, data: Any, noise: Noise) -> tuple[V | None, Cell]:
         training, test = data
         output = answered(lambda: self.train(training, noise))
-        known = None if output is None else answered(lambda: self.error(output, test))
+        # an output that is None has no error: it counts as the largest
+        known = math.inf if output is None else answered(lambda: self.error(output, test))
         error, threshold = self._grid.point(known), self._grid.public(threshold=self.threshold)
         if error + int(noise.laplace(self._scale, 1)[0]) <= threshold:  # guard: noisy-test
             return output, "value"

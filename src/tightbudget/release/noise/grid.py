@@ -16,6 +16,7 @@ from tightbudget.numerics.validate import plain, plain_numbers, positive, positi
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.release.noise.noise import IntArray
 from tightbudget.release.private_number import FAILURES, listed, number
+from tightbudget.release.rehearsal import in_rehearsal
 
 __all__ = ["AnswerGrid"]
 
@@ -35,9 +36,10 @@ class AnswerGrid:
     without a step only if their numbers are integers.
     Proof: with a step, rounding moves each number by at most half a step. Without one, numbers
     are rounded down, and y <= x <= y + D has floor(y) <= floor(x) <= floor(y) + ceil(D). In a
-    vector of real numbers, rounding down can move each number by one more; so it needs a step, or
-    a D that holds for the rounded vector. A number beyond the bounds, or beyond 2^52 points, is
-    moved to the last point, which brings no two points further apart.
+    vector of real numbers, rounding down can move each number by one more; so a mechanism takes a
+    vector without a step only if its caller declares that all numbers are integers. A number
+    beyond the bounds, or beyond 2^52 points, is moved to the last point, which brings no two
+    points further apart.
 
     Every answer of a query has a point, since an error would be seen: an answer that is no number
     becomes the fallback. The fallback is an answer like any other, so the sensitivity D must be
@@ -83,7 +85,12 @@ class AnswerGrid:
         return length if self.step is None else length / Fraction(self.step)
 
     def point(self, value: Any) -> int:
-        """Returns the point of one number, or of the fallback if it is none. It never raises."""
+        """Returns the point of one number, or of the fallback if it is none.
+
+        It never raises but in a rehearsal.
+        """
+        if in_rehearsal():
+            self._check(value, None)
         low, high = self._ends
         if type(value) is int and self.step is None:  # a count: the other paths take longer
             return max(low, min(value, high))
@@ -92,10 +99,13 @@ class AnswerGrid:
         return int(self.points(value, None)[0])
 
     def points(self, values: Any, size: int | None) -> IntArray:
-        """Returns the points of ``size`` numbers, or of one number if that is None; never raises.
+        """Returns the points of ``size`` numbers, or of one number if that is None.
 
-        Numbers beyond ``size`` are left out, and missing ones become the fallback.
+        Numbers beyond ``size`` are left out, and missing ones become the fallback. It never raises
+        but in a rehearsal.
         """
+        if in_rehearsal():
+            self._check(values, size)
         points = np.full(1 if size is None else size, self._fallback, dtype=np.int64)
         # guard: integer-beside-double-exact
         found = _entries(values, exactly=self._doubles_are_too_coarse)[: len(points)]
@@ -120,6 +130,24 @@ class AnswerGrid:
         if known is None:
             raise refuse(name, "be a number", value)
         return self._nearest(known, -_FURTHEST, _FURTHEST)
+
+    def _check(self, values: Any, size: int | None) -> None:
+        """Refuses the answer of a query that a paid run would replace, cut off or round down.
+
+        Raises:
+            ParameterError: it has another count of numbers than ``size``, or an entry that is no
+                number, or no integer where there is no step.
+        """
+        entries = _entries(values, exactly=True)
+        if len(entries) != (1 if size is None else size):
+            wanted = "one number (size= is for more)" if size is None else f"{size} numbers"
+            raise refuse("the query's answer", f"be {wanted}", values)
+        for entry in map(number, entries.tolist()):
+            if entry is None or entry != entry:
+                raise refuse("the query's answer", "have numbers alone", values)
+            if self.step is None and isinstance(entry, Fraction) and entry.denominator != 1:
+                must = "be of integers, as there is no step (a paid run rounds others down)"
+                raise refuse("the query's answer", must, values)
 
     @cached_property
     def _ends(self) -> tuple[int, int]:
