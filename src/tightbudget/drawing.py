@@ -7,8 +7,9 @@ that can be drawn, as a curve, hands its arrays down to here.
 from __future__ import annotations
 
 import importlib
+import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,14 @@ from tightbudget.errors import ExtraError, FileError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 
-__all__ = ["draw_bounds", "draw_prices", "picture", "picture_path"]
+__all__ = ["draw_bounds", "draw_prices", "inline_picture", "picture", "picture_path"]
 
 _FORMATS = (".png", ".svg", ".pdf")
+
+_GRID = "#e5e5e5"
+_METADATA = ("Creator", "Date", "Format", "Type")  # what matplotlib would write about the file
+# A colour that no picture has: in an inline picture it becomes that of the text around it.
+_TEXT = "#010203"
 
 
 def draw_bounds(
@@ -123,6 +129,33 @@ def picture(path: str | Path, title: str | None) -> Iterator[Any]:
         raise FileError(f"{path}: {(error.strerror or str(error)).lower()}") from error
 
 
+def inline_picture(draw: Callable[[Any], object], said: str) -> str:
+    """Draws a picture as SVG that stands in a page: its text and axes have the page's colour.
+
+    The same picture is the same text, also in another process.
+
+    Args:
+        draw: draws on the axes that it is given.
+        said: what a screen reader says in the place of the picture; plain words.
+
+    Raises:
+        ExtraError: matplotlib is not installed.
+    """
+    matplotlib, file = _matplotlib(""), io.StringIO()
+    parts = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    with matplotlib.rc_context({**dict.fromkeys(parts, _TEXT), "svg.hashsalt": "tightbudget"}):
+        figure = _matplotlib("figure").Figure(figsize=(6.4, 4.4), layout="constrained")
+        draw(figure.subplots())
+        figure.savefig(file, format="svg", transparent=True, metadata=dict.fromkeys(_METADATA))
+    svg = file.getvalue()
+    svg = svg[svg.index("<svg") :].replace(_TEXT, "currentColor")
+    to_hex = _matplotlib("colors").to_hex
+    for colour in (to_hex("C0"), to_hex(_darker("C0"))):  # the first curve, on a dark page brighter
+        svg = svg.replace(colour, f"var(--tb-spent, {colour})")
+    svg = svg.replace(f"stroke: {_GRID}", "stroke: currentColor; stroke-opacity: 0.15")
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{said}" ', 1)
+
+
 def picture_path(path: str | Path) -> Path:
     """The path, if a picture can be written under that name.
 
@@ -146,16 +179,16 @@ def _dress(ax: Any, x: str, y: str) -> None:
     """Labels the axes, and draws a grid behind the lines."""
     ax.set_xlabel(x)
     ax.set_ylabel(y)
-    ax.grid(True, which="major", color="0.9", linewidth=0.8)
+    ax.grid(True, which="major", color=_GRID, linewidth=0.8)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def _matplotlib(module: str) -> Any:
-    """A module of matplotlib."""
+    """A module of matplotlib; the package itself if its name is empty."""
     try:
         # by name: the types of an optional dependency stay out of this package's own
-        return importlib.import_module(f"matplotlib.{module}")
+        return importlib.import_module(f"matplotlib.{module}".rstrip("."))
     except ImportError as error:
         raise ExtraError("plots need matplotlib: pip install 'tightbudget[plot]'") from error
 

@@ -25,6 +25,7 @@ from tightbudget.engine.buckets.measures import Tilt, discretise
 from tightbudget.engine.buckets.profile import Profile
 from tightbudget.engine.question import EpsilonAt
 from tightbudget.engine.readings import renyi
+from tightbudget.numerics import convolve
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import Enclosure, exact
 from tightbudget.pairs.atomic import AtomicPair
@@ -220,6 +221,11 @@ def coarser(measure: Any) -> Any:
 
 
 MUTATIONS = [
+    Without(
+        "the sum that is carried from one piece to the next",
+        {"carried-between-pieces": "pass"},
+        lambda: convolve.discounted_sums(np.ones(10_000), 0.5)[8192] > 1.5,
+    ),
     Without(
         "rounding of the upper convolution",
         {

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 import re
+from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -179,3 +183,164 @@ def test_an_estimate_is_of_another_type() -> None:
     ):
         with pytest.raises(TypeError):
             mixed()
+
+
+# --------------------------------------------------------------------- as people use them
+
+formats = st.builds(
+    "{}{}{}{}".format,
+    st.sampled_from(["", "+", "-", " "]),
+    st.sampled_from(["", ","]),
+    st.one_of(st.just(""), st.integers(0, 30).map(".{}".format)),
+    st.sampled_from("eEfFgG%"),
+)
+
+
+def written(text: str) -> Fraction:
+    percent = text.endswith("%")
+    return Fraction(text.rstrip("%").replace(",", "").strip()) / (100 if percent else 1)
+
+
+@given(certified, formats)
+def test_a_format_rounds_outwards_by_less_than_a_unit(x: Bounds, spec: str) -> None:
+    texts = re.fullmatch(r"\[(.+?), (.+)\]", format(x, spec.replace(",", "")))
+    assert texts
+    assert format(x, spec).replace(",", "") == texts[0].replace(",", "")
+    for end, text, outwards in zip(x, texts.groups(), (-1, 1), strict=True):
+        assert outwards * (written(text) - Fraction(end)) >= 0
+        digits, _, exponent = text.rstrip("%").lower().partition("e")
+        place = int(exponent or 0) - len(digits.partition(".")[2])
+        if spec[-1] in "gG":  # which drops zeros at the end
+            asked = int((re.findall(r"\d+", spec) or [6])[0])
+            place = Decimal(end).adjusted() + 1 - max(1, asked)
+        unit = Fraction(10) ** place / (100 if spec.endswith("%") else 1)
+        assert abs(written(text) - Fraction(end)) < unit
+
+
+@pytest.mark.parametrize(
+    ("bounds", "spec", "text"),
+    [
+        (Bounds(1.8282366665162, 1.8282366665169), ".3f", "[1.828, 1.829]"),
+        (Bounds(1.8282366665162, 1.8282366665169), ".2e", "[1.82e+00, 1.83e+00]"),
+        (Bounds(1.21e-6, 1.2299e-6), ".3g", "[1.21e-06, 1.23e-06]"),
+        (Bounds(1.21e-6, 1.2299e-6), ".1G", "[1E-06, 2E-06]"),
+        (Bounds(0.0, 0.0), "G", "[0, 0]"),
+        (Bounds(0.0, 0.999999), ".2g", "[0, 1]"),
+        (Bounds(9.999, 9.9991), ".1e", "[9.9e+00, 1.0e+01]"),
+        (Bounds(0.02, 0.0301), ".0%", "[2%, 4%]"),
+        (Bounds(-1.25, 1234.5), "+,.1f", "[-1.3, +1,234.5]"),
+        (Bounds(2.0, math.inf), ".1f", "[2.0, inf]"),
+        (Bounds(0.1, 0.1), ".20f", "[0.10000000000000000555, 0.10000000000000000556]"),
+        (Bounds(1.0, 2.0), "", "[1.0, 2.0]"),
+        (Bounds(1.0, 2.0), ">14", "    [1.0, 2.0]"),
+        (Bounds(1.0, 2.0), "*^14.1f", "**[1.0, 2.0]**"),
+    ],
+)
+def test_how_formatted_bounds_look(bounds: Bounds, spec: str, text: str) -> None:
+    assert f"{bounds:{spec}}" == text
+
+
+@pytest.mark.parametrize("spec", ["s", "08.3f", "=8.3f", ".3n", "_.3f", "#.3f", "nonsense", ".f"])
+def test_formats_that_are_none(spec: str) -> None:
+    must = "format must be a format for floats, such as .3f or >24.6g, got"
+    with pytest.raises(tb.ParameterError, match=re.escape(f"{must} {spec!r}")):
+        format(Bounds(1.0, 2.0), spec)
+
+
+@given(certified)
+def test_they_are_shown_as_they_are_printed(x: Bounds) -> None:
+    assert repr(x) == str(x) == f"{x}" == f"{x!r}"
+    lower, upper = x
+    assert (lower, upper) == (x.lower, x.upper)
+
+
+SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+UNCERTAIN = (
+    r"^\[\S+, \S+\] {} .+ is not certain, since numbers in these bounds disagree: ask for a "
+    r"smaller rtol, or compare \.upper \(what is certified to be enough\) or \.lower$"
+)
+
+
+@given(intervals(), st.one_of(intervals(), numbers), st.sampled_from(sorted(SIGNS)))
+def test_a_comparison_is_that_of_every_number_inside(
+    x: Bounds, other: Bounds | float, sign: str
+) -> None:
+    ours, theirs = ends(x), ends(other if isinstance(other, Bounds) else Bounds(other, other))
+    # between its ends a comparison changes once, so that the ends know all numbers between
+    answers = {SIGNS[sign](a, b) for a in ours for b in theirs}
+    if len(answers) == 1:
+        assert {SIGNS[sign](x, other)} == answers
+    else:
+        with pytest.raises(tb.ParameterError, match=UNCERTAIN.format(re.escape(sign))):
+            SIGNS[sign](x, other)
+
+
+@given(intervals(), st.floats(0, 1), st.sampled_from(sorted(SIGNS)))
+def test_a_number_inside_is_equal_or_refused(x: Bounds, share: float, sign: str) -> None:
+    inside = min(max(x.lower + share * (x.upper - x.lower), x.lower), x.upper)
+    if x.lower < inside < x.upper:
+        with pytest.raises(tb.ParameterError, match="is not certain"):
+            SIGNS[sign](x, inside)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [2, 2.0, Fraction(2), Decimal(2), np.float64(2), np.float32(2), np.int8(2)],
+    ids=lambda x: type(x).__name__,
+)
+def test_numbers_of_all_types_compare_on_both_sides(number: Any) -> None:
+    below, above, around = Bounds(1.0, 2.0), Bounds(2.0, 3.0), Bounds(1.0, 3.0)
+    assert below <= number
+    assert number >= below
+    assert above >= number
+    assert number <= above
+    assert not below > number
+    assert not number < below
+    for asks in (
+        lambda: around < number,
+        lambda: number < around,
+        lambda: below < number,
+        lambda: above > number,
+    ):
+        with pytest.raises(tb.ParameterError, match="is not certain"):
+            asks()
+
+
+def test_infinity_compares_and_nan_does_not() -> None:
+    assert Bounds(1.0, math.inf) <= math.inf
+    assert Bounds(1.0, math.inf) >= 1.0
+    for asks in (lambda: Bounds(1.0, 2.0) <= math.nan, lambda: math.nan > Bounds(1.0, 2.0)):
+        with pytest.raises(tb.ParameterError, match="compared with bounds must be a number, got n"):
+            asks()
+
+
+@pytest.mark.parametrize("other", ["2", None, True, 1j, [1.0], Estimate(1.0, "a guess")], ids=repr)
+def test_what_is_no_number_does_not_compare(other: Any) -> None:
+    for sign in SIGNS.values():
+        with pytest.raises(TypeError, match="not supported between instances of 'Bounds'"):
+            sign(Bounds(1.0, 2.0), other)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (float, r"write float(bounds.upper), which is certified to be at least the exact value"),
+        (int, r"write math.ceil(bounds.upper), which is certified to be at least the exact value"),
+        (math.sqrt, r"write float(bounds.upper)"),
+        (np.float64, r"write float(bounds.upper)"),
+    ],
+)
+def test_two_bounds_are_not_one_number(ask: Callable[[Any], object], said: str) -> None:
+    with pytest.raises(tb.ParameterError, match=re.escape(said)):
+        ask(Bounds(1.0, 2.0))
+
+
+def test_bounds_are_not_multiplied() -> None:
+    two: Any = Bounds(1.0, 2.0)
+    with pytest.raises(TypeError, match="unsupported operand type"):
+        two * two
+
+
+def test_a_question_takes_no_bounds() -> None:
+    with pytest.raises(tb.ParameterError, match=r"^epsilon must be .* >= 0, got \[1\.0, 2\.0\]$"):
+        (tb.Gaussian(1.0) * 1).delta(Bounds(1.0, 2.0))  # type: ignore[arg-type]

@@ -182,3 +182,19 @@ def test_discounted_sums_keep_every_entry_s_relative_precision(ratio: float) -> 
     for i, (term, found) in enumerate(zip(x, discounted_sums(x, ratio), strict=True)):
         total = Fraction(term) + Fraction(ratio) * total
         assert abs(Fraction(found) - total) <= total * 2 * (i + 1) / 2**53
+
+
+@pytest.mark.parametrize("runs", [1, 8191, 8192, 8193, 16384, 20001])
+def test_discounted_sums_of_ones_are_a_geometric_series(runs: int) -> None:
+    ratio = 1.0 - 2.0**-12
+    found = discounted_sums(np.ones(runs), ratio)
+    assert found.shape == (runs,)
+    # each place beside the end of a piece, and the last one
+    for i in {0, runs // 2, 8190, 8191, 8192, 16383, 16384, runs - 1}:
+        if i < runs:
+            truth = (1 - Fraction(ratio) ** (i + 1)) / (1 - Fraction(ratio))
+            assert abs(Fraction(found[i]) - truth) <= truth * 2 * (i + 1) / 2**53
+
+
+def test_discounted_sums_of_nothing_are_nothing() -> None:
+    assert discounted_sums(np.empty(0), 0.5).size == 0

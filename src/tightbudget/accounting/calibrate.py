@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
+from tightbudget import notebook
 from tightbudget.errors import CalibrationError, ParameterError
 from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.search import root_between
 from tightbudget.numerics.validate import (
+    first_by_position,
     non_negative,
     open_probability,
     positive,
@@ -19,7 +22,7 @@ from tightbudget.numerics.validate import (
     refuse,
 )
 
-__all__ = ["Calibration", "Target", "calibrate"]
+__all__ = ["Calibration", "IntegerCalibration", "Target", "calibrate"]
 
 
 _REACH = 1e-6, 1e9  # parameters between which a bracket is searched for if none is given
@@ -54,6 +57,9 @@ class Target:
                 f"got {got}"
             )
         values = kinds[asked[0]]
+        missing = [name for name, value in values.items() if value is None]
+        if missing:
+            raise ParameterError(f"{missing[0]} is missing: give {' and '.join(values)} together")
         if "epsilon" in values:
             epsilon = non_negative(epsilon=values["epsilon"])
             return Target("delta", positive(delta=probability(delta=values["delta"])), epsilon)
@@ -74,12 +80,12 @@ class Target:
         return f"{self.name} <= {self.most!r}{asked.get(self.name, '')}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calibration:
     """A parameter's value that meets a target, and the composition that has this value.
 
     Attributes:
-        value: the parameter (an int with ``integer=True``).
+        value: the parameter.
         composition: the composition that the function returns for ``value``.
         target: the target that was asked for.
         met: bounds of the target's quantity there; the upper bound is <= ``target.most``.
@@ -89,6 +95,22 @@ class Calibration:
     composition: Composition
     target: Target
     met: Bounds
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: value {self.value!r} meets {self.target}, "
+            f"{self.target.name} is {self.met}; {self.composition!r}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Writes a table of the value, the target and what is met, for a notebook."""
+        rows = [
+            ("value", repr(self.value)),
+            ("target", f"{self.target}"),
+            (f"{self.target.name} there", str(self.met)),
+            ("composition", repr(self.composition)),
+        ]
+        return notebook.shown(notebook.table([(name, notebook.left(v)) for name, v in rows]))
 
     @property
     def delta(self) -> Bounds:
@@ -114,8 +136,46 @@ class Calibration:
         return {**answer, self.target.name: self.met.to_dict(), **at}
 
 
+@dataclass(frozen=True, repr=False)
+class IntegerCalibration(Calibration):
+    """A calibration whose parameter is an integer, for instance a number of steps."""
+
+    value: int
+
+
+@overload
+def calibrate(
+    function: Callable[[int], Composable],
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    advantage: float | None = None,
+    tpr: float | None = None,
+    fpr: float | None = None,
+    between: tuple[float, float] | None = None,
+    integer: Literal[True],
+    rtol: float = 1e-5,
+) -> IntegerCalibration: ...
+
+
+@overload
 def calibrate(
     function: Callable[[float], Composable],
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    advantage: float | None = None,
+    tpr: float | None = None,
+    fpr: float | None = None,
+    between: tuple[float, float] | None = None,
+    integer: bool = False,
+    rtol: float = 1e-5,
+) -> Calibration: ...
+
+
+@first_by_position
+def calibrate(
+    function: Callable[[Any], Composable],
     *,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -140,30 +200,32 @@ def calibrate(
 
     Args:
         function: from the parameter (> 0) to a mechanism or composition, monotone in cost.
-            Its own exceptions reach the caller as they are.
+            Its own exceptions reach the caller, with a hint where an argument of calibrate is
+            known to be missing.
         epsilon, delta: delta(epsilon) <= delta, eps >= 0 in nats, delta in (0, 1).
         advantage: in (0, 1).
         tpr, fpr: in (0, 1), tpr > fpr.
-        between: (lowest, highest) value to consider; found by doubling from 1 if absent.
-        integer: the parameter is an integer.
+        between: (lowest, highest) value to consider; found from 1 outwards if absent. A rate
+            needs it: between=(1e-6, 1).
+        integer: the parameter is an integer, such as a number of runs.
         rtol: how close to the best value.
 
     Raises:
         CalibrationError: no value within reach meets the target, or all do.
         ParameterError: a parameter is refused, or there is not exactly one target.
     """
+    if not callable(function):
+        raise refuse("function", "be a function that makes a mechanism or composition", function)
     target = Target.of(epsilon=epsilon, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr)
-    probe = _Probe(function, target, integer)
+    probe = _Probe(function, target, integer=integer, searching=between is None)
     rtol = positive(rtol=rtol)
     good, bad = _bracket(probe, between)
     value = _best_integer(probe, good, bad) if integer else _best_real(probe, good, bad, rtol)
     composition = probe.composition(value)
-    return Calibration(
-        value=int(value) if integer else value,
-        composition=composition,
-        target=target,
-        met=probe.met(value),
-    )
+    met = probe.met(value)
+    if integer:
+        return IntegerCalibration(int(value), composition, target, met)
+    return Calibration(value, composition, target, met)
 
 
 def _capped(bounds: Bounds, most: float) -> Bounds:
@@ -171,20 +233,47 @@ def _capped(bounds: Bounds, most: float) -> Bounds:
 
 
 class _Probe:
-    """The target's quantity as a function of the parameter, with a memory of its answers."""
+    """Asks for the target's quantity at values of the parameter, and remembers the answers."""
 
     def __init__(
-        self, function: Callable[[float], Composable], target: Target, integer: bool
+        self,
+        function: Callable[[float], Composable],
+        target: Target,
+        *,
+        integer: bool,
+        searching: bool,
     ) -> None:
         self.function, self.target, self.integer = function, target, integer
+        self.searching = searching  # whether values are tried that the caller did not name
+        self.taken = False  # whether the function has accepted a value
         self.known: dict[float, tuple[float, Bounds]] = {}  # the gap asked for, and the answer
         self.near = False  # whether the target was already seen from close by
 
     def composition(self, x: float) -> Composition:
-        value = self.function(int(x) if self.integer else x)
+        try:
+            value = self.function(int(x) if self.integer else x)
+        except (ParameterError, TypeError) as error:
+            hint = self._hint(x)
+            if hint is None:
+                raise
+            raise ParameterError(f"{error}: {hint}") from error
+        self.taken = True
         if not isinstance(value, Composable):
             raise ParameterError(f"function must return a composition, got {value!r} at {x!r}")
         return compose([value])
+
+    def _hint(self, x: float) -> str | None:
+        """Says what to ask for where the function refuses ``x``, if that is known."""
+        if not self.integer and x.is_integer():
+            with contextlib.suppress(Exception):
+                self.function(int(x))
+                return "for a parameter that is an integer, give integer=True"
+        if self.searching and self.taken:
+            return (
+                "where the parameter has limits, give between=(lowest, highest), such as "
+                "between=(1e-6, 1) for a rate"
+            )
+        return None
 
     def bounds(self, x: float, rtol: float) -> Bounds:
         """Bounds the quantity at ``x``, no closer than a comparison with the target needs."""
@@ -207,7 +296,7 @@ class _Probe:
         return excess
 
     def meets(self, x: float, enough: float = 0.0) -> bool:
-        """Whether the target is certified to be met; narrower bounds decide a close call.
+        """Tells if the target is certified to be met; narrower bounds decide a close call.
 
         Bounds with a relative gap of ``enough`` that do not decide count as a miss.
         """

@@ -12,12 +12,13 @@ import functools
 import json
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tightbudget import notebook
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms.composition import (
     Composable,
@@ -38,13 +39,14 @@ from tightbudget.numerics.validate import non_negative, open_probability
 from tightbudget.theorems import advanced, gaussian_dp, kov, naive, renyi
 from tightbudget.theorems.concentrated import Line, best_line, mean_line
 
-__all__ = ["Comparison", "Row", "compare"]
+__all__ = ["Comparison", "Row", "compare", "growing"]
 
 # These choose where the theorems are asked: a worse choice gives a wider bound, which is as valid.
 _GAP = 1e-3  # relative gap of the facts that theorems take: three digits of a theorem's bound
 # The best point of a mechanism's curve for a theorem is searched for among _COARSE points, then by
 # golden section near the best, until its epsilon is known within a relative _FINE.
 _COARSE, _FINE = 17, 0.005
+_LONGEST_BAR = 5.0  # the longest bar in a notebook's table, in lengths of our own
 _FAR = 100.0  # (order - 1) times the largest loss from which on the divergence is about that loss
 # An order so near 1 that a divergence which is infinite there is taken to be infinite everywhere.
 _NEAR = 1.0625
@@ -93,7 +95,7 @@ class Row:
         return f"about {self.answer.value:.6g}" if self.answer else "-"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """All bounds on one composition's epsilon at a delta, or on its delta at an epsilon.
 
@@ -136,6 +138,31 @@ class Comparison:
         """Writes :meth:`to_dict` as a JSON object; infinity is written 1e999, as JSON has none."""
         return json.dumps(self.to_dict()).replace("Infinity", "1e999")
 
+    def __repr__(self) -> str:
+        ours = self.rows[0].answer
+        return (
+            f"<Comparison at {self.given} {self.at!r}: {self.answered} {ours}, beside "
+            f"{len(self.rows) - 1} other bounds; print it for the table>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Writes the table of the bounds, with a bar for each answer, for a notebook."""
+        # a bound that is several times ours would make the other bars too short to compare
+        finite = [x for x in map(_upper, self.rows) if x < math.inf]
+        most = min(max(finite, default=1.0), _LONGEST_BAR * max(finite[:1], default=1.0))
+        rows = [
+            (
+                row.name,
+                row._answer_text(),
+                notebook.scale(_upper(row), most) if row.answer else "",
+                "yes" if row.proved else "no" if row.answer else notebook.muted("-"),
+                row.source if row.answer else notebook.muted(f"not applicable: {row.reason}"),
+            )
+            for row in self.rows
+        ]
+        head = (f"at {self.given} {self.at!r}", self.answered, "", "proved", "source")
+        return notebook.shown(notebook.table(rows, head=head, title=repr(self.composition)))
+
     def __str__(self) -> str:
         header = (f"at {self.given} {self.at!r}", self.answered, "proved", "source")
         lines = [header]
@@ -176,6 +203,22 @@ def compare(
         ParameterError: not exactly one question was asked, or a value is refused.
         PrecisionError: the gap cannot be reached; the message says which gap was.
     """
+    *_, whole = growing(composition, delta=delta, epsilon=epsilon, rtol=rtol)
+    return whole
+
+
+def growing(
+    composition: Composable,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    rtol: float = 1e-4,
+) -> Iterator[Comparison]:
+    """Yields the comparison of :func:`compare` with its first row, with two rows, and so on.
+
+    For those who show rows while later ones are computed. The guarantee, the arguments and the
+    errors are those of :func:`compare`.
+    """
     if (delta is None) == (epsilon is None):
         raise ParameterError("give exactly one of delta and epsilon")
     whole = compose([composition])
@@ -188,12 +231,20 @@ def compare(
         ours = whole.delta(at, rtol)
         asked = _Asked(whole, given, at, min(0.5, max(1e-290, ours.upper)))
     rows = [Row("tightbudget", "both ends certified, rounding included", ours)]
+    yield Comparison(whole, given, at, tuple(rows))
     for name, source, theorem in _THEOREMS if whole.runs else ():
         try:
             rows.append(Row(name, source, theorem(asked)))
         except _NotApplicable as reason:
             rows.append(Row(name, source, None, str(reason)))
-    return Comparison(whole, given, at, tuple(rows))
+        yield Comparison(whole, given, at, tuple(rows))
+
+
+def _upper(row: Row) -> float:
+    """The number that the bar of a row shows; inf where there is none."""
+    if isinstance(row.answer, Bounds):
+        return row.answer.upper
+    return math.inf if row.answer is None else row.answer.value
 
 
 class _NotApplicable(Exception):  # noqa: N818 (an answer, not an error)
@@ -371,10 +422,14 @@ class _Asked:
         asked = dataclasses.replace(self, composition=rest) if lines else self
         if not rest.runs:
             return lines, None
-        return lines, renyi.Table.of(asked.divergence, renyi.orders(asked.largest_loss))
+        divergence, top = asked.divergence, asked.largest_loss
+        if math.isinf(top):  # no line lies above a table that ends in inf: so none is made
+            raise _NotApplicable(_NO_LINE)
+        return lines, renyi.Table.of(divergence, renyi.orders(top))
 
 
 _ONE_WAY = "it needs delta(eps) of P against Q and of Q against P, and one is not known"
+_NO_LINE = "no such line is known: the largest loss is infinite"
 _APART = "some outputs tell the neighbours apart for certain: all divergences are infinite"
 
 
@@ -473,7 +528,7 @@ def _line(asked: _Asked, of_table: Callable[..., Line | None]) -> Bounds:
     if table is not None:
         found = of_table(table, **{asked.name: asked.at})
         if found is None:
-            raise _NotApplicable("no such line is known: the largest loss is infinite")
+            raise _NotApplicable(_NO_LINE)
         lines = [*lines, found]
     answer: Bounds = asked.ask(functools.reduce(operator.add, lines))
     return answer

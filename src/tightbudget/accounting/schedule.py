@@ -9,17 +9,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from tightbudget import notebook
 from tightbudget.drawing import draw_prices
 from tightbudget.engine.readings.renyi import renyi_divergence
 from tightbudget.errors import CalibrationError
-from tightbudget.mechanisms.composition import Composable, Composition
+from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray, add_up
 from tightbudget.numerics.search import last_true, root_between
@@ -39,7 +40,7 @@ _KNOTS = 6  # deltas at which each stop's own price is worked out; between them 
 _PASSES = 30  # scales that are tried; then the largest that was covered is taken
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StoppingSchedule:
     """A price for stopping at each stop, and one delta for the whole run.
 
@@ -59,7 +60,41 @@ class StoppingSchedule:
     epsilons: tuple[float, ...]
     delta: Bounds
     target: float
-    blocks: tuple[Composition, ...] = field(repr=False)
+    blocks: tuple[Composition, ...]
+
+    def __repr__(self) -> str:
+        first, last = self.epsilons[0], self.epsilons[-1]
+        return (
+            f"<StoppingSchedule: {len(self.stops)} stops from {self.stops[0]:,} to "
+            f"{self.stops[-1]:,}, at prices from {first:.4f} to {last:.4f}, delta {self.delta}; "
+            f"{self.at_the_last_stop()}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Writes a table of the stops and their prices, for a notebook."""
+        some, most = notebook.elided(len(self.stops), notebook.MOST_ROWS), max(self.epsilons)
+        rows = [
+            (
+                f"{self.stops[i]:,}",
+                f"{self.epsilons[i]:.4f}",
+                notebook.scale(self.epsilons[i], most),
+            )
+            for i in some
+        ]
+        prices = notebook.table(rows, head=("stop", "epsilon", ""), title=f"delta {self.delta}")
+        return notebook.shown(prices, notebook.muted(self.at_the_last_stop()))
+
+    def at_the_last_stop(self) -> str:
+        """A sentence that says what has run at the last stop: the unit in which stops are counted.
+
+        ``early_stopping(step * 100, stops=[10])`` counts steps * 100: at the stop 10, 1,000 steps
+        have run.
+        """
+        whole = compose(self.blocks)
+        if len(whole.parts) == 1:
+            ((mechanism, runs),) = whole.parts
+            return f"at the last stop, {self.stops[-1]:,}: {runs:,} runs of {mechanism}"
+        return f"at the last stop, {self.stops[-1]:,}: {whole!r}"
 
     def guarantee(self) -> OutputDP:
         """The schedule as output differential privacy: one cell for each stop."""
@@ -124,8 +159,13 @@ class StoppingSchedule:
             "delta": self.delta.to_dict(),
         }
 
-    def table(self, most: int = 10) -> str:
-        """Lines of text with the price of at most about ``most`` stops, by three methods."""
+    def table(self, most: int = 10, *, unit: bool = True) -> str:
+        """Lines of text with the price of at most about ``most`` stops, by three methods.
+
+        Args:
+            most: the largest number of stops that are shown, about.
+            unit: whether the last line says what has run at the last stop.
+        """
         n = len(self.stops)
         shown = sorted({round((k + 1) * n / min(n, most)) - 1 for k in range(min(n, most))})
         renyi = self.renyi_filter()
@@ -135,7 +175,7 @@ class StoppingSchedule:
                 f"{self.stops[i]:>9,}  {self.epsilons[i]:9.4f}  "
                 f"{renyi[i]:12.4f}  {self.separate[i]:10.4f}"
             )
-        return "\n".join(lines)
+        return notebook.PrintedLines("\n".join([*lines, *[self.at_the_last_stop()] * unit]))
 
     def plot(self, ax: Any = None) -> Any:
         """Draws the prices of the stops by three methods; returns the axes.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import tightbudget
+from tightbudget.accounting.compare import growing
 from tightbudget.accounting.describe import in_words
 from tightbudget.cli.options import AsJson, Rtol, number
-from tightbudget.cli.output import Stopwatch, print_json, print_rows, print_text, working
+from tightbudget.cli.output import Stopwatch, growing_text, print_answer, print_rows, print_text
 from tightbudget.cli.source import Source
 
 __all__ = ["compare"]
@@ -26,10 +26,12 @@ def compare(
     """
     watch = Stopwatch()
     composition = source.composition()
-    with working("composing"):
-        found = tightbudget.compare(composition, delta=delta, epsilon=epsilon, rtol=rtol)
+    comparisons = growing(composition, delta=delta, epsilon=epsilon, rtol=rtol)
+    with growing_text("computing the other rows") as show:
+        for found in comparisons:
+            show(str(found))
     if json:
-        print_json({**found.to_dict(), "seconds": watch.seconds})
+        print_answer(found.to_dict(), source.asked(delta=delta, epsilon=epsilon, rtol=rtol), watch)
         return
     print_rows({"what": in_words(composition)})
     print_text(str(found))

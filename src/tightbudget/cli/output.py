@@ -8,15 +8,20 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.spinner import Spinner
 from rich.text import Text
 
+from tightbudget import __version__
 from tightbudget.accounting.text_file import json_text
 
 __all__ = [
     "Stopwatch",
     "checklist",
+    "growing_text",
+    "print_answer",
     "print_json",
     "print_rows",
     "print_table",
@@ -44,6 +49,12 @@ class Stopwatch:
 def print_json(content: dict[str, Any]) -> None:
     """Prints one line of JSON."""
     typer.echo(json_text(content))
+
+
+def print_answer(content: dict[str, Any], asked: dict[str, Any], watch: Stopwatch) -> None:
+    """Prints an answer as one line of JSON, with what was asked, the version and the seconds."""
+    more = {"asked": asked, "version": __version__, "seconds": watch.seconds}
+    print_json({**content, **more})
 
 
 def print_rows(rows: Mapping[str, str]) -> None:
@@ -87,6 +98,19 @@ def working(text: str) -> Iterator[None]:
     """Shows a spinner on stderr, if that is a terminal."""
     with _console(stderr=True).status(text):
         yield
+
+
+@contextmanager
+def growing_text(then: str) -> Iterator[Callable[[str], None]]:
+    """Shows the latest version of a text on stderr, if that is a terminal, until it is complete.
+
+    Args:
+        then: what is being done for the rest of the text, shown beside a spinner below it.
+    """
+    console = _console(stderr=True)
+    spinner = Spinner("dots", then)
+    with Live(spinner, console=console, transient=True) as live:
+        yield lambda text: live.update(Group(Text(text, no_wrap=True), spinner))
 
 
 def tracked(points: Sequence[T], text: str) -> Iterator[T]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 
-__all__ = ["BUCKETS", "SADDLE_POINT", "Answer"]
+__all__ = ["BUCKETS", "CLOSED_FORM", "SADDLE_POINT", "Answer"]
 
 SADDLE_POINT, BUCKETS = "saddle-point", "buckets"  # the two engines
+CLOSED_FORM = "closed form"  # of one run, which needs neither
 
 # A refusal recommends a gap that an answer would reach. Bounds further apart than a factor of two
 # say so little that no gap is recommended; and a repeated question may end a little wider (it
@@ -28,7 +29,8 @@ class Answer:
     Attributes:
         bounds: the closest bounds that were certified.
         reached: whether they are as close as asked, or on one side of the target that was given.
-        method: the engine that answered, "saddle-point" or "buckets"; "" where neither was needed.
+        method: "saddle-point" or "buckets", the engine that answered; "closed form" where one run
+            has one; "" where none was needed.
         why: what stood in the way of the gap, as the message of a refusal; "" if it was reached.
     """
 

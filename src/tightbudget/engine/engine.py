@@ -11,7 +11,8 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tightbudget.engine.answer import BUCKETS, SADDLE_POINT, Answer
+from tightbudget import notebook
+from tightbudget.engine.answer import BUCKETS, CLOSED_FORM, SADDLE_POINT, Answer
 from tightbudget.engine.buckets.compose import Pairs, Parts
 from tightbudget.engine.buckets.refine import refine
 from tightbudget.engine.cache import Cache
@@ -30,14 +31,14 @@ Reader = Callable[[float, float], Bounds]  # (eps, rtol) -> delta(eps)
 _OUT_OF_REACH = 1e-8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """An explanation says which engine answered a question, and with what.
 
     Attributes:
         question: in words.
         bounds: the answer.
-        engine: "saddle-point" or "buckets".
+        engine: "saddle-point" or "buckets", or "closed form" where one run has one.
         details: a row for each direction that was computed (and each line in it): for a line
             through saddle points c, the step, the number of points, and its errors relative to
             delta; for buckets the tilt, the bucket's width and the number of buckets.
@@ -49,15 +50,21 @@ class Explanation:
     details: tuple[dict[str, float | str], ...]
 
     def __str__(self) -> str:
-        rows = [
-            ", ".join(
-                f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()
-            )
-            for row in self.details
-        ]
+        rows = [", ".join(f"{k} {_brief(v)}" for k, v in row.items()) for row in self.details]
+        return "\n  ".join([self._head(), *rows])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Writes the answer, and a table with a row for each direction, for a notebook."""
+        columns = list(dict.fromkeys(name for row in self.details for name in row))
+        rows = [[_brief(row.get(name, "")) for name in columns] for row in self.details]
+        return notebook.shown(notebook.table(rows, head=columns, title=self._head()))
+
+    def _head(self) -> str:
+        """The question, the answer and the name of the engine in a line."""
         means = "saddle points" if self.engine == SADDLE_POINT else self.engine
-        head = f"{self.question}: {self.bounds}, answered by {means}"
-        return "\n  ".join([head, *rows])
+        return f"{self.question}: {self.bounds}, answered by {means}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +116,9 @@ class Engine:
         *,
         insist: bool = True,
     ) -> Answer:
-        """Answers for the worse direction, by saddle points if these are close enough.
+        """Answers for the worse direction, by the first method that is close enough.
+
+        A closed form comes first, then saddle points, then buckets.
 
         Guarantee: the exact value lies in the bounds, reached or not. Reached means a relative gap
         of ``rtol``, or the exceptions that :func:`~tightbudget.engine.buckets.refine.refine` names.
@@ -122,6 +131,9 @@ class Engine:
             insist: whether wider gaps are tried where buckets do not reach ``rtol``, so that a
                 refusal knows what they prove.
         """
+        formula = question.in_closed_form(self.parts)
+        if formula is not None and (formula.relative_gap <= rtol or _decided(formula, target)):
+            return Answer(formula, method=CLOSED_FORM)
         lines = self._by_saddle_points(question, rtol, cache)
         if lines is not None and (lines.relative_gap <= rtol or _decided(lines, target)):
             return Answer(lines, method=SADDLE_POINT)
@@ -183,6 +195,11 @@ class Engine:
             for row in curve.describe(question.read_at(bounds))
         )
         return Explanation(str(question), bounds, answer.method, details)
+
+
+def _brief(value: float | str) -> str:
+    """Writes three digits of a number; a text as it is."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _decided(bounds: Bounds, target: float | None) -> bool:

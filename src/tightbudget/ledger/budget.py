@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from tightbudget.errors import TightBudgetError
 from tightbudget.ledger import history, queries, transactions
 from tightbudget.ledger.balance_history import course
 from tightbudget.ledger.charging import Payer
@@ -15,7 +16,7 @@ from tightbudget.ledger.pricing import Guarantee
 from tightbudget.ledger.queries import Balance
 from tightbudget.ledger.session import LedgerSession, why
 from tightbudget.ledger.transactions import Request, Terms
-from tightbudget.ledger.units import Units
+from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.ledger.values import Event, Preview, Statement
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.amount import Budget, ExactAmount, Price, exact, exact_probability
@@ -35,13 +36,20 @@ class LedgerBudget(Payer[LedgerHold]):
         super().__init__(name)
         self._session = session
 
+    def __repr__(self) -> str:
+        try:
+            return f"<LedgerBudget {self._name!r}: {self.statement().balance()}>"
+        except TightBudgetError:  # the ledger is closed, or its file is gone
+            return super().__repr__()
+
     # ------------------------------------------------------------------------- balances
 
     def statement(self) -> Statement:
         """Reads the whole budget at one moment."""
         with self._session.read() as connection:
             balance = queries.balance(connection, self._name)
-            return _statement(balance, _parent_name(connection, balance))
+            inside = queries.spent_in_parts(connection, [balance.id]).get(balance.id, NOTHING)
+            return _statement(balance, _parent_name(connection, balance), inside)
 
     def epsilon(self, delta: Price) -> float:
         """Returns the epsilon at which all that this budget lets through is (epsilon, delta)-DP.
@@ -231,7 +239,8 @@ def statements(
     with session.read() as connection:
         first = 0 if last is None else queries.balance(connection, last).id
         found = queries.statements(connection, budgets, after=first, limit=limit)
-    return tuple(_statement(balance, parent) for balance, parent in found)
+        inside = queries.spent_in_parts(connection, {balance.id for balance, _ in found})
+    return tuple(_statement(b, parent, inside.get(b.id, NOTHING)) for b, parent in found)
 
 
 def _parent_name(connection: Connection, balance: Balance) -> str | None:
@@ -240,7 +249,9 @@ def _parent_name(connection: Connection, balance: Balance) -> str | None:
     return None if whole is None else whole.name
 
 
-def _statement(balance: Balance, parent: str | None) -> Statement:
+def _statement(
+    balance: Balance, parent: str | None, spent_in_parts: Units | None = None
+) -> Statement:
     """Rounds a balance: caps, remainders and savings down, charges and holds up."""
     unit = balance.rule.unit
     return Statement(
@@ -253,4 +264,5 @@ def _statement(balance: Balance, parent: str | None) -> Statement:
         held=balance.held.up(unit),
         left=balance.left.down(unit),
         saved=balance.saved.down(unit),
+        spent_in_parts=None if spent_in_parts is None else spent_in_parts.up(unit),
     )

@@ -11,7 +11,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
-from tightbudget.errors import BudgetExceeded
+from tightbudget import notebook
+from tightbudget.errors import BudgetExceeded, TightBudgetError
 from tightbudget.ledger.pricing import Guarantee, Stored, content_of
 from tightbudget.ledger.values import ReservationView, Statement
 from tightbudget.output_dp.account import State
@@ -36,6 +37,13 @@ class Payer(Generic[H]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r}>"
+
+    def _repr_html_(self) -> str:
+        """Writes the statement as a table, for a notebook; the name alone if it cannot be read."""
+        try:
+            return self.statement()._repr_html_()
+        except TightBudgetError as error:
+            return notebook.shown(f"{self!r}: {error}")
 
     def statement(self) -> Statement:
         """Reads the whole budget at one moment."""

@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
-from tightbudget.errors import ExtraError, ParameterError
+from tightbudget import notebook
+from tightbudget.errors import ExtraError, ParameterError, TightBudgetError
 
 try:
     import sqlalchemy  # noqa: F401 (the modules below need it: its absence is refused in words)
@@ -33,7 +34,7 @@ from tightbudget.ledger.pricing import Guarantee
 from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.text import printable
-from tightbudget.ledger.values import Event, OpenHold, Preview, Statement
+from tightbudget.ledger.values import Event, OpenHold, Preview, Statement, statements_table
 from tightbudget.ledger.verification import Verification, check_head, verify
 
 __all__ = ["Event", "Ledger", "LedgerBudget", "LedgerHold", "Preview", "Statement"]
@@ -93,6 +94,13 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({str(self._store)!r})"
+
+    def _repr_html_(self) -> str:
+        """Writes a table of the budgets, for a notebook; the address alone if it cannot be read."""
+        try:
+            return statements_table(self.statements(), title=repr(self))
+        except TightBudgetError as error:
+            return notebook.shown(f"{self!r}: {error}")
 
     # --------------------------------------------------------------------------- budgets
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tightbudget import notebook
 from tightbudget.errors import ParameterError
 from tightbudget.ledger.chain import Entry
 from tightbudget.ledger.pricing import Stored, content_of, guarantee_of
 from tightbudget.ledger.units import Units
 from tightbudget.output_dp.account import State
-from tightbudget.output_dp.amount import Budget
+from tightbudget.output_dp.amount import Budget, amounts_table, in_short
 from tightbudget.output_dp.guarantee import Cell, cell_from_json, cell_from_lists
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Preview",
     "ReservationView",
     "Statement",
+    "statements_table",
     "token_text",
 ]
 
@@ -111,6 +113,8 @@ class Statement:
         held: the amount that open reservations and open parts hold.
         left: the amount that may still be reserved.
         saved: the amount by which worst cases would have cost more than the observed cells.
+        spent_in_parts: the amount that open parts, and their own open parts, have spent; it is
+            within ``held``, which has their caps. None for an earlier moment of a budget.
     """
 
     name: str
@@ -122,6 +126,28 @@ class Statement:
     held: Budget
     left: Budget
     saved: Budget
+    spent_in_parts: Budget | None = None
+
+    def balance(self) -> str:
+        """The amounts in a line: what is left of the cap, and what is spent and held."""
+        closed = "closed; " * self.closed
+        spent, held = f"spent {in_short(self.spent)}", f"held {in_short(self.held)}"
+        return f"{closed}left {in_short(self.left)} of {in_short(self.cap)}; {spent}; {held}"
+
+    def _repr_html_(self) -> str:
+        """Writes a table of the amounts, with a bar, for a notebook."""
+        names = ("spent", "held", "left", "cap")
+        amounts = amounts_table({name: getattr(self, name) for name in names}, title=self._title())
+        return notebook.shown(amounts, self._bar())
+
+    def _title(self) -> str:
+        """The budget's name, and its kind unless it charges by the output."""
+        kind = "" if self.kind == "output_dp" else f" ({self.kind})"
+        return f"{self.name}{kind}{', closed' * self.closed}"
+
+    def _bar(self) -> notebook.Html:
+        """A picture of what is spent and held of the cap."""
+        return notebook.bar(spent=self.spent.amount, held=self.held.amount, cap=self.cap.amount)
 
     def to_dict(self) -> dict[str, Any]:
         """Writes the statement as plain JSON; :meth:`from_dict` reads it."""
@@ -129,7 +155,8 @@ class Statement:
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> Statement:
-        """Reads a statement that :meth:`to_dict` wrote."""
+        """Reads a statement that :meth:`to_dict` wrote, also that of a server before this field."""
+        inside = content.get("spent_in_parts")
         return Statement(
             name=content["name"],
             kind=content["kind"],
@@ -140,6 +167,7 @@ class Statement:
             held=Budget.from_dict(content["held"]),
             left=Budget.from_dict(content["left"]),
             saved=Budget.from_dict(content["saved"]),
+            spent_in_parts=None if inside is None else Budget.from_dict(inside),
         )
 
 
@@ -292,3 +320,19 @@ def token_text(token: object) -> str | None:
         return str(token)
     kind = type(token).__name__
     raise ParameterError(f"token must be the text that start has answered, got another {kind}")
+
+
+def statements_table(statements: Sequence[Statement], *, title: str) -> str:
+    """Makes a table of budgets, each part below its whole, for a notebook."""
+    depth: dict[str | None, int] = {None: -1}
+    rows: list[tuple[object, ...]] = []
+    for one in statements:
+        depth[one.name] = depth.get(one.parent, -1) + 1
+        name = notebook.indented(one._title(), depth[one.name])
+        amounts = [repr(amount.amount) for amount in (one.spent, one.held, one.left)]
+        rows.append((name, one._bar(), one.cap.unit, *amounts, repr(one.left.delta)))
+    head = ("budget", "", "counts", "spent", "held", "left", "delta left")
+    shown = rows[: notebook.MOST_ROWS]
+    table = notebook.table(shown, head=head, title=title)
+    more = f"{len(rows) - len(shown):,} more budgets" if len(rows) > len(shown) else ""
+    return notebook.shown(table, notebook.muted(more))

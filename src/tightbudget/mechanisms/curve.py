@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tightbudget.drawing import draw_bounds
+from tightbudget import notebook
+from tightbudget.drawing import draw_bounds, inline_picture
+from tightbudget.errors import ExtraError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 
@@ -18,7 +20,7 @@ __all__ = ["DELTAS", "Curve"]
 DELTAS = tuple([float(f"{m}e-{k}") for k in range(2, 13) for m in (1, 0.3)][:-1])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Curve:
     """Certified points: ``x`` is exact, the exact ``y`` lies in [lower, upper].
 
@@ -50,6 +52,11 @@ class Curve:
     def __len__(self) -> int:
         return int(self.x.size)
 
+    def __repr__(self) -> str:
+        points = f"{len(self):,} points"
+        between = f" from {self.x[0].item()!r} to {self.x[-1].item()!r}" if len(self) else ""
+        return f"<Curve of {self.answered} over {self.given}: {points}{between}>"
+
     def __getitem__(self, i: int) -> Bounds:
         return Bounds(float(self.lower[i]), float(self.upper[i]))
 
@@ -79,6 +86,20 @@ class Curve:
             ExtraError: matplotlib is not installed.
         """
         return draw_bounds(self.x, self.lower, self.upper, given=self.given, ax=ax, label=label)
+
+    def _repr_html_(self) -> str:
+        """Draws the curve above a table of some of its points; without matplotlib the table."""
+        some = notebook.elided(len(self), notebook.MOST_ROWS)
+        points = notebook.table(
+            [(repr(self.x[i].item()), self[i]) for i in some], head=(self.given, self.answered)
+        )
+        try:
+            said = f"certified bounds of {self.answered} over {self.given}"
+            picture = notebook.Html(inline_picture(lambda ax: self.plot(ax=ax), said))
+        except ExtraError:
+            return notebook.shown(points)
+        said = f"{len(some)} of {len(self)} points" if len(some) < len(self) else "the points"
+        return notebook.shown(picture, notebook.folded(said, points))
 
 
 def _curve(given: str, x: Sequence[float], y: Sequence[Bounds]) -> Curve:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from tightbudget import notebook
 from tightbudget.engine.engine import Engine
 from tightbudget.engine.question import DeltaAt
 from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
@@ -30,7 +31,7 @@ from tightbudget.numerics.rounding import (
 __all__ = ["Risk", "risk_of"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Risk:
     """A risk says what an attacker who sees all outputs can find out about one record.
 
@@ -88,20 +89,39 @@ class Risk:
 
     def rows(self) -> dict[str, str]:
         """Each answer with its question, for people."""
-        return {
-            "advantage": f"{self.advantage}, true minus false positives, at most",
-            "true positives": f"{self.tpr}, at a false-positive rate of {self.fpr!r}",
-            "wrong guesses": f"{self.bayes_risk}, at best, from a prior of {self.prior!r}",
-            "Gaussian mu": f"{self.mu}, for all eps, up to a delta of {self.slack!r}",
-            "delta": f"{self.delta}, at epsilon = {self.epsilon!r}",
-            "loss above it": f"{self.exceedance}, the probability",
-            "belief there": f"{self.belief}, from a prior of {self.prior!r}",
-        }
+        return {name: f"{answer}, {asked}" for name, answer, asked in self._answers()}
+
+    def _answers(self) -> tuple[tuple[str, Bounds, str], ...]:
+        """Each answer: its name, its bounds and the question in words."""
+        return (
+            ("advantage", self.advantage, "true minus false positives, at most"),
+            ("true positives", self.tpr, f"at a false-positive rate of {self.fpr!r}"),
+            ("wrong guesses", self.bayes_risk, f"at best, from a prior of {self.prior!r}"),
+            ("Gaussian mu", self.mu, f"for all eps, up to a delta of {self.slack!r}"),
+            ("delta", self.delta, f"at epsilon = {self.epsilon!r}"),
+            ("loss above it", self.exceedance, "the probability"),
+            ("belief there", self.belief, f"from a prior of {self.prior!r}"),
+        )
 
     def __str__(self) -> str:
         rows = self.rows()
         wide = max(map(len, rows)) + 2
         return "\n".join(f"{name:<{wide}}{value}" for name, value in rows.items())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Writes a table of the answers, those that are probabilities with bars."""
+        rows = [
+            (
+                name,
+                answer,
+                notebook.Html("") if name == "Gaussian mu" else notebook.scale(answer.upper, 1.0),
+                notebook.muted(asked),
+            )
+            for name, answer, asked in self._answers()
+        ]
+        return notebook.shown(notebook.table(rows))
 
 
 def risk_of(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import operator
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from tightbudget import notebook
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import (
     add_down,
@@ -26,7 +30,18 @@ from tightbudget.numerics.validate import number, plain, refuse
 __all__ = ["Bounds", "Estimate", "rounded"]
 
 
-@dataclass(frozen=True, slots=True)
+# A format for a float as Python has it: of the whole text its fill, alignment and width, and of
+# each number its sign, grouping, precision and type.
+_FORMAT = re.compile(
+    r"(?:(?P<fill>.)?(?P<align>[<>^]))?(?P<sign>[-+ ]?)(?P<width>(?:[1-9]\d*)?)"
+    r"(?P<group>,?)(?:\.(?P<precision>\d+))?(?P<kind>[eEfFgG%]?)",
+    re.DOTALL | re.ASCII,
+)
+
+_SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Bounds:
     """A real number that is proved to lie in [lower, upper].
 
@@ -34,8 +49,21 @@ class Bounds:
     ``upper`` may be inf. A bound that no float holds is rounded outwards. Arithmetic (+, -, * with
     a non-negative factor) rounds outwards.
 
-    >>> print(Bounds(1.23451, 1.23462))
+    ``str`` and ``repr`` write the digits that are certified. A format writes both bounds with the
+    digits that it asks for, rounded outwards. ``<``, ``<=``, ``>`` and ``>=`` compare with a number
+    or with other bounds: the answer is True or False where it is the same for every value in the
+    bounds, and a ParameterError elsewhere. ``==`` compares the two bounds, not the number.
+
+    >>> b = Bounds(1.23451, 1.23462)
+    >>> b
     [1.23450, 1.23463]
+    >>> f"{b:.2f}"
+    '[1.23, 1.24]'
+    >>> lower, upper = b
+    >>> upper
+    1.23462
+    >>> b <= 2.0
+    True
     """
 
     lower: float
@@ -65,6 +93,56 @@ class Bounds:
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper
 
+    def __iter__(self) -> Iterator[float]:
+        """Yields the lower bound, then the upper bound: ``lower, upper = bounds``."""
+        return iter((self.lower, self.upper))
+
+    def __le__(self, other: Bounds | float) -> bool:
+        return self._compared("<=", other)
+
+    def __lt__(self, other: Bounds | float) -> bool:
+        return self._compared("<", other)
+
+    def __ge__(self, other: Bounds | float) -> bool:
+        return self._compared(">=", other)
+
+    def __gt__(self, other: Bounds | float) -> bool:
+        return self._compared(">", other)
+
+    def _compared(self, sign: str, other: Bounds | float) -> bool:
+        """Compares every number in these bounds with every number in ``other``.
+
+        Raises:
+            ParameterError: some of these numbers say True and others False.
+        """
+        if not isinstance(other, Bounds) and not _is_number(other):
+            undecided: bool = NotImplemented
+            return undecided
+        low, high = other if isinstance(other, Bounds) else (other, other)
+        if low != low:
+            raise refuse("a number that is compared with bounds", "be a number", other)
+        holds = _SIGNS[sign]
+        at_most = sign in ("<", "<=")
+        # holds for all numbers if it holds for the two that say so last, and for none if not for
+        # the two that say so first
+        for_all = holds(self.upper, low) if at_most else holds(self.lower, high)
+        for_some = holds(self.lower, high) if at_most else holds(self.upper, low)
+        if for_all or not for_some:  # guard: comparison-certain
+            return bool(for_all)
+        raise ParameterError(
+            f"{self} {sign} {other} is not certain, since numbers in these bounds disagree: ask "
+            "for a smaller rtol, or compare .upper (what is certified to be enough) or .lower"
+        )
+
+    if not TYPE_CHECKING:  # a type checker is to refuse float(bounds), as Python does
+        # Without these, Python's refusal would not say what to write instead.
+
+        def __float__(self) -> NoReturn:
+            raise _two_numbers(self, "float")
+
+        def __int__(self) -> NoReturn:
+            raise _two_numbers(self, "int")
+
     def __add__(self, other: Bounds | float) -> Bounds:
         other = _as_bounds(other)
         return Bounds(add_down(self.lower, other.lower), add_up(self.upper, other.upper))
@@ -76,6 +154,8 @@ class Bounds:
         return Bounds(sub_down(self.lower, other.upper), sub_up(self.upper, other.lower))
 
     def __mul__(self, factor: float) -> Bounds:
+        if not _is_number(factor):  # bounds compare with numbers, too
+            return NotImplemented
         if not 0 <= factor < math.inf:
             raise ParameterError(f"factor must be a finite number >= 0, got {factor!r}")
         f = _as_bounds(factor)
@@ -98,6 +178,84 @@ class Bounds:
             return f"[{self.lower!r}, {self.upper!r}]"
         digits = _digits(self)
         return f"[{rounded(self.lower, digits, up=False)}, {rounded(self.upper, digits, up=True)}]"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Writes the bounds and their relative gap, for a notebook."""
+        gap = f"relative gap {rounded(self.relative_gap, 2, up=True)}"
+        return notebook.shown(self, " ", notebook.muted(gap))
+
+    def __format__(self, spec: str) -> str:
+        """Writes both bounds as a format for floats says, rounded outwards.
+
+        Guarantee: the interval that is written contains this one.
+
+        Args:
+            spec: a format for a float. Fill, alignment and width are those of the whole text, as
+                for complex numbers; no zeros are padded.
+
+        Raises:
+            ParameterError: ``spec`` is no such format.
+        """
+        asked = _FORMAT.fullmatch(spec)
+        if asked is None:
+            raise refuse("format", "be a format for floats, such as .3f or >24.6g", spec)
+        whole = f"{asked['fill'] or ''}{asked['align'] or ''}{asked['width']}"
+        kind, given = asked["kind"], asked["precision"]
+        if kind or given is not None:
+            precision = 6 if given is None else int(given)
+            low, high = (
+                _written(end, kind or "g", precision, f"{asked['sign']}{asked['group']}", up=up)
+                for end, up in ((self.lower, False), (self.upper, True))
+            )
+            return format(f"[{low}, {high}]", whole)
+        return format(str(self), whole)
+
+
+def _is_number(x: object) -> bool:
+    """Says whether ``x`` is a real number of Python or NumPy; a bool is none."""
+    exact = plain(x)
+    return isinstance(exact, (int, float, Fraction, Decimal)) and not isinstance(exact, bool)
+
+
+def _two_numbers(bounds: Bounds, kind: str) -> ParameterError:
+    """Makes the refusal to take two bounds for one number."""
+    up, down = ("math.ceil", "math.floor") if kind == "int" else (kind, kind)
+    return ParameterError(
+        f"{bounds} are two bounds and not one {kind}: write {up}(bounds.upper), which is certified "
+        f"to be at least the exact value, or {down}(bounds.lower), which is at most it"
+    )
+
+
+def _written(x: float, kind: str, precision: int, layout: str, *, up: bool) -> str:
+    """Writes ``x`` as a float of this format is written, but rounded up or down.
+
+    Args:
+        x: the number.
+        kind: the type of the format: "e", "E", "f", "F", "g", "G" or "%".
+        precision: the number of digits that the format asks for.
+        layout: the sign and the grouping in the format.
+        up: the direction of the rounding.
+    """
+    if not math.isfinite(x):
+        return format(x, layout)
+    general, fixed = kind in "gG", kind in "fF%"
+    exact, digits = Decimal(x), max(precision, 1) if general else precision + 1
+    # the digits of a double: at most 309 before the point and 1074 after it
+    with localcontext(prec=1400 + precision):
+        exact = exact.scaleb(2) if kind == "%" else exact
+        place = -precision if fixed else exact.adjusted() - digits + 1
+        direction = ROUND_CEILING if up else ROUND_FLOOR  # guard: format-rounds-outwards
+        value = exact.quantize(Decimal((0, (1,), place)), rounding=direction)
+        if general:  # without trailing zeros, and with an exponent only for large and small numbers
+            fixed, value = not value or -5 < value.adjusted() < digits, value.normalize()
+        if fixed:
+            return format(value, f"{layout}f") + "%" * (kind == "%")
+        precise = "" if general else f".{precision}"
+        mantissa, _, exponent = format(value, f"{layout}{precise}e").partition("e")
+    text = f"{mantissa}e{int(exponent):+03d}"
+    return text.upper() if kind.isupper() else text
 
 
 def _as_bounds(x: Bounds | float) -> Bounds:

@@ -11,8 +11,9 @@ import enum
 import math
 from typing import NamedTuple
 
+from tightbudget import notebook
 from tightbudget.errors import BudgetError, SettlementError
-from tightbudget.output_dp.amount import ZERO, Budget, ExactAmount, Price
+from tightbudget.output_dp.amount import ZERO, Budget, ExactAmount, Price, amounts_table, in_short
 from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_name
 from tightbudget.output_dp.pricing import PriceRule
 from tightbudget.output_dp.transactions import Transactions, Uncopied, Variable, Write
@@ -235,10 +236,18 @@ class Account(Uncopied):
     def __repr__(self) -> str:
         forked = "; as it was when this process was forked, which cannot charge it"
         return (
-            f"<{type(self).__name__}: spent {self.spent}; held {self.held}; left {self.left}"
-            + forked * self._transactions.forked
-            + ">"
+            f"<{type(self).__name__}: spent {in_short(self.spent)}; held {in_short(self.held)}; "
+            f"left {in_short(self.left)}" + forked * self._transactions.forked + ">"
         )
+
+    def _repr_html_(self) -> str:
+        """Writes a table of what is left, held and spent, with a bar, for a notebook."""
+        spent, held, picture = self.spent, self.held, notebook.Html("")
+        amounts = {"spent": spent, "held": held, "left": self.left}
+        if self._cap is not None:
+            amounts["cap"] = cap = self._cap.down(self.unit)
+            picture = notebook.bar(spent=spent.amount, held=held.amount, cap=cap.amount)
+        return notebook.shown(amounts_table(amounts, title=type(self).__name__), picture)
 
     # -------------------------------------------------------------------------- charges
 

@@ -20,6 +20,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from tightbudget import notebook
 from tightbudget.numerics.bounds import Bounds, Estimate
 from tightbudget.numerics.rounding import next_down, next_up
 from tightbudget.numerics.validate import plain, refuse
@@ -29,9 +30,11 @@ __all__ = [
     "Budget",
     "ExactAmount",
     "Price",
+    "amounts_table",
     "exact",
     "exact_positive",
     "exact_probability",
+    "in_short",
     "printed_down",
     "printed_up",
 ]
@@ -83,6 +86,24 @@ class Budget:
 
     def __str__(self) -> str:
         return f"{self.unit} {self.amount!r}, delta {self.delta!r}"
+
+
+def in_short(amount: Budget) -> str:
+    """Writes an amount; without its delta where that is 0 and the unit is one without deltas."""
+    if amount.unit != "epsilon" and not amount.delta:
+        return f"{amount.unit} {amount.amount!r}"
+    return str(amount)
+
+
+def amounts_table(amounts: Mapping[str, Budget], *, title: str = "") -> notebook.Html:
+    """Makes a table of amounts by name, for a notebook; without deltas if no amount has one."""
+    deltas = any(amount.delta for amount in amounts.values())
+    rows = [
+        (name, repr(amount.amount), *[repr(amount.delta)] * deltas)
+        for name, amount in amounts.items()
+    ]
+    (unit,) = {amount.unit for amount in amounts.values()}
+    return notebook.table(rows, head=("", unit, *["delta"] * deltas), title=title)
 
 
 class ExactAmount(NamedTuple):

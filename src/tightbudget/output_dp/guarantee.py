@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from tightbudget import notebook
 from tightbudget.errors import FileError, ParameterError
 from tightbudget.numerics.validate import positive_count, refuse
-from tightbudget.output_dp.amount import Price, exact, exact_probability
+from tightbudget.output_dp.amount import Price, exact, exact_probability, printed_up
 
 __all__ = ["Cell", "OutputDP", "cell_from_json", "cell_from_lists", "cell_name"]
 
@@ -296,9 +297,25 @@ class OutputDP:
         return _restored, (dict(self.cells), self.delta, self.sup, self.rho)
 
     def __repr__(self) -> str:
-        cells = ", ".join(f"{c!r}: {price}" for c, price in self.cells.items())
+        first = itertools.islice(self.cells.items(), notebook.MOST_ROWS)
+        cells = [f"{c!r}: {price}" for c, price in first]
+        if len(self.cells) > len(cells):
+            cells.append(f"... {len(self.cells)} cells in all")
         rho = "" if self.rho is None else f", rho={self.rho}"
-        return f"OutputDP({{{cells}}}, delta={self.delta}, sup={self.sup}{rho})"
+        return f"OutputDP({{{', '.join(cells)}}}, delta={self.delta}, sup={self.sup}{rho})"
+
+    def _repr_html_(self) -> str:
+        """Writes a table of the first cells with their prices, rounded up, for a notebook."""
+        most = printed_up(self.sup)
+        rows = [
+            (repr(cell), repr(printed_up(price)), notebook.scale(printed_up(price), most))
+            for cell, price in itertools.islice(self.cells.items(), notebook.MOST_ROWS)
+        ]
+        more = len(self.cells) - len(rows)
+        rest = f"every other cell costs {most!r}; " if not more else f"{more:,} more cells; "
+        note = notebook.muted(f"{rest}delta {printed_up(self.delta)!r} for all")
+        head = ("output cell", "epsilon", "")
+        return notebook.shown(notebook.table(rows, head=head), note)
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,13 @@ class Pair:
         """
         return None
 
+    def lines_are_closer(self) -> bool:
+        """Whether lines through saddle points know one run's delta closer than closed_delta.
+
+        It decides which of two certified answers is given. False unless a pair says so.
+        """
+        return False
+
     def transform(self) -> Transform | None:
         """The moment generating function of the loss, where the saddle-point engine can use it."""
         return None

@@ -23,9 +23,16 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from tightbudget import notebook
 from tightbudget.errors import ReleaseError, SettlementError
 from tightbudget.numerics.validate import refuse
-from tightbudget.output_dp.amount import Budget, exact, printed_down, printed_up
+from tightbudget.output_dp.amount import (
+    Budget,
+    amounts_table,
+    exact,
+    printed_down,
+    printed_up,
+)
 from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_name
 from tightbudget.output_dp.transactions import Uncopied
 from tightbudget.release.meter import Meter
@@ -53,7 +60,7 @@ _ADVICE = "try it with .rehearse(public data): that raises the error and charges
 _operator = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Receipt:
     """A receipt: the amounts that were held and charged for one run.
 
@@ -78,6 +85,15 @@ class Receipt:
 
     def __str__(self) -> str:
         return f"held {self.held}; charged {self.charged}; returned {self.returned}"
+
+    def __repr__(self) -> str:
+        return f"<Receipt: {self}>"
+
+    def _repr_html_(self) -> str:
+        """Writes a table of the amounts, with a bar of the charge in the hold, for a notebook."""
+        amounts = {"held": self.held, "charged": self.charged, "returned": self.returned}
+        picture = notebook.bar(spent=self.charged.amount, held=0.0, cap=self.held.amount)
+        return notebook.shown(amounts_table(amounts, title="Receipt"), picture)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tightbudget import notebook
 from tightbudget.accounting.sweep.answer import Answer
 from tightbudget.accounting.sweep.question import ANSWER, Question
 from tightbudget.accounting.text_file import reason, write_text
@@ -20,7 +21,7 @@ __all__ = ["Sweep", "table_path"]
 _FORMATS = (".csv", ".csv.gz", ".parquet")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sweep:
     """A table of questions with their answers.
 
@@ -37,6 +38,29 @@ class Sweep:
 
     questions: tuple[Question, ...]
     answers: tuple[Answer, ...]
+
+    def __repr__(self) -> str:
+        return f"<Sweep: {len(self):,} questions, {len(self.refused):,} refused>"
+
+    def _repr_html_(self) -> str:
+        """Writes a table of some of the rows, for a notebook; columns without a value are left out.
+
+        ``lower`` and ``upper`` stand in one column, with the digits that are certified.
+        """
+        some = notebook.elided(len(self), notebook.MOST_ROWS)
+        rows = self.rows()
+        used = [
+            name
+            for name in self.columns
+            if name not in ("lower", "upper") and any(rows[i][name] is not None for i in some)
+        ]
+        cells = [
+            [i, *("" if rows[i][name] is None else rows[i][name] for name in used), self[i].bounds]
+            for i in some
+        ]
+        table = notebook.table(cells, head=["", *used, "certified"])
+        more = notebook.muted(f"{len(some)} of {len(self):,} rows") if len(some) < len(self) else ""
+        return notebook.shown(table, more)
 
     def __len__(self) -> int:
         return len(self.answers)

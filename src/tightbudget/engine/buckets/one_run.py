@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from tightbudget.engine.buckets.compose import Parts
@@ -39,6 +40,7 @@ class OneRun:
     def epsilon(self, delta: float, guess: float, tolerance: float) -> Bounds:
         """Bounds of inf{eps >= 0: delta(eps) <= delta}; upper may be inf."""
         top = self.max_loss
-        low = last_true(lambda e: self.delta(e).lower > delta, guess, top, tolerance)
-        high = last_true(lambda e: self.delta(e).upper > delta, guess, top, tolerance)
+        at = functools.cache(self.delta)  # the two searches ask at the same places, but for a few
+        low = last_true(lambda e: at(e).lower > delta, guess, top, tolerance)
+        high = last_true(lambda e: at(e).upper > delta, guess, top, tolerance)
         return Bounds(low.last_true, max(low.last_true, high.first_false))

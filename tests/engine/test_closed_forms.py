@@ -1,0 +1,45 @@
+"""One run with a formula: the answer is certified by it, and no engine is closer."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cases import CASES, Case
+
+import tightbudget as tb
+from tightbudget.engine.question import DeltaAt
+
+SAMPLED = [
+    Case("gaussian-sampled", tb.Gaussian(1.0).subsampled(0.01)),
+    Case("gaussian-half-sampled", tb.Gaussian(3.0).subsampled(0.5)),
+    Case("laplace-sampled", tb.Laplace(1.0).subsampled(0.1)),
+]
+cases = pytest.mark.parametrize("case", [*CASES, *SAMPLED], ids=lambda case: case.name)
+
+
+@cases
+@pytest.mark.slow
+def test_a_formula_is_as_close_as_the_engines(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    for epsilon in (0.0, 0.01, 0.7, 3.0):
+        run = case.mechanism * 1
+        told = run.answer(epsilon=epsilon, rtol=1e-4)
+        if told.method != "closed form":
+            continue
+        with monkeypatch.context() as without:
+            without.setattr(DeltaAt, "in_closed_form", lambda *_: None)
+            engine = (case.mechanism * 1).answer(epsilon=epsilon, rtol=1e-4)
+        assert told.bounds.overlaps(engine.bounds)
+        assert told.bounds.width <= engine.bounds.width * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.name)
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 2.0])
+def test_one_sampled_run_is_answered_by_its_formula(case: Case, epsilon: float) -> None:
+    told = (case.mechanism * 1).answer(epsilon=epsilon, rtol=1e-9)
+    beyond = told.bounds.upper == 0.0  # the largest loss is passed: nothing is left
+    assert told.method == "closed form"
+    assert beyond or told.bounds.relative_gap < 1e-9
+    assert (case.mechanism * 2).answer(epsilon=epsilon, rtol=1e-3).method != "closed form"
+
+
+def test_a_whole_gaussian_is_answered_by_lines() -> None:
+    assert (tb.Gaussian(100.0) * 1).answer(epsilon=0.1, rtol=1e-9).method == "saddle-point"
