@@ -26,7 +26,7 @@ SOURCES = {source.stem: source for source in pages.sources()}
 PICTURES = {
     "01-first-budget": 2,
     "02-dp-sgd-with-change": 2,
-    "03-a-ledger-for-a-team": 1,
+    "03-a-ledger-for-a-team": 2,
     "04-tables-from-data": 2,
     "05-reading-a-papers-claim": 1,
     "06-noise-for-a-target": 2,
