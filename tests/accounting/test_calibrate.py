@@ -268,7 +268,7 @@ def test_an_attack_that_no_noise_rules_out() -> None:
 # ----------------------------------------------------------------- hints at a mistake
 
 STEP = tb.Gaussian(1.0).subsampled(0.01)
-AT = {"epsilon": 1.0, "delta": 1e-5}
+AT: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 
 
 @pytest.mark.parametrize(

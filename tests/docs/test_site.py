@@ -182,6 +182,8 @@ def anchors(page: Path) -> set[str]:
 
 
 def leads_somewhere(page: Path, anchor: str) -> bool:
+    if page.parent == DOCS / "notebooks":
+        return page.with_suffix(".py").exists()  # the page is made when the site is built
     return page.exists() and (not anchor or anchor in anchors(page))
 
 
@@ -191,7 +193,7 @@ def test_links_lead_somewhere(page: Path) -> None:
         if target.startswith(("http://", "https://")):
             continue
         path, _, anchor = target.partition("#")
-        there = (page.parent / path) if path else page
+        there = (page.parent / path).resolve() if path else page
         assert leads_somewhere(there, anchor), f"{target} leads nowhere"
 
 

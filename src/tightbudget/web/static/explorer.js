@@ -42,20 +42,31 @@
     const busy = document.getElementById(part === "curve" ? "answer" : "panel-answer");
     busy.setAttribute("aria-busy", "true");
     try {
-      const { page } = await fetched(part, address(null, { part }));
-      if (refused(part, page) && answered(part)) keep(part, answers(part), page);
-      else {
-        for (const old of places(part)) {
-          const fresh = page.getElementById(old.id);
-          if (fresh) renew(old, fresh);
-        }
+      // rows that are there at once are shown while the others are worked out
+      if (part === "panel" && showsRows()) {
+        show(part, (await fetched(part, address(null, { part: "begun" }))).page);
+        busy.removeAttribute("aria-busy"); // a line says that more is to come
       }
-      mark(part);
-      draw();
+      show(part, (await fetched(part, address(null, { part }))).page);
       busy.removeAttribute("aria-busy");
     } catch (error) {
       fail(busy, error);
     }
+  }
+
+  const showsRows = () => document.getElementById("panel").dataset.show === "compare";
+
+  // puts an answer, or a refusal, into the page
+  function show(part, page) {
+    if (refused(part, page) && answered(part)) keep(part, answers(part), page);
+    else {
+      for (const old of places(part)) {
+        const fresh = page.getElementById(old.id);
+        if (fresh) renew(old, fresh);
+      }
+    }
+    mark(part);
+    draw();
   }
 
   const places = (part) => [...document.querySelectorAll(`[data-part="${part}"]`)];
@@ -118,7 +129,7 @@
 
   function later() {
     timers.forEach(clearTimeout);
-    const slow = document.getElementById("panel").dataset.show === "compare" ? 700 : 250;
+    const slow = showsRows() ? 700 : 250;
     timers = [
       setTimeout(() => {
         history.replaceState(null, "", address());
