@@ -25,11 +25,11 @@ INSTALL_LOCKED = $(PIP) install --require-hashes -r
 INSTALL_SELF = $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow cover adapters lint types floors unit bench reproduce package sbom audit schemas lock format \
-	clean env
+.PHONY: help demo test slow cover adapters lint types floors unit bench docs docs-serve reproduce \
+	package sbom audit schemas lock format clean env
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.demo  ## run examples/demo.py
 	.venv/bin/python examples/demo.py $(DEMO_ARGS)
@@ -77,6 +77,16 @@ bench: .venv-bench/.bench .venv/.test  ## run the benchmarks in their own enviro
 reproduce: .venv/.demo  ## papers' tables and figures anew, with a report in out/
 	.venv/bin/tightbudget reproduce $(REPRODUCE_ARGS)
 
+# What MkDocs prints about its own future, once by each of two plugins, is left out:
+# docs/decisions/0014-mkdocs-material-for-now.md answers it.
+MKDOCS = NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true .venv/bin/python -m mkdocs
+
+docs: .venv/.docs  ## the documentation site in site/, with its links checked
+	$(MKDOCS) build --strict
+
+docs-serve: .venv/.docs  ## the documentation site on http://127.0.0.1:8000, anew at each change
+	$(MKDOCS) serve
+
 package: .venv-package/.package  ## build the wheel and the source distribution into dist/, and check them
 	rm -f dist/tightbudget-*
 	.venv-package/bin/python -m build --no-isolation --outdir dist .
@@ -105,7 +115,7 @@ schemas: .venv-package/.package  ## files that only a hosting service reads, aga
 	$(CHECK) vendor.citation-file-format CITATION.cff
 
 clean:  ## remove environments, caches and build output
-	rm -rf .venv .venv-bench .venv-package .venv-lock build dist htmlcov .coverage .coverage.*
+	rm -rf .venv .venv-bench .venv-package .venv-lock build dist site htmlcov .coverage .coverage.*
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests papers examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

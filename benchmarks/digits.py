@@ -5,7 +5,7 @@
 For each question the median time of both certified bounds at rtol = 1e-9, the gap reached and who
 answered; the median time of the buckets at rtol = 1e-4 for the same question, which is what
 decides which engine is asked first; and the neighbours' times. A full run writes digits.json
-and digits.md beside this file.
+beside this file.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one call each")
     parser.add_argument("--no-peers", action="store_true", help="tightbudget alone")
     parser.add_argument("--runs", type=int, default=5, help="calls that a median is taken of")
-    parser.add_argument("--out", type=Path, help="folder for digits.json and digits.md")
+    parser.add_argument("--out", type=Path, help="folder for digits.json")
     options = parser.parse_args()
     runs = 1 if options.quick else options.runs
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -182,7 +182,7 @@ def main() -> None:
     print(text)
     folder = options.out or (None if options.quick or options.no_peers else HERE)
     if folder:
-        save(folder, "digits", results, text)
+        save(folder, "digits", results)
 
 
 if __name__ == "__main__":

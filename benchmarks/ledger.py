@@ -6,7 +6,7 @@ A run is reserve + start + settle: three transactions, each on the disk when it 
 and on a PostgreSQL server of its own: the median time of a run in one process, the runs of
 several processes per second, and with a history of a million events the time to open the
 ledger, to show all budgets and open holds, and to verify everything. A full run writes
-ledger.json and ledger.md beside this file.
+ledger.json beside this file.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _measured(fresh: Callable[[str], str], quick: bool) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a few of each")
-    parser.add_argument("--out", type=Path, help="folder for ledger.json and ledger.md")
+    parser.add_argument("--out", type=Path, help="folder for ledger.json")
     parser.add_argument("--disk", type=Path, help="folder for the databases")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.disk) as name:
@@ -199,7 +199,7 @@ def main() -> None:
     sys.stdout.write(text)
     out = options.out or (None if options.quick else HERE)
     if out:
-        save(out, "ledger", results, text)
+        save(out, "ledger", results)
 
 
 if __name__ == "__main__":

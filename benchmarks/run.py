@@ -5,7 +5,7 @@
 For each workload: the median time of tightbudget's two certified bounds at rtol = 1e-4, the
 gap between them, the gap at delta = 1e-50, the peak memory of a fresh process that answers
 the question once, and the median time and answer of the neighbour. A full run writes
-results.json and results.md beside this file; a partial one only prints.
+results.json beside this file; a partial one only prints.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from report import HEADINGS, cells, markdown, summary
+from report import HEADINGS, cells, summary
 from rich.console import Console
 from rich.table import Table
 from workloads import WORKLOADS, Workload
@@ -137,12 +137,11 @@ def _peak_of_this_process() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-def save(folder: Path, name: str, results: dict[str, Any], text: str) -> None:
-    """Writes what was measured, and the table that is made of it."""
+def save(folder: Path, name: str, results: dict[str, Any]) -> None:
+    """Writes the measured values; the documentation makes a table of them when it is built."""
     folder.mkdir(parents=True, exist_ok=True)
     content = json.dumps(results, indent=1, ensure_ascii=False)
     (folder / f"{name}.json").write_text(content + "\n", encoding="utf-8")
-    (folder / f"{name}.md").write_text(text, encoding="utf-8")
 
 
 def _machine() -> dict[str, Any]:
@@ -205,7 +204,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one call each, no memory, no tail")
     parser.add_argument("--no-peers", action="store_true", help="tightbudget alone")
     parser.add_argument("--runs", type=int, default=5, help="calls that a median is taken of")
-    parser.add_argument("--out", type=Path, help="folder for results.json and results.md")
+    parser.add_argument("--out", type=Path, help="folder for results.json")
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.memory_of:
@@ -237,7 +236,7 @@ def main() -> None:
     partial = options.only or options.quick or options.no_peers
     folder = options.out or (None if partial else HERE)
     if folder:
-        save(folder, "results", results, markdown(results))
+        save(folder, "results", results)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Clients are threads of this process, each with a connection of its own; the serv
 beside it, on the same machine. A run is reserve + start + settle: three requests, each durable
 when it is answered. On SQLite and on a PostgreSQL server of its own: requests per second, and the
 time within which half, 95 and 99 of 100 are answered. Afterwards the ledger is verified. A full run
-writes web.json and web.md beside this file.
+writes web.json beside this file.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _measured(url: str, folder: Path, clients: int, seconds: float) -> dict[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two seconds of each")
-    parser.add_argument("--out", type=Path, help="folder for web.json and web.md")
+    parser.add_argument("--out", type=Path, help="folder for web.json")
     parser.add_argument("--disk", type=Path, help="folder for the databases")
     options = parser.parse_args()
     results: dict[str, Any] = {
@@ -68,7 +68,7 @@ def main() -> None:
     sys.stdout.write(text)
     out = options.out or (None if options.quick else HERE)
     if out:
-        save(out, "web", results, text)
+        save(out, "web", results)
 
 
 if __name__ == "__main__":

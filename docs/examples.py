@@ -194,7 +194,7 @@ def run_page(path: Path) -> tuple[str, list[Output]]:
 
 def pages() -> list[Path]:
     """README and the pages of the docs that people write."""
-    written = (p for p in (ROOT / "docs").rglob("*.md") if p.parent.name != "reference")
+    written = (p for p in (ROOT / "docs").rglob("*.md") if "reference" not in p.parts)
     return [ROOT / "README.md", *sorted(written)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from statistics import NormalDist
 from typing import Any
 
@@ -142,10 +143,13 @@ def test_a_target_that_everything_meets() -> None:
 def test_refused_parameters(value: Any) -> None:
     refusals: dict[str, Any] = {"delta": value, "rtol": value}
     for name, given in refusals.items():
-        with pytest.raises(tb.ParameterError, match=f"^{name} must be .*, got "):
+        missing = name == "delta" and value is None
+        must = "is missing: give " if missing else "must be .*, got "
+        with pytest.raises(tb.ParameterError, match=f"^{name} {must}"):
             tb.calibrate(sampled, **{"epsilon": 1.0, "delta": 1e-6, name: given})
     if value != 0:
-        with pytest.raises(tb.ParameterError, match=r"^epsilon must be a finite number >= 0, got "):
+        must = "is missing: give " if value is None else "must be a finite number >= 0, got "
+        with pytest.raises(tb.ParameterError, match=f"^epsilon {must}"):
             tb.calibrate(sampled, epsilon=value, delta=1e-6)
 
 
@@ -237,10 +241,10 @@ def test_there_is_one_target(target: dict[str, float], got: str) -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ({"epsilon": 1.0}, "delta must be in [0, 1], got None"),
-        ({"delta": 1e-5}, "epsilon must be a finite number >= 0, got None"),
-        ({"tpr": 0.1}, "fpr must be in (0, 1), got None"),
-        ({"fpr": 0.1}, "tpr must be in (0, 1), got None"),
+        ({"epsilon": 1.0}, "delta is missing: give epsilon and delta together"),
+        ({"delta": 1e-5}, "epsilon is missing: give epsilon and delta together"),
+        ({"tpr": 0.1}, "fpr is missing: give tpr and fpr together"),
+        ({"fpr": 0.1}, "tpr is missing: give tpr and fpr together"),
         ({"advantage": 0.0}, "advantage must be in (0, 1), got 0.0"),
         ({"advantage": 1.0}, "advantage must be in (0, 1), got 1.0"),
         ({"advantage": math.nan}, "advantage must be in (0, 1), got nan"),
@@ -259,3 +263,72 @@ def test_refused_targets(target: dict[str, float], message: str) -> None:
 def test_an_attack_that_no_noise_rules_out() -> None:
     with pytest.raises(tb.CalibrationError, match="none meets the target"):
         tb.calibrate(lambda b: tb.Laplace(b) + tb.WorstCase(0.0, 0.2), advantage=0.1)
+
+
+# ----------------------------------------------------------------- hints at a mistake
+
+STEP = tb.Gaussian(1.0).subsampled(0.01)
+AT: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda k: STEP * k,
+        lambda k: tb.DiscreteLaplace(1.0, k),
+        lambda k: tb.compose([STEP for _ in range(k)]),
+        lambda k: tb.RandomizedResponse(0.5, categories=k + 2) * k,
+    ],
+)
+def test_a_parameter_that_is_an_integer_is_noticed(function: Any) -> None:
+    hint = "for a parameter that is an integer, give integer=True"
+    with pytest.raises(tb.ParameterError, match=f".*: {hint}$") as caught:
+        tb.calibrate(function, **AT)
+    assert isinstance(caught.value.__cause__, (tb.ParameterError, TypeError))
+
+
+def test_a_parameter_with_limits_is_noticed() -> None:
+    message = (
+        "rate must be in [0, 1], got 4.0: where the parameter has limits, give "
+        "between=(lowest, highest), such as between=(1e-6, 1) for a rate"
+    )
+    with pytest.raises(tb.ParameterError, match=f"^{re.escape(message)}$"):
+        tb.calibrate(lambda q: tb.Gaussian(1.0).subsampled(q) * 100, **AT)
+    found = tb.calibrate(lambda q: tb.Gaussian(1.0).subsampled(q) * 100, **AT, between=(1e-6, 1))
+    assert found.epsilon.upper <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        # refused at every value, and at values that the caller named: the reason is no other
+        (lambda s: tb.Gaussian(-s), tb.ParameterError, "sigma must be a finite number > 0, got -"),
+        (lambda s: STEP + s, TypeError, "unsupported operand"),
+        (lambda s: 1 / 0, ZeroDivisionError, "division by zero"),
+    ],
+)
+def test_other_refusals_of_the_function_arrive_as_they_are(
+    function: Any, error: type[Exception], message: str
+) -> None:
+    for between in (None, (0.5, 2.0)):
+        with pytest.raises(error, match=f"^{message}") as caught:
+            tb.calibrate(function, **AT, between=between)
+        assert "give" not in str(caught.value)
+
+
+def test_a_target_by_position_is_answered_with_its_names() -> None:
+    calibrate: Any = tb.calibrate
+    message = (
+        "calibrate takes function by position and the rest by name: "
+        "write calibrate(function, epsilon=1.0, delta=1e-05)"
+    )
+    with pytest.raises(tb.ParameterError, match=f"^{re.escape(message)}$"):
+        calibrate(tb.Gaussian, 1.0, 1e-5)
+
+
+def test_a_function_is_needed() -> None:
+    wrong: Any = tb.Gaussian(1.0)
+    with pytest.raises(
+        tb.ParameterError, match=r"^function must be a function that makes a mechanism"
+    ):
+        tb.calibrate(wrong, **AT)

@@ -174,3 +174,14 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
         tb.write_plan(MIXED, tmp_path)
     with pytest.raises(tb.FileError, match="null"):
         tb.write_plan(MIXED, "a\0b")
+
+
+def test_a_rate_may_be_a_quotient_of_integers(tmp_path: Path) -> None:
+    path = plan(tmp_path, GOOD + 'rate = "256/60000"')
+    sampled = tb.Gaussian(1.0).subsampled(256 / 60000)
+    assert tb.read_plan(path) == sampled * 1
+    tb.write_plan(sampled * 1, path)
+    assert tb.read_plan(path) == sampled * 1
+    path = plan(tmp_path, GOOD + 'rate = "1%"')
+    with pytest.raises(tb.FileError, match=r"rate must be in \[0, 1\], got '1%' \(write 0\.01\)"):
+        tb.read_plan(path)

@@ -113,6 +113,7 @@ def test_a_run_in_three_steps_and_each_of_them_twice() -> None:
             "held": NOTHING,
             "left": amount(0.9, 9.9e-8),
             "saved": amount(0.2),
+            "spent_in_parts": NOTHING,
         }
     ]
 
@@ -427,7 +428,7 @@ def test_programs_get_a_refusal_as_an_object() -> None:
     result = run("ledger", "show", "--ledger", "sqlite:///none.db", "--json")
     assert json.loads(result.stdout)["error"] == {
         "type": "LedgerError",
-        "message": "there is no ledger none.db",
+        "message": "there is no ledger none.db: tightbudget ledger init makes one",
         "exit_code": 6,
         "unknown": False,
     }
@@ -512,8 +513,12 @@ def test_people_see_bars_and_what_is_open() -> None:
     said("settle", "A2", "3", "--token", token)
     said("reserve", "--budget", "ada", "--key", "A3", "--epsilon", "0.5")
     rows = shown("show")
-    assert rows[0] == ["budget", "spent", "held", "left", "of", "saved", "delta", "left"]
+    assert rows[0] == [
+        *("budget", "spent", "held", "spent", "by", "parts", "left", "of", "saved"),
+        *("delta", "left"),
+    ]
     assert rows[1][:2] == ["census", "▒▒" + "·" * 18]
+    assert rows[1][2:5] == ["0.0", "1.0", "0.35"]  # spent, held, and what ada has spent of that
     assert rows[2] == [
         "ada", "█" * 7 + "▒" * 10 + "·" * 3 + "░" * 5,
         *["0.35", "0.5", "0.15", "epsilon", "1.0", "0.25", "9.8e-08", "of", "1e-07"],
@@ -541,6 +546,18 @@ def test_people_read_what_a_run_holds_and_costs() -> None:
     assert told[-1][:4] == ["note", "granted", "epsilon", "0.9,"]
     Path("head.txt").write_text(run("ledger", "export-head").stdout)
     assert [row[0] for row in shown("import-check", "head.txt")] == ["kept", "head"]
+
+
+def test_a_column_without_anything_to_say_is_left_out() -> None:
+    run("ledger", "open", "clicks", "--kind", "zcdp", "--rho", "0.5")
+    rows = shown("show", "clicks")
+    assert rows[0] == ["budget", "spent", "held", "left", "of", "saved"]
+    assert rows[1][2:] == ["0.0", "0.0", "0.5", "rho", "0.5", "0.0"]
+    all_of_them = shown("show")
+    assert all_of_them[0][-2:] == ["delta", "left"]
+    assert [row[-3:] for row in all_of_them[1:4]] == [
+        ["9e-07", "of", "1e-06"], ["1e-07", "of", "1e-07"], ["rho", "0.5", "0.0"],
+    ]  # fmt: skip
 
 
 def test_a_terminal_without_unicode_gets_letters(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_noise_for_a_true_positive_rate() -> None:
     ("options", "message"),
     [
         ([], "give exactly one target: epsilon and delta, or advantage, or tpr and fpr; got none"),
-        (["--epsilon", 1], "delta must be in [0, 1], got None"),
+        (["--epsilon", 1], "delta is missing: give epsilon and delta together"),
         (["--tpr", 0.1, "--fpr", 0.2], "tpr must be > fpr = 0.2, got 0.1"),
         (["--advantage", "much"], "advantage must be in (0, 1), got 'much'"),
         (

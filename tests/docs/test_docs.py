@@ -1,30 +1,19 @@
-"""The documentation says what is so: examples run, generated parts are current, links lead on."""
+"""The documentation says what is so: its examples run and print what the pages say."""
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-import tightbudget as tb
-from docs import examples, generate
-from tightbudget import errors
+from docs import examples
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-LINK = re.compile(r"(?<!`)\[[^\]`]+\]\(([^)\s]+)\)")
 
 
 def named(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
-
-
-def anchors(text: str) -> set[str]:
-    """What the headings of a page are called in links."""
-    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
 
 # ---------------------------------------------------------------------------- examples
@@ -47,6 +36,8 @@ SLOW = {
     "docs/how-to/use-with-opacus.md",
     "docs/how-to/watch-budgets-in-a-browser.md",
     "docs/how-to/what-an-epsilon-means.md",
+    "docs/problems/other-languages.md",
+    "docs/problems/release-tables.md",
 }
 
 
@@ -138,57 +129,3 @@ def test_a_page_says_which_modules_it_needs(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("<!-- needs: json -->\n<!-- needs: nowhere_to_be_found -->\n")
     assert examples.missing(page) == ["nowhere_to_be_found"]
-
-
-# ---------------------------------------------------------------------- generated parts
-
-
-@pytest.mark.slow
-def test_generated_parts_are_up_to_date() -> None:
-    stale = [named(path) for path in generate.stale()]
-    assert not stale, f"run python docs/generate.py: {stale}"
-
-
-def test_a_stale_part_is_noticed() -> None:
-    text = "<!-- generated: mechanisms-table -->\nold\n<!-- end -->"
-    assert "Gaussian(sigma, sensitivity=1.0)" in generate.renewed(text)
-
-
-def test_every_mechanism_is_in_the_reference() -> None:
-    reference = (ROOT / "docs/reference/mechanisms.md").read_text(encoding="utf-8")
-    for kind, cls in tb.MECHANISMS.items():
-        assert f"## {cls.__name__}\n" in reference
-        assert f"`{kind}`" in reference
-
-
-def test_every_public_name_and_exception_is_in_the_reference() -> None:
-    api = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
-    for name in errors.__all__:
-        assert f"- `{name}`: " in api
-        assert name in (errors.__doc__ or ""), f"{name} is missing in the tree of errors.py"
-    mechanisms = {cls.__name__ for cls in tb.MECHANISMS.values()}
-    for name in set(tb.__all__) - mechanisms - set(errors.__all__):
-        assert f"## {name}\n" in api
-
-
-# ------------------------------------------------------------------------------- links
-
-
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in LINK.findall(page.read_text(encoding="utf-8")):
-        if target.startswith(("http://", "https://")):
-            continue
-        path, _, anchor = target.partition("#")
-        there = (page.parent / path) if path else page
-        assert there.exists(), f"{target} leads nowhere"
-        if anchor:
-            assert anchor in anchors(there.read_text(encoding="utf-8")), f"{target}: no such part"
-
-
-def test_every_page_of_the_docs_is_linked_from_the_index() -> None:
-    folder = ROOT / "docs"
-    index = (folder / "index.md").read_text(encoding="utf-8")
-    linked = {(folder / target).resolve() for target in LINK.findall(index)}
-    unlinked = {p for p in folder.rglob("*.md") if p.name != "index.md"} - linked
-    assert not unlinked

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
+import numpy as np
 import pytest
+from scipy import special, stats
 
 import tightbudget as tb
+from tightbudget.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 # 1,000 steps of DP-SGD with noise multiplier 1, at delta 1e-5 (the tutorial's)
@@ -134,3 +140,142 @@ def test_an_event_takes_the_multiplier() -> None:
     event = dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(1.0))
     run = from_dp_event(dp.SelfComposedDpEvent(event, 1000))
     assert run.epsilon(1e-5).upper == pytest.approx(TUTORIAL, rel=1e-12)
+
+
+# --------------------------------------------------------------------- more mechanisms, by name
+
+
+def test_logistic_noise_costs_sensitivity_by_scale_and_is_as_wide_as_it_says() -> None:
+    assert epsilon(tb.Logistic(20.0, sensitivity=3.0), delta=0.0) == pytest.approx(3 / 20)
+    assert stats.logistic(scale=20.0).std() == pytest.approx(math.pi * 20 / math.sqrt(3))
+
+
+def test_a_staircase_costs_the_epsilon_that_it_is_given() -> None:
+    assert epsilon(tb.Staircase(0.7, sensitivity=5.0), delta=0.0) == pytest.approx(0.7)
+
+
+def test_any_noise_of_scipy_is_in_the_unit_of_its_sensitivity() -> None:
+    one, other = (
+        (tb.Additive(stats.logistic(scale=2.0 * u), 1.5 * u) * 2).delta(0.5) for u in (1.0, 1024.0)
+    )
+    assert one.upper == pytest.approx(other.upper, rel=1e-3)
+    assert one.upper > 1e-4
+
+
+def test_measurements_their_bins_limits_and_noise_are_in_one_unit() -> None:
+    grid = (np.arange(2_000) + 0.5) / 2_000
+    passive = 100 - 15 * np.log(1 / grid - 1)
+
+    def delta(unit: float) -> float:
+        pair = tb.Histogram.from_samples(
+            (passive + 1.0) * unit,
+            passive * unit,
+            bin_width=5.0 * unit,
+            keep_below=160.0 * unit,
+            noise=f"uniform:{200 * unit}",
+        )
+        return (pair * 4).delta(0.01).upper
+
+    assert delta(1.0) == pytest.approx(delta(8.0), rel=1e-6)
+    assert delta(1.0) > 1e-5
+
+
+# ------------------------------------------------------------------------------------ questions
+
+
+def test_the_gap_is_relative_to_the_upper_bound() -> None:
+    found = (tb.Laplace(20.0) * 50).epsilon(1e-5, rtol=1e-3)
+    assert found.relative_gap == pytest.approx((found.upper - found.lower) / found.upper, rel=1e-9)
+    assert found.relative_gap <= 1e-3
+
+
+def test_rates_of_attacks_are_fractions_and_not_percent() -> None:
+    risk = (tb.Gaussian(1.0) * 1).risk(epsilon=1.0, fpr=0.01, prior=0.5)
+    # N(0, 1) against N(1, 1), by the test that is best at this false-positive rate
+    assert risk.tpr.upper == pytest.approx(stats.norm.sf(stats.norm.isf(0.01) - 1.0), rel=1e-3)
+    assert risk.bayes_risk.upper == pytest.approx(stats.norm.sf(0.5), rel=1e-3)
+    assert risk.advantage.upper == pytest.approx(2 * stats.norm.cdf(0.5) - 1, rel=1e-3)
+    assert risk.belief.upper == pytest.approx(math.e / (1 + math.e), rel=1e-3)
+
+
+def test_a_renyi_divergence_is_in_nats() -> None:
+    found = (tb.Gaussian(5.0, sensitivity=2.0) * 3).renyi(order=8)
+    assert found.upper == pytest.approx(3 * 8 * (2 / 5) ** 2 / 2, rel=1e-4)
+
+
+def test_stops_count_what_is_handed_over() -> None:
+    step = tb.Gaussian(1.0).subsampled(0.01)
+    in_steps = tb.early_stopping(step, stops=[100, 200], delta=1e-5)
+    in_hundreds = tb.early_stopping(step * 100, stops=[1, 2], delta=1e-5)
+    assert in_steps.epsilons == pytest.approx(in_hundreds.epsilons, rel=1e-6)
+
+
+def test_steps_on_the_command_line_are_all_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "stopping gaussian --sigma 1 --rate 0.01 --steps 200 --every 100 --delta 1e-5 --json"
+    with mock.patch("sys.argv", ["tightbudget", *line.split()]), contextlib.suppress(SystemExit):
+        main()
+    found = json.loads(capsys.readouterr().out)
+    assert found["stops"] == [100, 200]
+
+
+def test_weights_of_stops_are_proportions() -> None:
+    step = tb.Gaussian(1.0)
+    one, other = (
+        tb.early_stopping(step, stops=[1, 2], delta=1e-5, weights=weights)
+        for weights in ([1, 3], [10, 30])
+    )
+    assert one.epsilons == pytest.approx(other.epsilons, rel=1e-9)
+
+
+# -------------------------------------------------------------------------------------- budgets
+
+
+def test_budgets_at_other_rates_are_charged_for_a_gaussian_run_by_its_noise_multiplier() -> None:
+    sigma, sensitivity = 20.0, 3.0
+    z = sigma / sensitivity
+    run = tb.Gaussian(sigma, sensitivity) * 1
+    order = 16
+    assert run.renyi(order).upper == pytest.approx(order / (2 * z**2), rel=1e-4)
+    assert run.risk(1.0, slack=0.0).mu.upper == pytest.approx(1 / z)
+    # one run in a budget of rho, or of mu, is what the run costs
+    zcdp, gdp = tb.ZCDPFilter(rho=1 / (2 * z**2)), tb.GaussianDPFilter(mu=1 / z)
+    exact = run.epsilon(1e-6).upper
+    assert zcdp.epsilon(1e-6) >= exact
+    assert gdp.epsilon(1e-6) == pytest.approx(exact, rel=1e-6)
+
+
+def test_rising_prices_are_a_first_one_and_equal_rises() -> None:
+    rising = tb.OutputDP.rising(first=0.5, rise=0.5, steps=20)
+    assert [float(rising.price(k)) for k in (0, 3, 20)] == pytest.approx([0.5, 0.575, 1.0])
+
+
+# ------------------------------------------------------------------------------------- releases
+
+
+def test_a_release_on_a_grid_takes_its_noise_in_the_query_s_unit_too() -> None:
+    plain = tb.GaussianRelease(len, sensitivity=3, sigma=12.0, delta=1e-6)
+    fine = tb.GaussianRelease(len, sensitivity=3, sigma=12.0, delta=1e-6, step=2.0**-10)
+    assert float(fine.guarantee.sup) == pytest.approx(float(plain.guarantee.sup), rel=1e-2)
+
+
+def test_the_test_of_a_model_is_twice_the_chance_of_the_wrong_label() -> None:
+    for margin in (-3.0, 0.0, 0.4, 5.0):
+        right = special.expit(margin)
+        assert abs(math.tanh(margin / 2) - 1) == pytest.approx(2 * (1 - right))
+        assert abs(math.tanh(margin / 2) + 1) == pytest.approx(2 * right)
+
+
+# ------------------------------------------------------------------------------------- adapters
+
+
+def test_events_with_other_noise_take_their_parameters_by_sensitivity() -> None:
+    dp = pytest.importorskip("dp_accounting")
+    from tightbudget.adapters.dp_accounting import from_dp_event
+
+    replaced = dp.NeighboringRelation.REPLACE_ONE
+    assert from_dp_event(dp.LaplaceDpEvent(5.0)).epsilon(0.0).upper == pytest.approx(1 / 5)
+    assert from_dp_event(dp.LaplaceDpEvent(5.0), replaced).epsilon(0.0).upper == pytest.approx(
+        2 / 5
+    )
+    gaussian = from_dp_event(dp.GaussianDpEvent(5.0), replaced).epsilon(1e-5)
+    assert gaussian.overlaps((tb.Gaussian(2.5) * 1).epsilon(1e-5))

@@ -17,7 +17,7 @@ from tests.cases import CASES, Case
 import tightbudget as tb
 from tightbudget.accounting.plan_file import plan_text, toml_value
 from tightbudget.explorer import questions
-from tightbudget.explorer.form import GOALS, KINDS, SHOWS, Form
+from tightbudget.explorer.form import GOALS, GOALS_IN_WORDS, KINDS, SHOWS, Form
 
 DP_SGD = tb.Gaussian(1.0).subsampled(0.01) * 1000
 
@@ -234,3 +234,84 @@ TABLES = st.dictionaries(
 @given(st.sampled_from([*KINDS, "subsampled", "x"]), TABLES)
 def test_a_step_is_a_mechanism_or_refused(kind: str, table: dict[str, Any]) -> None:
     assert is_answered(lambda: questions.Curve(steps=[{"mechanism": kind, **table}], delta=0.1))
+
+
+# ---------------------------------------------------------------------------- what is said
+
+
+def refusal_of(form: Form) -> str:
+    """The refusal of the form's question about a curve."""
+    with pytest.raises((tb.TightBudgetError, ValidationError)) as refused:
+        form.curve().composition()
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if "base" not in c.mechanism.to_dict()], ids=lambda c: c.name
+)
+def test_every_refusal_of_a_field_names_the_field(case: Case) -> None:
+    run = case.mechanism * 3 + tb.Gaussian(2.0, relation=case.mechanism.relation)
+    fields = fields_of(run)
+    form = typed(*fields)
+    for field in [*form.fields(0), *form.fields(1)]:
+        i = field.name.partition(".")[0]
+        wrong = typed(*((k, v) for k, v in fields if k != field.name), (field.name, "nan"))
+        problem = refusal_of(wrong)
+        said = wrong.in_words(problem)
+        assert "steps[" not in said
+        assert said.startswith(f"Mechanism {int(i) + 1}: ")
+        if problem.startswith(f"steps[{i}]: {field.name[2:]} must"):
+            assert said.startswith(f"Mechanism {int(i) + 1}: {field.label} must")
+            assert wrong.field_of(problem) == field.name
+
+
+@pytest.mark.parametrize(
+    ("pairs", "problem", "says", "field"),
+    [
+        ([("0.mechanism", "gaussian")], "steps[0]: rate must be in [0, 1], got 7",
+         "Sampling rate must be in [0, 1], got 7", "0.rate"),
+        ([("0.mechanism", "gaussian")], "steps[0].times must be an integer >= 0, got 1.5",
+         "Runs must be an integer >= 0, got 1.5", "0.times"),
+        ([("0.mechanism", "gaussian"), ("1.mechanism", "laplace")],
+         "steps[1]: laplace needs scale", "Mechanism 2: laplace needs scale", "1.laplace"),
+        ([("plan", "x = 1")], "steps[0]: rate must be", "steps[0]: rate must be", ""),
+        ([], "delta must be in [0, 1], got 3", "δ must be in [0, 1], got 3", "at"),
+        ([], "tpr must be in (0, 1), got 3", "True-positive rate must be in (0, 1), got 3", ""),
+        ([], "stops[1] must be above 5", "Stop 2 must be above 5", ""),
+        ([], "stops.0: Input should be", "Stop 1: Input should be", ""),
+        ([], "weights[0] must be", "Weight of stop 1 must be", ""),
+        ([], "steps[9]: sigma must be", "sigma must be", "9.sigma"),
+        ([], "something else", "something else", ""),
+    ],
+)  # fmt: skip
+def test_refusals_have_the_words_of_the_form(
+    pairs: list[tuple[str, str]], problem: str, says: str, field: str
+) -> None:
+    form = typed(*pairs)
+    assert (form.in_words(problem), form.field_of(problem)) == (says, field)
+
+
+@pytest.mark.parametrize(
+    ("rate", "times", "epsilon", "asks"),
+    [
+        ("", "1000", 634.0, True),
+        ("1", "1000", 634.0, True),
+        ("1.0", "1000", 50.1, True),
+        ("0.5", "1000", 634.0, False),
+        ("", "1000", 50.0, False),
+        ("", "1", 634.0, False),
+        ("", "", 634.0, False),
+    ],
+)
+def test_a_rate_that_was_forgotten_is_asked_for(
+    rate: str, times: str, epsilon: float, asks: bool
+) -> None:
+    form = typed(("0.mechanism", "gaussian"), ("0.rate", rate), ("0.times", times))
+    assert form.lacks_rate(epsilon) is asks
+
+
+def test_goals_have_words() -> None:
+    assert set(GOALS_IN_WORDS) == set(GOALS)
+    form = typed(("0.mechanism", "gaussian"), ("goal", "tpr"))
+    assert [f.label for f in form.goals()] == ["True-positive rate", "False-positive rate"]
+    assert ("0.rate", "Sampling rate") in form.parameters

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 import tightbudget as tb
@@ -16,6 +20,7 @@ from tightbudget.explorer import answers, questions
 from tightbudget.explorer.job_queue import Job
 from tightbudget.explorer.workers import Pools, Workers
 from tightbudget.mechanisms.curve import DELTAS
+from tightbudget.web.pages.explorer import headline
 from tightbudget.web.state import ServerState
 
 DP_SGD = [{"mechanism": "gaussian", "sigma": 1.0, "rate": 0.01, "times": 1000}]
@@ -223,8 +228,8 @@ def test_what_takes_long_is_asked_for_apart(explorer: TestClient) -> None:
         ({"delta": "x"}, 400, 'data-field="at"'),
         ({"plan": "<b>"}, 400, "plan: not TOML"),
         ({"0.mechanism": "<i>"}, 200, "ε"),
-        ({"show": "stopping", "part": "all", "stop": "<u>"}, 200, "stops.0: Input should be"),
-        ({"show": "calibrate", "part": "all", "goal.delta": "3"}, 200, "delta must be in [0, 1]"),
+        ({"show": "stopping", "part": "all", "stop": "<u>"}, 200, "Stop 1: Input should be"),
+        ({"show": "calibrate", "part": "all", "goal.delta": "3"}, 200, "δ must be in [0, 1]"),
         ({"part": "some"}, 400, "part: Input should be"),
     ],
 )
@@ -269,3 +274,64 @@ def test_downloads_that_are_refused(
     explorer: TestClient, fields: dict[str, str], status: int
 ) -> None:
     assert explorer.get("/explorer/download", params=fields).status_code == status
+
+
+def test_the_headline_has_five_digits_and_is_rounded_up(explorer: TestClient) -> None:
+    bounds = (tb.Gaussian(1.0).subsampled(0.01) * 1000).epsilon(1e-5)
+    page = explorer.get("/explorer").text
+    assert f'id="upper" value="{bounds.upper!r}">1.8283</data>' in page
+    assert f'value="{bounds.lower!r}">{str(bounds)[1:].split(",")[0]}</data>' in page
+    assert "Did you forget the sampling rate" not in page
+
+
+@given(st.floats(min_value=1e-300, max_value=1e300))
+def test_a_headline_is_never_below_the_bound(upper: float) -> None:
+    shown = Fraction(headline(upper))
+    assert Fraction(upper) <= shown <= Fraction(upper) * (1 + Fraction(1, 10**4))
+
+
+def test_a_headline_of_no_promise() -> None:
+    assert (headline(float("inf")), headline(0.0)) == ("∞", "0.0")
+
+
+def test_a_page_asks_whether_the_rate_was_forgotten(explorer: TestClient) -> None:
+    asked = {"0.mechanism": "gaussian", "0.sigma": "1", "0.times": "1000"}
+    assert "Did you forget the sampling rate" in explorer.get("/explorer", params=asked).text
+    for more in ({"0.rate": "0.5"}, {"given": "epsilon", "epsilon": "100"}, {"0.times": "1"}):
+        page = explorer.get("/explorer", params={**asked, **more})
+        assert page.status_code == 200
+        assert "Did you forget the sampling rate" not in page.text
+
+
+def test_tabs_are_tabs(explorer: TestClient) -> None:
+    page = explorer.get("/explorer", params={"show": "calibrate"}).text
+    tabs = re.findall(r'<button class="tab" role="tab"[^>]*>', page)
+    assert len(tabs) == 4
+    selected = [tab for tab in tabs if 'aria-selected="true"' in tab]
+    assert ['id="tab-calibrate"' in tab for tab in selected] == [True]
+    assert all('aria-controls="tab-panel"' in tab for tab in tabs)
+    assert 'role="tabpanel" id="tab-panel" aria-labelledby="tab-calibrate"' in page
+    assert page.count('role="tablist"') == 1
+
+
+def test_rows_that_are_there_at_once_are_asked_for_apart(explorer: TestClient) -> None:
+    asked = {"show": "compare", "part": "begun"}
+    begun = explorer.get("/explorer", params=asked).text
+    bounds = (tb.Gaussian(1.0).subsampled(0.01) * 1000).epsilon(1e-5)
+    assert f'<data value="{bounds.upper!r}">' in begun
+    assert "Working out the bounds of other theorems" in begun
+    assert "Kairouz" not in begun
+    assert 'id="upper"' not in begun  # the curve is not asked for again
+    refused = explorer.get("/explorer", params={**asked, "delta": "3"})
+    assert "δ must be in" in refused.text
+    # other panels have one part
+    assert "which is more by" in explorer.get("/explorer", params={"part": "begun"}).text
+
+
+@pytest.mark.parametrize("at", [{"delta": 1e-5}, {"epsilon": 0.5}])
+def test_a_comparison_begins_with_its_first_row(at: dict[str, float]) -> None:
+    question = questions.Compare(steps=GAUSSIAN, **at)
+    begun, whole = answers.compare_begun(question), answers.compare(question)
+    assert begun.pop("more") is True
+    assert begun.pop("rows") == whole["rows"][:1]
+    assert begun == {name: whole[name] for name in begun}

@@ -99,6 +99,15 @@ def a_refused_key_stays_refused(ledger: tb.Ledger, data: tb.LedgerBudget) -> boo
 
 
 @truth
+def parts_of_parts_are_summed(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+    team = ledger.open_budget("team", parent="data", epsilon=0.5, delta=0.5)
+    ada = ledger.open_budget("ada", parent=team, epsilon=0.5, delta=0.5)
+    run(ada, "k", "number")
+    found = data.statement().spent_in_parts
+    return found is not None and found.amount == 0.1
+
+
+@truth
 def a_run_starts_once(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
     data.reserve("k", COIN).start()
     return refused(ledger.hold("k").start)
@@ -413,6 +422,11 @@ MUTATIONS = [
     ),
     Without("key and body", {"key-with-one-body": "if False:"}, the_same_key_is_one_charge),
     Without("refusals last", {"refusals-recorded": "return refusal"}, a_refused_key_stays_refused),
+    Without(
+        "parts of parts",
+        {"parts-of-parts": "inside = inside.union_all(deeper.where(budgets.c.id < 0))"},
+        parts_of_parts_are_summed,
+    ),
     Without("started once", {"started-once": "if not hold.is_open:"}, a_run_starts_once),
     Without("the token", {"only-own-token-settles": "if False:"}, only_its_token_settles_a_run),
     Without(

@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 
+import tightbudget as tb
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.pair import Direction, Pair
@@ -30,7 +31,52 @@ def the_worse_direction_counts() -> bool:
     return abs((Coin() * 1).delta(math.log(2.0)).upper - 0.3) < 1e-3
 
 
+def a_multiplier_s_sigma_is_at_most_the_product() -> bool:
+    return all(
+        Fraction(tb.Gaussian.of_noise_multiplier(z, sensitivity=0.1).sigma)
+        <= Fraction(z) * Fraction(0.1)
+        for z in (1.1, 1.3, 1.7, 2.3)
+    )
+
+
+def a_scale_of_an_epsilon_is_at_most_the_quotient() -> bool:
+    return all(
+        Fraction(made.scale) <= 1 / Fraction(epsilon)
+        for epsilon in (0.1, 0.3, 0.7, 0.9)
+        for made in (tb.Laplace.of_epsilon(epsilon), tb.DiscreteLaplace.of_epsilon(epsilon))
+    )
+
+
+def a_response_of_an_epsilon_loses_at_least_that() -> bool:
+    # e^epsilon from below is enough: the exact odds are above it
+    return all(
+        Fraction(p) / (1 - Fraction(p)) >= Fraction(math.exp(epsilon)) * (1 - Fraction(1, 2**52))
+        for epsilon in (0.1, 0.5, 1.0, 3.0, 10.0, 17.0, 18.0, 19.0)
+        for p in [tb.RandomizedResponse.of_epsilon(epsilon).p]
+    )
+
+
 MUTATIONS = [
+    Without(
+        "a sigma is rounded down",
+        {"multiplier-rounded-down": "sigma = z * s"},
+        a_multiplier_s_sigma_is_at_most_the_product,
+    ),
+    Without(
+        "a scale is rounded down",
+        {"laplace-scale-rounded-down": "scale = s / e"},
+        a_scale_of_an_epsilon_is_at_most_the_quotient,
+    ),
+    Without(
+        "a scale of integer noise is rounded down",
+        {"discrete-laplace-scale-rounded-down": "scale = s / e"},
+        a_scale_of_an_epsilon_is_at_most_the_quotient,
+    ),
+    Without(
+        "the chance of a true answer is rounded up",
+        {"response-rounded-up": "p = float(1 / (1 + (k - 1) * Fraction(2.718281828459045**-e)))"},
+        a_response_of_an_epsilon_loses_at_least_that,
+    ),
     Without(
         "both directions are asked",
         {"both-directions-asked": "return True"},

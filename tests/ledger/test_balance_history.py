@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,24 @@ close ada2
 """.strip().splitlines()
 
 
+def parts_add_up(statements: Iterable[Statement]) -> None:
+    """The sum for open parts is that of all open budgets below, to the last unit."""
+    budgets = {statement.name: statement for statement in statements}
+    sums = {name: (Decimal(0), Decimal(0)) for name in budgets}
+    for one in budgets.values():
+        over = one
+        while not over.closed and over.parent is not None:
+            epsilon, delta = sums[over.parent]
+            spent = Decimal(repr(one.spent.amount)), Decimal(repr(one.spent.delta))
+            sums[over.parent] = (epsilon + spent[0], delta + spent[1])
+            over = budgets[over.parent]
+    for name, one in budgets.items():
+        found = one.spent_in_parts
+        assert found is not None
+        assert (Decimal(repr(found.amount)), Decimal(repr(found.delta))) == sums[name]
+        assert found.amount <= one.held.amount
+
+
 class Witness:
     """Reads every budget after each act: what its course must say later."""
 
@@ -55,7 +75,10 @@ class Witness:
         self.seen: dict[str, dict[int, Statement]] = {}
 
     def look(self) -> None:
-        for statement in self.ledger.statements():
+        statements = self.ledger.statements()
+        parts_add_up(statements)
+        for statement in statements:
+            statement = replace(statement, spent_in_parts=None)  # no earlier moment has it
             (event,) = self.ledger.latest(1, budget=statement.name)
             self.seen.setdefault(statement.name, {})[event.sequence] = statement
 
@@ -86,6 +109,8 @@ def test_the_course_is_what_was_read_at_the_time(actor: LedgerActor) -> None:
     }
     for last in (1, 2, 3, 5, 1000):
         assert witness.agrees(last)
+    for statement in actor.ledger.statements():
+        assert statement == actor.ledger.budget(statement.name).statement()
 
 
 @pytest.mark.slow

@@ -27,6 +27,13 @@ def numbers(budget: tb.LedgerBudget) -> tuple[float, ...]:
     return tuple(amount.amount for amount in (now.cap, now.spent, now.held, now.left, now.saved))
 
 
+def in_parts(budget: tb.LedgerBudget) -> tuple[float, float]:
+    """Epsilon and delta that open parts have spent."""
+    spent = budget.statement().spent_in_parts
+    assert spent is not None
+    return spent.amount, spent.delta
+
+
 def run(budget: tb.LedgerBudget, key: str, cell: str, guarantee: tb.OutputDP = COIN) -> None:
     hold = budget.reserve(key, guarantee)
     hold.start()
@@ -43,10 +50,12 @@ def test_three_floors(ledger: tb.Ledger) -> None:
     assert numbers(ada) == (0.5, 0.1, 0.0, 0.4, 0.1)
     assert numbers(project) == (1.0, 0.0, 0.5, 0.5, 0.0)
     assert numbers(data) == (2.0, 0.0, 1.0, 1.0, 0.0)
+    assert [in_parts(b) for b in (ada, project, data)] == [(0.0, 0.0), (0.1, 2e-7), (0.1, 2e-7)]
     run(project, "P1", "nothing")
     ada.close()
     assert numbers(project) == (1.0, 0.1, 0.0, 0.9, 0.2)
     assert (project.spent.delta, project.left.delta) == (6e-7, 4e-7)  # all that ada had
+    assert [in_parts(b) for b in (project, data)] == [(0.0, 0.0), (0.1, 6e-7)]
     project.close()
     assert numbers(data) == (2.0, 0.1, 0.0, 1.9, 0.2)
     assert (data.spent.delta, data.left.delta) == (1e-6, 9e-6)

@@ -189,6 +189,12 @@ def test_a_density_that_is_not_log_concave_is_refused(law, where):
         ({"distribution": "norm", "kwds": {"scale": np.nan}}, "scale must be a finite number"),
         ({"distribution": "norm", "kwds": {"scale": -1.0}}, "args, kwds must be parameters of"),
         ({"distribution": "norm", "kwds": {"width": 1.0}}, "args, kwds must be parameters of"),
+        ({"distribution": "norm", "args": 3.0}, "args must be a list of numbers, got 3.0"),
+        ({"distribution": "norm", "args": "ab"}, "args must be a list of numbers, got 'ab'"),
+        ({"distribution": "norm", "kwds": 3.0}, "kwds must hold numbers by their names, got 3.0"),
+        ({"distribution": "norm", "kwds": [1, 2]}, "kwds must hold numbers by their names, got"),
+        ({"distribution": "norm", "kwds": "ab"}, "kwds must hold numbers by their names, got"),
+        ({"distribution": "norm", "kwds": {1: 2.0}}, "kwds must hold numbers by their names, got"),
         ({"distribution": "gamma"}, "args, kwds must be parameters of scipy.stats.gamma"),
         (
             {"distribution": "uniform"},

@@ -98,7 +98,10 @@ def test_the_tail_moment_is_close():
             r"sensitivity / sigma must be in \[1e-100, 1e12\], got 10000000000000.0",
         ),
         ({"sigma": 1e200}, r"sensitivity / sigma must be in \[1e-100, 1e12\], got 1e-200"),
-        ({"sigma": 1.0, "relation": "add"}, "relation must be a Neighbouring or None, got 'add'"),
+        (
+            {"sigma": 1.0, "relation": "add"},
+            "relation must be one of add-or-remove, replace-one, zero-out, got 'add'",
+        ),
     ],
 )
 def test_refusals(arguments, message):

@@ -236,7 +236,7 @@ def test_importing_the_package_leaves_the_heavy_neighbours_alone() -> None:
 
 # ------------------------------------------------------------------------------ files
 
-LEFT_BY_TOOLS = {"build", "dist", "out", "htmlcov", "__pycache__"}
+LEFT_BY_TOOLS = {"build", "dist", "out", "site", "htmlcov", "__pycache__"}
 MACHINE_PATH = re.compile(r"(?<![\w.~}])/(?:work|root|home)/")
 
 

@@ -24,12 +24,8 @@ TEXTS = sorted(
     for path in PACKAGE.rglob(kind)
     if ".min." not in path.name and "vendor" not in path.parts
 )
-# docs/reference is generated from docstrings; decisions are quoted by their words of the day, but
-# a standard term is a standard term there, too
-PAGES = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-    + [p for p in (ROOT / "docs").rglob("*.md") if "reference" not in p.parts]
-)
+# decisions are quoted by their words of the day, but a standard term is a standard term there, too
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
 # beginnings of paths, from the root of the checkout, that a rule does not hold for yet
 NOT_YET: dict[str, tuple[str, ...]] = {

@@ -53,6 +53,8 @@ NEEDS: dict[str, Need] = {
     "GET /explorer": READ,
     "GET /explorer/download": READ,
     "GET /sign-in": PUBLIC,
+    "GET /docs": PUBLIC,
+    "GET /openapi.json": PUBLIC,
     "POST /sign-in": PUBLIC,
     "POST /sign-out": PUBLIC,
     "GET /": READ,

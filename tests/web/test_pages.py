@@ -17,11 +17,21 @@ from tests.web.conftest import SEARCH, Client
 from tests.web.questions import csrf_of
 
 import tightbudget as tb
+from tightbudget.ledger.pricing import KINDS
 from tightbudget.ledger.stored_words import EventKind
 from tightbudget.web.pages import template_filters
 from tightbudget.web.pages.fields import KINDS_IN_WORDS, fields
 from tightbudget.web.pages.share import share_of
-from tightbudget.web.pages.template_filters import KINDS_OF_EVENTS, cell, down, remark, up, when
+from tightbudget.web.pages.template_filters import (
+    KINDS_OF_BUDGETS,
+    KINDS_OF_EVENTS,
+    cell,
+    down,
+    numbers,
+    remark,
+    up,
+    when,
+)
 
 Token = Callable[..., str]
 
@@ -82,24 +92,33 @@ def test_every_kind_of_event_has_words() -> None:
     assert set(KINDS_OF_EVENTS) == {kind.value for kind in EventKind}
 
 
+def test_every_kind_of_budget_has_words() -> None:
+    assert set(KINDS_OF_BUDGETS) == {*KINDS, "plan"}
+    assert set(KINDS_IN_WORDS) == set(KINDS_OF_BUDGETS) - {"plan"}
+    assert not [words for words in KINDS_OF_BUDGETS.values() if "_" in words]
+
+
 # --------------------------------------------------------------------------------- bars
 
 parts = st.integers(0, 10**13).map(lambda units: units / 10**12)
 
 
-def a_statement(cap: float, spent: float, held: float, saved: float) -> dict[str, Any]:
-    given = {"cap": cap, "spent": spent, "held": held, "saved": saved}
+def a_statement(
+    cap: float, spent: float, held: float, saved: float, inside: float = 0.0
+) -> dict[str, Any]:
+    given = {"cap": cap, "spent": spent, "held": held, "saved": saved, "spent_in_parts": inside}
     return {part: {"amount": x, "delta": 0.0, "unit": "epsilon"} for part, x in given.items()}
 
 
-def bars_are_true(cap: float, spent: float, held: float, saved: float) -> None:
-    share = share_of(a_statement(cap, spent, held, saved))
+def bars_are_true(cap: float, spent: float, held: float, saved: float, inside: float = 0.0) -> None:
+    share = share_of(a_statement(cap, spent, held, saved, inside))
+    assert 0 <= share.inside <= share.held + 1e-2
     assert 0 <= share.spent + share.held <= share.cap + 1e-2
     assert share.spent + share.held + share.saved <= 100 + 1e-2
     if not cap:
         return
     assert share.cap == pytest.approx(100) or share.spent + share.held + share.saved > 99
-    for width, amount in ((share.spent, spent), (share.held, held)):
+    for width, amount in ((share.spent, spent), (share.held, held), (share.inside, inside)):
         assert width / share.cap == pytest.approx(amount / cap, abs=1e-4)
     if share.is_cut:
         assert share.cap == pytest.approx(100 / 1.5, abs=1e-2)
@@ -114,7 +133,7 @@ def test_bars_have_the_proportions_of_the_numbers(
     cap: float, spent: int, held: int, saved: float
 ) -> None:
     spent, held = sorted((spent, held))[0], abs(spent - held)
-    bars_are_true(cap, cap * spent / 100, cap * held / 100, saved)
+    bars_are_true(cap, cap * spent / 100, cap * held / 100, saved, cap * held / 300)
 
 
 def _true() -> bool:
@@ -375,3 +394,72 @@ def test_all_events_are_one_document(client: Client, ledger: tb.Ledger) -> None:
 )
 def test_a_line_of_the_timeline_says_who_did_it(details: dict[str, Any], says: str) -> None:
     assert remark({"details": details}) == says
+
+
+def test_remarks_of_a_run_are_said_once() -> None:
+    by_ada, gone = {"details": {"by": "ada"}}, {"details": {"by": "ada", "reason": "gone"}}
+    assert remark(by_ada, by_ada, gone) == "by ada; ada: gone"
+
+
+@pytest.mark.parametrize(
+    ("sequences", "says"), [([7], "7"), ([9, 8, 7], "7–9"), ([12, 8, 7], "7, 8, 12")]
+)
+def test_numbers_of_events(sequences: list[int], says: str) -> None:
+    assert numbers([{"sequence": sequence} for sequence in sequences]) == says
+
+
+def rows_of_the_timeline(page: str) -> list[str]:
+    """The rows of the timeline, each as it is read."""
+    table = page.partition('id="timeline"')[2]
+    return [
+        text_of(row).strip() for row in re.findall(r'<tr role="row" id=.*?</tr>', table, re.DOTALL)
+    ]
+
+
+def test_a_run_is_one_row_of_the_timeline(client: Client, ledger: tb.Ledger) -> None:
+    bob = ledger.budget("bob")
+    for number in (1, 2):
+        hold = bob.reserve(f"R{number}", SEARCH)
+        hold.start()
+        hold.settle("not found")
+    one, other = bob.reserve("I1", SEARCH), bob.reserve("I2", tb.OutputDP.from_dp(0.01))
+    one.void()
+    other.void()
+    found = rows_of_the_timeline(client().get("/budget?name=bob").text)
+    runs = [row for row in found if " R1 " in row or " R2 " in row]
+    assert len(runs) == 2
+    for row in runs:
+        assert "settled reserved, started before" in row
+        assert "0.1 δ 1e-9 held 0.3" in row
+    # runs that are mixed with each other stay event by event
+    assert len([row for row in found if " I1 " in row]) == 2
+    # who follows a key sees each step
+    steps = rows_of_the_timeline(client().get("/budget?name=bob&key=R1").text)
+    assert [row.split()[3] for row in steps] == ["settled", "started", "reserved"]
+    only = rows_of_the_timeline(client().get("/budget?name=bob&kind=settled").text)
+    assert [("before" in row, "settled" in row) for row in only] == [(False, True)] * 2
+
+
+def test_a_parent_shows_what_its_parts_have_spent(client: Client, ledger: tb.Ledger) -> None:
+    assert "spent by parts" not in client().get("/budget?name=ada").text
+    hold = ledger.budget("eve").reserve("E1", tb.OutputDP.from_dp(0.125))
+    hold.start()
+    hold.forfeit(by="eve", reason="lost")
+    for address in ("/", "/budget?name=ada", "/budget?name=census"):
+        assert "of it spent by parts 0.125" in text_of(client().get(address).text)
+    found = client().get("/api/v1/budgets").json()["budgets"]
+    assert {b["name"]: b["spent_in_parts"]["amount"] for b in found} == {
+        "census": 0.125, "ada": 0.125, "bob": 0.0, "eve": 0.0,
+    }  # fmt: skip
+    moments = client().get("/api/v1/course?budget=ada").json()["course"]
+    assert {moment["statement"]["spent_in_parts"] for moment in moments} == {None}
+
+
+def test_pages_name_kinds_in_words(client: Client, token: Token, ledger: tb.Ledger) -> None:
+    ledger.open_budget("clicks", kind="zcdp", rho=0.5)
+    ask = client(token("administrator"))
+    for address in ("/", "/budget?name=clicks", "/budget?name=ada"):
+        said = text_of(ask.get(address).text)
+        assert "output_dp" not in said
+        assert "zcdp" not in said
+        assert "zero-concentrated DP" in said or "priced by output" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.search import root_between
 from tightbudget.numerics.validate import (
+    first_by_position,
     non_negative,
     open_probability,
     positive,
@@ -55,6 +57,9 @@ class Target:
                 f"got {got}"
             )
         values = kinds[asked[0]]
+        missing = [name for name, value in values.items() if value is None]
+        if missing:
+            raise ParameterError(f"{missing[0]} is missing: give {' and '.join(values)} together")
         if "epsilon" in values:
             epsilon = non_negative(epsilon=values["epsilon"])
             return Target("delta", positive(delta=probability(delta=values["delta"])), epsilon)
@@ -168,6 +173,7 @@ def calibrate(
 ) -> Calibration: ...
 
 
+@first_by_position
 def calibrate(
     function: Callable[[Any], Composable],
     *,
@@ -194,20 +200,24 @@ def calibrate(
 
     Args:
         function: from the parameter (> 0) to a mechanism or composition, monotone in cost.
-            Its own exceptions reach the caller as they are.
+            Its own exceptions reach the caller, with a hint where an argument of calibrate is
+            known to be missing.
         epsilon, delta: delta(epsilon) <= delta, eps >= 0 in nats, delta in (0, 1).
         advantage: in (0, 1).
         tpr, fpr: in (0, 1), tpr > fpr.
-        between: (lowest, highest) value to consider; found by doubling from 1 if absent.
-        integer: the parameter is an integer.
+        between: (lowest, highest) value to consider; found from 1 outwards if absent. A rate
+            needs it: between=(1e-6, 1).
+        integer: the parameter is an integer, such as a number of runs.
         rtol: how close to the best value.
 
     Raises:
         CalibrationError: no value within reach meets the target, or all do.
         ParameterError: a parameter is refused, or there is not exactly one target.
     """
+    if not callable(function):
+        raise refuse("function", "be a function that makes a mechanism or composition", function)
     target = Target.of(epsilon=epsilon, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr)
-    probe = _Probe(function, target, integer)
+    probe = _Probe(function, target, integer=integer, searching=between is None)
     rtol = positive(rtol=rtol)
     good, bad = _bracket(probe, between)
     value = _best_integer(probe, good, bad) if integer else _best_real(probe, good, bad, rtol)
@@ -223,20 +233,47 @@ def _capped(bounds: Bounds, most: float) -> Bounds:
 
 
 class _Probe:
-    """The target's quantity as a function of the parameter, with a memory of its answers."""
+    """Asks for the target's quantity at values of the parameter, and remembers the answers."""
 
     def __init__(
-        self, function: Callable[[float], Composable], target: Target, integer: bool
+        self,
+        function: Callable[[float], Composable],
+        target: Target,
+        *,
+        integer: bool,
+        searching: bool,
     ) -> None:
         self.function, self.target, self.integer = function, target, integer
+        self.searching = searching  # whether values are tried that the caller did not name
+        self.taken = False  # whether the function has accepted a value
         self.known: dict[float, tuple[float, Bounds]] = {}  # the gap asked for, and the answer
         self.near = False  # whether the target was already seen from close by
 
     def composition(self, x: float) -> Composition:
-        value = self.function(int(x) if self.integer else x)
+        try:
+            value = self.function(int(x) if self.integer else x)
+        except (ParameterError, TypeError) as error:
+            hint = self._hint(x)
+            if hint is None:
+                raise
+            raise ParameterError(f"{error}: {hint}") from error
+        self.taken = True
         if not isinstance(value, Composable):
             raise ParameterError(f"function must return a composition, got {value!r} at {x!r}")
         return compose([value])
+
+    def _hint(self, x: float) -> str | None:
+        """Says what to ask for where the function refuses ``x``, if that is known."""
+        if not self.integer and x.is_integer():
+            with contextlib.suppress(Exception):
+                self.function(int(x))
+                return "for a parameter that is an integer, give integer=True"
+        if self.searching and self.taken:
+            return (
+                "where the parameter has limits, give between=(lowest, highest), such as "
+                "between=(1e-6, 1) for a rate"
+            )
+        return None
 
     def bounds(self, x: float, rtol: float) -> Bounds:
         """Bounds the quantity at ``x``, no closer than a comparison with the target needs."""
@@ -259,7 +296,7 @@ class _Probe:
         return excess
 
     def meets(self, x: float, enough: float = 0.0) -> bool:
-        """Whether the target is certified to be met; narrower bounds decide a close call.
+        """Tells if the target is certified to be met; narrower bounds decide a close call.
 
         Bounds with a relative gap of ``enough`` that do not decide count as a miss.
         """

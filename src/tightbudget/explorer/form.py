@@ -7,6 +7,7 @@ field is left out, as in a plan file. An address without fields is the default q
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from tightbudget.explorer import questions
 from tightbudget.mechanisms.composition import Subsampled
 from tightbudget.numerics.validate import finite
 
-__all__ = ["GOALS", "KINDS", "SHOWS", "StepField", "Form"]
+__all__ = ["GOALS", "GOALS_IN_WORDS", "KINDS", "SHOWS", "StepField", "Form"]
 
 # Sampling is no mechanism of the form: it is the field "rate" of a step.
 KINDS = tuple(kind for kind in MECHANISMS if kind != Subsampled.kind)
@@ -33,6 +34,11 @@ GOALS = {
     "delta": ("epsilon", "delta"),
     "advantage": ("advantage",),
     "tpr": ("tpr", "fpr"),
+}
+GOALS_IN_WORDS = {
+    "delta": "ε at a δ",
+    "advantage": "an attack's advantage",
+    "tpr": "an attack's true-positive rate",
 }
 
 _DEFAULT = (
@@ -63,6 +69,23 @@ _FIRST = {
 }
 _GOALS = {"epsilon": "1.0", "delta": "1e-5", "advantage": "0.1", "tpr": "0.1", "fpr": "0.01"}
 _STOPS = 4
+_LABELS = {
+    "epsilon": "ε",
+    "delta": "δ",
+    "tpr": "True-positive rate",
+    "fpr": "False-positive rate",
+    "rate": "Sampling rate",
+    "times": "Runs",
+    "relation": "Neighbours",
+}
+# An epsilon above this promises nothing: odds may change by the factor e^50, about 5e21. A run
+# with such an answer was most likely meant to be sampled: DP-SGD with noise 1, rate 0.01 and 1000
+# steps has an epsilon of 1.83, and of 634 without the rate.
+_FAR = 50.0
+# The beginnings of refusals that name a field: of a step, of a list of stops, or of the question.
+_OF_A_STEP = re.compile(r"steps\[(\d+)\](?:\.|: )(\w+)")
+_OF_A_STOP = re.compile(r"(stop|weight)s(?:\[|\.)(\d+)\]?")
+_OF_ALL = re.compile(r"(epsilon|delta|tpr|fpr|advantage)\b")
 
 
 @dataclass(frozen=True)
@@ -178,7 +201,7 @@ class Form:
     def goals(self) -> list[StepField]:
         """The fields of the target of a calibration."""
         return [
-            StepField(f"goal.{n}", _label(n), self.get(f"goal.{n}", _GOALS[n]))
+            StepField(f"goal.{n}", _LABELS.get(n, _label(n)), self.get(f"goal.{n}", _GOALS[n]))
             for n in GOALS[self.goal]
         ]
 
@@ -209,9 +232,10 @@ class Form:
     def parameters(self) -> list[tuple[str, str]]:
         """Lists the parameters that can be calibrated, such as ``0.sigma``, with a label."""
         return [
-            (name, f"{i + 1}. {self.kind(i)}: {name.partition('.')[2].replace('_', ' ')}")
+            (f"{i}.{name}", self._of_step(i, label))
             for i in range(self.count)
-            for name in [*(f.name for f in self.fields(i)), f"{i}.rate", f"{i}.times"]
+            for name, label in self._labels(i).items()
+            if name != "relation"
         ]
 
     @property
@@ -219,6 +243,51 @@ class Form:
         """The parameter that is to be calibrated."""
         known = [name for name, _ in self.parameters]
         return name if (name := self.get("parameter")) in known else next(iter(known), "")
+
+    # ----------------------------------------------------------------------- what is said of it
+
+    def _labels(self, i: int) -> dict[str, str]:
+        """Maps the parameters of a step to the labels of their fields."""
+        labels = {field.name.partition(".")[2]: field.label for field in self.fields(i)}
+        return labels | {name: _LABELS[name] for name in ("rate", "times", "relation")}
+
+    def _of_step(self, i: int, label: str) -> str:
+        """Writes the label of a step's field; among several steps, with the step's number."""
+        return label if self.count == 1 else f"Mechanism {i + 1}: {label}"
+
+    def field_of(self, problem: str) -> str:
+        """Returns the name of the field that a refusal is about; empty if it is about none."""
+        if not self.plan and (found := _OF_A_STEP.match(problem)):
+            return f"{found[1]}.{found[2]}"
+        found = _OF_ALL.match(problem)
+        return "at" if found and found[1] in ("epsilon", "delta") else ""
+
+    def in_words(self, problem: str) -> str:
+        """Writes a refusal with the labels of this form in the place of the question's names.
+
+        A refusal of a plan keeps its names: they are those of the plan.
+        """
+        if not self.plan and (found := _OF_A_STEP.match(problem)):
+            i, name = int(found[1]), found[2]
+            label = self._labels(i).get(name, name) if i < self.count else name
+            return self._of_step(i, label) + problem[found.end() :]
+        if found := _OF_A_STOP.match(problem):
+            label = "Stop" if found[1] == "stop" else "Weight of stop"
+            return f"{label} {int(found[2]) + 1}{problem[found.end() :]}"
+        if found := _OF_ALL.match(problem):
+            return _LABELS.get(found[1], _label(found[1])) + problem[found.end() :]
+        return problem
+
+    def lacks_rate(self, epsilon: float) -> bool:
+        """Tells whether a rate was most likely forgotten: epsilon is vast, and runs unsampled."""
+        unsampled = any(
+            value_of(self.get(f"{i}.rate") or "1") == 1
+            and self.get(f"{i}.times", "1") not in ("", "1")
+            for i in range(self.count)
+        )
+        return epsilon > _FAR and unsampled and not self.plan
+
+    # -------------------------------------------------------------------- what is asked with it
 
     def asked(self) -> dict[str, Any]:
         """Returns the mechanisms in the form of a question."""

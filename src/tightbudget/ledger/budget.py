@@ -16,7 +16,7 @@ from tightbudget.ledger.pricing import Guarantee
 from tightbudget.ledger.queries import Balance
 from tightbudget.ledger.session import LedgerSession, why
 from tightbudget.ledger.transactions import Request, Terms
-from tightbudget.ledger.units import Units
+from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.ledger.values import Event, Preview, Statement
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.amount import Budget, ExactAmount, Price, exact, exact_probability
@@ -48,7 +48,8 @@ class LedgerBudget(Payer[LedgerHold]):
         """Reads the whole budget at one moment."""
         with self._session.read() as connection:
             balance = queries.balance(connection, self._name)
-            return _statement(balance, _parent_name(connection, balance))
+            inside = queries.spent_in_parts(connection, [balance.id]).get(balance.id, NOTHING)
+            return _statement(balance, _parent_name(connection, balance), inside)
 
     def epsilon(self, delta: Price) -> float:
         """Returns the epsilon at which all that this budget lets through is (epsilon, delta)-DP.
@@ -238,7 +239,8 @@ def statements(
     with session.read() as connection:
         first = 0 if last is None else queries.balance(connection, last).id
         found = queries.statements(connection, budgets, after=first, limit=limit)
-    return tuple(_statement(balance, parent) for balance, parent in found)
+        inside = queries.spent_in_parts(connection, {balance.id for balance, _ in found})
+    return tuple(_statement(b, parent, inside.get(b.id, NOTHING)) for b, parent in found)
 
 
 def _parent_name(connection: Connection, balance: Balance) -> str | None:
@@ -247,7 +249,9 @@ def _parent_name(connection: Connection, balance: Balance) -> str | None:
     return None if whole is None else whole.name
 
 
-def _statement(balance: Balance, parent: str | None) -> Statement:
+def _statement(
+    balance: Balance, parent: str | None, spent_in_parts: Units | None = None
+) -> Statement:
     """Rounds a balance: caps, remainders and savings down, charges and holds up."""
     unit = balance.rule.unit
     return Statement(
@@ -260,4 +264,5 @@ def _statement(balance: Balance, parent: str | None) -> Statement:
         held=balance.held.up(unit),
         left=balance.left.down(unit),
         saved=balance.saved.down(unit),
+        spent_in_parts=None if spent_in_parts is None else spent_in_parts.up(unit),
     )

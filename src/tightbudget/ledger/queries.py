@@ -59,6 +59,7 @@ __all__ = [
     "reservation",
     "reservations_in_order",
     "said_of_token",
+    "spent_in_parts",
     "statements",
     "stored_key",
     "stored_name",
@@ -309,6 +310,40 @@ def parts(connection: Connection, of: Balance, limit: int) -> list[str]:
     """Returns the names of the first parts of a budget, in the order of their opening."""
     wanted = select(budgets.c.name).where(budgets.c.parent == of.id)
     return list(connection.scalars(wanted.order_by(budgets.c.id).limit(limit)))
+
+
+def spent_in_parts(connection: Connection, of: Collection[int]) -> dict[int, Units]:
+    """Sums what the open parts of these budgets have spent, and the parts of those parts.
+
+    A budget holds the whole cap of an open part, so that this sum is within what it holds. A part
+    that is closed is left out: what it has spent is in what the budget has spent.
+
+    Args:
+        connection: a view of the ledger.
+        of: the ``id`` of each budget.
+
+    Returns:
+        the sum for each ``id`` that has open parts.
+    """
+    spent = budgets.c.spent_epsilon, budgets.c.spent_delta
+    is_open = budgets.c.closed == 0
+    few = len(of) <= _FEW
+    direct = select(budgets.c.parent.label("top"), budgets.c.id, *spent).where(
+        budgets.c.parent.in_(of) if few else budgets.c.parent.is_not(None), is_open
+    )
+    inside = direct.cte(recursive=True)
+    deeper = select(inside.c.top, budgets.c.id, *spent).join(
+        inside, budgets.c.parent == inside.c.id
+    )
+    inside = inside.union_all(deeper.where(is_open))  # guard: parts-of-parts
+    totals = select(
+        inside.c.top, func.sum(inside.c.spent_epsilon), func.sum(inside.c.spent_delta)
+    ).group_by(inside.c.top)
+    return {
+        top: Units(epsilon=int(epsilon), delta=int(delta))
+        for top, epsilon, delta in connection.execute(totals)
+        if few or top in of
+    }
 
 
 def within(connection: Connection, names: Collection[str]) -> Iterable[str]:

@@ -113,6 +113,8 @@ class Statement:
         held: the amount that open reservations and open parts hold.
         left: the amount that may still be reserved.
         saved: the amount by which worst cases would have cost more than the observed cells.
+        spent_in_parts: the amount that open parts, and their own open parts, have spent; it is
+            within ``held``, which has their caps. None for an earlier moment of a budget.
     """
 
     name: str
@@ -124,6 +126,7 @@ class Statement:
     held: Budget
     left: Budget
     saved: Budget
+    spent_in_parts: Budget | None = None
 
     def balance(self) -> str:
         """The amounts in a line: what is left of the cap, and what is spent and held."""
@@ -152,7 +155,8 @@ class Statement:
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> Statement:
-        """Reads a statement that :meth:`to_dict` wrote."""
+        """Reads a statement that :meth:`to_dict` wrote, also that of a server before this field."""
+        inside = content.get("spent_in_parts")
         return Statement(
             name=content["name"],
             kind=content["kind"],
@@ -163,6 +167,7 @@ class Statement:
             held=Budget.from_dict(content["held"]),
             left=Budget.from_dict(content["left"]),
             saved=Budget.from_dict(content["saved"]),
+            spent_in_parts=None if inside is None else Budget.from_dict(inside),
         )
 
 

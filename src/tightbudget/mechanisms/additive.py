@@ -64,7 +64,9 @@ class Additive(Mechanism):
         if not isinstance(given, str) or _family(given) is None:
             must = "be a frozen continuous distribution of scipy.stats, or its name"
             raise refuse("distribution", must, self.distribution)
-        pairs = sorted(kwds.items() if isinstance(kwds, Mapping) else kwds)
+        if not isinstance(args, (list, tuple)):
+            raise refuse("args", "be a list of numbers", args)
+        pairs = _named(kwds)
         accuracy = positive(accuracy=self.accuracy)
         if accuracy > 1e-3:
             raise refuse("accuracy", "be in (0, 1e-3]", self.accuracy)
@@ -104,6 +106,22 @@ class Additive(Mechanism):
         if self.kwds:
             given["kwds"] = dict(self.kwds)
         return given
+
+
+def _named(kwds: Any) -> list[tuple[str, Any]]:
+    """Sorts parameters that are given as a mapping, or as a list of names with their values.
+
+    Raises:
+        ParameterError: they are neither.
+    """
+    pairs = list(kwds.items()) if isinstance(kwds, Mapping) else kwds
+    if not isinstance(pairs, (list, tuple)) or not all(map(_is_named, pairs)):
+        raise refuse("kwds", "hold numbers by their names", kwds)
+    return sorted((name, value) for name, value in pairs)
+
+
+def _is_named(pair: Any) -> bool:
+    return isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str)
 
 
 def _family(name: str) -> Any:

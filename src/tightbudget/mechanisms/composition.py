@@ -8,38 +8,22 @@ answers for all of them.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import inspect
 import json
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from tightbudget import notebook
-from tightbudget.engine.answer import Answer
-from tightbudget.engine.cache import Cache
-from tightbudget.engine.engine import Engine, Explanation
-from tightbudget.engine.question import DeltaAt, EpsilonAt, Question
-from tightbudget.engine.readings.renyi import renyi_divergence
-from tightbudget.engine.readings.tradeoff import least_false_negatives, most_true_positives
+from tightbudget.engine.engine import Engine
 from tightbudget.errors import FileError, ParameterError, RelationError
-from tightbudget.mechanisms.curve import Curve
 from tightbudget.mechanisms.neighbouring import Neighbouring
-from tightbudget.mechanisms.risk import Risk, risk_of
+from tightbudget.mechanisms.questions import Questions
 from tightbudget.mechanisms.subsampled import AddPair, RemovePair
-from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import exact
-from tightbudget.numerics.rounding import FloatArray
-from tightbudget.numerics.validate import (
-    count,
-    finite,
-    non_negative,
-    open_probability,
-    positive,
-    probability,
-    refuse,
-)
+from tightbudget.numerics.validate import count, nearest, probability, quotient_of, refuse
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.pair import Direction, Pair
 
@@ -51,17 +35,49 @@ _VERSION = 1
 # two of a terminal.
 _SHOWN_ENTRIES, _SHOWN_PARTS = 6, 6
 
+# what to write instead of a parameter that no mechanism has
+_MEANT = {
+    **dict.fromkeys(
+        ("rate", "sampling_rate", "sample_rate", "sampling_probability", "q"),
+        "the chance of each record to be in a run is rate, in Python .subsampled(rate)",
+    ),
+    **dict.fromkeys(
+        ("steps", "times", "runs", "num_steps", "count"),
+        "the number of runs is steps on the command line, times in a plan file, "
+        "and in Python mechanism * times",
+    ),
+    **dict.fromkeys(
+        ("std", "stddev", "stdev", "sd", "standard_deviation", "noise_scale"),
+        "the noise has sigma (its standard deviation) or scale, in the query's unit",
+    ),
+}
+
 # by kind: the name in JSON, in plan files and on the command line
 MECHANISMS: dict[str, type[Mechanism]] = {}
 
 
-class Composable:
+class Composable(Questions):
     """The base of mechanisms and of their compositions, which ``*``, ``+`` and ``compose`` take."""
 
     @property
     def parts(self) -> tuple[tuple[Mechanism, int], ...]:
         """The mechanisms, each with the number of its runs, in order of first appearance."""
         raise NotImplementedError
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """The directions to look at: one where delta(eps) is the same in both."""
+        symmetric = all(mechanism.is_symmetric() for mechanism, _ in self.parts)
+        return (Direction.REMOVE,) if symmetric else tuple(Direction)
+
+    def pairs(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
+        """Each mechanism's dominating pair for this direction, with its number of runs."""
+        return tuple((mechanism.pair(direction), runs) for mechanism, runs in self.parts)
+
+    @functools.cached_property
+    def engine(self) -> Engine:
+        """The engine that answers."""
+        return Engine.of({direction: self.pairs(direction) for direction in self.directions})
 
     def __mul__(self, times: int) -> Composition:
         k = count(times=times)
@@ -92,6 +108,8 @@ class Mechanism(Composable):
     symmetric: ClassVar[bool] = False
     # one direction's pair is the other's with P and Q exchanged
     mutual: ClassVar[bool] = False
+    # what to write instead of a parameter that people expect here
+    meant: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -100,9 +118,46 @@ class Mechanism(Composable):
         if cls.kind:
             MECHANISMS[cls.kind] = cls
 
+    def __new__(cls, *args: Any, **named: Any) -> Self:
+        # a dataclass would refuse an unknown name by itself, without saying what was meant
+        for name in named:
+            if name not in cls._accepted():
+                raise ParameterError(cls._unknown(name))
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
-        if self.relation is not None and not isinstance(self.relation, Neighbouring):
-            raise ParameterError(f"relation must be a Neighbouring or None, got {self.relation!r}")
+        if self.relation is not None:
+            self._set(relation=Neighbouring.of(relation=self.relation))
+
+    @classmethod
+    def _accepted(cls) -> list[str]:
+        """Names the parameters of the constructor, in order."""
+        return [field.name for field in dataclasses.fields(cls) if field.init]
+
+    @classmethod
+    def hint(cls, name: str) -> str | None:
+        """Says what to write instead of a parameter that people expect; None if nothing is known.
+
+        Args:
+            name: a parameter that the mechanism does not have.
+        """
+        return cls.meant.get(name) or _MEANT.get(name)
+
+    @classmethod
+    def _unknown(cls, name: str, *, also: Iterable[str] = ()) -> str:
+        """Says that the mechanism has no parameter ``name``, which it has, and what was meant.
+
+        Args:
+            name: the parameter that was given.
+            also: other names that are accepted beside the parameters, to be suggested.
+        """
+        accepted = [other for other in cls._accepted() if other != "relation"]
+        hint = cls.hint(name)
+        if hint is None:
+            close = difflib.get_close_matches(name, [*accepted, *also, "relation"], n=1)
+            hint = f"did you mean {close[0]}?" if close else None
+        listed = f" (it has {', '.join(accepted)})"
+        return f"{cls.kind} has no parameter {name!r}{listed}" + (f": {hint}" if hint else "")
 
     def _set(self, **values: object) -> None:
         # how a frozen value stores its validated parameters
@@ -142,11 +197,13 @@ class Mechanism(Composable):
         return ((self, 1),)
 
     def under(self, relation: Neighbouring) -> Mechanism:
-        """This mechanism, declared for a neighbouring relation.
+        """Returns this mechanism, declared for a neighbouring relation or for its name.
 
         Raises:
+            ParameterError: ``relation`` is no relation.
             RelationError: it was already declared for another one.
         """
+        relation = Neighbouring.of(relation=relation)
         if self.relation not in (None, relation):
             raise RelationError(
                 f"{self!r} was declared for {self.relation} and cannot be declared for {relation}"
@@ -154,7 +211,7 @@ class Mechanism(Composable):
         return dataclasses.replace(self, relation=relation)
 
     def subsampled(self, rate: float) -> Mechanism:
-        """This mechanism on a Poisson sample: each record is in it with probability ``rate``.
+        """Returns this mechanism on a Poisson sample, with each record's chance ``rate`` to be in.
 
         Holds for ``Neighbouring.ADD_OR_REMOVE``; see :class:`tightbudget.Subsampled`.
         """
@@ -168,7 +225,7 @@ class Mechanism(Composable):
         return f"{type(self).__name__}({', '.join(given)})"
 
     def parameters(self) -> dict[str, Any]:
-        """The constructor's arguments as plain JSON values (without relation and defaults)."""
+        """Returns the constructor's arguments as JSON values, without relation and defaults."""
         given: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -178,9 +235,9 @@ class Mechanism(Composable):
         return given
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values: ``{"mechanism": kind, parameters..., "relation": ...}``.
+        """Returns plain JSON values: ``{"mechanism": kind, parameters..., "relation": ...}``.
 
-        Sampling is the ``rate`` of its base; nested sampling nests in ``base``.
+        A sampled mechanism is its base's table with ``rate``; nested sampling nests in ``base``.
         """
         table = {"mechanism": self.kind, **self.parameters()}
         if self.relation is not None:
@@ -189,17 +246,18 @@ class Mechanism(Composable):
 
     @staticmethod
     def from_dict(table: dict[str, Any], where: str = "step") -> Mechanism:
-        """The mechanism that :meth:`to_dict` wrote.
+        """Makes the mechanism that :meth:`to_dict` wrote.
 
         Args:
-            table: its kind and its parameters by name.
+            table: its kind and its parameters by name. A text such as "256/60000" stands for the
+                double nearest to this quotient.
             where: what a refusal calls the table.
 
         Raises:
             FileError: no or an unknown mechanism, an unknown or missing parameter.
             ParameterError: a parameter's value is refused.
         """
-        table = dict(table)
+        table = {name: _read(value) for name, value in table.items()}
         kind = table.pop("mechanism", None)
         if not isinstance(kind, str) or kind not in MECHANISMS:
             known = ", ".join(sorted(MECHANISMS))
@@ -211,20 +269,27 @@ class Mechanism(Composable):
                 raise FileError(f"{where}: {kind} needs base (a table) and rate, and nothing else")
             return Mechanism.from_dict(base, f"{where}.base").subsampled(rate)
         relation = table.pop("relation", None)
-        names = {r.value: r for r in Neighbouring}
-        if relation is not None and (not isinstance(relation, str) or relation not in names):
-            raise FileError(f"{where}.relation must be one of {', '.join(names)}, got {relation!r}")
+        if relation is not None:
+            try:
+                relation = Neighbouring.of(**{f"{where}.relation": relation})
+            except ParameterError as error:
+                raise FileError(str(error)) from None
         cls = MECHANISMS[kind]
-        signature = inspect.signature(cls)
         for name in table:
-            if name not in signature.parameters:
-                accepted = ", ".join(n for n in signature.parameters if n != "relation")
-                raise FileError(f"{where}: {kind} has no parameter {name!r} (it has {accepted})")
-        for name, parameter in signature.parameters.items():
+            if name not in cls._accepted():
+                unknown = cls._unknown(name, also=("rate", "steps", "times"))
+                raise FileError(f"{where}: {unknown}")
+        for name, parameter in inspect.signature(cls).parameters.items():
             if parameter.default is inspect.Parameter.empty and name not in table:
                 raise FileError(f"{where}: {kind} needs {name}")
-        mechanism = cls(**table, relation=names[relation] if relation is not None else None)
+        mechanism = cls(**table, relation=relation)
         return mechanism if rate is None else mechanism.subsampled(rate)
+
+
+def _read(value: Any) -> Any:
+    """Returns a table's value, with the nearest double for a text that writes a quotient."""
+    quotient = quotient_of(value) if isinstance(value, str) else None
+    return value if quotient is None else nearest(quotient)
 
 
 @dataclass(frozen=True)
@@ -360,21 +425,6 @@ class Composition(Composable):
         """The neighbouring relation that some part was declared for, or None."""
         return next((m.relation for m, _ in self.parts if m.relation is not None), None)
 
-    @property
-    def directions(self) -> tuple[Direction, ...]:
-        """The directions to look at: one where delta(eps) is the same in both."""
-        symmetric = all(mechanism.is_symmetric() for mechanism, _ in self.parts)
-        return (Direction.REMOVE,) if symmetric else tuple(Direction)
-
-    def pairs(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
-        """Each mechanism's dominating pair for this direction, with its number of runs."""
-        return tuple((mechanism.pair(direction), runs) for mechanism, runs in self.parts)
-
-    @functools.cached_property
-    def engine(self) -> Engine:
-        """The engine that answers."""
-        return Engine.of({direction: self.pairs(direction) for direction in self.directions})
-
     def _in_both_orders(self, direction: Direction) -> Composition | None:
         """One direction's pairs, with their reverses in the place of the other direction's.
 
@@ -389,193 +439,6 @@ class Composition(Composable):
         if any(mechanism is None for mechanism, _ in parts):
             return None
         return Composition(tuple((m, k) for m, k in parts if m is not None))
-
-    def epsilon(self, delta: float, rtol: float = 1e-4) -> Bounds:
-        """The exact eps*(delta) = inf{eps >= 0: delta(eps) <= delta}, between two ends.
-
-        Guarantee: lower <= eps* <= upper, rounding included, and (upper - lower) <= rtol *
-        upper (or <= 1e-12, where the losses themselves are known no better). ``upper`` is inf
-        exactly if delta is not proved to reach the mass of outputs
-        that tell the neighbours apart for certain.
-
-        Args:
-            delta: in [0, 1].
-            rtol: wanted relative gap, in (0, 1).
-
-        Raises:
-            PrecisionError: the gap cannot be reached; says which one was.
-        """
-        return self.engine.answer(EpsilonAt(probability(delta=delta)), _rtol(rtol)).required()
-
-    def delta(self, epsilon: float, rtol: float = 1e-4) -> Bounds:
-        """The exact delta(eps) of the composition, between two ends.
-
-        Guarantee: lower <= delta(eps) <= upper, rounding included, and (upper - lower) <=
-        rtol * upper; unless upper is below 1e-290, or eps is the largest loss up to the
-        rounding of the parameters (then upper - lower <= 1e-12).
-
-        Args:
-            epsilon: >= 0, nats; inf is allowed.
-            rtol: wanted relative gap, in (0, 1).
-
-        Raises:
-            PrecisionError: the gap cannot be reached; says which one was.
-        """
-        return self.engine.answer(_delta_at(epsilon), _rtol(rtol)).required()
-
-    def answer(
-        self,
-        *,
-        delta: float | None = None,
-        epsilon: float | None = None,
-        fpr: float | None = None,
-        order: float | None = None,
-        rtol: float = 1e-4,
-        target: float | None = None,
-    ) -> Answer:
-        """The bounds of one number, whether or not they are as close as asked: never a refusal.
-
-        Give exactly one of ``delta`` (asks for epsilon, as :meth:`epsilon` does), ``epsilon``
-        (asks for delta, as :meth:`delta` does), ``fpr`` (asks for the largest true-positive rate of
-        a test with this false-positive rate) and ``order`` (asks for the Renyi divergence, as
-        :meth:`renyi` does).
-
-        Guarantee: the exact value lies in ``answer.bounds``; ``answer.reached`` says whether the
-        relative gap is at most ``rtol``, or, with a ``target``, whether both bounds are on one
-        side of it: then they are no closer than that takes.
-
-        Args:
-            delta: in [0, 1].
-            epsilon: >= 0, nats; inf is allowed.
-            fpr: in [0, 1].
-            order: > 1; inf is allowed.
-            rtol: wanted relative gap, in (0, 1).
-            target: a value to compare the answer with; a Renyi divergence does without.
-
-        Raises:
-            ParameterError: not exactly one question was asked, or its value is refused.
-        """
-        given = (delta, epsilon, fpr, order)
-        if sum(value is not None for value in given) != 1:
-            raise ParameterError("give exactly one of delta, epsilon, fpr and order")
-        rtol, target = _rtol(rtol), None if target is None else finite(target=target)
-        if delta is not None:
-            return self.engine.answer(EpsilonAt(probability(delta=delta)), rtol, target)
-        if epsilon is not None:
-            return self.engine.answer(_delta_at(epsilon), rtol, target)
-        if fpr is not None:
-            return most_true_positives(self.engine, probability(fpr=fpr), rtol, target)
-        assert order is not None
-        return renyi_divergence(self.engine.parts, _order(order), rtol)
-
-    def explain(
-        self, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 1e-4
-    ) -> Explanation:
-        """Which engine answers :meth:`epsilon` (or :meth:`delta`), and with what; give one of both.
-
-        Raises:
-            ParameterError: not exactly one question was asked, or its value is refused.
-            PrecisionError: the gap cannot be reached; says which one was.
-        """
-        if (epsilon is None) == (delta is None):
-            raise ParameterError("give exactly one of delta and epsilon")
-        if delta is not None:
-            return self.engine.explain(EpsilonAt(probability(delta=delta)), _rtol(rtol))
-        return self.engine.explain(DeltaAt(non_negative(epsilon=epsilon)), _rtol(rtol))
-
-    def total_variation(self, rtol: float = 1e-4) -> Bounds:
-        """delta(0): the best advantage of an attacker who must tell the neighbours apart."""
-        return self.delta(0.0, rtol)
-
-    def curve(
-        self,
-        epsilons: Sequence[float] | FloatArray | None = None,
-        deltas: Sequence[float] | FloatArray | None = None,
-        rtol: float = 1e-4,
-        progress: Callable[[list[float]], Iterable[float]] = iter,
-    ) -> Curve:
-        """delta at many eps, or eps at many delta: give exactly one of the two lists.
-
-        ``progress`` wraps the list while it is answered (a progress bar).
-
-        Guarantee: each point has the guarantee of :meth:`delta` or :meth:`epsilon`.
-        """
-        if (epsilons is None) == (deltas is None):
-            raise ParameterError("give exactly one of epsilons and deltas")
-        rtol, cache = _rtol(rtol), Cache()  # one point's work often answers the next one
-
-        def ask(question: Question) -> Bounds:
-            return self.engine.answer(question, rtol, cache=cache).required()
-
-        if epsilons is not None:
-            eps = [non_negative(**{f"epsilons[{i}]": e}) for i, e in enumerate(epsilons)]
-            found = [ask(DeltaAt(e)) for e in progress(eps)]
-            return Curve.of_deltas(eps, found)
-        assert deltas is not None
-        given = [probability(**{f"deltas[{i}]": d}) for i, d in enumerate(deltas)]
-        found = [ask(EpsilonAt(d)) for d in progress(given)]
-        return Curve.of_epsilons(given, found)
-
-    def tradeoff(
-        self, false_positive_rates: Sequence[float] | FloatArray, rtol: float = 1e-4
-    ) -> tuple[Bounds, ...]:
-        """f-DP: the least false-negative rate of any test with these false-positive rates.
-
-        Guarantee: the exact trade-off function (the smaller of the two directions') lies
-        inside; ``rtol`` limits the absolute gap. Source: Dong, Roth, Su 2022.
-        """
-        rates = [
-            probability(**{f"false_positive_rates[{i}]": a})
-            for i, a in enumerate(false_positive_rates)
-        ]
-        rtol = _rtol(rtol)
-        return tuple(least_false_negatives(self.engine, a, rtol).required() for a in rates)
-
-    def renyi(self, order: float, rtol: float = 1e-4) -> Bounds:
-        """The Renyi divergence of the given order (nats), the larger of both directions.
-
-        Guarantee: the exact divergence lies inside; it adds up over the steps. ``upper`` is
-        inf if some output tells the neighbours apart for certain, or if no bound of a tail
-        is known. Source: Mironov 2017.
-
-        Args:
-            order: > 1; inf gives the largest loss.
-            rtol: wanted relative gap, in (0, 1).
-        """
-        return renyi_divergence(self.engine.parts, _order(order), _rtol(rtol)).required()
-
-    def risk(
-        self,
-        epsilon: float,
-        *,
-        fpr: float = 0.01,
-        prior: float = 0.5,
-        slack: float = 1e-10,
-        rtol: float = 1e-4,
-    ) -> Risk:
-        """Bounds what an attacker can do: advantage, detection, wrong guesses, one Gaussian.
-
-        Guarantee: see :class:`Risk`; all values are for the worse direction.
-
-        Args:
-            epsilon: >= 0, nats: beside delta(epsilon), how likely a larger loss is, and what
-                that does to a belief.
-            fpr: the false-positive rate of a test, in [0, 1].
-            prior: the attacker's belief beforehand, in (0, 1).
-            slack: the delta up to which ``mu`` bounds the curve, in [0, 1]; 0 asks for all of it.
-            rtol: wanted relative gap, in (0, 1).
-
-        Raises:
-            PrecisionError: the gap cannot be reached for delta, advantage or true positives.
-        """
-        return risk_of(
-            self.engine,
-            non_negative(epsilon=epsilon),
-            probability(fpr=fpr),
-            open_probability(prior=prior),
-            probability(slack=slack),
-            _rtol(rtol),
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, with a version, from which :meth:`from_dict` builds the same value."""
@@ -678,23 +541,3 @@ def compose(mechanisms: Iterable[Composable]) -> Composition:
             raise refuse(f"mechanisms[{i}]", "be a mechanism or a composition", entry)
         parts.extend(entry.parts)
     return Composition(tuple(parts))
-
-
-def _delta_at(epsilon: float) -> DeltaAt:
-    """The question of delta at an epsilon >= 0, which may be inf."""
-    return DeltaAt(epsilon if epsilon == math.inf else non_negative(epsilon=epsilon))
-
-
-def _order(value: float) -> float:
-    """The order of a Renyi divergence, checked: a number > 1, or inf."""
-    order = value if value == math.inf else finite(order=value)
-    if not order > 1:
-        raise refuse("order", "be > 1", order)
-    return order
-
-
-def _rtol(value: float) -> float:
-    rtol = positive(rtol=value)
-    if not rtol < 1:
-        raise refuse("rtol", "be in (0, 1)", value)
-    return rtol

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -10,8 +12,9 @@ from scipy import special as sp
 
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.gaussian_transform import NormalTransform
+from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.enclosure import exact, exp_enclosure, where
-from tightbudget.numerics.rounding import UNIT, FloatArray
+from tightbudget.numerics.rounding import UNIT, FloatArray, double_down
 from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
 from tightbudget.numerics.validate import in_double_range, positive
 from tightbudget.pairs.pair import Bins, Direction, Pair, Sketch
@@ -27,9 +30,13 @@ class Gaussian(Mechanism):
     mechanism; with m = sensitivity / sigma its loss is N(m^2/2, m^2) under P.
     Source: Balle, Wang 2018.
 
+    A noise multiplier z is sigma / sensitivity, without a unit. These two are equal::
+
+        Gaussian(sigma=0.1, sensitivity=0.1)
+        Gaussian.of_noise_multiplier(1.0, sensitivity=0.1)
+
     Args:
-        sigma: standard deviation of the noise itself, > 0, in the query's unit. A noise
-            multiplier is sigma / sensitivity: then sigma is the multiplier times the sensitivity.
+        sigma: standard deviation of the noise itself, > 0, in the query's unit.
         sensitivity: how far the query can move (2-norm), > 0, in the query's unit.
 
     Raises:
@@ -45,6 +52,48 @@ class Gaussian(Mechanism):
     symmetric: ClassVar[bool] = (
         True  # noise and its mirror image: x -> sensitivity - x exchanges P and Q
     )
+
+    meant: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("noise_multiplier", "multiplier", "z"),
+            "sigma is the noise multiplier times the sensitivity, "
+            "in Python Gaussian.of_noise_multiplier(z, sensitivity)",
+        ),
+        **dict.fromkeys(
+            ("std", "stddev", "stdev", "sd", "standard_deviation", "scale", "noise_scale"),
+            "sigma is the standard deviation of the noise, in the query's unit",
+        ),
+        **dict.fromkeys(
+            ("epsilon", "eps", "delta"),
+            "calibrate finds the sigma for an epsilon and a delta",
+        ),
+    }
+
+    @classmethod
+    def of_noise_multiplier(
+        cls,
+        noise_multiplier: float,
+        sensitivity: float = 1.0,
+        *,
+        relation: Neighbouring | None = None,
+    ) -> Gaussian:
+        """Makes the mechanism whose sigma is ``noise_multiplier`` times ``sensitivity``.
+
+        Guarantee: sigma is rounded down, so that an upper bound for it is one for the exact
+        product, too.
+
+        Args:
+            noise_multiplier: sigma / sensitivity, > 0, without a unit.
+            sensitivity: how far the query can move (2-norm), > 0, in the query's unit. In DP-SGD
+                it is the clipping norm.
+            relation: the neighbouring relation that the sensitivity was stated for, if any.
+
+        Raises:
+            ParameterError: a parameter is not a finite number > 0, or out of the class's range.
+        """
+        z, s = positive(noise_multiplier=noise_multiplier), positive(sensitivity=sensitivity)
+        sigma = double_down(Fraction(z) * Fraction(s))  # guard: multiplier-rounded-down
+        return cls(sigma, s, relation=relation)
 
     def __post_init__(self) -> None:
         super().__post_init__()

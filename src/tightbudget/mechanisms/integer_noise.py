@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -11,9 +13,10 @@ from numpy.typing import NDArray
 
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.interval_masses import IntervalMasses, gaussian_masses, laplace_masses
+from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.wide_discrete_gaussian import WIDE, WideDiscreteGaussianPair
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
-from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, scale_down, scale_up
+from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, double_down, scale_down, scale_up
 from tightbudget.numerics.special import HALF_SQUARE_ULPS, half_square_exp
 from tightbudget.numerics.validate import (
     finite,
@@ -191,8 +194,11 @@ class DiscreteLaplace(Mechanism):
     that move by less: the noise is log-concave). Outputs of equal loss are one atom, so
     nothing is cut off. Source: Ghosh, Roughgarden, Sundararajan 2009 (geometric mechanism).
 
+    One run is epsilon-DP with scale = sensitivity / epsilon: see :meth:`of_epsilon`.
+
     Args:
-        scale: the parameter b of e^(-|x| / b), > 0, in the query's unit.
+        scale: the parameter b of e^(-|x| / b), > 0, in the query's unit; one run is
+            (sensitivity / scale)-DP.
         sensitivity: how far the integer query can move, an integer >= 1.
 
     Raises:
@@ -207,6 +213,36 @@ class DiscreteLaplace(Mechanism):
     symmetric: ClassVar[bool] = (
         True  # noise and its mirror image: x -> sensitivity - x exchanges P and Q
     )
+
+    meant: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("epsilon", "eps"),
+            "scale is sensitivity / epsilon, "
+            "in Python DiscreteLaplace.of_epsilon(epsilon, sensitivity)",
+        ),
+        "b": "the scale b of the noise is scale",
+    }
+
+    @classmethod
+    def of_epsilon(
+        cls, epsilon: float, sensitivity: int = 1, *, relation: Neighbouring | None = None
+    ) -> DiscreteLaplace:
+        """Makes the mechanism of which one run is ``epsilon``-DP: scale = sensitivity / epsilon.
+
+        Guarantee: the scale is rounded down, so that an upper bound for it is one for the exact
+        quotient, too.
+
+        Args:
+            epsilon: of one run, > 0, nats.
+            sensitivity: how far the integer query can move, an integer >= 1.
+            relation: the neighbouring relation that the sensitivity was stated for, if any.
+
+        Raises:
+            ParameterError: a parameter is refused, or the quotient is out of the class's range.
+        """
+        e, s = positive(epsilon=epsilon), _shift(sensitivity=sensitivity)
+        scale = double_down(Fraction(s) / Fraction(e))  # guard: discrete-laplace-scale-rounded-down
+        return cls(scale, s, relation=relation)
 
     def __post_init__(self) -> None:
         super().__post_init__()

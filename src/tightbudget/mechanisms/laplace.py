@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 
 from tightbudget.mechanisms.composition import Mechanism
+from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
-from tightbudget.numerics.rounding import TINY, UNIT, FloatArray
+from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, double_down
 from tightbudget.numerics.validate import in_double_range, positive
 from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch
 
@@ -23,6 +26,11 @@ class Laplace(Mechanism):
 
     Guarantee: the pair Lap(0, scale) against Lap(sensitivity, scale) dominates the
     mechanism. Source: Dwork, McSherry, Nissim, Smith 2006.
+
+    One run is epsilon-DP with scale = sensitivity / epsilon. These two are equal::
+
+        Laplace(scale=4.0, sensitivity=2.0)
+        Laplace.of_epsilon(0.5, sensitivity=2.0)
 
     Args:
         scale: the scale b of the noise itself, > 0, in the query's unit; one run is
@@ -42,6 +50,35 @@ class Laplace(Mechanism):
     symmetric: ClassVar[bool] = (
         True  # noise and its mirror image: x -> sensitivity - x exchanges P and Q
     )
+
+    meant: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("epsilon", "eps"),
+            "scale is sensitivity / epsilon, in Python Laplace.of_epsilon(epsilon, sensitivity)",
+        ),
+        "b": "the scale b of the noise is scale",
+    }
+
+    @classmethod
+    def of_epsilon(
+        cls, epsilon: float, sensitivity: float = 1.0, *, relation: Neighbouring | None = None
+    ) -> Laplace:
+        """Makes the mechanism of which one run is ``epsilon``-DP: scale = sensitivity / epsilon.
+
+        Guarantee: the scale is rounded down, so that an upper bound for it is one for the exact
+        quotient, too.
+
+        Args:
+            epsilon: of one run, > 0, nats.
+            sensitivity: how far the query can move (1-norm), > 0, in the query's unit.
+            relation: the neighbouring relation that the sensitivity was stated for, if any.
+
+        Raises:
+            ParameterError: a parameter is refused, or the quotient is out of the class's range.
+        """
+        e, s = positive(epsilon=epsilon), positive(sensitivity=sensitivity)
+        scale = double_down(Fraction(s) / Fraction(e))  # guard: laplace-scale-rounded-down
+        return cls(scale, s, relation=relation)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
+
+from tightbudget.numerics.validate import refuse
 
 __all__ = ["Neighbouring"]
 
@@ -13,3 +16,23 @@ class Neighbouring(enum.Enum):
     ADD_OR_REMOVE = "add-or-remove"
     REPLACE_ONE = "replace-one"
     ZERO_OUT = "zero-out"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        """Finds the relation that a text names, in upper or lower case, with - or _."""
+        wanted = value.lower().replace("_", "-") if isinstance(value, str) else None
+        return next((relation for relation in cls if relation.value == wanted), None)
+
+    @classmethod
+    def of(cls, **given: Any) -> Neighbouring:
+        """Accepts a relation, or a text that names one, as its one keyword's value.
+
+        Raises:
+            ParameterError: the value is no relation; the message has the keyword's name.
+        """
+        ((name, value),) = given.items()
+        try:
+            return cls(value)
+        except ValueError:
+            known = ", ".join(relation.value for relation in cls)
+            raise refuse(name, f"be one of {known}", value) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -38,7 +38,8 @@ class Staircase(Mechanism):
         ParameterError: a parameter is out of its range.
     """
 
-    epsilon: float
+    # a question of the base has this name: the parameter takes its place
+    epsilon: float = field()  # type: ignore[assignment]
     sensitivity: float = 1.0
     gamma: float | None = None
 

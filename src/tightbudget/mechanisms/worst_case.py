@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -25,6 +25,8 @@ class WorstCase(Mechanism):
     (1 - delta) e^eps / (1 + e^eps), (1 - delta) / (1 + e^eps), 0) and Q its mirror.
     Source: Kairouz, Oh, Viswanath 2015; Murtagh, Vadhan 2016.
 
+    ``epsilon`` and ``delta`` are its parameters: ``(mechanism * 1).epsilon(delta)`` asks.
+
     Args:
         epsilon: >= 0, nats.
         delta: in [0, 1].
@@ -33,8 +35,9 @@ class WorstCase(Mechanism):
         ParameterError: a parameter is out of its range.
     """
 
-    epsilon: float
-    delta: float = 0.0
+    # a question of the base has the name of each: the parameter takes its place
+    epsilon: float = field()  # type: ignore[assignment]
+    delta: float = 0.0  # type: ignore[assignment]
 
     kind: ClassVar[str] = "worst_case"
     mutual: ClassVar[bool] = True

@@ -8,6 +8,7 @@ last place. ``UNIT`` is the unit roundoff 2^-53.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
@@ -42,6 +43,8 @@ __all__ = [
     "add_down",
     "add_up",
     "any_of",
+    "double_down",
+    "double_up",
     "exp_down",
     "exp_up",
     "expm1_up",
@@ -72,6 +75,20 @@ def next_up(x: float) -> float:
 def next_down(x: float) -> float:
     """Returns the largest double below x (an infinite x stays)."""
     return x if math.isinf(x) else math.nextafter(x, -math.inf)
+
+
+def double_up(x: Fraction) -> float:
+    """Returns the smallest double >= x; inf if x is above all doubles."""
+    return -double_down(-x)
+
+
+def double_down(x: Fraction) -> float:
+    """Returns the largest double <= x; -inf if x is below all doubles."""
+    try:
+        near = float(x)  # correctly rounded
+    except OverflowError:
+        return math.nextafter(math.inf, 0.0) if x > 0 else -math.inf
+    return near if Fraction(near) <= x else next_down(near)
 
 
 def add_up(*terms: float) -> float:

@@ -9,13 +9,14 @@ a class that keeps what it was given is decorated with :func:`plain_numbers`.
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,11 @@ from tightbudget.numerics.rounding import FloatArray
 __all__ = [
     "count",
     "finite",
+    "first_by_position",
     "float_of",
+    "listed",
     "masses",
+    "nearest",
     "non_negative",
     "number",
     "one_of",
@@ -37,6 +41,7 @@ __all__ = [
     "positive",
     "positive_count",
     "probability",
+    "quotient_of",
     "real_array",
     "refuse",
     "writes_number",
@@ -44,6 +49,7 @@ __all__ = [
 
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def plain(value: Any) -> Any:
@@ -89,6 +95,27 @@ def plain_numbers(kind: type[T]) -> type[T]:
     return kind
 
 
+def first_by_position(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorates a function of one positional argument: more of them are refused with their names.
+
+    The names are those of the parameters that follow, so that the refusal says what to write.
+    """
+    first, *rest = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def named(*args: P.args, **keywords: P.kwargs) -> T:
+        if len(args) > 1:
+            given = zip(rest, args[1:], strict=False)
+            written = ", ".join(f"{name}={value!r}" for name, value in given)
+            raise ParameterError(
+                f"{function.__name__} takes {first} by position and the rest by name: "
+                f"write {function.__name__}({first}, {written})"
+            )
+        return function(*args, **keywords)
+
+    return named
+
+
 def real_array(value: Any) -> NDArray[Any] | None:
     """Reads an array, or lists of lists, of numbers; None if anything else is among them.
 
@@ -113,11 +140,22 @@ def _floats(value: Any) -> Any:
 
 
 def refuse(name: str, must: str, value: object) -> ParameterError:
-    """Makes the refusal ``name must <must>, got <value>``, which the caller raises."""
+    """Makes the refusal ``name must <must>, got <value>``, which the caller raises.
+
+    A text that writes a percentage is answered with the number to write in its place.
+    """
     shown = repr(value)
     if len(shown) > 80:
         shown = shown[:77] + "..."
-    return ParameterError(f"{name} must {must}, got {shown}")
+    percent = value[:-1].strip() if isinstance(value, str) and value.endswith("%") else ""
+    percent = percent if writes_number(percent) else ""
+    hint = f" (write {_hundredth(percent)})" if percent and percent[-1].isdigit() else ""
+    return ParameterError(f"{name} must {must}, got {shown}{hint}")
+
+
+def _hundredth(percent: str) -> float:
+    """Reads a hundredth of the number that a text writes, as the double nearest to it."""
+    return float(Decimal(percent) / 100)
 
 
 # decimal digits are those of ASCII: other scripts' digits and underscores read as another number
@@ -144,6 +182,25 @@ def float_of(text: str) -> float:
     if not writes_number(text):
         raise ValueError(f"{text!r} writes no number")
     return float(text)
+
+
+_QUOTIENT = re.compile(r"([0-9]{1,300})/([0-9]{1,300})", re.ASCII)
+
+
+def quotient_of(text: str) -> Fraction | None:
+    """Reads a quotient of two integers, such as 256/60000; None if a text writes none."""
+    found = _QUOTIENT.fullmatch(text)
+    if found is None or not int(found[2]):
+        return None
+    return Fraction(int(found[1]), int(found[2]))
+
+
+def nearest(x: Fraction) -> float:
+    """Returns the double nearest to a fraction >= 0; inf if it is above all doubles."""
+    try:
+        return float(x)
+    except OverflowError:
+        return math.inf
 
 
 def _named(given: dict[str, Any]) -> tuple[str, Any]:
@@ -228,6 +285,16 @@ def positive_count(**given: Any) -> int:
     if n < 1:
         raise refuse(name, must, value)
     return n
+
+
+def listed(**given: Any) -> None:
+    """Refuses a single number, or none, where a list of numbers is wanted."""
+    name, value = _named(given)
+    alone = plain(value)
+    if isinstance(alone, (int, float, Fraction, Decimal)):
+        raise ParameterError(f"{name} must be a list of numbers, got {alone!r}: write [{alone!r}]")
+    if isinstance(alone, str) or not isinstance(alone, Iterable):
+        raise refuse(name, "be a list of numbers", value)
 
 
 def one_of(options: tuple[Any, ...], **given: Any) -> Any:

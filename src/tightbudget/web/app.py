@@ -27,8 +27,10 @@ from tightbudget.web.access import ADMINISTER, PUBLIC, READ, WRITE, Need, gate_o
 from tightbudget.web.api import about, balance_history, budgets, events, explore, holds, verify
 from tightbudget.web.failures import Failures
 from tightbudget.web.guards import Guards
+from tightbudget.web.head_requests import HeadRequests
 from tightbudget.web.pages import budget as budget_page
 from tightbudget.web.pages import budgets as budgets_page
+from tightbudget.web.pages import elsewhere
 from tightbudget.web.pages import explorer as explorer_page
 from tightbudget.web.pages import sign_in as sign_in_page
 from tightbudget.web.refusals import HttpRefusal
@@ -52,6 +54,7 @@ ROUTERS = [
     budgets_page.router,
     budget_page.router,
     sign_in_page.router,
+    elsewhere.router,
 ]
 
 _DESCRIPTION = """Durable budgets: the amounts spent, held and left, and the cost of each run.
@@ -59,7 +62,8 @@ _DESCRIPTION = """Durable budgets: the amounts spent, held and left, and the cos
 A mechanism is paid for in the order reserve, start, run, settle, reveal. Its worst-case price is
 held before it runs, under a key of the caller's choice: the same request under the same key again
 is the same reservation. Amounts are in nats; charges are rounded up, the amount left is rounded
-down, and infinity is the number 1e999. Numbers are read exactly as written.
+down, and infinity is the number 1e999. Numbers are read exactly as written. HEAD is answered
+wherever GET is.
 """
 
 
@@ -112,7 +116,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.open = ServerState(
         settings, ledger, Tokens(ledger), Failures(), Sessions(), Verifications(ledger), pools
     )
-    app.add_middleware(Guards, settings=settings)
+    app.add_middleware(HeadRequests)
+    app.add_middleware(Guards, settings=settings)  # around all else: its log says HEAD
     for of in (
         TightBudgetError,
         HttpRefusal,

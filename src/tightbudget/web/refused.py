@@ -56,8 +56,10 @@ def _without_place(error: LedgerError) -> LedgerError:
 
 def refused(request: Request, error: Exception) -> Response:
     """Answers a refused request."""
+    unknown_address = isinstance(error, HTTPException) and error.status_code == 404
     error = _plain(error)
     status, headers = status_of(error), error.headers if isinstance(error, HttpRefusal) else {}
     if request.url.path.startswith("/api/"):
         return Response(json_text(as_json(error)), status, headers, "application/json")
-    return refused_page(request, str(error), status=status, headers=headers)
+    message = "No page has this address." if unknown_address else str(error)
+    return refused_page(request, message, status=status, headers=headers)

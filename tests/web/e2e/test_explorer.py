@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from tests.web.browser import DARK, DESK, PHONE, Looks, Watched
 from tests.web.conftest import servers
 from tests.web.e2e.conftest import Open
@@ -71,9 +72,27 @@ def test_a_curve_is_explored(look: Open) -> None:
         page.reload()
         answers(page, run.epsilon(1e-5))
         # the other way round
-        page.get_by_label("Given").select_option("epsilon")
+        page.get_by_label("Find").select_option("epsilon")
         page.get_by_label("ε (nats)").fill("2")
         answers(page, run.delta(2.0))
+
+
+def test_a_curve_is_read_and_a_forgotten_rate_is_asked_for(look: Open) -> None:
+    with look(DESK) as seen:
+        page = opened(seen)
+        expect(page.locator("#upper")).to_have_text("1.8283")
+        expect(page.locator("#answer")).to_contain_text("it lies in [1.8282366665")
+        readout = page.locator("#readout")
+        expect(readout).to_contain_text("The ring is what was asked")
+        page.locator("#plot .u-over").hover()
+        expect(readout).to_have_text(re.compile(r"At δ = \S+, ε lies in \[[\d.]+, [\d.]+\]\."))
+        assert "–" not in page.locator("#plot .u-legend").inner_text()
+        page.mouse.move(0, 0)
+        expect(readout).to_contain_text("The ring is what was asked")
+        expect(page.locator("#lacks-rate")).to_have_count(0)
+        page.get_by_label("Sampling rate").fill("")
+        expect(page.locator("#lacks-rate")).to_contain_text("Did you forget the sampling rate?")
+        assert seen.serious_findings() == []
 
 
 def test_only_the_latest_question_counts(look: Open) -> None:
@@ -93,14 +112,20 @@ def test_what_is_wrong_is_said_at_its_field(look: Open) -> None:
         page = opened(seen)
         page.get_by_label("Sigma").fill("-1")
         expect(page.get_by_role("alert").first).to_have_text(
-            "steps[0]: sigma must be a finite number > 0, got -1"
+            "Sigma must be a finite number > 0, got -1"
         )
+        # the answer to the question before stays
+        expect(page.locator("#answer .stale")).to_contain_text("The answer to the question before")
+        answers(page, (tb.Gaussian(1.0).subsampled(0.01) * 1000).epsilon(1e-5))
+        expect(page.locator("#points .stale #points-table")).to_be_attached()
         expect(page.get_by_label("Sigma")).to_have_attribute("aria-invalid", "true")
         assert seen.serious_findings() == []
         page.get_by_label("Sigma").fill("")
         expect(page.get_by_role("alert").first).to_contain_text("gaussian needs sigma")
+        expect(page.locator("#answer .stale-says")).to_have_count(1)
         page.get_by_label("Sigma").fill("1")
         expect(page.locator("#problem")).to_have_count(0)
+        expect(page.locator(".stale")).to_have_count(0)
         answers(page, (tb.Gaussian(1.0).subsampled(0.01) * 1000).epsilon(1e-5))
         # the browser itself says that a page was refused
         seen.faults[:] = [fault for fault in seen.faults if "400" not in fault]
@@ -157,7 +182,7 @@ def test_stops_are_moved_and_prices_change(look: Open) -> None:
 def test_noise_is_calibrated(look: Open) -> None:
     with look(DESK) as seen:
         page = opened(seen)
-        page.get_by_role("button", name="Calibrate noise").click()
+        page.get_by_role("tab", name="Calibrate noise").click()
         found = tb.calibrate(
             lambda sigma: tb.Gaussian(sigma).subsampled(0.01) * 1000, epsilon=1.0, delta=1e-5
         )
@@ -168,6 +193,28 @@ def test_noise_is_calibrated(look: Open) -> None:
             lambda sigma: tb.Gaussian(sigma).subsampled(0.01) * 1000, epsilon=2.0, delta=1e-5
         )
         expect(shown).to_have_attribute("value", repr(found.value), timeout=SLOW)
+
+
+def test_the_first_row_does_not_wait_for_the_others(look: Open) -> None:
+    with look(DESK) as seen:
+        waiting: list[Route] = []
+
+        def hold(route: Route) -> None:
+            if "part=panel" in route.request.url:
+                waiting.append(route)
+            else:
+                route.continue_()
+
+        seen.page.route("**/explorer?*", hold)
+        seen.page.goto("/explorer?show=compare")
+        rows = seen.page.locator("#panel-answer tbody tr")
+        expect(rows).to_have_count(1, timeout=SLOW)
+        expect(rows).to_contain_text("tightbudget")
+        expect(seen.page.locator("#panel-answer")).to_contain_text("Working out the bounds of")
+        assert seen.serious_findings() == []
+        waiting[-1].continue_()
+        expect(rows.nth(5)).to_be_visible(timeout=SLOW)
+        expect(seen.page.locator("#panel-answer")).not_to_contain_text("Working out")
 
 
 def test_answers_are_taken_home(look: Open) -> None:
@@ -205,11 +252,22 @@ def test_anybody_can_read_it(look: Open, looks: Looks, show: str) -> None:
 def test_it_works_by_keyboard(look: Open) -> None:
     with look(DESK) as seen:
         page = opened(seen)
-        tab = page.get_by_role("button", name="Early stopping")
-        tab.focus()
+        first, tab = (page.get_by_role("tab", name=n) for n in ("One more run", "Early stopping"))
+        expect(first).to_have_attribute("aria-selected", "true")
+        first.focus()
+        first.press("ArrowLeft")  # round to the last one
+        expect(page.get_by_role("tab", name="Calibrate noise")).to_be_focused()
+        page.keyboard.press("Home")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        expect(tab).to_be_focused()
+        expect(tab).to_have_attribute("aria-selected", "false")  # it is opened by Enter alone
+        assert page.locator("[role=tab][tabindex='0']").count() == 1
         tab.press("Enter")
         expect(page.locator("#epsilons-0 data")).to_be_visible(timeout=SLOW)
-        expect(page.get_by_role("button", name="Early stopping")).to_be_focused()
+        expect(tab).to_be_focused()
+        expect(tab).to_have_attribute("aria-selected", "true")
+        expect(page.get_by_role("tabpanel", name="Early stopping")).to_be_visible()
         field = page.get_by_label("Runs")
         field.fill("500")
         field.press("Enter")
@@ -229,7 +287,7 @@ def test_it_works_without_scripts(look: Open) -> None:
         page.get_by_role("button", name="Work it out").last.click()
         run = tb.Gaussian(2.0).subsampled(0.01) * 1000
         assert upper(page) == run.epsilon(1e-5).upper
-        page.get_by_role("button", name="Early stopping").click()
+        page.get_by_role("tab", name="Early stopping").click()
         assert page.locator("#epsilons-3 data").count() == 1
         page.wait_for_load_state("networkidle")
         seen.shoot("explorer-without-scripts")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from tightbudget.cli.completion import budgets
 from tightbudget.cli.ledger.answers import in_words
 from tightbudget.cli.ledger.options import Url, opened
 from tightbudget.cli.options import AsJson
@@ -33,17 +34,19 @@ _MEANING = {"spent": _SPENT, "held": _HELD, "left": _LEFT, "saved by settlement"
 def show(
     ledger: Url,
     budget: Annotated[
-        str | None, typer.Argument(help="This one and its parts.", show_default="all")
+        str | None,
+        typer.Argument(help="This one and its parts.", show_default="all", autocompletion=budgets),
     ] = None,
     json: AsJson = False,
 ) -> None:
     """Shows the budgets with spent, held, left and saved amounts, and open reservations.
 
+    A budget holds the caps of its open parts; what these have spent of them stands beside it.
     The saved amount is the cost of worst cases minus the cost of the actual outputs.
 
     For example: tightbudget ledger show --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger) as it:
         if budget is not None:
             it.budget(budget)  # refuses an unknown name
         tree = list(_tree(it.statements(), budget))
@@ -79,20 +82,41 @@ def _tree(statements: tuple[Statement, ...], top: str | None) -> Iterator[tuple[
 
 
 def _print_budgets(tree: list[tuple[int, Statement]]) -> None:
-    rows: list[list[str | Text]] = [
-        [
-            "  " * depth + statement.name + (" (closed)" if statement.closed else ""),
-            _bar(statement),
-            *(repr(amount.amount) for amount in (statement.spent, statement.held, statement.left)),
-            f"{statement.cap.unit} {statement.cap.amount!r}",
-            repr(statement.saved.amount),
-            f"{statement.left.delta!r} of {statement.cap.delta!r}",
-        ]
-        for depth, statement in tree
-    ]
-    print_table(("budget", "", "spent", "held", "left", "of", "saved", "delta left"), rows)
+    columns = {name: cells for name, cells in _columns(tree).items() if any(cells) or not tree}
+    print_table(tuple(columns), [list(row) for row in zip(*columns.values(), strict=True)])
     legend = Text("  ").join(Text(f"{_ink(part)} {name}") for name, part in _MEANING.items())
     print_text(legend)
+
+
+def _columns(tree: list[tuple[int, Statement]]) -> dict[str, list[str | Text]]:
+    """Writes the cells of each column; a column whose cells are all empty has nothing to say."""
+    budgets = [statement for _, statement in tree]
+    return {
+        "budget": [
+            "  " * depth + statement.name + (" (closed)" if statement.closed else "")
+            for depth, statement in tree
+        ],
+        "": [_bar(statement) for statement in budgets],
+        "spent": [repr(statement.spent.amount) for statement in budgets],
+        "held": [repr(statement.held.amount) for statement in budgets],
+        "spent by parts": [_spent_by_parts(statement) for statement in budgets],
+        "left": [repr(statement.left.amount) for statement in budgets],
+        "of": [f"{statement.cap.unit} {statement.cap.amount!r}" for statement in budgets],
+        "saved": [repr(statement.saved.amount) for statement in budgets],
+        "delta left": [_delta_left(statement) for statement in budgets],
+    }
+
+
+def _spent_by_parts(statement: Statement) -> str:
+    """Writes how much of the held amount open parts have spent; empty if they spent nothing."""
+    spent = statement.spent_in_parts
+    return "" if spent is None or not spent.amount else repr(spent.amount)
+
+
+def _delta_left(statement: Statement) -> str:
+    """Writes the delta that is left; empty for a budget without delta, as all zCDP budgets are."""
+    cap = statement.cap.delta
+    return f"{statement.left.delta!r} of {cap!r}" if cap else ""
 
 
 def _bar(statement: Statement) -> Text:

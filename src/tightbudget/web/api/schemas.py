@@ -220,6 +220,10 @@ class Statement(AnswerShape):
     held: Amount = Field(description="By reservations and parts that are open.")
     left: Amount = Field(description="What may still be reserved.")
     saved: Amount = Field(description="What worst cases would have cost beyond what came out.")
+    spent_in_parts: Amount | None = Field(
+        description="Spent by parts that are open, and by their own parts: a share of held. Null "
+        "for an earlier moment."
+    )
 
 
 class Hold(AnswerShape):

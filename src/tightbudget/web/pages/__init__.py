@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.datastructures import FormData
 
+from tightbudget.links import DOCUMENTATION
 from tightbudget.web.access import caller_of
 from tightbudget.web.pages.template_filters import FILTERS
 
@@ -45,6 +46,7 @@ def render(request: Request, name: str, *, status: int = 200, **context: Any) ->
         caller=caller_of(request),
         csrf=getattr(request.state, "csrf", ""),  # made by a gate, so that unknown paths lack it
         version=version("tightbudget"),
+        documentation=DOCUMENTATION,
         status=status,
         **context,
     )
@@ -56,6 +58,7 @@ def refused_page(
     request: Request, message: str, *, status: int, headers: Mapping[str, str]
 ) -> HTMLResponse:
     """Renders the page of a refused request."""
-    page = render(request, "refused.html", status=status, message=message)
+    missing = status == 404 and request.method in ("GET", "HEAD")  # a wrong address: no refusal
+    page = render(request, "refused.html", status=status, message=message, missing=missing)
     page.headers.update(headers)
     return page

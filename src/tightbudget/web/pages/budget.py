@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -165,7 +166,7 @@ def _page(
         course=course,
         summary=_in_words(course),
         latest=course[-1]["event"],
-        events=events,
+        runs=[[event] for event in events] if wanted.key else _runs(events),
         wanted=wanted,
         reservation=_reservation(request, wanted.key) if wanted.key else None,
         newest=f"/budget?{urlencode(asked)}#timeline-title" if before else None,
@@ -211,6 +212,12 @@ def _progress(request: Request, job: str) -> dict[str, Any] | None:
 def _after(asked: Mapping[str, str], events: list[dict[str, Any]]) -> str:
     query = urlencode({**asked, "before": str(events[-1]["sequence"])})
     return f"/budget?{query}#timeline-title"
+
+
+def _runs(events: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Groups listed events: neighbours that are about the same reservation make one group."""
+    groups = itertools.groupby(events, lambda event: event["key"] or event["sequence"])
+    return [list(group) for _, group in groups]
 
 
 def _in_words(course: list[dict[str, Any]]) -> str:

@@ -15,6 +15,7 @@ from tightbudget.web.api.visibility import budget_seen, event_seen, holds_seen, 
 from tightbudget.web.pages import Form, render
 from tightbudget.web.pages.fields import KINDS_IN_WORDS, fields, parameters
 from tightbudget.web.pages.share import share_of
+from tightbudget.web.pages.template_filters import budget_kind
 from tightbudget.web.refusals import status_of
 from tightbudget.web.state import state_of
 
@@ -95,7 +96,7 @@ def _page(
             for event in ledger.latest(_REFUSALS, budgets=caller.budgets, kind="refused")
         ],
         names=[statement["name"] for statement in statements if not statement["closed"]],
-        kinds=KINDS_IN_WORDS,
+        kinds={kind: f"{budget_kind(kind)}: {says}" for kind, says in KINDS_IN_WORDS.items()},
         numbers=fields(),
         given={
             **dict.fromkeys(("name", "parent", "kind", *(f.name for f in fields())), ""),

@@ -7,7 +7,6 @@ which of the two a request is for. Without scripts, the form asks for both at on
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -18,8 +17,9 @@ from starlette.responses import RedirectResponse, Response
 
 from tightbudget import MECHANISMS, Bounds, TightBudgetError
 from tightbudget.explorer import answers, questions
-from tightbudget.explorer.form import GOALS, KINDS, RELATIONS, SHOWS, Form
+from tightbudget.explorer.form import GOALS_IN_WORDS, KINDS, RELATIONS, SHOWS, Form
 from tightbudget.explorer.picture import Drawn, picture
+from tightbudget.numerics.bounds import rounded
 from tightbudget.web.access import READ, allow
 from tightbudget.web.api.explore import MEDIA, asked
 from tightbudget.web.api.schemas import answered
@@ -39,8 +39,7 @@ _ANSWERS: dict[type[questions.ExplorerQuestion], Callable[[Any], dict[str, Any]]
     questions.Calibrate: answers.calibrate,
 }
 _QUICK = (questions.Curve, questions.OneMore)
-_OF_A_STEP = re.compile(r"steps\[(\d+)\](?:\.|: )(\w+)")
-_OF_ALL = re.compile(r"(delta|epsilon) ")
+_DIGITS = 5  # of the headline, which is rounded up; the certified bounds stand below it
 
 
 @dataclass(frozen=True)
@@ -62,15 +61,20 @@ class PagePart:
 
 @router.get("/explorer", dependencies=[allow(READ)])
 async def explorer(
-    request: Request, part: Literal["", "curve", "panel", "all"] = "", do: str = ""
+    request: Request, part: Literal["", "curve", "panel", "begun", "all"] = "", do: str = ""
 ) -> Response:
-    """The page with the form, and the answers to the wanted parts."""
+    """The page with the form, and the answers to the wanted parts.
+
+    The part ``begun`` is the panel with as much of its answer as is there at once.
+    """
     form = _form(request)
     if do:
         return RedirectResponse(f"/explorer?{form.done(do).address()}", 303)
-    curve = await _part(request, form.curve) if part != "panel" else PagePart()
-    wanted = part in ("panel", "all") or (part == "" and form.show == "one-more")
-    panel = await _part(request, form.panel) if wanted else PagePart()
+    curve, panel = PagePart(), PagePart()
+    if part not in ("panel", "begun"):
+        curve = await _part(request, form, form.curve)
+    if part in ("panel", "begun", "all") or (part == "" and form.show == "one-more"):
+        panel = await _part(request, form, form.panel, begun=part == "begun")
     return render(
         request,
         "explorer.html",
@@ -81,7 +85,9 @@ async def explorer(
         kinds={kind: MECHANISMS[kind].__name__ for kind in KINDS},
         relations=RELATIONS,
         shows=SHOWS,
-        goals={goal: " and ".join(names) for goal, names in GOALS.items()},
+        goals=GOALS_IN_WORDS,
+        lacks_rate=_lacks_rate(form, curve),
+        headline=headline,
         most_text=questions.MOST_TEXT_OF_PAGE,
         ends=ends,
         infinity=math.inf,
@@ -118,20 +124,41 @@ def _form(request: Request) -> Form:
     return Form.of([pair for pair in request.query_params.multi_items() if pair[0] not in own])
 
 
-async def _answer(request: Request, question: questions.ExplorerQuestion) -> dict[str, Any]:
+async def _answer(
+    request: Request, question: questions.ExplorerQuestion, *, begun: bool = False
+) -> dict[str, Any]:
     pools = state_of(request).explorer
+    if begun and isinstance(question, questions.Compare):
+        return await asked(request, pools.quick, answers.compare_begun, question)
     pool = pools.quick if isinstance(question, _QUICK) else pools.slow
     return await asked(request, pool, _ANSWERS[type(question)], question)
 
 
-async def _part(request: Request, ask: Callable[[], questions.ExplorerQuestion]) -> PagePart:
+def _lacks_rate(form: Form, curve: PagePart) -> bool:
+    """Tells whether the page asks if the sampling rate was forgotten."""
+    if curve.answer is None or form.given != "delta":
+        return False
+    return form.lacks_rate(curve.answer["epsilon"]["upper"])
+
+
+async def _part(
+    request: Request,
+    form: Form,
+    ask: Callable[[], questions.ExplorerQuestion],
+    *,
+    begun: bool = False,
+) -> PagePart:
     try:
-        return PagePart(await _answer(request, ask()))
+        return PagePart(await _answer(request, ask(), begun=begun))
     except ValidationError as error:
-        return PagePart(problem=_said(error), status=400)
+        return PagePart(problem=form.in_words(_said(error)), status=400)
     except TightBudgetError as error:
         problem = str(error)
-        return PagePart(problem=problem, status=status_of(error), field=_field(problem))
+        return PagePart(
+            problem=form.in_words(problem),
+            status=status_of(error),
+            field=form.field_of(problem),
+        )
 
 
 def _said(error: ValidationError) -> str:
@@ -140,11 +167,9 @@ def _said(error: ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
-def _field(problem: str) -> str:
-    """Returns the form's field that a refusal is about, or ""."""
-    if found := _OF_A_STEP.search(problem):
-        return f"{found[1]}.{found[2]}"
-    return "at" if _OF_ALL.match(problem) else ""
+def headline(upper: float) -> str:
+    """Writes an upper bound with a few digits, rounded up."""
+    return rounded(upper, _DIGITS, up=True).replace("inf", "∞")
 
 
 def ends(bounds: dict[str, float]) -> tuple[str, str]:

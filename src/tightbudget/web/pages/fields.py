@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tightbudget.ledger.pricing import KINDS
 from tightbudget.web.api.budgets import Parameters
+from tightbudget.web.pages.template_filters import budget_kind
 
 __all__ = ["KINDS_IN_WORDS", "NumberField", "fields", "parameters"]
 
@@ -42,6 +43,11 @@ class NumberField(NamedTuple):
     name: str
     label: str
     kinds: str
+
+    @property
+    def hint(self) -> str:
+        """Names the kinds of budgets that have this number, in words."""
+        return "for " + ", ".join(map(budget_kind, self.kinds.split()))
 
 
 def fields(*kinds: str) -> list[NumberField]:

@@ -19,6 +19,7 @@ class Share:
 
     Attributes:
         cap, spent, held, saved: the widths; together they fit into the bar.
+        inside: the width of what open parts have spent; it is a share of ``held``.
         is_cut: whether the saved amount is too wide to be shown whole.
         worst: the result of worst-case accounting, in words; empty where it is the same.
     """
@@ -27,14 +28,16 @@ class Share:
     spent: float
     held: float
     saved: float
+    inside: float
     is_cut: bool
     worst: str
 
 
 def share_of(statement: dict[str, Any]) -> Share:
     """Computes the bar of a statement, given as the API answers it."""
-    cap, spent, held, saved = (
-        Decimal(repr(statement[part]["amount"])) for part in ("cap", "spent", "held", "saved")
+    cap, spent, held, saved, inside = (
+        Decimal(repr(statement[part]["amount"])) if statement[part] else Decimal(0)
+        for part in ("cap", "spent", "held", "saved", "spent_in_parts")
     )
     worst = spent + held + saved
     whole = min(max(cap, worst), cap * _WIDEST)
@@ -44,7 +47,7 @@ def share_of(statement: dict[str, Any]) -> Share:
         return round(float(part * percent), 3)
 
     shown = min(saved, whole - spent - held)  # guard: cut-to-width
-    widths = (width(cap), width(spent), width(held), width(shown))
+    widths = (width(cap), width(spent), width(held), width(shown), width(inside))
     # guard: cut-is-said
     return Share(*widths, is_cut=shown < saved, worst=_in_words(statement, worst - cap))
 

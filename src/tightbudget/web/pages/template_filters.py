@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
-__all__ = ["FILTERS", "KINDS_OF_EVENTS"]
+__all__ = ["FILTERS", "KINDS_OF_BUDGETS", "KINDS_OF_EVENTS"]
 
 _DIGITS = 6  # shown; the page has the exact number, too
 _PLAIN = (Decimal("0.0001"), Decimal(10) ** 9)  # outside of this range: with an exponent
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu^2": "μ²", "divergence": "D"}
+
+# The name of each kind of budget for people; a test holds that none is missing.
+KINDS_OF_BUDGETS = {
+    "output_dp": "priced by output",
+    "zcdp": "zero-concentrated DP",
+    "renyi": "Rényi DP",
+    "gaussian_dp": "Gaussian DP",
+    "advanced": "advanced composition",
+    "plan": "fixed plan",
+}
 
 # The name of each kind of event for people; a test holds that none is missing.
 KINDS_OF_EVENTS = {
@@ -76,9 +86,22 @@ def event_kind(kind: str) -> str:
     return KINDS_OF_EVENTS.get(kind, kind)
 
 
-def remark(event: dict[str, Any]) -> str:
-    """Writes the remarks of an event: the reason of a refusal, who acted, and why."""
-    return "; ".join(_remarks(event["details"]))
+def budget_kind(kind: str) -> str:
+    """Describes the kind of a budget in a word or two."""
+    return KINDS_OF_BUDGETS.get(kind, kind)
+
+
+def remark(*events: dict[str, Any]) -> str:
+    """Writes the remarks of events, each once: the reason of a refusal, who acted, and why."""
+    return "; ".join(dict.fromkeys(said for event in events for said in _remarks(event["details"])))
+
+
+def numbers(events: Sequence[dict[str, Any]]) -> str:
+    """Writes the numbers of events, given the newest first: 110, 108–110 or 101, 105, 110."""
+    found = [event["sequence"] for event in events[::-1]]
+    if len(found) > 1 and found[-1] - found[0] == len(found) - 1:
+        return f"{found[0]}–{found[-1]}"
+    return ", ".join(map(str, found))
 
 
 def slug(name: str) -> str:
@@ -105,7 +128,7 @@ def _remarks(details: dict[str, Any]) -> Iterator[str]:
     elif who:
         yield f"by {who}"
     if "kind" in details:
-        yield f"of kind {details['kind']}"
+        yield budget_kind(details["kind"])
     if details.get("parent"):
         yield f"a part of {details['parent']}"
     if "to" in details:
@@ -119,6 +142,8 @@ FILTERS = {
     "when": when,
     "cell": cell,
     "event_kind": event_kind,
-    "remark": remark,
+    "budget_kind": budget_kind,
+    "numbers": numbers,
+    "remark": lambda events: remark(*events[::-1]),
     "slug": slug,
 }

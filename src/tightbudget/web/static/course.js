@@ -1,9 +1,12 @@
-// Draws the balance of a budget over time, out of the table that says the same in words.
+// Draws the balance of a budget, event by event or over time, out of the table that says the same
+// in words.
 "use strict";
 
 (() => {
   const place = document.getElementById("plot");
   const dark = matchMedia("(prefers-color-scheme: dark)");
+  const axis = document.getElementById("axis");
+  let byTime = false; // events of a minute may be a single line on an axis of weeks
   let plot = null;
 
   // how times are written below the axis: [seconds between marks, mark, more where that changes]
@@ -18,16 +21,29 @@
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  // columns: time (seconds), cap, spent, spent + held, spent + held + saved
+  const events = () => [...document.querySelectorAll("#course-table tbody tr")];
+
+  // columns: time (seconds) or place, cap, spent, spent + held, spent + held + saved
   function columns() {
-    const rows = [...document.querySelectorAll("#course-table tbody tr")];
-    const numbers = rows.map((row) => {
+    const numbers = events().map((row, place) => {
       const [cap, spent, held, , saved] = [...row.querySelectorAll("data")].map((d) => +d.value);
-      const at = Date.parse(row.querySelector("time").dateTime) / 1000;
+      const at = byTime ? Date.parse(row.querySelector("time").dateTime) / 1000 : place;
       return [at, cap, spent, spent + held, spent + held + saved];
     });
+    // the last balance is as wide as the others
+    if (!byTime && numbers.length) numbers.push([numbers.length, ...numbers.at(-1).slice(1)]);
     return [0, 1, 2, 3, 4].map((i) => numbers.map((row) => row[i]));
   }
+
+  // an event as the table names it, such as "12 settled"
+  function named(place) {
+    const rows = events();
+    return rows[Math.min(place, rows.length - 1)]?.querySelector("th").textContent ?? "";
+  }
+
+  // below the axis: the numbers of events
+  const numbered = (_, places) => places.map((place) =>
+    Number.isInteger(place) && place < events().length ? named(place).split(" ")[0] : "");
 
   // slanted lines, as in the bars: what is held is told apart without its colour
   function hatch(context) {
@@ -51,7 +67,7 @@
     const line = (label, ink, dash, more) => ({
       label, paths, dash, width: 2, stroke: colour(ink), value: shown, points: { show: false }, ...more,
     });
-    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 },
+    const plain = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 },
       ticks: { stroke: colour("--line"), width: 1 }, font: "12px system-ui, sans-serif" };
     return {
       width,
@@ -60,10 +76,12 @@
       cursor: { drag: { x: true, y: false } },
       legend: { markers: { dash: (_, i) => ["solid", "dashed", "solid", "dashed", "dotted"][i] } },
       hooks: { ready: [sayLast], setData: [sayLast], setCursor: [(u) => u.cursor.idx ?? sayLast(u)] },
-      scales: { y: { range: (_, low, high) => [0, high * 1.06 || 1] } },
-      axes: [{ ...axis, values: TIMES, space: 80 }, { ...axis, size: 56 }],
+      scales: { x: { time: byTime }, y: { range: (_, low, high) => [0, high * 1.06 || 1] } },
+      axes: [byTime ? { ...plain, values: TIMES, space: 80 } : { ...plain, values: numbered, space: 60 },
+        { ...plain, size: 56 }],
       series: [
-        { label: "At (UTC)", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
+        byTime ? { label: "At (UTC)", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }
+          : { label: "After", value: (_, place) => (place == null ? "–" : named(place)) },
         line("Cap", "--muted", [8, 4], { width: 1.5 }),
         line("Spent", "--spent", [], { fill: colour("--accent-soft") }),
         line("Spent and held", "--held", [5, 3]),
@@ -83,9 +101,18 @@
     plot?.destroy();
     plot = null;
     place.hidden = data[0].length < 2;
+    axis.hidden = place.hidden;
     if (!place.hidden) plot = new uPlot(options(place.clientWidth), data, place);
   }
 
+  axis.addEventListener("click", ({ target }) => {
+    if (!target.dataset.axis) return;
+    byTime = target.dataset.axis === "time";
+    for (const button of axis.children) {
+      button.setAttribute("aria-pressed", String(button === target));
+    }
+    draw();
+  });
   new ResizeObserver(() => {
     if (plot && Math.abs(plot.width - place.clientWidth) > 1) draw();
   }).observe(place);

@@ -8,6 +8,7 @@
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const value = (element) => Number(element.value.replace("inf", "Infinity"));
   const underWay = { curve: null, panel: null };
+  const PROBLEMS = { curve: "problem", panel: "panel-problem" };
   const plots = new Map();
   let timers = [];
   document.documentElement.classList.add("js");
@@ -41,17 +42,62 @@
     const busy = document.getElementById(part === "curve" ? "answer" : "panel-answer");
     busy.setAttribute("aria-busy", "true");
     try {
-      const { page } = await fetched(part, address(null, { part }));
-      for (const old of document.querySelectorAll(`[data-part="${part}"]`)) {
-        const fresh = page.getElementById(old.id);
-        if (fresh) renew(old, fresh);
+      // rows that are there at once are shown while the others are worked out
+      if (part === "panel" && showsRows()) {
+        show(part, (await fetched(part, address(null, { part: "begun" }))).page);
+        busy.removeAttribute("aria-busy"); // a line says that more is to come
       }
-      mark(part);
-      draw();
+      show(part, (await fetched(part, address(null, { part }))).page);
       busy.removeAttribute("aria-busy");
     } catch (error) {
       fail(busy, error);
     }
+  }
+
+  const showsRows = () => document.getElementById("panel").dataset.show === "compare";
+
+  // puts an answer, or a refusal, into the page
+  function show(part, page) {
+    if (refused(part, page) && answered(part)) keep(part, answers(part), page);
+    else {
+      for (const old of places(part)) {
+        const fresh = page.getElementById(old.id);
+        if (fresh) renew(old, fresh);
+      }
+    }
+    mark(part);
+    draw();
+  }
+
+  const places = (part) => [...document.querySelectorAll(`[data-part="${part}"]`)];
+  const refused = (part, page) => page.getElementById(PROBLEMS[part]);
+  const answered = (part) => places(part).some((place) => place.querySelector("data"));
+
+  // the nodes of an answer, without the refusal of a later question
+  function answers(part) {
+    return new Map(places(part).map((place) => {
+      const kept = [...(place.querySelector(".stale") ?? place).childNodes];
+      const ours = (node) => node.id !== PROBLEMS[part] && node.className !== "stale-says";
+      return [place.id, kept.filter(ours)];
+    }));
+  }
+
+  // the last answer stays, dimmed, below the refusal of a later question
+  function keep(part, kept, page) {
+    const problem = document.adoptNode(refused(part, page));
+    for (const place of places(part)) {
+      if (!kept.get(place.id)?.length) continue;
+      const stale = document.createElement("div");
+      stale.className = "stale";
+      stale.append(...kept.get(place.id));
+      place.replaceChildren(stale);
+    }
+    const first = document.getElementById(part === "curve" ? "answer" : "panel-answer");
+    const says = document.createElement("p");
+    says.className = "stale-says";
+    says.textContent = "The answer to the question before:";
+    first.querySelector(".stale")?.prepend(says);
+    first.prepend(problem);
   }
 
   // keeps what is open open
@@ -83,7 +129,7 @@
 
   function later() {
     timers.forEach(clearTimeout);
-    const slow = document.getElementById("panel").dataset.show === "compare" ? 700 : 250;
+    const slow = showsRows() ? 700 : 250;
     timers = [
       setTimeout(() => {
         history.replaceState(null, "", address());
@@ -99,10 +145,12 @@
     const main = document.getElementById("main");
     const focused = document.activeElement?.id || "";
     const shown = submitter?.name === "show" ? submitter.value : "";
+    const before = answered("curve") ? answers("curve") : null;
     try {
       underWay.panel?.abort();
       const { page, url } = await fetched("curve", address(submitter, { part: "curve" }));
       main.replaceChildren(...document.adoptNode(page.getElementById("main")).childNodes);
+      if (before && refused("curve", document)) keep("curve", before, document);
       const clean = new URL(url);
       clean.searchParams.delete("part");
       clean.searchParams.delete("do");
@@ -129,6 +177,29 @@
     reshape(event.submitter);
   });
   addEventListener("popstate", () => location.reload());
+
+  // ---------------------------------------------------------------------------------- tabs
+
+  // arrow keys move between tabs; Enter opens one, for its answer may take a while
+  const STEPS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+
+  document.addEventListener("keydown", (event) => {
+    const tabs = [...document.querySelectorAll("[role=tab]")];
+    const at = tabs.indexOf(event.target);
+    if (at < 0 || !(event.key in STEPS)) return;
+    event.preventDefault();
+    const to = at + STEPS[event.key];
+    const last = tabs.length - 1;
+    // beyond an end: the arrow goes round, Home and End stay
+    const next = Number.isFinite(to) ? (to + tabs.length) % tabs.length : to < 0 ? 0 : last;
+    tabs[next].focus();
+    only(tabs[next]);
+  });
+
+  // one tab at a time is reached by the key Tab
+  function only(reached) {
+    for (const tab of document.querySelectorAll("[role=tab]")) tab.tabIndex = tab === reached ? 0 : -1;
+  }
 
   // ------------------------------------------------------------------------------- sliders
 
@@ -181,6 +252,7 @@
     const points = rows
       .map((row) => [...row.querySelectorAll("data")].map(value))
       .filter(([delta, , upper]) => delta > 0 && Number.isFinite(upper));
+    document.getElementById("readout").hidden = !points.length;
     if (!points.length) return put("plot", null);
     const end = (i) => {
       const sorted = points.map((p) => [p[i], p[0]]).sort((a, b) => a[0] - b[0]);
@@ -188,14 +260,19 @@
     };
     const at = ["upper", "given-at"].map((id) => value(document.getElementById(id)));
     const asked = form().elements.given.value === "delta" ? at : at.reverse();
-    const here = asked.every(Number.isFinite) && asked[1] > 0;
+    const isStale = document.querySelector("#answer .stale") !== null;
+    document.getElementById("plot").classList.toggle("stale", isStale);
+    const here = !isStale && asked.every(Number.isFinite) && asked[1] > 0;
     const data = uPlot.join([end(1), end(2), here ? [[asked[0]], [asked[1]]] : [[], []]]);
-    const line = { spanGaps: true, scale: "y", value: small };
+    const line = { spanGaps: true, scale: "y" };
+    read(null);
     put("plot", data, {
+      legend: { live: false },
+      hooks: { setCursor: [(u) => read(nearest(rows, u.cursor.left < 0 ? NaN : u.posToVal(u.cursor.left, "x")))] },
       scales: { x: { time: false }, y: { distr: 3 } },
       axes: [axis("privacy loss ε (nats)"), axis("δ", { size: 64, splits: decades, filter: (_, ticks) => ticks, values: (_, ticks) => ticks.map(power) })],
       series: [
-        { label: "ε", value: exact },
+        { label: "ε" },
         { ...line, label: "lower bound", stroke: colour("--line-strong"), width: 6, points: { show: false } },
         { ...line, label: "upper bound", stroke: colour("--spent"), width: 1.75,
           points: { show: true, size: 5, fill: colour("--spent") } },
@@ -203,6 +280,22 @@
           points: { show: true, size: 12, width: 3, stroke: colour("--held"), fill: colour("--card") } },
       ],
     });
+  }
+
+  // the row of the table whose upper bound is nearest to an epsilon
+  function nearest(rows, epsilon) {
+    const far = (row) => Math.abs(value(row.querySelectorAll("data")[2]) - epsilon);
+    const known = rows.filter((row) => Number.isFinite(far(row)));
+    return known.length ? known.reduce((a, b) => (far(b) < far(a) ? b : a)) : null;
+  }
+
+  // says a row of the table below the plot
+  function read(row) {
+    const place = document.getElementById("readout");
+    const [delta, lower, upper] = row ? [...row.querySelectorAll("data")].map((d) => d.textContent) : [];
+    const words = row ? `At δ = ${delta}, ε lies in [${lower}, ${upper}].`
+      : "The ring is what was asked. Point at the curve to read other values.";
+    if (place.textContent !== words) place.textContent = words;
   }
 
   const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
@@ -222,8 +315,6 @@
     return k === 0 ? "1" : `10${k < 0 ? "⁻" : ""}${digits}`;
   }
 
-  const small = (_, given) => (given == null ? "–" : given.toExponential(2));
-
   function drawPrices() {
     const rows = [...document.querySelectorAll("#stops tbody tr")];
     const of = (id) => rows.map((_, i) => {
@@ -234,8 +325,11 @@
     const known = of("epsilons").every((price) => price !== null);
     const line = (label, ink, dash, more) => ({
       label, dash, stroke: colour(ink), width: 2, value: exact, points: { show: true, size: 6 }, ...more });
+    // away from the lines, the legend says the last stop
+    const sayLast = (u) => u.setLegend({ idx: stops.length - 1 }, false);
     put("prices-plot", known ? [stops, of("separate"), of("renyi"), of("epsilons")] : null, {
       scales: { x: { time: false }, y: { range: (_u, _low, high) => [0, high * 1.08 || 1] } },
+      hooks: { ready: [sayLast], setCursor: [(u) => u.cursor.idx ?? sayLast(u)] },
       axes: [axis("steps run before stopping"), axis("price ε (nats)", { size: 56 })],
       series: [
         { label: "stop after", value: exact },
@@ -256,6 +350,7 @@
       slider.hidden = false;
       match(document.getElementById(slider.dataset.for));
     }
+    only(document.querySelector("[role=tab][aria-selected=true]"));
     draw();
     if (document.querySelector("#panel-answer .waiting")) ask("panel");
   }

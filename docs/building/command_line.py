@@ -1,15 +1,9 @@
-"""Writes docs/reference/cli.md from the command line itself.
-
-python docs/generate_cli.py            rewrite it
-python docs/generate_cli.py --check    exit with 1 if it is out of date
-"""
+"""The reference of the command line, from the command line itself."""
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -17,25 +11,14 @@ import typer
 from tightbudget.cli import app
 from tightbudget.cli.refusals import EXIT_CODES, INTERRUPTED
 
-PAGE = Path(__file__).resolve().parent / "reference" / "cli.md"
 
-
-def page() -> str:
-    """The whole page."""
+def reference() -> str:
+    """Every command with its options, the options of mechanisms, and the exit codes."""
     group: Any = typer.main.get_command(app)
-    parts = [
-        "# Command line",
-        "<!-- Written by docs/generate_cli.py; change the commands, not this page. -->",
-        group.help,
-        "Numbers are printed with the digits that are certified; `--json` prints the exact "
-        "doubles of both bounds, with infinity as `1e999`. A refusal is one line on stderr, "
-        "`error: ...`, and an [exit code](#exit-codes). Files may be gzipped (`.gz`).",
-        "MECHANISM is a mechanism's name (`-` and `_` are the same) or a TOML plan file. Its "
-        "parameters are options of that name; where the command has an option of the same "
-        "name, `step-` goes in front. Their values are written as in a plan file.",
-    ]
+    parts: list[str] = []
     shared = _shared(group)
-    for path, command in _commands(group, "tightbudget"):
+    commands = list(_commands(group, "tightbudget"))
+    for path, command in commands:
         parts += [f"{'#' * path.count(' ')}# `{path}`", _prose(command.help)]
         if hasattr(command, "commands"):
             continue
@@ -45,11 +28,11 @@ def page() -> str:
         )
         if of_mechanisms:
             parts.append("And the [options for mechanisms](#options-for-mechanisms).")
-    first = next(iter(group.commands.values()))
-    generated = [p for p in first.params if _flag(p) in shared]
+    options = {_flag(p): p for _, command in commands for p in command.params}
+    generated = [option for flag, option in options.items() if flag in shared]
     parts += ["## Options for mechanisms", _table(generated)]
     parts += ["## Exit codes", _exit_codes()]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
 def _exit_codes() -> str:
@@ -102,18 +85,3 @@ def _prose(help: str) -> str:
     text, marker, example = inspect.cleandoc(help).partition("For example: ")
     command = " ".join(example.split())
     return text.strip() + (f"\n\n```console\n$ {command}\n```" if marker else "")
-
-
-def main() -> int:
-    """Writes or checks, as asked."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-        return int(current != text)
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
