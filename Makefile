@@ -25,7 +25,8 @@ INSTALL_LOCKED = $(PIP) install --require-hashes -r
 INSTALL_SELF = $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow cover adapters lint types floors unit bench docs docs-serve reproduce lock format clean env
+.PHONY: help demo test slow cover adapters lint types floors unit bench docs docs-serve reproduce \
+	package sbom audit schemas lock format clean env
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -86,8 +87,35 @@ docs: .venv/.docs  ## the documentation site in site/, with its links checked
 docs-serve: .venv/.docs  ## the documentation site on http://127.0.0.1:8000, anew at each change
 	$(MKDOCS) serve
 
+package: .venv-package/.package  ## build the wheel and the source distribution into dist/, and check them
+	rm -f dist/tightbudget-*
+	.venv-package/bin/python -m build --no-isolation --outdir dist .
+	.venv-package/bin/python -m twine check --strict dist/tightbudget-*.whl dist/tightbudget-*.tar.gz
+
+# Of what a server runs (the container, too), and of all that the tests run beside it.
+sbom: .venv-package/.package  ## bills of materials (CycloneDX) from the lock files, into dist/
+	@mkdir -p dist
+	@for lock in serve test; do \
+		.venv-package/bin/cyclonedx-py requirements requirements/$$lock.txt --pyproject pyproject.toml \
+			--output-reproducible --output-format JSON --output-file dist/sbom-$$lock.cdx.json || exit 1; \
+	done
+
+audit: .venv-package/.package  ## known vulnerabilities of what the lock files name: asks a service, so it needs a network
+	.venv-package/bin/pip-audit --disable-pip --require-hashes \
+		$(foreach lock,serve test docs package bench,--requirement requirements/$(lock).txt)
+
+CHECK = .venv-package/bin/check-jsonschema --builtin-schema
+
+schemas: .venv-package/.package  ## files that only a hosting service reads, against their schemas
+	$(CHECK) vendor.github-workflows .github/workflows/*.yml
+	$(CHECK) vendor.github-issue-forms .github/ISSUE_TEMPLATE/[0-9]*.yml
+	$(CHECK) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(CHECK) vendor.dependabot .github/dependabot.yml
+	$(CHECK) vendor.compose-spec compose.yaml
+	$(CHECK) vendor.citation-file-format CITATION.cff
+
 clean:  ## remove environments, caches and build output
-	rm -rf .venv .venv-bench .venv-lock build dist site htmlcov .coverage .coverage.*
+	rm -rf .venv .venv-bench .venv-package .venv-lock build dist site htmlcov .coverage .coverage.*
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests papers examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -131,6 +159,11 @@ endef
 	.venv-bench/bin/python $(INSTALL_SELF)
 	@touch $@
 
+.venv-package/.package: requirements/package.txt
+	$(call make_env,.venv-package)
+	.venv-package/bin/python $(INSTALL_LOCKED) requirements/package.txt
+	@touch $@
+
 # -------------------------------------------------------------------------- locks
 # Resolve for the oldest Python we support: make lock PYTHON=python3.11. Pins stay where
 # they are unless asked: make lock LOCK_ARGS=--upgrade.
@@ -147,6 +180,9 @@ lock: .venv-lock/.lock  ## resolve requirements/*.txt again from pyproject.toml 
 	$(COMPILE) --constraint requirements/test.txt \
 		--output-file requirements/docs.txt requirements/docs.in
 	$(COMPILE) --extra postgresql --output-file requirements/bench.txt pyproject.toml requirements/bench.in
+	$(COMPILE) --extra web --extra postgresql --constraint requirements/test.txt \
+		--output-file requirements/serve.txt pyproject.toml requirements/build.in
+	$(COMPILE) --output-file requirements/package.txt requirements/package.in
 
 .venv-lock/.lock:
 	$(call make_env,.venv-lock)

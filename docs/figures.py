@@ -1,5 +1,8 @@
 """Draws docs/images: ``python docs/figures.py``.
 
+printed.png, from the public API and what other accountants said (``benchmarks/printed.py``). Left:
+what DP-SGD costs, over its steps. Right: how far from the certified value each says it, over delta.
+
 dpsgd.png, from the public API. Left: what DP-SGD costs as it runs on, by three sound accounts of
 the same steps. Right: one run's whole curve. Below each: how far apart the two certified ends are.
 
@@ -26,10 +29,12 @@ composition with and without its tilt. Right: how the grid grows as runs double.
 from __future__ import annotations
 
 import functools
+import json
 import math
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -592,8 +597,83 @@ def save(name: str, height: float, draw: Callable[[Figure], None]) -> None:
     figure.savefig(IMAGES / name, dpi=160, metadata={"Software": None})
 
 
+def off(said: float | None, truth: tb.Bounds) -> float:
+    """How far an answer is from the interval, in percent of it: 0 inside, nan for no answer."""
+    if said is None:
+        return math.nan
+    return 100.0 * (said - min(max(said, truth.lower), truth.upper)) / truth.upper
+
+
+def printed() -> Any:
+    """What other accountants said when ``benchmarks/printed.py`` asked them."""
+    file = IMAGES.parents[1] / "benchmarks" / "printed.json"
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+PRINTED = {"Opacus GDP": OCHRE, "dp-accounting PLD": "#2e7d4f", "Opacus PRV": "#7b4ea3",
+           "Opacus RDP": RED}  # fmt: skip
+
+
+def draw_said_by_steps(ax: Axes, said: Any) -> None:
+    """eps over the number of steps, as each prints it."""
+    steps = said["many_steps"]
+    step = tb.Gaussian(sigma=said["sigma"]).subsampled(rate=said["rate"])
+    truth = [(step * k).epsilon(said["delta"], rtol=1e-6) for k in steps]
+    for name in ("Opacus GDP", "Opacus RDP"):
+        ax.loglog(steps, said["said"][name]["by_steps"], color=PRINTED[name], lw=1.4)
+    ax.loglog(steps, [b.upper for b in truth], color=BLUE, lw=2.0)
+    ax.loglog(steps, [b.lower for b in truth], color=BLUE, lw=2.0)
+    ax.set(xlabel="steps", ylabel=f"ε at δ = {said['delta']:.0e}".replace("e-0", "e-"))
+    ax.set(xlim=(10, 1e5), ylim=(0.1, 40), yticks=[0.1, 0.3, 1, 3, 10, 30])
+    ax.set_xticks([10, 100, 1_000, 10_000, 100_000], ["10", "100", "1,000", "10,000", "100,000"])
+    ax.set_yticklabels(["0.1", "0.3", "1", "3", "10", "30"])
+    ax.set_title("What DP-SGD costs: σ = 1, q = 0.01", loc="left")
+    ax.text(12, 1.95, "Opacus, RDP: too much", color=RED, fontsize=9)
+    ax.text(40, 0.135, "Opacus, GDP: too little", color=OCHRE, fontsize=9)
+    ax.text(2_000, 1.1, "tightbudget: both\ncertified bounds", color=BLUE, fontsize=9)
+
+
+def draw_said_by_delta(ax: Axes, said: Any) -> None:
+    """How far off each is, from one run, as delta shrinks."""
+    deltas = said["many_deltas"]
+    run = tb.Gaussian(sigma=said["sigma"]).subsampled(rate=said["rate"]) * said["steps"]
+    truth = [run.epsilon(delta, rtol=1e-9) for delta in deltas]
+    ax.axhspan(-1e3, 0.0, color="#f6e5e1", lw=0)
+    for name, color in PRINTED.items():
+        found = [off(*x) for x in zip(said["said"][name]["by_delta"], truth, strict=True)]
+        ax.plot(deltas, found, color=color, lw=1.4, marker="o", ms=2.8)
+        if math.isnan(found[-1]):  # no answer from here on
+            last = max(i for i, x in enumerate(found) if not math.isnan(x))
+            ax.plot(deltas[last], found[last], "x", color=color, ms=8, mew=1.8)
+    ax.plot(deltas, [0.0] * len(deltas), color=BLUE, lw=2.4)
+    ax.set_xscale("log")
+    ax.set_yscale("symlog", linthresh=1e-3, linscale=0.6)
+    ax.set(xlabel=f"δ, after {said['steps']:,} steps", xlim=(2e-3, 3e-16), ylim=(-200, 900))
+    ax.set_yticks([-100, -1, -0.01, 0, 0.01, 1, 100], ["−100 %", "−1 %", "−0.01 %", "0", "+0.01 %",
+                  "+1 %", "+100 %"])  # fmt: skip
+    ax.set_xticks([1e-3, 1e-6, 1e-9, 1e-12, 1e-15], ["1e-3", "1e-6", "1e-9", "1e-12", "1e-15"])
+    ax.set_title("How far off the ε is that each prints", loc="left")
+    ax.text(1.2e-3, 33, "Opacus, RDP", color=RED, fontsize=9)
+    ax.text(1.2e-3, 1.3, "Opacus, PRV", color=PRINTED["Opacus PRV"], fontsize=9)
+    ax.text(1.2e-3, 1.7e-3, "dp-accounting, PLD", color=PRINTED["dp-accounting PLD"], fontsize=9)
+    ax.text(1.2e-3, -62, "Opacus, GDP", color=OCHRE, fontsize=9)
+    ax.text(1.2e-3, -1.6e-3, "tightbudget: its bounds are 1e-12 apart", color=BLUE, fontsize=9,
+            va="top")  # fmt: skip
+    ax.text(1.2e-3, -0.13, "less ε than is spent", color=RED, fontsize=9, style="italic")
+    ax.text(6e-16, 260, "× no answer beyond", color=PALE, fontsize=8, ha="right")
+
+
+def draw_printed(figure: Figure) -> None:
+    """What other accountants print of DP-SGD, beside certified bounds."""
+    said = printed()
+    left, right = figure.subplots(1, 2, width_ratios=(4, 5))
+    draw_said_by_steps(left, said)
+    draw_said_by_delta(right, said)
+
+
 def main() -> None:
     """Writes the pictures."""
+    save("printed.png", 4.0, draw_printed)
     save("dpsgd.png", 4.6, draw_dpsgd)
     save("contour.png", 3.7, draw_contour)
     save("stopping.png", 3.9, draw_stopping)

@@ -312,3 +312,26 @@ def test_tabs_are_tabs(explorer: TestClient) -> None:
     assert all('aria-controls="tab-panel"' in tab for tab in tabs)
     assert 'role="tabpanel" id="tab-panel" aria-labelledby="tab-calibrate"' in page
     assert page.count('role="tablist"') == 1
+
+
+def test_rows_that_are_there_at_once_are_asked_for_apart(explorer: TestClient) -> None:
+    asked = {"show": "compare", "part": "begun"}
+    begun = explorer.get("/explorer", params=asked).text
+    bounds = (tb.Gaussian(1.0).subsampled(0.01) * 1000).epsilon(1e-5)
+    assert f'<data value="{bounds.upper!r}">' in begun
+    assert "Working out the bounds of other theorems" in begun
+    assert "Kairouz" not in begun
+    assert 'id="upper"' not in begun  # the curve is not asked for again
+    refused = explorer.get("/explorer", params={**asked, "delta": "3"})
+    assert "δ must be in" in refused.text
+    # other panels have one part
+    assert "which is more by" in explorer.get("/explorer", params={"part": "begun"}).text
+
+
+@pytest.mark.parametrize("at", [{"delta": 1e-5}, {"epsilon": 0.5}])
+def test_a_comparison_begins_with_its_first_row(at: dict[str, float]) -> None:
+    question = questions.Compare.model_validate({"steps": GAUSSIAN, **at})
+    begun, whole = answers.compare_begun(question), answers.compare(question)
+    assert begun.pop("more") is True
+    assert begun.pop("rows") == whole["rows"][:1]
+    assert begun == {name: whole[name] for name in begun}

@@ -13,6 +13,7 @@ import numpy as np
 
 import tightbudget
 from tightbudget import Bounds, Composition, ParameterError
+from tightbudget.accounting.compare import growing
 from tightbudget.accounting.describe import in_words, search_of
 from tightbudget.explorer import questions
 from tightbudget.explorer.snippets import (
@@ -25,7 +26,16 @@ from tightbudget.explorer.snippets import (
 )
 from tightbudget.mechanisms.curve import DELTAS
 
-__all__ = ["calibrate", "compare", "curve", "curve_of", "one_more", "schedule_of", "stopping"]
+__all__ = [
+    "calibrate",
+    "compare",
+    "compare_begun",
+    "curve",
+    "curve_of",
+    "one_more",
+    "schedule_of",
+    "stopping",
+]
 
 _LEAST = 1e-280  # curves end here: close to the smallest double, relative gaps cannot be certified
 
@@ -62,6 +72,16 @@ def compare(question: questions.Compare) -> dict[str, Any]:
         ),
         "command": command("compare", asked.run, *asked.options),
     }
+
+
+def compare_begun(question: questions.Compare) -> dict[str, Any]:
+    """Returns the comparison with its first row alone, which is there at once.
+
+    The other rows wait for searches among points and orders of each theorem.
+    """
+    asked = _AtOnePoint.of(question)
+    first = next(growing(asked.run, **{asked.given: asked.at}, rtol=question.rtol))
+    return {**asked.about(), **first.to_dict(), "more": True}
 
 
 def one_more(question: questions.OneMore) -> dict[str, Any]:

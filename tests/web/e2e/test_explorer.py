@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from tests.web.browser import DARK, DESK, PHONE, Looks, Watched
 from tests.web.conftest import servers
 from tests.web.e2e.conftest import Open
@@ -162,6 +162,11 @@ def test_stops_are_moved_and_prices_change(look: Open) -> None:
 
         prices(tb.early_stopping(step, [10, 20, 40], 1e-5, [0.2, 0.2, 1]))
         expect(page.locator("#prices-plot canvas")).to_be_visible()
+        # the legend has the last stop, with prices that are rounded up
+        last = [page.locator(f"#{of}-2 data").inner_text() for of in ("separate", "renyi")]
+        last.append(page.locator("#epsilons-2 data").inner_text())
+        legend = page.locator("#prices-plot .u-legend .u-value")
+        assert legend.all_inner_texts() == ["40", *last]
         slider = page.get_by_role("slider", name="Move stop 2")
         slider.focus()
         for _ in range(5):
@@ -193,6 +198,28 @@ def test_noise_is_calibrated(look: Open) -> None:
             lambda sigma: tb.Gaussian(sigma).subsampled(0.01) * 1000, epsilon=2.0, delta=1e-5
         )
         expect(shown).to_have_attribute("value", repr(found.value), timeout=SLOW)
+
+
+def test_the_first_row_does_not_wait_for_the_others(look: Open) -> None:
+    with look(DESK) as seen:
+        waiting: list[Route] = []
+
+        def hold(route: Route) -> None:
+            if "part=panel" in route.request.url:
+                waiting.append(route)
+            else:
+                route.continue_()
+
+        seen.page.route("**/explorer?*", hold)
+        seen.page.goto("/explorer?show=compare")
+        rows = seen.page.locator("#panel-answer tbody tr")
+        expect(rows).to_have_count(1, timeout=SLOW)
+        expect(rows).to_contain_text("tightbudget")
+        expect(seen.page.locator("#panel-answer")).to_contain_text("Working out the bounds of")
+        assert seen.serious_findings() == []
+        waiting[-1].continue_()
+        expect(rows.nth(5)).to_be_visible(timeout=SLOW)
+        expect(seen.page.locator("#panel-answer")).not_to_contain_text("Working out")
 
 
 def test_answers_are_taken_home(look: Open) -> None:

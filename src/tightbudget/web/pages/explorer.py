@@ -61,15 +61,20 @@ class PagePart:
 
 @router.get("/explorer", dependencies=[allow(READ)])
 async def explorer(
-    request: Request, part: Literal["", "curve", "panel", "all"] = "", do: str = ""
+    request: Request, part: Literal["", "curve", "panel", "begun", "all"] = "", do: str = ""
 ) -> Response:
-    """The page with the form, and the answers to the wanted parts."""
+    """The page with the form, and the answers to the wanted parts.
+
+    The part ``begun`` is the panel with as much of its answer as is there at once.
+    """
     form = _form(request)
     if do:
         return RedirectResponse(f"/explorer?{form.done(do).address()}", 303)
-    curve = await _part(request, form, form.curve) if part != "panel" else PagePart()
-    wanted = part in ("panel", "all") or (part == "" and form.show == "one-more")
-    panel = await _part(request, form, form.panel) if wanted else PagePart()
+    curve, panel = PagePart(), PagePart()
+    if part not in ("panel", "begun"):
+        curve = await _part(request, form, form.curve)
+    if part in ("panel", "begun", "all") or (part == "" and form.show == "one-more"):
+        panel = await _part(request, form, form.panel, begun=part == "begun")
     return render(
         request,
         "explorer.html",
@@ -119,8 +124,12 @@ def _form(request: Request) -> Form:
     return Form.of([pair for pair in request.query_params.multi_items() if pair[0] not in own])
 
 
-async def _answer(request: Request, question: questions.ExplorerQuestion) -> dict[str, Any]:
+async def _answer(
+    request: Request, question: questions.ExplorerQuestion, *, begun: bool = False
+) -> dict[str, Any]:
     pools = state_of(request).explorer
+    if begun and isinstance(question, questions.Compare):
+        return await asked(request, pools.quick, answers.compare_begun, question)
     pool = pools.quick if isinstance(question, _QUICK) else pools.slow
     return await asked(request, pool, _ANSWERS[type(question)], question)
 
@@ -133,10 +142,14 @@ def _lacks_rate(form: Form, curve: PagePart) -> bool:
 
 
 async def _part(
-    request: Request, form: Form, ask: Callable[[], questions.ExplorerQuestion]
+    request: Request,
+    form: Form,
+    ask: Callable[[], questions.ExplorerQuestion],
+    *,
+    begun: bool = False,
 ) -> PagePart:
     try:
-        return PagePart(await _answer(request, ask()))
+        return PagePart(await _answer(request, ask(), begun=begun))
     except ValidationError as error:
         return PagePart(problem=form.in_words(_said(error)), status=400)
     except TightBudgetError as error:

@@ -42,20 +42,31 @@
     const busy = document.getElementById(part === "curve" ? "answer" : "panel-answer");
     busy.setAttribute("aria-busy", "true");
     try {
-      const { page } = await fetched(part, address(null, { part }));
-      if (refused(part, page) && answered(part)) keep(part, answers(part), page);
-      else {
-        for (const old of places(part)) {
-          const fresh = page.getElementById(old.id);
-          if (fresh) renew(old, fresh);
-        }
+      // rows that are there at once are shown while the others are worked out
+      if (part === "panel" && showsRows()) {
+        show(part, (await fetched(part, address(null, { part: "begun" }))).page);
+        busy.removeAttribute("aria-busy"); // a line says that more is to come
       }
-      mark(part);
-      draw();
+      show(part, (await fetched(part, address(null, { part }))).page);
       busy.removeAttribute("aria-busy");
     } catch (error) {
       fail(busy, error);
     }
+  }
+
+  const showsRows = () => document.getElementById("panel").dataset.show === "compare";
+
+  // puts an answer, or a refusal, into the page
+  function show(part, page) {
+    if (refused(part, page) && answered(part)) keep(part, answers(part), page);
+    else {
+      for (const old of places(part)) {
+        const fresh = page.getElementById(old.id);
+        if (fresh) renew(old, fresh);
+      }
+    }
+    mark(part);
+    draw();
   }
 
   const places = (part) => [...document.querySelectorAll(`[data-part="${part}"]`)];
@@ -118,7 +129,7 @@
 
   function later() {
     timers.forEach(clearTimeout);
-    const slow = document.getElementById("panel").dataset.show === "compare" ? 700 : 250;
+    const slow = showsRows() ? 700 : 250;
     timers = [
       setTimeout(() => {
         history.replaceState(null, "", address());
@@ -213,8 +224,6 @@
   }
 
   // ------------------------------------------------------------------------------- drawing
-
-  const exact = (_, given) => (given == null ? "–" : String(+given.toPrecision(6)));
 
   function axis(label, more) {
     return {
@@ -312,8 +321,11 @@
     });
     const stops = rows.map((row) => +row.querySelector("[name=stop]").value);
     const known = of("epsilons").every((price) => price !== null);
-    const line = (label, ink, dash, more) => ({
-      label, dash, stroke: colour(ink), width: 2, value: exact, points: { show: true, size: 6 }, ...more });
+    // the legend has the words of the table, where the server has rounded up
+    const said = (id) => (_u, _price, _series, i) =>
+      document.querySelector(`#${id}-${i} data`)?.textContent ?? "–";
+    const line = (label, id, ink, dash, more) => ({
+      label, dash, stroke: colour(ink), width: 2, value: said(id), points: { show: true, size: 6 }, ...more });
     // away from the lines, the legend says the last stop
     const sayLast = (u) => u.setLegend({ idx: stops.length - 1 }, false);
     put("prices-plot", known ? [stops, of("separate"), of("renyi"), of("epsilons")] : null, {
@@ -321,10 +333,10 @@
       hooks: { ready: [sayLast], setCursor: [(u) => u.cursor.idx ?? sayLast(u)] },
       axes: [axis("steps run before stopping"), axis("price ε (nats)", { size: 56 })],
       series: [
-        { label: "stop after", value: exact },
-        line("each stop apart", "--held", [3, 3]),
-        line("Rényi filter", "--bad", [9, 4]),
-        line("this schedule", "--spent", [], { width: 2.5 }),
+        { label: "stop after", value: (_, stop) => (stop == null ? "–" : String(stop)) },
+        line("each stop apart", "separate", "--held", [3, 3]),
+        line("Rényi filter", "renyi", "--bad", [9, 4]),
+        line("this schedule", "epsilons", "--spent", [], { width: 2.5 }),
       ],
     });
   }
