@@ -272,6 +272,7 @@ def test_it_works_by_keyboard(look: Open) -> None:
         expect(page.locator("#epsilons-0 data")).to_be_visible(timeout=SLOW)
         expect(tab).to_be_focused()
         expect(tab).to_have_attribute("aria-selected", "true")
+        assert "part" not in parse_qs(urlsplit(page.url).query)
         expect(page.get_by_role("tabpanel", name="Early stopping")).to_be_visible()
         field = page.get_by_label("Runs")
         field.fill("500")
