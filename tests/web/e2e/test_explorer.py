@@ -23,7 +23,7 @@ SLOW = 60_000  # milliseconds, for a machine that does a lot else
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One server for all: nothing here changes a ledger."""
+    """Serves one ledger to all tests of this module, none of which changes it."""
     url = f"sqlite:///{tmp_path_factory.mktemp('explorer')}/budget.db"
     tb.Ledger(url).close()
     with servers() as serve:
@@ -43,7 +43,7 @@ def upper(page: Page) -> float:
 
 
 def answers(page: Page, bounds: tb.Bounds) -> None:
-    """What stands there is this, to the last bit."""
+    """Expects the page to show these bounds, to the last bit."""
     expect(page.locator("#upper")).to_have_attribute("value", repr(bounds.upper), timeout=SLOW)
     expect(page.locator("#lower")).to_have_attribute("value", repr(bounds.lower), timeout=SLOW)
 
