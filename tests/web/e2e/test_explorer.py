@@ -276,6 +276,7 @@ def test_it_works_by_keyboard(look: Open) -> None:
         expect(page.get_by_role("tabpanel", name="Early stopping")).to_be_visible()
         field = page.get_by_label("Runs")
         field.fill("500")
+        page.wait_for_url(re.compile(r"times=500"))
         field.press("Enter")
         answers(page, (tb.Gaussian(1.0).subsampled(0.01) * 500).epsilon(1e-5))
         page.go_back()

@@ -156,7 +156,8 @@
       const clean = new URL(url);
       clean.searchParams.delete("part");
       clean.searchParams.delete("do");
-      history.pushState(null, "", clean);
+      // typed words are in the address already: going back does not meet the same question twice
+      if (clean.href !== location.href) history.pushState(null, "", clean);
       const tab = shown && main.querySelector(`.tab[value="${shown}"]`);
       (tab || document.getElementById(focused))?.focus({ preventScroll: true });
       begin();
