@@ -6,10 +6,14 @@ MkDocs calls the functions by their names; see its documentation of hooks. ``mak
 
 from __future__ import annotations
 
+import functools
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from docs.building import pages, parts
+from docs.notebooks import pages as notebooks
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -25,9 +29,25 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Adds the pages that are made of files outside the folder of pages."""
+    """Adds the pages that are made of files outside the folder of pages, and the notebooks."""
     for page, name in pages.FROM_THE_ROOT.items():
         files.append(File.generated(config, page, content=pages.from_the_root(name)))
+    with ThreadPoolExecutor(os.cpu_count()) as workers:  # a notebook runs in a process of its own
+        for notebook in workers.map(_executed, notebooks.sources()):
+            for name, content in notebook.items():
+                files.append(File.generated(config, f"notebooks/{name}", content=content))
+
+
+def _executed(source: Path) -> dict[str, bytes]:
+    """The page of a notebook and what lies beside it, by their names."""
+    return _files_of(source, source.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _files_of(source: Path, text: str) -> dict[str, bytes]:
+    """Executes a notebook once for each text that it has, while the site is served."""
+    page = notebooks.executed(source)
+    return {f"{page.name}.md": page.markdown.encode(), **page.files}
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

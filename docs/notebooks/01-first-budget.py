@@ -52,7 +52,9 @@ assert epsilon.upper - epsilon.lower < 1e-4 * epsilon.upper
 # %% tags=["hide-input"] alt="The privacy loss epsilon over four years of weekly counts. Adding up reaches 10.4, the certified price 3.3. The sum reaches a budget of 2 after 40 weeks, the certified price after 84."
 import matplotlib.pyplot as plt
 
-plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "font.size": 11})
+plt.rcParams.update(
+    {"axes.spines.top": False, "axes.spines.right": False, "font.size": 11}
+)
 weeks = [1, 2, 4, 8, 13, 20, 26, 39, 52, 62, 78, 104, 130, 156, 182, 208]
 certified = [(week * k).epsilon(delta=1e-6).upper for k in weeks]
 
@@ -67,14 +69,21 @@ ax.text(87, 1.4, "84 weeks", color="#1f5fa8")
 ax.text(150, 8.3, "adding up", color="#b07d12", ha="right")
 ax.text(150, 3.25, "certified, at δ = 1e-6", color="#1f5fa8", ha="right")
 ax.set(
-    xlabel="years of weekly counts", ylabel="privacy loss ε (nats)", xlim=(0, 210), ylim=(0, 10.8)
+    xlabel="years of weekly counts",
+    ylabel="privacy loss ε (nats)",
+    xlim=(0, 210),
+    ylim=(0, 10.8),
 )
 ax.set_xticks(range(0, 209, 52), range(5))
 ax.set_title("What weekly counts cost", loc="left")
 
 # %% tags=["remove-cell"]
 assert 3.31 < certified[-1] < 3.32
-assert (week * 84).epsilon(delta=1e-6).upper <= 2 < (week * 85).epsilon(delta=1e-6).lower
+assert (
+    (week * 84).epsilon(delta=1e-6).upper
+    <= 2
+    < (week * 85).epsilon(delta=1e-6).lower
+)
 
 # %% [markdown]
 # ## How long may it go on?
@@ -83,7 +92,9 @@ assert (week * 84).epsilon(delta=1e-6).upper <= 2 < (week * 85).epsilon(delta=1e
 # finds the most that meets a target:
 
 # %%
-longest = tb.calibrate(lambda k: week * k, epsilon=2.0, delta=1e-6, integer=True)
+longest = tb.calibrate(
+    lambda k: week * k, epsilon=2.0, delta=1e-6, integer=True
+)
 longest
 
 # %% [markdown]
@@ -91,7 +102,9 @@ longest
 # ask for a scale of 26.
 
 # %%
-less_noise = tb.calibrate(lambda scale: tb.Laplace(scale=scale) * 52, epsilon=2.0, delta=1e-6)
+less_noise = tb.calibrate(
+    lambda scale: tb.Laplace(scale=scale) * 52, epsilon=2.0, delta=1e-6
+)
 print(f"noise of scale {less_noise.value:.2f} is enough for 52 weeks")
 
 # %% tags=["remove-cell"]

@@ -17,7 +17,7 @@ import tightbudget as tb
 from tightbudget.adapters.stopping import StoppingCallback
 
 random = np.random.default_rng(11)
-scale = np.geomspace(1, 0.15, 10)  # ten features; the weak ones take long to learn
+scale = np.geomspace(1, 0.15, 10)  # the weak features take long to learn
 truth = 3 * random.normal(size=10) / scale
 x = scale * random.normal(size=(40_000, 10))
 y = random.random(40_000) < 1 / (1 + np.exp(-x @ truth))
@@ -33,12 +33,12 @@ private, public = slice(0, 20_000), slice(20_000, None)
 # %%
 step = tb.Gaussian(sigma=1.0).subsampled(rate=0.01)
 schedule = tb.early_stopping(step, stops=range(100, 1001, 100), delta=1e-5)
-schedule.table()
+schedule
 
 # %% [markdown]
 # Look at the last line first: who declares ten stops and uses none pays 1.885, where 1,000 steps
-# without any choice cost 1.828. That is the whole price of being allowed to stop. The other two columns
-# are what you would pay by a Rényi filter, or if each stop had a δ of its own.
+# without any choice cost 1.828. That is the whole price of being allowed to stop. The picture shows
+# what you would pay by a Rényi filter, and what if each stop had a δ of its own.
 
 # %% tags=["remove-cell"]
 plain = (step * 1000).epsilon(delta=1e-5)
@@ -64,17 +64,24 @@ accuracy = []  # of the model on public records, after each step
 
 
 def train(budget, enough, seed):
-    """Trains until the accuracy is enough; returns the steps that were run and the receipt."""
+    """Trains until it is enough; returns the steps and the receipt."""
     noise = np.random.default_rng(seed)  # see the note below
     weights = np.zeros(10)
-    with StoppingCallback(schedule, budget, lambda reached: reached >= enough) as stopping:
+
+    def rule(reached):
+        return reached >= enough
+
+    with StoppingCallback(schedule, budget, rule) as stopping:
         for k in range(1, 1001):
             drawn = noise.random(20_000) < 0.01
             inputs, labels = x[private][drawn], y[private][drawn]
-            gradients = (1 / (1 + np.exp(-inputs @ weights)) - labels)[:, None] * inputs
+            errors = 1 / (1 + np.exp(-inputs @ weights)) - labels
+            gradients = errors[:, None] * inputs
             lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
             clipped = gradients / np.maximum(1, lengths)
-            weights -= (clipped.sum(axis=0) + noise.normal(0, 1.0, 10)) / 200
+            weights -= (
+                clipped.sum(axis=0) + noise.normal(0, 1.0, 10)
+            ) / 200
             accuracy.append(np.mean((x[public] @ weights > 0) == y[public]))
             if stopping.should_stop(k, accuracy[-1]):
                 break
@@ -83,7 +90,7 @@ def train(budget, enough, seed):
 
 budget = tb.OutputDPFilter(epsilon=3.4, delta=2e-5)
 steps, receipt = train(budget, enough=0.9, seed=5)
-print(f"stopped after {steps} steps, with an accuracy of {accuracy[-1]:.1%}")
+print(f"stopped after {steps} steps; accuracy {accuracy[-1]:.1%}")
 receipt
 
 # %% [markdown]
@@ -107,9 +114,15 @@ assert full[:400] == accuracy
 import matplotlib.pyplot as plt
 
 BLUE, RED, GREEN = "#1f5fa8", "#b3452c", "#3d7a45"
-plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "font.size": 11})
-figure, (above, below) = plt.subplots(2, 1, figsize=(7.5, 6), sharex=True, layout="constrained")
-above.plot(range(400, 1001), [100 * a for a in full[399:]], color="0.75", lw=1.5)
+plt.rcParams.update(
+    {"axes.spines.top": False, "axes.spines.right": False, "font.size": 11}
+)
+figure, (above, below) = plt.subplots(
+    2, 1, figsize=(7.5, 6), sharex=True, layout="constrained"
+)
+above.plot(
+    range(400, 1001), [100 * a for a in full[399:]], color="0.75", lw=1.5
+)
 above.plot(range(1, 401), [100 * a for a in accuracy], color=BLUE, lw=1.5)
 above.axhline(90, color="0.5", lw=1, ls=":")
 above.text(1000, 88.6, "good enough", color="0.4", ha="right")
@@ -118,18 +131,39 @@ above.plot([400], [100 * accuracy[-1]], "o", color=BLUE, ms=7)
 above.set(ylabel="accuracy on\npublic records, %", ylim=(70, 96))
 above.set_title("Training stops after 400 steps ...", loc="left")
 paid, most = schedule.epsilons[3], schedule.epsilons[-1]
-below.plot(schedule.stops, schedule.epsilons, color="0.75", lw=1.5, marker="o", ms=4)
-below.plot(schedule.stops[:4], schedule.epsilons[:4], color=BLUE, lw=1.5, marker="o", ms=4)
+below.plot(
+    schedule.stops,
+    schedule.epsilons,
+    color="0.75",
+    lw=1.5,
+    marker="o",
+    ms=4,
+)
+below.plot(
+    schedule.stops[:4],
+    schedule.epsilons[:4],
+    color=BLUE,
+    lw=1.5,
+    marker="o",
+    ms=4,
+)
 below.plot([400], [paid], "o", color=BLUE, ms=7)
 below.axhline(most, color=RED, lw=1, ls=":")
 below.annotate(
-    "", (400, most), (400, paid), arrowprops={"arrowstyle": "<->", "color": GREEN, "lw": 1.5}
+    "",
+    (400, most),
+    (400, paid),
+    arrowprops={"arrowstyle": "<->", "color": GREEN, "lw": 1.5},
 )
 below.text(415, 1.62, f"{most - paid:.2f} back", color=GREEN)
 below.text(420, paid - 0.16, f"{paid:.2f} paid", color=BLUE)
 below.text(0, most + 0.06, f"{most:.2f} held", color=RED)
-below.set(xlabel="steps", ylabel="price ε (nats)", ylim=(0, 2.2), xlim=(-10, 1010))
-below.set_title("... and pays for 400 steps and the right to stop", loc="left")
+below.set(
+    xlabel="steps", ylabel="price ε (nats)", ylim=(0, 2.2), xlim=(-10, 1010)
+)
+below.set_title(
+    "... and pays for 400 steps and the right to stop", loc="left"
+)
 
 # %% [markdown]
 # ## What the change buys
@@ -138,7 +172,8 @@ below.set_title("... and pays for 400 steps and the right to stop", loc="left")
 # planned has 1.515 left and refuses. Here the change makes it fit. This model need not be as good:
 
 # %%
-print(f"left: {budget.left.epsilon:.3f}; by plain accounting {3.4 - receipt.held.epsilon:.3f}")
+print(f"left: {budget.left.epsilon:.3f}")
+print(f"left by plain accounting: {3.4 - receipt.held.epsilon:.3f}")
 steps, receipt = train(budget, enough=0.85, seed=6)
 print(f"the second run: {steps} steps, {receipt.charged.epsilon:.3f} paid")
 budget

@@ -17,7 +17,9 @@ import tightbudget as tb
 
 random = np.random.default_rng(20)
 share = np.ones(200)
-share[[17, 42, 58, 91, 120, 133, 164, 188]] = 12  # some districts are crowded
+share[[17, 42, 58, 91, 120, 133, 164, 188]] = (
+    12  # some districts are crowded
+)
 district = random.choice(200, size=40_000, p=share / share.sum())
 waited = random.gamma(4, 9, size=40_000)
 
@@ -41,16 +43,20 @@ def patients(district):
 
 # %%
 made_up = np.arange(1000) % 200
-table = tb.LaplaceRelease(lambda d: np.bincont(d), 2, 0.5, size=200, integers=True)
+table = tb.LaplaceRelease(
+    lambda d: np.bincont(d), 2, 0.5, size=200, integers=True
+)
 try:
     table.rehearse(made_up)
 except AttributeError as error:
     print("a typing mistake:", error)
 
 # %%
-table = tb.LaplaceRelease(patients, sensitivity=2, epsilon=0.5, size=200, integers=True)
-print(table.rehearse(made_up))
-print("left of the budget:", budget.left)
+table = tb.LaplaceRelease(
+    patients, sensitivity=2, epsilon=0.5, size=200, integers=True
+)
+print("would cost:", table.rehearse(made_up).cost)
+print("left:      ", budget.left)
 
 # %% tags=["remove-cell"]
 assert budget.left.epsilon == 3.2
@@ -64,7 +70,11 @@ assert budget.left.epsilon == 3.2
 # %%
 search = tb.SparseVector(epsilon=1.0, aboves=20)
 with search.open(district, meter=budget) as run:
-    crowded = [k for k in range(200) if run.ask(lambda d, k=k: int(patients(d)[k]), threshold=700)]
+    crowded = [
+        k
+        for k in range(200)
+        if run.ask(lambda d, k=k: int(patients(d)[k]), threshold=700)
+    ]
 found = run.release().receipt
 print("crowded:", crowded)
 found
@@ -94,20 +104,40 @@ assert np.max(np.abs(counts - patients(district))) < 200
 # %% tags=["hide-input"] alt="Released counts of 200 districts over the true counts. They lie along the diagonal: eight crowded districts with about 1,700 patients on the left, the others with about 140 on the right. Nearly all lie within 12 of the truth."
 import matplotlib.pyplot as plt
 
-plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "font.size": 11})
+plt.rcParams.update(
+    {"axes.spines.top": False, "axes.spines.right": False, "font.size": 11}
+)
 BLUE, RED, GREEN = "#1f5fa8", "#b3452c", "#3d7a45"
 truth = patients(district)
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.9), layout="constrained")
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(9, 3.9), layout="constrained"
+)
 for ax, marked in ((left, truth > 700), (right, truth < 700)):
     ends = np.array([truth[marked].min() - 25, truth[marked].max() + 25])
     ax.fill_between(ends, ends - 12, ends + 12, color="0.9", lw=0)
     ax.plot(ends, ends, color="0.6", lw=1)
-    ax.plot(truth[marked], answer.value[marked], "o", color=BLUE, ms=4, alpha=0.8)
-    ax.set(xlabel="true number of patients", ylabel="released", xlim=ends, ylim=ends)
+    ax.plot(
+        truth[marked],
+        answer.value[marked],
+        "o",
+        color=BLUE,
+        ms=4,
+        alpha=0.8,
+    )
+    ax.set(
+        xlabel="true number of patients",
+        ylabel="released",
+        xlim=ends,
+        ylim=ends,
+    )
 left.set_title("The crowded districts", loc="left")
 right.set_title("All others", loc="left")
 right.text(
-    ends[1], ends[0] + 4, "grey: 12 more or less,\nwhere 95 of 100 lie", color="0.4", ha="right"
+    ends[1],
+    ends[0] + 4,
+    "grey: 12 more or less,\nwhere 95 of 100 lie",
+    color="0.4",
+    ha="right",
 )
 
 # %% [markdown]
@@ -130,7 +160,8 @@ paid["the median wait"] = median.receipt
 assert abs(median.value - np.median(waited)) < 60
 assert sum(receipt.held.epsilon for receipt in paid.values()) > 3.2
 held, charged = (
-    sum(getattr(r, what).epsilon for r in paid.values()) for what in ("held", "charged")
+    sum(getattr(r, what).epsilon for r in paid.values())
+    for what in ("held", "charged")
 )
 
 # %% [markdown]
@@ -145,13 +176,30 @@ for row, receipt in enumerate(paid.values()):
     cost, back = receipt.charged.epsilon, receipt.returned.epsilon
     ax.barh(row, cost, color=BLUE, height=0.62)
     ax.barh(row, back, left=cost, color="#cfe3d2", height=0.62)
-    ax.text(cost / 2, row, f"{cost:.2f}", color="white", ha="center", va="center")
+    ax.text(
+        cost / 2,
+        row,
+        f"{cost:.2f}",
+        color="white",
+        ha="center",
+        va="center",
+    )
     if back > 0.05:
-        ax.text(cost + back / 2, row, f"{back:.2f} back", color=GREEN, ha="center", va="center")
+        ax.text(
+            cost + back / 2,
+            row,
+            f"{back:.2f} back",
+            color=GREEN,
+            ha="center",
+            va="center",
+        )
 ax.set_yticks(range(len(paid)), paid)
 ax.invert_yaxis()
 ax.set(xlabel="ε (nats)", xlim=(0, 1.5))
-ax.set_title(f"A budget of 3.2: held {held:.1f} in all, charged {charged:.2f}", loc="left")
+ax.set_title(
+    f"A budget of 3.2: held {held:.1f} in all, charged {charged:.2f}",
+    loc="left",
+)
 ax.tick_params(axis="y", length=0)
 
 # %%

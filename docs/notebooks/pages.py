@@ -19,7 +19,7 @@ Tags and metadata of cells:
 from __future__ import annotations
 
 import argparse
-import functools
+import itertools
 import os
 import re
 import tempfile
@@ -38,14 +38,27 @@ from traitlets.config import Config
 
 from tightbudget import links
 
-__all__ = ["NOTEBOOKS", "Page", "execute", "executed", "main", "page", "pictures", "sources"]
+__all__ = [
+    "NOTEBOOKS",
+    "Page",
+    "execute",
+    "executed",
+    "main",
+    "page",
+    "pictures",
+    "sources",
+]
 
 NOTEBOOKS = Path(__file__).resolve().parent
-_SECONDS = 300  # for a cell; each whole notebook takes less than 30 s of CPU time
-# pictures of two pixels per point
-_SHARP = (
-    'from matplotlib_inline import backend_inline as b; b.set_matplotlib_formats("retina"); del b'
+_SECONDS = (
+    300  # for a cell; each whole notebook takes less than 30 s of CPU time
 )
+# pictures of two pixels per point
+_SHARP = """
+import matplotlib_inline.backend_inline
+
+matplotlib_inline.backend_inline.set_matplotlib_formats("retina")
+"""
 
 _TEMPLATE = """
 {%- extends "markdown/index.md.j2" -%}
@@ -101,7 +114,10 @@ class Page:
 
     def write(self, folder: Path) -> None:
         """Writes the page and its files into the folder."""
-        for name, content in {f"{self.name}.md": self.markdown.encode(), **self.files}.items():
+        for name, content in {
+            f"{self.name}.md": self.markdown.encode(),
+            **self.files,
+        }.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
@@ -125,8 +141,16 @@ def execute(source: Path) -> Any:
     notebook.metadata["kernelspec"] = {
         "name": "python3", "display_name": "Python 3", "language": "python"
     }  # fmt: skip
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(_SHARP, metadata={"tags": ["remove-cell"]}))
-    with tempfile.TemporaryDirectory() as own, tempfile.TemporaryDirectory() as empty:
+    notebook.cells.insert(
+        0,
+        nbformat.v4.new_code_cell(
+            _SHARP, metadata={"tags": ["remove-cell"]}
+        ),
+    )
+    with (
+        tempfile.TemporaryDirectory() as own,
+        tempfile.TemporaryDirectory() as empty,
+    ):
         # sockets in a folder of our own: what is sent over TCP anybody on the machine could read
         kernel = {"transport": "ipc", "ip": f"{own}/kernel"}
         client = NotebookClient(
@@ -138,46 +162,54 @@ def execute(source: Path) -> Any:
             resources={"metadata": {"path": empty}},
             config=Config({"KernelManager": kernel}),
         )
-        client.execute(env={**os.environ, "IPYTHONDIR": own, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+        client.execute(
+            env={
+                **os.environ,
+                "IPYTHONDIR": own,
+                "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+            }
+        )
     for cell in notebook.cells:
         _checked(source, cell)
-    notebook.cells = [cell for cell in notebook.cells if not _tagged(cell, "remove-cell")]
+    notebook.cells = [
+        cell for cell in notebook.cells if not _tagged(cell, "remove-cell")
+    ]
+    _number(notebook)
     return notebook
 
 
 def pictures(notebook: Any) -> list[str]:
     """The texts that describe the pictures of an executed notebook."""
-    return [cell.metadata["alt"] for cell in notebook.cells if "alt" in cell.metadata]
+    return [
+        cell.metadata["alt"]
+        for cell in notebook.cells
+        if "alt" in cell.metadata
+    ]
 
 
 def page(name: str, notebook: Any) -> Page:
     """Turns an executed notebook into a page with its files."""
-    exporter = MarkdownExporter(raw_template=_TEMPLATE, filters={"coloured": _coloured})
+    exporter = MarkdownExporter(
+        raw_template=_TEMPLATE, filters={"coloured": _coloured}
+    )
     text, resources = exporter.from_notebook_node(
         notebook, {"unique_key": name, "output_files_dir": f"{name}_files"}
     )
     download = f"\n---\n\n[Download this page as a Jupyter notebook]({name}.ipynb)\n"
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n" + download
     content = nbformat.writes(_standing_alone(notebook)).encode()
-    return Page(name, text, {**resources["outputs"], f"{name}.ipynb": content})
+    return Page(
+        name, text, {**resources["outputs"], f"{name}.ipynb": content}
+    )
 
 
 def executed(source: Path) -> Page:
     """Executes a notebook and returns it as a page.
 
-    While the script stays as it is, one process executes it once: a site that is served while
-    somebody writes is built at each change.
-
     Raises:
         CellExecutionError: a cell raised.
         RuntimeError: a cell wrote to stderr, or draws other pictures than its ``alt`` says.
     """
-    return _executed(source, source.read_bytes())
-
-
-@functools.cache
-def _executed(source: Path, content: bytes) -> Page:
-    """The page of a script that has this content."""
     return page(source.stem, execute(source))
 
 
@@ -191,12 +223,26 @@ def _checked(source: Path, cell: Any) -> None:
     """
     if cell.cell_type != "code":
         return
-    loud = [output.text for output in cell.outputs if output.get("name") == "stderr"]
+    loud = [
+        output.text
+        for output in cell.outputs
+        if output.get("name") == "stderr"
+    ]
     if loud:
-        raise RuntimeError(f"{source.name}: a cell wrote to stderr:\n{cell.source}\n{loud[0]}")
-    if "alt" in cell.metadata:  # the axes that the last line returns are no answer
-        cell.outputs = [output for output in cell.outputs if "image/png" in output.get("data", {})]
-    drawn = sum("image/png" in output.get("data", {}) for output in cell.outputs)
+        raise RuntimeError(
+            f"{source.name}: a cell wrote to stderr:\n{cell.source}\n{loud[0]}"
+        )
+    if (
+        "alt" in cell.metadata
+    ):  # the axes that the last line returns are no answer
+        cell.outputs = [
+            output
+            for output in cell.outputs
+            if "image/png" in output.get("data", {})
+        ]
+    drawn = sum(
+        "image/png" in output.get("data", {}) for output in cell.outputs
+    )
     if drawn != ("alt" in cell.metadata):
         raise RuntimeError(
             f"{source.name}: a cell draws {drawn} pictures; one with an alt must draw one picture, "
@@ -204,24 +250,42 @@ def _checked(source: Path, cell: Any) -> None:
         )
 
 
+def _number(notebook: Any) -> None:
+    """Numbers the cells anew, since those that are not shown have left gaps."""
+    numbers = itertools.count(1)
+    for place, cell in enumerate(notebook.cells, 1):
+        cell.id = f"cell-{place}"  # in the place of a random one
+        if cell.cell_type == "code":
+            cell.execution_count = next(numbers)
+            for output in cell.outputs:
+                if "execution_count" in output:
+                    output.execution_count = cell.execution_count
+
+
 def _standing_alone(notebook: Any) -> Any:
     """A copy of the notebook whose links to other pages lead to the published site."""
     alone = nbformat.from_dict(notebook)
     for cell in alone.cells:
         if cell.cell_type == "markdown":
-            cell.source = re.sub(r"\]\(([^)#:\s]+)\.md(#[^)\s]*)?\)", _published, cell.source)
+            cell.source = re.sub(
+                r"\]\(([^)#:\s]+)\.md(#[^)\s]*)?\)", _published, cell.source
+            )
     return alone
 
 
 def _published(link: re.Match[str]) -> str:
     """The end of a Markdown link to a page, with the page's address on the published site."""
     path = os.path.normpath(f"notebooks/{link[1]}")
-    return f"]({links.DOCUMENTATION.rstrip('/')}/{path}.html{link[2] or ''})"
+    return (
+        f"]({links.DOCUMENTATION.rstrip('/')}/{path}.html{link[2] or ''})"
+    )
 
 
 def _coloured(source: str) -> str:
     """Python code as HTML, with the classes that the site's theme colours."""
-    html: str = highlight(source, PythonLexer(), HtmlFormatter(cssclass="highlight"))
+    html: str = highlight(
+        source, PythonLexer(), HtmlFormatter(cssclass="highlight")
+    )
     return html.strip()
 
 
@@ -232,10 +296,16 @@ def _tagged(cell: Any, tag: str) -> bool:
 
 def main() -> None:
     """Executes the notebooks that the command line names, and writes them into its folder."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else None
+    )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", help="such as 01-first-budget; all if absent")
-    parser.add_argument("--html", action="store_true", help="also write NAME.html")
+    parser.add_argument(
+        "names", nargs="*", help="such as 01-first-budget; all if absent"
+    )
+    parser.add_argument(
+        "--html", action="store_true", help="also write NAME.html"
+    )
     asked = parser.parse_args()
     found = {source.stem: source for source in sources()}
     for name in asked.names or found:
@@ -243,7 +313,9 @@ def main() -> None:
         page(name, notebook).write(asked.folder)
         if asked.html:
             text, _ = HTMLExporter().from_notebook_node(notebook)
-            (asked.folder / f"{name}.html").write_text(text, encoding="utf-8")
+            (asked.folder / f"{name}.html").write_text(
+                text, encoding="utf-8"
+            )
         print(asked.folder / f"{name}.md")
 
 

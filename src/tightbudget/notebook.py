@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 __all__ = [
     "MOST_ROWS",
     "Html",
-    "Lines",
+    "PrintedLines",
     "bar",
     "elided",
     "folded",
@@ -76,7 +76,7 @@ _STRIPES = (
     'fill="#fbe6c8"/><rect class="tb-held-ink" width="3" height="7" fill="#8f4d00"/>'
     "</pattern></defs>"
 )
-_LONG = 48  # characters of a text from which on its lines are broken where a table is wide
+_LONG = 24  # characters of a text from which on its lines are broken where a table is wide
 _NUMBER = re.compile(r"(about |<= )?[-\[]?(\d|inf\b)")
 _TAG = re.compile(r"<[^>]*>")
 MOST_ROWS = 12  # of a table: more fill a screen
@@ -89,7 +89,7 @@ class Html(str):
     __slots__ = ()
 
 
-class Lines(str):
+class PrintedLines(str):
     """A text of several lines, which a shell and a notebook show as lines and not as a literal."""
 
     __slots__ = ()

@@ -81,11 +81,12 @@ def test_a_schedule_is_frozen(schedule) -> None:
 
 
 def test_the_table_has_a_line_for_each_stop_shown(schedule) -> None:
-    lines = schedule.table().splitlines()
+    *lines, unit = schedule.table().splitlines()
     assert len(lines) == 11
+    assert unit.startswith("at the last stop, 1,000: 1,000 runs of ")
     assert lines[1].split()[:2] == ["100", f"{schedule.epsilons[4]:.4f}"]
     assert lines[-1].split()[0] == "1,000"
-    assert len(schedule.table(3).splitlines()) == 4
+    assert len(schedule.table(3, unit=False).splitlines()) == 4
 
 
 @pytest.mark.parametrize(

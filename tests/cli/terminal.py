@@ -7,6 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
+from tightbudget import __version__
 from tightbudget.cli import app
 
 
@@ -23,7 +24,13 @@ def answer(*args: object) -> dict[str, Any]:
     content = json.loads(result.stdout)
     assert result.stdout.count("\n") == 1
     assert content.pop("seconds") >= 0
+    if "asked" in content:
+        ASKED.append(content.pop("asked"))
+        assert content.pop("version") == __version__
     return dict(content)
+
+
+ASKED: list[dict[str, Any]] = []  # what the answers of a test said that was asked
 
 
 def refusal(*args: object, code: int = 2) -> str:

@@ -428,7 +428,7 @@ def test_programs_get_a_refusal_as_an_object() -> None:
     result = run("ledger", "show", "--ledger", "sqlite:///none.db", "--json")
     assert json.loads(result.stdout)["error"] == {
         "type": "LedgerError",
-        "message": "there is no ledger none.db",
+        "message": "there is no ledger none.db: tightbudget ledger init makes one",
         "exit_code": 6,
         "unknown": False,
     }

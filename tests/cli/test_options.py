@@ -13,15 +13,21 @@ from tests.cases import CASES
 from tests.cli.terminal import answer, run
 
 import tightbudget as tb
-from tightbudget.accounting.describe import value_of
+from tightbudget.accounting.describe import kind_of, value_of
 from tightbudget.accounting.plan_file import toml_value
 from tightbudget.cli import app
-from tightbudget.cli.source import Source, generated_options, kind_of
+from tightbudget.cli.commands import PARAMETERS
+from tightbudget.cli.source import Source, generated_options
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-ASKING = ["epsilon", "delta", "curve", "risk", "calibrate"]
-TAKEN = {"epsilon", "epsilons", "delta", "deltas"}
+ASKING = ["epsilon", "delta", "curve", "risk", "compare", "calibrate", "stopping"]
+TAKEN = {"epsilon", "epsilons", "delta", "deltas", "weights"}
+
+
+GENERATED = {
+    flag for p in COMMANDS["epsilon"].params for flag in p.opts if p.rich_help_panel == PARAMETERS
+}
 
 
 def test_every_parameter_of_every_mechanism_has_an_option() -> None:
@@ -32,8 +38,11 @@ def test_every_parameter_of_every_mechanism_has_an_option() -> None:
         if name not in ("rate", "relation")
     }
     assert set(generated_options()) == names
+    assert GENERATED
     for command in ASKING:
         flags = [flag for p in COMMANDS[command].params for flag in p.opts]
+        # one parameter has one name in all commands
+        assert {flag for flag in flags if flag in GENERATED} == GENERATED
         assert len(flags) == len(set(flags))
         for name in names:
             prefix = "step-" if name in TAKEN else ""

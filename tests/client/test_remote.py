@@ -305,6 +305,27 @@ def test_a_failure_after_the_start_costs_the_dearest_price(
     assert event.epsilon >= case.mechanism.guarantee.sup
 
 
+@pytest.mark.parametrize(
+    ("terms", "charged"),
+    [
+        ({"kind": "zcdp", "rho": 1}, tb.Budget(0.00125, 0.0, "rho")),
+        ({"kind": "renyi", "order": 8, "epsilon": 1}, tb.Budget(0.01, 0.0, "divergence")),
+    ],
+)
+def test_a_gaussian_release_is_charged_its_rho_far_away(
+    ledger: tb.Ledger, remote: tb.RemoteLedger, terms: dict[str, Any], charged: tb.Budget
+) -> None:
+    budget = ledger.open_budget("data", **terms)
+    count = tb.GaussianRelease(len, sensitivity=1, sigma=20, delta=1e-7)
+    wrong: Any = remote.budget("data")
+    with pytest.raises(tb.ParameterError, match=r"^meter must have a key for its runs, say bud"):
+        count.release(Untouchable(), meter=wrong)
+    answer = count.release([], meter=remote.budget("data").keyed("A7"))
+    assert answer.receipt == tb.Receipt(charged, charged)
+    assert budget.spent == charged
+    assert remote.hold("A7").guarantee == count.guarantee
+
+
 # ------------------------------------------------------------------------------- rights
 
 

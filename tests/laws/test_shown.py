@@ -192,7 +192,7 @@ def a_refusal(folder: Path) -> str:
         a_ledger,
         a_refusal,
         lambda _: tb.OutputDP({HOSTILE: 0.1})._repr_html_(),
-        lambda _: notebook.Lines(HOSTILE)._repr_html_(),
+        lambda _: notebook.PrintedLines(HOSTILE)._repr_html_(),
         lambda _: notebook.shown(HOSTILE, notebook.muted(HOSTILE), notebook.left(HOSTILE)),
         lambda _: notebook.shown(
             notebook.table([(HOSTILE, HOSTILE)], head=(HOSTILE,), title=HOSTILE),

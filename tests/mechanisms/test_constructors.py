@@ -123,10 +123,13 @@ def test_refusals(make: Any, message: str) -> None:
 # ------------------------------------------------------------------------- unknown names
 
 
+COLOUR: dict[str, Any] = {"colour": 1}
+
+
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_every_mechanism_refuses_a_name_that_it_does_not_have(kind: str) -> None:
     with pytest.raises(ParameterError, match=f"^{kind} has no parameter 'colour' \\(it has "):
-        MECHANISMS[kind](colour=1)
+        MECHANISMS[kind](**COLOUR)
     with pytest.raises(tb.FileError, match=f"^step: {kind} (has no parameter 'colour'|needs )"):
         Mechanism.from_dict({"mechanism": kind, "colour": 1})
 
@@ -155,8 +158,9 @@ HINTS = [
 def test_a_name_that_people_expect_is_answered_with_the_right_one(
     mechanism: type[Mechanism], name: str, hint: str
 ) -> None:
+    given: dict[str, Any] = {name: 1.0}
     with pytest.raises(ParameterError, match=f"has no parameter '{name}'.*{re.escape(hint)}"):
-        mechanism(**{name: 1.0})
+        mechanism(**given)
 
 
 def test_every_hint_is_for_a_name_that_the_mechanism_does_not_have() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import re
 import tomllib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from tightbudget.mechanisms import MECHANISMS
@@ -12,7 +15,16 @@ from tightbudget.numerics.validate import nearest, quotient_of, writes_number
 if TYPE_CHECKING:
     from tightbudget.mechanisms.composition import Composition
 
-__all__ = ["in_words", "number_of_times", "search_of", "value_of"]
+__all__ = [
+    "Parameter",
+    "in_words",
+    "kind_of",
+    "number_of_times",
+    "parameters_of",
+    "search_of",
+    "summary_of",
+    "value_of",
+]
 
 _SHOWN = 5  # parts of a plan that are listed
 
@@ -66,6 +78,70 @@ def search_of(kind: str, name: str) -> dict[str, Any]:
         "integer": name in ("steps", "times") or get_type_hints(MECHANISMS[kind]).get(name) is int,
         "between": (1e-6, 1.0) if name == "rate" else None,
     }
+
+
+# ------------------------------------------------------- mechanisms, from their docstrings
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a mechanism, as its constructor and its docstring describe it.
+
+    Attributes:
+        name: the constructor's name for it.
+        help: what the docstring says of it.
+        default: its value if it is not given; None if ``needed``.
+        needed: whether it must be given.
+    """
+
+    name: str
+    help: str
+    default: Any = None
+    needed: bool = False
+
+
+def kind_of(name: str) -> str | None:
+    """Returns the kind of mechanism that a name means, written with - or _; None if unknown."""
+    return next((kind for kind in MECHANISMS if _plain(kind) == _plain(name)), None)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def summary_of(kind: str) -> str:
+    """Returns the first sentence of a mechanism's docstring."""
+    return _text(_docstring(kind).partition("\n\n")[0])
+
+
+def parameters_of(kind: str) -> dict[str, Parameter]:
+    """Describes the parameters of a mechanism by name, without its relation."""
+    section = re.search(
+        r"^Args:\n(.*?)(?:\n\n(?=\S)|\Z)", _docstring(kind), re.DOTALL | re.MULTILINE
+    )
+    entries = re.findall(
+        r"^    (\w[\w, ]*): ((?:.|\n(?!    \w))*)", section[1] if section else "", re.M
+    )
+    said = {name.strip(): _text(text) for names, text in entries for name in names.split(",")}
+    return {
+        name: Parameter(
+            name,
+            said.get(name, ""),
+            None if parameter.default is inspect.Parameter.empty else parameter.default,
+            parameter.default is inspect.Parameter.empty,
+        )
+        for name, parameter in inspect.signature(MECHANISMS[kind]).parameters.items()
+        if name != "relation"
+    }
+
+
+def _docstring(kind: str) -> str:
+    return inspect.getdoc(MECHANISMS[kind]) or ""
+
+
+def _text(markup: str) -> str:
+    """Joins the lines of a docstring's text, and leaves out its marks of code."""
+    return re.sub(r":\w+:`[~.]?([^`]*)`|``", r"\1", " ".join(markup.split()))
 
 
 # -------------------------------------------------------------------------- in words

@@ -175,7 +175,7 @@ class StoppingSchedule:
                 f"{self.stops[i]:>9,}  {self.epsilons[i]:9.4f}  "
                 f"{renyi[i]:12.4f}  {self.separate[i]:10.4f}"
             )
-        return notebook.Lines("\n".join([*lines, *[self.at_the_last_stop()] * unit]))
+        return notebook.PrintedLines("\n".join([*lines, *[self.at_the_last_stop()] * unit]))
 
     def plot(self, ax: Any = None) -> Any:
         """Draws the prices of the stops by three methods; returns the axes.

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from tightbudget import TightBudgetError, __version__
+from tightbudget import ParameterError, TightBudgetError, __version__
 from tightbudget.cli import ledger, token
 from tightbudget.cli.calibrate import calibrate
+from tightbudget.cli.commands import Command, SourceCommand
 from tightbudget.cli.compare import compare
 from tightbudget.cli.curve import curve
 from tightbudget.cli.epsilon import delta, epsilon
 from tightbudget.cli.histogram import histogram
-from tightbudget.cli.refusals import INTERRUPTED, exit_code
+from tightbudget.cli.mechanisms import mechanisms
+from tightbudget.cli.output import print_json
+from tightbudget.cli.refusals import INTERRUPTED, as_json, exit_code, hint_at
 from tightbudget.cli.reproduce import reproduce
 from tightbudget.cli.risk import risk
 from tightbudget.cli.serve import serve
@@ -31,22 +36,30 @@ _UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "
 
 
 class _OneLineRefusals(TyperGroup):
-    """A group of commands whose refusals are one line on stderr and an exit code."""
+    """A group of commands whose refusals are one line on stderr and an exit code.
 
-    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+    With --json, a refusal is also printed as an object.
+    """
+
+    def main(self, args: Sequence[str] | None = None, *more: Any, **kwargs: Any) -> NoReturn:
+        args = sys.argv[1:] if args is None else list(args)
         try:
-            code = super().main(*args, **{**kwargs, "standalone_mode": False})
+            code = super().main(args, *more, **{**kwargs, "standalone_mode": False})
         except TightBudgetError as error:
-            _refuse(str(error), exit_code(error))
+            _refuse(error, exit_code(error), args)
         except _UsageError as error:
-            _refuse(error.format_message(), error.exit_code)
+            _refuse(ParameterError(hint_at(error, args)), error.exit_code, args)
         except typer.Abort:
             sys.exit(INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _refuse(message: str, code: int) -> NoReturn:
-    line = " ".join(message.split())
+def _refuse(error: TightBudgetError, code: int, args: Sequence[str]) -> NoReturn:
+    """Prints a refusal, also as JSON if the arguments ask for that, and ends the program."""
+    # what follows -- belongs to another program
+    if "--json" in itertools.takewhile(lambda arg: arg != "--", args):
+        print_json({"error": as_json(error)})
+    line = " ".join(str(error).split())
     typer.echo(f"{typer.style('error:', fg='red', bold=True)} {line}", err=True)
     sys.exit(code)
 
@@ -80,12 +93,13 @@ def _start(
 
 _parameters = generated_options()  # once: it reads the constructor of every mechanism
 for _command in (epsilon, delta, curve, risk, compare, calibrate, stopping):
-    app.command(_command.__name__)(with_source(_command, _parameters))
-app.command()(histogram)
-app.command()(sweep)
-app.command()(reproduce)
+    app.command(_command.__name__, cls=SourceCommand)(with_source(_command, _parameters))
+app.command(cls=Command)(histogram)
+app.command(cls=Command)(mechanisms)
+app.command(cls=Command)(sweep)
+app.command(cls=Command)(reproduce)
 app.add_typer(ledger.commands)
-app.command()(serve)
+app.command(cls=Command)(serve)
 app.add_typer(token.commands)
 
 

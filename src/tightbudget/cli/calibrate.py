@@ -9,10 +9,10 @@ import typer
 
 import tightbudget
 from tightbudget import MECHANISMS, Composition, Mechanism, ParameterError
-from tightbudget.accounting.describe import in_words, search_of
+from tightbudget.accounting.describe import in_words, kind_of, search_of
 from tightbudget.cli.options import AsJson, number
-from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
-from tightbudget.cli.source import Source, kind_of
+from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
+from tightbudget.cli.source import Source
 from tightbudget.numerics.validate import float_of
 
 __all__ = ["calibrate"]
@@ -75,7 +75,19 @@ def calibrate(
         )
     target = found.target
     if json:
-        print_json({**found.to_dict(), "seconds": watch.seconds})
+        asked = source.asked(
+            parameter=name,
+            epsilon=epsilon,
+            delta=delta,
+            advantage=advantage,
+            tpr=tpr,
+            fpr=fpr,
+            between=between,
+            rtol=rtol,
+        )
+        if name == "steps":
+            del asked["steps"]
+        print_answer(found.to_dict(), asked, watch)
         return
     if target.name == "delta":
         cost = {"epsilon": f"{found.epsilon}  (target {epsilon!r})", "at delta": repr(delta)}

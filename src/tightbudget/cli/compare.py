@@ -7,7 +7,7 @@ from typing import Annotated
 from tightbudget.accounting.compare import growing
 from tightbudget.accounting.describe import in_words
 from tightbudget.cli.options import AsJson, Rtol, number
-from tightbudget.cli.output import Stopwatch, growing_text, print_json, print_rows, print_text
+from tightbudget.cli.output import Stopwatch, growing_text, print_answer, print_rows, print_text
 from tightbudget.cli.source import Source
 
 __all__ = ["compare"]
@@ -31,7 +31,7 @@ def compare(
         for found in comparisons:
             show(str(found))
     if json:
-        print_json({**found.to_dict(), "seconds": watch.seconds})
+        print_answer(found.to_dict(), source.asked(delta=delta, epsilon=epsilon, rtol=rtol), watch)
         return
     print_rows({"what": in_words(composition)})
     print_text(str(found))

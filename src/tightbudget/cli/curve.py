@@ -15,7 +15,7 @@ from tightbudget.accounting.text_file import write_text
 from tightbudget.cli.options import AsJson, Rtol
 from tightbudget.cli.output import (
     Stopwatch,
-    print_json,
+    print_answer,
     print_rows,
     print_table,
     tracked,
@@ -73,7 +73,7 @@ def curve(
     if out is not None:
         save_plot({"": found}, out, title=source.title(composition))
     if json:
-        print_json({**found.to_dict(), "seconds": watch.seconds})
+        print_answer(found.to_dict(), source.asked(**asked, rtol=rtol), watch)
         return
     if out is None and csv is None:
         rows = [(f"{x!r}", str(found[i])) for i, x in enumerate(found.x.tolist())]

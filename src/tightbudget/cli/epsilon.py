@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
-from tightbudget import Composition
+from tightbudget import Bounds, Composition
 from tightbudget.accounting.describe import in_words
 from tightbudget.cli.options import AsJson, Rtol, number
-from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
+from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
 from tightbudget.cli.source import Source
 
 __all__ = ["answer", "delta", "epsilon"]
+
+_NOTHING_PRIVATE = 50.0  # nats: a posterior of 1 - 2e-22 from a prior of one half
 
 
 def epsilon(
@@ -29,6 +31,7 @@ def epsilon(
     answer(
         composition,
         in_words(composition),
+        asked=source.asked(delta=delta, rtol=rtol),
         given="delta",
         at=delta,
         rtol=rtol,
@@ -52,6 +55,7 @@ def delta(
     answer(
         composition,
         in_words(composition),
+        asked=source.asked(epsilon=epsilon, rtol=rtol),
         given="epsilon",
         at=epsilon,
         rtol=rtol,
@@ -64,6 +68,7 @@ def answer(
     composition: Composition,
     what: str,
     *,
+    asked: dict[str, Any],
     given: str,
     at: float,
     rtol: float,
@@ -75,6 +80,7 @@ def answer(
     Args:
         composition: the mechanisms that are asked about.
         what: names the composition to a person.
+        asked: the question as plain JSON values, which tells a program.
         given: "delta", and the answer is an epsilon (nats); or "epsilon", and it is a delta.
         at: the given value.
         rtol: wanted relative gap of the bounds.
@@ -86,12 +92,25 @@ def answer(
     with working("composing"):
         bounds = ask(at, rtol)
     at = float(at)  # the library has accepted it
+    note = _note(bounds, asked) if given == "delta" else {}
     if json:
-        print_json({answered: bounds.to_dict(), given: at, "seconds": watch.seconds})
+        print_answer({answered: bounds.to_dict(), given: at, **note}, asked, watch)
         return
     rows = {"what": what, answered: str(bounds), f"at {given}": repr(at)}
     if bounds.upper == math.inf:
         rows["because"] = f"delta is in {composition.delta(math.inf)} however large epsilon is"
     elif bounds.upper > 0:
         rows["gap"] = f"{bounds.relative_gap:.1e}, relative"
-    print_rows({**rows, "seconds": f"{watch.seconds:.2f}"})
+    print_rows({**rows, **note, "seconds": f"{watch.seconds:.2f}"})
+
+
+def _note(epsilon: Bounds, asked: dict[str, Any]) -> dict[str, str]:
+    """Notes that a sampling rate may have been forgotten.
+
+    Above 50 nats nothing is private, and training without samples is what gets there. A rate that
+    was given, also 1, is taken at its word.
+    """
+    sampled = asked.get("mechanism") != "gaussian" or "rate" in asked
+    if sampled or asked["steps"] < 2 or not epsilon.lower > _NOTHING_PRIVATE:
+        return {}
+    return {"note": "without --rate every run sees all records; did you forget --rate?"}

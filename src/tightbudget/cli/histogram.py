@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from tightbudget import FileError, Histogram, ParameterError, compose
+from tightbudget.accounting.describe import number_of_times
 from tightbudget.accounting.text_file import read_text
 from tightbudget.cli.epsilon import answer
 from tightbudget.cli.options import AsJson, Rtol, number
@@ -57,11 +58,23 @@ def histogram(
         smoothing=smoothing,
     )
     composition = compose([pair]) * count(steps=steps)
-    what = f"{active} against {passive}, {np.size(pair.p)} bins of {bin_width:g}, {steps} times"
+    runs = number_of_times(composition.runs)
+    what = f"{active} against {passive}, {np.size(pair.p)} bins of {bin_width:g}, {runs}"
     given = "delta" if epsilon is None else "epsilon"
     at = delta if epsilon is None else epsilon
     assert at is not None, "one of both is given"
-    answer(composition, what, given=given, at=at, rtol=rtol, watch=watch, json=json)
+    asked = {
+        "active": active,
+        "passive": passive,
+        "bin_width": bin_width,
+        **({} if keep_below is None else {"keep_below": keep_below}),
+        **({} if add_noise is None else {"add_noise": add_noise}),
+        "smoothing": smoothing,
+        "steps": steps,
+        given: at,
+        "rtol": rtol,
+    }
+    answer(composition, what, asked=asked, given=given, at=at, rtol=rtol, watch=watch, json=json)
 
 
 def read_numbers(path: str) -> list[float]:

@@ -14,12 +14,14 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.spinner import Spinner
 from rich.text import Text
 
+from tightbudget import __version__
 from tightbudget.accounting.text_file import json_text
 
 __all__ = [
     "Stopwatch",
     "checklist",
     "growing_text",
+    "print_answer",
     "print_json",
     "print_rows",
     "print_table",
@@ -47,6 +49,12 @@ class Stopwatch:
 def print_json(content: dict[str, Any]) -> None:
     """Prints one line of JSON."""
     typer.echo(json_text(content))
+
+
+def print_answer(content: dict[str, Any], asked: dict[str, Any], watch: Stopwatch) -> None:
+    """Prints an answer as one line of JSON, with what was asked, the version and the seconds."""
+    more = {"asked": asked, "version": __version__, "seconds": watch.seconds}
+    print_json({**content, **more})
 
 
 def print_rows(rows: Mapping[str, str]) -> None:

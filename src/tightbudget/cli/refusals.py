@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tightbudget import (
+    MECHANISMS,
     BudgetError,
     LedgerCorruptError,
     LedgerError,
@@ -12,8 +14,18 @@ from tightbudget import (
     SettlementError,
     TightBudgetError,
 )
+from tightbudget.cli.commands import kind_in
 
-__all__ = ["EXIT_CODES", "INTERRUPTED", "as_json", "exit_code"]
+__all__ = ["EXIT_CODES", "INTERRUPTED", "as_json", "exit_code", "hint_at"]
+
+# What to write instead of an option that a command does not have.
+_MEANT = {
+    ("epsilon", "epsilon"): "epsilon is the answer here, at a --delta; "
+    "tightbudget delta takes --epsilon",
+    ("delta", "delta"): "delta is the answer here, at an --epsilon; "
+    "tightbudget epsilon takes --delta",
+    ("ledger", "ledger"): "give --ledger after the command: tightbudget ledger show --ledger URL",
+}
 
 INTERRUPTED = 130
 
@@ -35,6 +47,24 @@ EXIT_CODES: tuple[tuple[type[TightBudgetError], int, str], ...] = (
 def exit_code(error: TightBudgetError) -> int:
     """Returns the exit code of a refusal."""
     return next(code for of, code, _ in EXIT_CODES if isinstance(error, of))
+
+
+def hint_at(error: Any, args: Sequence[str]) -> str:
+    """Writes the message of an error about the command line, with a hint where one is known.
+
+    Args:
+        error: what typer raised.
+        args: the arguments of the program.
+    """
+    option = getattr(error, "option_name", None)
+    if option is None or not hasattr(error, "possibilities"):
+        return str(error.format_message())
+    name = option.lstrip("-").replace("-", "_")
+    kind = kind_in(args)
+    kinds = [*MECHANISMS.values()] if kind is None else [MECHANISMS[kind]]
+    hints = [_MEANT.get((args[0], name)), *(mechanism.hint(name) for mechanism in kinds)]
+    hint = next(filter(None, hints), None)
+    return str(error.format_message()) if hint is None else f"{error.message} ({hint})"
 
 
 def as_json(error: TightBudgetError) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import typer
 import tightbudget
 from tightbudget import Bounds, ExtraError, FileError
 from tightbudget.accounting.text_file import read_text, write_text
+from tightbudget.cli.completion import papers as papers_begun
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import Stopwatch, checklist, print_json, print_rows
 from tightbudget.cli.report import Reproduction, as_html, as_markdown
@@ -62,7 +63,12 @@ class _Result:
 def reproduce(
     papers: Annotated[
         list[str] | None,
-        typer.Argument(help="Folders in papers/.", show_default="all", metavar="[PAPER]..."),
+        typer.Argument(
+            help="Folders in papers/.",
+            show_default="all",
+            metavar="[PAPER]...",
+            autocompletion=papers_begun,
+        ),
     ] = None,
     figure: Annotated[
         list[str] | None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tightbudget.accounting.describe import in_words
 from tightbudget.cli.options import AsJson, Rtol, number
-from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
+from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
 from tightbudget.cli.source import Source
 
 __all__ = ["risk"]
@@ -30,6 +30,7 @@ def risk(
     with working("composing"):
         found = composition.risk(epsilon, fpr=fpr, prior=prior, slack=slack, rtol=rtol)
     if json:
-        print_json({**found.to_dict(), "seconds": watch.seconds})
+        asked = source.asked(epsilon=epsilon, fpr=fpr, prior=prior, slack=slack, rtol=rtol)
+        print_answer(found.to_dict(), asked, watch)
         return
     print_rows({"what": in_words(composition), **found.rows(), "seconds": f"{watch.seconds:.2f}"})

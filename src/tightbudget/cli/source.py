@@ -24,16 +24,21 @@ from tightbudget import (
     compose,
     read_plan,
 )
-from tightbudget.accounting.describe import in_words, value_of
+from tightbudget.accounting.describe import in_words, kind_of, value_of
+from tightbudget.cli.commands import PARAMETERS
+from tightbudget.cli.completion import relations, sources
 from tightbudget.explorer.snippets import TAKEN
 from tightbudget.numerics.validate import count
 
-__all__ = ["Source", "generated_options", "kind_of", "with_source"]
+__all__ = ["Source", "generated_options", "with_source"]
 
 # Parameters of all mechanisms, which have options of their own.
 _COMMON = {"relation", "rate"}
 _PANEL = "Runs"
-_PARAMETERS = "Parameters of mechanisms (as in a plan file; noise and sensitivity in one unit)"
+_SUBJECT = (
+    "A mechanism's name, or a plan file. 'tightbudget mechanisms' lists the names; with a name "
+    "before it, --help shows its parameters."
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,23 @@ class Source:
             )
         return read_plan(self.name) * count(steps=self.steps)
 
+    def asked(self, **question: Any) -> dict[str, Any]:
+        """Returns what was asked as plain JSON values: the mechanism or plan, then the question.
+
+        Args:
+            question: the options of the command by name; those that are None are left out.
+        """
+        kind = kind_of(self.name)
+        what: dict[str, Any] = {"plan": self.name}
+        if kind is not None:
+            parameters = dict(self.table)
+            what = {"mechanism": kind, "parameters": parameters}
+            for name in ("rate", "relation"):
+                if name in parameters:
+                    what[name] = parameters.pop(name)
+        given = {name: value for name, value in question.items() if value is not None}
+        return {**what, "steps": self.steps, **given}
+
     def title(self, composition: Composition) -> str:
         """Writes the title of a picture of a composition."""
         if kind_of(self.name) is not None:
@@ -81,15 +103,6 @@ class Source:
         if name == "steps":
             return replace(self, steps=int(value))
         return replace(self, table={**self.table, name: value})
-
-
-def kind_of(name: str) -> str | None:
-    """Returns the kind of mechanism that a name means, written with - or _; None if unknown."""
-    return next((kind for kind in MECHANISMS if _plain(kind) == _plain(name)), None)
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("-", "_")
 
 
 def _looks_like_a_file(name: str) -> bool:
@@ -134,9 +147,8 @@ def with_source(command: Callable[..., None], parameters: Mapping[str, str]) -> 
     """
     own = dict(inspect.signature(command, eval_str=True).parameters)
     del own["source"]
-    taken = TAKEN | set(own)
     options = {
-        f"step_{name}" if name in taken else name: (name, help) for name, help in parameters.items()
+        f"step_{name}" if name in TAKEN else name: (name, help) for name, help in parameters.items()
     }
 
     def run(
@@ -154,13 +166,13 @@ def with_source(command: Callable[..., None], parameters: Mapping[str, str]) -> 
     rate = "Poisson subsampling: each record is in a run with this probability."
     relation = "What neighbours are: " + ", ".join(r.value for r in Neighbouring) + "."
     signature = [
-        _parameter("mechanism", str, typer.Argument(help="A mechanism's name, or a plan file.")),
+        _parameter("mechanism", str, typer.Argument(help=_SUBJECT, autocompletion=sources)),
         *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.values()),
         _parameter("steps", str, _option("steps", "How many times it runs.", _PANEL), "1"),
         _parameter("rate", text, _option("rate", rate, _PANEL), None),
-        _parameter("relation", text, _option("relation", relation, _PANEL), None),
+        _parameter("relation", text, _option("relation", relation, _PANEL, relations), None),
         *(
-            _parameter(o, text, _option(o, help, _PARAMETERS), None)
+            _parameter(o, text, _option(o, help, PARAMETERS), None)
             for o, (_, help) in options.items()
         ),
     ]
@@ -170,9 +182,12 @@ def with_source(command: Callable[..., None], parameters: Mapping[str, str]) -> 
     return run
 
 
-def _option(name: str, help: str, panel: str) -> Any:
+def _option(name: str, help: str, panel: str, values: Any = None) -> Any:
+    """Makes an option of a text; ``values`` completes it in a shell."""
     flag = "--" + name.replace("_", "-")
-    return typer.Option(flag, help=help, metavar="VALUE", rich_help_panel=panel)
+    return typer.Option(
+        flag, help=help, metavar="VALUE", rich_help_panel=panel, autocompletion=values
+    )
 
 
 def _parameter(name: str, of: Any, info: Any, default: Any = inspect.Parameter.empty) -> Any:

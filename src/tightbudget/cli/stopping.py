@@ -11,7 +11,7 @@ from tightbudget import ParameterError, early_stopping
 from tightbudget.accounting.describe import in_words, value_of
 from tightbudget.accounting.plot import picture_path, save_schedule
 from tightbudget.cli.options import AsJson, number
-from tightbudget.cli.output import Stopwatch, print_json, print_rows, working
+from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
 from tightbudget.cli.source import Source
 from tightbudget.numerics.validate import positive_count
 
@@ -59,7 +59,8 @@ def stopping(
     if plot is not None:
         save_schedule(schedule, plot, title=source.title(whole))
     if json:
-        print_json({**schedule.to_dict(), "seconds": watch.seconds})
+        asked = source.asked(delta=delta, stops=after, weights=weights)
+        print_answer(schedule.to_dict(), asked, watch)
         return
     print_rows(
         {

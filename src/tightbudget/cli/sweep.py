@@ -16,7 +16,7 @@ from tightbudget import ExtraError, FileError, ParameterError, Sweep, read_quest
 from tightbudget.accounting.describe import value_of
 from tightbudget.accounting.sweep.table import table_path
 from tightbudget.cli.options import AsJson
-from tightbudget.cli.output import Stopwatch, print_json, print_rows, print_table, tracked
+from tightbudget.cli.output import Stopwatch, print_answer, print_rows, print_table, tracked
 from tightbudget.numerics.validate import positive_count
 
 __all__ = ["sweep"]
@@ -68,7 +68,7 @@ def sweep(
     if json:
         rows = {} if out is not None else {"rows": found.rows()}
         counts = {"questions": len(found), "refused": len(found.refused)}
-        print_json({**rows, **counts, "seconds": watch.seconds})
+        print_answer({**rows, **counts}, {"questions": str(questions)}, watch)
         return
     if out is None:
         print_table(found.columns, _cells(found))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tightbudget import ParameterError
+from tightbudget.cli.commands import Command
+from tightbudget.cli.completion import budgets
 from tightbudget.cli.ledger.options import ByDefault, Url, opened
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json, print_rows, print_table
@@ -38,7 +40,8 @@ def create(
     ],
     ledger: Url,
     budget: Annotated[
-        list[str] | None, typer.Option(help="Of an analyst; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Of an analyst; may be repeated.", autocompletion=budgets),
     ] = None,
     expires: Annotated[str, typer.Option(help="After how long: 90m, 12h, 30d.")] = "30d",
     by: ByDefault = None,
@@ -50,7 +53,7 @@ def create(
     --expires 30d --ledger sqlite:///budget.db
     """
     lasts = _time(expires)
-    with opened(ledger, json=json, by=by) as it:
+    with opened(ledger, by=by) as it:
         from tightbudget.ledger.tokens import Tokens
 
         made, text = Tokens(it).create(name, role, budgets=budget or (), lasts=lasts)
@@ -65,7 +68,7 @@ def list_(ledger: Url, json: AsJson = False) -> None:
 
     For example: tightbudget token list --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger) as it:
         from tightbudget.ledger.tokens import Tokens
 
         found = Tokens(it).all()
@@ -89,7 +92,7 @@ def revoke(
 
     For example: tightbudget token revoke 0123456789ab --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json, by=by) as it:
+    with opened(ledger, by=by) as it:
         from tightbudget.ledger.tokens import Tokens
 
         ended = Tokens(it).revoke(id)
@@ -99,9 +102,9 @@ def revoke(
         print_rows(_rows(ended))
 
 
-commands.command()(create)
-commands.command("list")(list_)
-commands.command()(revoke)
+commands.command(cls=Command)(create)
+commands.command("list", cls=Command)(list_)
+commands.command(cls=Command)(revoke)
 
 
 def _time(text: str) -> timedelta:

@@ -19,9 +19,9 @@ __all__ = [
     "steps_expression",
 ]
 
-# Every command has options of these names for its question, so that a mechanism's parameter of
-# the same name has "step-" in front.
-TAKEN = {"epsilon", "epsilons", "delta", "deltas"}
+# Some command has an option of each of these names for its question, so that a mechanism's
+# parameter of the same name has "step-" in front, in all commands.
+TAKEN = {"epsilon", "epsilons", "delta", "deltas", "weights"}
 
 
 class Letter(str):

@@ -47,6 +47,7 @@ __all__ = ["Store"]
 
 T = TypeVar("T")
 
+_INIT = "tightbudget ledger init makes one"
 # Seconds that an act waits for its turn, and SQLite for the lock. An act itself takes milliseconds;
 # PostgreSQL's timeouts below are the same, so that both databases refuse alike.
 _PATIENCE = 60.0
@@ -277,7 +278,7 @@ def _checked(url: str, create: bool) -> URL:
         if parsed.database in (None, "", ":memory:"):
             raise ParameterError("url must name a file: a budget in memory is forgotten")
         if not create and not Path(str(parsed.database)).is_file():
-            raise LedgerError(f"there is no ledger {parsed.database}")
+            raise LedgerError(f"there is no ledger {parsed.database}: {_INIT}")
         # connections are made later, too, from wherever the process is then
         return parsed.set(database=str(Path(str(parsed.database)).resolve()))
     return parsed
@@ -363,7 +364,7 @@ def _upgrade(connection: Connection, create: bool) -> None:
     """
     found = _version(connection)
     if found is None and not create:
-        raise LedgerError("there is no ledger in this database")
+        raise LedgerError(f"there is no ledger in this database: {_INIT}")
     migrate(connection, VERSION)
 
 

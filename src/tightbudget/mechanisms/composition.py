@@ -135,6 +135,15 @@ class Mechanism(Composable):
         return [field.name for field in dataclasses.fields(cls) if field.init]
 
     @classmethod
+    def hint(cls, name: str) -> str | None:
+        """Says what to write instead of a parameter that people expect; None if nothing is known.
+
+        Args:
+            name: a parameter that the mechanism does not have.
+        """
+        return cls.meant.get(name) or _MEANT.get(name)
+
+    @classmethod
     def _unknown(cls, name: str, *, also: Iterable[str] = ()) -> str:
         """Says that the mechanism has no parameter ``name``, which it has, and what was meant.
 
@@ -143,7 +152,7 @@ class Mechanism(Composable):
             also: other names that are accepted beside the parameters, to be suggested.
         """
         accepted = [other for other in cls._accepted() if other != "relation"]
-        hint = cls.meant.get(name) or _MEANT.get(name)
+        hint = cls.hint(name)
         if hint is None:
             close = difflib.get_close_matches(name, [*accepted, *also, "relation"], n=1)
             hint = f"did you mean {close[0]}?" if close else None

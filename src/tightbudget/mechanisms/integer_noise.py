@@ -194,9 +194,11 @@ class DiscreteLaplace(Mechanism):
     that move by less: the noise is log-concave). Outputs of equal loss are one atom, so
     nothing is cut off. Source: Ghosh, Roughgarden, Sundararajan 2009 (geometric mechanism).
 
+    One run is epsilon-DP with scale = sensitivity / epsilon: see :meth:`of_epsilon`.
+
     Args:
         scale: the parameter b of e^(-|x| / b), > 0, in the query's unit; one run is
-            (sensitivity / scale)-DP, and :meth:`of_epsilon` makes that quotient an argument.
+            (sensitivity / scale)-DP.
         sensitivity: how far the integer query can move, an integer >= 1.
 
     Raises:

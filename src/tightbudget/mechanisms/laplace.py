@@ -27,9 +27,14 @@ class Laplace(Mechanism):
     Guarantee: the pair Lap(0, scale) against Lap(sensitivity, scale) dominates the
     mechanism. Source: Dwork, McSherry, Nissim, Smith 2006.
 
+    One run is epsilon-DP with scale = sensitivity / epsilon. These two are equal::
+
+        Laplace(scale=4.0, sensitivity=2.0)
+        Laplace.of_epsilon(0.5, sensitivity=2.0)
+
     Args:
         scale: the scale b of the noise itself, > 0, in the query's unit; one run is
-            (sensitivity / scale)-DP, and :meth:`of_epsilon` makes that quotient an argument.
+            (sensitivity / scale)-DP.
         sensitivity: how far the query can move (1-norm), > 0, in the query's unit.
 
     Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from tightbudget.cli.commands import Command
 from tightbudget.cli.ledger import budgets, copy, history, holds, run, show
 
 __all__ = ["commands"]
@@ -14,8 +15,8 @@ commands = typer.Typer(
     no_args_is_help=True,
 )
 
-commands.command()(budgets.init)
-commands.command("open")(budgets.open_)
+commands.command(cls=Command)(budgets.init)
+commands.command("open", cls=Command)(budgets.open_)
 for _command in (
     budgets.close,
     holds.reserve,
@@ -34,4 +35,4 @@ for _command in (
     holds.expire,
     copy.copy,
 ):
-    commands.command()(_command)
+    commands.command(cls=Command)(_command)

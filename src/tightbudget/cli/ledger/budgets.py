@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tightbudget import read_plan
+from tightbudget.cli.completion import budgets, kinds, plans
 from tightbudget.cli.ledger.answers import print_statement
 from tightbudget.cli.ledger.options import By, Reason, Url, exact_number, opened
 from tightbudget.cli.options import AsJson
@@ -15,7 +16,7 @@ from tightbudget.cli.output import print_json, print_rows
 
 __all__ = ["close", "correct", "init", "open_", "raise_cap"]
 
-Name = Annotated[str, typer.Argument(help="The budget's name.")]
+Name = Annotated[str, typer.Argument(help="The budget's name.", autocompletion=budgets)]
 Epsilon = Annotated[Any, exact_number("Of kinds output_dp, renyi and advanced, nats.")]
 Delta = Annotated[Any, exact_number("Of kinds output_dp, advanced and plan.")]
 Slack = Annotated[Any, exact_number("Of kind advanced.")]
@@ -29,7 +30,7 @@ def init(ledger: Url, json: AsJson = False) -> None:
 
     For example: tightbudget ledger init --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json, create=True) as it:
+    with opened(ledger, create=True) as it:
         answer = {"ledger": it.url, "head": str(it.head())}
         if json:
             print_json(answer)
@@ -41,13 +42,18 @@ def open_(
     name: Name,
     ledger: Url,
     parent: Annotated[
-        str | None, typer.Option(help="The budget of which it is a part, and which holds its cap.")
+        str | None,
+        typer.Option(
+            help="The budget of which it is a part, and which holds its cap.",
+            autocompletion=budgets,
+        ),
     ] = None,
     kind: Annotated[
         str,
         typer.Option(
             help="output_dp charges what came out; zcdp, renyi, gaussian_dp, advanced and plan "
-            "charge the worst case."
+            "charge the worst case.",
+            autocompletion=kinds,
         ),
     ] = "output_dp",
     epsilon: Epsilon = None,
@@ -56,7 +62,9 @@ def open_(
     rho: Rho = None,
     mu: Mu = None,
     order: Order = None,
-    plan: Annotated[Path | None, typer.Option(help="Of kind plan: a plan file.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Of kind plan: a plan file.", autocompletion=plans)
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Opens a budget. The same command again changes nothing.
@@ -64,11 +72,11 @@ def open_(
     For example: tightbudget ledger open ada --parent census --epsilon 1 --delta 1e-6
     --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger) as it:
         budget = it.open_budget(
             name,
             parent=parent,
-            kind=kind,
+            kind=kind.lower().replace("-", "_"),
             **_given(epsilon=epsilon, delta=delta, slack=slack, rho=rho, mu=mu, order=order),
             **({} if plan is None else {"plan": read_plan(plan)}),
         )
@@ -80,7 +88,7 @@ def close(name: Name, ledger: Url, json: AsJson = False) -> None:
 
     For example: tightbudget ledger close ada --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger) as it:
         budget = it.budget(name)
         budget.close()
         print_statement(budget.statement(), json=json)
@@ -103,7 +111,7 @@ def raise_cap(
     For example: tightbudget ledger raise-cap census --epsilon 5 --by grace
     --reason "second wave" --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger) as it:
         budget = it.budget(name)
         given = _given(epsilon=epsilon, delta=delta, slack=slack, rho=rho, mu=mu)
         budget.raise_cap(by=by, reason=reason, **given)
@@ -124,7 +132,7 @@ def correct(
     For example: tightbudget ledger correct census --epsilon 0.3 --by grace
     --reason "lost with the disk: A7" --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger) as it:
         budget = it.budget(name)
         budget.correct(epsilon=epsilon, delta=delta, by=by, reason=reason)
         print_statement(budget.statement(), json=json)

@@ -29,5 +29,5 @@ def copy(
     postgresql+psycopg://ledger@db.example.org/budget
     """
     watch = Stopwatch()
-    with opened(source, json=json) as origin, tightbudget.Ledger(target) as goal:
+    with opened(source) as origin, tightbudget.Ledger(target) as goal:
         print_verification(origin.copy_to(goal, pages_tracked), watch, json=json)

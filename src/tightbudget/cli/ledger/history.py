@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tightbudget.accounting.text_file import read_text
+from tightbudget.cli.completion import budgets
 from tightbudget.cli.ledger.options import Url, opened
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, print_table, tracked
@@ -31,7 +32,9 @@ _SECONDS = len("2026-01-01T00:00:00")
 
 def history(
     ledger: Url,
-    budget: Annotated[str | None, typer.Option(help="Of this budget only.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Of this budget only.", autocompletion=budgets)
+    ] = None,
     key: Annotated[str | None, typer.Option(help="Of this reservation only.")] = None,
     after: Annotated[int, number("From the event after this number on.")] = 0,
     limit: Annotated[int | None, number("So many events at most.")] = None,
@@ -41,7 +44,7 @@ def history(
 
     For example: tightbudget ledger history --budget ada --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger) as it:
         most = None if limit is None else count(limit=limit)
         events = it.events(budget=budget, key=key, after=count(after=after), limit=most)
         if json:
@@ -74,7 +77,7 @@ def verify(ledger: Url, json: AsJson = False) -> None:
     For example: tightbudget ledger verify --ledger sqlite:///budget.db
     """
     watch = Stopwatch()
-    with opened(ledger, json=json) as it:
+    with opened(ledger) as it:
         print_verification(it.verify(pages_tracked), watch, json=json)
 
 
@@ -83,7 +86,7 @@ def export_head(ledger: Url, json: AsJson = False) -> None:
 
     For example: tightbudget ledger export-head --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger) as it:
         head = it.head()
         if json:
             print_json({"head": str(head), "sequence": head.sequence, "hash": head.hash})
@@ -102,7 +105,7 @@ def import_check(
 
     For example: tightbudget ledger import-check head.txt --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger) as it:
         text = read_text(head).strip()
         it.check(text)
         answer = {"kept": text, "head": str(it.head())}

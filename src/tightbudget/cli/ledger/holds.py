@@ -49,7 +49,7 @@ def reserve(
     For example: tightbudget ledger reserve --budget ada --key A1 --guarantee search.json
     --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json, by=by) as it:
+    with opened(ledger, by=by) as it:
         wanted = guarantee_from_options(
             file=guarantee, epsilon=epsilon, delta=delta, amount=amount, plan=plan
         )
@@ -61,7 +61,7 @@ def start(key: KeyArgument, ledger: Url, by: ByDefault = None, json: AsJson = Fa
 
     For example: tightbudget ledger start A1 --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json, by=by) as it:
+    with opened(ledger, by=by) as it:
         hold = it.hold(key)
         hold.start()
         print_hold(hold, json=json)
@@ -87,7 +87,7 @@ def settle(
 
     For example: tightbudget ledger settle A1 "not found" --token 5a1f... --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json, by=by) as it:
+    with opened(ledger, by=by) as it:
         hold = it.hold(key, token=token)
         hold.settle(cell_of(cell, hold.guarantee))
         print_hold(hold, json=json)
@@ -98,7 +98,7 @@ def void(key: KeyArgument, ledger: Url, by: ByDefault = None, json: AsJson = Fal
 
     For example: tightbudget ledger void A1 --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json, by=by) as it:
+    with opened(ledger, by=by) as it:
         hold = it.hold(key)
         hold.void()
         print_hold(hold, json=json)
@@ -116,7 +116,7 @@ def forfeit(
     For example: tightbudget ledger forfeit A1 --by grace --reason "the machine is gone"
     --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json, by=by) as it:
+    with opened(ledger, by=by) as it:
         hold = it.hold(key)
         hold.forfeit(reason=reason)
         print_hold(hold, json=json)
@@ -128,7 +128,7 @@ def expire(key: KeyArgument, ledger: Url, by: By, reason: Reason, json: AsJson =
     For example: tightbudget ledger expire A1 --by grace --reason "never came back"
     --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger) as it:
         print_hold(it.expire(key, by=by, reason=reason), json=json)
 
 

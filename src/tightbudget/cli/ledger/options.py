@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import tightbudget
-from tightbudget import FileError, OutputDP, ParameterError, TightBudgetError, read_plan
+from tightbudget import FileError, OutputDP, ParameterError, read_plan
 from tightbudget.accounting.describe import value_of
 from tightbudget.accounting.text_file import read_text
-from tightbudget.cli.output import print_json
-from tightbudget.cli.refusals import as_json
+from tightbudget.cli.completion import budgets, plans
 from tightbudget.numerics.validate import quotient_of
 
 if TYPE_CHECKING:
@@ -40,7 +37,7 @@ __all__ = [
 ]
 
 
-def _exactly(text: str) -> Any:
+def _exactly(text: Any) -> Any:
     """Reads a number exactly as it is written, also one that is no double."""
     if isinstance(text, str) and quotient_of(text) is not None:
         return quotient_of(text)
@@ -65,7 +62,10 @@ Url = Annotated[
     ),
 ]
 Budgets = Annotated[
-    list[str], typer.Option(help="The budget that pays; may be repeated: all or none.")
+    list[str],
+    typer.Option(
+        help="The budget that pays; may be repeated: all or none.", autocompletion=budgets
+    ),
 ]
 Key = Annotated[str, typer.Option(help="Your name for this one run; the same again is once.")]
 ByDefault = Annotated[
@@ -81,21 +81,14 @@ GuaranteeFile = Annotated[
 Epsilon = Annotated[Any, exact_number("Of a guarantee without cells, nats.")]
 Delta = Annotated[Any, exact_number("Of a guarantee without cells; 0 if absent.")]
 Amount = Annotated[Any, exact_number("What budgets of other kinds count: rho, mu, a divergence.")]
-Plan = Annotated[Path | None, typer.Option(help="Steps of a fixed plan: a plan file.")]
+Plan = Annotated[
+    Path | None, typer.Option(help="Steps of a fixed plan: a plan file.", autocompletion=plans)
+]
 
 
-@contextmanager
-def opened(
-    url: str, *, json: bool, create: bool = False, by: str | None = None
-) -> Iterator[Ledger]:
-    """Opens a ledger for one command; with --json, a refusal is printed as an object."""
-    try:
-        with tightbudget.Ledger(url, create=create, by=by) as ledger:
-            yield ledger
-    except TightBudgetError as error:
-        if json:
-            print_json({"error": as_json(error)})
-        raise
+def opened(url: str, *, create: bool = False, by: str | None = None) -> Ledger:
+    """Opens a ledger for one command, in a ``with`` statement."""
+    return tightbudget.Ledger(url, create=create, by=by)
 
 
 def guarantee_from_options(

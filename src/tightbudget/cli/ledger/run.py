@@ -89,7 +89,7 @@ def run(
     --ledger sqlite:///budget.db -- python search.py --depth 3
     """
     program = program_of(command)
-    with opened(ledger, json=json, by=by) as it, HeldBack.files() as running:
+    with opened(ledger, by=by) as it, HeldBack.files() as running:
         wanted = guarantee_from_options(
             file=guarantee, epsilon=epsilon, delta=delta, amount=amount, plan=plan
         )

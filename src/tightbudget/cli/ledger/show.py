@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from tightbudget.cli.completion import budgets
 from tightbudget.cli.ledger.answers import in_words
 from tightbudget.cli.ledger.options import Url, opened
 from tightbudget.cli.options import AsJson
@@ -33,7 +34,8 @@ _MEANING = {"spent": _SPENT, "held": _HELD, "left": _LEFT, "saved by settlement"
 def show(
     ledger: Url,
     budget: Annotated[
-        str | None, typer.Argument(help="This one and its parts.", show_default="all")
+        str | None,
+        typer.Argument(help="This one and its parts.", show_default="all", autocompletion=budgets),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -44,7 +46,7 @@ def show(
 
     For example: tightbudget ledger show --ledger sqlite:///budget.db
     """
-    with opened(ledger, json=json) as it:
+    with opened(ledger) as it:
         if budget is not None:
             it.budget(budget)  # refuses an unknown name
         tree = list(_tree(it.statements(), budget))

@@ -1,0 +1,275 @@
+"""A mistake is answered with what was meant, an answer says what was asked, and help fits."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+
+import pytest
+from tests.cli.terminal import ASKED, answer, refusal, run
+
+import tightbudget as tb
+
+GAUSSIAN = ["gaussian", "--sigma", "1"]
+AT = ["--delta", "1e-5"]
+NONE = ["--ledger", "sqlite:///none.db"]
+
+HINTS = {
+    "noise multiplier": (
+        ["epsilon", "gaussian", "--noise-multiplier", "1", *AT],
+        "No such option: --noise-multiplier (sigma is the noise multiplier times the sensitivity,",
+    ),
+    "noise multiplier, before the name": (
+        ["epsilon", "--noise-multiplier", "1", "gaussian", *AT],
+        "No such option: --noise-multiplier (sigma is the noise multiplier times the sensitivity,",
+    ),
+    "noise multiplier of nobody": (
+        ["epsilon", "--noise-multiplier", "1", *AT],
+        "No such option: --noise-multiplier (sigma is the noise multiplier times the sensitivity,",
+    ),
+    "sampling rate": (
+        ["epsilon", *GAUSSIAN, "--sampling-rate", "0.1", *AT],
+        "No such option: --sampling-rate (the chance of each record to be in a run is rate,",
+    ),
+    "runs": (
+        ["epsilon", *GAUSSIAN, "--runs", "10", *AT],
+        "No such option: --runs (the number of runs is steps on the command line,",
+    ),
+    "step for steps": (
+        ["epsilon", *GAUSSIAN, "--step", "100", *AT],
+        "MECHANISM: gaussian has no parameter 'step' (it has sigma, sensitivity): "
+        "did you mean steps?",
+    ),
+    "percent": (
+        ["epsilon", *GAUSSIAN, "--rate", "1%", *AT],
+        "rate must be in [0, 1], got '1%' (write 0.01)",
+    ),
+    "a percentage of delta": (
+        ["epsilon", *GAUSSIAN, "--delta", "0.1%"],
+        "delta must be in [0, 1], got '0.1%' (write 0.001)",
+    ),
+    "epsilon for delta": (
+        ["epsilon", *GAUSSIAN, "--epsilon", "1"],
+        "No such option: --epsilon (epsilon is the answer here, at a --delta; "
+        "tightbudget delta takes --epsilon)",
+    ),
+    "delta for epsilon": (
+        ["delta", *GAUSSIAN, *AT],
+        "No such option: --delta (delta is the answer here, at an --epsilon; "
+        "tightbudget epsilon takes --delta)",
+    ),
+    "half a target": (
+        ["calibrate", "gaussian", "--epsilon", "1"],
+        "delta is missing: give epsilon and delta together",
+    ),
+    "no hint": (["epsilon", *GAUSSIAN, "--colour", "1", *AT], "No such option: --colour"),
+}
+NO_LEDGER = "there is no ledger none.db: tightbudget ledger init makes one"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_a_mistake_is_answered_with_what_was_meant(name: str) -> None:
+    args, message = HINTS[name]
+    assert refusal(*args).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["ledger", "open", "ada", "--epsilon", "1"], ["ledger", "show"], ["serve"], ["token", "list"]],
+)
+def test_where_there_is_no_ledger_the_command_that_makes_one_is_named(command: list[str]) -> None:
+    assert refusal(*command, *NONE, code=6) == NO_LEDGER
+
+
+@pytest.mark.parametrize("kind", ["zcdp", "zCDP", "ZCDP"])
+def test_the_kind_of_a_budget_is_taken_in_any_case(kind: str) -> None:
+    ledger = ["--ledger", "sqlite:///budget.db"]
+    assert run("ledger", "init", *ledger).exit_code == 0
+    opened = run("ledger", "open", "a", "--kind", kind, "--rho", "1", *ledger, "--json")
+    assert json.loads(opened.stdout)["kind"] == "zcdp"
+    message = refusal("ledger", "open", "b", "--kind", "friend", *ledger)
+    assert message.startswith("kind must be one of ")
+
+
+# ------------------------------------------------------------------------------- numbers
+
+
+def test_numbers_are_taken_as_people_write_them() -> None:
+    found = answer("epsilon", *GAUSSIAN, "--rate", "256/60000", "--steps", "1e3", *AT)
+    step = tb.Gaussian(1.0).subsampled(256 / 60000)
+    assert found["epsilon"] == (step * 1000).epsilon(1e-5).to_dict()
+
+
+@pytest.mark.parametrize(("written", "exact"), [("1/3", "1/3"), ("4/8", "1/2"), ("0/7", "0")])
+def test_a_ledger_charges_a_quotient_exactly(written: str, exact: str) -> None:
+    ledger = ["--ledger", "sqlite:///budget.db"]
+    assert run("ledger", "init", *ledger).exit_code == 0
+    assert run("ledger", "open", "a", "--epsilon", "1", *ledger).exit_code == 0
+    asked = ["--budget", "a", "--key", "k", "--epsilon", written, "--json"]
+    hold = json.loads(run("ledger", "reserve", *asked, *ledger).stdout)
+    assert hold["guarantee"]["output_dp"]["sup"] == exact
+
+
+@pytest.mark.parametrize("command", ["epsilon"])
+@pytest.mark.parametrize(
+    ("more", "noted"),
+    [
+        (["--steps", "1000"], True),
+        (["--steps", "1000", "--rate", "1"], False),
+        (["--steps", "1000", "--rate", "0.01"], False),
+        (["--steps", "10"], False),
+        (["--sensitivity", "100"], False),
+    ],
+)
+def test_a_forgotten_rate_is_noted(command: str, more: list[str], noted: bool) -> None:
+    note = "without --rate every run sees all records; did you forget --rate?"
+    found = answer(command, *GAUSSIAN, *more, *AT)
+    assert found.get("note") == (note if noted else None)
+    assert (note in run(command, *GAUSSIAN, *more, *AT).stdout) is noted
+
+
+# ------------------------------------------------------------------------------- JSON
+
+QUESTIONS = {
+    "epsilon": AT,
+    "delta": ["--epsilon", "1"],
+    "curve": ["--deltas", "0.1,0.01"],
+    "risk": ["--epsilon", "1"],
+    "compare": ["--delta", "0.1"],
+    "stopping": ["--every", "1", *AT],
+}
+
+
+@pytest.mark.parametrize("command", QUESTIONS)
+def test_json_says_what_was_asked(command: str) -> None:
+    answer(command, *GAUSSIAN, "--rate", "0.1", "--steps", "2", *QUESTIONS[command])
+    asked = ASKED[-1]
+    common = {"mechanism": "gaussian", "parameters": {"sigma": 1}, "rate": 0.1, "steps": 2}
+    assert {name: asked[name] for name in common} == common
+    given = {option.lstrip("-") for option in QUESTIONS[command] if option.startswith("--")}
+    assert given - {"every"} <= asked.keys()
+
+
+def test_json_tells_a_plan_and_a_search() -> None:
+    tb.write_plan(tb.Gaussian(1.0) * 2, "plan.toml")
+    answer("epsilon", "plan.toml", *AT)
+    assert ASKED[-1] == {"plan": "plan.toml", "steps": 1, "delta": 1e-5, "rtol": 1e-4}
+    answer("calibrate", "gaussian", "--epsilon", "1", *AT)
+    assert ASKED[-1] == {
+        "mechanism": "gaussian",
+        "parameters": {},
+        "steps": 1,
+        "parameter": "sigma",
+        "epsilon": 1,
+        "delta": 1e-5,
+        "rtol": 1e-5,
+    }
+    answer("delta", "worst-case", "--step-epsilon", "1", "--step-delta", "0.1", "--epsilon", "2")
+    assert ASKED[-1]["parameters"] == {"epsilon": 1, "delta": 0.1}
+    assert ASKED[-1]["epsilon"] == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "error"),
+    [
+        (["epsilon", "gausian", *AT], ("ParameterError", 2)),
+        (["epsilon", "none.toml", *AT], ("FileError", 2)),
+        (["epsilon", *GAUSSIAN], ("ParameterError", 2)),
+        (["epsilon", *GAUSSIAN, "--colour", "1"], ("ParameterError", 2)),
+        (["epsilon", *GAUSSIAN, *AT, "--rtol", "1e-16"], ("PrecisionError", 3)),
+        (["calibrate", "gaussian"], ("ParameterError", 2)),
+        (["sweep", "none.toml"], ("FileError", 2)),
+        (["histogram", "a", "b", *AT], ("FileError", 2)),
+        (["ledger", "show", *NONE], ("LedgerError", 6)),
+        (["token", "list", *NONE], ("LedgerError", 6)),
+    ],
+)
+def test_refusals_are_objects_for_programs(args: list[str], error: tuple[str, int]) -> None:
+    result = run(*args, "--json")
+    assert result.exit_code == error[1]
+    assert result.stdout.count("\n") == 1
+    found = json.loads(result.stdout)["error"]
+    assert (found["type"], found["exit_code"]) == error
+    assert result.stderr == f"error: {' '.join(found['message'].split())}\n"
+    assert run(*args).stdout == ""
+
+
+def test_another_program_s_json_is_not_ours() -> None:
+    asked = ["--budget", "a", "--key", "k", "--epsilon", "1", *NONE]
+    assert run("ledger", "run", *asked, "--", "cat", "--json").stdout == ""
+
+
+# ------------------------------------------------------------------------------- help
+
+
+def test_the_mechanisms_are_listed() -> None:
+    shown = run("mechanisms").stdout
+    found = json.loads(run("mechanisms", "--json").stdout)
+    assert found["version"] == tb.__version__
+    assert [m["mechanism"] for m in found["mechanisms"]] == sorted(
+        {*tb.MECHANISMS} - {"subsampled"}
+    )
+    for mechanism in found["mechanisms"]:
+        line = next(x for x in shown.splitlines() if x.startswith(mechanism["mechanism"] + " "))
+        assert line.endswith(mechanism["summary"])
+        assert all(parameter["help"] for parameter in mechanism["parameters"]), mechanism
+    gaussian = next(m for m in found["mechanisms"] if m["mechanism"] == "gaussian")
+    assert [(p["name"], p["needed"], p["default"]) for p in gaussian["parameters"]] == [
+        ("sigma", True, None),
+        ("sensitivity", False, 1.0),
+    ]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_is_about_the_mechanism_that_is_named(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for args in (
+        ["gaussian", "--help"],
+        ["--help", "Gaussian"],
+        ["--delta", "1", "gaussian", "-h"],
+    ):
+        shown = run("epsilon", *args).stdout
+        assert "gaussian: Adds N(0, sigma^2) noise" in shown
+        assert "--sigma" in shown
+        assert "Needed." in shown
+        assert "--scale" not in shown
+        assert "Default: 1.0." in shown
+    for args in (["--help"], ["plan.toml", "--help"]):
+        shown = run("epsilon", *args).stdout
+        assert "tightbudget mechanisms" in " ".join(re.sub("[│ ]+", " ", shown).split())
+        assert "Parameters of" not in shown
+        assert "--rate" in shown
+
+
+@pytest.mark.parametrize("kind", tb.MECHANISMS)
+def test_help_of_a_mechanism_has_each_of_its_parameters(kind: str) -> None:
+    shown = run("delta", kind, "--help").stdout
+    parameters = [p for p in tb.MECHANISMS[kind]._accepted() if p not in ("relation", "rate")]
+    assert shown.count("Needed.") + shown.count("Default:") >= len(parameters)
+    for name in parameters:
+        assert re.search(rf"--(step-)?{name.replace('_', '-')}\b", shown)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize(
+    "command", [["calibrate"], ["reproduce"], ["sweep"], ["serve"], ["ledger", "run"]]
+)
+def test_paragraphs_of_help_fill_their_lines(
+    command: list[str], columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = run(*command, "--help").stdout.split("╭")[0]
+    for paragraph in re.split(r"\n\s*\n", text):
+        lines = [line.strip() for line in paragraph.splitlines() if line.strip()]
+        for line, following in itertools.pairwise(lines):
+            word = following.split()[0]
+            assert len(line) + 1 + len(word) > columns - 4, (line, following)
