@@ -37,8 +37,8 @@ schedule
 
 # %% [markdown]
 # Look at the last line first: who declares ten stops and uses none pays 1.885, where 1,000 steps
-# without any choice cost 1.828. That is the whole price of being allowed to stop. The other two columns
-# are what you would pay by a Rényi filter, or if each stop had a δ of its own.
+# without any choice cost 1.828. That is the whole price of being allowed to stop. The picture shows
+# what you would pay by a Rényi filter, and what if each stop had a δ of its own.
 
 # %% tags=["remove-cell"]
 plain = (step * 1000).epsilon(delta=1e-5)
@@ -90,9 +90,7 @@ def train(budget, enough, seed):
 
 budget = tb.OutputDPFilter(epsilon=3.4, delta=2e-5)
 steps, receipt = train(budget, enough=0.9, seed=5)
-print(
-    f"stopped after {steps} steps, with an accuracy of {accuracy[-1]:.1%}"
-)
+print(f"stopped after {steps} steps; accuracy {accuracy[-1]:.1%}")
 receipt
 
 # %% [markdown]

@@ -207,6 +207,7 @@ ledger.close()
 shutil.copy("budget.db", "backup.db")
 with tb.Ledger("sqlite:///budget.db") as ledger:
     ledger.budget("ada").reserve("search 8", search)
+    ledger.budget("bob").reserve("search 9", search)
     head = str(ledger.head())  # keep this line elsewhere
 
 with tb.Ledger("sqlite:///backup.db") as restored:

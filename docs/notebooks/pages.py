@@ -19,7 +19,7 @@ Tags and metadata of cells:
 from __future__ import annotations
 
 import argparse
-import functools
+import itertools
 import os
 import re
 import tempfile
@@ -174,6 +174,7 @@ def execute(source: Path) -> Any:
     notebook.cells = [
         cell for cell in notebook.cells if not _tagged(cell, "remove-cell")
     ]
+    _number(notebook)
     return notebook
 
 
@@ -205,19 +206,10 @@ def page(name: str, notebook: Any) -> Page:
 def executed(source: Path) -> Page:
     """Executes a notebook and returns it as a page.
 
-    While the script stays as it is, one process executes it once: a site that is served while
-    somebody writes is built at each change.
-
     Raises:
         CellExecutionError: a cell raised.
         RuntimeError: a cell wrote to stderr, or draws other pictures than its ``alt`` says.
     """
-    return _executed(source, source.read_bytes())
-
-
-@functools.cache
-def _executed(source: Path, content: bytes) -> Page:
-    """The page of a script that has this content."""
     return page(source.stem, execute(source))
 
 
@@ -256,6 +248,18 @@ def _checked(source: Path, cell: Any) -> None:
             f"{source.name}: a cell draws {drawn} pictures; one with an alt must draw one picture, "
             f"another cell none:\n{cell.source}"
         )
+
+
+def _number(notebook: Any) -> None:
+    """Numbers the cells anew, since those that are not shown have left gaps."""
+    numbers = itertools.count(1)
+    for place, cell in enumerate(notebook.cells, 1):
+        cell.id = f"cell-{place}"  # in the place of a random one
+        if cell.cell_type == "code":
+            cell.execution_count = next(numbers)
+            for output in cell.outputs:
+                if "execution_count" in output:
+                    output.execution_count = cell.execution_count
 
 
 def _standing_alone(notebook: Any) -> Any:

@@ -83,6 +83,8 @@ def test_a_notebook_runs_and_draws_what_it_promises(name: str, tmp_path: Path) -
     assert "assert " not in text
     notebook = nbformat.read(tmp_path / f"{name}.ipynb", as_version=4)
     nbformat.validate(notebook)
+    counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
+    assert counts == list(range(1, len(counts) + 1))
     outside = [link for cell in notebook.cells for link, _ in LINK.findall(cell.source)]
     assert all(link.startswith(links.DOCUMENTATION) for link in outside if link)
     assert any(outside)
