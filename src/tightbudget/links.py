@@ -1,4 +1,4 @@
-"""The addresses of the project: no other module of the package names one."""
+"""The project's addresses: no other module of the package names one."""
 
 from __future__ import annotations
 
