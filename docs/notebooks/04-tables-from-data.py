@@ -17,9 +17,7 @@ import tightbudget as tb
 
 random = np.random.default_rng(20)
 share = np.ones(200)
-share[[17, 42, 58, 91, 120, 133, 164, 188]] = (
-    12  # some districts are crowded
-)
+share[[17, 42, 58, 91, 120, 133, 164, 188]] = 12  # crowded
 district = random.choice(200, size=40_000, p=share / share.sum())
 waited = random.gamma(4, 9, size=40_000)
 
