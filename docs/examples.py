@@ -57,7 +57,7 @@ NEEDS_A_SHELL = re.compile(r"[|<>&;$`*?~]| -- ")
 
 @dataclass(frozen=True)
 class Output:
-    """What a page says is printed, where it says so, and what really is."""
+    """An output that a page shows, its place in the page's text, and the output of the run."""
 
     start: int
     end: int
@@ -77,6 +77,7 @@ class Output:
 
 
 def _near(a: str, b: str) -> bool:
+    """True for two numbers with a point or an exponent within one part in a thousand."""
     if a.replace(",", "").isdigit() and b.replace(",", "").isdigit():
         return False
     return math.isclose(float(a.replace(",", "")), float(b.replace(",", "")), rel_tol=1e-3)
@@ -123,6 +124,7 @@ def _run_python(body: str, names: dict[str, Any]) -> tuple[list[tuple[int, int, 
 
 
 def _run_console(body: str, at: int, page: contextlib.ExitStack) -> Iterator[Output]:
+    """Runs the commands of a console block, and yields an output for each."""
     for line in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", body, re.MULTILINE):
         if name := re.fullmatch(r"export (\w+)=(.*)", line[1]):
             os.environ[name[1]] = _shell(f"printf %s {name[2]}").stdout
@@ -157,6 +159,7 @@ def _here(line: str) -> subprocess.CompletedProcess[str]:
 
 
 def _shell(line: str) -> subprocess.CompletedProcess[str]:
+    """Runs a line in a shell, in which ``tightbudget`` is the package of this process."""
     program = f'tightbudget() {{ {sys.executable} -c "{MAIN}" "$@"; }}\n{line}'
     return subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=False)
 
@@ -172,7 +175,7 @@ def _started(line: str, page: contextlib.ExitStack) -> str:
 
 
 def _free_port() -> str:
-    """Of four digits, so that everything on the page stays where it is; another for each worker."""
+    """A port of four digits, as 8000 has, so that texts keep their places; one for each worker."""
     for port in itertools.count(2000 + os.getpid() % 7000):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return str(port)

@@ -1,29 +1,32 @@
-"""A first look: what four things cost, with two certified ends each, and a ledger that remembers.
+"""A first look: what four things cost, between certified bounds, and a ledger that remembers.
 
-Run by ``make demo``.
+Run by ``make demo``. The pictures put the certified curve beside what people use instead: the
+epsilons of all runs added up, advanced composition, and Renyi divergences.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
+import functools
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
 import tightbudget as tb
-from tightbudget.accounting.plot import save_plot
 from tightbudget.cli.histogram import read_numbers
+from tightbudget.drawing import picture
+from tightbudget.theorems import advanced, naive, renyi
 
 HERE = Path(__file__).resolve().parent
-MEASURED = HERE.parents[1] / "shared" / "data" / "coverup"  # beside the repository
 DELTAS = [10.0**-k for k in range(2, 13)]
+FEW = [1e-2, 1e-5, 1e-8, 1e-11]  # at which the other bounds are asked
+
+COLOURS = {"added up": "#b07d12", "advanced": "#7b4ea3", "Rényi": "#b3452c"}
 
 T = TypeVar("T")
+Bound = Callable[[float], float]  # from delta to epsilon
 
 
 def main() -> None:
@@ -36,7 +39,7 @@ def main() -> None:
     dp_sgd(out)
     plan(out)
     calibration()
-    coverup(out)
+    delays(out)
     ledger()
     print(f"\n{time.perf_counter() - start:.1f} s in all. The pictures are in {out}")
 
@@ -47,8 +50,8 @@ def dp_sgd(out: Path) -> None:
     say("epsilon at delta = 1e-5", lambda: run.epsilon(delta=1e-5))
     say("the same, a hundred times closer", lambda: run.epsilon(delta=1e-5, rtol=1e-6))
     say("delta at epsilon = 3", lambda: run.delta(epsilon=3.0))
-    curve = timed("curve, 11 points", lambda: run.curve(deltas=DELTAS))
-    save_plot({"": curve}, out / "dp-sgd.png", "DP-SGD: σ = 4, q = 0.01, 65,536 steps")
+    others = {"added up": added_up(run), "advanced": by_advanced(run), "Rényi": by_renyi(run)}
+    beside(run, others, out / "dp-sgd.png", "DP-SGD: σ = 4, q = 0.01, 65,536 steps")
 
 
 def plan(out: Path) -> None:
@@ -57,8 +60,8 @@ def plan(out: Path) -> None:
     print(f"  {run.runs:,} runs of {len(run.parts)} mechanisms")
     say("epsilon at delta = 1e-5", lambda: run.epsilon(delta=1e-5))
     say("delta at epsilon = 0 (total variation)", run.total_variation)
-    curve = timed("curve, 11 points", lambda: run.curve(deltas=DELTAS))
-    save_plot({"": curve}, out / "plan.png", f"examples/plan.toml: {run.runs:,} runs")
+    others = {"added up": added_up(run), "Rényi": by_renyi(run)}
+    beside(run, others, out / "plan.png", f"examples/plan.toml: {run.runs:,} runs")
 
 
 def calibration() -> None:
@@ -75,30 +78,21 @@ def calibration() -> None:
     print(f"  {'epsilon there':<42} {found.epsilon}")
 
 
-def coverup(out: Path) -> None:
-    title("Measured: who takes part in CoverUp, after 512 timer delays with 200 ms of noise?")
-    if not MEASURED.is_dir():
-        print("  skipped: no measurements in ../shared/data/coverup")
-        return
-    delays = tb.Histogram.from_samples(
-        read_numbers(str(MEASURED / "active.csv.gz")),
-        read_numbers(str(MEASURED / "passive.csv.gz")),
+def delays(out: Path) -> None:
+    title("Who takes part, as 512 delays tell that have Gaussian noise of 100 ms?")
+    print("  (examples/delays: 5,000 delays of each kind in ms, made up, from a seed)")
+    seen = tb.Histogram.from_samples(
+        read_numbers(str(HERE / "delays" / "active_made_up.csv")),
+        read_numbers(str(HERE / "delays" / "passive_made_up.csv")),
         bin_width=1.0,  # ms
-        keep_below=300.0,  # ms: the tab is in the foreground
-        noise="uniform:200",  # ms
+        noise="gaussian:100",  # ms
     )
-    run = delays * 512
-    floor = say("delta at any epsilon: certain give-aways", lambda: run.delta(epsilon=math.inf))
-    say("epsilon at delta = 1e-4, below that floor", lambda: run.epsilon(delta=1e-4))
-    say("epsilon at delta = 1e-2", lambda: run.epsilon(delta=1e-2))
+    run = seen * 512
+    say("epsilon at delta = 1e-5", lambda: run.epsilon(delta=1e-5))
     say("delta at epsilon = 1", lambda: run.delta(epsilon=1.0))
-    curve = timed("curve, 49 points", lambda: run.curve(epsilons=np.linspace(0.0, 12.0, 49)))
-    save_plot(
-        {"": curve},
-        out / "coverup.png",
-        "CoverUp timer delays: 512 observed, foreground, uniform noise of 200 ms\n"
-        f"(some delays give it away for certain: δ ≥ {floor.lower:.3g} for every ε)",
-    )
+    say("advantage of whoever guesses", run.total_variation)
+    others = {"added up": added_up(run), "advanced": by_advanced(run)}
+    beside(run, others, out / "delays.png", "Made-up delays: 512 seen, Gaussian noise of 100 ms")
 
 
 def ledger() -> None:
@@ -115,6 +109,60 @@ def ledger() -> None:
             print(f"  {name:<42} {getattr(ada, name)}")
         found = timed("the whole history again, and all balances", book.verify)
         print(f"  {'the head of the history, to be kept elsewhere':<42} {str(found.head)[:40]}...")
+
+
+# ------------------------------------------------------------- what people use instead
+
+
+def added_up(run: tb.Composition) -> Bound:
+    """The epsilons of all runs added up, each at an equal share of delta."""
+
+    def epsilon(delta: float) -> float:
+        share = delta / run.runs
+        steps = [(tb.compose([m]).epsilon(share).upper, share, k) for m, k in run.parts]
+        return naive.total(steps)[0].upper
+
+    return epsilon
+
+
+def by_advanced(run: tb.Composition) -> Bound:
+    """Advanced composition of equal runs, each at a share of half of delta."""
+    ((step, times),) = run.parts
+
+    def epsilon(delta: float) -> float:
+        share = 0.5 * delta / times
+        return advanced.epsilon(tb.compose([step]).epsilon(share).upper, share, times, delta).upper
+
+    return epsilon
+
+
+def by_renyi(run: tb.Composition) -> Bound:
+    """Renyi divergences, at the best order."""
+    divergence = functools.cache(run.renyi)
+    return lambda delta: renyi.epsilon(divergence, delta).upper
+
+
+def beside(run: tb.Composition, others: dict[str, Bound], path: Path, heading: str) -> None:
+    """Prints and draws the certified curve of a composition beside other bounds."""
+    curve = timed("curve, 11 points", lambda: run.curve(deltas=DELTAS))
+    with picture(path, heading) as ax:
+        curve.plot(ax=ax)
+        for name, bound in others.items():
+            start = time.perf_counter()
+            found = [bound(delta) for delta in FEW]
+            seconds = time.perf_counter() - start
+            at = f"at most {found[1]:,.4g} at delta = {FEW[1]:g}"
+            print(f"  {f'by others: {name}':<42} {at:<46} {seconds:7.3f} s")
+            times = found[1] / run.epsilon(FEW[1]).upper
+            label = f"{name}: {times:.3g} times that at δ = 1e-5"
+            ax.plot(found, FEW, "s--", color=COLOURS[name], lw=1.2, ms=3.5, label=label)
+        ax.set_xscale("log")
+        ax.xaxis.set_major_formatter("{x:,.0f}")
+        ax.get_legend().remove()
+        ax.figure.legend(loc="outside lower left", frameon=False, fontsize="small", ncols=2)
+
+
+# --------------------------------------------------------------------------- printing
 
 
 def title(text: str) -> None:

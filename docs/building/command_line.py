@@ -36,6 +36,7 @@ def reference() -> str:
 
 
 def _exit_codes() -> str:
+    """The table of exit codes and their meanings."""
     rows = sorted((code, meaning) for _, code, meaning in EXIT_CODES)
     rows = [(0, "done"), *rows, (INTERRUPTED, "interrupted")]
     lines = [f"| {code} | {meaning} |" for code, meaning in rows]
@@ -60,6 +61,7 @@ def _shared(group: Any) -> set[str]:
 
 
 def _table(parameters: list[Any]) -> str:
+    """The table of a command's parameters, with their help texts and defaults."""
     rows = []
     for p in parameters:
         if _flag(p) == "--help":
@@ -76,6 +78,7 @@ def _table(parameters: list[Any]) -> str:
 
 
 def _flag(parameter: Any) -> str:
+    """The first name of an option, such as ``--delta``; an argument in capitals."""
     is_option = parameter.param_type_name == "option"
     return str(parameter.opts[0]) if is_option else str(parameter.name).upper()
 

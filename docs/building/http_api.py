@@ -35,6 +35,7 @@ def reference() -> str:
 
 
 def _document() -> dict[str, Any]:
+    """The OpenAPI document of a server whose ledger is new and empty."""
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/budget.db"
         tb.Ledger(url).close()
@@ -44,6 +45,7 @@ def _document() -> dict[str, Any]:
 
 
 def _operation(document: dict[str, Any], name: str, operation: dict[str, Any]) -> Iterator[str]:
+    """The lines that describe one operation: its rights, parameters, body and answer."""
     yield from (f"### `{name}`", "", operation["description"], "")
     yield from (NEEDS[operation["x-needs"]], "")
     yield from _table(
@@ -85,6 +87,7 @@ def _shapes(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _table(title: str, fields: dict[str, Any], required: set[str]) -> Iterator[str]:
+    """The lines of a table of parameters, with their types and defaults."""
     if not fields:
         return
     yield from (f"| {title} | | |", "| --- | --- | --- |")
@@ -99,6 +102,7 @@ def _table(title: str, fields: dict[str, Any], required: set[str]) -> Iterator[s
 
 
 def _type(schema: dict[str, Any]) -> str:
+    """The type that a schema describes, with links to named shapes."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
@@ -113,6 +117,7 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 def _found(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """The named schema that a reference means."""
     first = schema.get("anyOf", [schema])[0]  # what else a body may be, the route says
     name = first["$ref"].rpartition("/")[2]
     return dict(document["components"]["schemas"][name])

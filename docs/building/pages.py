@@ -11,7 +11,11 @@ from tightbudget import links
 
 ROOT = Path(__file__).resolve().parents[2]
 # pages of the site, and the files in the repository's root that they are made of
-FROM_THE_ROOT = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+FROM_THE_ROOT = {
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "security.md": "SECURITY.md",
+}
 _TARGET = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)(?=[)#])")
 _ELSEWHERE = re.compile(r"(https?:)?//")
 

@@ -93,6 +93,7 @@ def http_api() -> str:
 
 
 def _beside(name: str) -> dict[str, Any]:
+    """Runs another script of this folder, and returns its names."""
     return runpy.run_path(str(Path(__file__).parent / name))
 
 
@@ -100,26 +101,27 @@ def _beside(name: str) -> dict[str, Any]:
 
 
 def benchmarks() -> str:
-    """What ``make bench`` measured last."""
+    """Table of the last ``make bench``: time, memory and bounds, beside another accountant."""
     return _measured("results.json", "markdown")
 
 
 def digits() -> str:
-    """What ``make bench`` measured last at many digits."""
+    """Table of the last ``make bench``: the same questions to a gap of 1e-9, by each engine."""
     return _measured("digits.json", "digits")
 
 
 def ledger_speed() -> str:
-    """What ``make bench`` measured last of the ledger."""
+    """Table of the last ``make bench``: the time that charges to a ledger take."""
     return _measured("ledger.json", "ledger")
 
 
 def web_speed() -> str:
-    """What ``make bench`` measured last of a ledger that is served."""
+    """Table of the last ``make bench``: the time that charges over HTTP take."""
     return _measured("web.json", "web")
 
 
 def _measured(name: str, form: str) -> str:
+    """The table that a function of benchmarks/report.py makes of a file of measured values."""
     folder = ROOT / "benchmarks"
     results = json.loads((folder / name).read_text(encoding="utf-8"))
     return str(runpy.run_path(str(folder / "report.py"))[form](results)).rstrip()
@@ -140,7 +142,7 @@ def reproductions() -> str:
 
 
 def agreement() -> str:
-    """What other tools say, and what is so: what is wrong first, then all of it, tool by tool."""
+    """Tables of other tools' values beside certified bounds: false ones first, then all by tool."""
     rows = importlib.import_module("tests.reference.peers").rows()
     tools = {row.tool: [r for r in rows if r.tool == row.tool] for row in rows}
     verdicts = ("agrees", "too high", "inf", "too low")
@@ -162,6 +164,7 @@ def agreement() -> str:
 
 
 def _agreement(rows: list[Any]) -> Iterator[str]:
+    """The lines of a table of values that one tool says."""
     yield "| there | says | here | certified | |"
     yield "|" + " --- |" * 5
     for row in rows:

@@ -184,5 +184,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """All names, also those that have not been loaded yet."""
-    return sorted({*globals(), *__all__})
+    """All names that are offered here, also those that have not been loaded yet."""
+    return sorted({*globals(), *__all__} - {"Any", "TYPE_CHECKING", "importlib"})

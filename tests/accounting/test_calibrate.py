@@ -232,7 +232,7 @@ def test_steps_for_attacks_and_a_mix_of_mechanisms() -> None:
 )
 def test_there_is_one_target(target: dict[str, float], got: str) -> None:
     with pytest.raises(tb.ParameterError) as caught:
-        tb.calibrate(sampled, **target)  # type: ignore[arg-type]
+        tb.calibrate(sampled, **target)  # type: ignore[call-overload]
     assert str(caught.value) == (
         "give exactly one target: epsilon and delta, or advantage, or tpr and fpr; got " + got
     )
@@ -256,7 +256,7 @@ def test_there_is_one_target(target: dict[str, float], got: str) -> None:
 )
 def test_refused_targets(target: dict[str, float], message: str) -> None:
     with pytest.raises(tb.ParameterError) as caught:
-        tb.calibrate(sampled, **target)  # type: ignore[arg-type]
+        tb.calibrate(sampled, **target)  # type: ignore[call-overload]
     assert str(caught.value) == message
 
 

@@ -79,6 +79,27 @@ def test_fixed_size_batches_cost_at_least_what_two_data_sets_show(
     assert instance.lower <= recipe.upper < 1.35 * instance.upper
 
 
+def test_the_rows_of_the_table_on_fixed_size_batches() -> None:
+    rows = {1.0: (13.36, 14.83), 2.0: (1.83, 2.20)}  # by sigma / C: at least, at most
+    for sigma, (least, most) in rows.items():
+        recipe = fixed_size(0.01, 1000, top=14 / sigma, sigma=sigma).epsilon(DELTA)
+        instance = tb.Gaussian(sigma, sensitivity=2.0).subsampled(0.01) * 1000
+        assert instance.epsilon(DELTA).lower == pytest.approx(least, abs=0.01)
+        assert recipe.upper == pytest.approx(most, abs=0.01)
+
+
+def test_a_renyi_accountant_s_number_is_a_bound_for_the_multiplier_by_twice_the_norm() -> None:
+    dp = pytest.importorskip("dp_accounting")
+    from dp_accounting.rdp import RdpAccountant
+
+    event = dp.SampledWithoutReplacementDpEvent(60_000, 600, dp.GaussianDpEvent(1.0))
+    accountant = RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
+    printed = accountant.compose(event, 1000).get_epsilon(DELTA)
+    assert printed == pytest.approx(3.58, abs=0.01)
+    instance = {z: tb.Gaussian(z, sensitivity=2.0).subsampled(0.01) * 1000 for z in (1.0, 2.0)}
+    assert instance[2.0].epsilon(DELTA).upper < printed < instance[1.0].epsilon(DELTA).lower
+
+
 def test_the_published_bound_for_fixed_size_batches_is_above_small_data_sets() -> None:
     # two of four records are drawn, and a randomised response says whether any of them is 1
     keep = Fraction(3, 4)

@@ -28,6 +28,7 @@ REFERENCE = sorted((DOCS / "reference").rglob("*.md"))
 LINK = re.compile(r"(?<!`)\[[^\]`]+\]\(([^)\s]+)\)")
 # parts that are quickly written, and that say what the reference holds
 QUICK = ("mechanisms-table", "mechanisms", "mechanisms-on-data", "refusals", "ledger-tables")
+LONG = {"http-api", "reproductions", "agreement"}
 
 
 def named(path: Path) -> str:
@@ -174,7 +175,7 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 @functools.cache
 def anchors(page: Path) -> set[str]:
-    """What the headings of a page are called in links; the page must be one without slow parts."""
+    """What the headings of a page are called in links; the page must be one without long parts."""
     text = parts.PART.sub(lambda asked: parts.PARTS[asked[1]](), read(page))
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     by_title = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
@@ -184,7 +185,10 @@ def anchors(page: Path) -> set[str]:
 def leads_somewhere(page: Path, anchor: str) -> bool:
     if page.parent == DOCS / "notebooks":
         return page.with_suffix(".py").exists()  # the page is made when the site is built
-    return page.exists() and (not anchor or anchor in anchors(page))
+    if not page.exists() or not anchor:
+        return page.exists()
+    # an anchor inside a part that takes long to write is left to `make docs`
+    return bool(LONG & set(parts.PART.findall(read(page)))) or anchor in anchors(page)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

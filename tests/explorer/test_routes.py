@@ -330,7 +330,7 @@ def test_rows_that_are_there_at_once_are_asked_for_apart(explorer: TestClient) -
 
 @pytest.mark.parametrize("at", [{"delta": 1e-5}, {"epsilon": 0.5}])
 def test_a_comparison_begins_with_its_first_row(at: dict[str, float]) -> None:
-    question = questions.Compare(steps=GAUSSIAN, **at)
+    question = questions.Compare.model_validate({"steps": GAUSSIAN, **at})
     begun, whole = answers.compare_begun(question), answers.compare(question)
     assert begun.pop("more") is True
     assert begun.pop("rows") == whole["rows"][:1]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import pkgutil
+import re
 import subprocess
 import sys
 from typing import Any
@@ -10,6 +13,7 @@ from typing import Any
 import pytest
 
 import tightbudget as tb
+from tightbudget import adapters
 
 CODE = """
 import json, sys
@@ -89,3 +93,41 @@ def test_what_is_listed_is_there() -> None:
         tb.nobody  # noqa: B018
     with pytest.raises(AttributeError, match=r"'tightbudget\.release' has no attribute 'nobody'"):
         tb.release.nobody  # noqa: B018
+
+
+NEIGHBOURS = ("dp_accounting", "opacus", "torch", "sklearn", "opendp", "sqlalchemy", "httpx")
+ALONE = f"""
+import importlib, json, sys
+for module in {NEIGHBOURS!r}:
+    sys.modules[module] = None
+said = {{}}
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+        said[name] = None
+    except ImportError as error:
+        said[name] = [type(error).__name__, str(error)]
+print(json.dumps(said))
+"""
+
+
+def test_every_adapter_names_the_extra_that_it_needs() -> None:
+    names = [f"tightbudget.adapters.{one.name}" for one in pkgutil.iter_modules(adapters.__path__)]
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, *names], capture_output=True, text=True, check=True
+    )
+    said = json.loads(done.stdout)
+    assert said.pop("tightbudget.adapters.stopping") is None  # it needs no neighbour
+    assert len(said) >= 3
+    extras = set(importlib.metadata.metadata("tightbudget").get_all("Provides-Extra") or ())
+    for kind, message in said.values():
+        assert kind == "ExtraError"
+        named = re.search(r" needs? \S+: pip install 'tightbudget\[(.+)\]'$", message)
+        assert named
+        assert named[1] in extras
+
+
+def test_only_what_is_offered_is_listed() -> None:
+    beside = {name for name in dir(tb) if not name.startswith("_")} - set(tb.__all__)
+    rooms = {one.name for one in pkgutil.iter_modules(tb.__path__)}
+    assert beside <= rooms

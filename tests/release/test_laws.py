@@ -133,7 +133,7 @@ def test_a_failure_after_the_start_costs_the_dearest_price(case: Case) -> None:
     advice = "; try it with .rehearse(public data): that raises the error and charges nothing"
     assert str(caught.value) == (
         "the mechanism failed after it had started: nothing is released, "
-        "and its worst-case price is charged" + advice * hasattr(case.mechanism, "rehearse")
+        "and its worst-case price is charged" + advice * hasattr(case.mechanism, "release")
     )
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
@@ -205,7 +205,7 @@ def test_what_sees_the_data_may_fail_and_no_error_tells(case: Case, fails: Any) 
         assert answer.cell in mechanism.guarantee.cells
 
 
-REHEARSED = [case for case in CASES if hasattr(case.mechanism, "rehearse")]
+REHEARSED = [case for case in CASES if hasattr(case.mechanism, "release")]
 rehearsed = pytest.mark.parametrize("case", REHEARSED, ids=lambda case: case.name)
 
 
@@ -227,8 +227,11 @@ class Seeded:
         return bool(self.random.integers(2))
 
 
-def test_every_mechanism_with_a_release_can_be_rehearsed() -> None:
-    assert [c.name for c in CASES if hasattr(c.mechanism, "release")] == [c.name for c in REHEARSED]
+def test_every_mechanism_can_be_rehearsed() -> None:
+    assert all(hasattr(case.mechanism, "rehearse") for case in CASES)
+    assert {c.name for c in CASES} - {c.name for c in REHEARSED} == {
+        "svt", "svt-adaptive", "svt-monotone",
+    }  # fmt: skip
 
 
 @rehearsed
@@ -370,10 +373,8 @@ def test_a_budget_of_a_ledger_is_no_meter_without_a_key(tmp_path: Path) -> None:
         for ask in (count.what_if, lambda meter: count.release(Untouchable(), meter=meter)):
             with pytest.raises(tb.ParameterError) as caught:
                 ask(ada)
-            assert str(caught.value) == (
-                'meter must have a key for its runs, say budget.keyed("A7"), got '
-                "<LedgerBudget 'ada'>"
-            )
+            said = 'meter must have a key for its runs, say budget.keyed("A7"), got <LedgerBudget'
+            assert str(caught.value).startswith(said)
         assert ledger.holds() == ()
         wrong: Any = ledger
         with pytest.raises(tb.ParameterError, match=r"^meter must be a budget that mechanisms"):

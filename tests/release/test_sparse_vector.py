@@ -241,6 +241,43 @@ def test_parameters_are_refused_by_name() -> None:
         tb.LaplaceRelease(identity, 1, 1, size=0)
 
 
+# -------------------------------------------------------------------------- rehearsals
+
+
+@FIXED
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_rehearsed_conversation_costs_what_it_would_be_charged(adaptive: bool) -> None:
+    svt, values = tb.SparseVector(1, 3, adaptive=adaptive), [0, 10, 0, 10, 1, 10, 10, 10]
+    for draws in ([0] * 40, [3, -2, 5, 0] * 10, [-90, 80] * 20):
+        meter = tb.OutputDPFilter(1)
+        with svt.open(values, meter=meter, noise=tb.FixedNoise(draws)) as run:
+            for i in range(8):
+                if not run.done:
+                    run.ask(partial(tenfold, i), 50)
+        questions = [(partial(tenfold, i), 50) for i in range(8)]
+        tried = svt.rehearse(values, questions, noise=tb.FixedNoise(draws))
+        receipt = run.release().receipt
+        assert (tried.cell, tried.cost) == (run.release().cell, receipt.charged)
+        assert tried.most == receipt.held
+
+
+@pytest.mark.parametrize(
+    ("query", "threshold", "error", "said"),
+    [
+        (lambda v: v.summ(), 1, AttributeError, "'list' object has no attribute 'summ'"),
+        (lambda v: None, 1, tb.ParameterError, "the query's answer must have numbers alone"),
+        (lambda v: 0.5, 1, tb.ParameterError, "the query's answer must be of integers, as there"),
+        (lambda v: v, 1, tb.ParameterError, r"the query's answer must be one number \(size="),
+        (len, 0.5, tb.ParameterError, "threshold must be an integer, got 0.5"),
+    ],
+)
+def test_a_rehearsed_question_raises_its_error(
+    query: Any, threshold: float, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=f"^{said}"):
+        tb.SparseVector(1, 3).rehearse([1, 2], [(query, threshold)])
+
+
 # ----------------------------------------------------------------------------- values
 
 ENTRIES = np.where(np.arange(100) % 10 == 0, 1000, 0)

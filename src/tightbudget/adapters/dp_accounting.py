@@ -57,7 +57,7 @@ except ImportError as error:
         "events need dp-accounting: pip install 'tightbudget[dp-accounting]'"
     ) from error
 
-__all__ = ["TightPrivacyAccountant", "from_dp_event", "from_pld", "to_pld"]
+__all__ = ["EventError", "TightPrivacyAccountant", "from_dp_event", "from_pld", "to_pld"]
 
 Relation = dp_accounting.NeighboringRelation
 Step = tuple[Mechanism | Line, int]  # one of an event's releases, and how often it runs
@@ -78,7 +78,7 @@ _MARGIN = 1e-12
 _SUMS = (Gaussian, Laplace, DiscreteLaplace, MixtureOfGaussians, Subsampled)
 
 
-class _EventError(ParameterError):
+class EventError(ParameterError):
     """The refusal of an event that has no mechanism here.
 
     ``event`` is the part of a tree of events that is refused.
@@ -142,7 +142,7 @@ class TightPrivacyAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[m
     def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:
         try:
             _steps_of(event, _RELATIONS[self.neighboring_relation])
-        except _EventError as refused:
+        except EventError as refused:
             return self.CompositionErrorDetails(refused.event, str(refused))
         if do_compose:
             self._composed = None
@@ -283,10 +283,10 @@ def _steps_of(event: Any, relation: Neighbouring) -> list[Step]:
     """Lists the releases of an event; a refusal names the innermost event that is refused."""
     try:
         return _steps(event, relation)
-    except _EventError:
+    except EventError:
         raise
     except (ParameterError, OverflowError) as cause:
-        raise _EventError(event, str(cause)) from cause
+        raise EventError(event, str(cause)) from cause
 
 
 def _composition_of(steps: list[Step], relation: Neighbouring) -> Composition:
@@ -301,7 +301,7 @@ def _composition_of(steps: list[Step], relation: Neighbouring) -> Composition:
 
 @functools.singledispatch
 def _steps(event: Any, relation: Neighbouring) -> list[Step]:
-    raise _EventError(event, "there is no mechanism for this type of event")
+    raise EventError(event, "there is no mechanism for this type of event")
 
 
 @_steps.register(dp_event.NoOpDpEvent)
@@ -351,7 +351,7 @@ def _discrete_laplace(event: Any, relation: Neighbouring) -> list[Step]:
 @_steps.register(dp_event.RandomizedResponseDpEvent)
 def _randomized_response(event: Any, relation: Neighbouring) -> list[Step]:
     if relation is Neighbouring.ADD_OR_REMOVE:
-        raise _EventError(event, "a response that is there or not tells neighbours apart")
+        raise EventError(event, "a response that is there or not tells neighbours apart")
     p = Fraction(probability(noise_parameter=event.noise_parameter))
     k = positive_count(num_buckets=event.num_buckets)
     if k == 1 or p == 1:
@@ -371,7 +371,7 @@ def _randomized_response(event: Any, relation: Neighbouring) -> list[Step]:
 @_steps.register(dp_event.MixtureOfGaussiansDpEvent)
 def _mixture_of_gaussians(event: Any, relation: Neighbouring) -> list[Step]:
     if relation is Neighbouring.REPLACE_ONE:
-        raise _EventError(event, "its pair is that of a record which is there or not")
+        raise EventError(event, "its pair is that of a record which is there or not")
     weights = masses(sampling_probs=event.sampling_probs)
     sizes = [c for c, w in zip(event.sensitivities, weights, strict=True) if w]
     if not any(sizes):
@@ -393,7 +393,7 @@ def _zero_concentrated(event: Any, relation: Neighbouring) -> list[Step]:
 @_steps.register(dp_event.SingleEpochTreeAggregationDpEvent)
 def _tree_aggregation(event: Any, relation: Neighbouring) -> list[Step]:
     if relation is not Neighbouring.ZERO_OUT:
-        raise _EventError(event, "a tree of sums needs the relation REPLACE_SPECIAL")
+        raise EventError(event, "a tree of sums needs the relation REPLACE_SPECIAL")
     given = event.step_counts
     counts = given if isinstance(given, Sequence) else [given]
     most = max(positive_count(**{f"step_counts[{i}]": n}) for i, n in enumerate(counts))
@@ -417,7 +417,7 @@ def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
     alone = runs == 1 and not more
     if relation is Neighbouring.REPLACE_ONE:
         if not (alone and isinstance(step, Gaussian)):
-            raise _EventError(event, "a sample with one record replaced needs Gaussian noise")
+            raise EventError(event, "a sample with one record replaced needs Gaussian noise")
         # the record adds up to half of that, before and after, in opposite directions at worst;
         # more weight on a contribution dominates
         # guard: half-sampled-contribution
@@ -426,7 +426,7 @@ def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
         mixed = MixtureOfGaussians(step.sigma, sizes, weights, mirrored=True, relation=relation)
         return [(mixed, 1)]
     if relation is Neighbouring.ZERO_OUT and not all(isinstance(s, _SUMS) for s, _ in inner):
-        raise _EventError(event, "a sample with one record made special needs sums with noise")
+        raise EventError(event, "a sample with one record made special needs sums with noise")
     if alone and isinstance(step, Mechanism):
         return [(step.subsampled(q), 1)]  # guard: sampling-rate
     return [(_curve_of(tuple(inner), relation).subsampled(q), 1)]
@@ -435,7 +435,7 @@ def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
 @_steps.register(dp_event.SampledWithoutReplacementDpEvent)
 def _sampled_without_replacement(event: Any, relation: Neighbouring) -> list[Step]:
     if relation is not Neighbouring.REPLACE_ONE:
-        raise _EventError(event, "a sample of known size needs the relation REPLACE_ONE")
+        raise EventError(event, "a sample of known size needs the relation REPLACE_ONE")
     n = positive_count(source_dataset_size=event.source_dataset_size)
     share = Fraction(count(sample_size=event.sample_size), n)
     rate = probability(**{"sample_size / source_dataset_size": _up(share)})

@@ -14,28 +14,34 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-from sklearn import config_context
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.frozen import FrozenEstimator
-from sklearn.metrics import check_scoring
-from sklearn.model_selection import (
-    GridSearchCV,
-    KFold,
-    ParameterGrid,
-    PredefinedSplit,
-    RepeatedKFold,
-    ShuffleSplit,
-)
-from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, get_tags
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from tightbudget.errors import BudgetError, ParameterError
+from tightbudget.errors import BudgetError, ExtraError, ParameterError
 from tightbudget.numerics.validate import plain_numbers, refuse
 from tightbudget.output_dp.amount import Budget, Price, exact, exact_positive, printed_up
 from tightbudget.release import LaplaceRelease, Meter, Noise, WhatIf
 from tightbudget.release.release import answered
+
+try:
+    from sklearn import config_context
+    from sklearn.base import clone
+    from sklearn.exceptions import NotFittedError
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.metrics import check_scoring
+    from sklearn.model_selection import (
+        GridSearchCV,
+        KFold,
+        ParameterGrid,
+        PredefinedSplit,
+        RepeatedKFold,
+        ShuffleSplit,
+    )
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils import _safe_indexing, get_tags
+    from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+except ImportError as error:
+    raise ExtraError(
+        "this search needs scikit-learn: pip install 'tightbudget[sklearn]'"
+    ) from error
 
 __all__ = ["PrivateAccuracy", "PrivateGridSearchCV"]
 

@@ -57,7 +57,7 @@ KINDS: Mapping[str, Callable[..., BudgetRule]] = {
 
 
 def settings(kind: str, parameters: Mapping[str, Any]) -> str:
-    """The parameters of a kind as one JSON text, prices as exact fractions.
+    """Writes the parameters of a kind as one JSON text, prices as exact fractions.
 
     :func:`rule_of` makes the price rule from this text.
 
@@ -80,7 +80,7 @@ def settings(kind: str, parameters: Mapping[str, Any]) -> str:
 
 
 def rule_of(kind: str, text: str) -> BudgetRule:
-    """The price rule of a budget of this kind, from the text of :func:`settings`."""
+    """Makes the price rule of a budget of this kind from the text of :func:`settings`."""
     return _plan_rule(text) if kind == "plan" else KINDS[kind](**given(text))
 
 
@@ -88,17 +88,17 @@ def rule_of(kind: str, text: str) -> BudgetRule:
 # parts to be read; the other rules are a few numbers
 @functools.lru_cache(maxsize=16)
 def _plan_rule(text: str) -> BudgetRule:
-    """The price rule of a plan, from the text of :func:`settings`."""
+    """Makes the price rule of a plan from the text of :func:`settings`."""
     return PlanRule(**given(text))
 
 
 def given(text: str) -> dict[str, Any]:
-    """The parameters by name, from the text of :func:`settings`."""
+    """Reads the parameters by name from the text of :func:`settings`."""
     return {name: _given(name, value) for name, value in json.loads(text).items()}
 
 
 def order_of(text: str) -> float | None:
-    """The order of a Renyi budget, from its settings: amounts at two orders do not add up.
+    """Reads the order of a Renyi budget from its settings: amounts at two orders do not add up.
 
     None for a budget of another kind.
     """
@@ -107,7 +107,7 @@ def order_of(text: str) -> float | None:
 
 
 def content_of(guarantee: Guarantee) -> dict[str, Any]:
-    """``guarantee`` as plain JSON values, the same for equal ones; :func:`guarantee_of` reads them.
+    """Writes a guarantee as plain JSON values, equal ones alike; :func:`guarantee_of` reads them.
 
     Raises:
         ParameterError: ``guarantee`` is neither prices by cell, nor a plan, nor a number >= 0.
@@ -122,7 +122,7 @@ def content_of(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def guarantee_of(content: dict[str, Any]) -> Stored:
-    """The guarantee that :func:`content_of` described."""
+    """Reads a guarantee that :func:`content_of` wrote."""
     if "output_dp" in content:
         return OutputDP.from_dict(content)
     if "steps" in content:
@@ -131,7 +131,7 @@ def guarantee_of(content: dict[str, Any]) -> Stored:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """The parameter ``value`` as a plain JSON value."""
+    """Writes a parameter of a kind as a plain JSON value."""
     if isinstance(value, Composable):
         return compose([value]).to_dict()
     if name == "order":  # a double, not the decimal that it prints as
@@ -140,7 +140,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _given(name: str, value: Any) -> Any:
-    """The parameter that :func:`_plain` described as ``value``."""
+    """Reads a parameter that :func:`_plain` wrote."""
     if isinstance(value, dict):
         return Composition.from_dict(value)
     return value if name == "order" else Fraction(value)

@@ -35,7 +35,7 @@ class Units(NamedTuple):
 
     @staticmethod
     def charged(amount: ExactAmount) -> Units:
-        """The amount rounded up: for what is spent or held.
+        """Returns the amount rounded up: for what is spent or held.
 
         Guarantee: at least the amount; above 0 if the amount is.
 
@@ -49,7 +49,7 @@ class Units(NamedTuple):
 
     @staticmethod
     def granted(amount: ExactAmount) -> Units:
-        """The amount rounded down: for a cap.
+        """Returns the amount rounded down: for a cap.
 
         Guarantee: at most the amount.
 
@@ -62,7 +62,7 @@ class Units(NamedTuple):
         )  # guard: caps-rounded-down
 
     def plus(self, other: Units) -> Units:
-        """The sum of both amounts, component by component."""
+        """Returns the sum of both amounts, component by component."""
         return Units(epsilon=self.epsilon + other.epsilon, delta=self.delta + other.delta)
 
     def minus(self, other: Units) -> Units:
@@ -70,23 +70,23 @@ class Units(NamedTuple):
         return Units(epsilon=self.epsilon - other.epsilon, delta=self.delta - other.delta)
 
     def times(self, n: int) -> Units:
-        """The amount n times, component by component."""
+        """Returns the amount n times, component by component."""
         return Units(epsilon=self.epsilon * n, delta=self.delta * n)
 
     def least(self, other: Units) -> Units:
-        """The smaller of both amounts, component by component."""
+        """Returns the smaller of both amounts, component by component."""
         return Units(epsilon=min(self.epsilon, other.epsilon), delta=min(self.delta, other.delta))
 
     def most(self, other: Units) -> Units:
-        """The larger of both amounts, component by component."""
+        """Returns the larger of both amounts, component by component."""
         return Units(epsilon=max(self.epsilon, other.epsilon), delta=max(self.delta, other.delta))
 
     def fits(self, left: Units) -> bool:
-        """True if no component is larger than that of ``left``."""
+        """Returns True if no component is larger than that of ``left``."""
         return self.epsilon <= left.epsilon and self.delta <= left.delta
 
     def nearly_fits(self, left: Units) -> bool:
-        """True if no component is larger than that of ``left`` by more than one part in 1e9."""
+        """Returns True if no component exceeds that of ``left`` by more than one part in 1e9."""
         return self.fits(
             Units(
                 epsilon=left.epsilon + left.epsilon // _TOLERANCE,
@@ -95,15 +95,15 @@ class Units(NamedTuple):
         )
 
     def up(self, unit: str) -> Budget:
-        """The amount as floats that print as at least it: for what is spent or held."""
+        """Returns the amount as floats that print as at least it: for what is spent or held."""
         return self.exact().up(unit)
 
     def down(self, unit: str) -> Budget:
-        """The amount as floats that print as at most it: for what is left or granted."""
+        """Returns the amount as floats that print as at most it: for what is left or granted."""
         return self.exact().down(unit)
 
     def exact(self) -> ExactAmount:
-        """The amount as exact fractions."""
+        """Returns the amount as exact fractions."""
         return ExactAmount(
             counted=Fraction(self.epsilon, _EPSILON), delta=Fraction(self.delta, _DELTA)
         )
@@ -113,7 +113,7 @@ NOTHING = Units(epsilon=0, delta=0)
 
 
 def _fits(name: str, amount: Fraction, units: int) -> int:
-    """``units`` of the ``amount`` called ``name``, refused if a database cannot store it."""
+    """Returns the units of the amount called ``name``; refuses more than a database can store."""
     if not 0 <= units <= _LARGEST:
         raise refuse(name, "be at least 0 and fit into the ledger's integers", printed_up(amount))
     return units

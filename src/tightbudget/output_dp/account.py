@@ -224,11 +224,11 @@ class Account(Uncopied):
         return self._now.held
 
     def _shown(self, amount: ExactAmount) -> Budget:
-        """``amount`` as floats, rounded up."""
+        """Rounds an amount up to floats."""
         return amount.up(self.unit)
 
     def _left(self) -> ExactAmount | None:
-        """The exact amount that may still be reserved; None if there is no limit."""
+        """Returns the exact amount that may still be reserved; None if there is no limit."""
         now = self._now
         # guard: held-is-not-left
         return None if self._cap is None else self._cap.minus(now.spent).minus(now.held)
@@ -286,7 +286,7 @@ class Account(Uncopied):
         return hold
 
     def cost(self, guarantee: OutputDP | Price, cell: Cell | None) -> ExactAmount:
-        """The exact price of an output in ``cell``, or of the worst case if ``cell`` is None.
+        """Returns the exact price of an output in ``cell``; None stands for the worst case.
 
         Raises:
             ParameterError: this account cannot take such a guarantee.
@@ -294,12 +294,12 @@ class Account(Uncopied):
         return self._rule.cost(guarantee, cell)
 
     def _harmless(self, held: ExactAmount, others: frozenset[Hold]) -> bool:
-        """True if interactive mechanisms at these prices may be open side by side."""
+        """Returns True if interactive mechanisms at these prices may be open side by side."""
         deltas = [held.delta, *(hold._charge.delta for hold in others)]
         return self._rule.side_by_side and not any(deltas)  # guard: conversations-delta-held-alone
 
     def _taken(self, amount: ExactAmount) -> Write:
-        """The balance with ``amount`` held for one hold or part more.
+        """Returns the balance with an amount held for one hold or part more.
 
         Raises:
             BudgetError: the amount does not fit into what is left.
@@ -322,7 +322,7 @@ class Account(Uncopied):
     def _exchanged(
         self, holder: Hold | Account, *, held: ExactAmount, charge: ExactAmount
     ) -> list[Write]:
-        """The balance with ``charge`` spent in the place of what was ``held`` for ``holder``."""
+        """Returns the balance with a charge spent in place of the amount held for ``holder``."""
         now, others = self._now, self._transactions.read(self._conversations)
         ended = now._replace(
             spent=now.spent.plus(charge), held=now.held.minus(held), holders=now.holders - 1

@@ -72,12 +72,12 @@ class Budget:
         return self.amount
 
     def to_dict(self) -> dict[str, Any]:
-        """The attributes by name, as plain JSON values."""
+        """Returns the attributes by name, as plain JSON values."""
         return asdict(self)
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> Budget:
-        """The amount that :meth:`to_dict` described."""
+        """Returns the amount that :meth:`to_dict` described."""
         return Budget(
             amount=float(content["amount"]),
             delta=float(content["delta"]),
@@ -116,7 +116,7 @@ class ExactAmount(NamedTuple):
     delta: Fraction
 
     def plus(self, other: ExactAmount) -> ExactAmount:
-        """The sum of both amounts, component by component."""
+        """Returns the sum of both amounts, component by component."""
         return ExactAmount(counted=self.counted + other.counted, delta=self.delta + other.delta)
 
     def minus(self, other: ExactAmount) -> ExactAmount:
@@ -124,17 +124,17 @@ class ExactAmount(NamedTuple):
         return ExactAmount(counted=self.counted - other.counted, delta=self.delta - other.delta)
 
     def fits(self, left: ExactAmount) -> bool:
-        """True if no component is larger than that of ``left``."""
+        """Returns True if no component is larger than that of ``left``."""
         return (
             self.counted <= left.counted and self.delta <= left.delta
         )  # guard: both-parts-compared
 
     def up(self, unit: str) -> Budget:
-        """The amount as floats that print as at least it: for what is spent or held."""
+        """Returns the amount as floats that print as at least it: for what is spent or held."""
         return Budget(amount=printed_up(self.counted), delta=printed_up(self.delta), unit=unit)
 
     def down(self, unit: str) -> Budget:
-        """The amount as floats that print as at most it: for what is left or granted."""
+        """Returns the amount as floats that print as at most it: for what is left or granted."""
         return Budget(amount=printed_down(self.counted), delta=printed_down(self.delta), unit=unit)
 
 
@@ -142,7 +142,7 @@ ZERO = ExactAmount(counted=Fraction(0), delta=Fraction(0))
 
 
 def exact(**given: Any) -> Fraction:
-    """The finite number >= 0 given by name, exactly: ``exact(epsilon=0.1)`` is 1/10.
+    """Returns the finite number >= 0 given by name, exactly: ``exact(epsilon=0.1)`` is 1/10.
 
     Raises:
         ParameterError: it is no such number, or an Estimate.
@@ -151,7 +151,7 @@ def exact(**given: Any) -> Fraction:
 
 
 def exact_positive(**given: Any) -> Fraction:
-    """The finite number > 0 given by name, exactly.
+    """Returns the finite number > 0 given by name, exactly.
 
     Raises:
         ParameterError: it is no such number, or an Estimate.
@@ -160,7 +160,7 @@ def exact_positive(**given: Any) -> Fraction:
 
 
 def exact_probability(**given: Any) -> Fraction:
-    """The number in [0, 1] given by name, exactly.
+    """Returns the number in [0, 1] given by name, exactly.
 
     Raises:
         ParameterError: it is no such number, or an Estimate.
@@ -169,7 +169,7 @@ def exact_probability(**given: Any) -> Fraction:
 
 
 def _exact(given: dict[str, Any], must: str, test: Callable[[Fraction], bool]) -> Fraction:
-    """The one number in ``given``, exactly; a refusal that says ``must`` if the test fails."""
+    """Returns the one number in ``given`` exactly; if the test fails, refuses it by ``must``."""
     ((name, value),) = given.items()
     if isinstance(value, Estimate):
         raise refuse(name, "be certified (an Estimate cannot be charged to a budget)", value)
@@ -180,7 +180,7 @@ def _exact(given: dict[str, Any], must: str, test: Callable[[Fraction], bool]) -
 
 
 def _rational(value: object) -> Fraction | None:
-    """The number that ``value`` stands for; None if it stands for none."""
+    """Returns the number that ``value`` stands for; None if it stands for none."""
     if isinstance(value, Bounds):
         return Fraction(value.upper) if math.isfinite(value.upper) else None
     value = plain(value)
@@ -196,7 +196,7 @@ def _rational(value: object) -> Fraction | None:
 
 
 def printed_up(x: Fraction) -> float:
-    """The least double that prints as a decimal >= x (inf above the range of doubles)."""
+    """Returns the least double that prints as a decimal >= x (inf above the range of doubles)."""
     try:
         y = float(x)
     except OverflowError:
@@ -205,6 +205,6 @@ def printed_up(x: Fraction) -> float:
 
 
 def printed_down(x: Fraction) -> float:
-    """The largest double that prints as a decimal <= x."""
+    """Returns the largest double that prints as a decimal <= x."""
     y = float(min(x, _LARGEST))
     return y if Fraction(repr(y)) <= x else next_down(y)  # guard: left-rounded-down

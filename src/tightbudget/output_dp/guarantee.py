@@ -94,7 +94,7 @@ class OutputDP:
 
     @staticmethod
     def from_dp(epsilon: Price, delta: Price = 0, cells: Iterable[Cell] = ()) -> OutputDP:
-        """An (epsilon, delta)-DP mechanism: every cell of any partition costs epsilon.
+        """Makes the guarantee of an (epsilon, delta)-DP mechanism: each cell costs epsilon.
 
         Source: Hartmann et al. 2022, Lemma 3.
         """
@@ -103,7 +103,7 @@ class OutputDP:
 
     @staticmethod
     def from_subset_dp(cells: Mapping[Any, tuple[Price, Price]]) -> OutputDP:
-        """A mechanism that is (epsilon, delta)-DP on the subsets of each cell.
+        """Makes the guarantee of a mechanism with an epsilon and a delta for each cell.
 
         The deltas *add up*, over all cells: the delta of the cell that comes out is not enough
         (composition would be false). The cells must be all there are.
@@ -120,7 +120,7 @@ class OutputDP:
 
     @staticmethod
     def rising(first: Price, rise: Price, steps: int, delta: Price = 0) -> OutputDP:
-        """The cells k = 0, ..., steps at the prices first + (k / steps) rise, exactly.
+        """Makes the cells k = 0, ..., steps at the exact prices first + (k / steps) rise.
 
         The sparse vector technique has such a guarantee: k is the number of answers that it has
         found, of at most ``steps``.
@@ -133,7 +133,7 @@ class OutputDP:
     def family(
         price: Callable[[int], Price], size: int, delta: Price = 0, *, sup: Price | None = None
     ) -> OutputDP:
-        """The cells k = 0, ..., size - 1 at the prices price(k).
+        """Makes the cells k = 0, ..., size - 1 at the prices price(k).
 
         A countably infinite family needs a declared ``sup``, since no program can look at
         all its prices: its first ``size`` cells are listed, and every later one costs sup.
@@ -144,27 +144,27 @@ class OutputDP:
     # ----------------------------------------------------------------------- answers
 
     def worst_case(self) -> tuple[Fraction, Fraction]:
-        """(epsilon, delta) of the mechanism as a whole: the largest price of a cell, and delta.
+        """Returns epsilon and delta of the whole mechanism: the largest price of a cell, and delta.
 
         Source: Hartmann et al. 2022, Lemma 4.
         """
         return self.sup, self.delta
 
     def cheapest(self) -> Fraction:
-        """The lowest price of a cell that is listed; ``sup`` where none is."""
+        """Returns the lowest price of a cell that is listed; ``sup`` where none is."""
         if isinstance(self.cells, _Rising):
             return self.cells.first
         return min(self.cells.values(), default=self.sup)
 
     def price(self, cell: Cell) -> Fraction:
-        """The price of an output in ``cell``: ``sup`` if the cell is not listed."""
+        """Returns the price of an output in ``cell``: ``sup`` if the cell is not listed."""
         return self.cells.get(cell_name(cell), self.sup)  # guard: undeclared-costs-sup
 
     # --------------------------------------------------------------------- new from old
 
     @staticmethod
     def product(*guarantees: OutputDP) -> OutputDP:
-        """Independent mechanisms run together: cells are tuples, prices and deltas add up."""
+        """Joins independent mechanisms: cells are tuples, prices and deltas add up."""
         for i, g in enumerate(guarantees):
             if not isinstance(g, OutputDP):
                 raise refuse(f"guarantees[{i}]", "be an OutputDP", g)
@@ -178,7 +178,7 @@ class OutputDP:
         return OutputDP(cells, delta, sup=sum((g.sup for g in guarantees), Fraction(0)), rho=rho)
 
     def coarsened(self, groups: Mapping[Any, Iterable[Cell]]) -> OutputDP:
-        """Some cells joined: each new cell has the largest price of its parts.
+        """Joins some cells: each new cell has the largest price of its parts.
 
         ``groups`` maps each new cell to the old ones in it; the others stay.
         """
@@ -191,7 +191,7 @@ class OutputDP:
         return self._with(left, joined)
 
     def refined(self, parts: Mapping[Any, Iterable[Cell]]) -> OutputDP:
-        """Some cells split: each part has the price of the cell that it was in.
+        """Splits some cells: each part has the price of the cell that it was in.
 
         ``parts`` maps old cells to the new ones that they are split into; the others stay.
         """
@@ -205,7 +205,7 @@ class OutputDP:
         return self._with(left, split)
 
     def _with(self, left: dict[Cell, Fraction], new: dict[Cell, Fraction]) -> OutputDP:
-        """A guarantee with the cells ``left`` and ``new``, and this one's delta, sup and rho."""
+        """Makes a guarantee of these cells, with the delta, the sup and the rho of this one."""
         for cell in new:
             if cell in left:
                 raise refuse("cell", "be new (there is another one of this name)", cell)
@@ -214,7 +214,7 @@ class OutputDP:
     # --------------------------------------------------------------- plain values and text
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values with a version, from which :meth:`from_dict` makes an equal guarantee.
+        """Writes the guarantee as plain JSON values with a version; :meth:`from_dict` reads them.
 
         Prices and delta are texts of exact fractions. A cell that is a tuple becomes a list. The
         key "rho" is there only if a rho is known.
@@ -230,7 +230,7 @@ class OutputDP:
 
     @staticmethod
     def from_dict(content: Any) -> OutputDP:
-        """The guarantee that :meth:`to_dict` described, or that a person has written.
+        """Reads a guarantee that :meth:`to_dict` or a person has written.
 
         A price may be a number or the text of a fraction. A float means the decimal that it
         prints as, a Decimal means itself.
@@ -264,12 +264,12 @@ class OutputDP:
         return OutputDP(cells, **prices)
 
     def to_json(self) -> str:
-        """The JSON text of :meth:`to_dict`."""
+        """Writes the guarantee as a JSON text; :meth:`from_json` reads it."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> OutputDP:
-        """The guarantee in a JSON text as :meth:`from_dict` reads it; decimals mean themselves.
+        """Reads a guarantee from a JSON text, in which decimals mean themselves.
 
         Raises:
             FileError: ``text`` is not JSON, has another version, or is not a guarantee.
@@ -290,7 +290,7 @@ class OutputDP:
         return hash(self._content())
 
     def _content(self) -> tuple[object, ...]:
-        """The values by which guarantees are compared: cells in any order, delta, sup and rho."""
+        """Returns the values that guarantees are compared by: cells in any order, and numbers."""
         return frozenset(self.cells.items()), self.delta, self.sup, self.rho
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -339,7 +339,7 @@ class _Rising(Mapping[Cell, Fraction]):
 
 
 def cell_name(cell: object) -> Cell:
-    """``cell`` in plain Python types, if it is a text, an integer (not a bool) or a tuple of these.
+    """Returns a cell in plain Python types: a text, an integer (not a bool) or a tuple of these.
 
     Raises:
         ParameterError: ``cell`` is none of them, or has tuples in tuples too deep to compare.
@@ -353,7 +353,7 @@ def cell_name(cell: object) -> Cell:
 
 
 def _plain_cell(cell: object) -> Cell:
-    """``cell`` in plain Python types, part by part."""
+    """Converts a cell to plain Python types, part by part."""
     if isinstance(cell, tuple):
         return tuple(_plain_cell(part) for part in cell)
     if isinstance(cell, (int, np.integer)) and not isinstance(cell, bool):
@@ -364,7 +364,7 @@ def _plain_cell(cell: object) -> Cell:
 
 
 def cell_from_lists(value: Any) -> Cell:
-    """The cell that a decoded JSON value stands for: a list stands for a tuple.
+    """Returns the cell that a decoded JSON value stands for: a list stands for a tuple.
 
     Raises:
         ParameterError: ``value`` stands for no cell.
@@ -377,7 +377,7 @@ def cell_from_lists(value: Any) -> Cell:
 
 
 def cell_from_json(text: str) -> Cell:
-    """The cell that a JSON text stands for: a list stands for a tuple.
+    """Returns the cell that a JSON text stands for: a list stands for a tuple.
 
     Raises:
         ValueError: ``text`` is not JSON, or stands for no cell (then it is a ParameterError).
@@ -386,7 +386,7 @@ def cell_from_json(text: str) -> Cell:
 
 
 def _mapping(**given: Any) -> Mapping[Any, Any]:
-    """The value given by name, refused unless it is a mapping."""
+    """Returns the value given by name; refuses one that is no mapping."""
     ((name, value),) = given.items()
     if not isinstance(value, Mapping):
         raise refuse(name, "be a mapping with cells as its keys", value)
@@ -394,7 +394,7 @@ def _mapping(**given: Any) -> Mapping[Any, Any]:
 
 
 def _listed(**given: Any) -> list[Cell]:
-    """The cells given by name, refused unless they are in a list or another iterable."""
+    """Returns the cells given by name; refuses what is no list or other iterable."""
     ((name, value),) = given.items()
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise refuse(name, "be a list of cells", value)
@@ -402,29 +402,29 @@ def _listed(**given: Any) -> list[Cell]:
 
 
 def _taken(left: dict[Cell, Fraction], cell: Cell) -> Fraction:
-    """The price of ``cell``, which is removed from ``left``."""
+    """Removes a cell from ``left``, and returns its price."""
     if cell_name(cell) not in left:
         raise refuse("cell", f"be one of {list(left)}, each at most once", cell)
     return left.pop(cell)
 
 
 def _at_most_one(delta: Fraction | int) -> Fraction:
-    """``delta``, or 1 if that is less: every mechanism is (epsilon, 1)-DP."""
+    """Returns the lesser of delta and 1: every mechanism is (epsilon, 1)-DP."""
     return min(Fraction(delta), Fraction(1))
 
 
 def _tuples(value: Any) -> Any:
-    """``value`` with a tuple in the place of each list."""
+    """Puts a tuple in the place of each list of a value."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _lists(cell: Cell) -> Any:
-    """``cell`` with a list in the place of each tuple, which JSON does not have."""
+    """Puts a list in the place of each tuple of a cell: JSON has no tuples."""
     return list(map(_lists, cell)) if isinstance(cell, tuple) else cell
 
 
 def _number(value: Any) -> Any:
-    """The fraction that a text of digits stands for; any other value as it is."""
+    """Reads the fraction that a text of digits writes; returns any other value as it is."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,4000}(/[1-9]\d{0,3999})?", value, re.ASCII):
         return Fraction(value)
     return value

@@ -71,7 +71,7 @@ class PriceRule(ABC):
 
     @abstractmethod
     def cost(self, guarantee: Guarantee, cell: Cell | None) -> ExactAmount:
-        """The exact price of an output in ``cell``, or of the worst case if ``cell`` is None.
+        """Returns the exact price of an output in ``cell``; None stands for the worst case.
 
         Raises:
             ParameterError: this rule has no price for such a guarantee.
@@ -89,9 +89,9 @@ class BudgetRule(PriceRule):
 
     @abstractmethod
     def epsilon(self, delta: Price) -> float:
-        """The epsilon (nats) at which all that the budget lets through is (epsilon, delta)-DP.
+        """Returns the epsilon (nats) at ``delta`` of all that the budget lets through, rounded up.
 
-        Guarantee: rounded up.
+        Guarantee: all that the budget lets through is (epsilon, delta)-DP.
 
         Raises:
             ParameterError: delta is refused, for instance below the budget's own.
@@ -106,7 +106,7 @@ class OutputDPOdometerRule(PriceRule):
     side_by_side = True
 
     def cost(self, guarantee: Guarantee, cell: Cell | None) -> ExactAmount:
-        """The price of ``cell`` and the guarantee's whole delta; if it is None, the sup."""
+        """Returns the price of ``cell`` and the guarantee's whole delta; if it is None, the sup."""
         stated = _output_dp(guarantee)
         epsilon = stated.sup if cell is None else stated.price(cell)  # guard: price-of-cell
         # the whole delta, whatever comes out: Theorem 7 has one delta for all cells
@@ -137,7 +137,7 @@ class OutputDPRule(OutputDPOdometerRule, BudgetRule):
         return ExactAmount(counted=self._epsilon, delta=self._delta)
 
     def epsilon(self, delta: Price) -> float:
-        """The budget's epsilon (nats), rounded up, for every delta from the budget's own on."""
+        """Returns the budget's epsilon (nats), rounded up, for each delta >= the budget's own."""
         _check_at_least(self._delta, delta)
         return printed_up(self._epsilon)
 
@@ -185,7 +185,7 @@ class AdvancedRule(BudgetRule):
         return ExactAmount(counted=epsilon**2 / 2, delta=delta)
 
     def epsilon(self, delta: Price) -> float:
-        """The budget's epsilon (nats), rounded up, for every delta from the budget's own on."""
+        """Returns the budget's epsilon (nats), rounded up, for each delta >= the budget's own."""
         _check_at_least(self._delta, delta)
         return printed_up(self._epsilon)
 
@@ -214,7 +214,7 @@ class ZCDPRule(BudgetRule):
         return ExactAmount(counted=self.rho, delta=Fraction(0))
 
     def cost(self, guarantee: Guarantee, cell: Cell | None) -> ExactAmount:
-        """A number is a rho, and an :class:`OutputDP` costs the least rho that is known of it.
+        """Charges a number as a rho, and an :class:`OutputDP` at the least rho known of it.
 
         Its own ``rho`` is one; with delta = 0, half the square of its worst-case epsilon is one.
         """
@@ -259,7 +259,7 @@ class RenyiRule(BudgetRule):
         return ExactAmount(counted=self.divergence, delta=Fraction(0))
 
     def cost(self, guarantee: Guarantee, cell: Cell | None) -> ExactAmount:
-        """A number is a divergence, and an :class:`OutputDP` costs the least that is known of it.
+        """Charges a number as a divergence, and an :class:`OutputDP` at the least one known of it.
 
         A rho-zCDP mechanism has a divergence of at most rho times the order. With delta = 0 the
         rho is at most half the square of the worst-case epsilon, and the divergence at most this
@@ -274,7 +274,7 @@ class RenyiRule(BudgetRule):
         return ExactAmount(counted=exact(divergence=guarantee), delta=Fraction(0))
 
     def epsilon(self, delta: Price) -> float:
-        """The epsilon (nats) of the divergence at ``delta``, rounded up.
+        """Returns the epsilon (nats) of the divergence at ``delta``, rounded up.
 
         Source: Canonne, Kamath, Steinke 2020, Proposition 12.
         """
@@ -306,7 +306,7 @@ class GaussianDPRule(BudgetRule):
         return ExactAmount(counted=self.mu**2, delta=Fraction(0))
 
     def cost(self, guarantee: Guarantee, cell: Cell | None) -> ExactAmount:
-        """A number is a mu, and costs its square; an :class:`OutputDP` with delta = 0 has a mu.
+        """Charges the square of a number, mu, or of the mu of an :class:`OutputDP` with delta = 0.
 
         A mechanism with the worst-case epsilon e and delta = 0 is mu-GDP with mu^2 = (pi/2) e^2.
         Proof: its errors of the two kinds lie above a polygon with the corners (0, 1), (1, 0) and
@@ -324,7 +324,7 @@ class GaussianDPRule(BudgetRule):
         return ExactAmount(counted=exact(mu=guarantee) ** 2, delta=Fraction(0))
 
     def epsilon(self, delta: Price) -> float:
-        """The upper bound that the engine gives for a Gaussian of this mu at ``delta``, nats."""
+        """Returns the engine's upper bound (nats) for a Gaussian of this mu at ``delta``."""
         d = next_down(float(_loggable(delta)))
         return _engine_epsilon(Gaussian(sigma=1.0, sensitivity=next_up(float(self.mu))) * 1, d)
 
@@ -377,26 +377,26 @@ class PlanRule(BudgetRule):
         return ZERO
 
     def epsilon(self, delta: Price) -> float:
-        """The engine's upper bound of the plan's epsilon at any ``delta``, nats."""
+        """Returns the engine's upper bound of the plan's epsilon at any ``delta``, nats."""
         whole = exact_probability(delta=delta)
         d = float(whole)
         return _engine_epsilon(self.plan, d if Fraction(d) <= whole else next_down(d))
 
 
 def _engine_epsilon(whole: Composition, delta: float) -> float:
-    """The engine's upper bound of epsilon(delta), also where the gap to its lower bound is wide."""
+    """Asks the engine for the upper bound of epsilon(delta), however wide the gap below it is."""
     return whole.answer(delta=delta).bounds.upper
 
 
 def _output_dp(guarantee: Guarantee) -> OutputDP:
-    """``guarantee``, if it has prices by cell."""
+    """Returns a guarantee that has prices by cell; refuses any other."""
     if not isinstance(guarantee, OutputDP):
         raise refuse("guarantee", "be an OutputDP", guarantee)
     return guarantee
 
 
 def _pure_rho(guarantee: OutputDP) -> Fraction | None:
-    """The rho of a guarantee with delta = 0, half its squared worst-case epsilon; else None.
+    """Returns half the squared worst-case epsilon, a rho, if delta is 0; else None.
 
     Source: Bun, Steinke 2016, Proposition 1.4.
     """
@@ -404,7 +404,7 @@ def _pure_rho(guarantee: OutputDP) -> Fraction | None:
 
 
 def _least(amounts: list[Fraction], unit: str, guarantee: OutputDP) -> Fraction:
-    """The least of the amounts that a guarantee is known to cost, in this unit.
+    """Returns the least of the amounts that a guarantee is known to cost, in this unit.
 
     Raises:
         ParameterError: there is none.
@@ -427,19 +427,19 @@ def _check_at_least(own: Fraction, delta: Price) -> None:
 
 
 def _rho_of(epsilon: Fraction, slack: Fraction) -> Fraction:
-    """The largest rho with rho + 2 sqrt(rho ln(1/slack)) <= epsilon, rounded down."""
+    """Returns the largest rho with rho + 2 sqrt(rho ln(1/slack)) <= epsilon, rounded down."""
     # sqrt(rho) + sqrt(L) <= sqrt(epsilon + L), L = ln(1/slack)
     log = _log_one_over(slack)
     return max(Fraction(0), _sqrt_down(epsilon + log) - _sqrt_up(log)) ** 2
 
 
 def _log_one_over(delta: Price) -> Fraction:
-    """ln(1/delta), rounded up."""
+    """Returns ln(1/delta), rounded up."""
     return -_log_down(_loggable(delta))
 
 
 def _loggable(delta: Price) -> Fraction:
-    """``delta`` exactly, refused below 1e-300: its double then has a logarithm."""
+    """Returns delta exactly; refuses one below 1e-300, whose double has no logarithm."""
     d = exact_probability(delta=delta)
     if d < _LEAST:
         raise refuse("delta", "be in [1e-300, 1]", delta)
@@ -447,7 +447,7 @@ def _loggable(delta: Price) -> Fraction:
 
 
 def _log_down(x: Fraction) -> Fraction:
-    """ln(x), rounded down: the logarithm of a double that is at most x."""
+    """Returns ln(x), rounded down: the logarithm of a double that is at most x."""
     return Fraction(log_down(next_down(float(x))))  # guard: log-slack-rounded-down
 
 
@@ -457,10 +457,10 @@ _SCALE = 2**600  # roots are rounded to multiples of its inverse
 
 
 def _sqrt_down(x: Fraction) -> Fraction:
-    """The root of x, rounded down to a multiple of 2^-600."""
+    """Returns the root of x, rounded down to a multiple of 2^-600."""
     return Fraction(math.isqrt(x.numerator * _SCALE**2 // x.denominator), _SCALE)
 
 
 def _sqrt_up(x: Fraction) -> Fraction:
-    """The root of x, rounded up: at most 2^-600 above :func:`_sqrt_down`."""
+    """Returns the root of x, rounded up: at most 2^-600 above :func:`_sqrt_down`."""
     return _sqrt_down(x) + Fraction(1, _SCALE)  # guard: root-rounded-up

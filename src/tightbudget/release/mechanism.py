@@ -20,9 +20,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin, get_type_hints
 
-from tightbudget.errors import ReleaseError
+from tightbudget.errors import ParameterError, ReleaseError
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.meter import Meter
@@ -40,9 +40,23 @@ class Priced(ABC):
     """A mechanism whose prices follow from its parameters alone, before any data is there.
 
     Raises:
-        ParameterError: the parameters have no guarantee, or a function is none, or cannot take
-            the arguments that the mechanism calls it with.
+        ParameterError: a parameter is unknown, or the parameters have no guarantee; a function is
+            none, or cannot take the arguments that the mechanism calls it with.
     """
+
+    # what to write instead of a parameter that people expect here
+    meant: ClassVar[Mapping[str, str]] = {}
+
+    def __new__(cls, *_: Any, **named: Any) -> Self:
+        """Refuses a parameter that the mechanism does not have, with what was meant, if known."""
+        # a dataclass would refuse an unknown name by itself, without saying what was meant
+        accepted = [field.name for field in fields(cls) if field.init]
+        for name in named:
+            if name not in accepted:
+                hint = f": {cls.meant[name]}" if name in cls.meant else ""
+                listed = f"{name!r} (it has {', '.join(accepted)})"
+                raise ParameterError(f"{cls.__name__} has no parameter {listed}{hint}")
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         for name, arguments in _functions(type(self)).items():

@@ -162,6 +162,11 @@ def test_stops_are_moved_and_prices_change(look: Open) -> None:
 
         prices(tb.early_stopping(step, [10, 20, 40], 1e-5, [0.2, 0.2, 1]))
         expect(page.locator("#prices-plot canvas")).to_be_visible()
+        # the legend has the last stop, with prices that are rounded up
+        last = [page.locator(f"#{of}-2 data").inner_text() for of in ("separate", "renyi")]
+        last.append(page.locator("#epsilons-2 data").inner_text())
+        legend = page.locator("#prices-plot .u-legend .u-value")
+        assert legend.all_inner_texts() == ["40", *last]
         slider = page.get_by_role("slider", name="Move stop 2")
         slider.focus()
         for _ in range(5):

@@ -207,6 +207,30 @@ def test_updates_stop_while_paused_and_while_nobody_looks(look: Open, ledger: tb
         expect(page.get_by_role("row", name="unseen")).to_be_visible()
 
 
+def test_the_balance_is_drawn_by_event_and_by_time(look: Open, ledger: tb.Ledger) -> None:
+    thirds = ledger.open_budget("thirds", epsilon=1, delta=0)
+    for number in range(2):
+        hold = thirds.reserve(f"third-{number}", tb.OutputDP.from_dp(0.123456_111111))
+        hold.start()
+        hold.forfeit(by="grace", reason="lost")
+    last = next(event.sequence for event in ledger.latest(1, budget="thirds"))
+    with look(DESK) as seen:
+        page = seen.page
+        page.goto("/budget?name=thirds")
+        legend = page.locator("#plot .u-legend .u-value")
+        by_event, by_time = (page.get_by_role("button", name=f"By {n}") for n in ("event", "time"))
+        expect(by_event).to_have_attribute("aria-pressed", "true")
+        # rounded as in the table: what is spent up, the cap down
+        spent = page.locator("#course-table tbody tr").last.locator("td").nth(2).text_content()
+        assert spent == "0.246913"
+        assert legend.all_inner_texts()[:4] == [f"{last} forfeited", "1", spent, spent]
+        by_time.click()
+        expect(by_time).to_have_attribute("aria-pressed", "true")
+        expect(legend.first).to_contain_text("20")  # a year
+        expect(page.locator("#plot canvas")).to_be_visible()
+        assert seen.serious_findings() == []
+
+
 def test_a_lost_connection_is_said_and_found_again(look: Open, ledger: tb.Ledger) -> None:
     with look(DESK) as seen:
         page = seen.page

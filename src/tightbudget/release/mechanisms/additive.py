@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from tightbudget.errors import ParameterError, PrecisionError
 from tightbudget.mechanisms.integer_noise import DiscreteGaussian
@@ -68,6 +68,10 @@ class LaplaceRelease(MechanismOnData[Any, NoisyAnswer]):
     step: float | None = None
     bounds: tuple[float, float] | None = None
     integers: bool = False
+
+    meant: ClassVar[Mapping[str, str]] = {
+        "scale": "the scale of the noise is sensitivity / epsilon"
+    }
 
     def __post_init__(self) -> None:
         _grid_is_declared(self)
@@ -141,6 +145,11 @@ class GaussianRelease(MechanismOnData[Any, NoisyAnswer]):
     step: float | None = None
     bounds: tuple[float, float] | None = None
     integers: bool = False
+
+    meant: ClassVar[Mapping[str, str]] = {
+        "epsilon": "GaussianRelease.of_epsilon(query, sensitivity, epsilon, delta) finds the sigma",
+        "scale": "the standard deviation of the noise is sigma",
+    }
 
     def __post_init__(self) -> None:
         _grid_is_declared(self)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,7 +35,15 @@ from tightbudget.release.meter import Meter
 from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import Noise, Pool, noise_or_default, scale_up
 from tightbudget.release.rehearsal import rehearsal
-from tightbudget.release.release import Release, Started, answered, guarded, started
+from tightbudget.release.release import (
+    Rehearsal,
+    Release,
+    Started,
+    answered,
+    guarded,
+    rehearsed,
+    started,
+)
 
 __all__ = ["SparseVector", "SparseVectorRelease", "SparseVectorRun"]
 
@@ -144,6 +152,41 @@ class SparseVector(Priced):
         return 1 if self.monotone else 2
 
     # ------------------------------------------------------------------------- runs
+
+    def rehearse(
+        self,
+        data: Any,
+        questions: Iterable[tuple[Callable[[Any], Any], float]],
+        *,
+        noise: Noise | None = None,
+    ) -> Rehearsal:
+        """Asks questions about public or made-up data, and says what they would have cost.
+
+        NEVER about private data; see :meth:`MechanismOnData.rehearse`. It ends where the run has
+        found all that it may.
+
+        Args:
+            data: public or made-up data, of the types and shapes of the private ones.
+            questions: pairs of a query and its threshold, as for :meth:`SparseVectorRun.ask`.
+            noise: the source of noise; OpenDP's samplers if None.
+
+        Raises:
+            Exception: an error of a query, as it is.
+            ParameterError: a threshold is refused, or an answer is not one number on the grid.
+            ExtraError: no noise is given, and OpenDP is not installed.
+        """
+        source = noise_or_default(noise)
+
+        def run(data: Any) -> tuple[None, Cell]:
+            search = _Search(self, source)
+            for query, threshold in questions:
+                if search.done:
+                    break
+                least = self._grid.public(threshold=threshold)
+                search.above(self._grid.point(query(data)), least)
+            return None, search.found
+
+        return rehearsed(self.guarantee, data, run)
 
     @contextmanager
     def open(

@@ -61,11 +61,21 @@
     return context.createPattern(tile, "repeat");
   }
 
+  // six digits, as in the table: what is taken is rounded up, what others would take is rounded down
+  function rounded(value, way) {
+    if (value == null) return "–";
+    const plain = +value.toPrecision(15); // a sum of two floats has an error after these
+    const near = +plain.toPrecision(6);
+    if (!plain || Math.sign(near - plain) !== -way) return String(near);
+    return String(+(near + way * 10 ** (Math.floor(Math.log10(plain)) - 5)).toPrecision(6));
+  }
+  const up = (_, value) => rounded(value, 1);
+  const down = (_, value) => rounded(value, -1);
+
   function options(width) {
     const paths = uPlot.paths.stepped({ align: 1 });
-    const shown = (_, value) => (value == null ? "–" : String(+value.toPrecision(6)));
     const line = (label, ink, dash, more) => ({
-      label, paths, dash, width: 2, stroke: colour(ink), value: shown, points: { show: false }, ...more,
+      label, paths, dash, width: 2, stroke: colour(ink), value: up, points: { show: false }, ...more,
     });
     const plain = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 },
       ticks: { stroke: colour("--line"), width: 1 }, font: "12px system-ui, sans-serif" };
@@ -82,10 +92,10 @@
       series: [
         byTime ? { label: "At (UTC)", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }
           : { label: "After", value: (_, place) => (place == null ? "–" : named(place)) },
-        line("Cap", "--muted", [8, 4], { width: 1.5 }),
+        line("Cap", "--muted", [8, 4], { width: 1.5, value: down }),
         line("Spent", "--spent", [], { fill: colour("--accent-soft") }),
         line("Spent and held", "--held", [5, 3]),
-        line("At worst-case prices", "--saved", [2, 3]),
+        line("At worst-case prices", "--saved", [2, 3], { value: down }),
       ],
       bands: [{ series: [3, 2], fill: (u) => hatch(u.ctx) }],
     };

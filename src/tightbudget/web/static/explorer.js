@@ -225,8 +225,6 @@
 
   // ------------------------------------------------------------------------------- drawing
 
-  const exact = (_, given) => (given == null ? "–" : String(+given.toPrecision(6)));
-
   function axis(label, more) {
     return {
       label, labelSize: 22, labelFont: "13px system-ui, sans-serif", font: "12px system-ui, sans-serif",
@@ -323,8 +321,11 @@
     });
     const stops = rows.map((row) => +row.querySelector("[name=stop]").value);
     const known = of("epsilons").every((price) => price !== null);
-    const line = (label, ink, dash, more) => ({
-      label, dash, stroke: colour(ink), width: 2, value: exact, points: { show: true, size: 6 }, ...more });
+    // the legend has the words of the table, where the server has rounded up
+    const said = (id) => (_u, _price, _series, i) =>
+      document.querySelector(`#${id}-${i} data`)?.textContent ?? "–";
+    const line = (label, id, ink, dash, more) => ({
+      label, dash, stroke: colour(ink), width: 2, value: said(id), points: { show: true, size: 6 }, ...more });
     // away from the lines, the legend says the last stop
     const sayLast = (u) => u.setLegend({ idx: stops.length - 1 }, false);
     put("prices-plot", known ? [stops, of("separate"), of("renyi"), of("epsilons")] : null, {
@@ -332,10 +333,10 @@
       hooks: { ready: [sayLast], setCursor: [(u) => u.cursor.idx ?? sayLast(u)] },
       axes: [axis("steps run before stopping"), axis("price ε (nats)", { size: 56 })],
       series: [
-        { label: "stop after", value: exact },
-        line("each stop apart", "--held", [3, 3]),
-        line("Rényi filter", "--bad", [9, 4]),
-        line("this schedule", "--spent", [], { width: 2.5 }),
+        { label: "stop after", value: (_, stop) => (stop == null ? "–" : String(stop)) },
+        line("each stop apart", "separate", "--held", [3, 3]),
+        line("Rényi filter", "renyi", "--bad", [9, 4]),
+        line("this schedule", "epsilons", "--spent", [], { width: 2.5 }),
       ],
     });
   }
