@@ -17,6 +17,9 @@ class Neighbouring(enum.Enum):
     REPLACE_ONE = "replace-one"
     ZERO_OUT = "zero-out"
 
+    def __repr__(self) -> str:
+        return str(self)  # the name by which code says it
+
     @classmethod
     def _missing_(cls, value: object) -> Any:
         """Finds the relation that a text names, in upper or lower case, with - or _."""
