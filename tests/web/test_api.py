@@ -364,7 +364,7 @@ REFUSED = [
             ),
             ({"epsilon": "1e999999999"}, "epsilon must be a finite number"),
             ({"epsilon": True}, "epsilon must be a finite number >= 0, got True"),
-            ({"epsilon": None}, "epsilon is missing: give epsilon and delta together"),
+            ({"epsilon": None}, "epsilon must be a finite number >= 0, got None"),
             ({"epsilon": [1]}, "epsilon must be a finite number >= 0"),
             ({"epsilon": 1, "delta": 2}, r"delta must be in \[0, 1\], got 2"),
             ({"amount": 1e999}, "amount must be a finite number"),
