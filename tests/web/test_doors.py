@@ -31,14 +31,13 @@ def test_head_is_answered_wherever_get_is(client: Client) -> None:
     }
     assert {"/", "/budget", "/sign-in", "/api/v1/health", "/api/v1/events.csv"} <= paths
     for path in sorted(paths - {"/explorer", "/explorer/download"}):  # processes answer those
-        query = {"name": "ada", "budget": "ada", "key": "A1"}
-        for params in ({}, query):
-            got = ask.get(path, params=params, follow_redirects=False)
-            asked = ask.head(path, params=params, follow_redirects=False)
-            assert asked.status_code == got.status_code, path
-            assert asked.content == b"", path
-            if "csrf" not in got.text:  # a form's own token differs each time
-                assert headers_of(asked) == headers_of(got), path
+        params = {"name": "ada", "budget": "ada", "key": "A1"}
+        got = ask.get(path, params=params, follow_redirects=False)
+        asked = ask.head(path, params=params, follow_redirects=False)
+        assert asked.status_code == got.status_code, path
+        assert asked.content == b"", path
+        if "csrf" not in got.text:  # a form's own token differs each time
+            assert headers_of(asked) == headers_of(got), path
 
 
 def test_head_of_what_takes_a_post_or_nothing_is_refused(client: Client) -> None:
