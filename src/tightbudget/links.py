@@ -1,4 +1,4 @@
-"""Where the project lives: the one place in the package that names an address of it."""
+"""The addresses of the project, which no other module of the package names."""
 
 from __future__ import annotations
 
