@@ -17,8 +17,10 @@ week
 # %% [markdown]
 # ## One week, and a year
 #
-# Somebody who sees the published number becomes more or less sure that a certain person was there.
-# ε bounds by how much: the odds change by a factor of at most e^ε, but for a chance of δ. For one week of Laplace noise ε is 1/20, with δ = 0.
+# Somebody who sees the published number becomes more or less sure that a certain person was there. ε
+# bounds by how much: the odds change by a factor of at most e^ε. A small δ allows for rare outputs that
+# say more ([what exactly it allows](../how-to/what-an-epsilon-means.md)). For one week of this noise ε
+# is 1/20, and δ is 0.
 #
 # `*` repeats a mechanism. A year is 52 weeks:
 
@@ -28,9 +30,9 @@ epsilon = year.epsilon(delta=1e-6)
 epsilon
 
 # %% [markdown]
-# Two numbers, not one. The exact ε of this year lies between them, rounding errors
-# included: that is proved, not estimated. Promise the upper one. The lower one tells you that nobody
-# can do better than this for the same noise, so there is nothing left to search for.
+# Two numbers, not one. The exact ε of this year lies between them, rounding errors included: that is
+# proved, not estimated. Promise the upper one. The lower one tells you that nobody can prove less for
+# the same noise, so there is nothing left to search for.
 #
 # The textbook adds up 52 times 1/20, which is 2.6.
 

@@ -27,7 +27,7 @@ private, public = slice(0, 20_000), slice(20_000, None)
 # ## The price list
 #
 # Each step takes a random hundredth of the records, clips each record's gradient to length 1, and adds
-# Gaussian noise of standard deviation 1. A schedule says what the run costs if it stops after 100, 200,
+# Gaussian noise of standard deviation 1 to their sum. A schedule says what the run costs if it stops after 100, 200,
 # ..., 1,000 steps, with one δ for all of these:
 
 # %%
@@ -53,8 +53,8 @@ ax = schedule.plot()
 # ## Training
 #
 # `StoppingCallback` does the booking. Entered, it holds the price of the last stop. At each stop it asks
-# a rule of yours; left, it charges the stop. If the loop fails, it charges the last stop: nobody can say
-# any more what was seen.
+# a rule of yours; left, it charges the stop. If the loop fails, it charges the worst-case price: nobody can
+# say any more what was seen.
 #
 # The rule may look at anything that was released, such as the noisy model on public records. It may
 # *not* look at the loss of the training batches.

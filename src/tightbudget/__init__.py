@@ -3,7 +3,7 @@
 This module gathers the public names. Each room of the package answers one question. A room imports
 from rooms above it in this list, never from one below or on its own line:
 
-- ``links``: where do the project's pages stand?
+- ``links``: where does the project live?
 - ``errors``: why is a request refused? ``notebook``: how does a value look in a notebook?
 - ``numerics``: what do floating-point numbers promise?
 - ``pairs``: what may an engine ask of two output distributions? ``drawing``: how is a curve drawn?

@@ -1,4 +1,4 @@
-"""The addresses of the project, which no other module of the package names."""
+"""The project's addresses: no other module of the package names one."""
 
 from __future__ import annotations
 

@@ -312,5 +312,5 @@ def test_an_audit_of_a_correct_program_seldom_refutes_it() -> None:
         accused = int(draws.binomial(1000, norm.sf(threshold)))
         low = binomtest(found, 1000).proportion_ci(0.95, method="exact").low
         high = binomtest(accused, 1000).proportion_ci(0.95, method="exact").high
-        refuted += low > run.risk(epsilon=1.0, fpr=high).tpr.upper
+        refuted += bool(low > run.risk(epsilon=1.0, fpr=high).tpr.upper)
     assert refuted <= 3

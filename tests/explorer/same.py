@@ -22,7 +22,7 @@ def ran(program: str) -> dict[str, Any]:
 
 
 def commanded(lines: str, folder: Path) -> list[dict[str, Any]]:
-    """What each command line prints, asked for JSON; plan files are written before."""
+    """Returns the JSON that each command line prints; plan files are written before."""
     found, at = [], 0
     while at < len(lines):
         if plan := _PLAN.match(lines, at):

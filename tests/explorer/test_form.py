@@ -1,4 +1,4 @@
-"""What an address holds is what is asked; nothing that somebody types breaks the page."""
+"""An address holds the whole question, and no typed text breaks the page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def typed(*pairs: tuple[str, str]) -> Form:
 
 
 def fields_of(run: tb.Composition) -> list[tuple[str, str]]:
-    """What somebody types for a composition."""
+    """Lists the fields that somebody types for a composition."""
     return [
         (f"{i}.{name}", value if isinstance(value, str) else toml_value(value))
         for i, (mechanism, times) in enumerate(run.parts)
@@ -175,7 +175,7 @@ DEEDS = st.one_of(
 
 
 def is_answered(ask: Callable[[], questions.ExplorerQuestion]) -> bool:
-    """Whether it is a question about a composition, or refused in words."""
+    """Tells if a form is a question about a composition, or is refused in words."""
     try:
         return isinstance(ask().composition(), tb.Composition)
     except (tb.TightBudgetError, ValidationError) as error:

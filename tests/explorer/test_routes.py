@@ -169,7 +169,7 @@ def test_a_question_that_would_take_all_memory_is_refused(explorer: TestClient) 
 def test_the_room_of_another_address_is_given_away(
     explorer: TestClient, of: str, status: int
 ) -> None:
-    """Not that of the same one, which has asked too much itself."""
+    """An address that has asked too much itself gets no room of others."""
     with limited(explorer, processes=1, waiting=1):
         pool = explorer.app.state.open.explorer.quick  # type: ignore[attr-defined]
         worked_on, waits = Job(of, lambda _: None), Job(of, lambda _: None)

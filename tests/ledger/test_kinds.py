@@ -272,7 +272,7 @@ def test_the_order_is_a_double_and_stays_the_same_one(order: float) -> None:
         ),
         (
             lambda led: led.open_budget("z", kind="zcdp", rho=1).reserve("k", PLAN),
-            "rho must be a finite number >= 0, got Composition",
+            "rho must be a finite number >= 0, got Gaussian(sigma=2.0) * 3 + Laplace",
         ),
         (
             lambda led: led.open_budget("d", epsilon=1).reserve("k", 0.1),

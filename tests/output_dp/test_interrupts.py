@@ -160,6 +160,8 @@ def at_place(number: int, deed: Callable[[], object], where: Where) -> Iterator[
         return trace
 
     before = sys.gettrace()
+    # Python 3.12 has opcodes traced only if some frame has asked for it before a trace is set
+    sys._getframe().f_trace_opcodes = True
     sys.settrace(trace)
     try:
         yield places

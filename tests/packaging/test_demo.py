@@ -1,4 +1,4 @@
-"""``make demo`` shows all it has, from data that are in the repository and are said to be made up."""
+"""``make demo`` shows all it has, from data of its own that are said to be made up."""
 
 from __future__ import annotations
 

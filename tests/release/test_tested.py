@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from fractions import Fraction
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_a_released_output_is_what_was_trained() -> None:
 
 
 def vars_of(release: tb.TestedRelease[Any]) -> dict[str, Any]:
-    return {name: getattr(release, name) for name in release.__dataclass_fields__}
+    return {field.name: getattr(release, field.name) for field in fields(release)}
 
 
 @pytest.mark.parametrize(

@@ -237,16 +237,17 @@ def test_importing_the_package_leaves_the_heavy_neighbours_alone() -> None:
 # ------------------------------------------------------------------------------ files
 
 LEFT_BY_TOOLS = {"build", "dist", "out", "site", "htmlcov", "__pycache__"}
+SERVED = {".ci", ".devcontainer", ".github"}  # hidden folders that services read
 MACHINE_PATH = re.compile(r"(?<![\w.~}])/(?:work|root|home)/")
 
 
 def files_of_the_house(folder: Path = ROOT) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
         if path.is_dir():
-            hidden = path.name.startswith(".") and path.name != ".ci"
+            hidden = path.name.startswith(".") and path.name not in SERVED
             if not hidden and path.name not in LEFT_BY_TOOLS:
                 yield from files_of_the_house(path)
-        elif not path.name.startswith(".coverage"):
+        elif path.name != ".git" and not path.name.startswith(".coverage"):
             yield path
 
 

@@ -31,7 +31,7 @@ _INSTALL = (["update"], ["install", "--yes", "--no-install-recommends", "chromiu
 
 @dataclass(frozen=True)
 class Looks:
-    """How somebody looks at a page: Playwright's words for a screen and its user's wishes."""
+    """A screen and its user's wishes, in Playwright's words."""
 
     name: str
     context: dict[str, Any]
@@ -53,7 +53,7 @@ PHONE = Looks(
 
 @functools.cache
 def _chromium() -> str | None:
-    """Where the browser is; installed first, if that can be done."""
+    """Returns the path of the browser, which is installed first if that can be done."""
     for again in (True, False):
         for name in _NAMES:
             if found := shutil.which(name):
@@ -104,7 +104,7 @@ class Watched:
         return path
 
     def serious_findings(self) -> list[str]:
-        """What axe finds wrong with the page as it is: serious or worse, each with its place."""
+        """Lists what axe finds wrong with the page, if it is serious or worse, with each place."""
         found = Axe().run(self.page).response["violations"]
         return [
             f"{rule['id']}: {rule['help']} ({', '.join(str(n['target']) for n in rule['nodes'])})"

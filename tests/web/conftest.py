@@ -35,13 +35,13 @@ class Served:
     log: IO[str]
 
     def logged(self) -> str:
-        """What it has logged, when it has ended."""
+        """Waits for the end of the process, and returns its log."""
         self.process.communicate(timeout=30)
         self.log.seek(0)
         return self.log.read()
 
     def end(self) -> str:
-        """Ends it; what it has logged."""
+        """Ends the process, and returns its log."""
         self.process.terminate()
         return self.logged()
 

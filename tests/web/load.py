@@ -76,7 +76,7 @@ class Program:
 
 @dataclass
 class Run:
-    """What a client was told about one key: after each step, or how the last one failed."""
+    """The answers that a client got about one key, or the failure of its last step."""
 
     key: str
     told: str = "nothing"  # reserved, started, settled, refused
@@ -87,7 +87,7 @@ class Run:
 
 @dataclass
 class Clients:
-    """So many clients, each a thread with a connection of its own.
+    """Runs so many clients, each of which is a thread with its own connection.
 
     Attributes:
         runs: what each was told, run by run.

@@ -1,4 +1,4 @@
-"""What can be asked of a server, read off its own document: each question with its example."""
+"""Questions for every route of a server, read off its own document with their examples."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ PAGES = [
 
 
 def questions(app: FastAPI) -> list[Question]:
-    """One for each route of the table, with its example if it has one."""
+    """Lists a question for each route, with the example of the document if the route has one."""
     known = {str(question): question for question in [*examples(app), *PAGES]}
     return [
         known.get(f"{method} {route.path}", Question(method, route.path, {}))
@@ -66,7 +66,7 @@ def questions(app: FastAPI) -> list[Question]:
 
 
 def csrf_of(page: httpx.Response) -> str:
-    """What the forms of a page carry."""
+    """Reads the token against forged requests out of a page's form."""
     found = re.search(r'name="csrf" value="([^"]+)"', page.text)
     assert found is not None, page.text
     return found[1]

@@ -37,7 +37,7 @@ def ask(client: Client, token: Token) -> TestClient:
 
 
 def as_sent(content: Any) -> Any:
-    """What is left of a value when it has travelled as JSON."""
+    """Returns a value after it has travelled as JSON."""
     return json.loads(json.dumps(content))
 
 
@@ -493,7 +493,7 @@ def test_every_step_of_a_run_is_written_down_with_the_name_of_a_token(
 def test_the_token_of_a_run_is_shown_to_nobody_else(
     client: Client, token: Token, ledger_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not in events, exports, pages or logs; nor in the database."""
+    """The secret is not in events, exports, pages or logs, nor in the database."""
     caplog.set_level(0)
     ada, bob = (client(token("analyst", "ada", name=name)) for name in ("ada", "bob"))
     post(ada, "reserve", key="N", budgets=["ada"], guarantee={"epsilon": 0.01})

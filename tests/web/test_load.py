@@ -104,7 +104,7 @@ def check(url: str, runs: list[Run]) -> None:
 
 
 def became(ledger: tb.Ledger, run: Run) -> str | None:
-    """What became of a run; None if the ledger has never heard of it."""
+    """Returns the state of a run; None if the ledger has never heard of the run."""
     try:
         state = ledger.hold(run.key).state
     except tb.BudgetExceeded:

@@ -37,7 +37,7 @@ Token = Callable[..., str]
 
 
 def text_of(page: str) -> str:
-    """What is read of a page."""
+    """Returns the text of a page without its tags."""
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", page)))
 
 

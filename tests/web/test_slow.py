@@ -59,7 +59,7 @@ def place(ledger_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[st
 
 
 def sent(place: tuple[str, int], *parts: bytes, every: float = 0.0, most: float = SLACK) -> bytes:
-    """What is answered to these parts, one after the other, until the connection is closed."""
+    """Sends the parts one by one, and returns the answer until the connection is closed."""
     with socket.create_connection(place, timeout=most) as one:
         with contextlib.suppress(ConnectionError):
             for part in parts:
@@ -136,7 +136,7 @@ def test_limits_are_refused_by_name(options: dict[str, Any], message: str) -> No
 
 
 def cut(place: tuple[str, int], *parts: bytes) -> bool:
-    """Whether the connection is closed, or refused, within a few limits."""
+    """Tells if the connection is closed, or refused, within a few limits."""
     try:
         return b" 200 " not in sent(place, *parts, most=6 * LIMIT)
     except TimeoutError:

@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from tightbudget import notebook
-from tightbudget.errors import ReleaseError, SettlementError
+from tightbudget.errors import ParameterError, ReleaseError, SettlementError
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import (
     Budget,
@@ -344,7 +344,11 @@ def _checked(meter: Meter) -> Meter:
     if isinstance(meter, type):
         raise refuse("meter", f"be a budget and not a class, say {meter.__name__}(...)", meter)
     if callable(getattr(meter, "keyed", None)):
-        raise refuse("meter", 'have a key for its runs, say budget.keyed("A7")', meter)
+        # the repr of a budget of a ledger would read the ledger
+        raise ParameterError(
+            'meter must have a key for its runs, say budget.keyed("A7"), got a '
+            f"{type(meter).__name__} without one"
+        )
     try:
         inspect.signature(meter.reserve).bind(None, interactive=False)
     except (AttributeError, TypeError):

@@ -90,6 +90,6 @@ def look(browser: Browser, site: str) -> Open:
 
 @pytest.fixture(scope="session")
 def glance(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
-    """The same for tests that change nothing: they share one site."""
+    """Opens a page of the site that tests share; none of them changes its ledger."""
     with servers() as serve:
         yield partial(watched, browser, serve(a_survey(tmp_path_factory.mktemp("survey"))).url)

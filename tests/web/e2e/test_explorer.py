@@ -23,7 +23,7 @@ SLOW = 60_000  # milliseconds, for a machine that does a lot else
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One server for all: nothing here changes a ledger."""
+    """Serves one ledger to all tests of this module, none of which changes it."""
     url = f"sqlite:///{tmp_path_factory.mktemp('explorer')}/budget.db"
     tb.Ledger(url).close()
     with servers() as serve:
@@ -43,7 +43,7 @@ def upper(page: Page) -> float:
 
 
 def answers(page: Page, bounds: tb.Bounds) -> None:
-    """What stands there is this, to the last bit."""
+    """Expects the page to show these bounds, to the last bit."""
     expect(page.locator("#upper")).to_have_attribute("value", repr(bounds.upper), timeout=SLOW)
     expect(page.locator("#lower")).to_have_attribute("value", repr(bounds.lower), timeout=SLOW)
 
@@ -272,9 +272,11 @@ def test_it_works_by_keyboard(look: Open) -> None:
         expect(page.locator("#epsilons-0 data")).to_be_visible(timeout=SLOW)
         expect(tab).to_be_focused()
         expect(tab).to_have_attribute("aria-selected", "true")
+        assert "part" not in parse_qs(urlsplit(page.url).query)
         expect(page.get_by_role("tabpanel", name="Early stopping")).to_be_visible()
         field = page.get_by_label("Runs")
         field.fill("500")
+        page.wait_for_url(re.compile(r"times=500"))
         field.press("Enter")
         answers(page, (tb.Gaussian(1.0).subsampled(0.01) * 500).epsilon(1e-5))
         page.go_back()

@@ -42,7 +42,7 @@ def sign_in(page: Page, token: str) -> None:
 
 
 def has_settled(page: Page) -> None:
-    """Nothing moves any more, but for what never ends."""
+    """Waits until every animation is over that has an end."""
     page.wait_for_function(
         "document.getAnimations().every(a => a.effect.getTiming().iterations > 1)"
     )

@@ -34,6 +34,8 @@
     const answer = await fetch(url, { signal: underWay[part].signal });
     const text = await answer.text();
     const page = new DOMParser().parseFromString(text, "text/html");
+    // a parser without scripts reads what is for browsers without scripts as fields of the form
+    for (const other of page.querySelectorAll("noscript")) other.remove();
     if (!page.getElementById("question")) throw new Error(`the server says ${answer.status}`);
     return { page, url: answer.url };
   }
@@ -154,7 +156,8 @@
       const clean = new URL(url);
       clean.searchParams.delete("part");
       clean.searchParams.delete("do");
-      history.pushState(null, "", clean);
+      // typed words are in the address already: going back does not meet the same question twice
+      if (clean.href !== location.href) history.pushState(null, "", clean);
       const tab = shown && main.querySelector(`.tab[value="${shown}"]`);
       (tab || document.getElementById(focused))?.focus({ preventScroll: true });
       begin();

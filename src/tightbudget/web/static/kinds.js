@@ -1,4 +1,4 @@
-// Of the form that opens a budget: only the numbers that the chosen kind has.
+// Shows, in the form that opens a budget, only the numbers that the chosen kind has.
 "use strict";
 
 (() => {
