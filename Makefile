@@ -36,7 +36,7 @@ demo: .venv/.demo  ## run examples/demo.py
 
 test: lint types floors unit  ## every check but the slow tests: lint, types, floors, the tests
 
-slow: .venv/.test  ## the slow tests: whole figures, audits of a million runs, pages in a browser, all cases of a law
+slow: .venv/.docs  ## the slow tests: whole figures, audits of a million runs, pages in a browser, all cases of a law
 	$(PYTEST) -m slow $(PYTEST_ARGS)
 
 # Coverage makes a test slower by half: it may use more before it has to be marked slow.

@@ -310,7 +310,11 @@ def test_a_question_is_at_one_of_both(given: Any) -> None:
         ({"steps": [{"mechanism": "gauss"}]}, tb.FileError, "steps[0].mechanism must be one of "),
         ({"parameter": "sigmas"}, tb.FileError, "steps[0]: gaussian has no parameter 'sigmas'"),
         ({"parameter": "mechanism"}, tb.FileError, "steps[0].mechanism must be one of "),
-        ({"epsilon": None}, tb.ParameterError, "epsilon is missing: give epsilon and delta together"),
+        (
+            {"epsilon": None},
+            tb.ParameterError,
+            "epsilon is missing: give epsilon and delta together",
+        ),
     ],
 )
 def test_what_cannot_be_calibrated(
