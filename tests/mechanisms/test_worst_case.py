@@ -9,6 +9,8 @@ import math
 
 import pytest
 from flint import arb
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.mechanisms.checks import (
     REMOVE,
     assert_atoms,
@@ -61,3 +63,9 @@ def test_directions_agree_and_parameters_come_back(mechanism):
 def test_refusals_name_the_parameter(build, message):
     with pytest.raises(ParameterError, match=message):
         build()
+
+
+@given(st.floats(0.0, 5.0), st.floats(1e-300, 0.9))
+def test_one_run_at_its_own_delta_has_its_own_epsilon(epsilon, delta):
+    found = (WorstCase(epsilon, delta) * 1).epsilon(delta)
+    assert found.lower <= epsilon <= found.upper <= epsilon * (1 + 1e-12) + 1e-300

@@ -182,3 +182,10 @@ def test_logarithms_of_one_and_more(x: float) -> None:
     with flint.ctx.workprec(200):
         exact = flint.arb(x).log1p()
         assert flint.arb(r.log1p_down(x)) <= exact <= flint.arb(r.log1p_up(x))
+
+
+@pytest.mark.parametrize("up", [False, True])
+@pytest.mark.parametrize("chance", [5e-324, 1e-300, 1e-5, 0.1, 1.0 - 2.0**-53])
+def test_one_event_alone_has_its_own_chance(chance: float, up: bool) -> None:
+    assert r.any_of([(chance, 1)], up=up) == chance
+    assert r.any_of([(0.0, 7), (chance, 1), (0.3, 0)], up=up) == chance

@@ -223,6 +223,9 @@ def any_of(chances: list[tuple[float, int]], *, up: bool) -> float:
     """
     if any(p >= 1.0 for p, k in chances if k):
         return 1.0
+    possible = [(p, k) for p, k in chances if p > 0.0 and k]
+    if len(possible) == 1 and possible[0][1] == 1:
+        return possible[0][0]  # one event: nothing is computed, so nothing is rounded
     log_none = math.fsum(k * math.log1p(-p) for p, k in chances)
     chance = -math.expm1(log_none)
     if chance == 0.0:
