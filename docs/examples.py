@@ -2,6 +2,7 @@
 
     python docs/examples.py            say which outputs are out of date, and exit with 1
     python docs/examples.py --write    write the outputs anew
+    python docs/examples.py PAGE ...   the same of some pages
 
 In a ``python`` block, an expression followed by ``# -> text`` has that value, and a ``text``
 block right after a block is what it printed. In a ``console`` block, lines after
@@ -208,9 +209,9 @@ def missing(path: Path) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Tells, and with --write rewrites."""
-    found = False
-    for path in pages():
+    """Tells, and with --write rewrites; of all pages, or of those whose paths are given."""
+    found, asked = False, [Path(one).resolve() for one in arguments if one != "--write"]
+    for path in asked or pages():
         if lacking := missing(path):
             sys.stdout.write(f"{path.relative_to(ROOT)}: left out, needs {', '.join(lacking)}\n")
             continue

@@ -238,7 +238,7 @@ def test_a_restored_backup_and_a_used_copy_are_told() -> None:
     said(*RESERVE)
     Path("head.txt").write_text(run("ledger", "export-head").stdout)
     check = ["ledger", "import-check", "head.txt", "--ledger", "sqlite:///backup.db"]
-    assert refusal(*check, code=7).startswith("1 events are missing: this is an earlier state")
+    assert refusal(*check, code=7).startswith("1 event is missing: this is an earlier state")
     assert said("verify", "--ledger", "sqlite:///backup.db")["events"] == 3
     run("ledger", *RESERVE[:-2], "--epsilon", 1, "--ledger", "sqlite:///backup.db")
     assert "are copies of which both were used" in refusal(*check, code=7)

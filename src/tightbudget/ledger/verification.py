@@ -361,9 +361,10 @@ def check_head(connection: Connection, head: Head) -> None:
     """
     now = queries.head(connection)
     if now.sequence < head.sequence:  # guard: heads-fall-back
+        missing = head.sequence - now.sequence
         raise LedgerCorruptError(
-            f"{head.sequence - now.sequence} events are missing: this is an earlier state of the"
-            " ledger, such as a restored backup"
+            f"{missing} {'events are' if missing > 1 else 'event is'} missing: this is an earlier"
+            " state of the ledger, such as a restored backup"
         )
     entry = queries.entry(connection, head.sequence)
     found = Head.after(entry)
