@@ -167,7 +167,7 @@ EXAMPLES: list[Example] = [
     Example(tb.Staircase, {"epsilon": 0.5, "sensitivity": 2.0, "gamma": 0.25}),
     Example(tb.Bounds, {"lower": 0.25, "upper": 0.75}),
     Example(tb.Estimate, {"value": 0.3, "method": "a guess"}),
-    Example(tb.OutputDP, {"cells": HALF, "delta": 0.125, "sup": 0.75}),
+    Example(tb.OutputDP, {"cells": HALF, "delta": 0.125, "sup": 0.75, "rho": 0.5}),
     Example(tb.OutputDP.from_dp, {"epsilon": 0.3, "delta": 0.1}),
     Example(tb.OutputDP.from_subset_dp, {"cells": {"a": (0.3, 0.1)}}),
     Example(tb.OutputDP.rising, {"first": 0.3, "rise": 0.5, "steps": 3, "delta": 0.1}),
