@@ -5,12 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from tests.cli.terminal import ASKED, answer, refusal, run
 
 import tightbudget as tb
+from tightbudget.cli.ledger.options import as_written
+from tightbudget.output_dp.amount import exact
 
 GAUSSIAN = ["gaussian", "--sigma", "1"]
 AT = ["--delta", "1e-5"]
@@ -115,6 +120,40 @@ def test_a_ledger_charges_a_quotient_exactly(written: str, exact: str) -> None:
     asked = ["--budget", "a", "--key", "k", "--epsilon", written, "--json"]
     hold = json.loads(run("ledger", "reserve", *asked, *ledger).stdout)
     assert hold["guarantee"]["output_dp"]["sup"] == exact
+
+
+digits = st.text("0123456789", min_size=1, max_size=25)
+exponents = st.one_of(
+    st.just(""),
+    st.integers(-30, 30).map(lambda n: f"e{n}"),
+    st.sampled_from(
+        ["e-324", "E-400", "e309", "e-999999999999999999999", "e999999999999999999999"]
+    ),
+)
+
+
+@given(digits, st.one_of(st.just(""), digits.map(lambda d: f".{d}")), exponents)
+@example("1", "", "e-400")
+@example("0", ".99999999999999999", "e0")
+@example("10", ".00000000000000000001", "e-1")
+@example("1", "", "e3")
+def test_a_ledger_charges_what_is_written_or_refuses_it(whole: str, part: str, power: str) -> None:
+    text = whole + part + power
+    try:
+        charged = exact(price=as_written(text))
+    except tb.ParameterError:  # for instance beyond what a ledger counts
+        return
+    assert charged == Fraction(text)
+
+
+@pytest.mark.parametrize("amount", ["1e-400", "1e-999999999999999999999"])
+def test_a_delta_that_no_double_holds_is_not_nothing(amount: str) -> None:
+    ledger = ["--ledger", "sqlite:///budget.db"]
+    assert run("ledger", "init", *ledger).exit_code == 0
+    opened = ["--kind", "zcdp", "--rho", "1", *ledger]
+    assert run("ledger", "open", "z", *opened).exit_code == 0
+    asked = ["--budget", "z", "--key", "k", "--epsilon", "1", "--delta", amount]
+    assert refusal("ledger", "reserve", *asked, *ledger).startswith("delta must be ")
 
 
 @pytest.mark.parametrize("command", ["epsilon"])

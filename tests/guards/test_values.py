@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget import notebook
+from tightbudget.accounting.describe import value_of
+from tightbudget.cli.ledger.options import as_written
 
 
 def a_comparison_that_is_not_certain_is_refused() -> bool:
@@ -24,7 +28,25 @@ def a_notebook_runs_no_text() -> bool:
     return "<script" not in notebook.shown(notebook.table([("<script>alert(1)</script>",)]))
 
 
+def no_number_is_rounded_to_an_integer() -> bool:
+    return all(type(value_of(text)) is float for text in ("1e-400", "0.99999999999999999e0"))
+
+
+def a_charge_is_what_was_written() -> bool:
+    return Fraction(as_written("0.99999999999999999")) < 1
+
+
 MUTATIONS = [
+    Without(
+        "an integer is what is written, not the double nearest to it",
+        {"whole-as-written": "if True:"},
+        no_number_is_rounded_to_an_integer,
+    ),
+    Without(
+        "a ledger charges what is written",
+        {"charged-as-written": "return value"},
+        a_charge_is_what_was_written,
+    ),
     Without(
         "a comparison holds for every number in the bounds",
         {"comparison-certain": "if True:"},

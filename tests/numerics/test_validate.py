@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import tightbudget as tb
 from tightbudget.numerics import validate as v
@@ -139,3 +141,15 @@ def test_a_refusal_is_a_value_error_of_this_package() -> None:
 def test_an_array_is_of_numbers_alone(value: Any, numbers: list[float] | None) -> None:
     found = v.real_array(value)
     assert (None if found is None else found.tolist()) == numbers
+
+
+@given(st.text(max_size=12) | st.from_regex(r"[0-9]{1,3}(e[+-]?[0-9]{1,22})?%", fullmatch=True))
+@example("1e9999999999999999999%")
+@example("1e-9999999999999999999%")
+@example("1e400%")
+def test_every_value_can_be_refused(value: str) -> None:
+    message = str(v.refuse("rate", "be in [0, 1]", value))
+    assert message.startswith("rate must be in [0, 1], got ")
+    written = re.search(r"\(write (.*)\)$", message)
+    if written:
+        assert 0.0 < float(written[1]) < math.inf

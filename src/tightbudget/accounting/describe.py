@@ -7,6 +7,7 @@ import inspect
 import re
 import tomllib
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from tightbudget.mechanisms import MECHANISMS
@@ -54,10 +55,18 @@ def value_of(text: Any) -> Any:
 
 
 def _number(text: str) -> float:
-    """Reads a number that is not written as an integer: an int if it has an exponent and is one."""
+    """Reads a number that is not written as an integer: an int if it has an exponent and is one.
+
+    What is written decides, not the double nearest to it: 1e-400 is no 0, and 0.99999999999999999e0
+    is no 1.
+    """
     value = float(text)
-    whole = "e" in text.lower() and value.is_integer() and abs(value) < 2**53
-    return int(value) if whole else value
+    if "e" not in text.lower() or not value.is_integer() or abs(value) >= 2**53:
+        return value
+    with contextlib.suppress(ArithmeticError):  # an exponent beyond those of decimals
+        if Decimal(text) == int(value):  # guard: whole-as-written
+            return int(value)
+    return value
 
 
 def _toml(text: str) -> Any:

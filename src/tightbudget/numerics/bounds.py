@@ -189,7 +189,8 @@ class Bounds:
     def __format__(self, spec: str) -> str:
         """Writes both bounds as a format for floats says, rounded outwards.
 
-        Guarantee: the interval that is written contains this one.
+        Guarantee: the interval that is written contains this one. Without a precision and a kind,
+        equal bounds are written as their double, of which the decimal digits are the nearest ones.
 
         Args:
             spec: a format for a float. Fill, alignment and width are those of the whole text, as

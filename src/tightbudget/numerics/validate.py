@@ -149,13 +149,17 @@ def refuse(name: str, must: str, value: object) -> ParameterError:
         shown = shown[:77] + "..."
     percent = value[:-1].strip() if isinstance(value, str) and value.endswith("%") else ""
     percent = percent if writes_number(percent) else ""
-    hint = f" (write {_hundredth(percent)})" if percent and percent[-1].isdigit() else ""
+    hundredth = _hundredth(percent) if percent and percent[-1].isdigit() else 0.0
+    hint = f" (write {hundredth})" if 0.0 < abs(hundredth) < math.inf else ""
     return ParameterError(f"{name} must {must}, got {shown}{hint}")
 
 
 def _hundredth(percent: str) -> float:
-    """Reads a hundredth of the number that a text writes, as the double nearest to it."""
-    return float(Decimal(percent) / 100)
+    """Reads a hundredth of the number that a text writes, as a double; 0 beyond all decimals."""
+    try:
+        return float(Decimal(percent) / 100)
+    except ArithmeticError:
+        return 0.0
 
 
 # decimal digits are those of ASCII: other scripts' digits and underscores read as another number

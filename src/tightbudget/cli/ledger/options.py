@@ -31,25 +31,30 @@ __all__ = [
     "Plan",
     "Reason",
     "Url",
+    "as_written",
     "exact_number",
     "guarantee_from_options",
     "opened",
 ]
 
 
-def _exactly(text: Any) -> Any:
+def as_written(text: Any) -> Any:
     """Reads a number exactly as it is written, also one that is no double."""
     if isinstance(text, str) and quotient_of(text) is not None:
         return quotient_of(text)
     value = value_of(text)
-    if isinstance(value, float) and math.isfinite(value) and Decimal(text) != Decimal(repr(value)):
-        return Decimal(text)
-    return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return value
+    try:
+        written = Decimal(text)
+    except ArithmeticError:  # an exponent beyond those of decimals: refused as a text
+        return text
+    return value if written == Decimal(repr(value)) else written  # guard: charged-as-written
 
 
 def exact_number(help: str) -> Any:
     """Makes a typer option for a number that is charged exactly as it is written."""
-    return typer.Option(help=help, parser=_exactly, metavar="NUMBER")
+    return typer.Option(help=help, parser=as_written, metavar="NUMBER")
 
 
 Url = Annotated[
