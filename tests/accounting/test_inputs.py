@@ -111,6 +111,8 @@ def test_counts_of_numpy_are_counts() -> None:
 
 @pytest.mark.parametrize("value", [1, None, "gaussian", tb.Gaussian, {"mechanism": "gaussian"}])
 def test_only_mechanisms_are_composed(value: Any) -> None:
+    with refuses("mechanisms must be a list, such as [mechanism], got Gaussian(sigma=1.0)"):
+        tb.compose(tb.Gaussian(1.0))  # type: ignore[arg-type]
     with refuses("mechanisms[1] must be a mechanism or a composition, got "):
         tb.compose([tb.Gaussian(1.0), value])
     with refuses("mechanism must be a tightbudget mechanism, got "):

@@ -58,12 +58,12 @@ HINTS = {
     "epsilon for delta": (
         ["epsilon", *GAUSSIAN, "--epsilon", "1"],
         "No such option: --epsilon (epsilon is the answer here, at a --delta; "
-        "tightbudget delta takes --epsilon)",
+        "tightbudget delta takes --epsilon; calibrate finds the sigma for an epsilon and a delta)",
     ),
     "delta for epsilon": (
         ["delta", *GAUSSIAN, *AT],
         "No such option: --delta (delta is the answer here, at an --epsilon; "
-        "tightbudget epsilon takes --delta)",
+        "tightbudget epsilon takes --delta; calibrate finds the sigma for an epsilon and a delta)",
     ),
     "half a target": (
         ["calibrate", "gaussian", "--epsilon", "1"],

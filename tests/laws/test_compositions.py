@@ -44,7 +44,7 @@ def test_composing_k_times_is_k_compositions(mechanism: Mechanism) -> None:
     three = mechanism * 3
     assert three == mechanism + mechanism + mechanism
     assert three == 3 * mechanism == tb.compose([mechanism] * 3)
-    assert three == tb.compose([mechanism, mechanism * 2])
+    assert three == tb.compose([mechanism, mechanism * 2]) == sum([mechanism, mechanism * 2])
     assert three == (mechanism * 1) * 3 == mechanism * 1 + mechanism * 2
     assert three.runs == 3
     assert three.parts == ((mechanism, 3),)

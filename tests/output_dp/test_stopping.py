@@ -306,6 +306,7 @@ def test_a_gap_that_cannot_be_reached_says_which_was() -> None:
         ((DPSGD, [1], [math.nan]), r"epsilons\[0\] must be a finite number >= 0, got nan"),
         ((DPSGD, [1], [1.0], 1.0), r"rtol must be in \(0, 1\), got 1.0"),
         (([DPSGD], [2], [1.0]), r"step must hold stops\[-1\] = 2 steps, got 1"),
+        ((DPSGD, 10, [1.0]), r"stops must be a list of numbers of steps, such as \[10\], got 10"),
         (([DPSGD, 3], [2], [1.0]), r"step\[1\] must be a mechanism or a composition, got 3"),
     ],
 )

@@ -63,8 +63,9 @@ def hint_at(error: Any, args: Sequence[str]) -> str:
     kind = kind_in(args)
     kinds = [*MECHANISMS.values()] if kind is None else [MECHANISMS[kind]]
     hints = [_MEANT.get((args[0], name)), *(mechanism.hint(name) for mechanism in kinds)]
-    hint = next(filter(None, hints), None)
-    return str(error.format_message()) if hint is None else f"{error.message} ({hint})"
+    # of one mechanism both count: what the command answers, and what the mechanism has instead
+    known = [hint for hint in hints if hint][: 1 if kind is None else 2]
+    return f"{error.message} ({'; '.join(known)})" if known else str(error.format_message())
 
 
 def as_json(error: TightBudgetError) -> dict[str, Any]:

@@ -90,6 +90,10 @@ class Composable(Questions):
             return NotImplemented
         return Composition((*self.parts, *other.parts))
 
+    def __radd__(self, other: int) -> Composition:
+        # sum([a, b, c]) begins with 0
+        return Composition(self.parts) if type(other) is int and other == 0 else NotImplemented
+
 
 @dataclass(frozen=True)
 class Mechanism(Composable):
@@ -535,6 +539,8 @@ def compose(mechanisms: Iterable[Composable]) -> Composition:
         ParameterError: an entry is not a mechanism or composition.
         RelationError: entries were declared for different neighbouring relations.
     """
+    if isinstance(mechanisms, Composable):
+        raise refuse("mechanisms", "be a list, such as [mechanism]", mechanisms)
     parts: list[tuple[Mechanism, int]] = []
     for i, entry in enumerate(mechanisms):
         if not isinstance(entry, Composable):

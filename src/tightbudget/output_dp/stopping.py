@@ -121,6 +121,8 @@ def optimal_delta(
 
 def stops_of(stops: Sequence[int]) -> tuple[int, ...]:
     """``stops`` as a tuple, refused unless they are ascending integers >= 1."""
+    if isinstance(stops, (int, float)):
+        raise refuse("stops", f"be a list of numbers of steps, such as [{stops}]", stops)
     checked = [positive_count(**{f"stops[{i}]": k}) for i, k in enumerate(stops)]
     if not checked:
         raise refuse("stops", "name at least one number of steps", stops)
