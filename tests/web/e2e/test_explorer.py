@@ -81,7 +81,7 @@ def test_a_curve_is_read_and_a_forgotten_rate_is_asked_for(look: Open) -> None:
     with look(DESK) as seen:
         page = opened(seen)
         expect(page.locator("#upper")).to_have_text("1.8283")
-        expect(page.locator("#answer")).to_contain_text("it lies in [1.8282366665")
+        expect(page.locator("#answer")).to_contain_text("ε lies in [1.8282366665")
         readout = page.locator("#readout")
         expect(readout).to_contain_text("The ring is what was asked")
         page.locator("#plot .u-over").hover()
