@@ -208,7 +208,7 @@ STORY: list[Callable[[Any], Any]] = [
     lambda b: (b.budget("data").kind, b.budget("ada").parent, b.budget("over").closed),
     lambda b: (b.budget("data").cap, b.budget("data").saved, b.budget("data").keyed("x").left),
     lambda b: b.statements(),
-    lambda b: b.budgets(),
+    lambda b: [(budget.name, budget.statement()) for budget in b.budgets()],
     lambda b: b.holds(),
     lambda b: b.events(),
     lambda b: b.events(key="S", limit=2),

@@ -22,6 +22,7 @@ LOOSE = {
     "docs__explanation__propose_test_release": "keyword arguments from a dict of numbers",
     "docs__how_to__answer_from_data": "an answer is a number or an array, by its size",
     "docs__how_to__ask_many_questions": "a list that is empty at first",
+    "docs__how_to__calibrate_noise": "it shows the answer to a mistake that a checker finds",
     "docs__how_to__compare_with_other_bounds": "a row may be an estimate, or have no answer",
     "docs__how_to__release_a_model": "scikit-learn has no types of its own",
     "docs__how_to__release_with_change": "scikit-learn has no types of its own",

@@ -95,6 +95,7 @@ OTHERS = {
     "TightAccountant": "counts what was reported, and pays for nothing",
     "TightPrivacyAccountant": "counts what was declared, and pays for nothing",
     "BackwardInduction": "a computation",
+    "EventError": "a refusal",
 }
 ROOMS = ("output_dp", "release", "adapters")
 MODULES = ("ledger.ledger", "ledger.charging", "client.remote")

@@ -200,7 +200,7 @@ class Mechanism(Composable):
     def parts(self) -> tuple[tuple[Mechanism, int], ...]:
         return ((self, 1),)
 
-    def under(self, relation: Neighbouring) -> Mechanism:
+    def under(self, relation: Neighbouring | str) -> Mechanism:
         """Returns this mechanism, declared for a neighbouring relation or for its name.
 
         Raises:
