@@ -452,7 +452,8 @@ def begun(run: Private, batches: Any, used: tb.StoppingSchedule) -> None:
 @pytest.mark.parametrize("other", [{"noise": 2.0}, {"rate": 0.1}], ids=str)
 def test_steps_are_refused_that_the_schedule_has_not(other: dict[str, float]) -> None:
     run = Private()
-    message = r"stop 1 comes after Subsampled.*, got Subsampled.*sigma=1.0.*rate=0.1666"
+    sampled = r"Gaussian\(sigma=.*\)\.subsampled\("
+    message = rf"stop 1 comes after {sampled}.* \* 6, got Gaussian\(sigma=1.0\).subsampled\(0.1666"
     without_effect(
         run, lambda: begun(run, run.loader, schedule(**other)), tb.ParameterError, message
     )
