@@ -92,10 +92,11 @@ class _Piece:
         return piece
 
     def _doubled(self) -> _Piece:
-        rows, first = self.rows, self.first
-        if first % 2:
-            rows, first = np.pad(rows, ((0, 0), (1, 0))), first - 1
-        rows = np.pad(rows, ((0, 0), (0, 1 + rows.shape[1] % 2)))  # an odd number of entries
+        # an odd number of entries, from an even position to an even one
+        before = self.first % 2
+        size = self.rows.shape[1] + before
+        rows = np.zeros((self.rows.shape[0], size + 1 - size % 2))
+        rows[:, before:size] = self.rows
         even, odd = rows[:, 0::2].copy(), rows[:, 1::2]
         if rows.shape[0] == 1:  # guard: odd-point-spread
             # halves are exact; an odd point lies in the middle of its neighbours
@@ -104,7 +105,7 @@ class _Piece:
         else:
             # each odd position joins the even one after it, so that position 0 stays alone
             even[:, 1:] += odd
-        return _Piece(self.level + 1, first // 2, even)
+        return _Piece(self.level + 1, self.first // 2, even)
 
 
 @dataclass(frozen=True)
@@ -341,45 +342,52 @@ def _added(pieces: list[_Piece]) -> _Piece:
     return _Piece(pieces[0].level, first, rows)
 
 
-def _product(a: _Piece, b: _Piece, runs: tuple[int, int], *, same: bool) -> _Piece:
-    """The law of a sum of two, from a piece of either, of ``runs`` ratios each.
-
-    ``same`` says that the same two pieces exchanged are to be counted, too.
-    """
-    level = max(a.level, b.level)
-    a, b = a.coarser(level - a.level), b.coarser(level - b.level)
+def _product(a: _Piece, b: _Piece, runs: tuple[int, int]) -> _Piece:
+    """The law of a sum of two parts, of ``runs`` ratios, from a piece of each, of one level."""
     rows = [convolve_directly(a.rows[0], b.rows[0])]
     if a.rows.shape[0] == 2:
         # the record is in one of all the ratios, uniformly
         left, right = (part / sum(runs) for part in runs)
-        if a is b:
-            rows.append(convolve_directly(a.rows[1], b.rows[0]))
-        else:
-            rows.append(
-                left * convolve_directly(a.rows[1], b.rows[0])
-                + right * convolve_directly(a.rows[0], b.rows[1])
-            )
-    return _Piece(level, a.first + b.first, np.array(rows) * (2.0 if same else 1.0))
+        rows.append(
+            left * convolve_directly(a.rows[1], b.rows[0])
+            + right * convolve_directly(a.rows[0], b.rows[1])
+        )
+    return _Piece(a.level, a.first + b.first, np.array(rows))
 
 
 def _sum(a: _Law, b: _Law, plan: _Plan) -> _Law:
     """The law of the sum of two independent sums of ratios."""
     steps, runs = a.steps + b.steps, (a.steps, b.steps)
-    if a is b:
-        pairs = [(x, y, x is not y) for i, x in enumerate(a.pieces) for y in a.pieces[i:]]
-    else:
-        pairs = [(x, y, False) for x in a.pieces for y in b.pieces]
-    products = [_product(x, y, runs, same=same) for x, y, same in pairs]
+    one, other = ({piece.level: piece for piece in law.pieces} for law in (a, b))
+    # all pieces of lower levels, at this level
+    finer: list[_Piece | None] = [None, None]
+    products, shorter = [], 0
+    level = min(one | other)
+    for following in [*sorted(one | other)[1:], None]:
+        left, right = one.get(level), other.get(level)
+        below_left, below_right = finer
+        for x, y in ((left, right), (left, below_right), (below_left, right)):
+            if x is not None and y is not None:
+                products.append(_product(x, y, runs))
+                shorter = max(shorter, min(x.rows.shape[1], y.rows.shape[1]))
+        if following is None:
+            break
+        for i, (piece, below) in enumerate(((left, below_left), (right, below_right))):
+            both = [x for x in (piece, below) if x is not None]
+            finer[i] = _added(both).coarser(following - level) if both else None
+        level = following
     error = a.error + b.error + a.error * b.error
     # a product rounds once for each entry of the shorter piece, and a few times more; the sum of
     # products once for each; a coarser level twice
-    shorter = max(min(x.rows.shape[1], y.rows.shape[1]) for x, y, _ in pairs)
-    error += (shorter + len(pairs) + 4 * _LEVELS + 16) * UNIT  # guard: sum-rounding
+    error += (shorter + len(products) + 4 * _LEVELS + 16) * UNIT  # guard: sum-rounding
     # outputs that are lost in one part are lost whatever the other part shows
     absent = add_up(a.lost[0], b.lost[0])
-    left, right = a.steps / steps, b.steps / steps
-    present = add_up(left * add_up(a.lost[1], b.lost[0]), right * add_up(b.lost[1], a.lost[0]))
-    law = _Law(steps, tuple(products), outwards(error), (absent, outwards(present)), max(a.base, b.base))
+    of_left, of_right = a.steps / steps, b.steps / steps
+    present = add_up(
+        of_left * add_up(a.lost[1], b.lost[0]), of_right * add_up(b.lost[1], a.lost[0])
+    )
+    lost = (absent, outwards(present))
+    law = _Law(steps, tuple(products), outwards(error), lost, max(a.base, b.base))
     return _tidied(law, plan)
 
 
