@@ -342,16 +342,21 @@ def _added(pieces: list[_Piece]) -> _Piece:
     return _Piece(pieces[0].level, first, rows)
 
 
-def _product(a: _Piece, b: _Piece, runs: tuple[int, int]) -> _Piece:
-    """The law of a sum of two parts, of ``runs`` ratios, from a piece of each, of one level."""
-    rows = [convolve_directly(a.rows[0], b.rows[0])]
-    if a.rows.shape[0] == 2:
+def _product(a: _Piece, b: _Piece, runs: tuple[int, int], *, twice: bool) -> _Piece:
+    """The law of a sum of two parts, of ``runs`` ratios, from a piece of each, of one level.
+
+    ``twice`` says that both parts have both pieces.
+    """
+    factor = 2.0 if twice else 1.0
+    rows = [factor * convolve_directly(a.rows[0], b.rows[0])]
+    if len(a.rows) == 2:
         # the record is in one of all the ratios, uniformly
-        left, right = (part / sum(runs) for part in runs)
-        rows.append(
-            left * convolve_directly(a.rows[1], b.rows[0])
-            + right * convolve_directly(a.rows[0], b.rows[1])
-        )
+        left, right = (factor * part / sum(runs) for part in runs)
+        if a is b:
+            left, right = 1.0, 0.0
+        rows.append(left * convolve_directly(a.rows[1], b.rows[0]))
+        if right:
+            rows[1] += right * convolve_directly(a.rows[0], b.rows[1])
     return _Piece(a.level, a.first + b.first, np.array(rows))
 
 
@@ -366,9 +371,11 @@ def _sum(a: _Law, b: _Law, plan: _Plan) -> _Law:
     for following in [*sorted(one | other)[1:], None]:
         left, right = one.get(level), other.get(level)
         below_left, below_right = finer
-        for x, y in ((left, right), (left, below_right), (below_left, right)):
+        crossed = ((left, right), (left, below_right), (below_left, right))
+        for x, y in crossed[:2] if a is b else crossed:
             if x is not None and y is not None:
-                products.append(_product(x, y, runs))
+                # the third product of a square is its second one
+                products.append(_product(x, y, runs, twice=a is b and y is not x))
                 shorter = max(shorter, min(x.rows.shape[1], y.rows.shape[1]))
         if following is None:
             break
