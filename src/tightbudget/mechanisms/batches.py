@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special as sp
 
 from tightbudget.errors import ParameterError, RelationError
-from tightbudget.mechanisms.composition import Mechanism
+from tightbudget.mechanisms.composition import Derived, Mechanism
 from tightbudget.mechanisms.gaussian import Gaussian, GaussianPair
 from tightbudget.mechanisms.mixture_of_gaussians import MixtureOfGaussians
 from tightbudget.mechanisms.neighbouring import Neighbouring
@@ -30,7 +30,7 @@ from tightbudget.numerics.rounding import (
     next_up,
 )
 from tightbudget.numerics.special import ERF_ULPS
-from tightbudget.numerics.validate import positive_count, refuse
+from tightbudget.numerics.validate import one_of, positive_count, refuse
 from tightbudget.pairs.atomic import at_most
 from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch
 
@@ -39,11 +39,12 @@ __all__ = ["Batches", "CopiesPair", "HullPair"]
 # Numbers of copies of a record with less probability than this, together, are not listed one by
 # one: the upper bound counts them as a loss of inf, the lower one as no copy.
 _LEAST_CHANCE = 1e-100
+_SENSITIVITIES = _CLIP, _REPLACED = "clip", "replace-one"
 _MOST_RECORDS = 10**15  # data sets up to this size: integers that doubles hold
 
 
 @dataclass(frozen=True)
-class Batches(Mechanism):
+class Batches(Derived):
     """Runs ``base`` on a random batch of exactly ``batch`` of the ``of`` records of the data set.
 
     Neighbours differ by one record that is replaced (``Neighbouring.REPLACE_ONE``). One mechanism
@@ -59,14 +60,19 @@ class Batches(Mechanism):
     Source: Zhu, Dong, Wang 2022, Theorem 11 (upper bound); Lebeda, Regehr, Kamath, Steinke 2024
     (that pairs of opposite records do not dominate fixed-size batches).
 
-    *What the sensitivity of the base means* follows from the relation that it was declared for.
-    Without one, or with presence of a record (``ADD_OR_REMOVE``, ``ZERO_OUT``), it is the norm c
-    that each record is clipped to, and a replacement moves the sum by 2 c. With ``REPLACE_ONE`` it
-    is how far a replacement moves the sum, 2 c itself. At delta = 1e-6 and 10,000 steps of
-    a hundredth of the records::
+    The sensitivity of the base can be meant in two ways, and ``sensitivity_of`` says which one.
+    ``"clip"`` (the default, which is never too small): it is the norm c that each record is
+    clipped to, so that a replacement moves the sum by 2 c. ``"replace-one"``: it is how far a
+    replacement moves the sum, 2 c itself. With 10,000 steps and delta = 1e-6, the epsilon of
+    ``step * 10_000`` is in::
 
-        Gaussian(2.0).batches(600, of=60_000)  # [6.9073, 8.9384]
-        Gaussian(2.0, relation="replace-one").batches(600, of=60_000)  # [2.4467, 2.8856]
+        Gaussian(sigma=2.0).batches(600, of=60_000)  # [6.9073, 8.9388]
+        Gaussian(sigma=2.0, sensitivity=2.0).batches(
+            600, of=60_000, sensitivity_of="replace-one"
+        )  # [6.9073, 8.9388]
+        Gaussian(sigma=2.0).batches(
+            600, of=60_000, sensitivity_of="replace-one"
+        )  # [2.4467, 2.8857]
 
     With ``replacement`` every one of the batch's places gets a record of its own, so that a
     record may be in it several times. The upper bound sums delta over the numbers of copies, as
@@ -78,20 +84,22 @@ class Batches(Mechanism):
         batch: how many records a batch has, an integer from 1 to ``of``.
         of: how many records the data set has, an integer up to 10^15.
         replacement: whether a record can be drawn several times for one batch.
+        sensitivity_of: "clip" or "replace-one": what the sensitivity of the base is of.
 
     Raises:
-        ParameterError: ``base`` is not a :class:`~tightbudget.Gaussian`, or a number is out of its
-            range.
+        ParameterError: ``base`` is not a :class:`~tightbudget.Gaussian`, or a parameter is out of
+            its range.
         RelationError: another relation than ``Neighbouring.REPLACE_ONE`` was declared for the
-            batches.
+            batches, or ``base`` was declared for a relation that contradicts ``sensitivity_of``.
     """
 
-    base: Mechanism
     batch: int
     of: int
     replacement: bool = False
+    sensitivity_of: str = "clip"
 
     kind: ClassVar[str] = "batches"
+    key: ClassVar[str] = "batches"
     # the hull is its own mirror image
     symmetric: ClassVar[bool] = True
     mutual: ClassVar[bool] = True
@@ -110,19 +118,29 @@ class Batches(Mechanism):
             raise refuse("batch", f"be at most of ({of})", self.batch)
         if not isinstance(self.replacement, bool):
             raise refuse("replacement", "be True or False", self.replacement)
+        one_of(_SENSITIVITIES, sensitivity_of=self.sensitivity_of)
         if self.relation not in (None, Neighbouring.REPLACE_ONE):
             raise RelationError(
                 f"batches of a fixed size hold for {Neighbouring.REPLACE_ONE}, "
                 f"but {self.relation} was declared"
             )
+        if (declared := self.base.relation) is not None:
+            # guard: sensitivity-not-guessed
+            fits = _REPLACED if declared is Neighbouring.REPLACE_ONE else _CLIP
+            if self.sensitivity_of != fits:
+                raise RelationError(
+                    f"base was declared for {declared}, so that its sensitivity is of "
+                    f"{fits!r}, but sensitivity_of={self.sensitivity_of!r} was given"
+                )
         self._set(batch=batch, of=of, relation=Neighbouring.REPLACE_ONE)
         self._replaced()  # refuses a quotient that no Gaussian mechanism has
 
     def _replaced(self) -> Gaussian:
         """Makes the Gaussian mechanism of a batch that surely has the replaced record."""
         assert isinstance(self.base, Gaussian)
-        of_replacement = self.base.relation is Neighbouring.REPLACE_ONE
-        moved = self.base.sensitivity * (1.0 if of_replacement else 2.0)  # exact: a power of two
+        # guard: replacement-moves-twice
+        times = 2.0 if self.sensitivity_of == _CLIP else 1.0
+        moved = self.base.sensitivity * times  # exact: a power of two
         return Gaussian(self.base.sigma, moved)
 
     def _places(self) -> int:
@@ -178,10 +196,6 @@ class Batches(Mechanism):
         ]
         mixture = MixtureOfGaussians(replaced.sigma, tuple(sizes), (none, *chances.tolist()))
         return _Attained(mixture, relation=self.relation)
-
-    def __repr__(self) -> str:
-        also = ", replacement=True" if self.replacement else ""
-        return f"{self.base!r}.batches({self.batch!r}, of={self.of!r}{also})"
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import special as sp
 
 from tightbudget.errors import ParameterError, RelationError
-from tightbudget.mechanisms.composition import Mechanism
+from tightbudget.mechanisms.composition import Derived, Mechanism
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack, where
@@ -39,7 +39,7 @@ _MOST_STEPS = 10**9  # batches; up to here the powers' exponents keep seven digi
 
 
 @dataclass(frozen=True)
-class Shuffled(Mechanism):
+class Shuffled(Derived):
     """One epoch over shuffled batches: each record is in exactly one of ``steps`` batches.
 
     The records are permuted afresh for every epoch and cut into ``steps`` batches of equal size;
@@ -71,10 +71,10 @@ class Shuffled(Mechanism):
         RelationError: ``base`` was declared for another relation than ``Neighbouring.ZERO_OUT``.
     """
 
-    base: Mechanism
     steps: int
 
     kind: ClassVar[str] = "shuffled"
+    key: ClassVar[str] = "shuffled"
     # the pair is that of one Gaussian mechanism, which has both
     symmetric: ClassVar[bool] = True
     mutual: ClassVar[bool] = True
@@ -113,12 +113,6 @@ class Shuffled(Mechanism):
         assert isinstance(self.base, Gaussian)
         quotient = self.base.sensitivity / self.base.sigma
         return LargestSum(quotient, self.steps, relation=self.relation)
-
-    def __repr__(self) -> str:
-        return f"{self.base!r}.shuffled({self.steps!r})"
-
-    def parameters(self) -> dict[str, Any]:
-        return {"base": self.base.to_dict(), "steps": self.steps}
 
 
 @dataclass(frozen=True)
