@@ -59,7 +59,7 @@ _PRODUCTS = 50.0
 _LOGARITHMS = 5.0
 # The planner represents steps with about the same m and q by one of them: so far apart, relatively.
 # The second order of the difference is 1e-3 of ln M; plans need no more.
-_ALIKE = 0.12
+_ALIKE = 0.06
 # a relative error of a weight from which on nothing is said, so that second orders are negligible
 _VAGUE = 1e-6
 # ln of what a double holds, with room for sums
@@ -184,6 +184,8 @@ class Schedule(Transform):
         cell_m = np.floor((log_m - log_m.min()) / _ALIKE).astype(np.int64)
         cell_q = np.floor((log_q - log_q.min()) / wide).astype(np.int64)
         cells = cell_m * (int(cell_q.max()) + 1) + cell_q
+        # at large c one step decides, the one with the least noise: it stands for itself
+        cells[int(np.argmax(self.m))] = -1
         # about ln M(1), which says how much a step weighs
         size = self.count * self.q**2 * np.expm1(np.minimum(self.m**2, _RANGE))
         rows: list[tuple[float, float, float]] = []

@@ -43,9 +43,9 @@ _SPARE = 9.0
 # Mechanisms of one family that are taken as one product from this number on: for a dozen both ways
 # took the same time, measured for sampled Gaussian steps with sigma from 0.8 to 2.
 _MANY = 12
-# Terms of a line that each of many mechanisms may cost beside COST: a tenth of a millisecond, where
-# its buckets and their convolution take several.
-_COST_OF_ONE = 4_000
+# Terms of a line that each of many mechanisms may cost beside COST, about a millisecond: its buckets
+# and their convolution took twenty, measured for 300 sampled Gaussian steps.
+_COST_OF_ONE = 40_000
 # Mechanisms beyond which their lines, one by one, are not even planned: each takes 20 terms or more
 # for one value, and a line has a limit of 20,000.
 _MOST_APART = 1000
