@@ -87,8 +87,8 @@ def calibrate(
             between=between,
             rtol=rtol,
         )
-        for known in (asked, asked["parameters"]):  # what is found was not asked with a value
-            known.pop(name, None)
+        for given in (asked, asked["parameters"]):  # what is found was not asked with a value
+            given.pop(name, None)
         print_answer({**found.to_dict(), **two_ends(found.composition)}, asked, watch)
         return
     if target.name == "delta":

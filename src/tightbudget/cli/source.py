@@ -130,8 +130,10 @@ class Source:
 
     def with_value(self, name: str, value: float) -> Source:
         """Returns a copy with another number for an option."""
-        if name == self.counted:
-            return replace(self, **{name: int(value)})
+        if name == "steps":
+            return replace(self, steps=int(value))
+        if name == "epochs":
+            return replace(self, epochs=int(value))
         return replace(self, table={**self.table, name: value})
 
 
