@@ -66,7 +66,12 @@ SAMPLERS = {
         Sampler(
             "batches",
             "Fixed batches",
-            {"batch": "batch", "of": "of", "replacement": "with_replacement"},
+            {
+                "batch": "batch",
+                "of": "of",
+                "replacement": "with_replacement",
+                "sensitivity_of": "sensitivity_of",
+            },
             mark="batch",
         ),
         Sampler(
@@ -90,10 +95,11 @@ OPTIONS = {
     "batch": "Batches of exactly so many records, drawn anew for each run; with --of.",
     "of": "The number of records, with --batch or --at-most.",
     "with_replacement": "With --batch: a batch can hold a record more than once.",
+    "sensitivity_of": "With --batch: clip (one record's norm, the default) or replace-one (how far "
+    "replacing it moves the sum); which the sensitivity is.",
     "at_most": "Truncated Poisson samples: at most so many records are kept; with --rate and --of.",
     "group": "The number of records of one user, each of which is sampled on its own.",
 }
-
 
 # Options of a command without a value.
 FLAGS = ("with_replacement",)

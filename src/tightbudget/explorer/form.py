@@ -82,7 +82,7 @@ _FIRST_OF_WAYS = {
     "at_most": "100",
     "of": "60000",
 }
-_BLANK = {"rate": "1", "each_in": "1", "with_replacement": "false"}
+_BLANK = {"rate": "1", "each_in": "1", "with_replacement": "false", "sensitivity_of": "clip"}
 _GOALS = {"epsilon": "1.0", "delta": "1e-5", "advantage": "0.1", "tpr": "0.1", "fpr": "0.01"}
 _STOPS = 4
 _LABELS = {
@@ -97,6 +97,7 @@ _LABELS = {
     "batch": "Records in a batch",
     "of": "Records in all",
     "with_replacement": "With replacement",
+    "sensitivity_of": "Sensitivity is of",
     "at_most": "Records kept at most",
     "times": "Runs",
     "relation": "Neighbours",
