@@ -103,31 +103,31 @@ def _unsampled(sigma: float, relation: Neighbouring | None) -> Mechanism:
 # --------------------------------------------------------------------------- what a loader does
 
 
-class _Drawing:
-    """A batch sampler that counts its passes, and the batches of the last one."""
+def _counting(kind: Any) -> Any:
+    """Makes the class of a batch sampler that draws as ``kind`` does, and counts."""
 
-    __slots__ = ()  # so that an object of a class on the left of _COUNTED can change to the right
+    class Counting(kind):  # type: ignore[misc]
+        __slots__ = ()  # so that an object of the class kind can change to this one
 
-    begun = 0
-    drawn = 0
-    crossed = False  # True once a pass has gone on after another one began
+        begun = 0  # the passes
+        drawn = 0  # the batches of the last pass
+        crossed = False  # True once a pass has gone on after another one began
 
-    def __iter__(self) -> Iterator[Any]:
-        self.begun += 1
-        self.drawn, this = 0, self.begun
-        for batch in super().__iter__():  # type: ignore[misc]
-            self.crossed = self.crossed or this != self.begun
-            self.drawn += 1
-            yield batch
+        def __iter__(self: Any) -> Iterator[Any]:
+            self.begun += 1
+            self.drawn, this = 0, self.begun
+            for batch in super().__iter__():
+                self.crossed = self.crossed or this != self.begun
+                self.drawn += 1
+                yield batch
+
+    return Counting
 
 
 _POISSON = (UniformWithReplacementSampler, DistributedUniformWithReplacementSampler)
-# A batch sampler gets the class on the right, which draws as the one on the left: Opacus's own
-# tools ask for these classes, and make new loaders with the sampler of a loader.
-_COUNTED: dict[type, type] = {
-    kind: type(f"Drawing{kind.__name__}", (_Drawing, kind), {"__slots__": ()})
-    for kind in (BatchSampler, *_POISSON)
-}
+# The class of a batch sampler is changed, and not the loader's sampler: Opacus's own tools ask for
+# these classes, and make new loaders with the sampler of a loader.
+_COUNTED: dict[type, Any] = {kind: _counting(kind) for kind in (BatchSampler, *_POISSON)}
 
 
 def _watched(loader: Any) -> Any:
@@ -139,7 +139,7 @@ def _watched(loader: Any) -> Any:
     sampler = getattr(loader, "batch_sampler", None)
     if type(sampler) in _COUNTED:
         sampler.__class__ = _COUNTED[type(sampler)]
-    if not isinstance(sampler, _Drawing):
+    if type(sampler) not in _COUNTED.values():
         must = f"draw by Poisson, or cut batches with torch's BatchSampler ({_PAGE})"
         raise refuse("data_loader.batch_sampler", must, sampler)
     return sampler
