@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tightbudget.mechanisms.allocated_tails import call_beside_cut
+from tightbudget.mechanisms.allocated_tails import call_beside_cut, put_on_a_path
 from tightbudget.mechanisms.allocated_transform import (
     ComplexArray,
     log_transform,
@@ -142,6 +142,11 @@ class AllocationLine:
             at = index == i
             found = _Line.of(self.m, self.steps, int(i)).read(k1[at], slack[at], power)
             lower[at], upper[at] = found.lower, np.minimum(found.upper, upper[at])
+        if power == 2:
+            for i in np.flatnonzero(upper - lower > _CLOSE * lower):
+                start = float(table.c[index[i]])
+                path = put_on_a_path(self.m, self.steps, float(k1[i]), float(slack[i]), start)
+                lower[i], upper[i] = max(lower[i], path[0]), min(upper[i], path[1])
         return Enclosure(np.minimum(lower, upper), upper)
 
 
