@@ -308,7 +308,7 @@ def _bend(table: _Table, index: int) -> float:
 
 
 # Rotations of the end of a line, as shares of the angle at its last point
-_THETAS = np.linspace(0.1, 0.95, 9)
+_THETAS = np.concatenate([np.geomspace(1e-4, 0.07, 6), np.linspace(0.1, 0.95, 8)])
 
 
 def _length(

@@ -238,7 +238,7 @@ class _Cut:
         m = self.m
         s = -c + 1j * w
         theta = np.angle(s)
-        share = np.array([0.05, 0.1, 0.2, 0.35, 0.5, 0.7])
+        share = np.array([0.0005, 0.002, 0.008, 0.025, 0.08, 0.2, 0.35, 0.5, 0.7])
         omega = theta - 0.5 * math.pi + np.multiply.outer(share, math.pi - theta)
         least = np.minimum(np.cos(theta - omega), np.sin(omega))
         x = np.abs(s) * np.maximum(least, 0.0) * (1 - 1e-9)
@@ -248,11 +248,13 @@ class _Cut:
     def _vertical(self, c: float) -> float:
         """Bounds the integral on the line Re s = -c by the largest modulus of psi there."""
         t = self.steps
-        w = np.concatenate([[0.0], np.geomspace(0.05 * c, 50.0 * max(c, 1.0), 50)])
+        w = np.concatenate([[0.0], np.geomspace(0.05 * c, 50.0 * max(c, 1.0), 60)])
         s = -c + 1j * w
         reach = 0.5 * np.append(np.diff(w), 0.0)
         reach = np.maximum(reach, np.append(0.0, reach[:-1]))
         near = self._psi_near(s, np.where(w > 0, np.angle(s), math.pi), reach)
+        crude = np.array([self._psi_most(float(r), math.pi) for r in np.abs(s) + reach])
+        near = np.minimum(near, crude)
         tail = np.append(math.inf, self._falls(c, w[1:]))
         log = t * float(np.min(np.maximum(np.maximum.accumulate(near), tail)))
         log = log - c * t * (self.k1 - self.slack) - math.log(2.0 * c * t)
