@@ -72,6 +72,8 @@ class AllocationLine:
         """
         if not abs(epsilon) <= 600.0:  # beyond, e^epsilon leaves the range of doubles
             return None
+        if self.steps == 1:
+            return GaussianPair(self.m).closed_delta(epsilon)
         sign = 1.0 if direction is Direction.REMOVE else -1.0
         k1 = np.array([math.expm1(sign * epsilon)])
         slack = EXPM1 * UNIT * np.abs(k1)  # guard: allocation-threshold
@@ -110,6 +112,8 @@ class AllocationLine:
         off = slack + 4 * UNIT * (np.abs(k1) + put.upper)
         lower = np.maximum(0.0, put.lower - k1 - off)
         upper = np.minimum(1.0, np.maximum(0.0, put.upper - k1 + off))
+        if self.steps == 1:
+            return Enclosure(lower, upper)
         # far out on the right the put cancels against K - 1
         for i in np.flatnonzero((k1 > slack) & (upper - lower > _CLOSE * lower)):
             found = call_beside_cut(self.m, self.steps, float(k1[i]), float(slack[i]))
@@ -324,7 +328,8 @@ def _length(
     goal = log + math.log(0.1 * _SHARE) - 2.0 * math.log(c)
     best = (math.inf, math.inf)
     for n, last in zip(counts, w, strict=True):
-        theta = _THETAS * math.atan2(last, c) * (1 - 1e-12)
+        # for many steps the best theta is m^2 |s|, where psi is e^(-|s| sin theta)
+        theta = np.append(_THETAS, min(0.9, m * m * last / 1.5)) * math.atan2(last, c) * (1 - 1e-12)
         log_b = 0.5 * (theta / m) ** 2 + np.log(
             upper_transform(m, math.hypot(last, c) * np.sin(theta) * (1 - 1e-12))
         )

@@ -239,7 +239,11 @@ class _Cut:
         s = -c + 1j * w
         theta = np.angle(s)
         share = np.array([0.0005, 0.002, 0.008, 0.025, 0.08, 0.2, 0.35, 0.5, 0.7])
-        omega = theta - 0.5 * math.pi + np.multiply.outer(share, math.pi - theta)
+        past = theta - 0.5 * math.pi
+        omega = past + np.multiply.outer(share, math.pi - theta)
+        # for many steps the best one is m^2 |s|, where psi is e^(-|s| cos(theta - omega))
+        best = np.clip(m * m * np.abs(s), past + 1e-3 * (math.pi - theta), 1.5)
+        omega = np.vstack([omega, best])
         least = np.minimum(np.cos(theta - omega), np.sin(omega))
         x = np.abs(s) * np.maximum(least, 0.0) * (1 - 1e-9)
         tail = 0.5 * (omega / m) ** 2 + np.log(upper_transform(m, x.ravel()).reshape(x.shape))
