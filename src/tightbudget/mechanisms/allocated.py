@@ -10,7 +10,7 @@ import numpy as np
 
 from tightbudget.engine.engine import Engine
 from tightbudget.errors import RelationError
-from tightbudget.mechanisms.allocated_lattice import Merged, Spread, Sums
+from tightbudget.mechanisms.allocated_lattice import Merged, Spread, Sums, within_reach
 from tightbudget.mechanisms.composition import Composable, Derived, Mechanism
 from tightbudget.mechanisms.from_curve import FromCurve
 from tightbudget.mechanisms.neighbouring import Neighbouring
@@ -94,8 +94,10 @@ class Allocated(Derived):
     def pair(self, direction: Direction) -> Pair:
         if self.times > 1:
             return _pair_above(self, direction)
-        if self.steps == 1:
-            return self.base.pair(direction)
+        base = self.base.pair(direction)
+        if self.steps == 1 or not within_reach(base, direction):
+            # the step that has the record, given away: no amplification
+            return base
         side = _side(self.base, direction)
         return _kept_above(self.base, self.steps, side).pair(direction)
 
@@ -131,6 +133,11 @@ class _SumOfRatios(Mechanism):
     times: int
 
     def pair(self, direction: Direction) -> Pair:
+        base = self.base.pair(direction)
+        if not base.sketch().losses.size:  # the step that has the record shows it for certain
+            return base
+        if not within_reach(base, direction):
+            return WorstCase(0.0).pair(direction)  # a lower bound of 0
         side = _side(self.base, direction)
         return _kept_below(self.base, self.steps, self.times, side).pair(direction)
 

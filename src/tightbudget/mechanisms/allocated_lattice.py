@@ -35,7 +35,7 @@ from tightbudget.pairs.atomic import AtomicPair, at_most
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Atoms, Pair, zero
 
-__all__ = ["Merged", "Spread", "Sums"]
+__all__ = ["Merged", "Spread", "Sums", "within_reach"]
 
 # The variance that spreading may add, and merging may take, beside the variance of the average. An
 # epsilon is proportional to the root of the variance, and half of this is its relative gap.
@@ -54,7 +54,11 @@ _APART = 2
 # The step of the first piece right of the bulk is 2^3 steps of the bulk, since the bulk is made of
 # so many more entries than _RELATIVE asks for.
 _FIRST_APART = 3
-_FINER = 30  # levels at most below the bulk's
+# A ratio above it has less than _NO_MASS where the record is absent, but for a factor of 1e20.
+_HUGE = 1e120
+_FINER = 30  # pieces at most finer than the bulk's
+_FINEST = _APART * _FINER  # levels at most below the bulk's
+_MANY = 12  # pieces; with as many an average of a thousand ratios takes about half a second
 _LEVELS = 128  # levels that a piece can rise by at once, at most
 _FEW = 8  # outputs of a step: their ratios begin the lattice, so that two of them fit it exactly
 
@@ -332,6 +336,41 @@ class _Picture:
             return _Picture(np.exp(loss), q, p, float(pair.q_only().upper[0]))
         return _Picture(np.exp(-loss)[::-1], p[::-1], q[::-1], float(pair.p_only().upper[0]))
 
+    def fits(self) -> bool:
+        """Whether the ratios that a present record makes have masses that are normal doubles."""
+        return bool(self.x.size) and float(np.sum(self.present[self.x > _HUGE])) < 1e-12
+
+    def reaching(self, pair: Pair, direction: Direction, most: float) -> _Picture:
+        """Returns this picture with ends beyond which the pair has a mass of at most ``most``.
+
+        A sketch shows where most of the mass is. A lump of mass may lie at an end of a continuous
+        part, or just beyond it: the search begins with a tiny step.
+        """
+        sign = 1.0 if direction is Direction.REMOVE else -1.0
+        ends = []
+        for x, outwards in ((float(self.x[0]), -1.0), (float(self.x[-1]), 1.0)):
+            end = sign * math.log(x)
+            for power in range(-42, 10, 3):
+                bins = pair.bins(np.array([end]), np.zeros(1))
+                if bins is None:
+                    break
+                side = 1 if outwards * sign > 0 else 0
+                q = bins.q.upper * math.exp(-min(max(end, -600.0), 600.0))
+                if bins.p.upper[side] + q[side] <= most or abs(end) > 300.0:
+                    break
+                end += outwards * sign * math.ldexp(1.0, power)
+            ends.append(math.exp(sign * end))
+        # a sketch point without mass: the ends of the lattice are set by it, nothing else
+        first, last = ends[0] < self.x[0], ends[1] > self.x[-1]
+        if not (first or last):
+            return self
+        x = np.concatenate([ends[:1] * int(first), self.x, ends[1:] * int(last)])
+        absent, present = (
+            np.pad(masses, (int(first), int(last)), constant_values=2.0 * most)
+            for masses in (self.absent, self.present)
+        )
+        return _Picture(x, absent, present, self.zero)
+
     def bulk(self, steps: int) -> tuple[float, float]:
         """The mean and the standard deviation of one ratio, without those that are rare.
 
@@ -371,6 +410,8 @@ class _Plan:
         positions: of lattice points.
         mean, deviation: of the bulk of one ratio, in units of the lattice.
         share: the widest step of the bulk, as a share of its standard deviation.
+        relative: the widest step elsewhere, as a share of the distance from 0 or from the mean.
+        flat: whether all sums have the step of the lattice.
     """
 
     steps: int
@@ -378,7 +419,8 @@ class _Plan:
     mean: float
     deviation: float
     share: float
-    flat: bool = False  # all sums have the step of the lattice
+    relative: float = _RELATIVE
+    flat: bool = False
 
     def table(self, runs: int, current: int, low: float, high: float) -> tuple[int, _Table]:
         """The level of the bulk of a sum of ``runs`` ratios, and all levels with their places.
@@ -397,13 +439,13 @@ class _Plan:
         base = max(current, math.floor(math.log2(step) + 1e-9)) if step > 0 else current
         zero = -runs * self.positions.origin / self.positions.unit
         table = [base]
-        starts = [zero + 2.0**base / _RELATIVE]
+        starts = [zero + 2.0**base / self.relative]
         while starts[0] > low and len(table) < _FINER:
             table.insert(0, _APART * (math.ceil(table[0] / _APART) - 1))
-            starts.insert(0, zero + 2.0 ** table[0] / _RELATIVE)
+            starts.insert(0, zero + 2.0 ** table[0] / self.relative)
         # the same levels again and again, whatever the bulk's: pieces of more levels cost time
         level = _APART * math.ceil((base + _FIRST_APART) / _APART)
-        while (start := middle + 2.0**level / _RELATIVE) < high:
+        while (start := middle + 2.0**level / self.relative) < high:
             if start > starts[-1]:
                 table.append(level)
                 starts.append(start)
@@ -540,6 +582,11 @@ def _power(law: _Law, runs: int, plan: _Plan) -> _Law:
         square = _sum(square, square, plan)
 
 
+def within_reach(pair: Pair, direction: Direction) -> bool:
+    """Whether a lattice can hold the ratios of a step's pair; with next to no noise it cannot."""
+    return _Picture.of(pair, direction).fits()
+
+
 def _planned(picture: _Picture, steps: int) -> tuple[_Plan, tuple[float, float, float]]:
     """The plan for an average, and three places of one ratio.
 
@@ -552,14 +599,16 @@ def _planned(picture: _Picture, steps: int) -> tuple[_Plan, tuple[float, float, 
     origin = float(picture.x[0]) * (1.0 - _MARGIN) if few else 0.0
     if few and high > low:
         unit = (high - origin) / (1 if picture.x.size == 2 else _SHORT)
-    elif deviation > 0:
+    else:
         length = min(high, mean + 14 * deviation) - max(least, mean - 14 * deviation)
         unit = min(share * deviation, length / _SHORT)
-        unit = 2.0 ** math.floor(math.log2(unit))  # a power of two: places are exact
-    else:
-        unit = mean * share
+        # a power of two: places are exact; one ratio alone has no width to resolve
+        unit = 2.0 ** math.floor(math.log2(unit if unit > 0 else mean * share))
     positions = _Positions(origin, unit)
-    plan = _Plan(steps, positions, (mean - origin) / unit, deviation / unit, share)
+    # the ratios of a step of little noise lie on many levels: fewer points on each keep the cost
+    levels = math.log2(max(high, unit) / max(low, unit * 2.0**-_FINEST)) / _APART
+    relative = _RELATIVE * math.sqrt(max(1.0, levels / _MANY))
+    plan = _Plan(steps, positions, (mean - origin) / unit, deviation / unit, share, relative)
     return plan, ((least - origin) / unit, (low - origin) / unit, (high - origin) / unit)
 
 
@@ -596,8 +645,9 @@ class _OneRatio:
         """
         remove = direction is Direction.REMOVE
         picture = _Picture.of(pair, direction)
+        picture = picture.reaching(pair, direction, _LOST / steps)
         plan, (least, low, high) = (_planned_flat if flat else _planned)(picture, steps)
-        grid = _Edges.of(plan.table(1, 0, low, high)[1], least, high)
+        grid = _Edges.of(plan.table(1, 0, low, high)[1], least, high, zero=picture.zero > 0)
         shares = _Shares(plan.positions.ratio(grid.places, 1))
         shares.add_bins(pair, remove=remove)
         shares.add_atoms(pair.atoms(), remove=remove)
@@ -620,7 +670,7 @@ class _Edges:
     runs: tuple[tuple[int, int, int], ...]  # level, first index, number
 
     @staticmethod
-    def of(table: _Table, low: float, high: float) -> _Edges:
+    def of(table: _Table, low: float, high: float, *, zero: bool) -> _Edges:
         """All points from just below ``low`` to just above ``high``, and zero.
 
         The first level begins below ``low``, the others where the table says.
@@ -635,7 +685,7 @@ class _Edges:
                 else table[j + 1][1] << (table[j + 1][0] - level)
             )
             begin = max(0, math.floor(low / 2.0**level) - 1) if j == 0 else max(start, 0)
-            if j == 0 and begin > 0:
+            if j == 0 and begin > 0 and zero:
                 places.append(np.zeros(1))
                 runs.append((level, 0, 1))
             if end > begin:
@@ -645,11 +695,13 @@ class _Edges:
 
     def pieces(self, rows: FloatArray) -> tuple[_Piece, ...]:
         """The pieces that hold ``rows``, one entry a point."""
-        found, at = [], 0
+        found: dict[int, list[_Piece]] = {}
+        at = 0
         for level, first, number in self.runs:
-            found.append(_Piece(level, first, rows[:, at : at + number]))
+            piece = _Piece(level, first, rows[:, at : at + number])
+            found.setdefault(level, []).append(piece)
             at += number
-        return tuple(found)
+        return tuple(_added(found[level]) for level in sorted(found))
 
 
 class _Shares:
@@ -756,9 +808,9 @@ class _Shares:
             np.concatenate([cells[i] for cells in self._cells]) for i in range(4)
         )
         worth = absent + present
-        # which quotients are too uncertain to be kept: each choice is a lower law
+        # quotients that are too uncertain are left out; which ones, is the cheaper of two costs
         best = min(
-            (10.0**-k for k in range(2, 16)),
+            (10.0**-k for k in range(2, 12)),
             key=lambda most: (
                 float(np.sum(worth[off > most])) + float(np.max(off[off <= most], initial=0.0))
             ),
