@@ -36,11 +36,15 @@ _ROOT = math.sqrt(2.0 * math.pi)
 # Edges of the bins that bound an integral over v; the rest beyond the last one has a closed bound.
 _BINS = np.concatenate([np.arange(0.0, 2.0, 0.05), np.geomspace(2.0, 12.0, 30)])
 # Aims, relative to the call: they decide about widths, the bounds are computed.
-_AIM = 1e-13
+_AIM = 1e-11
 # Half the length of a panel in ln r, and the sum of the half-axes of the ellipse around [-1, 1]
 # in which the integrand is bounded: there |Im ln r| <= 0.94 < pi / 2.
 _HALF, _RHO = 0.7, 3.0
 _MOST_NODES = 120
+# Terms of a sum for beta; 60 are usual.
+_MOST_TERMS = 400
+# Nodes of all panels of one integral; beyond it nothing is said.
+_MOST_IN_ALL = 2500
 # A panel that would take more nodes is halved.
 _ENOUGH = 40.0
 # Points on the upper half of that ellipse of [-1, 1], and the most that neighbours are apart.
@@ -125,8 +129,9 @@ class _Cut:
     def _along(self, low: float, c: float, rough: float) -> tuple[float, float]:
         """Computes the integral over [low, c] by Gauss and Legendre in ln r, with its error."""
         factor = 1.0 / (math.pi * self.steps)
-        ends = (math.log(low), math.log(c))
-        x, weight, missed = _panels(self._most, ends, _HALF, math.log(_AIM * rough / factor))
+        count = max(2, math.ceil(math.log(c / low) / (2.0 * _HALF)) + 1)
+        edges = np.linspace(math.log(low), math.log(c), count)
+        x, weight, missed = _panels(self._most, edges, math.log(_AIM * rough / factor))
         value, error = self._integrand(np.exp(x))
         # a weight is off by 64 units, the sum adds them in any order
         error = error + np.abs(value) * UNIT * (80.0 + x.size)
@@ -258,8 +263,10 @@ class _Cut:
         if not rest[at] < 700.0:
             return 0.0, math.inf
         last = float(w[at])
-        half = 0.35 * c
-        x, weight, missed = _panels(lambda a, b: self._most_across(c, a, b), (0.0, last), half, aim)
+        # a panel is as long as it is far from s = 0
+        edges = c * 2.0 ** np.arange(0.0, math.ceil(math.log2(last / c)))
+        edges = np.concatenate([[0.0], edges, [last]])
+        x, weight, missed = _panels(lambda a, b: self._most_across(c, a, b), edges, aim)
         s = -c + 1j * x
         logs = log_transform(self.m, s, np.angle(s))
         log = t * (logs.value + s * k1)
@@ -288,24 +295,24 @@ class _Cut:
 
 
 def _panels(
-    most: Callable[[float, float], float], ends: tuple[float, float], half: float, aim: float
+    most: Callable[[float, float], float], edges: FloatArray, aim: float
 ) -> tuple[FloatArray, FloatArray, float]:
     """Computes nodes and weights of Gauss and Legendre on panels, and a bound of what they miss.
 
     Args:
         most: from the centre of a panel and half its length, an upper bound of ln |f| in the
             ellipse whose half-axes sum to half times _RHO, around the panel.
-        ends: of the integral.
-        half: half the length of a panel, at most.
+        edges: of the panels to begin with, ascending.
         aim: ln of the error to aim at.
     """
-    count = max(1, math.ceil((ends[1] - ends[0]) / (2.0 * half)))
-    edges = np.linspace(*ends, count + 1)
+    count = len(edges) - 1
     todo = [(float(a), float(b), 0) for a, b in zip(edges, edges[1:], strict=False)][::-1]
     aim -= math.log(count) + 1.0
     nodes, weights, missed = [], [], 0.0
     rate = 2.0 * math.log(_RHO)
     while todo:
+        if _ENOUGH * (len(nodes) + len(todo)) > _MOST_IN_ALL:
+            return np.ones(1), np.ones(1), math.inf
         a, b, depth = todo.pop()
         centre, length = 0.5 * (a + b), 0.5 * (b - a)
         log = most(centre, length * (1 + 1e-9)) + math.log(length * 64.0 / 15.0)
@@ -348,6 +355,7 @@ def discontinuity(m: float, r: FloatArray) -> tuple[FloatArray, FloatArray]:
     spare = np.maximum(log_most - guess + 36.0, 1.0)
     h = float(np.min(np.max(2.0 * math.pi * strips[:, None] / spare, axis=0)))
     far = min(math.sqrt(float(np.max((50.0 + 6.0 / m**2) / a))), 12.0)
+    h = max(h, far / _MOST_TERMS)  # where that is too wide, the error says so
     v = h * np.arange(math.ceil(far / h) + 1)
     log_1v = np.log1p(1j * v)
     point = z[:, None] + 2.0 / m * log_1v
@@ -358,7 +366,7 @@ def discontinuity(m: float, r: FloatArray) -> tuple[FloatArray, FloatArray]:
     beta = np.sum(term.real * weight, axis=1)
     # parts of the exponent, and A: exp of m z
     size = 20.0 * (a[:, None] * (1.0 + v * v) + np.abs(point) ** 2 + 4.0)
-    size = size + (a * (20.0 + 4.0 * m * z + m * m))[:, None] * (1.0 + v * v) + v.size
+    size = size + (a * (20.0 + 4.0 * m * z + 4.0 * m * m))[:, None] * (1.0 + v * v) + v.size
     error = outwards(np.sum(np.abs(term) * weight * size, axis=1)) * UNIT
     reach = 2.0 * math.pi * strips[:, None] / h
     missed = np.min(np.exp(log_most - reach) / -np.expm1(-reach), axis=0)

@@ -33,6 +33,8 @@ _MOST_SHIFT = 1.5
 _EDGE, _NARROW, _WIDEST = 0.5 * math.pi * (1 + 1e-9), 0.7, 1.2
 # ln of the aliasing that is aimed at, relative to the integrand's bound: e^-40 is 4e-18.
 _GOAL = 40.0
+# A rule's step in units of 1/1024: 1,200 nodes, where 100 to 400 are usual.
+_LEAST_STEP = 20
 # P(N > 9) = 1e-19: what lies beyond is paid, and is below the rounding of the sum.
 _REACH = 9.0
 # |x| up to which ln(1 + x) - x is summed: the first term left out is 0.1^17 / 20 of the first.
@@ -127,7 +129,8 @@ def _strips(m: float, alpha: FloatArray, left: FloatArray) -> tuple[FloatArray, 
 def _step(a: FloatArray, log_bound: FloatArray, log_goal: FloatArray) -> float:
     """Computes the step of a rule that misses e^log_goal at most, for every column of strips."""
     h = float(np.min(np.max(2.0 * math.pi * a / np.maximum(log_bound - log_goal, 1.0), axis=0)))
-    return max(math.floor(h * 1024.0), 1) / 1024.0  # so that its multiples are exact
+    # its multiples are exact; where it is too wide, the error says so
+    return max(math.floor(h * 1024.0), _LEAST_STEP) / 1024.0
 
 
 def _missed(a: FloatArray, log_bound: FloatArray, h: float) -> FloatArray:
