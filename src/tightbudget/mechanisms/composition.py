@@ -330,11 +330,14 @@ class Mechanism(Composable):
         if not isinstance(kind, str) or kind not in MECHANISMS:
             known = ", ".join(sorted(MECHANISMS))
             raise FileError(f"{where}.mechanism must be one of {known}, got {kind!r}")
-        if issubclass(MECHANISMS[kind], Derived):
-            base = table.pop("base", None)
-            if not isinstance(base, dict):
-                raise FileError(f"{where}: {kind} needs base (a table)")
-            return _with(Mechanism.from_dict(base, f"{where}.base"), kind, table, where)
+        cls = MECHANISMS[kind]
+        if issubclass(cls, Derived):
+            base, given = table.pop("base", None), table.pop(cls.key, None)
+            if not isinstance(base, dict) or given is None or table:
+                raise FileError(
+                    f"{where}: {kind} needs base (a table) and {cls.key}, and nothing else"
+                )
+            return _with(Mechanism.from_dict(base, f"{where}.base"), cls, given, where)
         # what tells how records get into a run; then for whom it is
         found = [(made, table.pop(made.key)) for made in _derivations() if made.key in table]
         samplers = [made for made, _ in found if made.key != "group"]
@@ -350,7 +353,6 @@ class Mechanism(Composable):
                 relation = Neighbouring.of(**{f"{where}.relation": relation})
             except ParameterError as error:
                 raise FileError(str(error)) from None
-        cls = MECHANISMS[kind]
         for name in table:
             if name not in cls._accepted():
                 keys = [made.key for made in _derivations()]
@@ -361,8 +363,7 @@ class Mechanism(Composable):
                 raise FileError(f"{where}: {kind} needs {name}")
         mechanism = cls(**table, relation=relation)
         for made, given in sorted(found, key=lambda entry: entry[0].key == "group"):
-            value = given if isinstance(given, dict) else {made.first(): given}
-            mechanism = _with(mechanism, made.kind, value, f"{where}.{made.key}")
+            mechanism = _with(mechanism, made, given, where)
         return mechanism
 
 
@@ -378,8 +379,8 @@ class Derived(Mechanism):
 
     Its table is the base's with one more key, whose value is the first parameter, or a table of
     all parameters where there are several. A base that has such a key itself is nested:
-    ``{"mechanism": kind, "base": {...}, parameters...}``. The method ``kind`` of a mechanism makes
-    it.
+    ``{"mechanism": kind, "base": {...}, key: value}``. (A parameter has no place beside the key: in
+    a plan, ``times`` counts runs.) The method ``kind`` of a mechanism makes it.
     """
 
     base: Mechanism
@@ -406,8 +407,10 @@ class Derived(Mechanism):
 
     def to_dict(self) -> dict[str, Any]:
         base, given = self.base.to_dict(), self.parameters()
-        if any(made.key in base for made in _derivations()) or "base" in base:
-            return {"mechanism": self.kind, "base": base, **given}
+        # a group is named last in any case, and needs no nest for a base that says how to draw
+        taken = {made.key for made in _derivations() if self.key != "group" or made is type(self)}
+        if "base" in base or taken & base.keys():
+            base = {"mechanism": self.kind, "base": base}
         alone = list(given) == [self.first()]
         return {**base, self.key: given[self.first()] if alone else given}
 
@@ -424,22 +427,30 @@ def _derived(kind: str, base: Mechanism, *given: Any) -> Mechanism:
     return made
 
 
-def _with(base: Mechanism, kind: str, given: dict[str, Any], where: str) -> Mechanism:
-    """Calls the method ``kind`` of a mechanism with the parameters of a table.
+def _with(base: Mechanism, made: type[Derived], value: Any, where: str) -> Mechanism:
+    """Calls the method of a mechanism that makes another one of it.
+
+    Args:
+        base: the mechanism.
+        made: the class of the other one.
+        value: what a plan's table has under the key of the class: the first parameter, or a table.
+        where: what a refusal calls the plan's table.
 
     Raises:
         FileError: an unknown or missing parameter.
     """
-    method = getattr(base, kind)
+    method = getattr(base, made.kind)
+    given = value if isinstance(value, dict) else {made.first(): value}
     parameters = inspect.signature(method).parameters
     for name in given:
         if name not in parameters:
-            raise FileError(f"{where}: {kind} has no {name!r} (it has {', '.join(parameters)})")
+            known = ", ".join(parameters)
+            raise FileError(f"{where}.{made.key}: {made.kind} has no {name!r} (it has {known})")
     for name, parameter in parameters.items():
         if parameter.default is inspect.Parameter.empty and name not in given:
-            raise FileError(f"{where}: {kind} needs {name}")
-    made: Mechanism = method(**given)
-    return made
+            raise FileError(f"{where}.{made.key}: {made.kind} needs {name}")
+    mechanism: Mechanism = method(**{name: _read(entry) for name, entry in given.items()})
+    return mechanism
 
 
 @dataclass(frozen=True)
