@@ -156,6 +156,7 @@ class Batches(Derived):
         """
         if self._places() == 1:
             share = Fraction(self.batch, self.of)
+            # guard: share-rounded-apart
             return Enclosure(np.array([double_down(share)]), np.array([double_up(share)]))
         return _binomial(self.batch, self.of)
 
@@ -189,6 +190,7 @@ class Batches(Derived):
             return None if rate == 1.0 else _Attained(sampled, relation=self.relation)
         # fewer copies, and smaller moves, are dominated by more and larger ones: the events
         # that decide delta are half-lines, whose chance rises with the move
+        # guard: no-copy-has-the-rest
         none = double_up(1 - sum((Fraction(x) for x in chances.tolist()), Fraction(0)))
         sizes = [
             double_down(copies * Fraction(replaced.sensitivity))
