@@ -103,7 +103,7 @@ MUTATIONS = [
     ),
     Without(
         "no copy has all of the chance that is left",
-        {"no-copy-has-the-rest": "none = 0.0"},
+        {"no-copy-has-the-rest": "none = 0.5"},
         fewer_copies_are_claimed_than_there_are,
     ),
 ]

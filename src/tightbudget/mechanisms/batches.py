@@ -124,16 +124,20 @@ class Batches(Derived):
                 f"batches of a fixed size hold for {Neighbouring.REPLACE_ONE}, "
                 f"but {self.relation} was declared"
             )
-        if (declared := self.base.relation) is not None:
-            # guard: sensitivity-not-guessed
-            fits = _REPLACED if declared is Neighbouring.REPLACE_ONE else _CLIP
-            if self.sensitivity_of != fits:
-                raise RelationError(
-                    f"base was declared for {declared}, so that its sensitivity is of "
-                    f"{fits!r}, but sensitivity_of={self.sensitivity_of!r} was given"
-                )
+        if self.base.relation is not None:
+            self._check_base(self.base.relation)
         self._set(batch=batch, of=of, relation=Neighbouring.REPLACE_ONE)
         self._replaced()  # refuses a quotient that no Gaussian mechanism has
+
+    def _check_base(self, declared: Neighbouring) -> None:
+        """Refuses a base whose sensitivity was ``declared`` for something else."""
+        # guard: sensitivity-not-guessed
+        fits = _REPLACED if declared is Neighbouring.REPLACE_ONE else _CLIP
+        if self.sensitivity_of != fits:
+            raise RelationError(
+                f"base was declared for {declared}, so that its sensitivity is of {fits!r}, "
+                f"but sensitivity_of={self.sensitivity_of!r} was given"
+            )
 
     def _replaced(self) -> Gaussian:
         """Makes the Gaussian mechanism of a batch that surely has the replaced record."""
