@@ -40,7 +40,7 @@ def test_the_two_data_sets_are_a_mixture_of_copies_of_two(
         copies = Counter(moved * sum(i == 0 for i in batch) for batch in batches)
         assert sums == copies
     # the share of each number of copies is what the mechanism counts with
-    made = tb.Gaussian(1.0).batches(size, of=records, replacement=replacement)._copies()
+    made = tb.Batches(tb.Gaussian(1.0), size, records, replacement)._copies()
     for k in range(1, len(made) + 1):
         exact = Fraction(sum(sum(i == 0 for i in batch) == k for batch in batches), len(batches))
         assert Fraction(made.lower[k - 1]) <= exact <= Fraction(made.upper[k - 1])
@@ -49,7 +49,7 @@ def test_the_two_data_sets_are_a_mixture_of_copies_of_two(
 @pytest.mark.parametrize(("size", "records"), [(2, 2), (30, 60), (1000, 1000), (10**6, 10**6 + 1)])
 def test_the_chances_of_copies_are_enclosed(size: int, records: int) -> None:
     ctx.prec = 600
-    found = tb.Gaussian(1.0).batches(size, of=records, replacement=True)._copies()
+    found = tb.Batches(tb.Gaussian(1.0), size, records, replacement=True)._copies()
     one = arb(1) / records
     chance, listed = (1 - one) ** size, arb(0)
     whole = 1 - chance
