@@ -13,6 +13,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 from tests.mechanisms.test_shuffled import below, delta_of_two
 
 import tightbudget as tb
+from tightbudget import privacy_buckets as classic
 from tightbudget.mechanisms import shuffled
 
 
@@ -32,6 +33,15 @@ def cells_hold_the_largest_variable() -> bool:
     return all(contains(found, i, truth) for i, truth in enumerate(truths))
 
 
+def no_lower_bound_is_above_what_is_attained() -> bool:
+    epoch = tb.Gaussian(2.0).shuffled(100)
+    attained = epoch.instance()
+    assert attained is not None
+    most = attained.delta(0.5).upper
+    found = tb.stopping_delta(epoch, [1], [0.5]), classic.delta(epoch, 0.5, n=200)
+    return all(bounds.lower <= most for bounds in found)
+
+
 MUTATIONS = [
     Without(
         "a zeroed record leaves the mark of the records beside it",
@@ -46,6 +56,16 @@ MUTATIONS = [
         "another batch than the record's may have the largest sum",
         {"others-may-be-the-largest": "return _masses(cuts, mean) * powers"},
         cells_hold_the_largest_variable,
+    ),
+    Without(
+        "a stop's lower bound is that of what is attained",
+        {"stopping-lower-bound-attained": "return bounds"},
+        no_lower_bound_is_above_what_is_attained,
+    ),
+    Without(
+        "the lower bound of buckets is that of what is attained",
+        {"buckets-lower-bound-attained": "return Trees(trees)"},
+        no_lower_bound_is_above_what_is_attained,
     ),
 ]
 

@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 
 import mpmath
@@ -16,6 +17,7 @@ from tests.balls import ball, contains, mass
 
 import tightbudget as tb
 from tightbudget.mechanisms.shuffled import LargestSum, cell_masses
+from tightbudget.output_dp.pricing import PlanRule, RenyiRule
 
 DIRECTIONS = tuple(tb.Direction)
 
@@ -208,6 +210,76 @@ def test_more_batches_show_less_of_the_record() -> None:
 def test_only_the_clip_over_sigma_counts() -> None:
     one, scaled = (tb.Gaussian(s, sensitivity=c).shuffled(50) for s, c in ((1.0, 1.0), (4.0, 4.0)))
     assert one.epsilon(1e-5) == scaled.epsilon(1e-5)
+
+
+# ------------------------------------------------------------------------ whatever asks it
+
+EPOCH = tb.Gaussian(2.0).shuffled(100)
+STEP = tb.Gaussian(2.0).batches(6, of=600)
+TWO_ENDS = pytest.mark.parametrize("run", [EPOCH * 3, STEP * 20], ids=["shuffled", "batches"])
+
+
+@TWO_ENDS
+def test_one_stop_early_is_delta(run: tb.Composition) -> None:
+    stopped, asked = tb.stopping_delta(run, [1], [0.5]), run.delta(0.5)
+    assert stopped.lower == pytest.approx(asked.lower, rel=2e-3)
+    assert stopped.upper == pytest.approx(asked.upper, rel=2e-3)
+
+
+@TWO_ENDS
+def test_a_schedule_has_both_ends_of_its_delta(run: tb.Composition) -> None:
+    schedule = tb.early_stopping(run, [1, 2], delta=1e-5)
+    assert 0.98e-5 <= schedule.delta.upper <= 1e-5
+    again = tb.stopping_delta(run, [1, 2], schedule.epsilons)
+    assert schedule.delta.lower == pytest.approx(again.lower, rel=3e-3)
+    assert schedule.delta.lower < 0.9 * schedule.delta.upper
+    # each price is at least that of the upper bound alone
+    assert schedule.epsilons[-1] >= (run * 2).epsilon(1e-5).upper * (1 - 1e-3)
+
+
+@pytest.mark.slow
+@TWO_ENDS
+def test_a_gap_out_of_reach_of_stops_is_refused_with_true_bounds(run: tb.Composition) -> None:
+    with pytest.raises(tb.PrecisionError, match="relative gap 1e-12 was not reached") as caught:
+        tb.stopping_delta(run, [1], [0.5], rtol=1e-12)
+    asked = run.delta(0.5)
+    assert caught.value.lower <= asked.lower * (1 + 1e-3)
+    assert caught.value.upper >= asked.upper * (1 - 1e-3)
+
+
+@TWO_ENDS
+def test_buckets_of_a_published_algorithm_have_both_ends(run: tb.Composition) -> None:
+    rough, fine = tb.classic.delta(run, 0.5, n=2000), run.delta(0.5)
+    assert rough.lower <= fine.lower * (1 + 1e-9)
+    assert fine.upper <= rough.upper * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda x: tb.Gaussian(x).shuffled(100) * 3, lambda x: tb.Gaussian(x).batches(6, 600) * 20],
+)
+def test_noise_is_calibrated_by_the_upper_end(make: Callable[[float], tb.Composition]) -> None:
+    found = tb.calibrate(make, epsilon=1.0, delta=1e-5)
+    assert found.met.upper <= 1e-5
+    assert found.met.lower < 0.99e-5
+    assert make(found.value * (1 - 2e-5)).delta(1.0).upper > 1e-5
+    assert found.epsilon.lower < found.epsilon.upper <= 1.0
+
+
+def test_noise_for_a_shuffle_is_that_of_one_release_an_epoch() -> None:
+    shuffled = tb.calibrate(lambda x: tb.Gaussian(x).shuffled(100) * 3, epsilon=1.0, delta=1e-5)
+    released = tb.calibrate(lambda x: tb.Gaussian(x) * 3, epsilon=1.0, delta=1e-5)
+    assert shuffled.value == pytest.approx(released.value, rel=2e-5)
+
+
+@TWO_ENDS
+def test_budgets_charge_the_upper_end(run: tb.Composition) -> None:
+    plan = PlanRule(plan=run, delta=1e-5)
+    assert plan.cap.counted == Fraction(run.epsilon(1e-5).upper)
+    price = run.renyi(4.0)
+    assert 0.0 < price.lower < price.upper < math.inf
+    rule = RenyiRule(order=4.0, epsilon=100.0)
+    assert rule.cost(price, None).counted == Fraction(price.upper)
 
 
 # ----------------------------------------------------------------------------- words
