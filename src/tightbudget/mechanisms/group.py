@@ -33,7 +33,7 @@ __all__ = ["Group", "grouped", "scaled"]
 _MOST = 100_000
 _COMPONENTS = 1000  # as many as a MixtureOfGaussians has
 _LEAST = Decimal("1e-290")  # a share below it is merged: doubles hold shares from 1e-300 on
-_LEFT_OUT = 2e-285  # at least all merged shares together
+_LEFT_OUT = 2e-285  # at least all merged shares together; lines leave out smaller ones
 _PUBLIC = 24  # numbers of records that a union tells apart: each costs a pair of the base
 _ROUNDED = 1 - Fraction(1, 10**25)  # for the relative error of a chance
 # Mechanisms whose noise does not depend on the sensitivity, and whose guarantee is for a query that
@@ -204,6 +204,9 @@ class _SampledGroup(Mechanism):
     def _any(self) -> tuple[float, float]:
         """Bounds of the chance that at least one record of the group is in the sample."""
         return binomial_tails(self.size, self.rate, 1)[1]
+
+    def is_mutual(self) -> bool:
+        return self.base.is_mutual()
 
     def pair(self, direction: Direction) -> Pair:
         sizes, shares = merged(self.size, self.rate, _PUBLIC, up=True)

@@ -185,8 +185,8 @@ class MixturePair(Pair):
     """The mixture ``right`` as P, the mirrored ``left`` as Q: the loss rises with the output.
 
     ``lines`` is the one of both that is mixed, where a moment generating function should be that
-    of another mixture: at most a share of 1e-285 of its components may have been left out. That
-    adds less to the delta of 1e20 runs than a line's own rounding, which is 1e-15 of a delta that
+    of another mixture: components with a share of 1e-280 together may have been left out. That
+    adds less to the delta of 1e14 runs than a line's own rounding, which is 1e-15 of a delta that
     is at least 1e-250.
     """
 

@@ -86,6 +86,9 @@ class TruncatedPoisson(Derived):
         self._set(relation=sampled.relation)
         scaled(self.base, 2)  # refuses a base without additive noise
 
+    def is_mutual(self) -> bool:
+        return self.base.is_mutual()
+
     def pair(self, direction: Direction) -> Pair:
         plain = self.base.subsampled(self.rate).pair(direction)
         fits, full = self._cut
