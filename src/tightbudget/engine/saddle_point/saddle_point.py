@@ -46,9 +46,9 @@ _MANY = 12
 # Terms of a line that each of many mechanisms may cost beside COST, about a millisecond: its buckets
 # and their convolution took twenty, measured for 300 sampled Gaussian steps.
 _COST_OF_ONE = 40_000
-# Mechanisms beyond which their lines, one by one, are not even planned: each takes 20 terms or more
-# for one value, and a line has a limit of 20,000.
-_MOST_APART = 1000
+# Mechanisms beyond which their lines, one by one, are not even planned: each takes 32 terms or more
+# for one value (18 standard deviations in steps of 0.55), and a line has a limit of 20,000.
+_MOST_APART = 625
 
 
 class _Rare(NamedTuple):
@@ -103,7 +103,12 @@ class SaddlePoint:
     # what leaves the range of doubles ends as inf or nan, and proves nothing
     @np.errstate(all="ignore")
     def bounds(
-        self, question: Question, rtol: float, cache: Cache | None = None, direction: int = 0
+        self,
+        question: Question,
+        rtol: float,
+        cache: Cache | None = None,
+        direction: int = 0,
+        target: float | None = None,
     ) -> Bounds | None:
         """Returns bounds of the answer, with the relative gap or as close as lines come.
 
@@ -112,6 +117,8 @@ class SaddlePoint:
             rtol: the relative gap at which no better line is looked for.
             cache: lines that answered before, which are read first.
             direction: the number of this direction in the cache.
+            target: a value that the answer is to be compared with: once bounds are on one side of
+                it, no costlier plan is tried.
 
         Returns:
             The bounds, or None where no line proves any.
@@ -127,6 +134,8 @@ class SaddlePoint:
             if bounds is not None and bounds.relative_gap <= rtol:
                 return bounds
         for tracks, most in self._plans(question):
+            if best is not None and target is not None and not best.lower <= target < best.upper:
+                return best
             epsilon, log_delta = question.place(tracks), None
             for _ in range(2):  # the second time where the first lines saw the answer
                 found = lines_at(tracks, epsilon, log_delta, most)
