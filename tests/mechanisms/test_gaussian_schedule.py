@@ -31,9 +31,7 @@ def _bits() -> Iterator[None]:
 
 
 def balls(steps: tuple[Step, ...], remove: bool) -> list[tuple[integrals.Step, int]]:
-    return [
-        (integrals.Step(Fraction(one.m), Fraction(one.q), remove), one.count) for one in steps
-    ]
+    return [(integrals.Step(Fraction(one.m), Fraction(one.q), remove), one.count) for one in steps]
 
 
 def holds(line: Line, i: int, truth: acb) -> bool:
@@ -75,7 +73,9 @@ def test_the_rest_of_a_line_is_below_its_bound(name: str, remove: bool) -> None:
     (schedule,) = Schedule.of(steps, remove)
     for c, t, shift in ((0.3, 5.0, 0.1), (3.0, 20.0, 0.3)):
         bound = schedule.beyond(c, t, shift)
-        moved = arb(0)  # the same integral, mechanism by mechanism: Im y = shift is Im x = shift / m
+        moved = arb(
+            0
+        )  # the same integral, mechanism by mechanism: Im y = shift is Im x = shift / m
         for step, count in balls(steps, remove):
             moved += step.beyond(c, t, shift / float(step.m)).log() * count
         assert moved <= arb(bound) + 1e-12  # shift / m is rounded

@@ -219,9 +219,7 @@ class Schedule(Transform):
         log_s = _log_s(y)
         powers = 1.0 + c if self.remove else -c
         total = np.zeros((3, c.size))
-        for m, odds, rest, count in zip(
-            some.m, some.odds, some.log_rest, some.count, strict=True
-        ):
+        for m, odds, rest, count in zip(some.m, some.odds, some.log_rest, some.count, strict=True):
             x = (y - odds) / m + 0.5 * m
             log_r = log_s + rest
             base = math.log(h * _DENSITY_0 / m) - 0.5 * x * x
@@ -362,9 +360,7 @@ class Schedule(Transform):
         with np.errstate(divide="ignore", invalid="ignore"):
             outer = np.where(steps > 0, np.stack([weight[:, 0], weight[:, -1]]) / steps, np.inf)
         outer = outwards(outer) + 1e-300
-        made = _Weights(
-            y, log_s, weight, total, lever, outwards(error), outer[0], outer[1], falls
-        )
+        made = _Weights(y, log_s, weight, total, lever, outwards(error), outer[0], outer[1], falls)
         self._kept.clear()  # the matrix is large, and the next line is elsewhere
         self._kept[key] = made
         return made
