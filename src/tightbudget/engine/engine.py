@@ -159,8 +159,12 @@ class Engine:
             # lines that are there answer faster than a proof that this direction is milder
             asked = worst is None or (cache is not None and bool(cache.lines(i)))
             found = engine.bounds(question, rtol, cache, i, target) if asked else None
-            if found is None and worst is not None and engine.below(*question.at(worst.lower)):
-                continue  # its exact value is not above the lower bound
+            if found is None and worst is not None:
+                # its exact value is not above a bound of the worse direction: the lower one, so
+                # that nothing widens; the upper one does where only a target matters
+                decided = target is not None and worst.upper <= target
+                if engine.below(*question.at(worst.upper if decided else worst.lower)):
+                    continue
             if not asked:
                 found = engine.bounds(question, rtol, cache, i, target)
             if found is None:
