@@ -7,6 +7,7 @@ and says so quickly. ``benchmarks`` compares both on the same questions.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -60,6 +61,17 @@ class Explanation:
         columns = list(dict.fromkeys(name for row in self.details for name in row))
         rows = [[_brief(row.get(name, "")) for name in columns] for row in self.details]
         return notebook.shown(notebook.table(rows, head=columns, title=self._head()))
+
+    def down_to(self, below: Explanation) -> Explanation:
+        """The explanation of an answer between two pairs: rows of the upper bound, then the lower.
+
+        Args:
+            below: the explanation of the same question, about the pair that is dominated.
+        """
+        bounds = Bounds(below.bounds.lower, self.bounds.upper)
+        rows = [{"bound": "upper", **row} for row in self.details]
+        rows += [{"bound": "lower", **row} for row in below.details]
+        return dataclasses.replace(self, bounds=bounds, details=tuple(rows))
 
     def _head(self) -> str:
         """The question, the answer and the name of the engine in a line."""

@@ -134,9 +134,8 @@ class MixedTransform(Integrand, Transform):
     def split(self, edge: float) -> tuple[MixedTransform, MixedTransform]:
         """Two transforms (bulk, rare) that sum to this one, parted at about x = edge."""
         edge = round(edge * 16.0) / 16.0  # so that (x - edge) / width is exact
-        m, q, remove = self.m, self.q, self.remove
-        bulk = MixedTransform(m, q, remove, "bulk", edge)
-        return bulk, MixedTransform(m, q, remove, "rare", edge)
+        bulk = dataclasses.replace(self, part="bulk", edge=edge)
+        return bulk, dataclasses.replace(self, part="rare", edge=edge)
 
     def rare_split(self, c: float) -> tuple[MixedTransform, MixedTransform] | None:
         """Two transforms (bulk, rare) that sum to this one; None where nothing parts them at c."""
