@@ -54,7 +54,7 @@ def _asked(one: object, name: str) -> tb.Bounds:
         "curve of epsilons": lambda c: c.curve(deltas=[1e-3, _DELTA]).bounds[1],
         "explain": lambda c: c.explain(delta=_DELTA).bounds,
     }
-    return answers[name](one)  # type: ignore[no-any-return]
+    return answers[name](one)
 
 
 RISING = [

@@ -138,7 +138,7 @@ class Mechanism(Composable):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "__repr__" not in vars(cls):  # or dataclass would write one, with all defaults
-            cls.__repr__ = Mechanism.__repr__  # type: ignore[method-assign]
+            cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
         if cls.kind:
             MECHANISMS[cls.kind] = cls
 
@@ -265,12 +265,14 @@ class Mechanism(Composable):
         """
         return _derived("shuffled", self, steps)
 
-    def batches(self, batch: int, of: int, replacement: bool = False) -> Mechanism:
+    def batches(
+        self, batch: int, of: int, replacement: bool = False, sensitivity_of: str = "clip"
+    ) -> Mechanism:
         """Returns this mechanism on a random batch of exactly ``batch`` out of ``of`` records.
 
         See :class:`tightbudget.Batches`.
         """
-        return _derived("batches", self, batch, of, replacement)
+        return _derived("batches", self, batch, of, replacement, sensitivity_of)
 
     def truncated_poisson(self, rate: float, at_most: int, of: int) -> Mechanism:
         """Returns this mechanism on a Poisson sample of ``of`` records, cut to ``at_most`` of them.
