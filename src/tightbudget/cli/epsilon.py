@@ -99,7 +99,11 @@ def answer(
         print_answer({answered: bounds.to_dict(), given: at, **note}, asked, watch)
         return
     # bounds of two kinds share no digits by which they could be cut
-    rows = {"what": what, answered: f"{bounds:.6g}" if ends else str(bounds), f"at {given}": repr(at)}
+    rows = {
+        "what": what,
+        answered: f"{bounds:.6g}" if ends else str(bounds),
+        f"at {given}": repr(at),
+    }
     if bounds.upper == math.inf:
         rows["because"] = f"delta is in {composition.delta(math.inf)} however large epsilon is"
     elif bounds.upper > 0 and not ends:
