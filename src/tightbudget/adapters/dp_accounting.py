@@ -7,6 +7,7 @@ composition behind it. Needs the extra ``dp-accounting``.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -32,13 +33,24 @@ from tightbudget.mechanisms import (
     Subsampled,
     WorstCase,
 )
-from tightbudget.mechanisms.composition import Composable, Composition, compose
+from tightbudget.mechanisms.composition import Composable, Composition, Derived, compose
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, expm1_up, mul_up, next_up
+from tightbudget.numerics.rounding import (
+    UNIT,
+    FloatArray,
+    add_up,
+    expm1_up,
+    log_down,
+    log_up,
+    mul_up,
+    next_down,
+    next_up,
+)
 from tightbudget.numerics.validate import (
     count,
     masses,
     non_negative,
+    number,
     positive,
     positive_count,
     probability,
@@ -76,6 +88,8 @@ _LOST = 1e-15  # mass that counts as an infinite loss: the default by which dp-a
 # 3e-14, so that 1e-12 in epsilon and 1e-9 in delta are far above it.
 _MARGIN = 1e-12
 _SUMS = (Gaussian, Laplace, DiscreteLaplace, MixtureOfGaussians, Subsampled)
+# Renyi orders of a best of many runs: a chord between two of them is above by some percent at most
+_ORDERS = tuple(1 + 2.0 ** (j / 6) for j in range(-24, 49))
 
 
 class EventError(ParameterError):
@@ -392,8 +406,12 @@ def _zero_concentrated(event: Any, relation: Neighbouring) -> list[Step]:
 
 @_steps.register(dp_event.SingleEpochTreeAggregationDpEvent)
 def _tree_aggregation(event: Any, relation: Neighbouring) -> list[Step]:
-    if relation is not Neighbouring.ZERO_OUT:
-        raise EventError(event, "a tree of sums needs the relation REPLACE_SPECIAL")
+    if relation is Neighbouring.ADD_OR_REMOVE:
+        raise EventError(
+            event,
+            "a tree of sums needs the relation REPLACE_SPECIAL or REPLACE_ONE, under which other "
+            "records keep their leaves",
+        )
     given = event.step_counts
     counts = given if isinstance(given, Sequence) else [given]
     most = max(positive_count(**{f"step_counts[{i}]": n}) for i, n in enumerate(counts))
@@ -415,9 +433,17 @@ def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
     if step == WorstCase(0.0, 1.0, relation=relation):
         return _revealed(q, relation)
     alone = runs == 1 and not more
+    if relation is not Neighbouring.ADD_OR_REMOVE and not all(
+        isinstance(s, _SUMS) for s, _ in inner
+    ):
+        # the record may be in the sample in both data sets, and then the releases differ; that it
+        # is there may show. H(p A + (1 - p) B || p A' + (1 - p) B) <= p H(A || A'), jointly convex
+        return [(either(q, _single(inner, relation), _NOTHING.under(relation)), 1)]
     if relation is Neighbouring.REPLACE_ONE:
         if not (alone and isinstance(step, Gaussian)):
-            raise EventError(event, "a sample with one record replaced needs Gaussian noise")
+            # To a sum a record that is not in the sample is one that adds zero, so that what holds
+            # for replaced records holds for that, too: Balle, Barthe, Gaboardi 2018, Theorem 2.
+            return [(_curve_of(tuple(inner), relation, q), 1)]
         # the record adds up to half of that, before and after, in opposite directions at worst;
         # more weight on a contribution dominates
         # guard: half-sampled-contribution
@@ -425,24 +451,85 @@ def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
         # guard: replaced-record-mirrored
         mixed = MixtureOfGaussians(step.sigma, sizes, weights, mirrored=True, relation=relation)
         return [(mixed, 1)]
-    if relation is Neighbouring.ZERO_OUT and not all(isinstance(s, _SUMS) for s, _ in inner):
-        raise EventError(event, "a sample with one record made special needs sums with noise")
-    if alone and isinstance(step, Mechanism):
-        return [(step.subsampled(q), 1)]  # guard: sampling-rate
-    return [(_curve_of(tuple(inner), relation).subsampled(q), 1)]
+    return [(_single(inner, relation).subsampled(q), 1)]  # guard: sampling-rate
 
 
 @_steps.register(dp_event.SampledWithoutReplacementDpEvent)
 def _sampled_without_replacement(event: Any, relation: Neighbouring) -> list[Step]:
-    if relation is not Neighbouring.REPLACE_ONE:
-        raise EventError(event, "a sample of known size needs the relation REPLACE_ONE")
     n = positive_count(source_dataset_size=event.source_dataset_size)
-    share = Fraction(count(sample_size=event.sample_size), n)
-    rate = probability(**{"sample_size / source_dataset_size": _up(share)})
+    b = count(sample_size=event.sample_size)
+    rate = probability(**{"sample_size / source_dataset_size": _up(Fraction(b, n))})
+    if b == n:
+        if relation is Neighbouring.ADD_OR_REMOVE:
+            raise EventError(event, "a batch of all records cannot be drawn once one is removed")
+        return _steps_of(event.event, relation)
+    inner = _replaced(event, relation)
+    if rate == 0.0 or not inner:
+        return []
+    if relation is Neighbouring.ADD_OR_REMOVE:
+        # A batch with the record is one of the others', with one of them replaced by the record.
+        # A larger data set has a smaller share.
+        return [(_single(inner, relation).subsampled(rate), 1)]
+    (step, _), *_ = inner
+    if relation is Neighbouring.REPLACE_ONE and _is_one_gaussian(inner):
+        return [(_of_clip(step).batches(b, n), 1)]
+    return [(_curve_of(tuple(inner), relation, rate), 1)]
+
+
+@_steps.register(dp_event.SampledWithReplacementDpEvent)
+def _sampled_with_replacement(event: Any, relation: Neighbouring) -> list[Step]:
+    n = positive_count(source_dataset_size=event.source_dataset_size)
+    b = count(sample_size=event.sample_size)
+    inner = _replaced(event, relation)
+    if b == 0 or not inner:
+        return []
+    if not _is_one_gaussian(inner):
+        raise EventError(event, "a sample with replacement needs Gaussian noise")
+    (step, _), *_ = inner
+    if relation is Neighbouring.ADD_OR_REMOVE:
+        if n == 1:
+            raise EventError(event, "no sample can be drawn once the only record is removed")
+        # Each place of the batch has the record with probability 1 / n, in place of another one.
+        # As seen from a batch of the others, the sum moves by at most 2 C for each such place.
+        return [(_single(inner, relation).subsampled(_up(Fraction(1, n))).group(b), 1)]
+    batches: list[Step] = [(_of_clip(step).batches(b, n, replacement=True), 1)]
+    return batches if relation is Neighbouring.REPLACE_ONE else _under(relation, batches)
+
+
+@_steps.register(dp_event.TruncatedSubsampledGaussianDpEvent)
+def _truncated(event: Any, relation: Neighbouring) -> list[Step]:
+    n, most = (
+        count(dataset_size=event.dataset_size),
+        count(truncated_batch_size=event.truncated_batch_size),
+    )
+    q = probability(sampling_probability=event.sampling_probability)
+    noise = dp_event.GaussianDpEvent(event.noise_multiplier)
+    if n == 0 or most == 0 or q == 0.0:
+        return []
+    poisson = _steps_of(dp_event.PoissonSampledDpEvent(q, noise), relation)
+    if most >= n or event.noise_multiplier == 0:
+        # without noise, a record that is not in the sample before it is cut changes nothing
+        return poisson
+    if relation is Neighbouring.ADD_OR_REMOVE:
+        return [(Gaussian(event.noise_multiplier).truncated_poisson(q, most, n), 1)]
+    # Where the others alone fill the batch, it is a batch of theirs in which the record, whatever
+    # it is, has the place of one with a certain chance: see TruncatedPoisson. That they fill it is
+    # shown to the observer.
+    full, rate = truncation(q, most, n)
+    replaced = tuple(_gaussian(noise, Neighbouring.REPLACE_ONE))
+    ((uncut, _),) = poisson
+    return [(either(full, _curve_of(replaced, relation, rate), uncut), 1)]
+
+
+@_steps.register(dp_event.RepeatAndSelectDpEvent)
+def _repeat_and_select(event: Any, relation: Neighbouring) -> list[Step]:
+    mean, shape = number(mean=event.mean), number(shape=event.shape)
+    if not 1 <= mean <= 1e12:
+        raise refuse("mean", "be in [1, 1e12]", event.mean)
+    if not shape >= 0:
+        raise refuse("shape", "be >= 0", event.shape)
     inner = [step for step in _steps_of(event.event, relation) if step[1]]
-    if rate == 1.0 or not inner:
-        return inner
-    return [] if rate == 0.0 else [(_curve_of(tuple(inner), relation, rate), 1)]
+    return [(_selected(tuple(inner), relation, mean, shape), 1)] if inner else []
 
 
 def _one_release(steps: list[Step]) -> list[Step]:
@@ -463,6 +550,56 @@ def _one_release(steps: list[Step]) -> list[Step]:
 
 
 # ------------------------------------------------------------------------------- parts
+
+
+_NOTHING = WorstCase(0.0)
+
+
+def _mentions(event: Any, kind: type) -> bool:
+    """Says whether a tree of events has one of a kind."""
+    parts = [getattr(event, "event", None), *(getattr(event, "events", None) or ())]
+    return isinstance(event, kind) or any(part and _mentions(part, kind) for part in parts)
+
+
+def _replaced(event: Any, relation: Neighbouring) -> list[Step]:
+    """Lists the releases on a sample of known size, for one record in it that is replaced.
+
+    Under every relation one record of such a sample has the place of another one. So the releases
+    are asked for ``REPLACE_ONE``, which has special records, too. Of zero-concentrated ones nothing
+    is known for another relation than the accountant's.
+    """
+    if relation is not Neighbouring.REPLACE_ONE and _mentions(event.event, dp_event.ZCDpEvent):
+        raise EventError(
+            event,
+            "in a sample of known size one record is replaced by another, and a ZCDpEvent says "
+            "nothing of that under this relation: use REPLACE_ONE",
+        )
+    inner = _steps_of(event.event, Neighbouring.REPLACE_ONE)
+    return _one_release([step for step in inner if step[1]])
+
+
+def _is_one_gaussian(steps: list[Step]) -> bool:
+    return len(steps) == 1 and isinstance(steps[0][0], Gaussian) and steps[0][1] == 1
+
+
+def _of_clip(step: Any) -> Gaussian:
+    """Makes the Gaussian whose sensitivity is the norm of a record, of that for a replaced one."""
+    return Gaussian(step.sigma, step.sensitivity / 2)
+
+
+def _single(steps: list[Step], relation: Neighbouring) -> Mechanism:
+    """Makes one mechanism of releases, declared for a relation."""
+    (step, runs), *more = steps
+    if runs == 1 and not more and isinstance(step, Mechanism) and not isinstance(step, Derived):
+        return dataclasses.replace(step, relation=relation)
+    if runs == 1 and not more and isinstance(step, Mechanism) and step.relation is relation:
+        return step
+    return _curve_of(tuple(steps), relation)
+
+
+def _under(relation: Neighbouring, steps: list[Step]) -> list[Step]:
+    """Declares releases for another relation, each as one mechanism of its own."""
+    return [(_single([(step, 1)], relation), runs) for step, runs in steps]
 
 
 def _distance(relation: Neighbouring) -> float:
@@ -510,6 +647,75 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
         # guard: sample-share-once
         points.setdefault(moved, min(1.0, mul_up(rate, read(epsilon, _GAP).upper)))
     return FromCurve(tuple(points), tuple(points.values()), relation=relation)
+
+
+@functools.lru_cache(maxsize=64)
+def _selected(
+    steps: tuple[Step, ...], relation: Neighbouring, mean: float, shape: float
+) -> Mechanism:
+    """Makes the worst mechanism that the Renyi divergences of a best of many runs allow.
+
+    Source: Papernot, Steinke 2022, Theorem 2 (a truncated negative binomial number of runs), and
+    Theorem 6 (a Poisson number, ``shape`` inf).
+    """
+    whole = _composition_of([s for s in steps if not isinstance(s[0], Line)], relation)
+    lines = [(step, runs) for step, runs in steps if isinstance(step, Line)]
+
+    def of_one(order: float) -> Bounds:
+        known = whole.answer(order=order, rtol=1e-3).bounds.upper if whole.runs else 0.0
+        for line, runs in lines:
+            known = add_up(known, mul_up(runs, add_up(line.xi, mul_up(line.rho, order))))
+        return Bounds(0.0, known)
+
+    one = renyi.Table.of(of_one, _ORDERS)
+    if math.isinf(one(_ORDERS[0]).upper):
+        raise ParameterError("of what is repeated, no Renyi divergence is known to be finite")
+    more = log_up(mean)
+    if math.isinf(shape):
+
+        def constant(order: float) -> float:
+            least = next_up(math.log1p(next_up(1 / (order - 1))))
+            return mul_up(mean, renyi.delta(one, least).upper)
+    else:
+        rare = -log_down(_fewest(mean, shape))
+        least = min(
+            add_up(mul_up(next_up(1 - 1 / order), one(order).upper), next_up(rare / order))
+            for order in _ORDERS
+        )
+        best = mul_up(next_up(1 + shape), least)
+
+        def constant(order: float) -> float:
+            return best
+
+    def divergence(order: float) -> float:
+        return add_up(one(order).upper, next_up(more / (order - 1)), constant(order))
+
+    table = renyi.Table(_ORDERS, [divergence(order) for order in _ORDERS])
+    top = min(renyi.epsilon(table, 1e-30).upper, _LARGEST)
+    epsilons = [top * j / _DOTS for j in range(_DOTS + 1)] if top else [0.0]
+    deltas = [renyi.delta(table, epsilon).upper for epsilon in epsilons]
+    return FromCurve(epsilons, deltas, relation=relation)
+
+
+def _fewest(mean: float, shape: float) -> float:
+    """Bounds from below the parameter gamma of a truncated negative binomial number of runs.
+
+    The mean falls as gamma rises: it is shape (1 / gamma - 1) / (1 - gamma^shape), for shape 0
+    the limit of that, (1 / gamma - 1) / -ln(gamma), and 1 / gamma for shape 1.
+    """
+    if shape == 1.0 or mean == 1.0:
+        return next_down(1.0 / mean)
+
+    def of(gamma: float) -> float:
+        log = math.log(gamma)
+        return (1 / gamma - 1) / (-math.expm1(shape * log) / shape if shape > 0 else -log)
+
+    low, high = 1e-300, 1.0 - 1e-9
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        # the mean is computed to about 1e-7 where gamma is near 1, and better elsewhere
+        low, high = (middle, high) if of(middle) >= mean * (1 + 1e-6) else (low, middle)
+    return low
 
 
 def _up(exact: Fraction) -> float:
