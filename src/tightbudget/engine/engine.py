@@ -143,7 +143,9 @@ class Engine:
             insist: whether wider gaps are tried where buckets do not reach ``rtol``, so that a
                 refusal knows what they prove.
         """
-        formula = question.in_closed_form(self.parts)
+        # a formula is of one run: others need not ask each pair for its sketch before the lines do
+        once = all(len(pairs) == 1 and pairs[0][1] == 1 for pairs in self.pairs)
+        formula = question.in_closed_form(self.parts) if once else None
         if formula is not None and (formula.relative_gap <= rtol or _decided(formula, target)):
             return Answer(formula, method=CLOSED_FORM)
         lines = self._by_saddle_points(question, rtol, cache)

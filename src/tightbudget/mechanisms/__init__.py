@@ -1,6 +1,7 @@
 """The values a user holds: mechanisms, one a file, and compositions of them."""
 
 from tightbudget.mechanisms.additive import Additive
+from tightbudget.mechanisms.batches import Batches
 from tightbudget.mechanisms.clipped_sum import ClippedSum
 from tightbudget.mechanisms.composition import MECHANISMS, Mechanism, Subsampled
 from tightbudget.mechanisms.from_curve import FromCurve
@@ -13,6 +14,7 @@ from tightbudget.mechanisms.loss_table import LossTable
 from tightbudget.mechanisms.mixture_of_gaussians import MixtureOfGaussians
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.randomized_response import RandomizedResponse
+from tightbudget.mechanisms.shuffled import Shuffled
 from tightbudget.mechanisms.staircase import Staircase
 from tightbudget.mechanisms.truncated import TruncatedGaussian, TruncatedLaplace
 from tightbudget.mechanisms.worst_case import WorstCase
@@ -21,6 +23,7 @@ from tightbudget.pairs.pair import Direction
 __all__ = [
     "MECHANISMS",
     "Additive",
+    "Batches",
     "ClippedNoise",
     "ClippedSum",
     "Direction",
@@ -36,6 +39,7 @@ __all__ = [
     "MixtureOfGaussians",
     "Neighbouring",
     "RandomizedResponse",
+    "Shuffled",
     "Staircase",
     "Subsampled",
     "TruncatedGaussian",

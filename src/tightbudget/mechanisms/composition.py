@@ -138,7 +138,7 @@ class Mechanism(Composable):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "__repr__" not in vars(cls):  # or dataclass would write one, with all defaults
-            cls.__repr__ = Mechanism.__repr__  # type: ignore[method-assign]
+            cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
         if cls.kind:
             MECHANISMS[cls.kind] = cls
 
@@ -265,12 +265,14 @@ class Mechanism(Composable):
         """
         return _derived("shuffled", self, steps)
 
-    def batches(self, batch: int, of: int, replacement: bool = False) -> Mechanism:
+    def batches(
+        self, batch: int, of: int, replacement: bool = False, sensitivity_of: str = "clip"
+    ) -> Mechanism:
         """Returns this mechanism on a random batch of exactly ``batch`` out of ``of`` records.
 
         See :class:`tightbudget.Batches`.
         """
-        return _derived("batches", self, batch, of, replacement)
+        return _derived("batches", self, batch, of, replacement, sensitivity_of)
 
     def truncated_poisson(self, rate: float, at_most: int, of: int) -> Mechanism:
         """Returns this mechanism on a Poisson sample of ``of`` records, cut to ``at_most`` of them.
@@ -328,11 +330,14 @@ class Mechanism(Composable):
         if not isinstance(kind, str) or kind not in MECHANISMS:
             known = ", ".join(sorted(MECHANISMS))
             raise FileError(f"{where}.mechanism must be one of {known}, got {kind!r}")
-        if issubclass(MECHANISMS[kind], Derived):
-            base = table.pop("base", None)
-            if not isinstance(base, dict):
-                raise FileError(f"{where}: {kind} needs base (a table)")
-            return _with(Mechanism.from_dict(base, f"{where}.base"), kind, table, where)
+        cls = MECHANISMS[kind]
+        if issubclass(cls, Derived):
+            base, given = table.pop("base", None), table.pop(cls.key, None)
+            if not isinstance(base, dict) or given is None or table:
+                raise FileError(
+                    f"{where}: {kind} needs base (a table) and {cls.key}, and nothing else"
+                )
+            return _with(Mechanism.from_dict(base, f"{where}.base"), cls, given, where)
         # what tells how records get into a run; then for whom it is
         found = [(made, table.pop(made.key)) for made in _derivations() if made.key in table]
         samplers = [made for made, _ in found if made.key != "group"]
@@ -348,7 +353,6 @@ class Mechanism(Composable):
                 relation = Neighbouring.of(**{f"{where}.relation": relation})
             except ParameterError as error:
                 raise FileError(str(error)) from None
-        cls = MECHANISMS[kind]
         for name in table:
             if name not in cls._accepted():
                 keys = [made.key for made in _derivations()]
@@ -359,8 +363,7 @@ class Mechanism(Composable):
                 raise FileError(f"{where}: {kind} needs {name}")
         mechanism = cls(**table, relation=relation)
         for made, given in sorted(found, key=lambda entry: entry[0].key == "group"):
-            value = given if isinstance(given, dict) else {made.first(): given}
-            mechanism = _with(mechanism, made.kind, value, f"{where}.{made.key}")
+            mechanism = _with(mechanism, made, given, where)
         return mechanism
 
 
@@ -376,8 +379,8 @@ class Derived(Mechanism):
 
     Its table is the base's with one more key, whose value is the first parameter, or a table of
     all parameters where there are several. A base that has such a key itself is nested:
-    ``{"mechanism": kind, "base": {...}, parameters...}``. The method ``kind`` of a mechanism makes
-    it.
+    ``{"mechanism": kind, "base": {...}, key: value}``. (A parameter has no place beside the key: in
+    a plan, ``times`` counts runs.) The method ``kind`` of a mechanism makes it.
     """
 
     base: Mechanism
@@ -404,8 +407,10 @@ class Derived(Mechanism):
 
     def to_dict(self) -> dict[str, Any]:
         base, given = self.base.to_dict(), self.parameters()
-        if any(made.key in base for made in _derivations()) or "base" in base:
-            return {"mechanism": self.kind, "base": base, **given}
+        # a group is named last in any case, and needs no nest for a base that says how to draw
+        taken = {made.key for made in _derivations() if self.key != "group" or made is type(self)}
+        if "base" in base or taken & base.keys():
+            base = {"mechanism": self.kind, "base": base}
         alone = list(given) == [self.first()]
         return {**base, self.key: given[self.first()] if alone else given}
 
@@ -422,22 +427,30 @@ def _derived(kind: str, base: Mechanism, *given: Any) -> Mechanism:
     return made
 
 
-def _with(base: Mechanism, kind: str, given: dict[str, Any], where: str) -> Mechanism:
-    """Calls the method ``kind`` of a mechanism with the parameters of a table.
+def _with(base: Mechanism, made: type[Derived], value: Any, where: str) -> Mechanism:
+    """Calls the method of a mechanism that makes another one of it.
+
+    Args:
+        base: the mechanism.
+        made: the class of the other one.
+        value: what a plan's table has under the key of the class: the first parameter, or a table.
+        where: what a refusal calls the plan's table.
 
     Raises:
         FileError: an unknown or missing parameter.
     """
-    method = getattr(base, kind)
+    method = getattr(base, made.kind)
+    given = value if isinstance(value, dict) else {made.first(): value}
     parameters = inspect.signature(method).parameters
     for name in given:
         if name not in parameters:
-            raise FileError(f"{where}: {kind} has no {name!r} (it has {', '.join(parameters)})")
+            known = ", ".join(parameters)
+            raise FileError(f"{where}.{made.key}: {made.kind} has no {name!r} (it has {known})")
     for name, parameter in parameters.items():
         if parameter.default is inspect.Parameter.empty and name not in given:
-            raise FileError(f"{where}: {kind} needs {name}")
-    made: Mechanism = method(**given)
-    return made
+            raise FileError(f"{where}.{made.key}: {made.kind} needs {name}")
+    mechanism: Mechanism = method(**{name: _read(entry) for name, entry in given.items()})
+    return mechanism
 
 
 @dataclass(frozen=True)

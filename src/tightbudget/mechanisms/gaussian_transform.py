@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,7 @@ from tightbudget.mechanisms.gaussian_integrand import (
     Nodes,
     Rule,
 )
+from tightbudget.mechanisms.gaussian_schedule import Schedule, Step
 from tightbudget.numerics.rounding import (
     EXPM1,
     LOG,
@@ -132,9 +134,8 @@ class MixedTransform(Integrand, Transform):
     def split(self, edge: float) -> tuple[MixedTransform, MixedTransform]:
         """Two transforms (bulk, rare) that sum to this one, parted at about x = edge."""
         edge = round(edge * 16.0) / 16.0  # so that (x - edge) / width is exact
-        m, q, remove = self.m, self.q, self.remove
-        bulk = MixedTransform(m, q, remove, "bulk", edge)
-        return bulk, MixedTransform(m, q, remove, "rare", edge)
+        bulk = dataclasses.replace(self, part="bulk", edge=edge)
+        return bulk, dataclasses.replace(self, part="rare", edge=edge)
 
     def rare_split(self, c: float) -> tuple[MixedTransform, MixedTransform] | None:
         """Two transforms (bulk, rare) that sum to this one; None where nothing parts them at c."""
@@ -151,6 +152,17 @@ class MixedTransform(Integrand, Transform):
         follows mu >= m. For an added record the losses have an end, and no such limit.
         """
         return self.m if self.remove else None
+
+    @property
+    def family(self) -> str | None:
+        """The name of the sampled steps in this direction; None for a part of one."""
+        if self.part:
+            return None
+        return "sampled Gaussian, remove" if self.remove else "sampled Gaussian, add"
+
+    def together(self, members: Sequence[tuple[Transform, int]]) -> tuple[Transform, ...]:
+        steps = [Step(t.m, t.q, k) for t, k in members if isinstance(t, MixedTransform)]
+        return Schedule.of(steps, self.remove)
 
     # ------------------------------------------------------------------- planning
 

@@ -13,11 +13,13 @@ from scipy import special as sp
 
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.gaussian import Gaussian
+from tightbudget.mechanisms.mixture_transform import MixtureTransform
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, where
 from tightbudget.numerics.rounding import UNIT, FloatArray, next_up
 from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
 from tightbudget.numerics.validate import in_double_range, masses, positive, refuse
 from tightbudget.pairs.pair import Bins, Direction, Pair, Sketch
+from tightbudget.pairs.transform import Transform
 
 __all__ = ["MixtureOfGaussians"]
 
@@ -241,6 +243,16 @@ class MixturePair(Pair):
         log_masses = log_density + np.log(np.diff(z) / math.sqrt(2 * math.pi))
         return Sketch((lower + upper) / 2, log_masses)
 
+    def transform(self) -> Transform | None:
+        remove = _is_alone(self.left)
+        if not remove and not _is_alone(self.right):
+            return None  # the mixture and its mirror image
+        mixture = self.right if remove else self.left
+        return MixtureTransform.between(mixture.shifts, mixture.shares(), remove)
+
+    def reversed(self) -> Pair:
+        return MixturePair(self.left, self.right)  # the sign of the output is turned, too
+
     def grid_origin(self) -> float | None:
         # much of the mass may have nearly the loss of an output that no record has moved
         p, q = (float(np.sum(x.shares()[x.shifts == 0])) for x in (self.right, self.left))
@@ -280,6 +292,11 @@ class MixturePair(Pair):
         c = (s + 1.0) * a + s * b
         log_scale = (s * b * b - (s + 1.0) * a * a + c * c) / 2
         return np.atleast_1d(log_scale + sp.log_ndtr(c - cut))
+
+
+def _is_alone(mixture: Mixture) -> bool:
+    """Whether ``mixture`` is N(0, 1)."""
+    return mixture.shifts.size == 1 and float(mixture.shifts[0]) == 0.0
 
 
 def _heaviest(mixture: Mixture) -> FloatArray:

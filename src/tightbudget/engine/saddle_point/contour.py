@@ -54,6 +54,9 @@ __all__ = ["COST", "LOG_GOAL", "LineIntegral", "Lines", "Reading", "lines_at"]
 # the limit is about a tenth of a second, after which the buckets are asked. No truth depends on it.
 COST = 2_000_000
 _CHUNK = 2**16  # of these terms at a time: arrays of 1 MiB
+# Points of a line that are computed at a time, at least: what a product of many mechanisms
+# prepares for a line costs as much as tens of points.
+_POINTS = 64
 _NODES = 20_000  # terms of one value of M: beyond it a line of a hundred points is at the limit
 # Each error is to be e^-31 = 3e-14 of the answer: the rounding of a sum of a hundred points, each
 # with an exponent of some tens, is no smaller, so that a closer line would bring no digit.
@@ -188,11 +191,11 @@ def _line(track: Track, epsilon: float, log_delta: float, most: int) -> LineInte
     tolerance = math.exp(-LOG_GOAL - 3.0)
     t = step * np.arange(min(n, most), dtype=np.float64)
     cost = term.nodes(c, float(t[-1]), tolerance)
-    if cost > _NODES or n * cost > most:
+    if cost * COST > _NODES * most or n * cost > most:
         return None
     parts, start = [], 0
     while start < n:  # lower points need fewer nodes
-        stop = min(n, start + max(_CHUNK // cost, 1))
+        stop = min(n, start + max(_CHUNK // cost, _POINTS))
         parts.append(term.values(c, np.asarray(t[start:stop]), tolerance))
         start = stop
     log, error = (np.concatenate(part) for part in zip(*parts, strict=True))
