@@ -34,6 +34,8 @@ from tightbudget.mechanisms import (
     WorstCase,
 )
 from tightbudget.mechanisms.composition import Composable, Composition, Derived, compose
+from tightbudget.mechanisms.either import either
+from tightbudget.numerics.binomial import binomial_tails
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
     UNIT,
@@ -45,6 +47,7 @@ from tightbudget.numerics.rounding import (
     mul_up,
     next_down,
     next_up,
+    root_up,
 )
 from tightbudget.numerics.validate import (
     count,
@@ -72,7 +75,9 @@ except ImportError as error:
 __all__ = ["EventError", "TightPrivacyAccountant", "from_dp_event", "from_pld", "to_pld"]
 
 Relation = dp_accounting.NeighboringRelation
-Step = tuple[Mechanism | Line, int]  # one of an event's releases, and how often it runs
+# One of an event's releases, and how often it runs. Of lines and tables only upper bounds of Renyi
+# divergences are known, which add up.
+Step = tuple[Mechanism | Line | renyi.Table, int]
 
 _RELATIONS = {
     Relation.ADD_OR_REMOVE_ONE: Neighbouring.ADD_OR_REMOVE,
@@ -83,6 +88,7 @@ _RELATIONS = {
 _LARGEST, _POINTS = 1e4, 1000  # of a privacy curve: its largest epsilon, nats; how many epsilons
 _DOTS = 256  # losses > 0 of a distribution, or of several releases as one curve
 _GAP = 1e-4  # wanted relative gap of delta at each of these losses
+_NEVER = 1e-30  # a delta beyond which a curve of several releases is not followed
 _LOST = 1e-15  # mass that counts as an infinite loss: the default by which dp-accounting cuts off
 # The relative margin for who adds up the masses of `to_pld` again: a sum of _DOTS doubles is off by
 # 3e-14, so that 1e-12 in epsilon and 1e-9 in delta are far above it.
@@ -304,12 +310,17 @@ def _steps_of(event: Any, relation: Neighbouring) -> list[Step]:
 
 
 def _composition_of(steps: list[Step], relation: Neighbouring) -> Composition:
-    mechanisms = [(step, runs) for step, runs in steps if not isinstance(step, Line)]
+    mechanisms = [(step, runs) for step, runs in steps if isinstance(step, Mechanism)]
     lines = [(step, runs) for step, runs in steps if isinstance(step, Line)]
-    if lines:
+    tables: dict[renyi.Table, int] = {}
+    for step, runs in steps:
+        if isinstance(step, renyi.Table):
+            tables[step] = tables.get(step, 0) + runs
+    if lines or tables:
         xi = sum((runs * Fraction(line.xi) for line, runs in lines), Fraction(0))
         rho = sum((runs * Fraction(line.rho) for line, runs in lines), Fraction(0))
-        mechanisms.append((_worst_below(Line(_up(xi), _up(rho)), relation), 1))
+        whole = Line(_up(xi), _up(rho))
+        mechanisms.append((_worst_below(whole, tuple(tables.items()), relation), 1))
     return Composition(tuple(mechanisms))
 
 
@@ -510,15 +521,21 @@ def _truncated(event: Any, relation: Neighbouring) -> list[Step]:
     if most >= n or event.noise_multiplier == 0:
         # without noise, a record that is not in the sample before it is cut changes nothing
         return poisson
+    if q == 1.0:
+        return _steps_of(dp_event.SampledWithoutReplacementDpEvent(n, most, noise), relation)
     if relation is Neighbouring.ADD_OR_REMOVE:
         return [(Gaussian(event.noise_multiplier).truncated_poisson(q, most, n), 1)]
     # Where the others alone fill the batch, it is a batch of theirs in which the record, whatever
     # it is, has the place of one with a certain chance: see TruncatedPoisson. That they fill it is
     # shown to the observer.
-    full, rate = truncation(q, most, n)
-    replaced = tuple(_gaussian(noise, Neighbouring.REPLACE_ONE))
+    fits, full = binomial_tails(n - 1, Fraction(q), most)
+    _, (_, over) = binomial_tails(n, Fraction(q), most + 1)
+    rate = min(q, _up(Fraction(over) * most / (n * Fraction(full[0])))) if full[0] else q
+    cut = _curve_of(tuple(_gaussian(noise, Neighbouring.REPLACE_ONE)), relation, rate)
     ((uncut, _),) = poisson
-    return [(either(full, _curve_of(replaced, relation, rate), uncut), 1)]
+    if full[1] <= 0.5:
+        return [(_mixture(full, cut, uncut), 1)]
+    return [(_mixture(fits, uncut, cut), 1)]
 
 
 @_steps.register(dp_event.RepeatAndSelectDpEvent)
@@ -543,10 +560,7 @@ def _one_release(steps: list[Step]) -> list[Step]:
         (runs * (Fraction(g.sensitivity) / Fraction(g.sigma)) ** 2 for g, runs in gaussians),
         Fraction(0),
     )  # guard: count-on-one-sample
-    m = math.sqrt(square)
-    while Fraction(m) ** 2 < square:
-        m = next_up(m)
-    return [(Gaussian(1.0, m, relation=gaussians[0][0].relation), 1)]
+    return [(Gaussian(1.0, root_up(square), relation=gaussians[0][0].relation), 1)]
 
 
 # ------------------------------------------------------------------------------- parts
@@ -597,6 +611,24 @@ def _single(steps: list[Step], relation: Neighbouring) -> Mechanism:
     return _curve_of(tuple(steps), relation)
 
 
+def _mixture(chance: tuple[float, float], first: Mechanism, second: Mechanism) -> Mechanism:
+    """Makes a mechanism that dominates ``first`` with some chance, and ``second`` else.
+
+    With the chance p in [low, high], the mixture is dominated by one with the chance low that, with
+    the chance l = (high - low) / (1 - low), reveals the record instead: (1 - l) low <= p and
+    (1 - l) (1 - low) <= 1 - p.
+
+    Args:
+        chance: a lower and an upper bound, in [0, 1/2].
+        first: what runs with that chance.
+        second: what runs else.
+    """
+    low, high = chance
+    lost = _up((Fraction(high) - Fraction(low)) / (1 - Fraction(low)))
+    parts = either(low, first, second) if low else second
+    return either(lost, WorstCase(0.0, 1.0, relation=second.relation), parts) if lost else parts
+
+
 def _under(relation: Neighbouring, steps: list[Step]) -> list[Step]:
     """Declares releases for another relation, each as one mechanism of its own."""
     return [(_single([(step, 1)], relation), runs) for step, runs in steps]
@@ -614,16 +646,31 @@ def _revealed(chance: float, relation: Neighbouring) -> list[Step]:
 
 
 @functools.lru_cache(maxsize=64)
-def _worst_below(line: Line, relation: Neighbouring) -> Mechanism:
-    """Makes the worst mechanism with the (eps, delta) that Renyi divergences below a line allow."""
-    # at the last point ln delta <= -645: delta is below 1e-280
-    top = line.xi + line.rho + 2 * math.sqrt(645 * line.rho)
-    epsilons = [min(top, _LARGEST) * j / _POINTS for j in range(_POINTS + 1)]
+def _worst_below(
+    line: Line, tables: tuple[tuple[renyi.Table, int], ...], relation: Neighbouring
+) -> Mechanism:
+    """Makes the worst mechanism with the (eps, delta) that a sum of Renyi divergences allows.
+
+    Args:
+        line: a bound of the divergences of some releases together.
+        tables: bounds of those of other releases, each with the number of its runs.
+        relation: what the mechanism is declared for.
+    """
 
     def divergence(order: float) -> Bounds:
-        return Bounds(0.0, add_up(line.xi, mul_up(line.rho, order)))
+        of_tables = (mul_up(runs, table(order).upper) for table, runs in tables)
+        return Bounds(0.0, add_up(line.xi, mul_up(line.rho, order), *of_tables))
 
-    deltas = [renyi.delta(divergence, epsilon).upper for epsilon in epsilons]
+    if tables:
+        # adding up takes long: once for each order of the tables
+        known = renyi.Table.of(divergence, _ORDERS)
+        top, points = renyi.epsilon(known, _NEVER).upper, _DOTS
+    else:
+        # at the last point ln delta <= -645: delta is below 1e-280
+        known, points = divergence, _POINTS
+        top = line.xi + line.rho + 2 * math.sqrt(645 * line.rho)
+    epsilons = [min(top, _LARGEST) * j / points for j in range(points + 1)] if top else [0.0]
+    deltas = [renyi.delta(known, epsilon).upper for epsilon in epsilons]
     return FromCurve(epsilons, deltas, relation=relation)
 
 
@@ -637,7 +684,7 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
     """
     whole = _composition_of(list(steps), relation)
     lost = whole.delta(math.inf).upper
-    top = whole.answer(delta=min(1.0, lost + 1e-30), rtol=1e-2).bounds.upper if lost < 1 else 0.0
+    top = whole.answer(delta=min(1.0, lost + _NEVER), rtol=1e-2).bounds.upper if lost < 1 else 0.0
     read = whole.engine.reader()
     points: dict[float, float] = {}  # a point is moved right, or up, by rounding
     for j in range(_DOTS + 1):
@@ -652,20 +699,23 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
 @functools.lru_cache(maxsize=64)
 def _selected(
     steps: tuple[Step, ...], relation: Neighbouring, mean: float, shape: float
-) -> Mechanism:
-    """Makes the worst mechanism that the Renyi divergences of a best of many runs allow.
+) -> renyi.Table:
+    """Tabulates the Renyi divergences of the best of a random number of runs.
 
     Source: Papernot, Steinke 2022, Theorem 2 (a truncated negative binomial number of runs), and
     Theorem 6 (a Poisson number, ``shape`` inf).
     """
-    whole = _composition_of([s for s in steps if not isinstance(s[0], Line)], relation)
-    lines = [(step, runs) for step, runs in steps if isinstance(step, Line)]
+    whole = _composition_of([s for s in steps if isinstance(s[0], Mechanism)], relation)
+    known = [(step, runs) for step, runs in steps if not isinstance(step, Mechanism)]
 
     def of_one(order: float) -> Bounds:
-        known = whole.answer(order=order, rtol=1e-3).bounds.upper if whole.runs else 0.0
-        for line, runs in lines:
-            known = add_up(known, mul_up(runs, add_up(line.xi, mul_up(line.rho, order))))
-        return Bounds(0.0, known)
+        total = whole.answer(order=order, rtol=1e-3).bounds.upper if whole.runs else 0.0
+        for step, runs in known:
+            if isinstance(step, Line):
+                total = add_up(total, mul_up(runs, add_up(step.xi, mul_up(step.rho, order))))
+            else:
+                total = add_up(total, mul_up(runs, step(order).upper))
+        return Bounds(0.0, total)
 
     one = renyi.Table.of(of_one, _ORDERS)
     if math.isinf(one(_ORDERS[0]).upper):
@@ -687,14 +737,12 @@ def _selected(
         def constant(order: float) -> float:
             return best
 
-    def divergence(order: float) -> float:
-        return add_up(one(order).upper, next_up(more / (order - 1)), constant(order))
-
-    table = renyi.Table(_ORDERS, [divergence(order) for order in _ORDERS])
-    top = min(renyi.epsilon(table, 1e-30).upper, _LARGEST)
-    epsilons = [top * j / _DOTS for j in range(_DOTS + 1)] if top else [0.0]
-    deltas = [renyi.delta(table, epsilon).upper for epsilon in epsilons]
-    return FromCurve(epsilons, deltas, relation=relation)
+    return renyi.Table.of(
+        lambda order: Bounds(
+            0.0, add_up(one(order).upper, next_up(more / (order - 1)), constant(order))
+        ),
+        _ORDERS,
+    )
 
 
 def _fewest(mean: float, shape: float) -> float:

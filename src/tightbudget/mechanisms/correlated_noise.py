@@ -7,6 +7,7 @@ clipped gradients, C is a public lower triangular matrix, and z is N(0, sigma^2)
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from tightbudget.mechanisms.composition import Composition
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.neighbouring import Neighbouring
-from tightbudget.numerics.rounding import UNIT, FloatArray, next_up, norm_up
+from tightbudget.numerics.rounding import UNIT, FloatArray, norm_up, root_up
 from tightbudget.numerics.validate import positive_count, real_array, refuse
 
 __all__ = ["CorrelatedNoise"]
@@ -203,22 +204,21 @@ class CorrelatedNoise:
 
         Args:
             sigma: the standard deviation of z divided by the clipping norm, > 0.
-            bins: the number of bins, at most ``steps``.
+            bins: the number of bins.
             relation: what neighbours are; None leaves it to the caller.
 
         Raises:
             ParameterError: an argument is refused, or ``steps * bins`` is above 1e8.
         """
         count = positive_count(bins=bins)
-        if count > self.steps:
-            raise refuse("bins", f"be at most steps = {self.steps}", bins)
         if count * self.steps > _ENTRIES:
             raise refuse("steps * bins", f"be at most {_ENTRIES:g}", count * self.steps)
         longest, shared = _products(self._entries, self.steps, count)
-        alone = Gaussian(sigma, _root_up(longest - shared), relation=relation).allocated(count)
+        rest = root_up(Fraction(longest) - Fraction(shared))
+        alone = Gaussian(sigma, rest, relation=relation).allocated(count)
         if shared == 0.0:
             return Composition(((alone, 1),))
-        both = Gaussian(sigma, _root_up(shared), relation=relation)
+        both = Gaussian(sigma, root_up(Fraction(shared)), relation=relation)
         return Composition(((both, 1), (alone, 1)))
 
     def __repr__(self) -> str:
@@ -240,11 +240,6 @@ def _finite(value: Any, name: str, dimensions: int) -> FloatArray:
     return array
 
 
-def _root_up(square: float) -> float:
-    """Returns a double >= the square root of a double >= 0."""
-    return next_up(math.sqrt(square)) if square > 0 else 0.0
-
-
 def _toeplitz_norm(c: FloatArray, steps: int, apart: int, times: int) -> float:
     """Bounds from above the norm of the sum of at most ``times`` columns, ``apart`` at least.
 
@@ -257,8 +252,9 @@ def _toeplitz_norm(c: FloatArray, steps: int, apart: int, times: int) -> float:
     c = np.abs(c)
     if c.size <= apart:
         # entry u occurs in each of the columns 0, apart, ... that has a row left for it
-        often = np.minimum(times, -(-(steps - np.arange(c.size)) // apart))
-        return norm_up(np.sqrt(often) * c)  # two roundings, for which norm_up has room
+        often = np.minimum(times, -(-(steps - np.arange(c.size)) // apart)).tolist()
+        squares = (k * Fraction(x) ** 2 for k, x in zip(often, c.tolist(), strict=True))
+        return root_up(sum(squares, Fraction(0)))
     falling = np.zeros(steps)
     falling[: c.size] = np.maximum.accumulate(c[::-1])[::-1]
     total = np.zeros(steps)
