@@ -145,7 +145,7 @@ class CorrelatedNoise:
             most = min(positive_count(times=times), room)
         if self._entries.ndim == 1:
             return _toeplitz_norm(self._entries, self.steps, gap, most)
-        return _matrix_norm(self._entries, gap, most)
+        return _matrix_norm(self._entries, self.bands, gap, most)
 
     def sampled(
         self,
@@ -264,11 +264,17 @@ def _toeplitz_norm(c: FloatArray, steps: int, apart: int, times: int) -> float:
     return norm_up(total * (1 + 2.0 * times * UNIT))
 
 
-def _matrix_norm(matrix: FloatArray, apart: int, times: int) -> float:
+def _matrix_norm(matrix: FloatArray, bands: int, apart: int, times: int) -> float:
     """Bounds from above the norm of a sum of columns, with at most one sign for each.
 
     Source: Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta, Xu 2023, Algorithm 4: in each
     row of |C^T C| the largest sum over a choice of columns, and of these sums the largest one.
+
+    Args:
+        matrix: C.
+        bands: its number of bands.
+        apart: the least distance between two columns.
+        times: the largest number of columns.
     """
     n = matrix.shape[0]
     if times == 1:
@@ -277,7 +283,8 @@ def _matrix_norm(matrix: FloatArray, apart: int, times: int) -> float:
     # a product of two columns is off by at most n units times that of their absolute values
     # (Higham 2002, section 3.1), whose own rounding the factor 2 has room for
     products = np.abs(matrix.T @ matrix) + 2.0 * (n + 2) * UNIT * (size.T @ size)
-    best = _largest_sum(products, apart, times)
+    # columns without a common row leave the squares alone
+    best = np.diagonal(products) if bands <= apart else _largest_sum(products, apart, times)
     square = float(_largest_sum(best[None, :], apart, times)[0])
     # each of the two sums has at most n terms >= 0
     return float(math.sqrt(square) * (1 + 4.0 * (n + 8) * UNIT))
