@@ -451,14 +451,19 @@ def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
         # is there may show. H(p A + (1 - p) B || p A' + (1 - p) B) <= p H(A || A'), jointly convex
         return [(either(q, _single(inner, relation), _NOTHING.under(relation)), 1)]
     if relation is Neighbouring.REPLACE_ONE:
-        if not (alone and isinstance(step, Gaussian)):
+        if alone and isinstance(step, Gaussian):
+            # the record adds up to half of that, before and after, in opposite directions at worst
+            # guard: half-sampled-contribution
+            sizes, chances = (0.0, step.sensitivity / 2), (0.0, 1.0)
+        elif alone and isinstance(step, MixtureOfGaussians) and step.sensitivities[0] == 0:
+            sizes, chances = step.sensitivities, step.weights
+        else:
             # To a sum a record that is not in the sample is one that adds zero, so that what holds
             # for replaced records holds for that, too: Balle, Barthe, Gaboardi 2018, Theorem 2.
             return [(_curve_of(tuple(inner), relation, q), 1)]
-        # the record adds up to half of that, before and after, in opposite directions at worst;
         # more weight on a contribution dominates
-        # guard: half-sampled-contribution
-        sizes, weights = (0.0, step.sensitivity / 2), (_down(1 - Fraction(q)), q)
+        more = [_up(Fraction(q) * Fraction(chance)) for chance in chances[1:]]
+        weights = (_down(1 - sum(map(Fraction, more))), *more)
         # guard: replaced-record-mirrored
         mixed = MixtureOfGaussians(step.sigma, sizes, weights, mirrored=True, relation=relation)
         return [(mixed, 1)]
