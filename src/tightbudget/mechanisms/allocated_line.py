@@ -320,8 +320,8 @@ def _length(
 ) -> tuple[int, tuple[float, float]]:
     """Finds how many points a line has, and bounds the rest of the sum.
 
-    Path moved to Im z = -theta / m: |psi(s)| <= e^(theta^2 / (2 m^2)) psi(|s| sin theta) for
-    0 < theta <= arg s <= pi / 2, since cos(arg s - theta) >= sin theta. At larger |s| it is less.
+    With the path at Im z = -theta / m, |psi(c + i w)| <= e^(theta^2 / (2 m^2)) psi(x) for
+    x = Re(s e^(-i theta)) = c cos theta + w sin theta and 0 < theta < pi / 2; less at larger w.
     """
     counts = np.unique(np.geomspace(8, _MOST_POINTS, 24).astype(int))
     w = step * (counts - 1.0)
@@ -331,10 +331,10 @@ def _length(
         # for many steps the best theta is m^2 |s|, where psi is e^(-|s| sin theta)
         theta = np.append(_THETAS, min(0.9, m * m * last / 1.5)) * math.atan2(last, c) * (1 - 1e-12)
         log_b = 0.5 * (theta / m) ** 2 + np.log(
-            upper_transform(m, math.hypot(last, c) * np.sin(theta) * (1 - 1e-12))
+            upper_transform(m, (c * np.cos(theta) + last * np.sin(theta)) * (1 - 1e-15))
         )
         put = steps * (float(np.min(log_b)) + 1e-12 + c) - math.log(last)
-        if put + math.log(step) <= goal or n == counts[-1]:
+        if put - math.log(step) <= goal or n == counts[-1]:
             best = put + 1e-9, _cdf_end(m, steps, c, last, float(theta[np.argmin(log_b)]))
             break
     return int(n), best
@@ -343,7 +343,7 @@ def _length(
 def _cdf_end(m: float, steps: int, c: float, last: float, theta: float) -> float:
     """Bounds ln of int_w^inf B(w)^t dw / w e^(c t), B falling, by octaves and Markov's inequality."""
     octave = 2.0 ** np.arange(0.0, 60.0)
-    log_b = 0.5 * (theta / m) ** 2 + np.log(upper_transform(m, last * octave * math.sin(theta)))
+    log_b = 0.5 * (theta / m) ** 2 + np.log(upper_transform(m, c * math.cos(theta) * (1 - 1e-15) + last * octave * math.sin(theta) * (1 - 1e-15)))
     # psi(x) <= E[1 / W] / (e x) = e^(m^2) / (e x)
     far = 0.5 * (theta / m) ** 2 + m * m - 1.0 - math.log(last * 2.0**60 * math.sin(theta))
     parts = np.append(steps * log_b + math.log(math.log(2.0)), steps * far - math.log(steps))

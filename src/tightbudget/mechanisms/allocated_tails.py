@@ -232,8 +232,8 @@ class _Cut:
     def _falls(self, c: float, w: FloatArray) -> FloatArray:
         """Computes upper bounds of ln |psi e^s| at all points of Re s = -c above each w > 0.
 
-        Moved by omega, |psi(s)| <= e^(omega^2 / (2 m^2)) psi(|s| cos(arg s - omega)), where omega
-        is between arg s - pi / 2 and pi / 2.
+        With the path at Im z = -omega / m, |psi(s)| <= e^(omega^2 / (2 m^2)) psi(x) for
+        x = Re(s e^(-i omega)) = w sin omega - c cos omega > 0 and omega < pi / 2; less at larger w.
         """
         m = self.m
         s = -c + 1j * w
@@ -244,10 +244,10 @@ class _Cut:
         # for many steps the best one is m^2 |s|, where psi is e^(-|s| cos(theta - omega))
         best = np.clip(m * m * np.abs(s), past + 1e-3 * (math.pi - theta), 1.5)
         omega = np.vstack([omega, best])
-        least = np.minimum(np.cos(theta - omega), np.sin(omega))
-        x = np.abs(s) * np.maximum(least, 0.0) * (1 - 1e-9)
-        tail = 0.5 * (omega / m) ** 2 + np.log(upper_transform(m, x.ravel()).reshape(x.shape))
-        return np.asarray(np.min(np.where(least > 0, tail, math.inf), axis=0) - c + 1e-9)
+        x = w * np.sin(omega) - c * np.cos(omega)
+        x -= 1e-15 * (w * np.sin(omega) + abs(c))
+        tail = 0.5 * (omega / m) ** 2 + np.log(upper_transform(m, np.maximum(x.ravel(), 0.0)).reshape(x.shape))
+        return np.asarray(np.min(np.where(x > 0, tail, math.inf), axis=0) - c + 1e-12)
 
     def _vertical(self, c: float) -> float:
         """Bounds the integral on the line Re s = -c by the largest modulus of psi there."""
