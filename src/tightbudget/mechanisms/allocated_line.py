@@ -76,11 +76,11 @@ class AllocationLine:
             return GaussianPair(self.m).closed_delta(epsilon)
         sign = 1.0 if direction is Direction.REMOVE else -1.0
         k1 = np.array([math.expm1(sign * epsilon)])
-        slack = EXPM1 * UNIT * np.abs(k1)  # guard: allocation-threshold
-        if sign > 0:
-            found = self._call(k1, slack)
-        else:
-            found = self._put(k1, slack) * exp_enclosure(epsilon)
+        slack = EXPM1 * UNIT * np.abs(k1)
+        if direction is Direction.ADD:
+            put = self._put(k1, slack) * exp_enclosure(epsilon)
+            return float(put.lower[0]), min(1.0, float(put.upper[0]))
+        found = self._call(k1, slack)
         return float(found.lower[0]), min(1.0, float(found.upper[0]))
 
     def put(self, k: FloatArray) -> Enclosure:
@@ -131,7 +131,9 @@ class AllocationLine:
         q = bins.q * exp_enclosure(-np.append(edges, edges[-1]), np.append(off, off[-1]))
         p = _running(bins.p)
         q = _running(q)
-        found = q if power == 1 else (exact(1.0 + k1) * exp_enclosure(0.0 * k1, 4 * UNIT + off)) * q - p
+        found = (
+            q if power == 1 else (exact(1.0 + k1) * exp_enclosure(0.0 * k1, 4 * UNIT + off)) * q - p
+        )
         back = np.argsort(order, kind="stable")
         return found[back].clipped(0.0, np.inf)
 
@@ -157,9 +159,7 @@ class AllocationLine:
 def _running(masses: Enclosure) -> Enclosure:
     """Sums the masses of the bins below each edge; the last bin is left out."""
     n = 2.0 * len(masses) * UNIT
-    return Enclosure(
-        np.cumsum(masses.lower[:-1]) * (1 - n), np.cumsum(masses.upper[:-1]) * (1 + n)
-    )
+    return Enclosure(np.cumsum(masses.lower[:-1]) * (1 - n), np.cumsum(masses.upper[:-1]) * (1 + n))
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,9 @@ class _Line:
         # at most K + n d (of the cdf: 1) for n >= 1
         plain = k * q / (1 - q) + d * q / (1 - q) ** 2 if power == 2 else q / (1 - q) + 0 * k
         left = np.where(k < d, 0.0, left)
-        return np.asarray((np.minimum(right, plain) + left) * (1 + 1e-6))
+        return np.asarray(
+            (np.minimum(right, plain) + left) * (1 + 1e-6)
+        )  # guard: allocation-aliasing
 
 
 def _chernoff(
@@ -266,7 +268,8 @@ def _chernoff(
 ) -> tuple[FloatArray, FloatArray]:
     """Bounds the sums over n >= 1 and over n <= -1 of put or cdf at K + n d times e^(-c t n d).
 
-    For every b > 0, E[(K - R)+] <= psi(b)^t e^(b t K) / (e b t) and Q(R <= K) <= psi(b)^t e^(b t K).
+    For every b > 0, E[(K - R)+] <= psi(b)^t e^(b t K) / (e b t), and
+    Q(R <= K) <= psi(b)^t e^(b t K).
     """
     t, b = table.steps, table.c
     log = table.most + np.multiply.outer(k1, t * b)
@@ -326,24 +329,32 @@ def _length(
     counts = np.unique(np.geomspace(8, _MOST_POINTS, 24).astype(int))
     w = step * (counts - 1.0)
     goal = log + math.log(0.1 * _SHARE) - 2.0 * math.log(c)
-    best = (math.inf, math.inf)
     for n, last in zip(counts, w, strict=True):
-        # for many steps the best theta is m^2 |s|, where psi is e^(-|s| sin theta)
-        theta = np.append(_THETAS, min(0.9, m * m * last / 1.5)) * math.atan2(last, c) * (1 - 1e-12)
-        log_b = 0.5 * (theta / m) ** 2 + np.log(
-            upper_transform(m, (c * np.cos(theta) + last * np.sin(theta)) * (1 - 1e-15))
-        )
-        put = steps * (float(np.min(log_b)) + 1e-12 + c) - math.log(last)
+        put, theta = _put_end(m, steps, c, last)
         if put - math.log(step) <= goal or n == counts[-1]:
-            best = put + 1e-9, _cdf_end(m, steps, c, last, float(theta[np.argmin(log_b)]))
             break
-    return int(n), best
+    return int(n), (put, _cdf_end(m, steps, c, last, theta))
+
+
+def _put_end(m: float, steps: int, c: float, last: float) -> tuple[float, float]:
+    """Bounds ln of the sum of |psi^t e^(c t)| D / w^2 beyond w = ``last``, for the best theta."""
+    # for many steps the best theta is m^2 |s|, where psi is e^(-|s| sin theta)
+    theta = np.append(_THETAS, min(0.9, m * m * last / 1.5)) * math.atan2(last, c) * (1 - 1e-12)
+    x = c * np.cos(theta) + last * np.sin(theta)
+    log_b = 0.5 * (theta / m) ** 2 + np.log(upper_transform(m, x * (1 - 1e-15)))
+    # the sum of D / w^2 over the points beyond is at most 1 / w
+    put = steps * (float(np.min(log_b)) + 1e-12 + c) - math.log(last) + 1e-9
+    return put, float(theta[np.argmin(log_b)])
 
 
 def _cdf_end(m: float, steps: int, c: float, last: float, theta: float) -> float:
-    """Bounds ln of int_w^inf B(w)^t dw / w e^(c t), B falling, by octaves and Markov's inequality."""
+    """Bounds ln of int B(w)^t e^(c t) / w dw beyond w = ``last`` for the falling bound B of psi.
+
+    It counts the octaves of w one by one, and what is beyond them by Markov's inequality.
+    """
     octave = 2.0 ** np.arange(0.0, 60.0)
-    log_b = 0.5 * (theta / m) ** 2 + np.log(upper_transform(m, c * math.cos(theta) * (1 - 1e-15) + last * octave * math.sin(theta) * (1 - 1e-15)))
+    x = (c * math.cos(theta) + last * octave * math.sin(theta)) * (1 - 1e-15)
+    log_b = 0.5 * (theta / m) ** 2 + np.log(upper_transform(m, x))
     # psi(x) <= E[1 / W] / (e x) = e^(m^2) / (e x)
     far = 0.5 * (theta / m) ** 2 + m * m - 1.0 - math.log(last * 2.0**60 * math.sin(theta))
     parts = np.append(steps * log_b + math.log(math.log(2.0)), steps * far - math.log(steps))

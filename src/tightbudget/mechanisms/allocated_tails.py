@@ -21,6 +21,7 @@ small it is.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ _HALF, _RHO = 0.7, 3.0
 _MOST_NODES = 120
 # Terms of a sum for beta; 60 are usual.
 _MOST_TERMS = 400
+# ln of the aliasing of that sum that is aimed at, relatively: e^-36 is two units of 2^-53.
+_GOAL = 36.0
 # Nodes of all panels of one integral; beyond it nothing is said.
 _MOST_IN_ALL = 2500
 # A panel that would take more nodes is halved.
@@ -89,7 +92,11 @@ class _Cut:
         if across > _AIM * abs(value):
             more, off = self._across(c, max(abs(value), rough))
             if off < across:
-                value, error, across = value + more, error + off, 4 * UNIT * (abs(value) + abs(more))
+                value, error, across = (
+                    value + more,
+                    error + off,
+                    4 * UNIT * (abs(value) + abs(more)),
+                )
         rest += across
         lower, upper = value - error - rest, value + error + rest
         if not upper < math.inf:
@@ -99,7 +106,7 @@ class _Cut:
     # ------------------------------------------------------------------- planning
 
     def _plan(self) -> tuple[float, float, float] | None:
-        """Finds the ends of the integral along the cut, and about its value; no bound rests on it."""
+        """Finds the ends of the integral along the cut, and its rough value, for planning."""
         m, t = self.m, self.steps
         top = math.exp(0.5 * m * m - 1.0) / m**2
         # the bulk's saddle point, and no farther than psi stays away from 0
@@ -183,7 +190,9 @@ class _Cut:
             # on the ellipse, points are half a spacing from the nearest one, at most
             reach = 0.5 * _SPACED * half * size * 1.1
             bound = self._psi_near(size * np.exp(1j * angle), angle, reach)
-            each = (t - 1) * bound - t * self.k1 * (np.tile(np.exp(x.real) * np.cos(x.imag), 2) - reach)
+            each = (t - 1) * bound - t * self.k1 * (
+                np.tile(np.exp(x.real) * np.cos(x.imag), 2) - reach
+            )
             psi = min(psi, float(np.max(each)) + t * self.k1 * real)
         log = math.log(t) + math.log(max(beta, 1e-300)) + psi - t * self.k1 * real
         return log - math.log(least) + 1e-6
@@ -225,7 +234,8 @@ class _Cut:
         log = 0.5 * m * m * n * (n - 1.0) + math.pi**2 / (8.0 * m * m)
         log = log - np.cumsum(np.log(n)) + (n - 1.0) * math.log(low) - np.log(n - 1.0)
         psi = max(0.0, (t - 1) * self._psi_most(low, math.pi))
-        return math.exp(min(float(np.min(log)) + psi, 700.0)) / math.pi * (1 + 1e-9)  # guard: allocation-near-zero
+        most = math.exp(min(float(np.min(log)) + psi, 700.0))
+        return most / math.pi * (1 + 1e-9)  # guard: allocation-near-zero
 
     # ------------------------------------------------------- across the cut, upwards
 
@@ -246,7 +256,9 @@ class _Cut:
         omega = np.vstack([omega, best])
         x = w * np.sin(omega) - c * np.cos(omega)
         x -= 1e-15 * (w * np.sin(omega) + abs(c))
-        tail = 0.5 * (omega / m) ** 2 + np.log(upper_transform(m, np.maximum(x.ravel(), 0.0)).reshape(x.shape))
+        tail = 0.5 * (omega / m) ** 2 + np.log(
+            upper_transform(m, np.maximum(x.ravel(), 0.0)).reshape(x.shape)
+        )
         return np.asarray(np.min(np.where(x > 0, tail, math.inf), axis=0) - c + 1e-12)
 
     def _vertical(self, c: float) -> float:
@@ -307,7 +319,9 @@ class _Cut:
         size = np.abs(term) * weight
         each = t * (logs.error + np.abs(s) * self.slack)
         # as on a line to the right; the nodes are off by 64 units, times the exponent's slope
-        each = each + UNIT * (x.size + 200.0 + 80.0 * (t * np.abs(logs.value) + t * np.abs(s) * abs(k1)))
+        each = each + UNIT * (
+            x.size + 200.0 + 80.0 * (t * np.abs(logs.value) + t * np.abs(s) * abs(k1))
+        )
         off = outwards(float(np.sum(size * np.expm1(np.minimum(each, 700.0))))) + missed
         off += math.exp(rest[at]) * (1 + 1e-9)
         return float(np.sum(term.imag * weight)) * factor, off * factor * (1 + 1e-9)
@@ -357,7 +371,7 @@ def _panels(
         aim: ln of the error to aim at.
     """
     count = len(edges) - 1
-    todo = [(float(a), float(b), 0) for a, b in zip(edges, edges[1:], strict=False)][::-1]
+    todo = [(float(a), float(b), 0) for a, b in itertools.pairwise(edges)][::-1]
     aim -= math.log(count) + 1.0
     nodes, weights, missed = [], [], 0.0
     rate = 2.0 * math.log(_RHO)
@@ -410,14 +424,19 @@ def saddle(m: float, r: FloatArray) -> FloatArray:
     return z
 
 
-def discontinuity(m: float, r: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Computes beta(r) > 0 and a bound of its relative error (inf where it is not told from 0)."""
+def discontinuity(m: float, r: FloatArray, goal: float = _GOAL) -> tuple[FloatArray, FloatArray]:
+    """Computes beta(r) > 0 and a bound of its relative error (inf where it is not told from 0).
+
+    The aliasing of its sum is aimed at e^-``goal``.
+    """
     z = saddle(m, r)
     a = r * np.exp(m * z - 0.5 * m * m)
     strips = np.array([0.12, 0.25, 0.4, 0.55, 0.7])
-    log_most = np.stack([np.logaddexp(_log_edge(m, z, a, y), _log_edge(m, z, a, -y)) for y in strips])
+    log_most = np.stack(
+        [np.logaddexp(_log_edge(m, z, a, y), _log_edge(m, z, a, -y)) for y in strips]
+    )
     guess = a - 0.5 * z * z - 0.5 * np.log(2.0 * np.maximum(z / m, 1.0))
-    spare = np.maximum(log_most - guess + 36.0, 1.0)
+    spare = np.maximum(log_most - guess + goal, 1.0)
     h = float(np.min(np.max(2.0 * math.pi * strips[:, None] / spare, axis=0)))
     far = min(math.sqrt(float(np.max((50.0 + 6.0 / m**2) / a))), 12.0)
     h = max(h, far / _MOST_TERMS)  # where that is too wide, the error says so
