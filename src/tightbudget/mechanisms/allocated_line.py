@@ -27,6 +27,7 @@ from tightbudget.mechanisms.allocated_transform import (
     log_transform,
     upper_transform,
 )
+from tightbudget.mechanisms.allocated_wide import call_of_cut_ratios
 from tightbudget.mechanisms.gaussian import GaussianPair
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
 from tightbudget.numerics.rounding import EXPM1, LOG1P, TINY, UNIT, FloatArray, outwards
@@ -43,6 +44,8 @@ _SHARE = 1e-13
 _MOST_POINTS = 600
 # Relative width of a call from a put that is not made closer: a tenth of what is promised.
 _CLOSE = 1e-10
+# Below this m = sensitivity / sigma, W cut at a far quantile is tried first: no single W decides.
+_WIDE = 0.8
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,11 @@ class AllocationLine:
             return Enclosure(lower, upper)
         # far out on the right the put cancels against K - 1
         for i in np.flatnonzero((k1 > slack) & (upper - lower > _CLOSE * lower)):
-            found = call_beside_cut(self.m, self.steps, float(k1[i]), float(slack[i]))
-            lower[i], upper[i] = max(lower[i], found[0]), min(upper[i], found[1])
+            for way in (call_of_cut_ratios, call_beside_cut)[0 if self.m < _WIDE else 1 :]:
+                found = way(self.m, self.steps, float(k1[i]), float(slack[i]))
+                lower[i], upper[i] = max(lower[i], found[0]), min(upper[i], found[1])
+                if upper[i] - lower[i] <= 10.0 * _CLOSE * lower[i]:
+                    break
         return Enclosure(np.minimum(lower, upper), upper)
 
     def _one_step(self, k1: FloatArray, slack: FloatArray, power: int) -> Enclosure:

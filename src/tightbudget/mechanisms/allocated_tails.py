@@ -373,7 +373,9 @@ def _panels(
     count = len(edges) - 1
     todo = [(float(a), float(b), 0) for a, b in itertools.pairwise(edges)][::-1]
     aim -= math.log(count) + 1.0
-    nodes, weights, missed = [], [], 0.0
+    nodes: list[FloatArray] = []
+    weights: list[FloatArray] = []
+    missed = 0.0
     rate = 2.0 * math.log(_RHO)
     while todo:
         if _ENOUGH * (len(nodes) + len(todo)) > _MOST_IN_ALL:

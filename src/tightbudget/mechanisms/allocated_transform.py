@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, outwards
 from tightbudget.numerics.special import half_square_exp, log_normal_tail
 
-__all__ = ["ComplexArray", "Logs", "log_transform", "upper_transform"]
+__all__ = ["ComplexArray", "Logs", "exp_less", "log_of", "log_transform", "upper_transform"]
 
 ComplexArray = NDArray[np.complex128]
 
@@ -66,7 +66,7 @@ def _series(x: ComplexArray, terms: list[float]) -> ComplexArray:
     return np.asarray(x * x * total)
 
 
-def _exp_less(u: ComplexArray) -> ComplexArray:
+def exp_less(u: ComplexArray) -> ComplexArray:
     """Computes e^-u - 1 + u for Re u >= 0, within 100 units of 2^-53 of |u| min(|u|, 2)."""
     # a complex product is off by 2.3 units, the 15 of the series by less than 40 of |u|^2 / 2
     small = np.abs(u) < 0.5
@@ -91,7 +91,8 @@ def upper_transform(m: float, s: FloatArray) -> FloatArray:
     total = np.exp(-np.multiply.outer(s, w * (1 - 1e-9))) @ each + mass[0]
     # and e^-y <= 1 - y + y^2 / 2, which is close near 1, where many steps need it
     near = 1.0 - s + 0.5 * s * s * math.exp(m * m) * (1 + 1e-12) + 4 * UNIT
-    return np.minimum(np.minimum(1.0, total * (1 + 1e-9) + TINY), np.where(s < 0.5, near, 1.0))
+    most = np.where(s < 0.5, near, 1.0)
+    return np.asarray(np.minimum(np.minimum(1.0, total * (1 + 1e-9) + TINY), most))
 
 
 def log_transform(m: float, s: ComplexArray, angle: FloatArray | None = None) -> Logs:
@@ -156,7 +157,7 @@ def _less(
     weight = h / math.sqrt(2.0 * math.pi) * half_square_exp(z)
     u = np.multiply.outer(size * np.exp(1j * left), w)
     term = weight * np.exp(0.5 * alpha * alpha)[:, None] * np.exp(1j * np.multiply.outer(alpha, z))
-    less = _exp_less(u)
+    less = exp_less(u)
     g = np.sum(term * less, axis=1)
     # every term: weight and phase (alpha z is at most 30, its rounding 2 units of that), the sum
     # in any order; and u, whose W is off by EXP and the roundings of its exponent, |s| and the
@@ -174,6 +175,12 @@ def _less(
     outside = np.exp(log_normal_tail(np.array([_REACH, _REACH + 2.0 * m])))  # 2m right, left
     outside = outside[0] + outside[1]
     error = error + outwards(0.5 * size**2 * math.exp(m * m) * outside) * np.exp(0.5 * alpha**2)
+    logs = log_of(s, g, error)
+    return logs.value, logs.error
+
+
+def log_of(s: ComplexArray, g: ComplexArray, error: FloatArray) -> Logs:
+    """Computes ln psi(s) + s from g = psi - 1 + s, known up to ``error``."""
     x = g - s
     small = np.abs(x) < _SMALL
     value = np.empty_like(g)
@@ -188,7 +195,7 @@ def _less(
         near = error * slope + UNIT * (64.0 * np.abs(x) ** 2 + 4.0 * np.abs(g))
         # x itself is rounded: by units of |g| + |s|, times the slope x / (1 + x)
         near = near + slope * np.abs(x) * 4 * UNIT * (np.abs(g) + np.abs(s))
-    return value, np.where(small, near, far)
+    return Logs(value, np.where(small, near, far))
 
 
 def _direct(
