@@ -14,7 +14,12 @@ from flint import acb, arb, ctx
 from tests.guards.mutants import Without, each, lose_a_truth
 from tests.mechanisms.test_allocated_line import transform
 
-from tightbudget.mechanisms import allocated_line, allocated_tails, allocated_transform
+from tightbudget.mechanisms import (
+    allocated_line,
+    allocated_tails,
+    allocated_transform,
+    allocated_wide,
+)
 from tightbudget.mechanisms.allocated_line import _Line, _put_end, _Table
 from tightbudget.mechanisms.allocated_tails import _Cut, discontinuity
 from tightbudget.mechanisms.allocated_transform import log_transform
@@ -84,6 +89,12 @@ def along(low: float = 1e-7, c: float = 0.02) -> bool:
     return abs(found - CALL) <= error + 1e-13 * CALL
 
 
+def wide() -> bool:
+    """The ratio cut far out holds what the put says for sigma 5, 100 steps, epsilon 0.05."""
+    lower, upper = allocated_wide.call_of_cut_ratios(0.2, 100, math.expm1(0.05), 0.0)
+    return lower <= 4.49287776e-5 and upper >= 4.49287773e-5
+
+
 MUTATIONS = [
     Without(
         "the aliasing of a line",
@@ -99,6 +110,11 @@ MUTATIONS = [
         "the end of a line",
         {"allocation-end": "return 0.0 * np.exp(log)"},
         lambda: line(1.0, 6),
+    ),
+    Without(
+        "the aliasing of a line of the cut ratio",
+        {"allocation-wide-aliasing": "return 0.0 * (right + left)"},
+        wide,
     ),
     Without(
         "the error of the rule in z",

@@ -12,6 +12,7 @@ from flint import acb, arb, ctx
 from tightbudget.mechanisms.allocated_line import AllocationLine
 from tightbudget.mechanisms.allocated_tails import call_beside_cut, discontinuity
 from tightbudget.mechanisms.allocated_transform import log_transform, upper_transform
+from tightbudget.mechanisms.allocated_wide import call_of_cut_ratios
 from tightbudget.mechanisms.gaussian import GaussianPair
 from tightbudget.pairs.direction import Direction
 
@@ -198,6 +199,28 @@ def test_two_steps_are_one_integral(sigma, k):
         assert truth.rel_accuracy_bits() > 36
         assert arb(float(found.lower[0])) <= truth <= arb(float(found.upper[0]))
         assert found.upper[0] - found.lower[0] <= 1e-9 * found.upper[0] + 1e-16
+
+
+@pytest.mark.parametrize(("sigma", "k", "width"), [(20.0, 1.125, 1e-9), (5.0, 1.5, 1e-6)])
+def test_two_steps_of_wide_noise(sigma, k, width):
+    found = AllocationLine(1.0 / sigma, 2).call(np.array([k]))
+    truth = two_steps(1.0 / sigma, arb(k), put=False)
+    assert truth.rel_accuracy_bits() > 36
+    assert arb(float(found.lower[0])) <= truth <= arb(float(found.upper[0]))
+    assert found.upper[0] - found.lower[0] <= width * found.upper[0]
+
+
+@pytest.mark.parametrize(
+    "case", [(5.0, 100, 0.05), (20.0, 1000, 0.003), (3.0, 10000, 0.01)], ids=str
+)
+def test_the_cut_ratio_agrees_with_the_put(case):
+    sigma, steps, epsilon = case
+    k1 = math.expm1(epsilon)
+    from_put = AllocationLine(1.0 / sigma, steps)._read(np.array([k1]), np.zeros(1), power=2)
+    lower, upper = call_of_cut_ratios(1.0 / sigma, steps, k1, 0.0)
+    assert lower <= from_put.upper[0] - k1 + 1e-15
+    assert from_put.lower[0] - k1 - 1e-15 <= upper
+    assert upper - lower <= 1e-9 * upper
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 5.0])

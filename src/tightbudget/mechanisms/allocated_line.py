@@ -25,6 +25,7 @@ from tightbudget.mechanisms.allocated_tails import call_beside_cut, put_on_a_pat
 from tightbudget.mechanisms.allocated_transform import (
     ComplexArray,
     log_transform,
+    relative_error,
     upper_transform,
 )
 from tightbudget.mechanisms.allocated_wide import call_of_cut_ratios
@@ -241,7 +242,7 @@ class _Line:
             each = UNIT * (s.size + 60.0 + 6.0 * (np.abs(self.log) + np.abs(x)))
             each = each + 6.0 * UNIT * np.multiply.outer(np.abs(k1), t * np.abs(s))
             each = each + np.multiply.outer(slack, t * np.abs(s)) + self.error
-            off = outwards(np.sum(size * np.expm1(each), axis=1))
+            off = outwards(np.sum(size * relative_error(each), axis=1))
             off = off + self._end(k1 + slack, power)
             more = self._aliased(k1, slack, power)
             lower = np.nan_to_num(value - off - more, nan=0.0, neginf=0.0)

@@ -28,7 +28,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tightbudget.mechanisms.allocated_transform import ComplexArray, log_transform, upper_transform
+from tightbudget.mechanisms.allocated_transform import (
+    ComplexArray,
+    log_transform,
+    relative_error,
+    upper_transform,
+)
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, outwards
 
 __all__ = ["call_beside_cut", "put_on_a_path"]
@@ -124,7 +129,7 @@ class _Cut:
         rough = np.cumsum(part[::-1])[::-1] * 0.5 / math.pi / t
         vertical = np.exp(height) / (2.0 * r * t)
         # the least c whose vertical line does not matter, else the one where it matters least
-        total = np.max(part) * 0.5 / math.pi / t
+        total = float(np.max(part)) * 0.5 / math.pi / t
         enough = np.flatnonzero(vertical <= 0.01 * _AIM * total)
         at = int(enough[-1]) if enough.size else int(np.argmin(vertical))
         total = float(rough[at])
@@ -322,7 +327,7 @@ class _Cut:
         each = each + UNIT * (
             x.size + 200.0 + 80.0 * (t * np.abs(logs.value) + t * np.abs(s) * abs(k1))
         )
-        off = outwards(float(np.sum(size * np.expm1(np.minimum(each, 700.0))))) + missed
+        off = outwards(float(np.sum(size * relative_error(each)))) + missed
         off += math.exp(rest[at]) * (1 + 1e-9)
         return float(np.sum(term.imag * weight)) * factor, off * factor * (1 + 1e-9)
 

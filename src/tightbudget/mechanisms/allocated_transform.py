@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,18 @@ from numpy.typing import NDArray
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, outwards
 from tightbudget.numerics.special import half_square_exp, log_normal_tail
 
-__all__ = ["ComplexArray", "Logs", "exp_less", "log_of", "log_transform", "upper_transform"]
+__all__ = [
+    "ComplexArray",
+    "Logs",
+    "exp_less",
+    "log_of",
+    "log_transform",
+    "relative_error",
+    "upper_transform",
+]
 
-ComplexArray = NDArray[np.complex128]
+# values, of any precision that a sum of complex128 has in NumPy's types
+ComplexArray = NDArray[np.complexfloating[Any, Any]]
 
 # A shift alpha multiplies the terms by e^(alpha^2/2), 3 at 1.5; a wider one saves few nodes.
 _MOST_SHIFT = 1.5
@@ -50,7 +60,8 @@ class Logs:
 
     Attributes:
         value: (n,) complex.
-        error: (n,) the modulus of the error is at most this; inf where nothing is known.
+        error: (n,) the modulus of the error is at most this; inf where psi is not told from 0: the
+            value is then an upper bound of ln |psi| + Re s.
     """
 
     value: ComplexArray
@@ -95,6 +106,15 @@ def upper_transform(m: float, s: FloatArray) -> FloatArray:
     return np.asarray(np.minimum(np.minimum(1.0, total * (1 + 1e-9) + TINY), most))
 
 
+def relative_error(exponent: FloatArray) -> FloatArray:
+    """Computes how far e^y is from the computed one, relatively, for an error of its exponent.
+
+    An infinite ``exponent`` is that of :class:`Logs`: the modulus is known, and 2 is granted.
+    """
+    bounded = np.expm1(np.minimum(exponent, 700.0))
+    return np.asarray(np.where(exponent == np.inf, 2.0 + 1e-6, bounded))
+
+
 def log_transform(m: float, s: ComplexArray, angle: FloatArray | None = None) -> Logs:
     """Computes ln psi(s) + s at points of the logarithm's surface.
 
@@ -106,11 +126,14 @@ def log_transform(m: float, s: ComplexArray, angle: FloatArray | None = None) ->
         s: (n,) complex, not 0.
         angle: (n,) arg s >= 0; for s with Im s >= 0 it can be left out.
     """
-    size, angle = np.abs(s), np.angle(s) if angle is None else angle
-    left = np.where(angle > _EDGE, 0.5 * math.pi - min(_WIDEST, _NARROW * m), angle)
-    turn = angle * min(1.0, 2.0 * _MOST_SHIFT / math.pi * m)
-    alpha = np.where(angle > _EDGE, angle - left, turn) / m
-    left = angle - m * alpha
+    s = np.asarray(s, dtype=np.complex128)
+    size: FloatArray = np.abs(s)
+    found = np.angle(s) if angle is None else angle
+    turned: FloatArray = np.asarray(found, dtype=np.float64)
+    left = np.where(turned > _EDGE, 0.5 * math.pi - min(_WIDEST, _NARROW * m), turned)
+    turn = turned * min(1.0, 2.0 * _MOST_SHIFT / math.pi * m)
+    alpha = np.where(turned > _EDGE, turned - left, turn) / m
+    left = turned - m * alpha
     direct = (s.real > 0) & (upper_transform(m, np.maximum(s.real, 0.0)) < 0.2)
     value = np.zeros_like(s)
     error = np.full(s.shape, math.inf)
@@ -154,7 +177,7 @@ def _less(
     h = _step(a, grown + log_most, log_most - _GOAL)
     z = h * np.arange(math.floor(-_REACH / h), math.ceil((2.0 * m + _REACH) / h) + 1)
     w = np.exp(m * z - 0.5 * m * m)
-    weight = h / math.sqrt(2.0 * math.pi) * half_square_exp(z)
+    weight = h / math.sqrt(2.0 * math.pi) * half_square_exp(np.asarray(z, dtype=np.float64))
     u = np.multiply.outer(size * np.exp(1j * left), w)
     term = weight * np.exp(0.5 * alpha * alpha)[:, None] * np.exp(1j * np.multiply.outer(alpha, z))
     less = exp_less(u)
@@ -195,7 +218,11 @@ def log_of(s: ComplexArray, g: ComplexArray, error: FloatArray) -> Logs:
         near = error * slope + UNIT * (64.0 * np.abs(x) ** 2 + 4.0 * np.abs(g))
         # x itself is rounded: by units of |g| + |s|, times the slope x / (1 + x)
         near = near + slope * np.abs(x) * 4 * UNIT * (np.abs(g) + np.abs(s))
-    return Logs(value, np.where(small, near, far))
+    found = np.where(small, near, far)
+    # where psi is not told from 0, the value is an upper bound of its modulus
+    lost = ~np.isfinite(found)
+    value[lost] = (np.log(np.abs(1.0 + x) + error + 8 * UNIT * (1.0 + np.abs(x))) + s.real)[lost]
+    return Logs(value, np.where(lost, math.inf, found))
 
 
 def _direct(
@@ -205,7 +232,7 @@ def _direct(
     a, grown = _strips(m, alpha, left)
     fall = upper_transform(m, (size * np.cos(left + m * a)).ravel() * (1 - 1e-12)).reshape(a.shape)
     log_most = grown + np.log(fall)
-    floor = np.log(upper_transform(m, s.real))
+    floor = np.log(upper_transform(m, np.asarray(s.real, dtype=np.float64)))
     h = _step(a, log_most, np.minimum(floor, floor[0]) - _GOAL)
     # where phi e^(-c W) is not small against its peak at the smallest and the largest real part
     grid = np.linspace(-40.0, 10.0, 501)
@@ -214,7 +241,7 @@ def _direct(
     near = grid[np.any(body > np.max(body, axis=1, keepdims=True) - 45.0, axis=0)]
     z = h * np.arange(math.floor((near[0] - 0.2) / h), math.ceil((near[-1] + 0.2) / h) + 1)
     w = np.exp(m * z - 0.5 * m * m)
-    weight = h / math.sqrt(2.0 * math.pi) * half_square_exp(z)
+    weight = h / math.sqrt(2.0 * math.pi) * half_square_exp(np.asarray(z, dtype=np.float64))
     u = np.multiply.outer(size * np.exp(1j * left), w)
     term = weight * np.exp(-u) * np.exp(1j * np.multiply.outer(alpha, z))
     term = term * np.exp(0.5 * alpha * alpha)[:, None]
@@ -236,4 +263,6 @@ def _direct(
         off = share / (1.0 - np.minimum(share, 0.5)) + 8 * UNIT * (
             np.abs(value) + 2.0 * np.abs(s) + 4.0
         )
-    return value, off
+    lost = ~np.isfinite(off)
+    value[lost] = (np.log(np.abs(psi) + error + TINY) + s.real)[lost]
+    return value, np.where(lost, math.inf, off)
