@@ -331,7 +331,7 @@ class _Picture:
         """The sketch of one step's pair as a law of ratios."""
         sketch = pair.sketch().sorted()
         loss = np.clip(sketch.losses, -300.0, 300.0)
-        p, q = np.exp(sketch.log_masses), np.exp(sketch.log_masses - loss)
+        p, q = np.exp(sketch.log_masses), np.exp(sketch.log_masses - sketch.losses)
         if direction is Direction.REMOVE:
             return _Picture(np.exp(loss), q, p, float(pair.q_only().upper[0]))
         return _Picture(np.exp(-loss)[::-1], p[::-1], q[::-1], float(pair.p_only().upper[0]))
@@ -348,28 +348,27 @@ class _Picture:
         """
         sign = 1.0 if direction is Direction.REMOVE else -1.0
         ends = []
-        for x, outwards in ((float(self.x[0]), -1.0), (float(self.x[-1]), 1.0)):
+        for x, way in ((float(self.x[0]), -sign), (float(self.x[-1]), sign)):
             end = sign * math.log(x)
             for power in range(-42, 10, 3):
                 bins = pair.bins(np.array([end]), np.zeros(1))
                 if bins is None:
                     break
-                side = 1 if outwards * sign > 0 else 0
-                q = bins.q.upper * math.exp(-min(max(end, -600.0), 600.0))
-                if bins.p.upper[side] + q[side] <= most or abs(end) > 300.0:
+                beyond = 1 if way > 0 else 0
+                q = float(bins.q.upper[beyond]) * math.exp(-min(max(end, -600.0), 600.0))
+                if float(bins.p.upper[beyond]) + q <= most or abs(end) > 300.0:
                     break
-                end += outwards * sign * math.ldexp(1.0, power)
+                end += way * math.ldexp(1.0, power)
             ends.append(math.exp(sign * end))
-        # a sketch point without mass: the ends of the lattice are set by it, nothing else
-        first, last = ends[0] < self.x[0], ends[1] > self.x[-1]
-        if not (first or last):
-            return self
-        x = np.concatenate([ends[:1] * int(first), self.x, ends[1:] * int(last)])
+        # points whose masses say no more than that the lattice is to reach them
+        low = [ends[0]] if ends[0] < self.x[0] else []
+        high = [ends[1]] if ends[1] > self.x[-1] else []
+        ratios = np.concatenate([low, self.x, high])
         absent, present = (
-            np.pad(masses, (int(first), int(last)), constant_values=2.0 * most)
+            np.pad(masses, (len(low), len(high)), constant_values=2.0 * most)
             for masses in (self.absent, self.present)
         )
-        return _Picture(x, absent, present, self.zero)
+        return _Picture(ratios, absent, present, self.zero)
 
     def bulk(self, steps: int) -> tuple[float, float]:
         """The mean and the standard deviation of one ratio, without those that are rare.
