@@ -164,14 +164,14 @@ def test_both_directions_of_randomised_response_are_enumerated_exactly(
 
 @bases
 def test_one_step_is_the_step_itself(base: tb.Mechanism) -> None:
-    assert base.allocated(1).delta(0.3) == base.delta(0.3)
+    assert (base.allocated(1) * 1).delta(0.3) == (base * 1).delta(0.3)
 
 
 @bases
 @directions
 def test_the_pair_above_is_above_the_pair_below(base: tb.Mechanism, direction: Direction) -> None:
     for steps in (2, 7):
-        for epsilon in (-0.3, 0.0, 0.1, 0.5, 1.5):
+        for epsilon in (-0.3, 0.0, 0.1, 0.4, 1.5):
             found = _by_masses(base.allocated(steps), direction, epsilon)
             assert found.upper - found.lower <= 1e-4 * found.upper + 1e-12
 
@@ -224,7 +224,7 @@ def test_several_steps_a_record_are_dominated_by_blocks() -> None:
 def test_two_hundred_of_ten_thousand_steps() -> None:
     found = tb.Gaussian(1.42).allocated(10_000, times=205).epsilon(1e-5)
     assert found.upper == pytest.approx(7.8517, abs=2e-3)
-    assert 7.7 < found.lower
+    assert found.lower > 7.7
     poisson = (tb.Gaussian(1.42).subsampled(205 / 10_000) * 10_000).epsilon(1e-5)
     assert found.upper < poisson.lower
 
@@ -272,7 +272,7 @@ def test_a_run_may_stop_between_epochs() -> None:
     epoch = tb.Gaussian(2.0).allocated(20)
     schedule = tb.early_stopping(epoch, [2, 4, 8], 1e-5)
     whole = (epoch * 8).epsilon(1e-5)
-    assert whole.lower <= schedule.epsilons[-1].upper
+    assert whole.lower <= schedule.epsilons[-1]
 
 
 # ------------------------------------------------------------------- refusals and stored values
@@ -323,7 +323,7 @@ def test_a_zeroed_record_may_stand_for_an_absent_one() -> None:
             {
                 "mechanism": "allocated",
                 "base": {"mechanism": "gaussian", "sigma": 2.0, "rate": 0.5},
-                "steps": 10,
+                "allocated": 10,
             },
         ),
     ],
