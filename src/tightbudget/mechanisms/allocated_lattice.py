@@ -105,9 +105,9 @@ class _Piece:
         if merged:
             # each odd position joins the even one after it, so that position 0 stays alone
             even[:, 1:] += odd
-        else:  # guard: odd-point-spread
+        else:
             # halves are exact; an odd point lies in the middle of its neighbours
-            even[:, :-1] += odd / 2.0
+            even[:, :-1] += odd / 2.0  # guard: odd-point-spread
             even[:, 1:] += odd / 2.0
         return _Piece(self.level + 1, self.first // 2, even)
 

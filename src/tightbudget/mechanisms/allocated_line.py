@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tightbudget.mechanisms.allocated_tails import call_beside_cut
+from tightbudget.mechanisms.allocated_tails import call_beside_cut, put_on_a_path
 from tightbudget.mechanisms.allocated_transform import (
     ComplexArray,
     log_transform,
@@ -72,6 +72,8 @@ class AllocationLine:
         """
         if not abs(epsilon) <= 600.0:  # beyond, e^epsilon leaves the range of doubles
             return None
+        if self.steps == 1:
+            return GaussianPair(self.m).closed_delta(epsilon)
         sign = 1.0 if direction is Direction.REMOVE else -1.0
         k1 = np.array([math.expm1(sign * epsilon)])
         slack = EXPM1 * UNIT * np.abs(k1)  # guard: allocation-threshold
@@ -110,6 +112,8 @@ class AllocationLine:
         off = slack + 4 * UNIT * (np.abs(k1) + put.upper)
         lower = np.maximum(0.0, put.lower - k1 - off)
         upper = np.minimum(1.0, np.maximum(0.0, put.upper - k1 + off))
+        if self.steps == 1:
+            return Enclosure(lower, upper)
         # far out on the right the put cancels against K - 1
         for i in np.flatnonzero((k1 > slack) & (upper - lower > _CLOSE * lower)):
             found = call_beside_cut(self.m, self.steps, float(k1[i]), float(slack[i]))
@@ -142,6 +146,11 @@ class AllocationLine:
             at = index == i
             found = _Line.of(self.m, self.steps, int(i)).read(k1[at], slack[at], power)
             lower[at], upper[at] = found.lower, np.minimum(found.upper, upper[at])
+        if power == 2:
+            for i in np.flatnonzero(upper - lower > _CLOSE * lower):
+                start = float(table.c[index[i]])
+                path = put_on_a_path(self.m, self.steps, float(k1[i]), float(slack[i]), start)
+                lower[i], upper[i] = max(lower[i], path[0]), min(upper[i], path[1])
         return Enclosure(np.minimum(lower, upper), upper)
 
 
@@ -303,7 +312,7 @@ def _bend(table: _Table, index: int) -> float:
 
 
 # Rotations of the end of a line, as shares of the angle at its last point
-_THETAS = np.linspace(0.1, 0.95, 9)
+_THETAS = np.concatenate([np.geomspace(1e-4, 0.07, 6), np.linspace(0.1, 0.95, 8)])
 
 
 def _length(
@@ -319,7 +328,8 @@ def _length(
     goal = log + math.log(0.1 * _SHARE) - 2.0 * math.log(c)
     best = (math.inf, math.inf)
     for n, last in zip(counts, w, strict=True):
-        theta = _THETAS * math.atan2(last, c) * (1 - 1e-12)
+        # for many steps the best theta is m^2 |s|, where psi is e^(-|s| sin theta)
+        theta = np.append(_THETAS, min(0.9, m * m * last / 1.5)) * math.atan2(last, c) * (1 - 1e-12)
         log_b = 0.5 * (theta / m) ** 2 + np.log(
             upper_transform(m, math.hypot(last, c) * np.sin(theta) * (1 - 1e-12))
         )

@@ -30,7 +30,7 @@ import numpy as np
 from tightbudget.mechanisms.allocated_transform import ComplexArray, log_transform, upper_transform
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, outwards
 
-__all__ = ["call_beside_cut"]
+__all__ = ["call_beside_cut", "put_on_a_path"]
 
 _ROOT = math.sqrt(2.0 * math.pi)
 # Edges of the bins that bound an integral over v; the rest beyond the last one has a closed bound.
@@ -47,6 +47,9 @@ _MOST_TERMS = 400
 _MOST_IN_ALL = 2500
 # A panel that would take more nodes is halved.
 _ENOUGH = 40.0
+# A path bends to the left by this angle for at most 16 m^2 steps: psi^t then grows by less than
+# e^5, which costs two digits at most.
+_BENT, _FEW = 0.25 * math.pi, 16.0
 # Points on the upper half of that ellipse of [-1, 1], and the most that neighbours are apart.
 _TURN = np.linspace(0.0, math.pi, 33)
 _ELLIPSE = 0.5 * (_RHO * np.exp(1j * _TURN) + np.exp(-1j * _TURN) / _RHO)
@@ -105,7 +108,7 @@ class _Cut:
         r = r[r * t * (1.0 + self.k1) > 1e-8]
         z = saddle(m, r)
         r, z = r[z < 30.0], z[z < 30.0]
-        if r.size < 2:
+        if r.size < 2 or not 0 < c < math.inf:
             return None
         beta = np.exp(-0.5 * z * z + z / m) / np.sqrt(np.maximum(m * z - 1.0, 0.3))
         logs = log_transform(m, -r + 0j, np.full(r.size, math.pi)).value.real
@@ -122,7 +125,7 @@ class _Cut:
             return None
         bounds = [self._near_zero(float(one)) for one in r[at:]]
         low = [one for one, bound in zip(r[at:], bounds, strict=True) if bound <= _AIM * total]
-        return (float(low[0]) if low else float(r[-1])), float(r[at]), total
+        return min(float(low[0]) if low else float(r[-1]), 0.5 * float(r[at])), float(r[at]), total
 
     # ------------------------------------------------------------- along the cut
 
@@ -193,8 +196,12 @@ class _Cut:
         turned = np.maximum(angle + np.arcsin(np.minimum(reach / np.abs(s), 1.0)), 0.5 * math.pi)
         grown = np.exp(0.5 * ((turned - 0.5 * math.pi) / m) ** 2)
         # |d/ds (psi e^s)| = |psi' + psi| |e^s|, and |psi' + 1| <= |s| E[W^2] grown, |psi - 1| too
-        slope = size * (math.exp(m * m) + 1.0) * grown * np.exp(s.real + reach)
-        return np.asarray(np.log(np.exp(logs.value.real + logs.error) + reach * slope) + 1e-9)
+        slope = size * (math.exp(m * m) + 1.0) * grown
+        log = logs.value.real + logs.error - s.real
+        # and |psi'| <= grown itself, which is closer where |s| is large
+        one = np.log(np.exp(log + s.real) + reach * slope * np.exp(s.real + reach))
+        other = np.logaddexp(log, np.log(reach * grown + 1e-300)) + s.real + reach
+        return np.asarray(np.minimum(one, other) + 1e-9)
 
     def _psi_most(self, r: float, angle: float) -> float:
         """Computes an upper bound of ln |psi(s) e^s| for |s| <= r, pi / 2 <= |arg s| <= angle."""
@@ -231,8 +238,12 @@ class _Cut:
         m = self.m
         s = -c + 1j * w
         theta = np.angle(s)
-        share = np.array([0.05, 0.1, 0.2, 0.35, 0.5, 0.7])
-        omega = theta - 0.5 * math.pi + np.multiply.outer(share, math.pi - theta)
+        share = np.array([0.0005, 0.002, 0.008, 0.025, 0.08, 0.2, 0.35, 0.5, 0.7])
+        past = theta - 0.5 * math.pi
+        omega = past + np.multiply.outer(share, math.pi - theta)
+        # for many steps the best one is m^2 |s|, where psi is e^(-|s| cos(theta - omega))
+        best = np.clip(m * m * np.abs(s), past + 1e-3 * (math.pi - theta), 1.5)
+        omega = np.vstack([omega, best])
         least = np.minimum(np.cos(theta - omega), np.sin(omega))
         x = np.abs(s) * np.maximum(least, 0.0) * (1 - 1e-9)
         tail = 0.5 * (omega / m) ** 2 + np.log(upper_transform(m, x.ravel()).reshape(x.shape))
@@ -241,57 +252,97 @@ class _Cut:
     def _vertical(self, c: float) -> float:
         """Bounds the integral on the line Re s = -c by the largest modulus of psi there."""
         t = self.steps
-        w = np.concatenate([[0.0], np.geomspace(0.05 * c, 50.0 * max(c, 1.0), 50)])
+        w = np.concatenate([[0.0], np.geomspace(0.05 * c, 50.0 * max(c, 1.0), 60)])
         s = -c + 1j * w
         reach = 0.5 * np.append(np.diff(w), 0.0)
         reach = np.maximum(reach, np.append(0.0, reach[:-1]))
         near = self._psi_near(s, np.where(w > 0, np.angle(s), math.pi), reach)
+        crude = np.array([self._psi_most(float(r), math.pi) for r in np.abs(s) + reach])
+        near = np.minimum(near, crude)
         tail = np.append(math.inf, self._falls(c, w[1:]))
         log = t * float(np.min(np.maximum(np.maximum.accumulate(near), tail)))
         log = log - c * t * (self.k1 - self.slack) - math.log(2.0 * c * t)
         return math.exp(min(log, 700.0)) * (1 + 1e-9)  # guard: allocation-vertical
 
     def _across(self, c: float, rough: float) -> tuple[float, float]:
-        """Computes the integral on the line Re s = -c, with its error."""
-        t, k1 = self.steps, self.k1
+        """Computes the integral from -c upwards, off the cut, with its error."""
+        return self._path(-c, rough)
+
+    def _path(self, start: float, rough: float) -> tuple[float, float]:
+        """Computes Im 1/(pi t) int psi^t e^(s t K) / s^2 ds from a real start to infinity.
+
+        The path is the vertical line, or, where a few steps let psi^t fall too slowly for that, a
+        ray to the left, along which e^(s t K) falls: |psi| <= e^((arg s - pi / 2)^2 / (2 m^2)).
+        """
+        t, k1, m = self.steps, self.k1, self.m
         factor = 1.0 / (math.pi * t)
         aim = math.log(_AIM * rough / factor)
-        w = np.geomspace(c, 1e3 * max(c, 1.0), 80)
-        rest = t * self._falls(c, w) - c * t * (k1 - self.slack) - np.log(w)
+        scale = abs(start)
+        w = np.geomspace(scale, 1e4 * max(scale, 1.0 / (t * (1.0 + k1)), 1.0), 120)
+        turn = 0.5 * math.pi + (_BENT if t <= _FEW * m * m else 0.0)
+        along = complex(math.cos(turn), math.sin(turn)) if t <= _FEW * m * m else 1j
+        s = start + along * w
+        if along == 1j:
+            rest = t * self._falls(-start, w) + start * t * k1 - np.log(w)
+            rest = rest + scale * t * self.slack
+        else:
+            most = np.maximum(np.angle(s), turn) - 0.5 * math.pi
+            fall = t * (1.0 + k1 - self.slack) * (1 - 1e-12)
+            rest = 0.5 * t * (most / m) ** 2 - 2.0 * np.log(s.imag) - math.log(-along.real * fall)
+            rest = rest + np.where(s.real < 0, fall, t * (1.0 + k1 + self.slack)) * s.real + 1e-6
         enough = np.flatnonzero(rest <= aim)
         at = int(enough[0]) if enough.size else int(np.argmin(rest))
         if not rest[at] < 700.0:
             return 0.0, math.inf
         last = float(w[at])
         # a panel is as long as it is far from s = 0
-        edges = c * 2.0 ** np.arange(0.0, math.ceil(math.log2(last / c)))
-        edges = np.concatenate([[0.0], edges, [last]])
-        x, weight, missed = _panels(lambda a, b: self._most_across(c, a, b), edges, aim)
-        s = -c + 1j * x
-        logs = log_transform(self.m, s, np.angle(s))
+        edges = scale * 2.0 ** np.arange(0.0, max(math.ceil(math.log2(last / scale)), 1))
+        edges = np.concatenate([[0.0], edges[edges < last * (1 - 1e-9)], [last]])
+        most_on = functools.partial(self._most_across, start, along)
+        x, weight, missed = _panels(most_on, edges, aim)
+        s = start + along * x
+        logs = log_transform(m, s, np.abs(np.angle(s)))
         log = t * (logs.value + s * k1)
-        term = np.exp(log) / (s * s)
+        term = np.exp(log) / (s * s) * along
         size = np.abs(term) * weight
         each = t * (logs.error + np.abs(s) * self.slack)
         # as on a line to the right; the nodes are off by 64 units, times the exponent's slope
-        each = each + UNIT * (x.size + 200.0 + 80.0 * (t * np.abs(logs.value) + t * np.abs(s) * k1))
+        each = each + UNIT * (x.size + 200.0 + 80.0 * (t * np.abs(logs.value) + t * np.abs(s) * abs(k1)))
         off = outwards(float(np.sum(size * np.expm1(np.minimum(each, 700.0))))) + missed
         off += math.exp(rest[at]) * (1 + 1e-9)
-        return float(np.sum(term.real * weight)) * factor, off * factor * (1 + 1e-9)
+        return float(np.sum(term.imag * weight)) * factor, off * factor * (1 + 1e-9)
 
-    def _most_across(self, c: float, centre: float, half: float) -> float:
-        """Computes an upper bound of ln |integrand| in the ellipse around a panel of the line."""
-        t = self.steps
+    def _most_across(self, start: float, along: complex, centre: float, half: float) -> float:
+        """Computes an upper bound of ln |integrand| in the ellipse around a panel of the path."""
+        t, k1 = self.steps, self.k1
         x = centre + half * np.concatenate([_ELLIPSE, _ELLIPSE.conj()])
-        s = -c + 1j * x
+        s = start + along * x
         reach = np.full(s.shape, 0.5 * _SPACED * half * 1.1)
-        if float(np.min(np.abs(s))) < 2.0 * reach[0] or centre - half * 1.7 < -0.9 * c:
+        # the ellipse has to stay away from s = 0 and, begun on the cut, on its own side of 0
+        least = abs(start) if along == 1j else abs(start) * math.sin(_BENT)
+        if centre - half < abs(start) and half * 1.7 > least + max(centre - half, 0.0):
             return math.inf
-        angle = np.where(s.imag >= 0, np.angle(s), 2.0 * math.pi + np.angle(s))
-        angle = np.where((s.imag < 0) & (s.real > 0), 0.0, angle)
+        if start > 0:
+            angle = np.abs(np.angle(s))
+        else:
+            angle = np.where(s.imag >= 0, np.angle(s), 2.0 * math.pi + np.angle(s))
+            if np.any((s.imag < 0) & (s.real > 0)):
+                return math.inf
         bound = self._psi_near(s, angle, reach)
-        log = t * bound + t * self.k1 * (s.real + reach) - 2.0 * np.log(np.abs(s) - reach)
+        exponent = t * k1 * s.real + t * (abs(k1) + self.slack) * reach
+        log = t * bound + exponent - 2.0 * np.log(np.abs(s) - reach)
         return float(np.max(log)) + 1e-6
+
+    def put(self, start: float) -> tuple[float, float]:
+        """Bounds E_Q[(K - R)+] by a path that begins at ``start`` > 0."""
+        log = float(log_transform(self.m, np.array([start + 0j])).value.real[0])
+        log = self.steps * (log + self.k1 * start) - math.log(start * self.steps)
+        if not abs(log) < 690.0:
+            return 0.0, math.inf
+        value, error = self._path(start, 0.1 * math.exp(log))
+        if not error < math.inf:
+            return 0.0, math.inf
+        return max(0.0, value - error), max(value + error, TINY)
 
 
 def _panels(
@@ -316,11 +367,12 @@ def _panels(
         a, b, depth = todo.pop()
         centre, length = 0.5 * (a + b), 0.5 * (b - a)
         log = most(centre, length * (1 + 1e-9)) + math.log(length * 64.0 / 15.0)
+        log = math.inf if math.isnan(log) else max(log, -1e4)
         n = (log - aim) / rate + 2.0
         if n > _ENOUGH and depth < 5:
             todo += [(centre, b, depth + 1), (a, centre, depth + 1)]
             continue
-        n = min(max(math.ceil(n), 4) if n < _MOST_NODES else _MOST_NODES, _MOST_NODES)
+        n = max(math.ceil(min(n, _MOST_NODES)), 4)
         x, w = _legendre(n)
         nodes.append(centre + length * x)
         weights.append(length * w)
@@ -335,6 +387,19 @@ def _legendre(n: int) -> tuple[FloatArray, FloatArray]:
     """Computes the nodes and weights of a rule on [-1, 1], each within 64 units of 2^-53."""
     x, w = np.polynomial.legendre.leggauss(n)
     return np.asarray(x), np.asarray(w)
+
+
+def put_on_a_path(
+    m: float, steps: int, k1: float, slack: float, start: float
+) -> tuple[float, float]:
+    """Bounds E_Q[(K - R)+] for K = 1 + k1, k1 known up to ``slack``, for few steps.
+
+    (0, inf) where nothing is found. The path begins at ``start`` > 0, best a saddle point.
+    """
+    if steps > _FEW * m * m:
+        return 0.0, math.inf
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+        return _Cut(m, steps, k1, slack).put(start)
 
 
 def saddle(m: float, r: FloatArray) -> FloatArray:
