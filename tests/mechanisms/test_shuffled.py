@@ -282,6 +282,15 @@ def test_budgets_charge_the_upper_end(run: tb.Composition) -> None:
     assert rule.cost(price, None).counted == Fraction(price.upper)
 
 
+def test_a_sample_of_a_shuffle_has_no_lower_end_but_0() -> None:
+    sampled = EPOCH.subsampled(0.1)
+    assert sampled.delta(0.5).lower == 0.0
+    assert sampled.delta(0.5).upper == tb.Gaussian(2.0).subsampled(0.1).delta(0.5).upper
+    assert EPOCH.subsampled(1.0).delta(0.5) == EPOCH.delta(0.5)
+    assert EPOCH.subsampled(0.0).delta(0.5) == tb.Bounds(0.0, 0.0)
+    assert (EPOCH.subsampled(0.1) * 4).epsilon(1e-5).lower == 0.0
+
+
 # ----------------------------------------------------------------------------- words
 
 
