@@ -49,17 +49,13 @@ def a_sample_of_a_shuffle_is_not_known_from_below() -> bool:
 MUTATIONS = [
     Without(
         "a zeroed record leaves the mark of the records beside it",
-        {
-            "zeroed-record-leaves-its-mark": (
-                "return AtomicPair.from_masses(masses(2.0 * m), masses(0.0))"
-            )
-        },
+        {"zeroed-record-leaves-its-mark": "present, zeroed = masses(2.0 * m), masses(0.0)"},
         two_batches_show_at_least_the_lower_bound,
         slow=True,
     ),
     Without(
         "another batch than the record's may have the largest sum",
-        {"others-may-be-the-largest": "return _masses(cuts, mean) * powers"},
+        {"others-may-be-the-largest": "mass = _masses(cuts, mean) * powers"},
         cells_hold_the_largest_variable,
     ),
     Without(
