@@ -21,6 +21,8 @@ from tightbudget.mechanisms import (
     gaussian_integrand,
     gaussian_transform,
     gaussian_transform_bounds,
+    mixture_transform,
+    weighted_transform,
 )
 from tightbudget.numerics import convolve, enclosure, rounding, special
 from tightbudget.numerics.rounding import UNIT
@@ -37,6 +39,8 @@ MODULES = (
     gaussian_integrand,
     gaussian_transform,
     gaussian_transform_bounds,
+    mixture_transform,
+    weighted_transform,
     saddle_points,
     contour,
     measures,
