@@ -13,13 +13,6 @@ import tightbudget as tb
 from tightbudget.mechanisms.group import merged
 
 
-def different_groups() -> bool:
-    """Many different groups reveal at least what as many of the least revealing one do."""
-    steps = [tb.Gaussian(2.0 + i / 16).subsampled(0.01).group(4) for i in range(14)]
-    least = (steps[-1] * 14).epsilon(1e-5)
-    return tb.compose(steps).epsilon(1e-5).upper >= least.lower
-
-
 def larger_sizes() -> bool:
     """Shares that are merged for an upper bound are of larger sizes than the exact ones."""
     size, rate = 60, Fraction(1, 4)
@@ -47,14 +40,6 @@ def opposite_records() -> bool:
 
 
 MUTATIONS = [
-    Without(
-        "no schedule of mixtures",
-        {
-            "mixture-no-schedule": "return 'sampled Gaussian, ' + ('remove' if self.remove else 'add')"
-        },
-        different_groups,
-        slow=True,
-    ),
     Without(
         "merging upwards",
         {"shares-merged-upwards": "sizes.append(start)"},

@@ -1,6 +1,7 @@
 """The values a user holds: mechanisms, one a file, and compositions of them."""
 
 from tightbudget.mechanisms.additive import Additive
+from tightbudget.mechanisms.allocated import Allocated
 from tightbudget.mechanisms.batches import Batches
 from tightbudget.mechanisms.clipped_sum import ClippedSum
 from tightbudget.mechanisms.composition import MECHANISMS, Mechanism, Subsampled
@@ -26,6 +27,7 @@ from tightbudget.pairs.pair import Direction
 __all__ = [
     "MECHANISMS",
     "Additive",
+    "Allocated",
     "Batches",
     "ClippedNoise",
     "ClippedSum",

@@ -97,7 +97,7 @@ class MixtureTransform(MixedTransform):
     @property
     def family(self) -> str | None:
         """None: a schedule of sampled Gaussian steps knows two shifts only."""
-        return None  # guard: mixture-no-schedule
+        return None
 
     @functools.cached_property
     def _sizes(self) -> FloatArray:
