@@ -45,9 +45,7 @@ def laplace(count: int) -> Callable[[], tb.Bounds]:
 def factor(count: int) -> Callable[[], tb.Bounds]:
     """The epsilon at the factor for which a schedule has epsilon 1."""
     sigmas = np.linspace(0.8, 2.0, count)
-    return lambda: tb.calibrate(
-        lambda f: gaussians(f * sigmas, 0.01), epsilon=1.0, delta=DELTA
-    ).met
+    return lambda: tb.calibrate(lambda f: gaussians(f * sigmas, 0.01), epsilon=1.0, delta=DELTA).met
 
 
 WORKLOADS: dict[str, Callable[[], tb.Bounds]] = {

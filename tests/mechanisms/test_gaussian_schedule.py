@@ -31,7 +31,7 @@ def _bits() -> Iterator[None]:
 
 
 def balls(steps: tuple[Step, ...], remove: bool) -> list[tuple[integrals.Step, int]]:
-    return [(integrals.Step(Fraction(one.m), Fraction(one.q), remove), one.count) for one in steps]
+    return [(integrals.Step(Fraction(one.m), Fraction(one.q), remove), one.runs) for one in steps]
 
 
 def holds(line: Line, i: int, truth: acb) -> bool:

@@ -72,12 +72,12 @@ class Step(NamedTuple):
     Attributes:
         m: sensitivity / sigma, rounded once.
         q: the sampling rate in (0, 1), rounded at most MOST_NESTED times.
-        count: how often the step runs, below 2^53.
+        runs: how often the step runs, below 2^53.
     """
 
     m: float
     q: float
-    count: int
+    runs: int
 
 
 class _Rule(NamedTuple):
@@ -146,7 +146,9 @@ class Schedule(Transform):
             end = next(
                 (i for i, one in enumerate(ordered) if one.m > _PANEL * ordered[0].m), len(ordered)
             )
-            m, q, count = (np.array(row, dtype=np.float64) for row in zip(*ordered[:end]))
+            m, q, count = (
+                np.array(row, dtype=np.float64) for row in zip(*ordered[:end], strict=False)
+            )
             found.append(Schedule(m, q, count, remove))
             ordered = ordered[end:]
         return tuple(found)
