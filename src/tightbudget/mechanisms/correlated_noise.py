@@ -7,6 +7,7 @@ clipped gradients, C is a public lower triangular matrix, and z is N(0, sigma^2)
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from tightbudget.mechanisms.composition import Composition
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.neighbouring import Neighbouring
-from tightbudget.numerics.rounding import UNIT, FloatArray, next_up, norm_up
+from tightbudget.numerics.rounding import UNIT, FloatArray, norm_up, root_up
 from tightbudget.numerics.validate import positive_count, real_array, refuse
 
 __all__ = ["CorrelatedNoise"]
@@ -144,7 +145,7 @@ class CorrelatedNoise:
             most = min(positive_count(times=times), room)
         if self._entries.ndim == 1:
             return _toeplitz_norm(self._entries, self.steps, gap, most)
-        return _matrix_norm(self._entries, gap, most)
+        return _matrix_norm(self._entries, self.bands, gap, most)
 
     def sampled(
         self,
@@ -203,22 +204,21 @@ class CorrelatedNoise:
 
         Args:
             sigma: the standard deviation of z divided by the clipping norm, > 0.
-            bins: the number of bins, at most ``steps``.
+            bins: the number of bins.
             relation: what neighbours are; None leaves it to the caller.
 
         Raises:
             ParameterError: an argument is refused, or ``steps * bins`` is above 1e8.
         """
         count = positive_count(bins=bins)
-        if count > self.steps:
-            raise refuse("bins", f"be at most steps = {self.steps}", bins)
         if count * self.steps > _ENTRIES:
             raise refuse("steps * bins", f"be at most {_ENTRIES:g}", count * self.steps)
         longest, shared = _products(self._entries, self.steps, count)
-        alone = Gaussian(sigma, _root_up(longest - shared), relation=relation).allocated(count)
+        rest = root_up(Fraction(longest) - Fraction(shared))
+        alone = Gaussian(sigma, rest, relation=relation).allocated(count)
         if shared == 0.0:
             return Composition(((alone, 1),))
-        both = Gaussian(sigma, _root_up(shared), relation=relation)
+        both = Gaussian(sigma, root_up(Fraction(shared)), relation=relation)
         return Composition(((both, 1), (alone, 1)))
 
     def __repr__(self) -> str:
@@ -240,11 +240,6 @@ def _finite(value: Any, name: str, dimensions: int) -> FloatArray:
     return array
 
 
-def _root_up(square: float) -> float:
-    """Returns a double >= the square root of a double >= 0."""
-    return next_up(math.sqrt(square)) if square > 0 else 0.0
-
-
 def _toeplitz_norm(c: FloatArray, steps: int, apart: int, times: int) -> float:
     """Bounds from above the norm of the sum of at most ``times`` columns, ``apart`` at least.
 
@@ -257,8 +252,9 @@ def _toeplitz_norm(c: FloatArray, steps: int, apart: int, times: int) -> float:
     c = np.abs(c)
     if c.size <= apart:
         # entry u occurs in each of the columns 0, apart, ... that has a row left for it
-        often = np.minimum(times, -(-(steps - np.arange(c.size)) // apart))
-        return norm_up(np.sqrt(often) * c)  # two roundings, for which norm_up has room
+        often = np.minimum(times, -(-(steps - np.arange(c.size)) // apart)).tolist()
+        squares = (k * Fraction(x) ** 2 for k, x in zip(often, c.tolist(), strict=True))
+        return root_up(sum(squares, Fraction(0)))
     falling = np.zeros(steps)
     falling[: c.size] = np.maximum.accumulate(c[::-1])[::-1]
     total = np.zeros(steps)
@@ -268,11 +264,17 @@ def _toeplitz_norm(c: FloatArray, steps: int, apart: int, times: int) -> float:
     return norm_up(total * (1 + 2.0 * times * UNIT))
 
 
-def _matrix_norm(matrix: FloatArray, apart: int, times: int) -> float:
+def _matrix_norm(matrix: FloatArray, bands: int, apart: int, times: int) -> float:
     """Bounds from above the norm of a sum of columns, with at most one sign for each.
 
     Source: Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta, Xu 2023, Algorithm 4: in each
     row of |C^T C| the largest sum over a choice of columns, and of these sums the largest one.
+
+    Args:
+        matrix: C.
+        bands: its number of bands.
+        apart: the least distance between two columns.
+        times: the largest number of columns.
     """
     n = matrix.shape[0]
     if times == 1:
@@ -281,7 +283,8 @@ def _matrix_norm(matrix: FloatArray, apart: int, times: int) -> float:
     # a product of two columns is off by at most n units times that of their absolute values
     # (Higham 2002, section 3.1), whose own rounding the factor 2 has room for
     products = np.abs(matrix.T @ matrix) + 2.0 * (n + 2) * UNIT * (size.T @ size)
-    best = _largest_sum(products, apart, times)
+    # columns without a common row leave the squares alone
+    best = np.diagonal(products) if bands <= apart else _largest_sum(products, apart, times)
     square = float(_largest_sum(best[None, :], apart, times)[0])
     # each of the two sums has at most n terms >= 0
     return float(math.sqrt(square) * (1 + 4.0 * (n + 8) * UNIT))
