@@ -1,4 +1,4 @@
-"""How long many different steps take, and how wide the answers are, on one processor.
+"""Times of compositions of many different steps, and the gaps of their answers, on one processor.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/schedules.py [--neighbours]
 
