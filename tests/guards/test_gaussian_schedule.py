@@ -111,7 +111,7 @@ def mixtures_hold() -> bool:
 MUTATIONS = [
     Without(
         "a family of its own",
-        {"family-of-its-own": "if self.part:"},
+        {"family-of-its-own": "return not self.part"},
         mixtures_hold,
     ),
     Without(

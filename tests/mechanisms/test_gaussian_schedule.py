@@ -122,7 +122,7 @@ def test_only_plain_sampled_steps_are_a_family() -> None:
     assert plain.family == MixedTransform(0.3, 0.2, True).family
     assert plain.family != MixedTransform(1.0, 0.1, False).family
     bulk, rare = plain.split(2.0)
-    mixture = tb.MixtureOfGaussians(1.0, sensitivities=[0.0, 1.0], weights=[0.9, 0.1])
+    mixture = tb.MixtureOfGaussians(1.0, sensitivities=[0.0, 0.5, 1.0], weights=[0.8, 0.1, 0.1])
     other = mixture.pair(Direction.REMOVE).transform()
     for one in (bulk, rare, other):
         assert one is not None

@@ -156,13 +156,14 @@ class MixedTransform(Integrand, Transform):
 
     @property
     def family(self) -> str | None:
-        """The name of the sampled steps in this direction; None for a part of one.
-
-        None also for a subclass, which has another integrand: a product knows m and q alone.
-        """
-        if self.part or type(self) is not MixedTransform:  # guard: family-of-its-own
+        """The name of the sampled steps in this direction; None where a product cannot take one."""
+        if not self._is_plain():
             return None
         return "sampled Gaussian, remove" if self.remove else "sampled Gaussian, add"
+
+    def _is_plain(self) -> bool:
+        """Whether m and q alone say which integrand it is: not of a part, nor of a subclass."""
+        return not self.part and type(self) is MixedTransform  # guard: family-of-its-own
 
     def together(self, members: Sequence[tuple[Transform, int]]) -> tuple[Transform, ...]:
         steps = []
