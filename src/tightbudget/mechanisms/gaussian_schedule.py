@@ -95,7 +95,7 @@ class _Rule(NamedTuple):
         return self.last - self.first + 1
 
 
-class _Terms(NamedTuple):
+class _Tilted(NamedTuple):
     """The matrix of weights of n steps at the b nodes of a rule, tilted to Re s = c.
 
     Attributes:
@@ -136,7 +136,7 @@ class Schedule(Transform):
     q: FloatArray
     count: FloatArray
     remove: bool
-    _kept: dict[tuple[float, float], _Terms] = field(default_factory=dict, repr=False)
+    _kept: dict[tuple[float, float], _Tilted] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(steps: Sequence[Step], remove: bool) -> tuple[Schedule, ...]:
@@ -309,7 +309,7 @@ class Schedule(Transform):
 
     # --------------------------------------------------------------------- values
 
-    def _weights(self, c: float, rule: _Rule) -> _Terms | None:
+    def _weights(self, c: float, rule: _Rule) -> _Tilted | None:
         """The weights at the nodes of a rule, with their errors; None where there are too many."""
         key = (c, rule.h)
         if (found := self._kept.get(key)) is not None and found.y.size == rule.size:
@@ -362,12 +362,12 @@ class Schedule(Transform):
         with np.errstate(divide="ignore", invalid="ignore"):
             outer = np.where(steps > 0, np.stack([weight[:, 0], weight[:, -1]]) / steps, np.inf)
         outer = outwards(outer) + 1e-300
-        made = _Terms(y, log_s, weight, total, lever, outwards(error), outer[0], outer[1], falls)
+        made = _Tilted(y, log_s, weight, total, lever, outwards(error), outer[0], outer[1], falls)
         self._kept.clear()  # the matrix is large, and the next line is elsewhere
         self._kept[key] = made
         return made
 
-    def _moved(self, c: float, t: float, at: _Terms, width: float) -> FloatArray:
+    def _moved(self, c: float, t: float, at: _Tilted, width: float) -> FloatArray:
         """Bounds the integral of the modulus on Im y = +-width, for |Im s| <= t: shape (n,).
 
         There |phi| = phi e^(width^2 / (2 m^2)), |S| lies between S cos(width / 2) and S, and
@@ -393,7 +393,7 @@ class Schedule(Transform):
         with np.errstate(over="ignore"):
             return np.asarray(outwards(whole) * np.exp(grown))
 
-    def _aliased(self, c: float, t: float, rule: _Rule, at: _Terms) -> FloatArray:
+    def _aliased(self, c: float, t: float, rule: _Rule, at: _Tilted) -> FloatArray:
         """Bounds the error of the rule for all steps, for |Im s| <= t: shape (n,)."""
         decay = 2.0 * math.pi * rule.width / rule.h
         most = self._moved(c, t, at, rule.width)
@@ -401,7 +401,7 @@ class Schedule(Transform):
         error = 2.0 * most / math.expm1(min(decay, _RANGE))  # guard: schedule-aliasing
         return outwards(error)
 
-    def _off(self, c: float, t: float, rule: _Rule, at: _Terms) -> FloatArray:
+    def _off(self, c: float, t: float, rule: _Rule, at: _Tilted) -> FloatArray:
         """Bounds of what does not depend on the point: the rule's ends, its step, the weights."""
         rounding = at.error + (at.y.size + 4.0) * 2.0 * UNIT * at.total  # pays: schedule-order
         ends = at.left + at.right  # guard: schedule-ends
@@ -425,7 +425,7 @@ class Schedule(Transform):
         return Line(log if self.remove else np.conj(log), outwards(error))
 
     def _values(
-        self, part: slice, t: FloatArray, both: FloatArray, off: FloatArray, at: _Terms
+        self, part: slice, t: FloatArray, both: FloatArray, off: FloatArray, at: _Tilted
     ) -> tuple[ComplexArray, FloatArray]:
         """The sums of weight e^(i t ln S) of some steps, and how far they may be off.
 
@@ -528,7 +528,7 @@ class Schedule(Transform):
         most = most + outwards(most * (m.size + 8.0) * UNIT)
         return next_up(most + self._sum_up(whole))
 
-    def _still(self, c: float, rule: _Rule, at: _Terms) -> FloatArray:
+    def _still(self, c: float, rule: _Rule, at: _Tilted) -> FloatArray:
         """Bounds M(c) of each step: the integral of the modulus on the real axis."""
         return self._moved(c, 0.0, at, 0.0)
 
