@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tightbudget.mechanisms import gaussian_path as path
 from tightbudget.mechanisms import gaussian_transform_bounds as bounds
 from tightbudget.mechanisms import gaussian_transform_plan as plan
 from tightbudget.mechanisms.gaussian_integrand import (
@@ -84,6 +85,9 @@ class NormalTransform(Transform):
         # factors; the real part is a difference: one more. The eighth is for the second order
         size = up + down + along
         return Line((up - down) + 1j * along, 8 * UNIT * size)  # pays: normal-line
+
+    def far_line(self, c: float, t: FloatArray) -> Line:
+        return self.line(c, t, 0.0)
 
     def upper(self, c: float) -> float:
         log = self.half * c * (c + 1.0)  # six units, as on a line
@@ -204,6 +208,11 @@ class MixedTransform(Integrand, Transform):
         # |M^k - B^k| <= B^k (3^k - 1) for B = 3 error, |M| <= B
         rounded = np.where(lost, math.log(3.0), rounded - np.log1p(-relative))
         return Line(log, outwards(rounded))
+
+    def far_line(self, c: float, t: FloatArray) -> Line | None:
+        if self.part or not self.remove:
+            return None
+        return path.line(self.m, self.q, c, t, self.upper(c))
 
     def _values(
         self, c: float, t: FloatArray, rule: Rule, at: Nodes
