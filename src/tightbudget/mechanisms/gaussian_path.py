@@ -204,7 +204,7 @@ def _values(path: _Path, c: float, t: FloatArray) -> tuple[ComplexArray, FloatAr
     # nodes near R = 1: e^w - 1 - w for w = z ln R, by the moments of ln R
     log_r, weight = path.log_r[small], path.weight[small]
     value, factor = np.zeros_like(z), z.copy()
-    powers = np.asarray(weight * log_r)
+    powers: ComplexArray = np.asarray(weight * log_r)
     for i in range(2, _POWERS):
         powers, factor = powers * log_r, factor * z / i
         value += factor * _total(powers)
