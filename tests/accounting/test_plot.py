@@ -132,15 +132,19 @@ def test_a_schedule_is_written(schedule, tmp_path: Path) -> None:
 
 def test_intervals_are_bars_with_their_bounds_beside_them() -> None:
     ax = draw_intervals(
-        {"wide": tb.Bounds(1.0, 4.0), "narrow": tb.Bounds(2.0, 2.0001), "open": tb.Bounds(0.0, math.inf)},
+        {
+            "wide": tb.Bounds(1.0, 4.0),
+            "narrow": tb.Bounds(2.0, 2.0001),
+            "open": tb.Bounds(0.0, math.inf),
+        },
         ax=Figure().subplots(),
         colours={"wide": "#b07d12"},
-    )  # fmt: skip
+    )
     assert ax.get_xscale() == "log"
     assert [label.get_text() for label in ax.get_yticklabels()] == ["wide", "narrow", "open"]
     assert ax.yaxis_inverted()  # the first one is on top
-    bars = [line for line in ax.lines if line.get_linestyle() != "None"]
-    assert [bar.get_xdata()[:2] for bar in bars[:2]] == [[1.0, 4.0], [2.0, 2.0001]]
+    bars = ax.lines[::2]  # each before the marks at its ends
+    assert [[*bar.get_xdata()] for bar in bars[:2]] == [[1.0, 4.0], [2.0, 2.0001]]
     assert bars[0].get_color() == "#b07d12"
     # what is off the axis goes to its end
     low, high = bars[2].get_xdata()
