@@ -95,7 +95,7 @@ _LOST = 1e-15  # mass that counts as an infinite loss: the default by which dp-a
 _MARGIN = 1e-12
 _SUMS = (Gaussian, Laplace, DiscreteLaplace, MixtureOfGaussians, Subsampled)
 # Renyi orders of a best of many runs: a chord between two of them is above by some percent at most
-_ORDERS = tuple(1 + 2.0 ** (j / 6) for j in range(-24, 49))
+_ORDERS = tuple(1 + 2.0 ** (j / 4) for j in range(-16, 57))
 
 
 class EventError(ParameterError):
