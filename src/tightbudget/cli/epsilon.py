@@ -93,14 +93,20 @@ def answer(
     with working("composing"):
         bounds = ask(at, rtol)
     at = float(at)  # the library has accepted it
-    note = two_ends(composition) | (_note(bounds, asked) if given == "delta" else {})
+    ends = two_ends(composition)
+    note = ends | (_note(bounds, asked) if given == "delta" else {})
     if json:
         print_answer({answered: bounds.to_dict(), given: at, **note}, asked, watch)
         return
-    rows = {"what": what, answered: str(bounds), f"at {given}": repr(at)}
+    # bounds of two kinds share no digits by which they could be cut
+    rows = {
+        "what": what,
+        answered: f"{bounds:.6g}" if ends else str(bounds),
+        f"at {given}": repr(at),
+    }
     if bounds.upper == math.inf:
         rows["because"] = f"delta is in {composition.delta(math.inf)} however large epsilon is"
-    elif bounds.upper > 0:
+    elif bounds.upper > 0 and not ends:
         rows["gap"] = f"{bounds.relative_gap:.1e}, relative"
     print_rows({**rows, **note, "seconds": f"{watch.seconds:.2f}"})
 

@@ -80,7 +80,10 @@ class Answer:
         """
         missed = next((one for one in (self, below) if not one.reached), self)
         bounds = Bounds(below.bounds.lower, self.bounds.upper)
-        return dataclasses.replace(missed, bounds=bounds, method=self.method)
+        why = missed.why
+        if not missed.reached:  # the words are about one of the pairs, whose bounds they name
+            why = f"of the {'dominating pair' if missed is self else 'pair attained'}, {why}"
+        return dataclasses.replace(missed, bounds=bounds, method=self.method, why=why)
 
     def required(self) -> Bounds:
         """The bounds, for a caller who cannot do with wider ones than asked for.

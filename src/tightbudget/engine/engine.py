@@ -148,7 +148,7 @@ class Engine:
         formula = question.in_closed_form(self.parts) if once else None
         if formula is not None and (formula.relative_gap <= rtol or _decided(formula, target)):
             return Answer(formula, method=CLOSED_FORM)
-        lines = self._by_saddle_points(question, rtol, cache)
+        lines = self._by_saddle_points(question, rtol, cache, target)
         if lines is not None and (lines.relative_gap <= rtol or _decided(lines, target)):
             return Answer(lines, method=SADDLE_POINT)
         if lines is not None and lines.relative_gap <= _OUT_OF_REACH:  # buckets are not closer
@@ -163,18 +163,22 @@ class Engine:
         return Answer.missed(str(question), both, rtol, reason=found.why, method=BUCKETS)
 
     def _by_saddle_points(
-        self, question: Question, rtol: float, cache: Cache | None
+        self, question: Question, rtol: float, cache: Cache | None, target: float | None
     ) -> Bounds | None:
         """Bounds for the worse direction, or None where lines prove none for some direction."""
         worst: Bounds | None = None
         for i, engine in enumerate(self.saddle_points):
             # lines that are there answer faster than a proof that this direction is milder
             asked = worst is None or (cache is not None and bool(cache.lines(i)))
-            found = engine.bounds(question, rtol, cache, i) if asked else None
-            if found is None and worst is not None and engine.below(*question.at(worst.lower)):
-                continue  # its exact value is not above the lower bound
+            found = engine.bounds(question, rtol, cache, i, target) if asked else None
+            if found is None and worst is not None:
+                # its exact value is not above a bound of the worse direction: the lower one, so
+                # that nothing widens; the upper one does where only a target matters
+                decided = target is not None and worst.upper <= target
+                if engine.below(*question.at(worst.upper if decided else worst.lower)):
+                    continue
             if not asked:
-                found = engine.bounds(question, rtol, cache, i)
+                found = engine.bounds(question, rtol, cache, i, target)
             if found is None:
                 return None
             larger = worst or found

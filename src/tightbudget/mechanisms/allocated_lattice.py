@@ -35,7 +35,7 @@ from tightbudget.pairs.atomic import AtomicPair, at_most
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Atoms, Pair, zero
 
-__all__ = ["Average", "average"]
+__all__ = ["Merged", "Spread", "Sums", "within_reach"]
 
 # The variance that spreading may add, and merging may take, beside the variance of the average. An
 # epsilon is proportional to the root of the variance, and half of this is its relative gap.
@@ -54,7 +54,11 @@ _APART = 2
 # The step of the first piece right of the bulk is 2^3 steps of the bulk, since the bulk is made of
 # so many more entries than _RELATIVE asks for.
 _FIRST_APART = 3
-_FINER = 30  # levels at most below the bulk's
+# A ratio above it has less than _NO_MASS where the record is absent, but for a factor of 1e20.
+_HUGE = 1e120
+_FINER = 30  # pieces at most finer than the bulk's
+_FINEST = _APART * _FINER  # levels at most below the bulk's
+_MANY = 12  # pieces; with as many an average of a thousand ratios takes about half a second
 _LEVELS = 128  # levels that a piece can rise by at once, at most
 _FEW = 8  # outputs of a step: their ratios begin the lattice, so that two of them fit it exactly
 
@@ -65,8 +69,8 @@ _Table = tuple[tuple[int, int], ...]  # levels, ascending, each with the first i
 class _Piece:
     """Masses at the positions (first + i) 2^level, i = 0, 1, ..., in units of the lattice.
 
-    Row 0 is the mass of the outputs where the record is absent; in a merged law, row 1 is their
-    mass where it is present.
+    Row 0 is the mass of the outputs where the record is absent; row 1, if there is one, their mass
+    where it is present. A spread law has row 0 alone: the position says what row 1 would be.
     """
 
     level: int
@@ -84,27 +88,27 @@ class _Piece:
         end = max(min(end, self.end), start)
         return _Piece(self.level, start, self.rows[:, start - self.first : end - self.first])
 
-    def coarser(self, levels: int) -> _Piece:
-        """Returns this piece with a step 2^levels as wide: one row is spread, two are merged."""
+    def coarser(self, levels: int, *, merged: bool) -> _Piece:
+        """Returns this piece, spread or merged to a step that is 2^levels as wide."""
         piece = self
         for _ in range(levels):
-            piece = piece._doubled()
+            piece = piece._doubled(merged=merged)
         return piece
 
-    def _doubled(self) -> _Piece:
+    def _doubled(self, *, merged: bool) -> _Piece:
         # an odd number of entries, from an even position to an even one
         before = self.first % 2
         size = self.rows.shape[1] + before
         rows = np.zeros((self.rows.shape[0], size + 1 - size % 2))
         rows[:, before:size] = self.rows
         even, odd = rows[:, 0::2].copy(), rows[:, 1::2]
-        if rows.shape[0] == 1:  # guard: odd-point-spread
+        if merged:
+            # each odd position joins the even one after it, so that position 0 stays alone
+            even[:, 1:] += odd
+        else:  # guard: odd-point-spread
             # halves are exact; an odd point lies in the middle of its neighbours
             even[:, :-1] += odd / 2.0
             even[:, 1:] += odd / 2.0
-        else:
-            # each odd position joins the even one after it, so that position 0 stays alone
-            even[:, 1:] += odd
         return _Piece(self.level + 1, self.first // 2, even)
 
 
@@ -121,6 +125,7 @@ class _Law:
     error: float
     lost: tuple[float, float]
     base: int = 0  # the level of the bulk
+    merged: bool = False  # else spread
 
     def placed(self) -> Iterable[tuple[_Piece, FloatArray]]:
         """Each piece with the places of its entries in units of the lattice."""
@@ -141,56 +146,151 @@ class _Law:
 
 
 @dataclass(frozen=True)
-class Average:
-    """The law of R = (X_1 + ... + X_t) / t from above and from below, as masses of two pairs.
+class Spread:
+    """The law of R = (X_1 + ... + X_t) / t from above.
 
-    Guarantee: the pair of ``above`` dominates the pair of R, and that of ``below`` is a
-    post-processing of it, in both directions.
+    Guarantee: the pair of this law dominates the pair of R, in both directions.
     """
 
-    above: _Law
-    below: _Law
+    law: _Law
     positions: _Positions
     infinite: Enclosure  # the mass that only the output with the record present has
 
-    def dominating(self, direction: Direction) -> AtomicPair:
-        """The pair of the spread law for this direction."""
-        law, losses, masses = self.above, [], []
-        only_p = [float(self.infinite.upper[0])] if direction is Direction.REMOVE else []
-        only_p.append(law.lost[0 if direction is Direction.ADD else 1])  # guard: lost-is-infinite
+    @staticmethod
+    def of(pair: Pair, direction: Direction, steps: int) -> Spread:
+        """The law for ``steps`` ratios of one step's pair.
+
+        Args:
+            pair: the dominating pair of one step.
+            direction: which side of it has the record: P for ``REMOVE``, Q for ``ADD``.
+            steps: t >= 1.
+        """
+        one = _OneRatio.of(pair, direction, steps)
+        rows = one.shares.spread()
+        law = _Law(1, one.grid.pieces(rows[None, :]), one.shares.error(), one.shares.lost())
+        return Spread(_power(law, steps, one.plan), one.plan.positions, one.infinite)
+
+    def pair(self, direction: Direction) -> AtomicPair:
+        """The pair for a direction."""
+        remove = direction is Direction.REMOVE
+        law, ratios, masses = self.law, [], []
+        # a certain loss: what is in no piece, and an output that no record can leave behind
+        only = [law.lost[1], float(self.infinite.upper[0])] if remove else [law.lost[0]]
+        # guard: lost-is-infinite
         for piece, index in law.placed():
             ratio = self.positions.ratio(index, law.steps)
             absent = piece.rows[0] * (1.0 + law.error)  # guard: spread-rounding
-            zero = ratio == 0.0
-            if direction is Direction.ADD:
-                only_p.append(sum_up(absent[zero]))
-            kept = ~zero & (absent > 0)
-            ratio, absent = ratio[kept], absent[kept]
-            remove = direction is Direction.REMOVE
-            masses.append(absent * ratio * (1.0 + 8 * UNIT) if remove else absent)
-            losses.append(np.log(ratio) if remove else -np.log(ratio))
-        loss, p = np.concatenate(losses), np.concatenate(masses)
+            if not remove:
+                only.append(sum_up(absent[ratio == 0.0]))  # guard: zero-ratio-is-infinite
+            kept = (ratio > 0.0) & (absent > 0.0)
+            ratios.append(ratio[kept])
+            masses.append(absent[kept])
+        ratio, absent = np.concatenate(ratios), np.concatenate(masses)
+        loss = np.log(ratio) if remove else -np.log(ratio)
+        p = absent * ratio * (1.0 + 8 * UNIT) if remove else absent
         margin = _MARGIN + (LOG + 2) * UNIT * np.abs(loss)
         q = exact(p) * exp_enclosure(-loss, margin)
-        rest = max(0.0, 1.0 - float(np.sum(q.lower)) * (1.0 - 1e-9))
-        only = exact(min(1.0, add_up(*only_p)))
-        return AtomicPair(Atoms(exact(p), q, loss - margin, loss + margin), only, at_most(rest))
-
-    def dominated(self, direction: Direction) -> AtomicPair:
-        """The pair of the merged law for this direction."""
-        law = self.below
-        absent, present = (
-            np.concatenate([piece.rows[row] for piece in law.pieces]) for row in (0, 1)
-        )
-        p, q = (present, absent) if direction is Direction.REMOVE else (absent, present)
-        # an output is worth less with less of P and more of Q  # guard: merged-rounding
-        p, q = p * max(0.0, 1.0 - law.error), q * (1.0 + law.error)
-        pair = AtomicPair.from_masses(exact(p[p > 0]), exact(q[p > 0]))
-        if direction is Direction.ADD:
-            return pair
+        rest = at_most(max(0.0, 1.0 - float(np.sum(q.lower)) * (1.0 - 1e-9)))
         return AtomicPair(
-            pair.given, pair.only_p + Enclosure(self.infinite.lower, self.infinite.lower)
+            Atoms(exact(p), q, loss - margin, loss + margin),
+            only_p=exact(min(1.0, add_up(*only))),
+            only_q=rest,
         )
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The law of R = (X_1 + ... + X_t) / t from below: labels that are near t R, and their masses.
+
+    Guarantee: the pair of this law is a post-processing of all outputs, in both directions.
+    """
+
+    law: _Law
+    infinite: Enclosure  # the mass that only the output with the record present has
+
+    @staticmethod
+    def of(pair: Pair, direction: Direction, steps: int) -> Merged:
+        """The law for ``steps`` ratios of one step's pair.
+
+        Args:
+            pair: a pair that one step attains.
+            direction: which side of it has the record: P for ``REMOVE``, Q for ``ADD``.
+            steps: t >= 1.
+        """
+        one = _OneRatio.of(pair, direction, steps)
+        rows, error = one.shares.merged()
+        law = _Law(1, one.grid.pieces(rows), error, (0.0, 0.0), merged=True)
+        return Merged(_power(law, steps, one.plan), one.infinite)
+
+    def pair(self, direction: Direction) -> AtomicPair:
+        """The pair for a direction."""
+        rows = np.concatenate([piece.rows for piece in self.law.pieces], axis=1)
+        return _pair_below(rows, self.law.error, self.infinite, direction)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The law of a sum of labels near X_1, ..., X_t, of which a record changes several.
+
+    The record is in some of the t steps, each set of as many steps being as likely. The label of
+    a ratio does not depend on its step, nor the sum of labels on their order: so the
+    record may as well be in the first steps.
+
+    Guarantee: the pair of this law is a post-processing of all outputs, in both directions.
+    """
+
+    rows: FloatArray  # (2, n): the masses of the sums where the record is absent, and present
+    error: float
+    infinite: Enclosure
+
+    @staticmethod
+    def of(pair: Pair, direction: Direction, steps: int, times: int) -> Sums:
+        """The law for ``steps`` ratios of one step's pair, ``times`` of which have the record.
+
+        Args:
+            pair: a pair that one step attains.
+            direction: which side of it has the record: P for ``REMOVE``, Q for ``ADD``.
+            steps: t >= 1.
+            times: in [1, t].
+        """
+        one = _OneRatio.of(pair, direction, steps, flat=True)
+        rows, error = one.shares.merged()
+        without, with_record = (
+            _Law(1, one.grid.pieces(row[None, :]), error, (0.0, 0.0), merged=True) for row in rows
+        )
+        absent = _power(without, steps, one.plan)
+        present = _power(with_record, times, one.plan)
+        if times < steps:
+            present = _sum(present, _power(without, steps - times, one.plan), one.plan)
+        (q,), (p,) = absent.pieces, present.pieces
+        first, end = max(q.first, p.first), min(q.end, p.end)
+        both = np.concatenate([q.part(first, end).rows, p.part(first, end).rows])
+        # what was cut off may belong to any sum: only those count that it cannot change much
+        lost = max(absent.lost[0], present.lost[0])
+        both = both[:, np.min(both, axis=0) > lost / _UNCHANGED]
+        # guard: cut-below-is-added
+        return Sums(both, max(absent.error, present.error) + 2.0 * _UNCHANGED, one.infinite)
+
+    def pair(self, direction: Direction) -> AtomicPair:
+        """The pair for a direction."""
+        return _pair_below(self.rows, self.error, self.infinite, direction)
+
+
+_UNCHANGED = 1e-9  # the share of a mass that mass which was cut off may add to it
+
+
+def _pair_below(
+    rows: FloatArray, error: float, infinite: Enclosure, direction: Direction
+) -> AtomicPair:
+    """A pair of outputs with these masses, absent and present, each known within ``error``."""
+    p, q = rows[::-1] if direction is Direction.REMOVE else rows
+    # an output is worth less with less of P and more of Q
+    p, q = p * max(0.0, 1.0 - error), q * (1.0 + error)  # guard: merged-rounding
+    pair = AtomicPair.from_masses(exact(p[p > 0]), exact(q[p > 0]))
+    if direction is Direction.ADD:
+        return pair
+    # the record shows for certain where one of its ratios is infinite
+    return replace(pair, only_p=pair.only_p + exact(infinite.lower))
 
 
 # Positions, means and edges are off by less than this, as a share of themselves: some ten roundings
@@ -236,6 +336,41 @@ class _Picture:
             return _Picture(np.exp(loss), q, p, float(pair.q_only().upper[0]))
         return _Picture(np.exp(-loss)[::-1], p[::-1], q[::-1], float(pair.p_only().upper[0]))
 
+    def fits(self) -> bool:
+        """Whether the ratios that a present record makes have masses that are normal doubles."""
+        return bool(self.x.size) and float(np.sum(self.present[self.x > _HUGE])) < 1e-12
+
+    def reaching(self, pair: Pair, direction: Direction, most: float) -> _Picture:
+        """Returns this picture with ends beyond which the pair has a mass of at most ``most``.
+
+        A sketch shows where most of the mass is. A lump of mass may lie at an end of a continuous
+        part, or just beyond it: the search begins with a tiny step.
+        """
+        sign = 1.0 if direction is Direction.REMOVE else -1.0
+        ends = []
+        for x, outwards in ((float(self.x[0]), -1.0), (float(self.x[-1]), 1.0)):
+            end = sign * math.log(x)
+            for power in range(-42, 10, 3):
+                bins = pair.bins(np.array([end]), np.zeros(1))
+                if bins is None:
+                    break
+                side = 1 if outwards * sign > 0 else 0
+                q = bins.q.upper * math.exp(-min(max(end, -600.0), 600.0))
+                if bins.p.upper[side] + q[side] <= most or abs(end) > 300.0:
+                    break
+                end += outwards * sign * math.ldexp(1.0, power)
+            ends.append(math.exp(sign * end))
+        # a sketch point without mass: the ends of the lattice are set by it, nothing else
+        first, last = ends[0] < self.x[0], ends[1] > self.x[-1]
+        if not (first or last):
+            return self
+        x = np.concatenate([ends[:1] * int(first), self.x, ends[1:] * int(last)])
+        absent, present = (
+            np.pad(masses, (int(first), int(last)), constant_values=2.0 * most)
+            for masses in (self.absent, self.present)
+        )
+        return _Picture(x, absent, present, self.zero)
+
     def bulk(self, steps: int) -> tuple[float, float]:
         """The mean and the standard deviation of one ratio, without those that are rare.
 
@@ -275,6 +410,8 @@ class _Plan:
         positions: of lattice points.
         mean, deviation: of the bulk of one ratio, in units of the lattice.
         share: the widest step of the bulk, as a share of its standard deviation.
+        relative: the widest step elsewhere, as a share of the distance from 0 or from the mean.
+        flat: whether all sums have the step of the lattice.
     """
 
     steps: int
@@ -282,6 +419,8 @@ class _Plan:
     mean: float
     deviation: float
     share: float
+    relative: float = _RELATIVE
+    flat: bool = False
 
     def table(self, runs: int, current: int, low: float, high: float) -> tuple[int, _Table]:
         """The level of the bulk of a sum of ``runs`` ratios, and all levels with their places.
@@ -292,19 +431,21 @@ class _Plan:
             low: the place (in units) from which on a sum matters.
             high: the largest place.
         """
+        if self.flat:
+            return 0, ((0, 0),)
         deviation, middle = math.sqrt(runs) * self.deviation, runs * self.mean
         length = min(high, middle + 14 * deviation) - max(low, middle - 14 * deviation)
         step = min(self.share * deviation, length / _SHORT)
         base = max(current, math.floor(math.log2(step) + 1e-9)) if step > 0 else current
         zero = -runs * self.positions.origin / self.positions.unit
         table = [base]
-        starts = [zero + 2.0**base / _RELATIVE]
+        starts = [zero + 2.0**base / self.relative]
         while starts[0] > low and len(table) < _FINER:
             table.insert(0, _APART * (math.ceil(table[0] / _APART) - 1))
-            starts.insert(0, zero + 2.0 ** table[0] / _RELATIVE)
+            starts.insert(0, zero + 2.0 ** table[0] / self.relative)
         # the same levels again and again, whatever the bulk's: pieces of more levels cost time
         level = _APART * math.ceil((base + _FIRST_APART) / _APART)
-        while (start := middle + 2.0**level / _RELATIVE) < high:
+        while (start := middle + 2.0**level / self.relative) < high:
             if start > starts[-1]:
                 table.append(level)
                 starts.append(start)
@@ -315,7 +456,7 @@ class _Plan:
         )
 
 
-def _arranged(pieces: Iterable[_Piece], table: _Table) -> tuple[_Piece, ...]:
+def _arranged(pieces: Iterable[_Piece], table: _Table, *, merged: bool) -> tuple[_Piece, ...]:
     """Brings pieces to the levels of a table, and adds up those of one level."""
     found: dict[int, list[_Piece]] = {}
     for piece in pieces:
@@ -329,7 +470,7 @@ def _arranged(pieces: Iterable[_Piece], table: _Table) -> tuple[_Piece, ...]:
         for (up, _), begin, end in zip(wide, begins, ends, strict=True):
             part = piece.part(begin, end)
             if part.rows.size:
-                found.setdefault(piece.level + up, []).append(part.coarser(up))
+                found.setdefault(piece.level + up, []).append(part.coarser(up, merged=merged))
     return tuple(_added(found[level]) for level in sorted(found))
 
 
@@ -350,10 +491,9 @@ def _product(a: _Piece, b: _Piece, runs: tuple[int, int], *, twice: bool) -> _Pi
     factor = 2.0 if twice else 1.0
     rows = [factor * convolve_directly(a.rows[0], b.rows[0])]
     if len(a.rows) == 2:
-        # the record is in one of all the ratios, uniformly
-        left, right = (factor * part / sum(runs) for part in runs)
-        if a is b:
-            left, right = 1.0, 0.0
+        # the record is in one of all the ratios, uniformly: labels depend on the order of the
+        # ratios, so that its place counts
+        left, right = (1.0, 0.0) if a is b else (factor * part / sum(runs) for part in runs)
         rows.append(left * convolve_directly(a.rows[1], b.rows[0]))
         if right:
             rows[1] += right * convolve_directly(a.rows[0], b.rows[1])
@@ -381,7 +521,7 @@ def _sum(a: _Law, b: _Law, plan: _Plan) -> _Law:
             break
         for i, (piece, below) in enumerate(((left, below_left), (right, below_right))):
             both = [x for x in (piece, below) if x is not None]
-            finer[i] = _added(both).coarser(following - level) if both else None
+            finer[i] = _added(both).coarser(following - level, merged=a.merged) if both else None
         level = following
     error = a.error + b.error + a.error * b.error
     # a product rounds once for each entry of the shorter piece, and a few times more; the sum of
@@ -394,7 +534,8 @@ def _sum(a: _Law, b: _Law, plan: _Plan) -> _Law:
         of_left * add_up(a.lost[1], b.lost[0]), of_right * add_up(b.lost[1], a.lost[0])
     )
     lost = (absent, outwards(present))
-    law = _Law(steps, tuple(products), outwards(error), lost, max(a.base, b.base))
+    base = max(a.base, b.base)
+    law = _Law(steps, tuple(products), outwards(error), lost, base, a.merged)
     return _tidied(law, plan)
 
 
@@ -403,7 +544,8 @@ def _tidied(law: _Law, plan: _Plan) -> _Law:
     law = _trimmed(law, plan)
     low, high = law.ends(plan)
     base, table = plan.table(law.steps, law.base, low, high)
-    return replace(law, pieces=_arranged(law.pieces, table), base=base)
+    pieces = _arranged(law.pieces, table, merged=law.merged)
+    return replace(law, pieces=pieces, base=base)
 
 
 def _trimmed(law: _Law, plan: _Plan) -> _Law:
@@ -427,22 +569,9 @@ def _trimmed(law: _Law, plan: _Plan) -> _Law:
     return replace(law, pieces=tuple(kept), lost=(add_up(*absent), add_up(*present)))
 
 
-def average(pair: Pair, direction: Direction, steps: int) -> Average:
-    """The law of the average of ``steps`` independent ratios of one step's pair.
-
-    Args:
-        pair: the dominating pair of one step.
-        direction: which side of it has the record: P for ``REMOVE``, Q for ``ADD``.
-        steps: t >= 1.
-    """
-    plan, reach = _planned(_Picture.of(pair, direction), steps)
-    above, below, infinite = _one_ratio(pair, direction, plan, reach)
-    return Average(_power(above, plan), _power(below, plan), plan.positions, infinite)
-
-
-def _power(law: _Law, plan: _Plan) -> _Law:
-    """The law of the sum of all ratios: binary exponentiation from the lowest bit up."""
-    runs, square, result = plan.steps, law, None
+def _power(law: _Law, runs: int, plan: _Plan) -> _Law:
+    """The law of a sum of ``runs`` ratios: binary exponentiation from the lowest bit up."""
+    square, result = law, None
     while True:
         if runs & 1:
             result = square if result is None else _sum(result, square, plan)
@@ -451,6 +580,11 @@ def _power(law: _Law, plan: _Plan) -> _Law:
             assert result is not None
             return result
         square = _sum(square, square, plan)
+
+
+def within_reach(pair: Pair, direction: Direction) -> bool:
+    """Whether a lattice can hold the ratios of a step's pair; with next to no noise it cannot."""
+    return _Picture.of(pair, direction).fits()
 
 
 def _planned(picture: _Picture, steps: int) -> tuple[_Plan, tuple[float, float, float]]:
@@ -465,34 +599,62 @@ def _planned(picture: _Picture, steps: int) -> tuple[_Plan, tuple[float, float, 
     origin = float(picture.x[0]) * (1.0 - _MARGIN) if few else 0.0
     if few and high > low:
         unit = (high - origin) / (1 if picture.x.size == 2 else _SHORT)
-    elif deviation > 0:
+    else:
         length = min(high, mean + 14 * deviation) - max(least, mean - 14 * deviation)
         unit = min(share * deviation, length / _SHORT)
-        unit = 2.0 ** math.floor(math.log2(unit))  # a power of two: places are exact
-    else:
-        unit = mean * share
+        # a power of two: places are exact; one ratio alone has no width to resolve
+        unit = 2.0 ** math.floor(math.log2(unit if unit > 0 else mean * share))
     positions = _Positions(origin, unit)
-    plan = _Plan(steps, positions, (mean - origin) / unit, deviation / unit, share)
+    # the ratios of a step of little noise lie on many levels: fewer points on each keep the cost
+    levels = math.log2(max(high, unit) / max(low, unit * 2.0**-_FINEST)) / _APART
+    relative = _RELATIVE * math.sqrt(max(1.0, levels / _MANY))
+    plan = _Plan(steps, positions, (mean - origin) / unit, deviation / unit, share, relative)
     return plan, ((least - origin) / unit, (low - origin) / unit, (high - origin) / unit)
 
 
-def _one_ratio(
-    pair: Pair, direction: Direction, plan: _Plan, reach: tuple[float, float, float]
-) -> tuple[_Law, _Law, Enclosure]:
-    """The law of one ratio from above and from below, and the mass of infinite ratios."""
-    least, low, high = reach
-    grid = _Edges.of(plan.table(1, 0, low, high)[1], least, high)
-    edges = plan.positions.ratio(grid.places, 1)
-    shares = _Shares(edges)
-    remove = direction is Direction.REMOVE
-    zero, infinite = (pair.q_only(), pair.p_only()) if remove else (pair.p_only(), pair.q_only())
-    shares.add_bins(pair, remove=remove)
-    shares.add_atoms(pair.atoms(), remove=remove)
-    shares.add_zero(zero)
-    above = _Law(1, grid.pieces(shares.spread()[None, :]), 16 * UNIT, shares.lost())
-    rows, error = shares.merged(plan.steps)
-    below = _Law(1, grid.pieces(rows), error, (0.0, 0.0))
-    return above, below, infinite
+def _planned_flat(picture: _Picture, steps: int) -> tuple[_Plan, tuple[float, float, float]]:
+    """As :func:`_planned`, for a lattice that all sums of ratios have."""
+    mean, deviation = picture.bulk(steps)
+    least, _, high = picture.reach(steps)
+    # labels take a twelfth of the square of this share from the variance; sums then have about
+    # _FLAT entries
+    share = max(0.02, 28.0 * math.sqrt(steps) / _FLAT)
+    unit = share * (deviation or mean)
+    high = min(high, mean + 14.0 * math.sqrt(steps) * deviation)
+    plan = _Plan(steps, _Positions(0.0, unit), mean / unit, deviation / unit, share, flat=True)
+    return plan, (least / unit, least / unit, high / unit)
+
+
+_FLAT = 8192  # entries: a product of two takes 10 ms
+
+
+@dataclass(frozen=True)
+class _OneRatio:
+    """The masses of one ratio at the points of a lattice, and the plan that made them."""
+
+    plan: _Plan
+    grid: _Edges
+    shares: _Shares
+    infinite: Enclosure
+
+    @staticmethod
+    def of(pair: Pair, direction: Direction, steps: int, *, flat: bool = False) -> _OneRatio:
+        """Asks a step's pair for its masses between the points that an average of ratios needs.
+
+        With ``flat`` the points are those of one step of the lattice for all sums.
+        """
+        remove = direction is Direction.REMOVE
+        picture = _Picture.of(pair, direction)
+        picture = picture.reaching(pair, direction, _LOST / steps)
+        plan, (least, low, high) = (_planned_flat if flat else _planned)(picture, steps)
+        grid = _Edges.of(plan.table(1, 0, low, high)[1], least, high, zero=picture.zero > 0)
+        shares = _Shares(plan.positions.ratio(grid.places, 1))
+        shares.add_bins(pair, remove=remove)
+        shares.add_atoms(pair.atoms(), remove=remove)
+        alone = (pair.q_only(), pair.p_only())
+        nothing, infinite = alone if remove else alone[::-1]
+        shares.add_zero(nothing)
+        return _OneRatio(plan, grid, shares, infinite)
 
 
 @dataclass(frozen=True)
@@ -508,7 +670,7 @@ class _Edges:
     runs: tuple[tuple[int, int, int], ...]  # level, first index, number
 
     @staticmethod
-    def of(table: _Table, low: float, high: float) -> _Edges:
+    def of(table: _Table, low: float, high: float, *, zero: bool) -> _Edges:
         """All points from just below ``low`` to just above ``high``, and zero.
 
         The first level begins below ``low``, the others where the table says.
@@ -523,7 +685,7 @@ class _Edges:
                 else table[j + 1][1] << (table[j + 1][0] - level)
             )
             begin = max(0, math.floor(low / 2.0**level) - 1) if j == 0 else max(start, 0)
-            if j == 0 and begin > 0:
+            if j == 0 and begin > 0 and zero:
                 places.append(np.zeros(1))
                 runs.append((level, 0, 1))
             if end > begin:
@@ -533,11 +695,13 @@ class _Edges:
 
     def pieces(self, rows: FloatArray) -> tuple[_Piece, ...]:
         """The pieces that hold ``rows``, one entry a point."""
-        found, at = [], 0
+        found: dict[int, list[_Piece]] = {}
+        at = 0
         for level, first, number in self.runs:
-            found.append(_Piece(level, first, rows[:, at : at + number]))
+            piece = _Piece(level, first, rows[:, at : at + number])
+            found.setdefault(level, []).append(piece)
             at += number
-        return tuple(found)
+        return tuple(_added(found[level]) for level in sorted(found))
 
 
 class _Shares:
@@ -629,7 +793,12 @@ class _Shares:
         absent, present = zip(*self._lost, strict=True)
         return add_up(*absent), add_up(*present)
 
-    def merged(self, steps: int) -> tuple[FloatArray, float]:
+    def error(self) -> float:
+        """How far rounding may have moved an entry of :meth:`spread`, as a share of it."""
+        crowd = sum(cells[0].size for cells in self._cells)
+        return (crowd + 16) * UNIT
+
+    def merged(self) -> tuple[FloatArray, float]:
         """The masses of the cells, absent and present, and how far they may be off.
 
         An output may be dropped with some probability: that is post-processing, and gives it
@@ -639,9 +808,9 @@ class _Shares:
             np.concatenate([cells[i] for cells in self._cells]) for i in range(4)
         )
         worth = absent + present
-        # which quotients are too uncertain to be kept: each choice is a lower law
+        # quotients that are too uncertain are left out; which ones, is the cheaper of two costs
         best = min(
-            (10.0**-k for k in range(2, 16)),
+            (10.0**-k for k in range(2, 12)),
             key=lambda most: (
                 float(np.sum(worth[off > most])) + float(np.max(off[off <= most], initial=0.0))
             ),

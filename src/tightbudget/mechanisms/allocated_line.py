@@ -21,13 +21,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tightbudget.mechanisms.allocated_tails import call_beside_cut, put_on_a_path
 from tightbudget.mechanisms.allocated_transform import (
     ComplexArray,
     log_transform,
     upper_transform,
 )
-from tightbudget.numerics.enclosure import Enclosure, exact
-from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, outwards
+from tightbudget.mechanisms.gaussian import GaussianPair
+from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
+from tightbudget.numerics.rounding import EXPM1, LOG1P, TINY, UNIT, FloatArray, outwards
+from tightbudget.pairs.direction import Direction
 
 __all__ = ["AllocationLine"]
 
@@ -38,6 +41,8 @@ _LOWEST, _HIGHEST = -64.0, 14.0  # ln c
 # Share of the value that the aliasing and the end of a line may be.
 _SHARE = 1e-13
 _MOST_POINTS = 600
+# Relative width of a call from a put that is not made closer: a tenth of what is promised.
+_CLOSE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,9 @@ class AllocationLine:
     P puts a record into one of ``steps`` steps, uniformly; Q has no such record. Under Q,
     R is an average of independent e^(m z - m^2/2), z standard normal.
 
-    Guarantee: every enclosure holds the exact value for the double ``m`` (with a relative error of
-    four units of 2^-53, so that m may be a rounded quotient) and the doubles K.
+    Guarantee: every enclosure holds the exact value for the doubles K and for every step whose m is
+    within a unit of 2^-53 (relative) of the double given, so that m may be a rounded quotient.
+    Source: Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha, Zhang 2024 (the pair).
 
     Attributes:
         m: sensitivity / sigma of one step, > 0.
@@ -57,6 +63,25 @@ class AllocationLine:
 
     m: float
     steps: int
+
+    def closed_delta(self, epsilon: float, direction: Direction) -> tuple[float, float] | None:
+        """Bounds the delta of one epoch at ``epsilon`` (nats); None beyond the range of doubles.
+
+        A removed record has delta(epsilon) = E_Q[(R - e^epsilon)+], an added one has
+        delta(epsilon) = e^epsilon E_Q[(e^-epsilon - R)+].
+        """
+        if not abs(epsilon) <= 600.0:  # beyond, e^epsilon leaves the range of doubles
+            return None
+        if self.steps == 1:
+            return GaussianPair(self.m).closed_delta(epsilon)
+        sign = 1.0 if direction is Direction.REMOVE else -1.0
+        k1 = np.array([math.expm1(sign * epsilon)])
+        slack = EXPM1 * UNIT * np.abs(k1)  # guard: allocation-threshold
+        if sign > 0:
+            found = self._call(k1, slack)
+        else:
+            found = self._put(k1, slack) * exp_enclosure(epsilon)
+        return float(found.lower[0]), min(1.0, float(found.upper[0]))
 
     def put(self, k: FloatArray) -> Enclosure:
         """Encloses E_Q[(K - R)+] for each K > 0 in ``k``: the delta of an added record, times K."""
@@ -86,10 +111,34 @@ class AllocationLine:
         put = self._read(k1, slack, power=2)
         off = slack + 4 * UNIT * (np.abs(k1) + put.upper)
         lower = np.maximum(0.0, put.lower - k1 - off)
-        return Enclosure(lower, np.maximum(0.0, put.upper - k1 + off)).clipped(0.0, 1.0)
+        upper = np.minimum(1.0, np.maximum(0.0, put.upper - k1 + off))
+        if self.steps == 1:
+            return Enclosure(lower, upper)
+        # far out on the right the put cancels against K - 1
+        for i in np.flatnonzero((k1 > slack) & (upper - lower > _CLOSE * lower)):
+            found = call_beside_cut(self.m, self.steps, float(k1[i]), float(slack[i]))
+            lower[i], upper[i] = max(lower[i], found[0]), min(upper[i], found[1])
+        return Enclosure(np.minimum(lower, upper), upper)
+
+    def _one_step(self, k1: FloatArray, slack: FloatArray, power: int) -> Enclosure:
+        """Encloses put or cdf where R is e^loss of the Gaussian step itself."""
+        order = np.argsort(k1, kind="stable")
+        k1, slack = k1[order], slack[order]
+        edges = np.log1p(k1)
+        off = slack / (1.0 + k1 - slack) * (1 + 8 * UNIT) + LOG1P * UNIT * np.abs(edges)
+        bins = GaussianPair(self.m).bins(edges, off)
+        # below the edges: bin by bin, the Q-mass of one times e^reference
+        q = bins.q * exp_enclosure(-np.append(edges, edges[-1]), np.append(off, off[-1]))
+        p = _running(bins.p)
+        q = _running(q)
+        found = q if power == 1 else (exact(1.0 + k1) * exp_enclosure(0.0 * k1, 4 * UNIT + off)) * q - p
+        back = np.argsort(order, kind="stable")
+        return found[back].clipped(0.0, np.inf)
 
     def _read(self, k1: FloatArray, slack: FloatArray, power: int) -> Enclosure:
         """Encloses put (``power`` 2) or cdf (1) at K = 1 + k1, k1 known up to ``slack``."""
+        if self.steps == 1:
+            return self._one_step(k1, slack, power)
         table = _Table.of(self.m, self.steps)
         lower, upper = np.zeros_like(k1), np.where(power == 2, 1.0 + k1 + slack, 1.0)
         index = table.place(k1)
@@ -97,7 +146,20 @@ class AllocationLine:
             at = index == i
             found = _Line.of(self.m, self.steps, int(i)).read(k1[at], slack[at], power)
             lower[at], upper[at] = found.lower, np.minimum(found.upper, upper[at])
+        if power == 2:
+            for i in np.flatnonzero(upper - lower > _CLOSE * lower):
+                start = float(table.c[index[i]])
+                path = put_on_a_path(self.m, self.steps, float(k1[i]), float(slack[i]), start)
+                lower[i], upper[i] = max(lower[i], path[0]), min(upper[i], path[1])
         return Enclosure(np.minimum(lower, upper), upper)
+
+
+def _running(masses: Enclosure) -> Enclosure:
+    """Sums the masses of the bins below each edge; the last bin is left out."""
+    n = 2.0 * len(masses) * UNIT
+    return Enclosure(
+        np.cumsum(masses.lower[:-1]) * (1 - n), np.cumsum(masses.upper[:-1]) * (1 + n)
+    )
 
 
 @dataclass(frozen=True)
@@ -140,7 +202,7 @@ class _Line:
     s: ComplexArray
     log: ComplexArray
     error: FloatArray
-    end: tuple[float, float]  # ln of the bounds of sum psi^t D / w^power beyond the last point
+    end: tuple[float, float]  # ln of bounds of the sum beyond the last point, for powers 2 and 1
 
     @staticmethod
     @functools.lru_cache(maxsize=512)
@@ -183,7 +245,7 @@ class _Line:
     def _end(self, k1: FloatArray, power: int) -> FloatArray:
         """Computes bounds of the sum's terms beyond the last point."""
         factor = 1.0 / math.pi / (self.steps if power == 2 else 1)
-        log = self.end[power - 1] + self.steps * self.s[0].real * k1
+        log = self.end[2 - power] + self.steps * self.s[0].real * k1
         return np.asarray(factor * np.exp(log) * (1 + 1e-9))  # guard: allocation-end
 
     def _aliased(self, k1: FloatArray, slack: FloatArray, power: int) -> FloatArray:
@@ -236,7 +298,7 @@ def _widest_step(table: _Table, index: int, k1: float) -> float:
         right, left = _chernoff(table, c, d, np.array([k1]), 2)
         k, q = 1.0 + k1, math.exp(-min(c * t * d, 700.0))
         most = min(right[0], k * q / (1 - q) + d * q / (1 - q) ** 2) + (left[0] if d < k else 0)
-        if most <= 0.01 * _SHARE * math.exp(max(log_value, -690.0)):
+        if most <= 0.01 * _SHARE * math.exp(min(max(log_value, -690.0), 700.0)):
             break
         d *= 1.1
     return 2.0 * math.pi / (d * t)
@@ -250,7 +312,7 @@ def _bend(table: _Table, index: int) -> float:
 
 
 # Rotations of the end of a line, as shares of the angle at its last point
-_THETAS = np.linspace(0.1, 0.95, 9)
+_THETAS = np.concatenate([np.geomspace(1e-4, 0.07, 6), np.linspace(0.1, 0.95, 8)])
 
 
 def _length(
@@ -266,7 +328,8 @@ def _length(
     goal = log + math.log(0.1 * _SHARE) - 2.0 * math.log(c)
     best = (math.inf, math.inf)
     for n, last in zip(counts, w, strict=True):
-        theta = _THETAS * math.atan2(last, c) * (1 - 1e-12)
+        # for many steps the best theta is m^2 |s|, where psi is e^(-|s| sin theta)
+        theta = np.append(_THETAS, min(0.9, m * m * last / 1.5)) * math.atan2(last, c) * (1 - 1e-12)
         log_b = 0.5 * (theta / m) ** 2 + np.log(
             upper_transform(m, math.hypot(last, c) * np.sin(theta) * (1 - 1e-12))
         )

@@ -20,7 +20,9 @@ small it is.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,17 +30,32 @@ import numpy as np
 from tightbudget.mechanisms.allocated_transform import ComplexArray, log_transform, upper_transform
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, outwards
 
-__all__ = ["call_beside_cut"]
+__all__ = ["call_beside_cut", "put_on_a_path"]
 
 _ROOT = math.sqrt(2.0 * math.pi)
 # Edges of the bins that bound an integral over v; the rest beyond the last one has a closed bound.
 _BINS = np.concatenate([np.arange(0.0, 2.0, 0.05), np.geomspace(2.0, 12.0, 30)])
 # Aims, relative to the call: they decide about widths, the bounds are computed.
-_AIM = 1e-13
+_AIM = 1e-11
 # Half the length of a panel in ln r, and the sum of the half-axes of the ellipse around [-1, 1]
 # in which the integrand is bounded: there |Im ln r| <= 0.94 < pi / 2.
 _HALF, _RHO = 0.7, 3.0
-_MOST_NODES = 160
+_MOST_NODES = 120
+# Terms of a sum for beta; 60 are usual.
+_MOST_TERMS = 400
+# Nodes of all panels of one integral; beyond it nothing is said.
+_MOST_IN_ALL = 2500
+# A panel that would take more nodes is halved.
+_ENOUGH = 40.0
+# A path bends to the left by this angle for at most 16 m^2 steps: psi^t then grows by less than
+# e^5, which costs two digits at most.
+_BENT, _FEW = 0.25 * math.pi, 16.0
+# Points on the upper half of that ellipse of [-1, 1], and the most that neighbours are apart.
+_TURN = np.linspace(0.0, math.pi, 33)
+_ELLIPSE = 0.5 * (_RHO * np.exp(1j * _TURN) + np.exp(-1j * _TURN) / _RHO)
+_SPACED = float(np.max(np.abs(np.diff(_ELLIPSE))))
+# ln of what a closed bound of psi^t may cost before it is sampled instead.
+_CRUDE = 12.0
 
 
 def call_beside_cut(m: float, steps: int, k1: float, slack: float) -> tuple[float, float]:
@@ -67,7 +84,13 @@ class _Cut:
             return 0.0, math.inf
         low, c, rough = found
         value, error = self._along(low, c, rough)
-        rest = self._near_zero(low) + self._vertical(c)
+        rest = self._near_zero(low)
+        across = self._vertical(c)
+        if across > _AIM * abs(value):
+            more, off = self._across(c, max(abs(value), rough))
+            if off < across:
+                value, error, across = value + more, error + off, 4 * UNIT * (abs(value) + abs(more))
+        rest += across
         lower, upper = value - error - rest, value + error + rest
         if not upper < math.inf:
             return 0.0, math.inf
@@ -85,7 +108,7 @@ class _Cut:
         r = r[r * t * (1.0 + self.k1) > 1e-8]
         z = saddle(m, r)
         r, z = r[z < 30.0], z[z < 30.0]
-        if r.size < 2:
+        if r.size < 2 or not 0 < c < math.inf:
             return None
         beta = np.exp(-0.5 * z * z + z / m) / np.sqrt(np.maximum(m * z - 1.0, 0.3))
         logs = log_transform(m, -r + 0j, np.full(r.size, math.pi)).value.real
@@ -102,39 +125,21 @@ class _Cut:
             return None
         bounds = [self._near_zero(float(one)) for one in r[at:]]
         low = [one for one, bound in zip(r[at:], bounds, strict=True) if bound <= _AIM * total]
-        return (float(low[0]) if low else float(r[-1])), float(r[at]), total
+        return min(float(low[0]) if low else float(r[-1]), 0.5 * float(r[at])), float(r[at]), total
 
     # ------------------------------------------------------------- along the cut
 
     def _along(self, low: float, c: float, rough: float) -> tuple[float, float]:
         """Computes the integral over [low, c] by Gauss and Legendre in ln r, with its error."""
-        t = self.steps
-        length = math.log(c / low)
-        panels = max(1, math.ceil(length / (2.0 * _HALF)))
-        half = 0.5 * length / panels
-        centre = math.log(low) + half * (2.0 * np.arange(panels) + 1.0)
-        aim = math.log(_AIM * rough * math.pi * t / panels)
-        log_most = np.array([self._most(float(x), half) for x in centre])
-        rate = 2.0 * math.log(_RHO)
-        counts = np.ceil((log_most + math.log(half * 64.0 / 15.0) - aim) / rate) + 2
-        counts = np.clip(np.where(np.isfinite(counts), counts, _MOST_NODES), 4, _MOST_NODES)
-        u, weights = [], []
-        missed = 0.0
-        for x, n, most in zip(centre, counts.astype(int), log_most, strict=True):
-            nodes, w = np.polynomial.legendre.leggauss(n)
-            u.append(x + half * nodes)
-            weights.append(half * w)
-            # Trefethen, Approximation Theory and Approximation Practice, theorem 19.3
-            bound = 64.0 / 15.0 * math.exp(min(most - rate * (n - 1), 700.0))
-            missed += half * bound / (1.0 - _RHO**-2)  # guard: allocation-panels
-        r, weight = np.exp(np.concatenate(u)), np.concatenate(weights)
-        value, error = self._integrand(r)
-        # a node and its weight are off by 64 units each: d ln(integrand) / d ln r is paid there
-        factor = 1.0 / (math.pi * t)
-        total = float(np.sum(weight * value)) * factor
-        error = error + np.abs(value) * UNIT * (80.0 + r.size)
-        off = outwards(float(np.sum(weight * error))) * factor
-        return total, off + missed * factor * (1 + 1e-9)
+        factor = 1.0 / (math.pi * self.steps)
+        count = max(2, math.ceil(math.log(c / low) / (2.0 * _HALF)) + 1)
+        edges = np.linspace(math.log(low), math.log(c), count)
+        x, weight, missed = _panels(self._most, edges, math.log(_AIM * rough / factor))
+        value, error = self._integrand(np.exp(x))
+        # a weight is off by 64 units, the sum adds them in any order
+        error = error + np.abs(value) * UNIT * (80.0 + x.size)
+        off = outwards(float(np.sum(weight * error))) + missed
+        return float(np.sum(weight * value)) * factor, off * factor * (1 + 1e-9)
 
     def _integrand(self, r: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Computes Im[psi(-r - i0)^t] e^(-r t K) / r and a bound of its error."""
@@ -171,8 +176,32 @@ class _Cut:
         beta = _beta_most(m, least, most, math.exp(centre), high)
         psi = max(0.0, (t - 1) * self._psi_most(most, math.pi + high))
         real = least * math.cos(high)
+        if psi > _CRUDE:
+            x = centre + half * _ELLIPSE
+            angle = np.concatenate([math.pi + x.imag, math.pi - x.imag])
+            size = np.exp(np.tile(x.real, 2))
+            # on the ellipse, points are half a spacing from the nearest one, at most
+            reach = 0.5 * _SPACED * half * size * 1.1
+            bound = self._psi_near(size * np.exp(1j * angle), angle, reach)
+            each = (t - 1) * bound - t * self.k1 * (np.tile(np.exp(x.real) * np.cos(x.imag), 2) - reach)
+            psi = min(psi, float(np.max(each)) + t * self.k1 * real)
         log = math.log(t) + math.log(max(beta, 1e-300)) + psi - t * self.k1 * real
         return log - math.log(least) + 1e-6
+
+    def _psi_near(self, s: ComplexArray, angle: FloatArray, reach: FloatArray) -> FloatArray:
+        """Computes upper bounds of ln |psi e^s| at all points within ``reach`` of each s."""
+        m = self.m
+        logs = log_transform(m, s, angle)
+        size = np.abs(s) + reach
+        turned = np.maximum(angle + np.arcsin(np.minimum(reach / np.abs(s), 1.0)), 0.5 * math.pi)
+        grown = np.exp(0.5 * ((turned - 0.5 * math.pi) / m) ** 2)
+        # |d/ds (psi e^s)| = |psi' + psi| |e^s|, and |psi' + 1| <= |s| E[W^2] grown, |psi - 1| too
+        slope = size * (math.exp(m * m) + 1.0) * grown
+        log = logs.value.real + logs.error - s.real
+        # and |psi'| <= grown itself, which is closer where |s| is large
+        one = np.log(np.exp(log + s.real) + reach * slope * np.exp(s.real + reach))
+        other = np.logaddexp(log, np.log(reach * grown + 1e-300)) + s.real + reach
+        return np.asarray(np.minimum(one, other) + 1e-9)
 
     def _psi_most(self, r: float, angle: float) -> float:
         """Computes an upper bound of ln |psi(s) e^s| for |s| <= r, pi / 2 <= |arg s| <= angle."""
@@ -198,32 +227,179 @@ class _Cut:
         psi = max(0.0, (t - 1) * self._psi_most(low, math.pi))
         return math.exp(min(float(np.min(log)) + psi, 700.0)) / math.pi * (1 + 1e-9)  # guard: allocation-near-zero
 
-    def _vertical(self, c: float) -> float:
-        """Bounds the integral on the line Re s = -c."""
-        m, t = self.m, self.steps
-        w = np.concatenate([[0.0], np.geomspace(0.02 * c, 50.0 * max(c, 1.0), 80)])
+    # ------------------------------------------------------- across the cut, upwards
+
+    def _falls(self, c: float, w: FloatArray) -> FloatArray:
+        """Computes upper bounds of ln |psi e^s| at all points of Re s = -c above each w > 0.
+
+        Moved by omega, |psi(s)| <= e^(omega^2 / (2 m^2)) psi(|s| cos(arg s - omega)), where omega
+        is between arg s - pi / 2 and pi / 2.
+        """
+        m = self.m
         s = -c + 1j * w
-        # beyond the point i psi falls: moved by omega, |psi(s)| <= e^(omega^2 / (2 m^2)) psi(x)
         theta = np.angle(s)
-        omega = theta - 0.5 * math.pi + np.multiply.outer(
-            np.array([0.1, 0.2, 0.4, 0.6]), math.pi - theta
-        )
+        share = np.array([0.0005, 0.002, 0.008, 0.025, 0.08, 0.2, 0.35, 0.5, 0.7])
+        past = theta - 0.5 * math.pi
+        omega = past + np.multiply.outer(share, math.pi - theta)
+        # for many steps the best one is m^2 |s|, where psi is e^(-|s| cos(theta - omega))
+        best = np.clip(m * m * np.abs(s), past + 1e-3 * (math.pi - theta), 1.5)
+        omega = np.vstack([omega, best])
         least = np.minimum(np.cos(theta - omega), np.sin(omega))
         x = np.abs(s) * np.maximum(least, 0.0) * (1 - 1e-9)
         tail = 0.5 * (omega / m) ** 2 + np.log(upper_transform(m, x.ravel()).reshape(x.shape))
-        tail = np.min(np.where(least > 0, tail, math.inf), axis=0) - c
-        logs = log_transform(m, s, theta)
-        # between points |psi e^s| moves by at most |s| (E[W^2] + 1) e^(alpha^2/2) e^-c
-        steps = np.diff(w)
-        grown = np.exp(0.5 * (np.maximum(theta - 0.5 * math.pi, 0.0) / m) ** 2)
-        lip = np.abs(s[1:]) * (math.exp(m * m) + 1.0) * grown[:-1] * math.exp(-c)
-        size = np.exp(logs.value.real + logs.error)
-        ends = np.maximum(size[:-1], size[1:])
-        between = np.log(ends + 0.5 * steps * lip)
-        so_far = np.maximum.accumulate(np.append(-math.inf, between))
-        log = t * (float(np.min(np.maximum(so_far, tail))) + 1e-9)
+        return np.asarray(np.min(np.where(least > 0, tail, math.inf), axis=0) - c + 1e-9)
+
+    def _vertical(self, c: float) -> float:
+        """Bounds the integral on the line Re s = -c by the largest modulus of psi there."""
+        t = self.steps
+        w = np.concatenate([[0.0], np.geomspace(0.05 * c, 50.0 * max(c, 1.0), 60)])
+        s = -c + 1j * w
+        reach = 0.5 * np.append(np.diff(w), 0.0)
+        reach = np.maximum(reach, np.append(0.0, reach[:-1]))
+        near = self._psi_near(s, np.where(w > 0, np.angle(s), math.pi), reach)
+        crude = np.array([self._psi_most(float(r), math.pi) for r in np.abs(s) + reach])
+        near = np.minimum(near, crude)
+        tail = np.append(math.inf, self._falls(c, w[1:]))
+        log = t * float(np.min(np.maximum(np.maximum.accumulate(near), tail)))
         log = log - c * t * (self.k1 - self.slack) - math.log(2.0 * c * t)
         return math.exp(min(log, 700.0)) * (1 + 1e-9)  # guard: allocation-vertical
+
+    def _across(self, c: float, rough: float) -> tuple[float, float]:
+        """Computes the integral from -c upwards, off the cut, with its error."""
+        return self._path(-c, rough)
+
+    def _path(self, start: float, rough: float) -> tuple[float, float]:
+        """Computes Im 1/(pi t) int psi^t e^(s t K) / s^2 ds from a real start to infinity.
+
+        The path is the vertical line, or, where a few steps let psi^t fall too slowly for that, a
+        ray to the left, along which e^(s t K) falls: |psi| <= e^((arg s - pi / 2)^2 / (2 m^2)).
+        """
+        t, k1, m = self.steps, self.k1, self.m
+        factor = 1.0 / (math.pi * t)
+        aim = math.log(_AIM * rough / factor)
+        scale = abs(start)
+        w = np.geomspace(scale, 1e4 * max(scale, 1.0 / (t * (1.0 + k1)), 1.0), 120)
+        turn = 0.5 * math.pi + (_BENT if t <= _FEW * m * m else 0.0)
+        along = complex(math.cos(turn), math.sin(turn)) if t <= _FEW * m * m else 1j
+        s = start + along * w
+        if along == 1j:
+            rest = t * self._falls(-start, w) + start * t * k1 - np.log(w)
+            rest = rest + scale * t * self.slack
+        else:
+            most = np.maximum(np.angle(s), turn) - 0.5 * math.pi
+            fall = t * (1.0 + k1 - self.slack) * (1 - 1e-12)
+            rest = 0.5 * t * (most / m) ** 2 - 2.0 * np.log(s.imag) - math.log(-along.real * fall)
+            rest = rest + np.where(s.real < 0, fall, t * (1.0 + k1 + self.slack)) * s.real + 1e-6
+        enough = np.flatnonzero(rest <= aim)
+        at = int(enough[0]) if enough.size else int(np.argmin(rest))
+        if not rest[at] < 700.0:
+            return 0.0, math.inf
+        last = float(w[at])
+        # a panel is as long as it is far from s = 0
+        edges = scale * 2.0 ** np.arange(0.0, max(math.ceil(math.log2(last / scale)), 1))
+        edges = np.concatenate([[0.0], edges[edges < last * (1 - 1e-9)], [last]])
+        most_on = functools.partial(self._most_across, start, along)
+        x, weight, missed = _panels(most_on, edges, aim)
+        s = start + along * x
+        logs = log_transform(m, s, np.abs(np.angle(s)))
+        log = t * (logs.value + s * k1)
+        term = np.exp(log) / (s * s) * along
+        size = np.abs(term) * weight
+        each = t * (logs.error + np.abs(s) * self.slack)
+        # as on a line to the right; the nodes are off by 64 units, times the exponent's slope
+        each = each + UNIT * (x.size + 200.0 + 80.0 * (t * np.abs(logs.value) + t * np.abs(s) * abs(k1)))
+        off = outwards(float(np.sum(size * np.expm1(np.minimum(each, 700.0))))) + missed
+        off += math.exp(rest[at]) * (1 + 1e-9)
+        return float(np.sum(term.imag * weight)) * factor, off * factor * (1 + 1e-9)
+
+    def _most_across(self, start: float, along: complex, centre: float, half: float) -> float:
+        """Computes an upper bound of ln |integrand| in the ellipse around a panel of the path."""
+        t, k1 = self.steps, self.k1
+        x = centre + half * np.concatenate([_ELLIPSE, _ELLIPSE.conj()])
+        s = start + along * x
+        reach = np.full(s.shape, 0.5 * _SPACED * half * 1.1)
+        # the ellipse has to stay away from s = 0 and, begun on the cut, on its own side of 0
+        least = abs(start) if along == 1j else abs(start) * math.sin(_BENT)
+        if centre - half < abs(start) and half * 1.7 > least + max(centre - half, 0.0):
+            return math.inf
+        if start > 0:
+            angle = np.abs(np.angle(s))
+        else:
+            angle = np.where(s.imag >= 0, np.angle(s), 2.0 * math.pi + np.angle(s))
+            if np.any((s.imag < 0) & (s.real > 0)):
+                return math.inf
+        bound = self._psi_near(s, angle, reach)
+        exponent = t * k1 * s.real + t * (abs(k1) + self.slack) * reach
+        log = t * bound + exponent - 2.0 * np.log(np.abs(s) - reach)
+        return float(np.max(log)) + 1e-6
+
+    def put(self, start: float) -> tuple[float, float]:
+        """Bounds E_Q[(K - R)+] by a path that begins at ``start`` > 0."""
+        log = float(log_transform(self.m, np.array([start + 0j])).value.real[0])
+        log = self.steps * (log + self.k1 * start) - math.log(start * self.steps)
+        if not abs(log) < 690.0:
+            return 0.0, math.inf
+        value, error = self._path(start, 0.1 * math.exp(log))
+        if not error < math.inf:
+            return 0.0, math.inf
+        return max(0.0, value - error), max(value + error, TINY)
+
+
+def _panels(
+    most: Callable[[float, float], float], edges: FloatArray, aim: float
+) -> tuple[FloatArray, FloatArray, float]:
+    """Computes nodes and weights of Gauss and Legendre on panels, and a bound of what they miss.
+
+    Args:
+        most: from the centre of a panel and half its length, an upper bound of ln |f| in the
+            ellipse whose half-axes sum to half times _RHO, around the panel.
+        edges: of the panels to begin with, ascending.
+        aim: ln of the error to aim at.
+    """
+    count = len(edges) - 1
+    todo = [(float(a), float(b), 0) for a, b in zip(edges, edges[1:], strict=False)][::-1]
+    aim -= math.log(count) + 1.0
+    nodes, weights, missed = [], [], 0.0
+    rate = 2.0 * math.log(_RHO)
+    while todo:
+        if _ENOUGH * (len(nodes) + len(todo)) > _MOST_IN_ALL:
+            return np.ones(1), np.ones(1), math.inf
+        a, b, depth = todo.pop()
+        centre, length = 0.5 * (a + b), 0.5 * (b - a)
+        log = most(centre, length * (1 + 1e-9)) + math.log(length * 64.0 / 15.0)
+        log = math.inf if math.isnan(log) else max(log, -1e4)
+        n = (log - aim) / rate + 2.0
+        if n > _ENOUGH and depth < 5:
+            todo += [(centre, b, depth + 1), (a, centre, depth + 1)]
+            continue
+        n = max(math.ceil(min(n, _MOST_NODES)), 4)
+        x, w = _legendre(n)
+        nodes.append(centre + length * x)
+        weights.append(length * w)
+        # Trefethen, Approximation Theory and Approximation Practice, theorem 19.3
+        bound = math.exp(min(log - rate * (n - 1), 700.0)) / (1.0 - _RHO**-2)
+        missed += bound  # guard: allocation-panels
+    return np.concatenate(nodes), np.concatenate(weights), missed * (1 + 1e-9)
+
+
+@functools.cache
+def _legendre(n: int) -> tuple[FloatArray, FloatArray]:
+    """Computes the nodes and weights of a rule on [-1, 1], each within 64 units of 2^-53."""
+    x, w = np.polynomial.legendre.leggauss(n)
+    return np.asarray(x), np.asarray(w)
+
+
+def put_on_a_path(
+    m: float, steps: int, k1: float, slack: float, start: float
+) -> tuple[float, float]:
+    """Bounds E_Q[(K - R)+] for K = 1 + k1, k1 known up to ``slack``, for few steps.
+
+    (0, inf) where nothing is found. The path begins at ``start`` > 0, best a saddle point.
+    """
+    if steps > _FEW * m * m:
+        return 0.0, math.inf
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+        return _Cut(m, steps, k1, slack).put(start)
 
 
 def saddle(m: float, r: FloatArray) -> FloatArray:
@@ -244,6 +420,7 @@ def discontinuity(m: float, r: FloatArray) -> tuple[FloatArray, FloatArray]:
     spare = np.maximum(log_most - guess + 36.0, 1.0)
     h = float(np.min(np.max(2.0 * math.pi * strips[:, None] / spare, axis=0)))
     far = min(math.sqrt(float(np.max((50.0 + 6.0 / m**2) / a))), 12.0)
+    h = max(h, far / _MOST_TERMS)  # where that is too wide, the error says so
     v = h * np.arange(math.ceil(far / h) + 1)
     log_1v = np.log1p(1j * v)
     point = z[:, None] + 2.0 / m * log_1v
@@ -254,7 +431,7 @@ def discontinuity(m: float, r: FloatArray) -> tuple[FloatArray, FloatArray]:
     beta = np.sum(term.real * weight, axis=1)
     # parts of the exponent, and A: exp of m z
     size = 20.0 * (a[:, None] * (1.0 + v * v) + np.abs(point) ** 2 + 4.0)
-    size = size + (a * (20.0 + 4.0 * m * z + m * m))[:, None] * (1.0 + v * v) + v.size
+    size = size + (a * (20.0 + 4.0 * m * z + 4.0 * m * m))[:, None] * (1.0 + v * v) + v.size
     error = outwards(np.sum(np.abs(term) * weight * size, axis=1)) * UNIT
     reach = 2.0 * math.pi * strips[:, None] / h
     missed = np.min(np.exp(log_most - reach) / -np.expm1(-reach), axis=0)

@@ -124,16 +124,20 @@ class Batches(Derived):
                 f"batches of a fixed size hold for {Neighbouring.REPLACE_ONE}, "
                 f"but {self.relation} was declared"
             )
-        if (declared := self.base.relation) is not None:
-            # guard: sensitivity-not-guessed
-            fits = _REPLACED if declared is Neighbouring.REPLACE_ONE else _CLIP
-            if self.sensitivity_of != fits:
-                raise RelationError(
-                    f"base was declared for {declared}, so that its sensitivity is of "
-                    f"{fits!r}, but sensitivity_of={self.sensitivity_of!r} was given"
-                )
+        if self.base.relation is not None:
+            self._check_base(self.base.relation)
         self._set(batch=batch, of=of, relation=Neighbouring.REPLACE_ONE)
         self._replaced()  # refuses a quotient that no Gaussian mechanism has
+
+    def _check_base(self, declared: Neighbouring) -> None:
+        """Refuses a base whose sensitivity was ``declared`` for something else."""
+        # guard: sensitivity-not-guessed
+        fits = _REPLACED if declared is Neighbouring.REPLACE_ONE else _CLIP
+        if self.sensitivity_of != fits:
+            raise RelationError(
+                f"base was declared for {declared}, so that its sensitivity is of {fits!r}, "
+                f"but sensitivity_of={self.sensitivity_of!r} was given"
+            )
 
     def _replaced(self) -> Gaussian:
         """Makes the Gaussian mechanism of a batch that surely has the replaced record."""
@@ -156,6 +160,7 @@ class Batches(Derived):
         """
         if self._places() == 1:
             share = Fraction(self.batch, self.of)
+            # guard: share-rounded-apart
             return Enclosure(np.array([double_down(share)]), np.array([double_up(share)]))
         return _binomial(self.batch, self.of)
 
@@ -189,6 +194,7 @@ class Batches(Derived):
             return None if rate == 1.0 else _Attained(sampled, relation=self.relation)
         # fewer copies, and smaller moves, are dominated by more and larger ones: the events
         # that decide delta are half-lines, whose chance rises with the move
+        # guard: no-copy-has-the-rest
         none = double_up(1 - sum((Fraction(x) for x in chances.tolist()), Fraction(0)))
         sizes = [
             double_down(copies * Fraction(replaced.sensitivity))

@@ -79,8 +79,12 @@ class Composable(Questions):
         return (Direction.REMOVE,) if symmetric else tuple(Direction)
 
     def pairs(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
-        """Each mechanism's dominating pair for this direction, with its number of runs."""
-        return tuple((mechanism.pair(direction), runs) for mechanism, runs in self.parts)
+        """Each mechanism's dominating pairs for this direction, with how often each one runs."""
+        return tuple(
+            (pair, each * runs)
+            for mechanism, runs in self.parts
+            for pair, each in mechanism.pairs_of_run(direction)
+        )
 
     @functools.cached_property
     def engine(self) -> Engine:
@@ -191,6 +195,13 @@ class Mechanism(Composable):
     def pair(self, direction: Direction) -> Pair:
         """The dominating pair for this direction."""
         raise NotImplementedError
+
+    def pairs_of_run(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
+        """Pairs, each with how often it runs, that together dominate one run in this direction.
+
+        It is :meth:`pair` alone, unless a subclass knows several that are closer together.
+        """
+        return ((self.pair(direction), 1),)
 
     def instance(self) -> Composable | None:
         """What concrete neighbouring data sets attain, where the dominating pair is not attained.

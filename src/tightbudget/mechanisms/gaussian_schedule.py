@@ -219,9 +219,7 @@ class Schedule(Transform):
         log_s = _log_s(y)
         powers = 1.0 + c if self.remove else -c
         total = np.zeros((3, c.size))
-        for m, odds, rest, count in zip(
-            some.m, some.odds, some.log_rest, some.count, strict=True
-        ):
+        for m, odds, rest, count in zip(some.m, some.odds, some.log_rest, some.count, strict=True):
             x = (y - odds) / m + 0.5 * m
             log_r = log_s + rest
             base = math.log(h * _DENSITY_0 / m) - 0.5 * x * x
@@ -331,11 +329,12 @@ class Schedule(Transform):
             w = np.exp(base[part, None] + power * log_s - 0.5 * x)
             weight[part] = w
             square[part] = np.einsum("ib,ib->i", w, x)
-        total, lever = np.sum(weight, axis=1), weight @ log_s
+        total, lever = np.sum(weight, axis=1), np.matmul(weight, log_s)
         # x: a moves it by da / m; y - a, the quotient (m twice) and the sum by 4 |x| + 5/2 m units
-        slide = self.odds_error / m + 2.5 * UNIT * m  # pays: schedule-place
+        slide = self.odds_error / m + 2.5 * UNIT * m
+        error = np.zeros(n)
         # |x| |dx| with sum w |x| <= (sum w sum w x^2)^(1/2); the second order of dx
-        error = slide * np.sqrt(total * square) + slide * slide * total
+        error = error + slide * (np.sqrt(total * square) + slide * total)  # pays: schedule-place
         # 4 units of x^2 by x; x^2 / 2 and both sums of the exponent
         error = error + 6.0 * UNIT * square  # pays: schedule-square
         # ln(h phi(0) / m), whose argument has 6 units; the product with ln(1 - q); the exponential
@@ -358,11 +357,10 @@ class Schedule(Transform):
         right = ends[1] / m - max(power, 0.0)
         falls = np.stack([left, right])
         steps = np.expm1(np.minimum(rule.h * falls, _RANGE))
-        outer = np.where(steps > 0, np.stack([weight[:, 0], weight[:, -1]]) / steps, np.inf)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            outer = np.where(steps > 0, np.stack([weight[:, 0], weight[:, -1]]) / steps, np.inf)
         outer = outwards(outer) + 1e-300
-        made = _Weights(
-            y, log_s, weight, total, lever, outwards(error), outer[0], outer[1], falls
-        )
+        made = _Weights(y, log_s, weight, total, lever, outwards(error), outer[0], outer[1], falls)
         self._kept.clear()  # the matrix is large, and the next line is elsewhere
         self._kept[key] = made
         return made
@@ -396,8 +394,9 @@ class Schedule(Transform):
     def _aliased(self, c: float, t: float, rule: _Rule, at: _Weights) -> FloatArray:
         """Bounds the error of the rule for all steps, for |Im s| <= t: shape (n,)."""
         decay = 2.0 * math.pi * rule.width / rule.h
-        # guard: schedule-aliasing
-        error = 2.0 * self._moved(c, t, at, rule.width) / math.expm1(min(decay, _RANGE))
+        most = self._moved(c, t, at, rule.width)
+        # Trefethen, Weideman 2014, Theorem 5.1
+        error = 2.0 * most / math.expm1(min(decay, _RANGE))  # guard: schedule-aliasing
         return outwards(error)
 
     def _off(self, c: float, t: float, rule: _Rule, at: _Weights) -> FloatArray:
@@ -412,45 +411,63 @@ class Schedule(Transform):
         if rule is None or at is None:  # not worth it: nothing is said
             return Line(np.zeros_like(t, dtype=np.complex128), np.full_like(t, math.inf))
         off = self._off(c, float(t[-1]), rule, at)
-        turn = np.multiply.outer(at.log_s, t)
-        both = np.concatenate([np.cos(turn), np.sin(turn)], axis=1)
+        both = _circle(at.log_s, t)
         log, error = np.zeros_like(t, dtype=np.complex128), np.zeros_like(t)
         rows = max(1, _BLOCK // t.size)
         for start in range(0, self.m.size, rows):
             part = slice(start, start + rows)
-            sums = at.weight[part] @ both
-            one, one_error = self._logarithm(
-                part, t, sums[:, : t.size] + 1j * sums[:, t.size :], off[part], at
-            )
+            value, value_error = self._values(part, t, both, off, at)
+            one, one_error = self._logarithm(part, t, value, value_error)
             log = log + self.count[part] @ one
             error = error + self.count[part] @ one_error
         return Line(log if self.remove else np.conj(log), outwards(error))
 
-    def _logarithm(
-        self, part: slice, t: FloatArray, value: ComplexArray, off: FloatArray, at: _Weights
+    def _values(
+        self, part: slice, t: FloatArray, both: FloatArray, off: FloatArray, at: _Weights
     ) -> tuple[ComplexArray, FloatArray]:
-        """ln of M at c + i t from its sums, and how far it may be off: shapes (rows, points).
+        """The sums of weight e^(i t ln S) of some steps, and how far they may be off.
 
-        For an added record the conjugate.
+        Args:
+            part: the steps, n of them.
+            t: (k,) the heights on the line.
+            both: (b, 2 k) what :func:`_circle` returns for these heights.
+            off: the part of the error that does not depend on t, of all steps.
+            at: the weights.
+
+        Returns:
+            Two arrays of shape (n, k).
         """
+        sums = np.matmul(at.weight[part], both)
+        value = sums[:, : t.size] + 1j * sums[:, t.size :]
         total, lever = at.total[part, None], at.lever[part, None]
+        error = np.zeros_like(t) + off[part, None]
         # cos and sin; ln S and its product with t
-        error = off[:, None] + 2.0 * TURN * UNIT * total  # pays: schedule-turn
+        error = error + 2.0 * TURN * UNIT * total  # pays: schedule-turn
         error = error + t * ((EXP + LOG1P + 2.0) * UNIT * lever)  # pays: schedule-angle
-        error = outwards(error)
+        return value, outwards(error)
+
+    def _logarithm(
+        self, part: slice, t: FloatArray, value: ComplexArray, error: FloatArray
+    ) -> tuple[ComplexArray, FloatArray]:
+        """ln of M at c + i t for its sums, and how far it may be off: shapes (n, k).
+
+        For an added record the result is the conjugate.
+        """
         size = np.abs(value)
         # where M is not told from 0, |M| <= size + error <= 3 error is all that is said
-        lost = ~(size > 2.0 * error)
+        lost = ~(size > 2.0 * error)  # guard: schedule-lost
         relative = np.where(lost, 0.0, error / np.where(lost, 1.0, size))
         modulus = np.log(np.where(lost, 3.0 * error + 1e-300, size))
         # (1 - q)^(it) has the modulus 1
         across = t * self.log_rest[part, None]
-        angle = np.where(lost, 0.0, np.arctan2(value.imag, value.real) + across)
-        made = TURN + LOG * np.abs(modulus) + (TURN + 2.0) * math.pi + np.abs(across)
-        # modulus and logarithm; the argument, the product with t and their sum; ln(1 - q); and
-        # one unit of the sum over the steps for each of them
-        more = (at.weight.shape[0] + 1.0) * (np.abs(modulus) + np.abs(angle))
-        rounded = (made + np.abs(angle) + more) * UNIT  # pays: schedule-log
+        turned = np.arctan2(value.imag, value.real)
+        angle = np.where(lost, 0.0, turned + across)
+        made = TURN + LOG * np.abs(modulus) + TURN * np.abs(turned) + np.abs(across)
+        # modulus and logarithm; the argument, the product with t and their sum; and the product
+        # with the count and one unit of the sum over the steps for each of them
+        made = made + np.abs(angle) + (self.m.size + 2.0) * (np.abs(modulus) + np.abs(angle))
+        rounded = np.zeros_like(size)
+        rounded = rounded + made * UNIT  # pays: schedule-log
         rounded = rounded + t * self.log_rest_error[part, None]  # pays: schedule-across
         # |M^k - B^k| <= B^k (3^k - 1) for B = 3 error, |M| <= B
         rounded = rounded + np.where(lost, math.log(3.0), -np.log1p(-relative))
@@ -467,10 +484,12 @@ class Schedule(Transform):
         """An upper bound of the sum of ln of the numbers ``most``, each times its count."""
         if not bool(np.all(most < math.inf)):
             return math.inf
-        each = self.count * np.log(outwards(most))
-        # the logarithm, the product, and the sum in any order
-        spare = float(np.sum(np.abs(each))) * (LOG + each.size + 2.0) * UNIT
-        return next_up(float(np.sum(each)) + outwards(spare))  # pays: schedule-upper
+        each = self.count * np.log(most)
+        # the logarithm, the product, and the sum in any order; and two units of each number, which
+        # is itself the sum of three
+        size = float(np.sum(np.abs(each))) * (LOG + each.size + 2.0)
+        spare = (size + 2.0 * float(np.sum(self.count))) * UNIT  # pays: schedule-upper
+        return next_up(float(np.sum(each)) + outwards(spare))
 
     # ------------------------------------------------------- the rest of the line
 
@@ -489,17 +508,19 @@ class Schedule(Transform):
             return math.inf
         less, turn, off = _turned(at.y, np.array(shift), power, t)
         moved = np.exp(power * less - t * turn)
-        # the weights and the sum in any order; then what turns them
-        total = at.weight @ (moved * (1.0 + outwards(np.expm1(off))))  # pays: schedule-beyond
+        total = np.matmul(at.weight, moved * (1.0 + outwards(np.expm1(off))))
         # |moved| <= cos(shift / 2)^min(power, 0)
         least = math.exp(min(power, 0.0) * math.log(math.cos(0.5 * shift)))
-        rounding = at.error + (at.y.size + EXP + 4.0) * UNIT * at.total
+        # the exponential, and the sum in any order
+        rounding = at.error + (at.y.size + EXP + 4.0) * UNIT * at.total  # pays: schedule-beyond
         ends = at.left + at.right
-        still = 2.0 * self._still(c, rule, at) / math.expm1(min(2.0 * math.pi * width / h, _RANGE))
+        decay = 2.0 * math.pi * width / rule.h
+        # guard: schedule-moved-aliasing
+        still = 2.0 * self._still(c, rule, at) / math.expm1(min(decay, _RANGE))
         # e^(shift^2 / (2 m^2)) of the moved density belongs to all terms
         strip = np.exp(0.5 * (width / m) ** 2 + float(shrink[best]))
-        whole = outwards(total) + outwards(least * (outwards(rounding) + ends) + strip * still)
-        logs = 0.5 * (shift / m) ** 2
+        whole = total + outwards(least * (outwards(rounding) + ends) + strip * still)
+        logs = 0.5 * (shift / m) ** 2  # guard: schedule-shift-costs
         most = float(self.count @ logs)
         # the square, its quotient and the sum in any order
         most = most + outwards(most * (m.size + 8.0) * UNIT)
@@ -513,6 +534,12 @@ class Schedule(Transform):
 def _log_s(y: FloatArray) -> FloatArray:
     """ln S = ln(1 + e^y)."""
     return np.asarray(np.maximum(y, 0.0) + np.log1p(np.exp(-np.abs(y))))
+
+
+def _circle(log_s: FloatArray, t: FloatArray) -> FloatArray:
+    """cos and sin of the products of ``log_s`` (b,) and ``t`` (k,), side by side: (b, 2 k)."""
+    turn = np.multiply.outer(log_s, t)
+    return np.concatenate([np.cos(turn), np.sin(turn)], axis=1)
 
 
 def _logistic(y: FloatArray) -> FloatArray:
@@ -542,4 +569,4 @@ def _turned(
     made = (2.0 * (EXP + TURN + 1.0) * near) / np.hypot(up, along)
     made = made + np.where(y > 0, EXP * far / np.hypot(up, along), 0.0)
     off = off + t * (made + (TURN + 3.0) * angle)
-    return less, angle, outwards(off * UNIT)
+    return less, angle, outwards(off * UNIT)  # pays: schedule-turned

@@ -50,8 +50,10 @@ _BLOCK = 2**18  # exponentials at a time: arrays of 2 MiB
 # units of 2^-53, relative, that a share may be off: 8 for a share of a mixture as it is given,
 # and 3 for each sampling (1 - q, a product and a sum)
 _SHARE = 8.0 + 3.0 * MOST_NESTED
-_LARGE_M = 64.0
-_LEAST_SHARE = 1e-300
+# A limit of cost: beyond it the strip is so narrow that a line took longer than the buckets (group
+# of 64 at sigma 1: 3 s against 2 s).
+_LARGE_M = 40.0
+_LEAST_SHARE = 1e-300  # below it doubles lose digits
 
 
 @dataclass(frozen=True)

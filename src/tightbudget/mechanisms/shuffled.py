@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,7 +28,7 @@ from tightbudget.numerics.validate import positive_count, refuse
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.pair import Direction, Pair
 
-__all__ = ["LargestSum", "Shuffled"]
+__all__ = ["LargestSum", "Shuffled", "cell_masses"]
 
 # Cells that the largest sum is cut into. With their neighbours' losses merged, the lower bound
 # falls short of that of all cells by a share that falls with the square of this number: at 16,000
@@ -142,12 +143,23 @@ class LargestSum(Mechanism):
 
 @functools.lru_cache(maxsize=64)
 def _pair_of_largest(m: float, steps: int) -> AtomicPair:
-    """The cells of the largest value with the record against those without it.
+    """The cells of the largest value with the record against those without it."""
+    masses = cell_masses(_cuts(m, steps), steps)
+    # guard: zeroed-record-leaves-its-mark
+    return AtomicPair.from_masses(masses(2.0 * m), masses(m))
+
+
+def cell_masses(cuts: FloatArray, steps: int) -> Callable[[float], Enclosure]:
+    """The masses of cells of the largest of ``steps`` variables, as a function of the odd mean.
 
     A cell (a, b] has the mass (Phi(b - s) - Phi(a - s)) Phi(b)^k + Phi(a - s) (Phi(b)^k -
     Phi(a)^k) for the mean s and k = steps - 1: two terms >= 0, neither of which cancels.
+
+    Args:
+        cuts: (n,) ascending values that cut the line into n + 1 cells.
+        steps: how many variables there are, at least 2.
     """
-    cuts, k = _cuts(m, steps), steps - 1
+    k = steps - 1
     log_phi, off = _log_phi(cuts)
     # Phi(b)^k, where Phi(inf) = 1
     powers = exp_enclosure(k * log_phi, k * off + 2 * UNIT * np.abs(k * log_phi))
@@ -174,9 +186,9 @@ def _pair_of_largest(m: float, steps: int) -> AtomicPair:
         # d ln Phi(z) / dz is at most |z| + 1
         before = exp_enclosure(below, wrong + slack * (np.abs(moved) + 1.0 + slack))
         before = stack(exact(np.zeros(1)), before)
-        return (_masses(cuts, mean) + before * gain) * powers
+        return (_masses(cuts, mean) + before * gain) * powers  # guard: others-may-be-the-largest
 
-    return AtomicPair.from_masses(largest(2.0 * m), largest(m))
+    return largest
 
 
 def _cuts(m: float, steps: int) -> FloatArray:

@@ -43,12 +43,17 @@ _SPARE = 9.0
 # Mechanisms of one family that are taken as one product from this number on: for a dozen both ways
 # took the same time, measured for sampled Gaussian steps with sigma from 0.8 to 2.
 _MANY = 12
-# Terms of a line that each of many mechanisms may cost beside COST, about a millisecond: its buckets
-# and their convolution took twenty, measured for 300 sampled Gaussian steps.
-_COST_OF_ONE = 40_000
-# Mechanisms beyond which their lines, one by one, are not even planned: each takes 20 terms or more
-# for one value, and a line has a limit of 20,000.
-_MOST_APART = 1000
+# Terms of a line that each of many mechanisms may cost beside COST, a tenth of a millisecond and two
+# milliseconds: its buckets and their convolution took twenty, measured for 300 sampled Gaussian
+# steps.
+_CHEAP_OF_ONE = 4_000
+_COST_OF_ONE = 80_000
+# Nats by which each of four errors of a line is to be below the wanted gap. The gap of an epsilon is
+# that of delta, over the slope of the curve times epsilon, which is seldom below 1.
+_DIGITS = 5.0
+# Mechanisms beyond which their lines, one by one, are not even planned: each takes 32 terms or more
+# for one value (18 standard deviations in steps of 0.55), and a line has a limit of 20,000.
+_MOST_APART = 625
 
 
 class _Rare(NamedTuple):
@@ -103,7 +108,12 @@ class SaddlePoint:
     # what leaves the range of doubles ends as inf or nan, and proves nothing
     @np.errstate(all="ignore")
     def bounds(
-        self, question: Question, rtol: float, cache: Cache | None = None, direction: int = 0
+        self,
+        question: Question,
+        rtol: float,
+        cache: Cache | None = None,
+        direction: int = 0,
+        target: float | None = None,
     ) -> Bounds | None:
         """Returns bounds of the answer, with the relative gap or as close as lines come.
 
@@ -112,6 +122,8 @@ class SaddlePoint:
             rtol: the relative gap at which no better line is looked for.
             cache: lines that answered before, which are read first.
             direction: the number of this direction in the cache.
+            target: a value that the answer is to be compared with: once bounds are on one side of
+                it, no costlier plan is tried.
 
         Returns:
             The bounds, or None where no line proves any.
@@ -126,10 +138,12 @@ class SaddlePoint:
             bounds = question.read_lines(lines, self.track)
             if bounds is not None and bounds.relative_gap <= rtol:
                 return bounds
-        for tracks, most in self._plans(question):
+        for tracks, most, goal in self._plans(question, rtol):
+            if best is not None and target is not None and not best.lower <= target < best.upper:
+                return best
             epsilon, log_delta = question.place(tracks), None
             for _ in range(2):  # the second time where the first lines saw the answer
-                found = lines_at(tracks, epsilon, log_delta, most)
+                found = lines_at(tracks, epsilon, log_delta, most, goal)
                 if found is None:
                     break
                 bounds = question.read_lines(found, self.track)
@@ -158,25 +172,33 @@ class SaddlePoint:
             return False
         return add_up(self.joined.upper(c), fixed) < log_delta
 
-    def _plans(self, question: Question) -> Iterable[tuple[tuple[Track, ...], int]]:
-        """Yields tracks to place lines on, each with the most terms that the lines may cost."""
+    def _plans(
+        self, question: Question, rtol: float
+    ) -> Iterable[tuple[tuple[Track, ...], int, float]]:
+        """Yields tracks to place lines on, with the most terms of a line and the goal of its errors.
+
+        The goal is that of :func:`~tightbudget.engine.saddle_point.contour.lines_at`.
+        """
         whole = (self.track,)
         if self.joined is not self.term:
-            yield whole, COST + _COST_OF_ONE * len(self.term.groups)
+            each = len(self.term.groups)
+            yield whole, COST + _CHEAP_OF_ONE * each, LOG_GOAL
+            # a line for the wanted digits alone has a third of the points where |M| falls slowly
+            yield whole, COST + _COST_OF_ONE * each, min(LOG_GOAL, _DIGITS - math.log(rtol))
             if self.apart is not None:  # more digits, and the rare losses of each mechanism
-                yield from self.apart._plans(question)
+                yield from self.apart._plans(question, rtol)
             return
         rare = self.rare_at(question.place(whole))
         if rare is None:
-            yield whole, COST
+            yield whole, COST, LOG_GOAL
             return
         # one line for all, if it is cheap; the split where it promises more; the costly line
         few = rare.number < _FEW_RARE
-        yield whole, _CHEAP if few else COST
+        yield whole, _CHEAP if few else COST, LOG_GOAL
         if split := self.split_at(rare, question.place(whole)):
-            yield split, COST
+            yield split, COST, LOG_GOAL
         if few:
-            yield whole, COST
+            yield whole, COST, LOG_GOAL
 
     def rare_at(self, epsilon: float) -> _Rare | None:
         """Splits off the rare large losses that stand apart at eps; None where there are none."""
