@@ -106,8 +106,11 @@ SUPPORTED = [
     (event, relation) for event, some in EVENTS for relation in Relation if relation in some
 ]
 # curves of 257 points, of which each is a question about several mechanisms
+TWO = events.PoissonSampledDpEvent(0.1, events.ComposedDpEvent([GAUSSIAN, SAMPLED]))
 LONG = [
     (events.SampledWithReplacementDpEvent(100, 3, GAUSSIAN), SPECIAL),
+    (TWO, ONE),
+    (TWO, SPECIAL),
     *(
         (
             events.SampledWithoutReplacementDpEvent(

@@ -112,7 +112,7 @@ SELECTED: list[tuple[Any, dict[str, Any], Callable[[], tb.Composition]]] = [
     (
         selections.BallsInBinsSampling(iterations=20, cycle_length=5),
         {},
-        lambda: gaussian(2.0, ADDED).allocated(5) * 1,  # four turns, all in one bin
+        lambda: tb.CorrelatedNoise.toeplitz([1.0], 20).allocated(2.0, 5, relation=ADDED),
     ),
     (
         selections.BallsInBinsSampling(iterations=20, cycle_length=5),
