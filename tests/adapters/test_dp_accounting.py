@@ -510,7 +510,8 @@ def test_no_data_sets_reveal_more_than_the_upper_bound(
     whole = from_dp_event(event, relation)
     for others in OTHERS:
         for record in (1.0, -1.0):
-            neighbours = {ADD: [[]], ONE: [[-1.0], [1.0], [0.0]], SPECIAL: [[0.0]]}[relation]
+            some: dict[Any, list[list[float]]] = {ADD: [[]], SPECIAL: [[0.0]]}
+            neighbours = some.get(relation, [[-1.0], [1.0], [0.0]])
             p = sums([record, *others], draw)
             for rest in neighbours:
                 q = sums([*rest, *others], draw)

@@ -69,7 +69,7 @@ def from_batch_selection(
         return Composition()
     if noise is None:
         noise = CorrelatedNoise.toeplitz([1.0], steps)
-    if not isinstance(noise, CorrelatedNoise) or noise.steps != steps:
+    if getattr(noise, "steps", None) != steps:
         raise refuse("noise", f"be a CorrelatedNoise of {steps} steps", noise)
     if type(selection) is batch_selection.CyclicPoissonSampling:
         return _cyclic(selection, sigma, n, noise)
