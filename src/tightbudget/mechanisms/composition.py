@@ -94,6 +94,9 @@ class Composable(Questions):
     @functools.cached_property
     def attained(self) -> Composable | None:
         """The mechanisms with their instances in place of them; None if none of them has one."""
+        return self._with_instances()
+
+    def _with_instances(self) -> Composable | None:
         instances = [mechanism.instance() for mechanism, _ in self.parts]
         if all(instance is None for instance in instances):
             return None
@@ -204,7 +207,7 @@ class Mechanism(Composable):
         return ((self.pair(direction), 1),)
 
     def instance(self) -> Composable | None:
-        """What concrete neighbouring data sets attain, where the dominating pair is not attained.
+        """The mechanism that concrete neighbouring data sets attain, where the pair is not attained.
 
         Guarantee: no bound that holds for the mechanism on all data sets, however it is proved and
         however often it runs, is below the exact value of what is returned. None where

@@ -50,7 +50,7 @@ class Questions:
 
     @property
     def attained(self) -> Questions | None:
-        """What concrete neighbouring data sets show to be no less revealing; None if all is exact.
+        """A mechanism or composition that concrete data sets attain; None if the pairs are exact.
 
         Guarantee: no upper bound of any proof is below the exact values of what is returned.
         """
