@@ -28,7 +28,7 @@ def chance_to_be_in(rate: Fraction, at_most: int, of: int) -> Fraction:
 def test_the_two_chances_are_those_of_all_samples_counted(
     rate: float, at_most: int, of: int
 ) -> None:
-    batch = tb.Gaussian(1.0).truncated_poisson(rate, at_most, of)
+    batch = tb.TruncatedPoisson(tb.Gaussian(1.0), rate, at_most, of)
     fits, full = batch._cut
     low, high = batch._in_when_full
     exact = chance_to_be_in(Fraction(rate), at_most, of)
