@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 import tightbudget as tb
+from tightbudget.engine.engine import Engine
+from tightbudget.engine.question import DeltaAt
 from tightbudget.errors import ParameterError, RelationError
+from tightbudget.mechanisms.either import EitherPair
 
 PARTS = [
     (tb.Gaussian(1.0), tb.Gaussian(3.0).subsampled(0.1)),
@@ -20,11 +23,11 @@ PARTS = [
 def test_delta_is_the_mean_of_both(one: tb.Mechanism, other: tb.Mechanism, p: float) -> None:
     for direction in tb.Direction:
         for epsilon in (0.0, 0.2, 1.0):
-            asked = tb.engine.question.DeltaAt(epsilon)
+            asked = DeltaAt(epsilon)
 
             def delta(mechanism: tb.Mechanism, asked=asked, direction=direction) -> tb.Bounds:
                 pairs = {direction: ((mechanism.pair(direction), 1),)}
-                return tb.engine.engine.Engine.of(pairs).answer(asked, 1e-6).bounds
+                return Engine.of(pairs).answer(asked, 1e-6).bounds
 
             a, b, both = delta(one), delta(other), delta(tb.either(p, one, other))
             assert both.lower <= (p * a.upper + (1 - p) * b.upper) * (1 + 1e-15)
@@ -48,8 +51,6 @@ def test_sampling_an_either_samples_both() -> None:
 
 
 def test_both_engines_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tightbudget.mechanisms.either import EitherPair
-
     step = tb.either(0.2, tb.Gaussian(1.0), tb.Gaussian(4.0).subsampled(0.5))
     lines = (step * 20).answer(delta=1e-6)
     monkeypatch.setattr(EitherPair, "transform", lambda self: None)
@@ -84,7 +85,7 @@ def test_an_instance_is_an_either_of_instances() -> None:
         (lambda: tb.either(0.0, *PARTS[0]), ParameterError, r"probability must be .*, got 0.0"),
         (lambda: tb.either(1.0, *PARTS[0]), ParameterError, r"probability must be .*, got 1.0"),
         (
-            lambda: tb.either(0.5, tb.Gaussian(1.0) * 2, tb.Gaussian(1.0)),
+            lambda: tb.either(0.5, tb.Gaussian(1.0) * 2, tb.Gaussian(1.0)),  # type: ignore[arg-type]
             ParameterError,
             "first must be one mechanism, not a composition",
         ),

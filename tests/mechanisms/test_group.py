@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import tightbudget as tb
+from tightbudget.engine.engine import Engine
+from tightbudget.engine.question import DeltaAt
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms.group import merged
 
@@ -75,8 +77,8 @@ def test_one_run_is_what_lies_beyond_an_output(direction: tb.Direction) -> None:
         else:
             epsilon = -log_ratio(z)
             truth = (1 - without) - math.exp(epsilon) * (1 - with_it)
-        engine = tb.mechanisms.composition.Engine.of({direction: ((pair, 1),)})
-        bounds = engine.answer(tb.engine.question.DeltaAt(epsilon), 1e-4).bounds
+        engine = Engine.of({direction: ((pair, 1),)})
+        bounds = engine.answer(DeltaAt(epsilon), 1e-4).bounds
         assert bounds.lower <= truth * (1 + 1e-9)
         assert truth * (1 - 1e-9) <= bounds.upper
 

@@ -28,7 +28,7 @@ def chance_to_be_in(rate: Fraction, at_most: int, of: int) -> Fraction:
 def test_the_two_chances_are_those_of_all_samples_counted(
     rate: float, at_most: int, of: int
 ) -> None:
-    batch = tb.Gaussian(1.0).truncated_poisson(rate, at_most, of)
+    batch = tb.TruncatedPoisson(tb.Gaussian(1.0), rate, at_most, of)
     fits, full = batch._cut
     low, high = batch._in_when_full
     exact = chance_to_be_in(Fraction(rate), at_most, of)
@@ -149,3 +149,11 @@ def test_it_is_read_back_from_its_table() -> None:
     batch = tb.Gaussian(1.0).truncated_poisson(0.01, 12, 1000)
     assert tb.Mechanism.from_dict(batch.to_dict()) == batch
     assert repr(batch) == ("Gaussian(sigma=1.0).truncated_poisson(rate=0.01, at_most=12, of=1000)")
+
+
+def test_a_sample_of_it_has_two_ends_too() -> None:
+    batch = tb.Gaussian(1.0).truncated_poisson(0.9, 1, 4)
+    below = batch.instance()
+    assert below is not None
+    attained = below.parts[0][0].subsampled(0.5).delta(0.5)
+    assert batch.subsampled(0.5).delta(0.5).lower <= attained.upper
