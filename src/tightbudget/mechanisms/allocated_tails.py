@@ -78,7 +78,7 @@ def call_beside_cut(m: float, steps: int, k1: float, slack: float) -> tuple[floa
 
 @dataclass(frozen=True)
 class _Cut:
-    """Both integrals for one K."""
+    """The call at one K by two integrals, along the cut of psi and upwards from its end."""
 
     m: float
     steps: int
