@@ -95,9 +95,9 @@ def transform(m: float, s: acb) -> acb:
     return acb.integral(integrand, -30, 30) + acb(arb(0, 1e-60), arb(0, 1e-60))
 
 
-def two_steps(m: float, k: arb, *, put: bool) -> arb:
+def two_steps(mean: float, k: arb, *, put: bool) -> arb:
     """E[(K - R)+] or E[(R - K)+] of two steps: an integral over z of an option on the other W."""
-    m = arb(m)
+    m = arb(mean)
 
     def normal(x: acb) -> acb:
         return (-x / acb(2).sqrt()).erfc() / 2

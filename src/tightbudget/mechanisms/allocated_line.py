@@ -125,7 +125,9 @@ class AllocationLine:
                 lower[i], upper[i] = max(lower[i], found[0]), min(upper[i], found[1])
                 if upper[i] - lower[i] <= 10.0 * _CLOSE * lower[i]:
                     break
-        return Enclosure(np.minimum(lower, upper), upper)
+        # ways that contradict each other say nothing: what is certain then is [0, 1]
+        torn = ~(lower <= upper)
+        return Enclosure(np.where(torn, 0.0, lower), np.where(torn, 1.0, upper))
 
     def _one_step(self, k1: FloatArray, slack: FloatArray, power: int) -> Enclosure:
         """Encloses put or cdf where R is e^loss of the Gaussian step itself."""
@@ -149,7 +151,10 @@ class AllocationLine:
         if self.steps == 1:
             return self._one_step(k1, slack, power)
         table = _Table.of(self.m, self.steps)
-        lower, upper = np.zeros_like(k1), np.where(power == 2, 1.0 + k1 + slack, 1.0)
+        lower, upper = (
+            np.zeros_like(k1),
+            np.where(power == 2, (1.0 + k1 + slack) * (1 + 4 * UNIT), 1.0),
+        )
         index = table.place(k1)
         for i in np.unique(index):
             at = index == i
@@ -160,7 +165,9 @@ class AllocationLine:
                 start = float(table.c[index[i]])
                 path = put_on_a_path(self.m, self.steps, float(k1[i]), float(slack[i]), start)
                 lower[i], upper[i] = max(lower[i], path[0]), min(upper[i], path[1])
-        return Enclosure(np.minimum(lower, upper), upper)
+        torn = ~(lower <= upper)
+        most = (1.0 + k1 + slack) * (1 + 4 * UNIT) if power == 2 else 1.0 + 0.0 * k1
+        return Enclosure(np.where(torn, 0.0, lower), np.where(torn, most, upper))
 
 
 def _running(masses: Enclosure) -> Enclosure:

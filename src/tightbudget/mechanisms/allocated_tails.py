@@ -78,7 +78,7 @@ def call_beside_cut(m: float, steps: int, k1: float, slack: float) -> tuple[floa
 
 @dataclass(frozen=True)
 class _Cut:
-    """Both integrals for one K."""
+    """The call at one K by two integrals, along the cut of psi and upwards from its end."""
 
     m: float
     steps: int
@@ -133,7 +133,7 @@ class _Cut:
         enough = np.flatnonzero(vertical <= 0.01 * _AIM * total)
         at = int(enough[-1]) if enough.size else int(np.argmin(vertical))
         total = float(rough[at])
-        if not total > 0:
+        if not 0 < total < math.inf:
             return None
         bounds = [self._near_zero(float(one)) for one in r[at:]]
         low = [one for one, bound in zip(r[at:], bounds, strict=True) if bound <= _AIM * total]
@@ -393,7 +393,7 @@ def _panels(
         if n > _ENOUGH and depth < 5:
             todo += [(centre, b, depth + 1), (a, centre, depth + 1)]
             continue
-        n = max(math.ceil(min(n, _MOST_NODES)), 4)
+        n = math.ceil(min(max(n, 4.0), _MOST_NODES))
         x, w = _legendre(n)
         nodes.append(centre + length * x)
         weights.append(length * w)

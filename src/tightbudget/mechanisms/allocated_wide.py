@@ -48,7 +48,7 @@ def call_of_cut_ratios(m: float, steps: int, k1: float, slack: float) -> tuple[f
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         lower, upper = 0.0, math.inf
         for far in _FAR:
-            found = _Cut.of(m, steps, far).call(k1, slack)
+            found = _CutRatio.of(m, steps, far).call(k1, slack)
             lower, upper = max(lower, found[0]), min(upper, found[1])
             if upper - lower <= _CLOSE * lower:
                 break
@@ -56,7 +56,7 @@ def call_of_cut_ratios(m: float, steps: int, k1: float, slack: float) -> tuple[f
 
 
 @dataclass(frozen=True)
-class _Cut:
+class _CutRatio:
     """The ratios of one mechanism, cut, with bounds of t (ln psi(-c) - c) at many abscissas c."""
 
     m: float
@@ -67,14 +67,14 @@ class _Cut:
 
     @staticmethod
     @functools.lru_cache(maxsize=64)
-    def of(m: float, steps: int, far: float) -> _Cut:
+    def of(m: float, steps: int, far: float) -> _CutRatio:
         """Makes the table of one mechanism."""
         top = 600.0 / math.exp(m * (m + far) - 0.5 * m * m)
         c = np.exp(np.arange(math.log(top) - 20.0, math.log(top), _SPACING))
         parts = [_log_transform(m, far, -part + 0j) for part in np.array_split(c, 8)]
         most = np.concatenate([part.value.real + part.error for part in parts])
         most = np.where(np.isnan(most), math.inf, most)
-        return _Cut(m, steps, far, c, steps * most * (1 + 2 * UNIT * np.sign(most)))
+        return _CutRatio(m, steps, far, c, steps * most * (1 + 2 * UNIT * np.sign(most)))
 
     def call(self, k1: float, slack: float) -> tuple[float, float]:
         """Bounds E_Q[(R - K)+] by the line through the saddle point."""
