@@ -156,7 +156,7 @@ CORE = frozenset({
     "truncated-gaussian-short", "truncated-laplace-short", "logistic",
     "additive-logistic",
     "discrete-gaussian-1", "discrete-gaussian-very-wide", "discrete-laplace-wide",
-    "batches", "batches-again", "shuffled", "shuffled-narrow",
+    "allocated-gaussian", "batches", "batches-again", "shuffled", "shuffled-narrow",
     "clipped-laplace", "clipped-gaussian-both", "clipped-sum", "staircase-1", "response-0.3-of-5",
     "worst-case", "worst-case-no-epsilon", "histogram-empty-bins", "mixture-mirrored",
     "either-of-all", "group", "group-laplace", "truncated-poisson", "loss-table", "loss-table-certain", "loss-table-sampled", "curve", "curve-one-way",
