@@ -159,7 +159,8 @@ CORE = frozenset({
     "allocated-gaussian", "batches", "batches-again", "shuffled", "shuffled-narrow",
     "clipped-laplace", "clipped-gaussian-both", "clipped-sum", "staircase-1", "response-0.3-of-5",
     "worst-case", "worst-case-no-epsilon", "histogram-empty-bins", "mixture-mirrored",
-    "either-of-all", "group", "group-laplace", "truncated-poisson", "loss-table", "loss-table-certain", "loss-table-sampled", "curve", "curve-one-way",
+    "either-of-all", "group", "group-laplace", "truncated-poisson",
+    "loss-table", "loss-table-certain", "loss-table-sampled", "curve", "curve-one-way",
     "sampled-gaussian-0.01", "sampled-gaussian-0.999", "sampled-gaussian-always",
     "sampled-gaussian-never", "sampled-laplace", "sampled-response", "sampled-histogram",
 })  # fmt: skip

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tightbudget.errors import ParameterError
 from tightbudget.mechanisms import gaussian_transform_bounds as bounds
 from tightbudget.mechanisms import gaussian_transform_plan as plan
 from tightbudget.mechanisms.gaussian_integrand import (
@@ -155,13 +156,21 @@ class MixedTransform(Integrand, Transform):
 
     @property
     def family(self) -> str | None:
-        """The name of the sampled steps in this direction; None for a part of one."""
-        if self.part:
+        """The name of the sampled steps in this direction; None where a product cannot take one."""
+        if not self._is_plain():
             return None
         return "sampled Gaussian, remove" if self.remove else "sampled Gaussian, add"
 
+    def _is_plain(self) -> bool:
+        """Whether m and q alone say which integrand it is: not of a part, nor of a subclass."""
+        return not self.part and type(self) is MixedTransform  # guard: family-of-its-own
+
     def together(self, members: Sequence[tuple[Transform, int]]) -> tuple[Transform, ...]:
-        steps = [Step(t.m, t.q, k) for t, k in members if isinstance(t, MixedTransform)]
+        steps = []
+        for transform, count in members:
+            if not isinstance(transform, MixedTransform) or transform.family != self.family:
+                raise ParameterError(f"members must be of one family, got {transform!r}")
+            steps.append(Step(transform.m, transform.q, count))
         return Schedule.of(steps, self.remove)
 
     # ------------------------------------------------------------------- planning

@@ -181,7 +181,7 @@ class LineIntegral:
 def _line(
     track: Track, epsilon: float, log_delta: float, most: int, goal: float = LOG_GOAL
 ) -> LineIntegral | None:
-    """Places a line for eps, errors about e^-goal of delta; None if it costs over ``most`` terms."""
+    """Places a line for eps with errors of e^-goal delta; None if it costs over ``most`` terms."""
     term, c = track.term, track.c_at(epsilon)
     spacing = _spacing(term, c, epsilon, log_delta, goal)
     height = _height(term, c, epsilon, log_delta, goal)
