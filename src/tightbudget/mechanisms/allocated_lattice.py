@@ -299,9 +299,9 @@ def _pair_below(
         p, q = np.append(p, dropped[0] * (1.0 - 1e-9)), np.append(q, dropped[1] * (1.0 + 1e-9))
     # an output is worth less with less of P and more of Q
     least, most = p * max(0.0, 1.0 - error), q * (1.0 + error)  # guard: merged-rounding
-    # what rounding leaves P short of 1 belongs to upper bounds, which hold for this pair alone
     # the record shows for certain where one of its ratios is infinite
     certain = exact(infinite.lower) if remove else exact(0.0)
+    # what rounding leaves P short of 1 belongs to upper bounds, which hold for this pair alone
     whole = min(1.0, float(np.sum(p)) + float(certain.lower[0]))
     p_ends = Enclosure(least, p * ((1.0 + error) / whole))
     q_ends = Enclosure(q * (max(0.0, 1.0 - error) / max(1.0, float(np.sum(q)))), most)
