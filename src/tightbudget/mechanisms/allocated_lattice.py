@@ -189,10 +189,13 @@ class Spread:
         loss = np.log(ratio) if remove else -np.log(ratio)
         p = absent * ratio * (1.0 + 8 * UNIT) if remove else absent
         margin = _MARGIN + (LOG + 2) * UNIT * np.abs(loss)
-        q = exact(p) * exp_enclosure(-loss, margin)
+        # rounding upwards has made P more than 1: what is too much is in the upper bounds alone
+        spare = 1.0 / max(1.0, float(np.sum(p)) * (1.0 + 1e-12))
+        ends = Enclosure(p * spare, p)
+        q = ends * exp_enclosure(-loss, margin)
         rest = at_most(max(0.0, 1.0 - float(np.sum(q.lower)) * (1.0 - 1e-9)))
         return AtomicPair(
-            Atoms(exact(p), q, loss - margin, loss + margin),
+            Atoms(ends, q, loss - margin, loss + margin),
             only_p=exact(min(1.0, add_up(*only))),
             only_q=rest,
         )
