@@ -134,7 +134,7 @@ CASES: list[Case] = [
     Case("sampled-histogram", Histogram((0.0, 5.0, 3.0), (1.0, 5.0, 0.0)).subsampled(0.3)),
     Case("sampled-twice", Gaussian(1.0).subsampled(0.5).subsampled(0.1)),
     Case("allocated-gaussian", Gaussian(2.0).allocated(30)),
-    Case("allocated-gaussian-once", Gaussian(1.0).allocated(1)),
+    Case("gaussian-of-one-step", Gaussian(1.0).allocated(1)),
     Case("allocated-laplace", Laplace(1.0).allocated(20)),
     Case("allocated-response", RandomizedResponse(0.75).allocated(3)),
     Case("allocated-sampled", Gaussian(1.0).subsampled(0.1).allocated(5)),

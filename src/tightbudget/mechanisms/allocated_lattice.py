@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from tightbudget.numerics.convolve import convolve_directly
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
 from tightbudget.numerics.rounding import LOG, UNIT, FloatArray, add_up, any_of, outwards, sum_up
-from tightbudget.pairs.atomic import AtomicPair, at_most
+from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Atoms, Pair, zero
 
@@ -193,7 +193,17 @@ class Spread:
         spare = 1.0 / max(1.0, float(np.sum(p)) * (1.0 + 1e-12))
         ends = Enclosure(p * spare, p)
         q = ends * exp_enclosure(-loss, margin)
-        rest = at_most(max(0.0, 1.0 - float(np.sum(q.lower)) * (1.0 - 1e-9)))
+        if remove:
+            nothing = sum(
+                float(np.sum(piece.rows[0][self.positions.ratio(index, law.steps) == 0.0]))
+                for piece, index in law.placed()
+            )
+            alone = nothing, nothing * (1.0 + law.error) + law.lost[0]
+        else:
+            alone = float(self.infinite.lower[0]), float(self.infinite.upper[0]) + law.lost[1]
+        spare = 1.0 / max(1.0, (float(np.sum(q.lower)) + alone[0]) * (1.0 + 1e-12))
+        q = Enclosure(q.lower * spare, q.upper)
+        rest = Enclosure(np.array([alone[0] * spare]), np.array([min(1.0, alone[1])]))
         return AtomicPair(
             Atoms(ends, q, loss - margin, loss + margin),
             only_p=exact(min(1.0, add_up(*only))),
