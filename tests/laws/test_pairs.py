@@ -15,7 +15,7 @@ from tightbudget.pairs.pair import Bins, Direction, Pair
 ASKED = [(case, direction) for case in CASES for direction in Direction]
 SMOOTH = ("gaussian", "laplace", "logistic", "truncated", "additive", "mixture", "twice")
 LATTICE = ("discrete-gaussian-1", "discrete-gaussian-wide", "discrete-laplace", "clipped-laplace",
-           "clipped-gaussian", "sampled-gaussian-never")  # fmt: skip
+           "clipped-gaussian", "sampled-gaussian-never", "allocated")  # fmt: skip
 
 
 def has_bins(case: Case) -> bool:

@@ -42,8 +42,12 @@ class Allocated(Derived):
     seeing earlier outputs; the base's pair must be stated for the same relation. A base that is
     declared for ``Neighbouring.ZERO_OUT`` must take a zeroed record for an absent one, as sums do.
 
-    With ``times=1`` the bounds are the exact epoch's, up to the step of a lattice: an epsilon of
-    1e-6 is known within some 1e-4 of itself, and ``rtol`` limits what composition adds to that.
+    With ``times=1`` the bounds are those of two pairs on a lattice, above and below the exact one:
+    an epsilon of one epoch or many is known within some 1e-4 of itself, and ``rtol`` limits what
+    composition adds to each bound. One epoch of Gaussian steps has a formula besides, which knows
+    a delta, and an epsilon where ``rtol`` asks for more than 1e-4, to some nine digits. A lattice
+    counts a mass of up to 1e-41 as a certain loss: below such a delta the lower bound is 0, and a
+    Renyi divergence has no finite upper bound.
 
     With ``times=k`` the interval is wide. The upper bound is that of k epochs of 1 of t/k steps
     (k - r of floor(t/k) steps and r of one step more, t = k floor(t/k) + r): k steps at random are

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from tightbudget.numerics.convolve import convolve_directly
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
 from tightbudget.numerics.rounding import LOG, UNIT, FloatArray, add_up, any_of, outwards, sum_up
-from tightbudget.pairs.atomic import AtomicPair, at_most
+from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Atoms, Pair, zero
 
@@ -133,7 +133,7 @@ class _Law:
             index = np.arange(piece.first, piece.end, dtype=np.float64)
             yield piece, index * 2.0**piece.level
 
-    def ends(self, plan: _Plan) -> tuple[float, float]:
+    def ends(self, plan: _LatticePlan) -> tuple[float, float]:
         """The places between which this sum matters for the whole average."""
         places = np.concatenate([index for _, index in self.placed()])
         masses = np.concatenate([piece.rows[0] for piece in self.pieces])
@@ -189,10 +189,23 @@ class Spread:
         loss = np.log(ratio) if remove else -np.log(ratio)
         p = absent * ratio * (1.0 + 8 * UNIT) if remove else absent
         margin = _MARGIN + (LOG + 2) * UNIT * np.abs(loss)
-        q = exact(p) * exp_enclosure(-loss, margin)
-        rest = at_most(max(0.0, 1.0 - float(np.sum(q.lower)) * (1.0 - 1e-9)))
+        # rounding upwards has made P more than 1: what is too much is in the upper bounds alone
+        spare = 1.0 / max(1.0, float(np.sum(p)) * (1.0 + 1e-12))
+        ends = Enclosure(p * spare, p)
+        q = ends * exp_enclosure(-loss, margin)
+        if remove:
+            nothing = sum(
+                float(np.sum(piece.rows[0][self.positions.ratio(index, law.steps) == 0.0]))
+                for piece, index in law.placed()
+            )
+            alone = nothing, nothing * (1.0 + law.error) + law.lost[0]
+        else:
+            alone = float(self.infinite.lower[0]), float(self.infinite.upper[0]) + law.lost[1]
+        spare = 1.0 / max(1.0, (float(np.sum(q.lower)) + alone[0]) * (1.0 + 1e-12))
+        q = Enclosure(q.lower * spare, q.upper)
+        rest = Enclosure(np.array([alone[0] * spare]), np.array([min(1.0, alone[1])]))
         return AtomicPair(
-            Atoms(exact(p), q, loss - margin, loss + margin),
+            Atoms(ends, q, loss - margin, loss + margin),
             only_p=exact(min(1.0, add_up(*only))),
             only_q=rest,
         )
@@ -299,9 +312,9 @@ def _pair_below(
         p, q = np.append(p, dropped[0] * (1.0 - 1e-9)), np.append(q, dropped[1] * (1.0 + 1e-9))
     # an output is worth less with less of P and more of Q
     least, most = p * max(0.0, 1.0 - error), q * (1.0 + error)  # guard: merged-rounding
-    # what rounding leaves P short of 1 belongs to the upper ends, which bound this pair alone
     # the record shows for certain where one of its ratios is infinite
     certain = exact(infinite.lower) if remove else exact(0.0)
+    # what rounding leaves P short of 1 belongs to upper bounds, which hold for this pair alone
     whole = min(1.0, float(np.sum(p)) + float(certain.lower[0]))
     p_ends = Enclosure(least, p * ((1.0 + error) / whole))
     q_ends = Enclosure(q * (max(0.0, 1.0 - error) / max(1.0, float(np.sum(q)))), most)
@@ -418,7 +431,7 @@ class _Picture:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _LatticePlan:
     """Which step a sum of m ratios has at which place.
 
     Attributes:
@@ -516,7 +529,7 @@ def _product(a: _Piece, b: _Piece, runs: tuple[int, int], *, twice: bool) -> _Pi
     return _Piece(a.level, a.first + b.first, np.array(rows))
 
 
-def _sum(a: _Law, b: _Law, plan: _Plan) -> _Law:
+def _sum(a: _Law, b: _Law, plan: _LatticePlan) -> _Law:
     """The law of the sum of two independent sums of ratios."""
     steps, runs = a.steps + b.steps, (a.steps, b.steps)
     one, other = ({piece.level: piece for piece in law.pieces} for law in (a, b))
@@ -555,7 +568,7 @@ def _sum(a: _Law, b: _Law, plan: _Plan) -> _Law:
     return _tidied(law, plan)
 
 
-def _tidied(law: _Law, plan: _Plan) -> _Law:
+def _tidied(law: _Law, plan: _LatticePlan) -> _Law:
     """Cuts off the ends of a law that hold next to nothing, and gives it the steps of the plan."""
     law = _trimmed(law, plan)
     low, high = law.ends(plan)
@@ -564,7 +577,7 @@ def _tidied(law: _Law, plan: _Plan) -> _Law:
     return replace(law, pieces=pieces, base=base)
 
 
-def _trimmed(law: _Law, plan: _Plan) -> _Law:
+def _trimmed(law: _Law, plan: _LatticePlan) -> _Law:
     """Cuts off what holds next to nothing; it joins the mass that is lost."""
     most = _LOST * law.steps / (8 * plan.steps * len(law.pieces))
     absent, present, kept = [law.lost[0]], [law.lost[1]], []
@@ -585,7 +598,7 @@ def _trimmed(law: _Law, plan: _Plan) -> _Law:
     return replace(law, pieces=tuple(kept), lost=(add_up(*absent), add_up(*present)))
 
 
-def _power(law: _Law, runs: int, plan: _Plan) -> _Law:
+def _power(law: _Law, runs: int, plan: _LatticePlan) -> _Law:
     """The law of a sum of ``runs`` ratios: binary exponentiation from the lowest bit up."""
     square, result = law, None
     while True:
@@ -603,7 +616,7 @@ def within_reach(pair: Pair, direction: Direction) -> bool:
     return _Picture.of(pair, direction).fits()
 
 
-def _planned(picture: _Picture, steps: int) -> tuple[_Plan, tuple[float, float, float]]:
+def _planned(picture: _Picture, steps: int) -> tuple[_LatticePlan, tuple[float, float, float]]:
     """The plan for an average, and three places of one ratio.
 
     They are the least that matters in a sum, the least that matters by itself, and the largest.
@@ -624,11 +637,11 @@ def _planned(picture: _Picture, steps: int) -> tuple[_Plan, tuple[float, float, 
     # the ratios of a step of little noise lie on many levels: fewer points on each keep the cost
     levels = math.log2(max(high, unit) / max(low, unit * 2.0**-_FINEST)) / _APART
     relative = _RELATIVE * math.sqrt(max(1.0, levels / _MANY))
-    plan = _Plan(steps, positions, (mean - origin) / unit, deviation / unit, share, relative)
+    plan = _LatticePlan(steps, positions, (mean - origin) / unit, deviation / unit, share, relative)
     return plan, ((least - origin) / unit, (low - origin) / unit, (high - origin) / unit)
 
 
-def _planned_flat(picture: _Picture, steps: int) -> tuple[_Plan, tuple[float, float, float]]:
+def _planned_flat(picture: _Picture, steps: int) -> tuple[_LatticePlan, tuple[float, float, float]]:
     """The plan for sums of ratios on one lattice, and three places of one ratio."""
     # larger ratios than those of the bulk count here, too: what lies above the points is dropped
     mean, deviation = picture.bulk(10_000 * steps)
@@ -638,7 +651,9 @@ def _planned_flat(picture: _Picture, steps: int) -> tuple[_Plan, tuple[float, fl
     share = max(0.02, 28.0 * math.sqrt(steps) / _FLAT)
     unit = share * (deviation or mean)
     high = min(high, mean + 14.0 * math.sqrt(steps) * deviation)
-    plan = _Plan(steps, _Positions(0.0, unit), mean / unit, deviation / unit, share, flat=True)
+    plan = _LatticePlan(
+        steps, _Positions(0.0, unit), mean / unit, deviation / unit, share, flat=True
+    )
     return plan, (least / unit, least / unit, high / unit)
 
 
@@ -649,7 +664,7 @@ _FLAT = 8192  # entries: a product of two takes 10 ms
 class _OneRatio:
     """The masses of one ratio at the points of a lattice, and the plan that made them."""
 
-    plan: _Plan
+    plan: _LatticePlan
     grid: _Edges
     shares: _Shares
     infinite: Enclosure
@@ -811,7 +826,7 @@ class _Shares:
         return add_up(*absent), add_up(*present)
 
     def error(self) -> float:
-        """How far rounding may have moved an entry of :meth:`spread`, as a share of it."""
+        """The relative error that rounding may have made in an entry of :meth:`spread`."""
         crowd = sum(cells[0].size for cells in self._cells)
         return (crowd + 16) * UNIT
 
