@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tightbudget import notebook
 from tightbudget.engine.answer import BUCKETS, CLOSED_FORM, SADDLE_POINT, Answer
 from tightbudget.engine.buckets.compose import Pairs, Parts
+from tightbudget.engine.buckets.one_run import OneRun
 from tightbudget.engine.buckets.refine import refine
 from tightbudget.engine.cache import Cache
-from tightbudget.engine.question import DeltaAt, Question
+from tightbudget.engine.question import NEAR, DeltaAt, Question
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction
@@ -30,6 +32,7 @@ Reader = Callable[[float, float], Bounds]  # (eps, rtol) -> delta(eps)
 # hundred times as long as for 1e-4, near the limit of their lengths. So bounds by saddle points
 # that are as close as this are not tried again with buckets. Affects time, never truth.
 _OUT_OF_REACH = 1e-8
+_ROUNDING = "the rounding of doubles stands in the way"
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,15 +148,21 @@ class Engine:
         """
         # a formula is of one run: others need not ask each pair for its sketch before the lines do
         once = all(len(pairs) == 1 and pairs[0][1] == 1 for pairs in self.pairs)
-        formula = question.in_closed_form(self.parts) if once else None
+        exact = once and all(pairs[0][0].formula_is_exact() for pairs in self.pairs)
+        if exact:
+            runs = tuple(OneRun(pairs[0][0], math.inf) for pairs in self.pairs)
+            formula = question.exactly(runs, rtol)
+        else:
+            formula = question.in_closed_form(self.parts) if once else None
         if formula is not None and (formula.relative_gap <= rtol or _decided(formula, target)):
             return Answer(formula, method=CLOSED_FORM)
+        if exact and formula is not None and formula.relative_gap <= NEAR:  # masses are not closer
+            return Answer.missed(str(question), formula, rtol, reason=_ROUNDING, method=CLOSED_FORM)
         lines = self._by_saddle_points(question, rtol, cache, target)
         if lines is not None and (lines.relative_gap <= rtol or _decided(lines, target)):
             return Answer(lines, method=SADDLE_POINT)
         if lines is not None and lines.relative_gap <= _OUT_OF_REACH:  # buckets are not closer
-            reason = "the rounding of doubles stands in the way"
-            return Answer.missed(str(question), lines, rtol, reason=reason, method=SADDLE_POINT)
+            return Answer.missed(str(question), lines, rtol, reason=_ROUNDING, method=SADDLE_POINT)
         found = refine(question, self.parts, rtol, target, cache, insist=insist)
         both = found.bounds
         if lines is not None:
