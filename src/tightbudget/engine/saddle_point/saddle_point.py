@@ -148,9 +148,8 @@ class SaddlePoint:
                 return bounds
         for tracks, most, goal in self._plans(question, rtol):
             one_by_one = tracks[0] is not self.track and self.takes_products
-            if one_by_one and best is not None and target is not None:
-                if not best.lower <= target < best.upper:
-                    return best
+            if one_by_one and best is not None and _decided(best, target):
+                return best
             epsilon, log_delta = question.place(tracks), None
             for _ in range(2):  # the second time where the first lines saw the answer
                 found = lines_at(tracks, epsilon, log_delta, most, goal)
@@ -253,3 +252,8 @@ def _joined(term: Term) -> Term:
         members = [(group.transform, group.count) for group in groups]
         kept += [Group(product, 1) for product in members[0][0].together(members)]
     return Term(tuple(kept))
+
+
+def _decided(bounds: Bounds, target: float | None) -> bool:
+    """Whether both ``bounds`` are on one side of the ``target``."""
+    return target is not None and not bounds.lower <= target < bounds.upper
