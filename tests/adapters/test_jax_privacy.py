@@ -78,7 +78,7 @@ def test_an_execution_plan_takes_the_accountant() -> None:
 # ------------------------------------------------------------------------- selected batches
 
 selections: Any = pytest.importorskip("jax_privacy.batch_selection", reason="needs make adapters")
-Z = {"noise_multiplier": 2.0, "num_examples": 1000}
+Z: dict[str, Any] = {"noise_multiplier": 2.0, "num_examples": 1000}
 ZEROED = tb.Neighbouring.ZERO_OUT
 BANDS = tb.CorrelatedNoise.toeplitz([1.0, 0.5], 20)
 EQUAL, APART = selections.PartitionType.EQUAL_SPLIT, selections.PartitionType.INDEPENDENT
@@ -112,7 +112,7 @@ SELECTED: list[tuple[Any, dict[str, Any], Callable[[], tb.Composition]]] = [
     (
         selections.BallsInBinsSampling(iterations=20, cycle_length=5),
         {},
-        lambda: gaussian(2.0, ADDED).allocated(5) * 1,  # four turns, all in one bin
+        lambda: tb.CorrelatedNoise.toeplitz([1.0], 20).allocated(2.0, 5, relation=ADDED),
     ),
     (
         selections.BallsInBinsSampling(iterations=20, cycle_length=5),

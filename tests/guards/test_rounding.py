@@ -654,7 +654,7 @@ def scale_holds() -> bool:
 
 def quotients_hold() -> bool:
     c, t = 1.7, np.array([0.0, 0.3, 11.7])
-    log, error = contour._divided(np.zeros(3, dtype=np.complex128), np.zeros(3), c, t)
+    log, error = contour.divided(np.zeros(3, dtype=np.complex128), np.zeros(3), c, t)
     for i, height in enumerate(t.tolist()):
         s = acb(c, height)
         if not abs(-(s.log() + (s + 1).log()) - number(log[i])) <= float(error[i]):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget import CorrelatedNoise
@@ -137,6 +138,54 @@ def test_sampled_bands_are_sampled_steps() -> None:
     assert run.sampled(2.0, 0.1, groups=10).runs == 10
     zeroed = run.sampled(2.0, 0.1, relation=tb.Neighbouring.ZERO_OUT)
     assert {step.relation for step, _ in zeroed.parts} == {tb.Neighbouring.ZERO_OUT}
+
+
+SIGMA, MIXED = 1.0, 0.8
+
+
+def balls_in_two_bins(epsilon: float) -> float:
+    """Returns delta of two steps and two bins, exactly to about 1e-6: a sum over a fine grid."""
+    z = np.arange(-9, 12, 0.02)
+    x, y = np.meshgrid(z, z)
+    there = np.exp(-((x - 1) ** 2 + (y - MIXED) ** 2) / 2) + np.exp(-(x**2 + (y - 1) ** 2) / 2)
+    absent = np.exp(-(x**2 + y**2) / 2)
+    area = 0.02**2 / (2 * math.pi)
+    removed = float(np.sum(np.maximum(0.0, there / 2 - math.exp(epsilon) * absent))) * area
+    added = float(np.sum(np.maximum(0.0, absent - math.exp(epsilon) * there / 2))) * area
+    return max(removed, added)
+
+
+def bins_hold() -> bool:
+    bound = CorrelatedNoise.toeplitz([1.0, MIXED], 2).allocated(SIGMA, 2)
+    return all(balls_in_two_bins(e) <= bound.delta(e).upper * (1 + 1e-5) for e in (0.3, 1.0, 2.0))
+
+
+def test_balls_in_bins_are_below_their_bound_and_that_below_no_amplification() -> None:
+    assert bins_hold()
+    run = CorrelatedNoise.toeplitz([1.0, MIXED], 60)
+    whole = tb.Gaussian(4.0, run.sensitivity(apart=4)).epsilon(1e-5)
+    assert run.allocated(4.0, 4).epsilon(1e-5).upper < whole.lower
+
+
+def test_independent_noise_in_bins_is_allocation() -> None:
+    ((step, runs),) = CorrelatedNoise.toeplitz([1.0], 20).allocated(2.0, 5).parts
+    assert runs == 1
+    assert isinstance(step, tb.Allocated)
+    assert isinstance(step.base, tb.Gaussian)
+    assert 2.0 <= step.base.sensitivity <= 2.0 * (1 + 1e-13)
+    assert step == step.base.allocated(5)
+
+
+MUTATIONS = [
+    Without("bins that share rows", {"bins-share-rows": "shared = 0.0"}, bins_hold),
+]
+
+
+@each(MUTATIONS)
+def test_without_the_guard_a_truth_is_lost(
+    monkeypatch: pytest.MonkeyPatch, mutation: Without
+) -> None:
+    lose_a_truth(monkeypatch, mutation)
 
 
 @pytest.mark.parametrize(

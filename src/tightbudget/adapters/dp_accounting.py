@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -95,7 +95,7 @@ _LOST = 1e-15  # mass that counts as an infinite loss: the default by which dp-a
 _MARGIN = 1e-12
 _SUMS = (Gaussian, Laplace, DiscreteLaplace, MixtureOfGaussians, Subsampled)
 # Renyi orders of a best of many runs: a chord between two of them is above by some percent at most
-_ORDERS = tuple(1 + 2.0 ** (j / 6) for j in range(-24, 49))
+_ORDERS = tuple(1 + 2.0 ** (j / 4) for j in range(-16, 57))
 
 
 class EventError(ParameterError):
@@ -454,16 +454,20 @@ def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
         if alone and isinstance(step, Gaussian):
             # the record adds up to half of that, before and after, in opposite directions at worst
             # guard: half-sampled-contribution
-            sizes, chances = (0.0, step.sensitivity / 2), (0.0, 1.0)
-        elif alone and isinstance(step, MixtureOfGaussians) and step.sensitivities[0] == 0:
-            sizes, chances = step.sensitivities, step.weights
+            sizes, chances = [0.0, step.sensitivity / 2], [Fraction(0), Fraction(1)]
+        elif alone and isinstance(step, MixtureOfGaussians) and step.mirrored:
+            sizes = np.array(step.sensitivities).tolist()
+            given = [Fraction(weight) for weight in np.array(step.weights).tolist()]
+            chances = [weight / sum(given) for weight in given]
+            if sizes[0] > 0:
+                sizes, chances = [0.0, *sizes], [Fraction(0), *chances]
         else:
             # To a sum a record that is not in the sample is one that adds zero, so that what holds
             # for replaced records holds for that, too: Balle, Barthe, Gaboardi 2018, Theorem 2.
             return [(_curve_of(tuple(inner), relation, q), 1)]
         # more weight on a contribution dominates
-        more = [_up(Fraction(q) * Fraction(chance)) for chance in chances[1:]]
-        weights = (_down(1 - sum(map(Fraction, more))), *more)
+        rare = [_up(Fraction(q) * chance) for chance in chances[1:]]
+        weights = (_down(1 - sum(map(Fraction, rare), Fraction(0))), *rare)
         # guard: replaced-record-mirrored
         mixed = MixtureOfGaussians(step.sigma, sizes, weights, mirrored=True, relation=relation)
         return [(mixed, 1)]
@@ -537,7 +541,7 @@ def _truncated(event: Any, relation: Neighbouring) -> list[Step]:
     _, (_, over) = binomial_tails(n, Fraction(q), most + 1)
     rate = min(q, _up(Fraction(over) * most / (n * Fraction(full[0])))) if full[0] else q
     cut = _curve_of(tuple(_gaussian(noise, Neighbouring.REPLACE_ONE)), relation, rate)
-    ((uncut, _),) = poisson
+    uncut = _single(poisson, relation)
     if full[1] <= 0.5:
         return [(_mixture(full, cut, uncut), 1)]
     return [(_mixture(fits, uncut, cut), 1)]
@@ -666,13 +670,14 @@ def _worst_below(
         of_tables = (mul_up(runs, table(order).upper) for table, runs in tables)
         return Bounds(0.0, add_up(line.xi, mul_up(line.rho, order), *of_tables))
 
+    known: Callable[[float], Bounds] = divergence
     if tables:
         # adding up takes long: once for each order of the tables
         known = renyi.Table.of(divergence, _ORDERS)
         top, points = renyi.epsilon(known, _NEVER).upper, _DOTS
     else:
         # at the last point ln delta <= -645: delta is below 1e-280
-        known, points = divergence, _POINTS
+        points = _POINTS
         top = line.xi + line.rho + 2 * math.sqrt(645 * line.rho)
     epsilons = [min(top, _LARGEST) * j / points for j in range(points + 1)] if top else [0.0]
     deltas = [renyi.delta(known, epsilon).upper for epsilon in epsilons]

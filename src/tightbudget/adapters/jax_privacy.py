@@ -69,7 +69,7 @@ def from_batch_selection(
         return Composition()
     if noise is None:
         noise = CorrelatedNoise.toeplitz([1.0], steps)
-    if not isinstance(noise, CorrelatedNoise) or noise.steps != steps:
+    if getattr(noise, "steps", None) != steps:
         raise refuse("noise", f"be a CorrelatedNoise of {steps} steps", noise)
     if type(selection) is batch_selection.CyclicPoissonSampling:
         return _cyclic(selection, sigma, n, noise)
@@ -107,7 +107,9 @@ def _cyclic(selection: Any, sigma: float, n: int, noise: CorrelatedNoise) -> Com
     rate = probability(**{"selection.sampling_prob": selection.sampling_prob})
     groups = positive_count(**{"selection.cycle_length": selection.cycle_length})
     independent = selection.partition_type is batch_selection.PartitionType.INDEPENDENT
-    relation = Neighbouring.ADD_OR_REMOVE if independent or groups == 1 else Neighbouring.ZERO_OUT
+    # groups of equal size depend on how many other records there are
+    equal = groups > 1 and not independent
+    relation = Neighbouring.ZERO_OUT if equal else None
     most = selection.truncated_batch_size
     if most is None:
         return noise.sampled(sigma, rate, groups=groups, relation=relation)
@@ -126,5 +128,5 @@ def _cyclic(selection: Any, sigma: float, n: int, noise: CorrelatedNoise) -> Com
         noise_multiplier=double_down(Fraction(sigma) / Fraction(noise.sensitivity())),
     )
     special = NeighboringRelation.REPLACE_SPECIAL
-    asked = special if relation is Neighbouring.ZERO_OUT else NeighboringRelation.ADD_OR_REMOVE_ONE
+    asked = special if equal else NeighboringRelation.ADD_OR_REMOVE_ONE
     return from_dp_event(event, asked) * -(-noise.steps // groups)

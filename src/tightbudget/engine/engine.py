@@ -27,6 +27,7 @@ from tightbudget.pairs.pair import Direction
 __all__ = ["Engine", "Explanation", "Reader"]
 
 Reader = Callable[[float, float], Bounds]  # (eps, rtol) -> delta(eps)
+_Lines = Callable[[SaddlePoint, Question, float, Cache | None, int, float | None], Bounds | None]
 
 # Buckets of width h add a variance of h^2, which the gap is proportional to: for 1e-8 arrays are a
 # hundred times as long as for 1e-4, near the limit of their lengths. So bounds by saddle points
@@ -158,12 +159,24 @@ class Engine:
             return Answer(formula, method=CLOSED_FORM)
         if exact and formula is not None and formula.relative_gap <= NEAR:  # masses are not closer
             return Answer.missed(str(question), formula, rtol, reason=_ROUNDING, method=CLOSED_FORM)
-        lines = self._by_saddle_points(question, rtol, cache, target)
+        lines = self._by_lines(SaddlePoint.bounds, question, rtol, cache, target)
         if lines is not None and (lines.relative_gap <= rtol or _decided(lines, target)):
             return Answer(lines, method=SADDLE_POINT)
         if lines is not None and lines.relative_gap <= _OUT_OF_REACH:  # buckets are not closer
             return Answer.missed(str(question), lines, rtol, reason=_ROUNDING, method=SADDLE_POINT)
-        found = refine(question, self.parts, rtol, target, cache, insist=insist)
+        if self.saddle_points:
+            # short arrays of doubles answer fast; where they do not do, smoothed lines may
+            found = refine(question, self.parts, rtol, target, cache, patient=False)
+            if found.why:
+                smooth = self._by_lines(SaddlePoint.smoothed, question, rtol, cache, target)
+                if smooth is not None and lines is not None:
+                    smooth = Bounds(max(lines.lower, smooth.lower), min(lines.upper, smooth.upper))
+                lines = smooth or lines
+                if lines is not None and (lines.relative_gap <= rtol or _decided(lines, target)):
+                    return Answer(lines, method=SADDLE_POINT)
+                found = refine(question, self.parts, rtol, target, cache, insist=insist)
+        else:
+            found = refine(question, self.parts, rtol, target, cache, insist=insist)
         both = found.bounds
         if lines is not None:
             both = Bounds(max(lines.lower, both.lower), min(lines.upper, both.upper))
@@ -171,15 +184,23 @@ class Engine:
             return Answer(both, method=BUCKETS)
         return Answer.missed(str(question), both, rtol, reason=found.why, method=BUCKETS)
 
-    def _by_saddle_points(
-        self, question: Question, rtol: float, cache: Cache | None, target: float | None
+    def _by_lines(
+        self,
+        bounds: _Lines,
+        question: Question,
+        rtol: float,
+        cache: Cache | None,
+        target: float | None,
     ) -> Bounds | None:
-        """Bounds for the worse direction, or None where lines prove none for some direction."""
+        """Bounds for the worse direction, or None where lines prove none for some direction.
+
+        ``bounds`` is the method of the saddle-point engine that is asked.
+        """
         worst: Bounds | None = None
         for i, engine in enumerate(self.saddle_points):
             # lines that are there answer faster than a proof that this direction is milder
             asked = worst is None or (cache is not None and bool(cache.lines(i)))
-            found = engine.bounds(question, rtol, cache, i, target) if asked else None
+            found = bounds(engine, question, rtol, cache, i, target) if asked else None
             if found is None and worst is not None:
                 # its exact value is not above a bound of the worse direction: the lower one, so
                 # that nothing widens; the upper one does where only a target matters, and
@@ -188,7 +209,7 @@ class Engine:
                 if engine.below(*question.at(worst.upper if decided else worst.lower)):
                     continue
             if not asked:
-                found = engine.bounds(question, rtol, cache, i, target)
+                found = bounds(engine, question, rtol, cache, i, target)
             if found is None:
                 return None
             larger = worst or found

@@ -325,4 +325,5 @@ def _products(entries: FloatArray, steps: int, bins: int) -> tuple[float, float]
     products = products * (1 + 4.0 * (steps + 8) * UNIT)
     longest = float(np.max(np.diagonal(products)))
     np.fill_diagonal(products, 0.0)
-    return longest, min(longest, float(np.max(products)))
+    shared = float(np.max(products))  # guard: bins-share-rows
+    return longest, min(longest, shared)

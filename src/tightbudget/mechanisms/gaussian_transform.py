@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tightbudget.errors import ParameterError
+from tightbudget.mechanisms import gaussian_path as path
 from tightbudget.mechanisms import gaussian_transform_bounds as bounds
 from tightbudget.mechanisms import gaussian_transform_plan as plan
 from tightbudget.mechanisms.gaussian_integrand import (
@@ -87,6 +88,9 @@ class NormalTransform(Transform):
         # factors; the real part is a difference: one more. The eighth is for the second order
         size = up + down + along
         return Line((up - down) + 1j * along, 8 * UNIT * size)  # pays: normal-line
+
+    def far_line(self, c: float, t: FloatArray) -> Line:
+        return self.line(c, t, 0.0)
 
     def upper(self, c: float) -> float:
         log = self.half * c * (c + 1.0)  # six units, as on a line
@@ -201,6 +205,11 @@ class MixedTransform(Integrand, Transform):
             return Line(np.zeros_like(t, dtype=np.complex128), np.full_like(t, math.inf))
         value, error = self._values(c, t, rule, self.at(rule))
         return logarithm(value, error, 0.0 if self.part == "rare" else 1.0)
+
+    def far_line(self, c: float, t: FloatArray) -> Line | None:
+        if self.part or not self.remove:
+            return None
+        return path.line(self.m, self.q, c, t, self.upper(c))
 
     def _values(
         self, c: float, t: FloatArray, rule: Rule, at: Nodes
