@@ -306,7 +306,8 @@ class _Probe:
         excess = math.inf
         for rtol in (1e-3,) if self.near else (0.1, 1e-3):
             bounds = self.bounds(x, rtol)
-            low, high = max(bounds.lower, 1e-300), min(1.0, max(bounds.upper, 1e-300))
+            high = min(1.0, max(bounds.upper, 1e-300))
+            low = max(bounds.lower, 1e-300) if bounds.lower > 0.0 else high  # 0 has no logarithm
             excess = 0.5 * (math.log(low) + math.log(high)) - math.log(self.target.most)
             if abs(excess) > 1.0:  # a factor e: no narrower bounds are needed so far from the root
                 break

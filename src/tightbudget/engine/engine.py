@@ -203,8 +203,9 @@ class Engine:
             found = bounds(engine, question, rtol, cache, i, target) if asked else None
             if found is None and worst is not None:
                 # its exact value is not above a bound of the worse direction: the lower one, so
-                # that nothing widens; the upper one does where only a target matters
-                decided = target is not None and worst.upper <= target
+                # that nothing widens; the upper one does where only a target matters, and
+                # closer bounds of many different mechanisms would take seconds
+                decided = target is not None and worst.upper <= target and engine.takes_products
                 if engine.below(*question.at(worst.upper if decided else worst.lower)):
                     continue
             if not asked:

@@ -98,13 +98,18 @@ class SaddlePoint:
         track = Track.whole(joined) if found else None
         return None if track is None else SaddlePoint(term, joined, track)
 
+    @property
+    def takes_products(self) -> bool:
+        """Whether some family of many mechanisms is taken as one product."""
+        return self.joined is not self.term
+
     @functools.cached_property
     def apart(self) -> SaddlePoint | None:
         """The engine that takes each mechanism by itself, if this one takes families as products.
 
         None where there are so many mechanisms that no line for them is within its cost.
         """
-        if self.joined is self.term or len(self.term.groups) > _MOST_APART:
+        if not self.takes_products or len(self.term.groups) > _MOST_APART:
             return None
         track = Track.whole(self.term)
         return None if track is None else SaddlePoint(self.term, self.term, track)
@@ -127,7 +132,7 @@ class SaddlePoint:
             cache: lines that answered before, which are read first.
             direction: the number of this direction in the cache.
             target: a value that the answer is to be compared with: once bounds are on one side of
-                it, no costlier plan is tried.
+                it, the mechanisms of a product are not tried one by one.
 
         Returns:
             The bounds, or None where no line proves any.
@@ -143,7 +148,8 @@ class SaddlePoint:
             if bounds is not None and bounds.relative_gap <= rtol:
                 return bounds
         for tracks, most, goal in self._plans(question, rtol):
-            if best is not None and target is not None and not best.lower <= target < best.upper:
+            one_by_one = tracks[0] is not self.track and self.takes_products
+            if one_by_one and best is not None and _decided(best, target):
                 return best
             epsilon, log_delta = question.place(tracks), None
             for _ in range(2):  # the second time where the first lines saw the answer
@@ -203,7 +209,7 @@ class SaddlePoint:
         The goal is that of :func:`~tightbudget.engine.saddle_point.contour.lines_at`.
         """
         whole = (self.track,)
-        if self.joined is not self.term:
+        if self.takes_products:
             each = len(self.term.groups)
             yield whole, COST + _CHEAP_OF_ONE * each, LOG_GOAL
             # a line for the wanted digits alone has a third of the points where |M| falls slowly
@@ -266,3 +272,8 @@ def _joined(term: Term) -> Term:
         members = [(group.transform, group.count) for group in groups]
         kept += [Group(product, 1) for product in members[0][0].together(members)]
     return Term(tuple(kept))
+
+
+def _decided(bounds: Bounds, target: float | None) -> bool:
+    """Whether both ``bounds`` are on one side of the ``target``."""
+    return target is not None and not bounds.lower <= target < bounds.upper
