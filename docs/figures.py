@@ -13,6 +13,8 @@ its modulus where a few rare large losses decide, on one line for all and on a l
 risk.png, from the public API. Left: what attacks find, on four runs with the same (eps, delta).
 Right: delta(eps) beside the mass of losses above eps.
 
+samplers.svg, from the code of the page Which sampler is mine: one epoch of training by seven loaders.
+
 stopping.png, from the public API. Left: what stopping early costs, by three accounts with the same
 delta. Right: the delta that many stops take together, where each alone takes 1e-5.
 
@@ -36,11 +38,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import tightbudget as tb
+from tightbudget.drawing import draw_intervals
 from tightbudget.engine.buckets.compose import Demand, Parts, make_plan, power
 from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure, discretise
@@ -594,7 +598,9 @@ def save(name: str, height: float, draw: Callable[[Figure], None]) -> None:
         ax.title.set(fontsize=11, color=INK)
     figure.align_ylabels()
     IMAGES.mkdir(exist_ok=True)
-    figure.savefig(IMAGES / name, dpi=160, metadata={"Software": None})
+    nothing = ("Software",) if name.endswith(".png") else ("Creator", "Date", "Format", "Type")
+    with matplotlib.rc_context({"svg.hashsalt": "tightbudget"}):  # equal pictures, equal files
+        figure.savefig(IMAGES / name, dpi=160, metadata=dict.fromkeys(nothing))
 
 
 def off(said: float | None, truth: tb.Bounds) -> float:
@@ -671,8 +677,32 @@ def draw_printed(figure: Figure) -> None:
     draw_said_by_delta(right, said)
 
 
+def loaders(sigma: float) -> dict[str, tb.Composable]:
+    """Returns one epoch by each loader of the page that has the picture, by the page's own code."""
+    page = (IMAGES.parent / "how-to" / "which-sampler.md").read_text(encoding="utf-8")
+    code, names = page.split("```python\n")[1].split("\n\nfor ")[0], dict[str, Any]()
+    exec(compile(code, "which-sampler.md", "exec"), names)
+    found: dict[str, tb.Composable] = names["loaders"](sigma)
+    return found
+
+
+def draw_samplers(figure: Figure) -> None:
+    """One epoch of DP-SGD by seven loaders: certified intervals."""
+    ax = figure.subplots()
+    runs = loaders(1.0)
+    wide = dict.fromkeys((name for name, run in runs.items() if run.attained), OCHRE)
+    colours = dict.fromkeys(runs, BLUE) | wide
+    draw_intervals({name: run.epsilon(DELTA) for name, run in runs.items()}, ax, colours=colours)
+    ax.set_title("One epoch: 1,000 steps on batches of 60 of 60,000 records, σ = 1, δ = 1e-5",
+                 loc="left")  # fmt: skip
+    ax.text(0.985, 0.97, "blue: the exact value\nochre: from what two data sets attain\n"
+            "to a bound for all data sets", color=INK, fontsize=9, ha="right", va="top",
+            transform=ax.transAxes)  # fmt: skip
+
+
 def main() -> None:
     """Writes the pictures."""
+    save("samplers.svg", 3.9, draw_samplers)
     save("printed.png", 4.0, draw_printed)
     save("dpsgd.png", 4.6, draw_dpsgd)
     save("contour.png", 3.7, draw_contour)

@@ -19,6 +19,7 @@ from tightbudget.engine.buckets import enumerate, measures, profile
 from tightbudget.engine.saddle_point import contour, saddle_points
 from tightbudget.mechanisms import (
     gaussian_integrand,
+    gaussian_schedule,
     gaussian_transform,
     gaussian_transform_bounds,
 )
@@ -35,6 +36,7 @@ MODULES = (
     enclosure,
     convolve,
     gaussian_integrand,
+    gaussian_schedule,
     gaussian_transform,
     gaussian_transform_bounds,
     saddle_points,

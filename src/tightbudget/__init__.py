@@ -63,6 +63,7 @@ from tightbudget.errors import (
 from tightbudget.mechanisms import *  # noqa: F403
 from tightbudget.mechanisms import __all__ as _mechanisms
 from tightbudget.mechanisms.composition import Composition, compose
+from tightbudget.mechanisms.correlated_noise import CorrelatedNoise
 from tightbudget.mechanisms.curve import Curve
 from tightbudget.mechanisms.risk import Risk
 from tightbudget.numerics.bounds import Bounds, Estimate
@@ -102,6 +103,7 @@ __all__ = [
     "CalibrationError",
     "Comparison",
     "Composition",
+    "CorrelatedNoise",
     "Curve",
     "Estimate",
     "Explanation",

@@ -20,7 +20,14 @@ from tightbudget.errors import ExtraError, FileError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 
-__all__ = ["draw_bounds", "draw_prices", "inline_picture", "picture", "picture_path"]
+__all__ = [
+    "draw_bounds",
+    "draw_intervals",
+    "draw_prices",
+    "inline_picture",
+    "picture",
+    "picture_path",
+]
 
 _FORMATS = (".png", ".svg", ".pdf")
 
@@ -105,6 +112,46 @@ def draw_prices(
                 label=label)  # fmt: skip
     ax.set_ylim(bottom=0.0)
     ax.legend(frameon=False)
+    return ax
+
+
+def draw_intervals(
+    intervals: Mapping[str, Bounds], ax: Any = None, *, colours: Mapping[str, str] | None = None
+) -> Any:
+    """Draws intervals below each other on one log axis, each with its bounds in digits beside it.
+
+    Bounds that are closer than a line is wide show as a point. A lower bound of 0 is off the axis,
+    and so is an upper bound at infinity: the bar then goes to the end of the axis.
+
+    Args:
+        intervals: the bounds in nats by their label, from the top down.
+        ax: matplotlib axes to draw on; new ones if absent.
+        colours: the colour of an interval by its label, where it is not that of all others.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ExtraError: matplotlib is not installed.
+    """
+    ax = _axes(ax)
+    ax.set_xscale("log")
+    _dress(ax, "privacy loss ε (nats)", "")
+    ax.grid(visible=False, axis="y")
+    ends = [x for bounds in intervals.values() for x in bounds if 0 < x < math.inf]
+    low, high = min(ends, default=1.0) / 2, max(ends, default=1.0) * 2
+    for y, (label, bounds) in enumerate(intervals.items()):
+        colour = (colours or {}).get(label, "C0")
+        left, right = max(bounds.lower, low), min(bounds.upper, high)
+        ax.plot([left, right], [y, y], color=colour, linewidth=7.0, solid_capstyle="butt")
+        ax.plot([left, right], [y, y], color=_darker(colour), linestyle="", marker="|",
+                markersize=11.0, markeredgewidth=1.6)  # fmt: skip
+        near = bounds.upper - bounds.lower <= 1e-3 * bounds.upper
+        text = f"{bounds.upper:.4g}" if near else f"{bounds:.4g}"
+        ax.annotate(text, (right, y), (9, 0), textcoords="offset points", va="center")
+    ax.set_yticks(range(len(intervals)), intervals)
+    ax.set_ylim(len(intervals) - 0.5, -0.5)
+    ax.set_xlim(low, high * 4)
     return ax
 
 

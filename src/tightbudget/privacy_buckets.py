@@ -297,6 +297,7 @@ class Trees:
     """
 
     directions: tuple[Buckets, ...]
+    attained: tuple[Buckets, ...] | None = None  # those of lower bounds, where these are others
 
     @staticmethod
     def of(
@@ -336,7 +337,12 @@ class Trees:
                 folded.append(r_fold(leaf, runs, free_infty_budget=free))
             return functools.reduce(lambda a, b: _together(a, b, free), folded)
 
-        return Trees(tuple(map(tree, Composition(parts).directions)))
+        trees = tuple(map(tree, Composition(parts).directions))
+        if composition.attained is None:
+            return Trees(trees)
+        # the dominating pairs prove no lower bound
+        below = Trees.of(composition.attained, factor=factor, n=n, free_infty_budget=free)
+        return Trees(trees, attained=below.directions)  # guard: buckets-lower-bound-attained
 
     def delta(self, epsilon: float) -> Bounds:
         """Bounds of delta(eps), for any eps >= 0 (nats).
@@ -360,7 +366,7 @@ class Trees:
         return Bounds(low.last_true, max(low.last_true, high.first_false))
 
     def _lower(self, epsilon: float) -> float:
-        return max(tree.lower_delta(epsilon) for tree in self.directions)
+        return max(tree.lower_delta(epsilon) for tree in self.attained or self.directions)
 
     def _upper(self, epsilon: float) -> float:
         return max(tree.upper_delta(epsilon) for tree in self.directions)

@@ -215,7 +215,7 @@ MALFORMED: list[tuple[Any, type[Exception], str]] = [
     (
         text([{"mechanism": "subsampled", "rate": 0.1}]),
         tb.FileError,
-        "steps[0]: subsampled needs base (a table) and rate",
+        "steps[0]: subsampled needs base (a table)",
     ),
     (
         text([{"mechanism": "subsampled", "rate": 0.1, "base": {"mechanism": "gaussian"}}]),

@@ -8,7 +8,7 @@ import itertools
 import logging
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -49,8 +49,8 @@ EVENTS: list[tuple[Any, tuple[Any, ...]]] = [
     (events.MixtureOfGaussiansDpEvent(1.0, [0, 1], [1.0, 0.0]), (ADD, SPECIAL)),
     (events.ZCDpEvent(0.01), EVERY),
     (events.ZCDpEvent(0.0, 0.3), EVERY),
-    (events.SingleEpochTreeAggregationDpEvent(4.0, [7, 12]), (SPECIAL,)),
-    (events.SingleEpochTreeAggregationDpEvent(4.0, 8), (SPECIAL,)),
+    (events.SingleEpochTreeAggregationDpEvent(4.0, [7, 12]), (ONE, SPECIAL)),
+    (events.SingleEpochTreeAggregationDpEvent(4.0, 8), (ONE, SPECIAL)),
     (events.ComposedDpEvent([GAUSSIAN, events.LaplaceDpEvent(3.0), GAUSSIAN]), EVERY),
     (events.SelfComposedDpEvent(events.ComposedDpEvent([GAUSSIAN, SAMPLED]), 3), EVERY),
     (SAMPLED, EVERY),
@@ -59,31 +59,58 @@ EVENTS: list[tuple[Any, tuple[Any, ...]]] = [
     (events.PoissonSampledDpEvent(0.1, events.NonPrivateDpEvent()), EVERY),
     (events.PoissonSampledDpEvent(0.1, events.NoOpDpEvent()), EVERY),
     (events.PoissonSampledDpEvent(0.1, events.SelfComposedDpEvent(GAUSSIAN, 3)), EVERY),
-    (events.PoissonSampledDpEvent(0.1, events.LaplaceDpEvent(1.0)), (ADD, SPECIAL)),
-    (events.PoissonSampledDpEvent(0.1, events.DiscreteLaplaceDpEvent(0.7, 2)), (ADD, SPECIAL)),
-    (events.PoissonSampledDpEvent(0.5, SAMPLED), (ADD, SPECIAL)),
-    (events.PoissonSampledDpEvent(0.1, events.ZCDpEvent(0.1)), (ADD,)),
-    (events.PoissonSampledDpEvent(0.1, events.RandomizedResponseDpEvent(0.3, 3)), ()),
-    (
-        events.PoissonSampledDpEvent(0.1, events.ComposedDpEvent([GAUSSIAN, SAMPLED])),
-        (ADD, SPECIAL),
-    ),
+    (events.PoissonSampledDpEvent(0.1, events.LaplaceDpEvent(1.0)), EVERY),
+    (events.PoissonSampledDpEvent(0.1, events.DiscreteLaplaceDpEvent(0.7, 2)), EVERY),
+    (events.PoissonSampledDpEvent(0.5, SAMPLED), EVERY),
+    (events.PoissonSampledDpEvent(0.1, events.ZCDpEvent(0.1)), EVERY),
+    (events.PoissonSampledDpEvent(0.1, events.RandomizedResponseDpEvent(0.3, 3)), (ONE, SPECIAL)),
+    (events.PoissonSampledDpEvent(0.1, events.ComposedDpEvent([GAUSSIAN, SAMPLED])), EVERY),
     (
         events.PoissonSampledDpEvent(
             0.1, events.MixtureOfGaussiansDpEvent(1.0, [0, 1], [0.5, 0.5])
         ),
         (ADD, SPECIAL),
     ),
-    (events.SampledWithReplacementDpEvent(100, 10, GAUSSIAN), ()),
-    (events.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN), (ONE,)),
-    (events.SampledWithoutReplacementDpEvent(9, 9, GAUSSIAN), (ONE,)),
-    (events.SampledWithoutReplacementDpEvent(9, 0, GAUSSIAN), (ONE,)),
-    (events.RepeatAndSelectDpEvent(GAUSSIAN, 3.0, 1.0), ()),
-    (events.TruncatedSubsampledGaussianDpEvent(1000, 0.1, 120, 1.0), ()),
+    (events.SampledWithReplacementDpEvent(100, 3, GAUSSIAN), EVERY),
+    (events.SampledWithReplacementDpEvent(100, 0, GAUSSIAN), EVERY),
+    (events.SampledWithReplacementDpEvent(1, 2, GAUSSIAN), ()),
+    (events.SampledWithReplacementDpEvent(100, 10, events.LaplaceDpEvent(1.0)), ()),
+    (events.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN), EVERY),
+    (events.SampledWithoutReplacementDpEvent(9, 9, GAUSSIAN), (ONE, SPECIAL)),
+    (events.SampledWithoutReplacementDpEvent(9, 0, GAUSSIAN), EVERY),
+    (
+        events.SampledWithoutReplacementDpEvent(9, 2, events.RandomizedResponseDpEvent(0.3, 3)),
+        EVERY,
+    ),
+    (events.SampledWithoutReplacementDpEvent(9, 2, events.ZCDpEvent(0.1)), (ONE,)),
+    (
+        events.SampledWithoutReplacementDpEvent(
+            9, 2, events.ComposedDpEvent([GAUSSIAN, events.LaplaceDpEvent(2.0)])
+        ),
+        EVERY,
+    ),
+    (events.RepeatAndSelectDpEvent(GAUSSIAN, 3.0, 1.0), EVERY),
+    (events.RepeatAndSelectDpEvent(events.LaplaceDpEvent(4.0), 5.0, 0.0), EVERY),
+    (events.RepeatAndSelectDpEvent(events.ZCDpEvent(0.1), 5.0, 0.5), EVERY),
+    (events.RepeatAndSelectDpEvent(GAUSSIAN, 5.0, math.inf), EVERY),
+    (events.RepeatAndSelectDpEvent(GAUSSIAN, 1.0, 2.0), EVERY),
+    (events.RepeatAndSelectDpEvent(events.NoOpDpEvent(), 3.0, 1.0), EVERY),
+    (events.RepeatAndSelectDpEvent(events.NonPrivateDpEvent(), 3.0, 1.0), ()),
+    (events.TruncatedSubsampledGaussianDpEvent(1000, 0.1, 120, 1.0), EVERY),
+    (events.TruncatedSubsampledGaussianDpEvent(1000, 0.1, 120, 0.0), EVERY),
+    (events.TruncatedSubsampledGaussianDpEvent(1000, 0.1, 1000, 1.0), EVERY),
+    (events.TruncatedSubsampledGaussianDpEvent(1000, 0.1, 0, 1.0), EVERY),
+    (events.TruncatedSubsampledGaussianDpEvent(0, 0.1, 5, 1.0), EVERY),
 ]
 SUPPORTED = [
     (event, relation) for event, some in EVENTS for relation in Relation if relation in some
 ]
+# a curve of 257 points, of which each is a question about many numbers of copies
+LONG = (events.SampledWithReplacementDpEvent(100, 3, GAUSSIAN), SPECIAL)
+
+
+def marked(event: Any, *more: Any, slow: bool) -> Any:
+    return pytest.param(event, *more, marks=[pytest.mark.slow] if slow else [])
 
 
 def named(value: Any) -> str:
@@ -92,7 +119,11 @@ def named(value: Any) -> str:
     return value.name if isinstance(value, Relation) else str(value)[:60]
 
 
-asked = pytest.mark.parametrize(("event", "relation"), SUPPORTED, ids=named)
+asked = pytest.mark.parametrize(
+    ("event", "relation"),
+    [marked(event, relation, slow=(event, relation) == LONG) for event, relation in SUPPORTED],
+    ids=named,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -121,8 +152,15 @@ def test_no_type_of_event_is_forgotten() -> None:
     assert defined - {events.DpEvent} == {type(event) for event, _ in EVENTS}
 
 
-@pytest.mark.parametrize("relation", Relation, ids=named)
-@pytest.mark.parametrize(("event", "some"), EVENTS, ids=named)
+@pytest.mark.parametrize(
+    ("event", "some", "relation"),
+    [
+        marked(event, some, relation, slow=(event, relation) == LONG)
+        for event, some in EVENTS
+        for relation in Relation
+    ],
+    ids=named,
+)
 def test_what_is_supported_is_composed_and_what_is_not_is_refused(
     event: Any, some: tuple[Any, ...], relation: Any
 ) -> None:
@@ -167,7 +205,9 @@ def test_a_replaced_record_is_at_least_as_visible_as_one_made_special(
     if relation is SPECIAL and (event, ONE) in SUPPORTED:
         for epsilon in (0.0, 0.5, 2.0):
             special = composed(event, SPECIAL).get_delta_bounds(epsilon)
-            assert special.lower <= composed(event, ONE).get_delta(epsilon)
+            slack = 1e-2 * any(isinstance(m, tb.FromCurve) for m, _ in from_dp_event(event).parts)
+            slack = max(slack, 1e-2 * ("SampledWith" in str(event)))  # chords of a curve
+            assert special.lower <= composed(event, ONE).get_delta(epsilon) * (1 + slack)
 
 
 # Its PLD accountant forgets how often a randomised response runs, and its Renyi accountant takes
@@ -193,8 +233,8 @@ def test_no_sound_accountant_of_its_own_is_below_ours(
             continue
         theirs.compose(event, count)
         for delta in (1e-2, 1e-6):
-            # what its grids round, and for zCDP the chords of our curve
-            slack = 1e-10 + 1e-3 * ("ZCDp" in str(event))
+            # what its grids round, and for Renyi divergences the chords of our curve
+            slack = 1e-10 + 1e-3 * ("ZCDp" in str(event)) + 0.03 * ("RepeatAnd" in str(event))
             lower = ours.get_epsilon_bounds(delta).lower
             assert lower <= theirs.get_epsilon(delta) * (1 + slack) + 1e-10
         for epsilon in (0.0, 1.0):
@@ -379,6 +419,198 @@ def test_trees_have_as_many_levels_as_a_leaf_has_ancestors() -> None:
         assert from_dp_event(event, SPECIAL).runs == depth
 
 
+# ------------------------------------------------------- samples, against data sets that exist
+
+
+Mixed = dict[float, float]  # the centre of a Gaussian, and its share
+
+
+def loss_area(p: Mixed, q: Mixed, sigma: float, epsilon: float) -> float:
+    """Integrates (p - e^eps q)+ for mixtures of normal densities, by a fine sum."""
+    xs = [-40 * sigma + sigma * i / 200 for i in range(16001)]
+    total = 0.0
+    for x in xs:
+        at = [
+            sum(w * math.exp(-(((x - c) / sigma) ** 2) / 2) for c, w in mix.items())
+            for mix in (p, q)
+        ]
+        total += max(0.0, at[0] - math.exp(epsilon) * at[1])
+    return total / 200 / math.sqrt(2 * math.pi)
+
+
+def sums(
+    records: list[float], draw: Callable[[list[float]], Iterator[tuple[float, float]]]
+) -> Mixed:
+    found: Mixed = {}
+    for total, chance in draw(records):
+        found[total] = found.get(total, 0.0) + chance
+    return found
+
+
+def poisson_cut(q: float, most: int) -> Callable[[list[float]], Iterator[tuple[float, float]]]:
+    def draw(records: list[float]) -> Iterator[tuple[float, float]]:
+        for coins in itertools.product((0, 1), repeat=len(records)):
+            sample = [r for r, coin in zip(records, coins, strict=True) if coin]
+            chance = q ** len(sample) * (1 - q) ** (len(records) - len(sample))
+            kept = list(itertools.combinations(sample, min(most, len(sample))))
+            for some in kept:
+                yield sum(some), chance / len(kept)
+
+    return draw
+
+
+def without_replacement(size: int) -> Callable[[list[float]], Iterator[tuple[float, float]]]:
+    def draw(records: list[float]) -> Iterator[tuple[float, float]]:
+        batches = list(itertools.combinations(records, size))
+        return ((sum(batch), 1 / len(batches)) for batch in batches)
+
+    return draw
+
+
+def with_replacement(size: int) -> Callable[[list[float]], Iterator[tuple[float, float]]]:
+    def draw(records: list[float]) -> Iterator[tuple[float, float]]:
+        batches = list(itertools.product(records, repeat=size))
+        return ((sum(batch), 1 / len(batches)) for batch in batches)
+
+    return draw
+
+
+OTHERS = [[-1.0] * 3, [0.0] * 3, [1.0, -1.0, -1.0]]
+WAYS: list[tuple[Any, Any]] = [
+    (events.TruncatedSubsampledGaussianDpEvent(4, 0.5, 2, 1.5), poisson_cut(0.5, 2)),
+    (events.TruncatedSubsampledGaussianDpEvent(4, 0.9, 1, 1.5), poisson_cut(0.9, 1)),
+    (events.TruncatedSubsampledGaussianDpEvent(4, 1.0, 2, 1.5), poisson_cut(1.0, 2)),
+    (events.SampledWithoutReplacementDpEvent(4, 2, GAUSSIAN), without_replacement(2)),
+    (events.SampledWithReplacementDpEvent(4, 2, GAUSSIAN), with_replacement(2)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("relation", Relation, ids=named)
+@pytest.mark.parametrize(("event", "draw"), WAYS, ids=named)
+def test_no_data_sets_reveal_more_than_the_upper_bound(
+    event: Any, draw: Any, relation: Any
+) -> None:
+    whole = from_dp_event(event, relation)
+    for others in OTHERS:
+        for record in (1.0, -1.0):
+            neighbours = {ADD: [[]], ONE: [[-1.0], [1.0], [0.0]], SPECIAL: [[0.0]]}[relation]
+            p = sums([record, *others], draw)
+            for rest in neighbours:
+                q = sums([*rest, *others], draw)
+                for epsilon in (0.0, 0.3, 1.0):
+                    upper = whole.delta(epsilon).upper * (1 + 1e-6)
+                    assert loss_area(p, q, 1.5, epsilon) <= upper
+                    assert loss_area(q, p, 1.5, epsilon) <= upper
+
+
+def test_batches_of_opposite_records_attain_the_bound_of_one_added() -> None:
+    batch = from_dp_event(events.SampledWithoutReplacementDpEvent(4, 2, GAUSSIAN))
+    added = tb.Gaussian(1.5, 2.0, relation=tb.Neighbouring.ADD_OR_REMOVE)
+    assert batch == added.subsampled(0.5) * 1
+    drawn = from_dp_event(events.SampledWithReplacementDpEvent(4, 2, GAUSSIAN))
+    copies = tb.MixtureOfGaussians(1.5, (0.0, 2.0, 4.0), (9.0, 6.0, 1.0))
+    got, exact = drawn.delta(0.5), copies.delta(0.5)
+    assert got.lower <= exact.upper
+    assert exact.lower <= got.upper
+    one = from_dp_event(events.SampledWithoutReplacementDpEvent(4, 2, GAUSSIAN), ONE)
+    assert one == tb.Gaussian(1.5).batches(2, of=4) * 1
+
+
+@pytest.mark.parametrize("relation", [ONE, SPECIAL], ids=named)
+def test_a_sampled_response_is_a_response_with_that_chance(relation: Any) -> None:
+    event = events.RandomizedResponseDpEvent(0.3, 3)
+    sampled = from_dp_event(events.PoissonSampledDpEvent(0.25, event), relation)
+    for epsilon in (0.0, 0.5, 1.0):
+        whole = from_dp_event(event, relation).delta(epsilon, 1e-9)
+        got = sampled.delta(epsilon, 1e-9)
+        assert whole.lower / 4 <= got.upper
+        assert got.lower <= whole.upper / 4 * (1 + 1e-12)
+
+
+def test_sampled_laplace_noise_with_a_record_replaced() -> None:
+    event = events.PoissonSampledDpEvent(0.25, events.LaplaceDpEvent(2.0))
+    sampled, unsampled = from_dp_event(event, ONE), from_dp_event(event.event, ONE)
+
+    def density(x: float, centre: float) -> float:
+        return 0.75 * math.exp(-abs(x) / 2) / 4 + 0.25 * math.exp(-abs(x - centre) / 2) / 4
+
+    for epsilon in (0.0, 0.1, 0.2):
+        xs = [-80 + i / 50 for i in range(8001)]
+        # opposite records, of which one may be in the sample in place of the other
+        area = sum(max(0.0, density(x, 1) - math.exp(epsilon) * density(x, -1)) for x in xs) / 50
+        assert area * (1 - 1e-3) <= sampled.delta(epsilon).upper
+        assert sampled.delta(epsilon).upper < unsampled.delta(epsilon).lower / 3
+
+
+def test_a_sample_of_a_sample_is_a_sample_at_the_product_of_the_rates() -> None:
+    twice = events.PoissonSampledDpEvent(0.5, events.PoissonSampledDpEvent(0.25, GAUSSIAN))
+    once = events.PoissonSampledDpEvent(0.125, GAUSSIAN)
+    assert from_dp_event(twice, ONE) == from_dp_event(once, ONE)
+
+
+def test_truncated_batches_are_no_worse_than_published() -> None:
+    """dp-accounting prints 17.904330 for this course of truncated batches."""
+    cut = events.TruncatedSubsampledGaussianDpEvent
+    event = events.ComposedDpEvent(
+        [
+            events.SelfComposedDpEvent(cut(4, 0.5, 2, 1.0), 3),
+            events.SelfComposedDpEvent(cut(3, 0.5, 2, 1.0), 2),
+        ]
+    )
+    theirs = PLDAccountant().compose(event).get_epsilon(1e-6)
+    assert theirs == pytest.approx(17.904330, abs=1e-3)
+    for relation in Relation:
+        assert 7 < composed(event, relation).get_epsilon(1e-6) <= theirs
+
+
+# ----------------------------------------------------------------------- the best of many runs
+
+
+def best_of(masses: list[float], mean: float, shape: float, gamma: float) -> list[float]:
+    """Returns how likely each output is the best of a random number of runs, the last being best.
+
+    With f the generating function of the number of runs, no run is better than y with f(F(y)).
+    """
+
+    def f(x: float) -> float:
+        if math.isinf(shape):
+            return math.exp(mean * (x - 1))
+        if shape == 0:
+            return math.log1p(-(1 - gamma) * x) / math.log(gamma)
+        return ((1 - (1 - gamma) * x) ** -shape - 1) / (gamma**-shape - 1)
+
+    below = [f(x) for x in itertools.accumulate(masses)]
+    none = f(0.0)  # no run at all, with its own output
+    return [none, *(b - a for a, b in itertools.pairwise([none, *below]))]
+
+
+@pytest.mark.parametrize(
+    ("mean", "shape", "gamma"),
+    [
+        (4.0, 1.0, 0.25),
+        (6.0, math.inf, 0.0),
+        (3.0, 2.0, 0.5),
+        (1 / (0.1 * math.log(10)) * 0.9, 0.0, 0.1),
+    ],
+)  # for shape 2 the mean is 2 (1 / gamma - 1) / (1 - gamma^2)
+def test_the_best_of_many_responses_is_below_its_bound(
+    mean: float, shape: float, gamma: float
+) -> None:
+    if shape == 2.0:
+        mean = 2 * (1 / gamma - 1) / (1 - gamma**2)
+    response = events.RandomizedResponseDpEvent(0.6, 3)
+    bound = from_dp_event(events.RepeatAndSelectDpEvent(response, mean, shape), ONE)
+    true, other = 0.6, 0.2
+    answers = [[true, other, other], [other, true, other], [other, other, true]]
+    for a, b in itertools.permutations(answers, 2):
+        p, q = (best_of(x, mean, shape, gamma) for x in (a, b))
+        for epsilon in (0.0, 0.5, 1.5, 2.5):
+            exact = sum(max(0.0, x - math.exp(epsilon) * y) for x, y in zip(p, q, strict=True))
+            assert exact <= bound.delta(epsilon).upper
+    assert bound.delta(4.0).upper < 1
+
+
 # ------------------------------------------------------------------------------ refusals
 
 
@@ -387,9 +619,9 @@ def test_trees_have_as_many_levels_as_a_leaf_has_ancestors() -> None:
     [
         (events.UnsupportedDpEvent(), ADD, "UnsupportedDpEvent", "no mechanism for this type"),
         (
-            events.ComposedDpEvent([SAMPLED, events.RepeatAndSelectDpEvent(GAUSSIAN, 3, 1)]),
+            events.ComposedDpEvent([SAMPLED, events.UnsupportedDpEvent()]),
             ADD,
-            "RepeatAndSelectDpEvent",
+            "UnsupportedDpEvent",
             "no mechanism for this type",
         ),
         (
@@ -411,10 +643,10 @@ def test_trees_have_as_many_levels_as_a_leaf_has_ancestors() -> None:
             "sampling_probability must be in [0, 1], got 1.5",
         ),
         (
-            events.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN),
+            events.SampledWithoutReplacementDpEvent(9, 9, GAUSSIAN),
             ADD,
             "SampledWithoutReplacementDpEvent",
-            "needs the relation REPLACE_ONE",
+            "a batch of all records cannot be drawn once one is removed",
         ),
         (
             events.SampledWithoutReplacementDpEvent(10, 11, GAUSSIAN),
@@ -423,25 +655,57 @@ def test_trees_have_as_many_levels_as_a_leaf_has_ancestors() -> None:
             "sample_size / source_dataset_size must be in [0, 1], got 1.1",
         ),
         (
-            events.PoissonSampledDpEvent(0.1, events.SelfComposedDpEvent(SAMPLED, 2)),
-            ONE,
-            "PoissonSampledDpEvent",
-            "needs Gaussian noise",
-        ),
-        (
-            events.PoissonSampledDpEvent(0.1, events.LaplaceDpEvent(1.0)),
-            ONE,
-            "PoissonSampledDpEvent",
-            "needs Gaussian noise",
-        ),
-        (
-            events.PoissonSampledDpEvent(0.1, events.ZCDpEvent(0.1)),
+            events.SampledWithoutReplacementDpEvent(
+                9, 2, events.SelfComposedDpEvent(events.ZCDpEvent(0.0, 0.1), 2)
+            ),
             SPECIAL,
-            "PoissonSampledDpEvent",
-            "needs sums with noise",
+            "SampledWithoutReplacementDpEvent",
+            "a ZCDpEvent says nothing of that under this relation: use REPLACE_ONE",
+        ),
+        (
+            events.SampledWithReplacementDpEvent(9, 2, events.LaplaceDpEvent(1.0)),
+            ADD,
+            "SampledWithReplacementDpEvent",
+            "a sample with replacement needs Gaussian noise",
+        ),
+        (
+            events.SampledWithReplacementDpEvent(1, 2, GAUSSIAN),
+            ADD,
+            "SampledWithReplacementDpEvent",
+            "no sample can be drawn once the only record is removed",
+        ),
+        (
+            events.PoissonSampledDpEvent(0.1, events.RandomizedResponseDpEvent(0.3, 3)),
+            ADD,
+            "RandomizedResponseDpEvent",
+            "tells neighbours apart",
+        ),
+        (
+            events.RepeatAndSelectDpEvent(events.NonPrivateDpEvent(), 3.0, 1.0),
+            ADD,
+            "RepeatAndSelectDpEvent",
+            "no Renyi divergence is known to be finite",
+        ),
+        (
+            events.RepeatAndSelectDpEvent(GAUSSIAN, 0.5, 1.0),
+            ADD,
+            "RepeatAndSelectDpEvent",
+            "mean must be in [1, 1e12], got 0.5",
+        ),
+        (
+            events.RepeatAndSelectDpEvent(GAUSSIAN, 2.0, -1.0),
+            ADD,
+            "RepeatAndSelectDpEvent",
+            "shape must be >= 0, got -1.0",
+        ),
+        (
+            events.TruncatedSubsampledGaussianDpEvent(9, 0.1, -1, 1.0),
+            ADD,
+            "TruncatedSubsampledGaussianDpEvent",
+            "truncated_batch_size must be an integer >= 0",
         ),
         (events.SelfComposedDpEvent(GAUSSIAN, -1), ADD, "SelfComposed", "count must be an integer"),
-        (events.SingleEpochTreeAggregationDpEvent(1.0, 3), ONE, "SingleEpoch", "REPLACE_SPECIAL"),
+        (events.SingleEpochTreeAggregationDpEvent(1.0, 3), ADD, "SingleEpoch", "REPLACE_SPECIAL"),
         (
             events.SingleEpochTreeAggregationDpEvent(1.0, [3, 0]),
             SPECIAL,

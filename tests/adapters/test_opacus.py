@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
 import re
 import runpy
@@ -29,7 +30,7 @@ from opacus.schedulers import StepNoise  # noqa: E402
 from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
 
 from tightbudget.adapters import opacus as adapter  # noqa: E402
-from tightbudget.adapters.opacus import dp_sgd_step  # noqa: E402
+from tightbudget.adapters.opacus import dp_sgd_pass, dp_sgd_step  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Secure RNG turned off"),
@@ -205,10 +206,9 @@ class Private:
         model, self.optimizer, *criterion, self.loader = self.engine.make_private(
             module=module,
             optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
-            data_loader=loader,
             criterion=self.loss,
             noise_multiplier=noise,
-            **{"max_grad_norm": 1.0, **options},
+            **{"max_grad_norm": 1.0, "data_loader": loader, **options},
         )
         self.model, self.loss = model, (criterion or [self.loss])[0]
 
@@ -278,11 +278,219 @@ def test_a_target_for_the_whole_run() -> None:
     assert 1.95 <= spent.lower <= spent.upper <= 2.0
 
 
-def test_without_poisson_sampling_opacus_reports_a_rate_all_the_same() -> None:
-    """Which is why the page says that no bound follows from it."""
-    run = Private(poisson_sampling=False)
+# ------------------------------------------------------------------- loaders that cut batches
+
+
+RECORDS = torch.utils.data.TensorDataset(torch.randn(48, 3), torch.randint(0, 2, (48,)))
+
+
+def loader_of(**options: Any) -> Any:
+    return torch.utils.data.DataLoader(RECORDS, **{"batch_size": 8, **options})
+
+
+def cut(**options: Any) -> Private:
+    return Private(poisson_sampling=False, data_loader=loader_of(**options))
+
+
+def sampler_of(kind: str, *given: Any, **named: Any) -> Any:
+    return getattr(torch.utils.data, kind)(*given, **named)
+
+
+@pytest.mark.parametrize(
+    ("options", "batches", "steps"),
+    [
+        ({"shuffle": True}, 6, 6),
+        ({"shuffle": True, "batch_size": 10}, 5, 5),  # the last batch has 8 records
+        ({"shuffle": True, "batch_size": 10, "drop_last": True}, 1, 4),  # some are left out
+        ({"shuffle": True, "batch_size": 8, "drop_last": True}, 6, 6),
+        ({"shuffle": True, "batch_size": 48}, 1, 1),
+        ({}, 1, 6),  # in the order of the data
+        ({"sampler": sampler_of("SubsetRandomSampler", range(24))}, 3, 3),
+        ({"sampler": sampler_of("RandomSampler", RECORDS, num_samples=24)}, 1, 3),
+    ],
+    ids=str,
+)
+def test_a_pass_over_batches_is_counted_as_a_pass(
+    options: dict[str, Any], batches: int, steps: int
+) -> None:
+    run = cut(**options)
     run.epoch()
-    assert run.accountant.history == [(1.0, 1 / 6, 6)]
+    run.epoch()
+    assert run.accountant.history == []
+    assert run.accountant.passes == [(1.0, batches, 2, 2 * steps)]
+    assert len(run.accountant) == 2 * steps
+    one = tb.Gaussian(1.0, relation=tb.Neighbouring.ZERO_OUT)
+    assert run.accountant.composition == (one if batches == 1 else one.shuffled(batches)) * 2
+    assert run.accountant.get_epsilon(DELTA) == pytest.approx((one * 2).epsilon(DELTA).upper)
+
+
+def test_a_pass_that_is_left_early_is_a_pass() -> None:
+    run = cut()
+    for _ in range(3):
+        run.epoch(itertools.islice(run.loader, 2))
+    assert run.accountant.passes == [(1.0, 1, 3, 6)]
+
+
+def test_noise_may_change_between_passes_and_not_within() -> None:
+    run = cut()
+    schedule = StepNoise(run.optimizer, step_size=1, gamma=0.5)
+    run.epoch()
+    schedule.step()
+    run.epoch()
+    assert run.accountant.passes == [(1.0, 1, 1, 6), (0.5, 1, 1, 6)]
+    batches = iter(run.loader)
+    run.epoch(itertools.islice(batches, 2))
+    schedule.step()
+    message = "noise_multiplier must stay 0.5 until a pass has ended, got 0.25"
+    without_effect(run, lambda: run.epoch(batches), tb.ParameterError, message)
+
+
+def test_batches_of_a_pass_may_come_in_pieces() -> None:
+    run = cut()
+    with BatchMemoryManager(
+        data_loader=run.loader, max_physical_batch_size=3, optimizer=run.optimizer
+    ) as pieces:
+        run.epoch(pieces)
+    assert run.accountant.passes == [(1.0, 1, 1, 6)]
+
+
+@pytest.mark.parametrize("poisson", [True, False])
+def test_training_on_another_loader_is_refused(poisson: bool) -> None:
+    run = Private(poisson_sampling=poisson)
+    message = "each step must be made with a new batch of the loader that make_private has returned"
+    without_effect(run, lambda: run.epoch(loader_of()), tb.ParameterError, message)
+    run.epoch()
+    without_effect(run, lambda: run.epoch(loader_of()), tb.ParameterError, message)
+
+
+def test_two_passes_at_once_are_refused() -> None:
+    run = cut()
+    first, second = iter(run.loader), iter(run.loader)
+    batches = [next(first), next(second), next(first)]
+    message = "the loader must be gone through once at a time"
+    without_effect(run, lambda: run.epoch(batches), tb.ParameterError, message)
+
+
+def poisson_loader(rate: float) -> Any:
+    return opacus.data_loader.DPDataLoader(RECORDS, sample_rate=rate)
+
+
+def test_the_rate_is_that_of_the_sampler_and_not_that_of_the_engine() -> None:
+    """A loader of rate 0.3 has three batches, of which Opacus reports a rate of 1/3."""
+    run = Private(poisson_sampling=False, data_loader=poisson_loader(0.3))
+    run.epoch()
+    assert run.accountant.history == [(1.0, 0.3, 3)]
+    # one that goes on for longer, of which Opacus reports 1/20
+    sampler = opacus.utils.uniform_sampler.UniformWithReplacementSampler(
+        num_samples=48, sample_rate=0.5, steps=20
+    )
+    many = torch.utils.data.DataLoader(RECORDS, batch_sampler=sampler)
+    run = Private(poisson_sampling=False, data_loader=many)
+    run.epoch(itertools.islice(run.loader, 4))
+    assert run.accountant.history == [(1.0, 0.5, 4)]
+    sampler.sample_rate = 0.1
+    message = "sample_rate must stay 0.5, as when make_private was called, got 0.1"
+    without_effect(run, run.epoch, tb.ParameterError, message)
+
+
+class Odd(torch.utils.data.BatchSampler):  # type: ignore[misc, name-defined]
+    """Batches of nobody knows which records."""
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: loader_of(sampler=sampler_of("WeightedRandomSampler", [1.0] * 48, 48)),
+            r"data_loader.sampler must visit each record once in a pass.*got <torch.*Weighted",
+        ),
+        (
+            lambda: loader_of(sampler=sampler_of("RandomSampler", RECORDS, num_samples=96)),
+            "data_loader.sampler must visit each record once in a pass",
+        ),
+        (
+            lambda: loader_of(sampler=sampler_of("SubsetRandomSampler", [1, 2, 1])),
+            "data_loader.sampler must visit each record once in a pass",
+        ),
+        (
+            lambda: torch.utils.data.DataLoader(
+                RECORDS, batch_sampler=Odd(sampler_of("SequentialSampler", RECORDS), 8, False)
+            ),
+            r"data_loader.batch_sampler must draw by Poisson.*shuffled-batches.html\), got",
+        ),
+        (lambda: loader_of(batch_size=None), "data_loader.batch_sampler must draw by Poisson"),
+    ],
+)
+def test_a_loader_of_which_nothing_is_known_is_refused_before_anything_changes(
+    make: Callable[[], Any], message: str
+) -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    engine = opacus.PrivacyEngine(accountant="tight")
+    given = {"module": module, "optimizer": optimizer, "noise_multiplier": 1.0}
+    with pytest.raises(tb.ParameterError, match=message):
+        engine.make_private(**given, data_loader=make(), max_grad_norm=1.0, poisson_sampling=False)
+    engine.make_private(**given, data_loader=loader_of(), max_grad_norm=1.0)
+
+
+def test_other_accountants_see_no_loader() -> None:
+    run = Private("rdp", poisson_sampling=False)
+    run.epoch()
+    run.epoch(loader_of())
+    assert run.accountant.history == [(1.0, 1 / 6, 12)]
+
+
+def test_a_target_for_passes_is_met_by_passes() -> None:
+    module = torch.nn.Linear(3, 2)
+    engine = opacus.PrivacyEngine(accountant="tight")
+    _, optimizer, _ = engine.make_private_with_epsilon(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=loader_of(shuffle=True),
+        poisson_sampling=False,
+        target_epsilon=2.0,
+        target_delta=DELTA,
+        epochs=5,
+        max_grad_norm=1.0,
+    )
+    spent = (tb.Gaussian(optimizer.noise_multiplier) * 5).epsilon(DELTA)
+    assert 1.99 <= spent.lower <= spent.upper <= 2.0
+
+
+def test_passes_and_samples_are_added_up_for_a_record_whose_place_is_empty() -> None:
+    run = cut()
+    run.epoch()
+    run.accountant.step(noise_multiplier=2.0, sample_rate=0.1)
+    zeroed = tb.Neighbouring.ZERO_OUT
+    whole = tb.Gaussian(1.0, relation=zeroed) + tb.Gaussian(2.0, relation=zeroed).subsampled(0.1)
+    assert run.accountant.get_epsilon(DELTA) == pytest.approx(whole.epsilon(DELTA).upper, rel=1e-9)
+
+
+def test_a_checkpoint_of_passes_brings_them_back() -> None:
+    run, other = cut(), adapter.TightAccountant()
+    run.epoch()
+    other.load_state_dict(run.accountant.state_dict())
+    assert other.passes == run.accountant.passes == [(1.0, 1, 1, 6)]
+    with pytest.raises(tb.ParameterError, match=r"passes\[0\] must be \(noise multiplier, batches"):
+        other.load_state_dict({**run.accountant.state_dict(), "passes": [(1.0, 2)]})
+    with pytest.raises(tb.ParameterError, match=r"passes\[0\]\[1\] must be an integer >= 1, got 0"):
+        other.load_state_dict({**run.accountant.state_dict(), "passes": [(1.0, 0, 1, 1)]})
+    assert other.passes == [(1.0, 1, 1, 6)]
+
+
+def test_a_schedule_of_passes_stops_early() -> None:
+    run, account = cut(), tb.OutputDPFilter(20, DELTA)
+    used = tb.early_stopping(dp_sgd_pass(1.0, 1), [1, 2, 3], DELTA)
+    with StoppingCallback(used, account, bool) as stopping:
+        run.accountant.report_to(stopping)
+        run.epoch()
+        without_effect(run, run.epoch, tb.SettlementError, r"ask should_stop\(1, ...\)")
+        assert stopping.should_stop(1, True)
+
+
+def test_without_noise_a_pass_reveals_the_record() -> None:
+    assert dp_sgd_pass(0.0, 5) == tb.WorstCase(0.0, 1.0, relation=tb.Neighbouring.ZERO_OUT)
 
 
 # --------------------------------------------------------------------------- checkpoints
@@ -530,6 +738,23 @@ def test_the_example_stops_early_and_gets_change(capsys: pytest.CaptureFixture[s
 # ---------------------------------------------------------------------------- mutations
 
 
+def passes_counted() -> int:
+    run = cut()
+    for _ in range(3):
+        run.epoch(itertools.islice(run.loader, 1))
+    return int(sum(passes for _, _, passes, _ in run.accountant.passes))
+
+
+def refused(*, poisson: bool) -> bool:
+    run = Private(poisson_sampling=poisson)
+    run.epoch(itertools.islice(run.loader, 1))
+    try:
+        run.epoch(loader_of())
+    except tb.ParameterError:
+        return True
+    return False
+
+
 MUTATIONS: list[Without] = [
     Without(
         "the direction in which a record is removed",
@@ -540,6 +765,21 @@ MUTATIONS: list[Without] = [
         "each step counts",
         {"each-step-counts": "self.history.append((*kind, 1))"},
         lambda: len(counted(HISTORIES[0])) == 20,
+    ),
+    Without(
+        "each pass counts",
+        {"each-pass-counts": "self.passes.append((noise_multiplier, batches, 1, steps))"},
+        lambda: passes_counted() == 3,
+    ),
+    Without(
+        "a step has a batch of its pass",
+        {"step-has-a-batch": "if False:"},
+        lambda: refused(poisson=False),
+    ),
+    Without(
+        "a step has a sample",
+        {"step-has-a-sample": "if False:"},
+        lambda: refused(poisson=True),
     ),
     Without(
         "the upper end",

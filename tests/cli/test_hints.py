@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from tests.cli.terminal import ASKED, answer, refusal, run
 
 import tightbudget as tb
+from tightbudget.accounting.sampling import OPTIONS, options_of_kind
 from tightbudget.cli.ledger.options import as_written
+from tightbudget.mechanisms.composition import Derived
 from tightbudget.output_dp.amount import exact
 
 GAUSSIAN = ["gaussian", "--sigma", "1"]
@@ -252,9 +254,12 @@ def test_the_mechanisms_are_listed() -> None:
     shown = run("mechanisms").stdout
     found = json.loads(run("mechanisms", "--json").stdout)
     assert found["version"] == tb.__version__
-    assert [m["mechanism"] for m in found["mechanisms"]] == sorted(
-        {*tb.MECHANISMS} - {"subsampled"}
-    )
+    derived = {kind for kind, cls in tb.MECHANISMS.items() if issubclass(cls, Derived)}
+    assert [m["mechanism"] for m in found["mechanisms"]] == sorted({*tb.MECHANISMS} - derived)
+    assert [m["mechanism"] for m in found["samplers"]] == sorted(derived)
+    for sampler in found["samplers"]:
+        line = next(x for x in shown.splitlines() if x.startswith(sampler["options"] + " "))
+        assert line.endswith(sampler["summary"])
     for mechanism in found["mechanisms"]:
         line = next(x for x in shown.splitlines() if x.startswith(mechanism["mechanism"] + " "))
         assert line.endswith(mechanism["summary"])
@@ -292,9 +297,9 @@ def test_help_is_about_the_mechanism_that_is_named(
 @pytest.mark.parametrize("kind", tb.MECHANISMS)
 def test_help_of_a_mechanism_has_each_of_its_parameters(kind: str) -> None:
     shown = run("delta", kind, "--help").stdout
-    parameters = [p for p in tb.MECHANISMS[kind]._accepted() if p not in ("relation", "rate")]
+    parameters = [name for name in options_of_kind(kind) if name not in OPTIONS]
     assert shown.count("Needed.") + shown.count("Default:") >= len(parameters)
-    for name in parameters:
+    for name in options_of_kind(kind):
         assert re.search(rf"--(step-)?{name.replace('_', '-')}\b", shown)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -15,6 +14,7 @@ from tests.cli.terminal import answer, run
 import tightbudget as tb
 from tightbudget.accounting.describe import kind_of, value_of
 from tightbudget.accounting.plan_file import toml_value
+from tightbudget.accounting.sampling import FLAGS, OPTIONS, options_of, options_of_kind
 from tightbudget.cli import app
 from tightbudget.cli.commands import PARAMETERS
 from tightbudget.cli.source import Source, generated_options
@@ -32,10 +32,10 @@ GENERATED = {
 
 def test_every_parameter_of_every_mechanism_has_an_option() -> None:
     names = {
-        name
-        for cls in tb.MECHANISMS.values()
-        for name in inspect.signature(cls).parameters
-        if name not in ("rate", "relation")
+        option
+        for kind in tb.MECHANISMS
+        for option in options_of_kind(kind)
+        if option not in OPTIONS
     }
     assert set(generated_options()) == names
     assert GENERATED
@@ -44,7 +44,7 @@ def test_every_parameter_of_every_mechanism_has_an_option() -> None:
         # one parameter has one name in all commands
         assert {flag for flag in flags if flag in GENERATED} == GENERATED
         assert len(flags) == len(set(flags))
-        for name in names:
+        for name in names | OPTIONS.keys():
             prefix = "step-" if name in TAKEN else ""
             assert f"--{prefix}{name.replace('_', '-')}" in flags
 
@@ -71,11 +71,11 @@ def test_names_are_written_with_either_line(kind: str) -> None:
 )
 def test_every_mechanism_can_be_asked_about(case) -> None:
     table = case.mechanism.to_dict()
-    args = [table.pop("mechanism").replace("_", "-")]
-    for name, value in table.items():
+    args = [table["mechanism"].replace("_", "-")]
+    for name, value in options_of(table).items():
         prefix = "step-" if name in TAKEN else ""
-        text = value if isinstance(value, str) else toml_value(value)
-        args += [f"--{prefix}{name.replace('_', '-')}", text]
+        text = [value] if isinstance(value, str) else [toml_value(value)]
+        args += [f"--{prefix}{name.replace('_', '-')}", *(text if name not in FLAGS else [])]
     bounds = tb.compose([case.mechanism]).delta(0.1, rtol=1e-2)
     assert answer("delta", *args, "--epsilon", 0.1, "--rtol", 1e-2)["delta"] == bounds.to_dict()
 

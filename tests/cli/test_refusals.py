@@ -126,7 +126,8 @@ REFUSED = {
     ),
     "unknown parameter": (
         ["calibrate", *GAUSSIAN, *TARGET, "--parameter", "scale"],
-        "parameter must be one of sigma, sensitivity, rate, steps, got 'scale'",
+        "parameter must be one of sigma, sensitivity, rate, allocated, shuffled, batch, at_most, "
+        "group, steps, got 'scale'",
     ),
     "given and sought": (
         ["calibrate", *GAUSSIAN, *TARGET, "--parameter", "sigma"],

@@ -36,6 +36,7 @@ SLOW = {
     "docs/how-to/use-with-opacus.md",
     "docs/how-to/watch-budgets-in-a-browser.md",
     "docs/how-to/what-an-epsilon-means.md",
+    "docs/how-to/which-sampler.md",
     "docs/problems/other-languages.md",
     "docs/problems/release-tables.md",
 }

@@ -16,8 +16,10 @@ from tests.cases import CASES, Case
 
 import tightbudget as tb
 from tightbudget.accounting.plan_file import plan_text, toml_value
+from tightbudget.accounting.sampling import SAMPLERS, options_of
 from tightbudget.explorer import questions
-from tightbudget.explorer.form import GOALS, GOALS_IN_WORDS, KINDS, SHOWS, Form
+from tightbudget.explorer.form import GOALS, GOALS_IN_WORDS, KINDS, SHOWS, WAYS, Form
+from tightbudget.mechanisms.composition import Derived
 
 DP_SGD = tb.Gaussian(1.0).subsampled(0.01) * 1000
 
@@ -28,11 +30,14 @@ def typed(*pairs: tuple[str, str]) -> Form:
 
 def fields_of(run: tb.Composition) -> list[tuple[str, str]]:
     """Lists the fields that somebody types for a composition."""
+    tables = [mechanism.to_dict() for mechanism, _ in run.parts]
     return [
         (f"{i}.{name}", value if isinstance(value, str) else toml_value(value))
-        for i, (mechanism, times) in enumerate(run.parts)
-        for name, value in {**mechanism.to_dict(), "times": times}.items()
-    ]
+        for i, (table, (_, times)) in enumerate(zip(tables, run.parts, strict=True))
+        for name, value in {
+            "mechanism": table["mechanism"], **options_of(table), "times": times
+        }.items()
+    ]  # fmt: skip
 
 
 # ----------------------------------------------------------------------- what is asked
@@ -47,7 +52,9 @@ def test_without_fields_it_is_the_default_question() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [c for c in CASES if "base" not in c.mechanism.to_dict()], ids=lambda c: c.name
+    "case",
+    [c for c in CASES if not {"base", "group"} & {*c.mechanism.to_dict()}],
+    ids=lambda c: c.name,
 )
 def test_every_mechanism_can_be_typed(case: Case) -> None:
     run = case.mechanism * 3 + tb.Gaussian(2.0, relation=case.mechanism.relation)
@@ -63,6 +70,36 @@ def test_every_mechanism_starts_with_something_that_works(kind: str) -> None:
     form = typed(("0.mechanism", kind))
     assert form.curve().composition().runs == 1
     assert {name for name, _ in form.parameters} >= {"0.rate", "0.times"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_form_draws_records_in_each_way(way: str) -> None:
+    """The fields of another way are left where they are, and count for nothing."""
+    others = [("0.rate", "0.25"), ("0.shuffled", "7"), ("0.batch", "x"), ("0.each_in", "")]
+    own = SAMPLERS[way].options.values()
+    fields = [(name, value) for name, value in others if name[2:] not in own]
+    form = typed(("0.mechanism", "gaussian"), ("0.sampler", way), *fields)
+    assert [field.name for field in form.sampling(0)] == [f"0.{name}" for name in own]
+    if any(cls.key == way for cls in tb.MECHANISMS.values() if issubclass(cls, Derived)):
+        table = tb.compose([form.curve().composition()]).parts[0][0].to_dict()
+        assert {*table} & {*SAMPLERS} == ({way} if way != "rate" else set())
+    assert form.counted(0) == ("Epochs" if SAMPLERS[way].epoch else "Runs")
+    # a number beside others of its way is no parameter that a question can name
+    alone = len(SAMPLERS[way].options) == 1
+    assert any(name == f"0.{SAMPLERS[way].mark}" for name, _ in form.parameters) is alone
+
+
+def test_a_form_knows_the_way_by_its_fields() -> None:
+    for fields, way in (
+        ([], "rate"),
+        ([("0.rate", "0.1")], "rate"),
+        ([("0.rate", "0.1"), ("0.at_most", "9")], "truncated_poisson"),
+        ([("0.shuffled", "9")], "shuffled"),
+        ([("0.batch", "9"), ("0.of", "90")], "batches"),
+        ([("0.rate", "0.1"), ("0.shuffled", "9")], "rate"),  # two: neither is meant
+        ([("0.sampler", "nonsense")], "rate"),
+    ):
+        assert typed(("0.mechanism", "gaussian"), *fields).sampler(0).key == way
 
 
 def test_a_plan_takes_the_place_of_the_mechanisms() -> None:
@@ -247,7 +284,9 @@ def refusal_of(form: Form) -> str:
 
 
 @pytest.mark.parametrize(
-    "case", [c for c in CASES if "base" not in c.mechanism.to_dict()], ids=lambda c: c.name
+    "case",
+    [c for c in CASES if not {"base", "group"} & {*c.mechanism.to_dict()}],
+    ids=lambda c: c.name,
 )
 def test_every_refusal_of_a_field_names_the_field(case: Case) -> None:
     run = case.mechanism * 3 + tb.Gaussian(2.0, relation=case.mechanism.relation)
@@ -274,6 +313,9 @@ def test_every_refusal_of_a_field_names_the_field(case: Case) -> None:
          "Runs must be an integer >= 0, got 1.5", "0.times"),
         ([("0.mechanism", "gaussian"), ("1.mechanism", "laplace")],
          "steps[1]: laplace needs scale", "Mechanism 2: laplace needs scale", "1.laplace"),
+        ([("0.mechanism", "gaussian"), ("0.shuffled", "0")],
+         "steps[0]: steps must be an integer >= 1, got 0",
+         "Batches of an epoch must be an integer >= 1, got 0", "0.shuffled"),
         ([("plan", "x = 1")], "steps[0]: rate must be", "steps[0]: rate must be", ""),
         ([], "delta must be in [0, 1], got 3", "δ must be in [0, 1], got 3", "at"),
         ([], "tpr must be in (0, 1), got 3", "True-positive rate must be in (0, 1), got 3", ""),

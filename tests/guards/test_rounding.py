@@ -33,11 +33,13 @@ from tightbudget.engine.saddle_point import contour
 from tightbudget.engine.saddle_point.saddle_points import Group, Term
 from tightbudget.mechanisms import (
     gaussian_integrand,
+    gaussian_schedule,
     gaussian_transform,
     gaussian_transform_bounds,
 )
 from tightbudget.mechanisms import gaussian_transform_plan as plan
 from tightbudget.mechanisms.gaussian_integrand import MOST_NESTED, LeftOut, Nodes, Rule
+from tightbudget.mechanisms.gaussian_schedule import Schedule
 from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
 from tightbudget.numerics import rounding, special
 from tightbudget.numerics.bounds import Bounds
@@ -48,6 +50,7 @@ from tightbudget.numerics.rounding import EXP, UNIT, next_down, next_up
 from tightbudget.pairs.transform import Line
 
 BOTH = (1.0, -1.0)
+COS, SIN = np.cos, np.sin
 FAR_OFF = 1e-9  # an ingredient that is displaced by hand
 REMOVE, ADD = MixedTransform(1.0, 0.25, True), MixedTransform(1.0, 0.25, False)
 BULK, RARE = REMOVE.split(2.0)
@@ -305,6 +308,157 @@ def beyond_holds(mixed: MixedTransform, c: float, t: float, shift: float) -> boo
 def rare_beyond_holds() -> bool:
     """The bound is above the rare part itself."""
     return bool(abs(truth(RARE, 0.5, 0.0)) <= arb(RARE.beyond(0.5, 0.0, 0.005)).exp())
+
+
+# ------------------------------------------------------------- many steps as one product
+
+
+def schedule_of(mixed: MixedTransform = REMOVE, share: float | None = None) -> Schedule:
+    """One step as a schedule; ``share`` is another rate than the mixed transform's."""
+    q = mixed.q if share is None else share
+    step = gaussian_schedule.Step(mixed.m, q, 1)
+    return Schedule.of([step], mixed.remove)[0]
+
+
+def known_odds(schedule: Schedule, error: float = 0.0) -> Schedule:
+    """The schedule whose ln(q / (1 - q)) and ln(1 - q) are computed before a machine gets worse."""
+    schedule.__dict__["odds"], schedule.__dict__["log_rest"] = schedule.odds, schedule.log_rest
+    schedule.__dict__["odds_error"] = np.full(1, error)
+    schedule.__dict__["log_rest_error"] = np.full(1, error)
+    return schedule
+
+
+def odds_hold() -> bool:
+    """ln(q / (1 - q)) and ln(1 - q) are within their errors."""
+    return all(
+        abs((arb(q) / (1 - arb(q))).log() - arb(float(one.odds[0]))) <= float(one.odds_error[0])
+        and abs((1 - arb(q)).log() - arb(float(one.log_rest[0]))) <= float(one.log_rest_error[0])
+        for q in (0.3, 0.01, 1e-5, 0.77)
+        for one in [schedule_of(share=q)]
+    )
+
+
+def terms_hold(schedule: Schedule, c: float, nodes: tuple[float, float, float]) -> bool:
+    """The sum of the weights at the nodes is within its error of the exact sum over these nodes."""
+    h, first, last = nodes
+    rule = gaussian_schedule._Rule(h, round(first / h), round(last / h), 0.0)
+    at = schedule._weights(c, rule)
+    assert at is not None
+    m, q, power = (arb(float(x)) for x in (schedule.m[0], schedule.q[0], schedule.power(c)))
+    total = arb(0)
+    for y in map(arb, at.y.tolist()):
+        x = (y - (q / (1 - q)).log()) / m + m / 2
+        log_r = (1 + y.exp()).log() + (1 - q).log()
+        total += (power * log_r - x * x / 2).exp() * arb(h) / m / (2 * arb.pi()).sqrt()
+    error = float(at.error[0]) + at.y.size * UNIT * float(at.total[0]) / 4.0
+    return bool(abs(total - float(at.total[0])) <= error)
+
+
+def displaced_odds() -> bool:
+    """ln(q / (1 - q)) is off by what it may be."""
+    for sign in BOTH:
+        schedule = known_odds(schedule_of(), FAR_OFF)
+        schedule.__dict__["odds"] = schedule.odds + sign * FAR_OFF
+        if not terms_hold(schedule, 0.5, (0.25, 0.5, 2.0)):
+            return False
+    return True
+
+
+def far_squares() -> bool:
+    """At 25 standard deviations x^2 / 2 has an error of 300 units; q = 1/2, so that x has none."""
+    return all(
+        terms_hold(
+            known_odds(schedule_of(ADD, 0.5)), 0.0, (0.1234567, k * 0.1234567, k * 0.1234567)
+        )
+        for k in range(190, 215)
+    )
+
+
+def schedule_sums(t: float, log_s: float = 1.0) -> bool:
+    """The sums over all nodes are within their errors; ln S is too large by the factor ``log_s``.
+
+    Only what :meth:`Schedule._values` calls is called by the machine that is set.
+    """
+    c, schedule = 0.5, known_odds(schedule_of())
+    with granted("TURN", 8.0), granted("LOG1P", 8.0), mock.patch.multiple(np, cos=COS, sin=SIN):
+        rule = schedule._rule_of_line(c, t, 1e-16)
+        assert rule is not None
+        at = schedule._weights(c, rule)
+        assert at is not None
+        off_by = schedule._off(c, t, rule, at)
+    truth = exact(REMOVE).moment(acb(c, t)) * (acb(0, -t) * (1 - arb(0.25)).log()).exp()
+    both = gaussian_schedule._circle(at.log_s * log_s, np.array([t]))
+    value, error = schedule._values(slice(None), np.array([t]), both, off_by, at)
+    return bool(abs(truth - number(value[0, 0])) <= arb(float(error[0, 0])))
+
+
+def wrong_log_s(what: Callable[[float], bool]) -> bool:
+    """Something holds where ln S is off by all that is granted to it, a million times as large."""
+    units = MILLION * rounding.LOG1P
+    with granted("LOG1P", units):
+        return all(what(1.0 + sign * 0.99 * units * UNIT) for sign in BOTH)
+
+
+def weights_of_log_s(factor: float) -> bool:
+    """The weights are within their errors where ln S is too large by the factor."""
+    real = gaussian_schedule._log_s
+    with mock.patch.object(gaussian_schedule, "_log_s", lambda y: real(y) * factor):
+        return terms_hold(known_odds(schedule_of()), 5.0, (0.5, 0.0, 4.0))
+
+
+def long_schedule_sums() -> bool:
+    """Thousands of nodes, whose sum loses what the worst order may."""
+    schedule = known_odds(schedule_of())
+    rule = schedule._rule(0.5, 2.0**-8, 1.0)
+    at = schedule._weights(0.5, rule)
+    assert at is not None
+    off_by = schedule._off(0.5, 0.0, rule, at)
+    value = np.matmul(at.weight, np.ones((at.y.size, 1)))
+    return bool(abs(exact(REMOVE).moment(acb(0.5)) - float(value[0, 0])) <= float(off_by[0]))
+
+
+def schedule_logarithms(error: float = 0.0) -> bool:
+    """ln M for exact sums; with an ``error`` ln(1 - q) is off by it."""
+    t = np.array([3.0])
+    for sign in BOTH:
+        schedule = known_odds(schedule_of(), error)
+        rest = schedule.log_rest + sign * error
+        schedule.__dict__["log_rest"] = rest
+        for value in (0.3 + 0.4j, 1.1 - 0.2j):
+            log, stated = schedule._logarithm(slice(None), t, np.array([[value]]), np.zeros((1, 1)))
+            across = arb(float(rest[0]) - sign * error) * 3
+            truth = number(value).log() + acb(arb(0), across)
+            allowed = arb(float(stated[0, 0])) + (1e-16 if error else 0.0)
+            if not abs(truth - number(log[0, 0])) <= allowed:
+                return False
+    return True
+
+
+def schedule_uppers() -> bool:
+    return all(
+        arb(schedule_of()._sum_up(np.array([most]))) >= arb(most).log() for most in (3.0, 0.2)
+    )
+
+
+def turned_holds() -> bool:
+    """ln |S(y + ia) / S(y)| and arg S(y + ia), times a power and a height, in balls."""
+    for y, a, power, t in ((-1.3, 0.7, 3.0, 0.0), (0.4, 2.0, -2.0, 5.0), (2.5, 1.0, 0.0, 9.0)):
+        less, turn, off_by = gaussian_schedule._turned(np.array([y]), np.array(a), power, t)
+        s, plain = 1 + acb(y, a).exp(), 1 + arb(y).exp()
+        truth = power * (abs(s) / plain).log() - t * s.arg()
+        got = power * arb(float(less[0])) - t * arb(float(turn[0]))
+        if not abs(truth - got) <= arb(float(off_by[0])):
+            return False
+    return True
+
+
+def schedule_beyond(sign: float) -> bool:
+    """The bound is above the integral of the modulus where only the last exponential is off."""
+    schedule, c, t, shift = schedule_of(ADD), 1e-3, 0.0, 0.5
+    schedule.beyond(c, t, shift)  # remembers its weights
+    with displaced(np, "exp", "EXP", sign):
+        bound = arb(schedule.beyond(c, t, shift))
+    return bool(exact(ADD).beyond(c, t, shift).log() <= bound)
 
 
 # ----------------------------------------------------------------------------- Gaussians
@@ -798,6 +952,23 @@ CASES: dict[str, Callable[[], bool]] = {
     "beyond-modulus": lambda: off(np, "cos", "TURN", lambda: beyond_holds(REMOVE, 5.0, 0.01, 0.1)),
     "beyond-exponent": lambda: off(np, "log", "LOG", lambda: beyond_holds(REMOVE, 5.0, 0.01, 0.1)),
     "beyond-weight": lambda: with_tails_off(rare_beyond_holds, 1e12),
+    # a schedule
+    "schedule-odds": odds_hold,
+    "schedule-rest": odds_hold,
+    "schedule-place": displaced_odds,
+    "schedule-square": far_squares,
+    "schedule-weight": lambda: off(
+        np, "exp", "EXP", lambda: terms_hold(known_odds(schedule_of(ADD)), 0.01, (0.5, -3.0, 1.0))
+    ),
+    "schedule-loss": lambda: wrong_log_s(weights_of_log_s),
+    "schedule-order": lambda: in_any_order(long_schedule_sums),
+    "schedule-turn": lambda: off(np, "cos", "TURN", lambda: schedule_sums(0.3)),
+    "schedule-angle": lambda: wrong_log_s(lambda factor: schedule_sums(3.0, factor)),
+    "schedule-log": schedule_logarithms,
+    "schedule-across": lambda: schedule_logarithms(FAR_OFF),
+    "schedule-upper": lambda: off(np, "log", "LOG", schedule_uppers),
+    "schedule-turned": turned_holds,
+    "schedule-beyond": lambda: all(schedule_beyond(sign) for sign in BOTH),
     # Gaussians
     "normal-line": lambda: normal_holds(normal_line),
     "normal-upper": lambda: normal_holds(normal_upper),

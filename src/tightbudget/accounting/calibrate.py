@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 from tightbudget import notebook
+from tightbudget.engine.engine import Engine
 from tightbudget.errors import CalibrationError, ParameterError
 from tightbudget.mechanisms.composition import Composable, Composition, compose
+from tightbudget.mechanisms.questions import Questions
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.search import root_between
 from tightbudget.numerics.validate import (
@@ -70,7 +72,7 @@ class Target:
             raise refuse("tpr", f"be > fpr = {fpr!r}", tpr)
         return Target("tpr", tpr, fpr)
 
-    def bounds(self, composition: Composition, rtol: float, until: float | None = None) -> Bounds:
+    def bounds(self, composition: Questions, rtol: float, until: float | None = None) -> Bounds:
         """Bounds the quantity; with ``until`` only as closely as a comparison with it needs."""
         at = {"fpr" if self.name == "tpr" else "epsilon": self.at}
         return composition.answer(**at, rtol=rtol, target=until).bounds
@@ -78,6 +80,17 @@ class Target:
     def __str__(self) -> str:
         asked = {"delta": f" at epsilon = {self.at!r}", "tpr": f" at fpr = {self.at!r}"}
         return f"{self.name} <= {self.most!r}{asked.get(self.name, '')}"
+
+
+@dataclass(frozen=True)
+class _Dominating(Questions):
+    """Answers for the dominating pairs of a composition alone, as if these were attained."""
+
+    composition: Composition
+
+    @property
+    def engine(self) -> Engine:
+        return self.composition.engine
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,7 +101,8 @@ class Calibration:
         value: the parameter.
         composition: the composition that the function returns for ``value``.
         target: the target that was asked for.
-        met: bounds of the target's quantity there; the upper bound is <= ``target.most``.
+        met: bounds of the target's quantity there; the upper bound is <= ``target.most``. Where
+            no single pair is known to be exact, the lower bound is that of data sets that exist.
     """
 
     value: float
@@ -195,7 +209,10 @@ def calibrate(
 
     Guarantee: the upper bound at ``value`` is at most the target; the lower bound
     (or the upper one, within the width of the bounds) misses the target at ``value`` moved
-    by the relative ``rtol`` (by 1 with ``integer``) towards the cheaper side.
+    by the relative ``rtol`` (by 1 with ``integer``) towards the cheaper side. Where a mechanism
+    has a dominating pair and another one that is attained (shuffled or fixed-size batches), the
+    value is the best one by the dominating pair: less noise may do, but no proof of it is known.
+    ``met`` has the bounds of both pairs.
     Source: Kulynych et al. 2024, for noise that is calibrated to attack risk.
 
     Args:
@@ -276,10 +293,11 @@ class _Probe:
         return None
 
     def bounds(self, x: float, rtol: float) -> Bounds:
-        """Bounds the quantity at ``x``, no closer than a comparison with the target needs."""
+        """Bounds the dominating pairs' quantity at ``x``, as closely as a comparison needs."""
         asked, bounds = self.known.get(x, (math.inf, Bounds(0.0, 1.0)))
         if rtol < asked and bounds.relative_gap > rtol:
-            bounds = self.target.bounds(self.composition(x), rtol, self.target.most)
+            dominating = _Dominating(self.composition(x))
+            bounds = self.target.bounds(dominating, rtol, self.target.most)
             self.known[x] = rtol, bounds
         return bounds
 
@@ -311,8 +329,9 @@ class _Probe:
     def met(self, x: float) -> Bounds:
         """Bounds the target's quantity at a value that meets the target."""
         _, bounds = self.known.get(x, (math.inf, Bounds(0.0, 1.0)))
-        if bounds.relative_gap > 1e-4:
-            bounds = self.target.bounds(self.composition(x), 1e-4)
+        composition = self.composition(x)
+        if bounds.relative_gap > 1e-4 or composition.attained is not None:
+            bounds = self.target.bounds(composition, 1e-4)
         # that the target is met was certified, maybe at a finer gap than these bounds have
         return _capped(bounds, self.target.most)
 

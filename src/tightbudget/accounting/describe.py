@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from tightbudget.accounting.sampling import counted, options_of
 from tightbudget.mechanisms import MECHANISMS
 from tightbudget.numerics.validate import nearest, quotient_of, writes_number
 
@@ -24,10 +25,18 @@ __all__ = [
     "parameters_of",
     "search_of",
     "summary_of",
+    "two_ends",
     "value_of",
 ]
 
 _SHOWN = 5  # parts of a plan that are listed
+
+_TWO_ENDS = (
+    "two data sets that differ in one record attain the lower bound; the upper bound holds for all"
+)
+
+# options of all mechanisms that are integers
+_COUNTS = ("steps", "epochs", "times", "allocated", "shuffled", "batch", "at_most", "group")
 
 
 def value_of(text: Any) -> Any:
@@ -84,7 +93,7 @@ def _toml(text: str) -> Any:
 def search_of(kind: str, name: str) -> dict[str, Any]:
     """Returns ``integer`` and ``between``, with which ``tb.calibrate`` looks for a parameter."""
     return {
-        "integer": name in ("steps", "times") or get_type_hints(MECHANISMS[kind]).get(name) is int,
+        "integer": name in _COUNTS or get_type_hints(MECHANISMS[kind]).get(name) is int,
         "between": (1e-6, 1.0) if name == "rate" else None,
     }
 
@@ -159,8 +168,8 @@ def _text(markup: str) -> str:
 def in_words(composition: Composition) -> str:
     """Writes the parts as lines for a person: ``gaussian sigma=1.0 rate=0.01, 1000 times``."""
     lines = [
-        f"{_words(mechanism.to_dict())}, {number_of_times(runs)}"
-        for mechanism, runs in composition.parts[:_SHOWN]
+        f"{_words(table)}, {_number_of_runs(table, runs)}"
+        for table, runs in ((m.to_dict(), runs) for m, runs in composition.parts[:_SHOWN])
     ]
     if len(composition.parts) > _SHOWN:
         lines.append(f"and {len(composition.parts) - _SHOWN} more, {composition.runs} times in all")
@@ -172,10 +181,29 @@ def number_of_times(runs: int) -> str:
     return f"{runs} time{'s' * (runs != 1)}"
 
 
+def two_ends(composition: Composition) -> dict[str, str]:
+    """Says in ``ends`` what the two bounds of an answer are, where their gap is no rounding.
+
+    Args:
+        composition: the mechanisms that the answer is about.
+
+    Returns:
+        nothing if one pair of distributions is the worst case, and the bounds enclose its value.
+    """
+    return {} if composition.attained is None else {"ends": _TWO_ENDS}
+
+
+def _number_of_runs(table: dict[str, Any], runs: int) -> str:
+    """Writes how often a mechanism runs, in epochs where one run is an epoch."""
+    if counted(options_of(table)) == "steps":
+        return number_of_times(runs)
+    return f"{runs} epoch{'s' * (runs != 1)}"
+
+
 def _words(table: dict[str, Any]) -> str:
-    """Writes a mechanism's table as words: its kind, then ``name=value`` for each parameter."""
-    kind, *rest = table.items()
-    return " ".join([str(kind[1]), *(f"{name}={_word(value)}" for name, value in rest)])
+    """Writes a mechanism's table as words: its kind, then ``name=value`` for each option."""
+    given = options_of(table).items()
+    return " ".join([table["mechanism"], *(f"{name}={_word(value)}" for name, value in given)])
 
 
 def _word(value: Any) -> str:

@@ -28,7 +28,12 @@ from tightbudget.numerics.validate import open_probability, positive, refuse
 from tightbudget.output_dp.backward_induction import BackwardInduction, StoppingRule
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.output_dp.pricing import RenyiRule
-from tightbudget.output_dp.stopping import blocks_between, losses_by_direction, stops_of
+from tightbudget.output_dp.stopping import (
+    blocks_between,
+    down_to_attained,
+    losses_by_direction,
+    stops_of,
+)
 from tightbudget.output_dp.stopping_lattice import TILTS, Lattice
 
 __all__ = ["StoppingSchedule", "early_stopping"]
@@ -46,7 +51,8 @@ class StoppingSchedule:
 
     Guarantee: a run of ``blocks`` that stops at stops[i] costs epsilons[i], whatever its outputs
     made it stop there: the run is output-DP with these prices by cell and ``delta.upper``. The
-    smallest delta for which that is so lies in ``delta``.
+    smallest delta for which that is so lies in ``delta``; where a mechanism's pair only dominates
+    it, the lower bound is that of data sets that exist.
 
     Attributes:
         stops: the numbers of steps after which it may stop; the last ends the run.
@@ -258,7 +264,9 @@ def early_stopping(
         induction.lower(rule) for induction, (_, rule) in zip(inductions, found, strict=True)
     )
     upper = max(end for end, _ in found)
-    return StoppingSchedule(stops, tuple(prices_at(scale)), Bounds(lower, upper), delta, blocks)
+    prices = tuple(prices_at(scale))
+    certified = down_to_attained(Bounds(lower, upper), blocks, prices, _GAP)
+    return StoppingSchedule(stops, prices, certified, delta, blocks)
 
 
 def _weights(weights: Sequence[float] | None, n: int) -> FloatArray:

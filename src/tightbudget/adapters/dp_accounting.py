@@ -7,6 +7,7 @@ composition behind it. Needs the extra ``dp-accounting``.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -32,13 +33,27 @@ from tightbudget.mechanisms import (
     Subsampled,
     WorstCase,
 )
-from tightbudget.mechanisms.composition import Composable, Composition, compose
+from tightbudget.mechanisms.composition import Composable, Composition, Derived, compose
+from tightbudget.mechanisms.either import either
+from tightbudget.numerics.binomial import binomial_tails
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, expm1_up, mul_up, next_up
+from tightbudget.numerics.rounding import (
+    UNIT,
+    FloatArray,
+    add_up,
+    expm1_up,
+    log_down,
+    log_up,
+    mul_up,
+    next_down,
+    next_up,
+    root_up,
+)
 from tightbudget.numerics.validate import (
     count,
     masses,
     non_negative,
+    number,
     positive,
     positive_count,
     probability,
@@ -60,7 +75,9 @@ except ImportError as error:
 __all__ = ["EventError", "TightPrivacyAccountant", "from_dp_event", "from_pld", "to_pld"]
 
 Relation = dp_accounting.NeighboringRelation
-Step = tuple[Mechanism | Line, int]  # one of an event's releases, and how often it runs
+# One of an event's releases, and how often it runs. Of lines and tables only upper bounds of Renyi
+# divergences are known, which add up.
+Step = tuple[Mechanism | Line | renyi.Table, int]
 
 _RELATIONS = {
     Relation.ADD_OR_REMOVE_ONE: Neighbouring.ADD_OR_REMOVE,
@@ -71,11 +88,14 @@ _RELATIONS = {
 _LARGEST, _POINTS = 1e4, 1000  # of a privacy curve: its largest epsilon, nats; how many epsilons
 _DOTS = 256  # losses > 0 of a distribution, or of several releases as one curve
 _GAP = 1e-4  # wanted relative gap of delta at each of these losses
+_NEVER = 1e-30  # a delta beyond which a curve of several releases is not followed
 _LOST = 1e-15  # mass that counts as an infinite loss: the default by which dp-accounting cuts off
 # The relative margin for who adds up the masses of `to_pld` again: a sum of _DOTS doubles is off by
 # 3e-14, so that 1e-12 in epsilon and 1e-9 in delta are far above it.
 _MARGIN = 1e-12
 _SUMS = (Gaussian, Laplace, DiscreteLaplace, MixtureOfGaussians, Subsampled)
+# Renyi orders of a best of many runs: a chord between two of them is above by some percent at most
+_ORDERS = tuple(1 + 2.0 ** (j / 6) for j in range(-24, 49))
 
 
 class EventError(ParameterError):
@@ -290,12 +310,17 @@ def _steps_of(event: Any, relation: Neighbouring) -> list[Step]:
 
 
 def _composition_of(steps: list[Step], relation: Neighbouring) -> Composition:
-    mechanisms = [(step, runs) for step, runs in steps if not isinstance(step, Line)]
+    mechanisms = [(step, runs) for step, runs in steps if isinstance(step, Mechanism)]
     lines = [(step, runs) for step, runs in steps if isinstance(step, Line)]
-    if lines:
+    tables: dict[renyi.Table, int] = {}
+    for step, runs in steps:
+        if isinstance(step, renyi.Table):
+            tables[step] = tables.get(step, 0) + runs
+    if lines or tables:
         xi = sum((runs * Fraction(line.xi) for line, runs in lines), Fraction(0))
         rho = sum((runs * Fraction(line.rho) for line, runs in lines), Fraction(0))
-        mechanisms.append((_worst_below(Line(_up(xi), _up(rho)), relation), 1))
+        whole = Line(_up(xi), _up(rho))
+        mechanisms.append((_worst_below(whole, tuple(tables.items()), relation), 1))
     return Composition(tuple(mechanisms))
 
 
@@ -392,8 +417,12 @@ def _zero_concentrated(event: Any, relation: Neighbouring) -> list[Step]:
 
 @_steps.register(dp_event.SingleEpochTreeAggregationDpEvent)
 def _tree_aggregation(event: Any, relation: Neighbouring) -> list[Step]:
-    if relation is not Neighbouring.ZERO_OUT:
-        raise EventError(event, "a tree of sums needs the relation REPLACE_SPECIAL")
+    if relation is Neighbouring.ADD_OR_REMOVE:
+        raise EventError(
+            event,
+            "a tree of sums needs the relation REPLACE_SPECIAL or REPLACE_ONE, under which other "
+            "records keep their leaves",
+        )
     given = event.step_counts
     counts = given if isinstance(given, Sequence) else [given]
     most = max(positive_count(**{f"step_counts[{i}]": n}) for i, n in enumerate(counts))
@@ -415,34 +444,114 @@ def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
     if step == WorstCase(0.0, 1.0, relation=relation):
         return _revealed(q, relation)
     alone = runs == 1 and not more
+    if relation is not Neighbouring.ADD_OR_REMOVE and not all(
+        isinstance(s, _SUMS) for s, _ in inner
+    ):
+        # the record may be in the sample in both data sets, and then the releases differ; that it
+        # is there may show. H(p A + (1 - p) B || p A' + (1 - p) B) <= p H(A || A'), jointly convex
+        return [(either(q, _single(inner, relation), _NOTHING.under(relation)), 1)]
     if relation is Neighbouring.REPLACE_ONE:
-        if not (alone and isinstance(step, Gaussian)):
-            raise EventError(event, "a sample with one record replaced needs Gaussian noise")
-        # the record adds up to half of that, before and after, in opposite directions at worst;
+        if alone and isinstance(step, Gaussian):
+            # the record adds up to half of that, before and after, in opposite directions at worst
+            # guard: half-sampled-contribution
+            sizes, chances = (0.0, step.sensitivity / 2), (0.0, 1.0)
+        elif alone and isinstance(step, MixtureOfGaussians) and step.sensitivities[0] == 0:
+            sizes, chances = step.sensitivities, step.weights
+        else:
+            # To a sum a record that is not in the sample is one that adds zero, so that what holds
+            # for replaced records holds for that, too: Balle, Barthe, Gaboardi 2018, Theorem 2.
+            return [(_curve_of(tuple(inner), relation, q), 1)]
         # more weight on a contribution dominates
-        # guard: half-sampled-contribution
-        sizes, weights = (0.0, step.sensitivity / 2), (_down(1 - Fraction(q)), q)
+        more = [_up(Fraction(q) * Fraction(chance)) for chance in chances[1:]]
+        weights = (_down(1 - sum(map(Fraction, more))), *more)
         # guard: replaced-record-mirrored
         mixed = MixtureOfGaussians(step.sigma, sizes, weights, mirrored=True, relation=relation)
         return [(mixed, 1)]
-    if relation is Neighbouring.ZERO_OUT and not all(isinstance(s, _SUMS) for s, _ in inner):
-        raise EventError(event, "a sample with one record made special needs sums with noise")
-    if alone and isinstance(step, Mechanism):
-        return [(step.subsampled(q), 1)]  # guard: sampling-rate
-    return [(_curve_of(tuple(inner), relation).subsampled(q), 1)]
+    return [(_single(inner, relation).subsampled(q), 1)]  # guard: sampling-rate
 
 
 @_steps.register(dp_event.SampledWithoutReplacementDpEvent)
 def _sampled_without_replacement(event: Any, relation: Neighbouring) -> list[Step]:
-    if relation is not Neighbouring.REPLACE_ONE:
-        raise EventError(event, "a sample of known size needs the relation REPLACE_ONE")
     n = positive_count(source_dataset_size=event.source_dataset_size)
-    share = Fraction(count(sample_size=event.sample_size), n)
-    rate = probability(**{"sample_size / source_dataset_size": _up(share)})
+    b = count(sample_size=event.sample_size)
+    rate = probability(**{"sample_size / source_dataset_size": _up(Fraction(b, n))})
+    if b == n:
+        if relation is Neighbouring.ADD_OR_REMOVE:
+            raise EventError(event, "a batch of all records cannot be drawn once one is removed")
+        return _steps_of(event.event, relation)
+    inner = _replaced(event, relation)
+    if rate == 0.0 or not inner:
+        return []
+    if relation is Neighbouring.ADD_OR_REMOVE:
+        # A batch with the record is one of the others', with one of them replaced by the record.
+        # A larger data set has a smaller share.
+        return [(_single(inner, relation).subsampled(rate), 1)]
+    (step, _), *_ = inner
+    if relation is Neighbouring.REPLACE_ONE and _is_one_gaussian(inner):
+        return [(_of_clip(step).batches(b, n), 1)]
+    return [(_curve_of(tuple(inner), relation, rate), 1)]
+
+
+@_steps.register(dp_event.SampledWithReplacementDpEvent)
+def _sampled_with_replacement(event: Any, relation: Neighbouring) -> list[Step]:
+    n = positive_count(source_dataset_size=event.source_dataset_size)
+    b = count(sample_size=event.sample_size)
+    inner = _replaced(event, relation)
+    if b == 0 or not inner:
+        return []
+    if not _is_one_gaussian(inner):
+        raise EventError(event, "a sample with replacement needs Gaussian noise")
+    (step, _), *_ = inner
+    if relation is Neighbouring.ADD_OR_REMOVE:
+        if n == 1:
+            raise EventError(event, "no sample can be drawn once the only record is removed")
+        # Each place of the batch has the record with probability 1 / n, in place of another one.
+        # As seen from a batch of the others, the sum moves by at most 2 C for each such place.
+        return [(_single(inner, relation).subsampled(_up(Fraction(1, n))).group(b), 1)]
+    batches: list[Step] = [(_of_clip(step).batches(b, n, replacement=True), 1)]
+    return batches if relation is Neighbouring.REPLACE_ONE else _under(relation, batches)
+
+
+@_steps.register(dp_event.TruncatedSubsampledGaussianDpEvent)
+def _truncated(event: Any, relation: Neighbouring) -> list[Step]:
+    n, most = (
+        count(dataset_size=event.dataset_size),
+        count(truncated_batch_size=event.truncated_batch_size),
+    )
+    q = probability(sampling_probability=event.sampling_probability)
+    noise = dp_event.GaussianDpEvent(event.noise_multiplier)
+    if n == 0 or most == 0 or q == 0.0:
+        return []
+    poisson = _steps_of(dp_event.PoissonSampledDpEvent(q, noise), relation)
+    if most >= n or event.noise_multiplier == 0:
+        # without noise, a record that is not in the sample before it is cut changes nothing
+        return poisson
+    if q == 1.0:
+        return _steps_of(dp_event.SampledWithoutReplacementDpEvent(n, most, noise), relation)
+    if relation is Neighbouring.ADD_OR_REMOVE:
+        return [(Gaussian(event.noise_multiplier).truncated_poisson(q, most, n), 1)]
+    # Where the others alone fill the batch, it is a batch of theirs in which the record, whatever
+    # it is, has the place of one with a certain chance: see TruncatedPoisson. That they fill it is
+    # shown to the observer.
+    fits, full = binomial_tails(n - 1, Fraction(q), most)
+    _, (_, over) = binomial_tails(n, Fraction(q), most + 1)
+    rate = min(q, _up(Fraction(over) * most / (n * Fraction(full[0])))) if full[0] else q
+    cut = _curve_of(tuple(_gaussian(noise, Neighbouring.REPLACE_ONE)), relation, rate)
+    ((uncut, _),) = poisson
+    if full[1] <= 0.5:
+        return [(_mixture(full, cut, uncut), 1)]
+    return [(_mixture(fits, uncut, cut), 1)]
+
+
+@_steps.register(dp_event.RepeatAndSelectDpEvent)
+def _repeat_and_select(event: Any, relation: Neighbouring) -> list[Step]:
+    mean, shape = number(mean=event.mean), number(shape=event.shape)
+    if not 1 <= mean <= 1e12:
+        raise refuse("mean", "be in [1, 1e12]", event.mean)
+    if not shape >= 0:
+        raise refuse("shape", "be >= 0", event.shape)
     inner = [step for step in _steps_of(event.event, relation) if step[1]]
-    if rate == 1.0 or not inner:
-        return inner
-    return [] if rate == 0.0 else [(_curve_of(tuple(inner), relation, rate), 1)]
+    return [(_selected(tuple(inner), relation, mean, shape), 1)] if inner else []
 
 
 def _one_release(steps: list[Step]) -> list[Step]:
@@ -456,13 +565,78 @@ def _one_release(steps: list[Step]) -> list[Step]:
         (runs * (Fraction(g.sensitivity) / Fraction(g.sigma)) ** 2 for g, runs in gaussians),
         Fraction(0),
     )  # guard: count-on-one-sample
-    m = math.sqrt(square)
-    while Fraction(m) ** 2 < square:
-        m = next_up(m)
-    return [(Gaussian(1.0, m, relation=gaussians[0][0].relation), 1)]
+    return [(Gaussian(1.0, root_up(square), relation=gaussians[0][0].relation), 1)]
 
 
 # ------------------------------------------------------------------------------- parts
+
+
+_NOTHING = WorstCase(0.0)
+
+
+def _mentions(event: Any, kind: type) -> bool:
+    """Says whether a tree of events has one of a kind."""
+    parts = [getattr(event, "event", None), *(getattr(event, "events", None) or ())]
+    return isinstance(event, kind) or any(part and _mentions(part, kind) for part in parts)
+
+
+def _replaced(event: Any, relation: Neighbouring) -> list[Step]:
+    """Lists the releases on a sample of known size, for one record in it that is replaced.
+
+    Under every relation one record of such a sample has the place of another one. So the releases
+    are asked for ``REPLACE_ONE``, which has special records, too. Of zero-concentrated ones nothing
+    is known for another relation than the accountant's.
+    """
+    if relation is not Neighbouring.REPLACE_ONE and _mentions(event.event, dp_event.ZCDpEvent):
+        raise EventError(
+            event,
+            "in a sample of known size one record is replaced by another, and a ZCDpEvent says "
+            "nothing of that under this relation: use REPLACE_ONE",
+        )
+    inner = _steps_of(event.event, Neighbouring.REPLACE_ONE)
+    return _one_release([step for step in inner if step[1]])
+
+
+def _is_one_gaussian(steps: list[Step]) -> bool:
+    return len(steps) == 1 and isinstance(steps[0][0], Gaussian) and steps[0][1] == 1
+
+
+def _of_clip(step: Any) -> Gaussian:
+    """Makes the Gaussian whose sensitivity is the norm of a record, of that for a replaced one."""
+    return Gaussian(step.sigma, step.sensitivity / 2)
+
+
+def _single(steps: list[Step], relation: Neighbouring) -> Mechanism:
+    """Makes one mechanism of releases, declared for a relation."""
+    (step, runs), *more = steps
+    if runs == 1 and not more and isinstance(step, Mechanism) and not isinstance(step, Derived):
+        return dataclasses.replace(step, relation=relation)
+    if runs == 1 and not more and isinstance(step, Mechanism) and step.relation is relation:
+        return step
+    return _curve_of(tuple(steps), relation)
+
+
+def _mixture(chance: tuple[float, float], first: Mechanism, second: Mechanism) -> Mechanism:
+    """Makes a mechanism that dominates ``first`` with some chance, and ``second`` else.
+
+    With the chance p in [low, high], the mixture is dominated by one with the chance low that, with
+    the chance l = (high - low) / (1 - low), reveals the record instead: (1 - l) low <= p and
+    (1 - l) (1 - low) <= 1 - p.
+
+    Args:
+        chance: a lower and an upper bound, in [0, 1/2].
+        first: what runs with that chance.
+        second: what runs else.
+    """
+    low, high = chance
+    lost = _up((Fraction(high) - Fraction(low)) / (1 - Fraction(low)))
+    parts = either(low, first, second) if low else second
+    return either(lost, WorstCase(0.0, 1.0, relation=second.relation), parts) if lost else parts
+
+
+def _under(relation: Neighbouring, steps: list[Step]) -> list[Step]:
+    """Declares releases for another relation, each as one mechanism of its own."""
+    return [(_single([(step, 1)], relation), runs) for step, runs in steps]
 
 
 def _distance(relation: Neighbouring) -> float:
@@ -477,16 +651,31 @@ def _revealed(chance: float, relation: Neighbouring) -> list[Step]:
 
 
 @functools.lru_cache(maxsize=64)
-def _worst_below(line: Line, relation: Neighbouring) -> Mechanism:
-    """Makes the worst mechanism with the (eps, delta) that Renyi divergences below a line allow."""
-    # at the last point ln delta <= -645: delta is below 1e-280
-    top = line.xi + line.rho + 2 * math.sqrt(645 * line.rho)
-    epsilons = [min(top, _LARGEST) * j / _POINTS for j in range(_POINTS + 1)]
+def _worst_below(
+    line: Line, tables: tuple[tuple[renyi.Table, int], ...], relation: Neighbouring
+) -> Mechanism:
+    """Makes the worst mechanism with the (eps, delta) that a sum of Renyi divergences allows.
+
+    Args:
+        line: a bound of the divergences of some releases together.
+        tables: bounds of those of other releases, each with the number of its runs.
+        relation: what the mechanism is declared for.
+    """
 
     def divergence(order: float) -> Bounds:
-        return Bounds(0.0, add_up(line.xi, mul_up(line.rho, order)))
+        of_tables = (mul_up(runs, table(order).upper) for table, runs in tables)
+        return Bounds(0.0, add_up(line.xi, mul_up(line.rho, order), *of_tables))
 
-    deltas = [renyi.delta(divergence, epsilon).upper for epsilon in epsilons]
+    if tables:
+        # adding up takes long: once for each order of the tables
+        known = renyi.Table.of(divergence, _ORDERS)
+        top, points = renyi.epsilon(known, _NEVER).upper, _DOTS
+    else:
+        # at the last point ln delta <= -645: delta is below 1e-280
+        known, points = divergence, _POINTS
+        top = line.xi + line.rho + 2 * math.sqrt(645 * line.rho)
+    epsilons = [min(top, _LARGEST) * j / points for j in range(points + 1)] if top else [0.0]
+    deltas = [renyi.delta(known, epsilon).upper for epsilon in epsilons]
     return FromCurve(epsilons, deltas, relation=relation)
 
 
@@ -500,7 +689,7 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
     """
     whole = _composition_of(list(steps), relation)
     lost = whole.delta(math.inf).upper
-    top = whole.answer(delta=min(1.0, lost + 1e-30), rtol=1e-2).bounds.upper if lost < 1 else 0.0
+    top = whole.answer(delta=min(1.0, lost + _NEVER), rtol=1e-2).bounds.upper if lost < 1 else 0.0
     read = whole.engine.reader()
     points: dict[float, float] = {}  # a point is moved right, or up, by rounding
     for j in range(_DOTS + 1):
@@ -510,6 +699,76 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
         # guard: sample-share-once
         points.setdefault(moved, min(1.0, mul_up(rate, read(epsilon, _GAP).upper)))
     return FromCurve(tuple(points), tuple(points.values()), relation=relation)
+
+
+@functools.lru_cache(maxsize=64)
+def _selected(
+    steps: tuple[Step, ...], relation: Neighbouring, mean: float, shape: float
+) -> renyi.Table:
+    """Tabulates the Renyi divergences of the best of a random number of runs.
+
+    Source: Papernot, Steinke 2022, Theorem 2 (a truncated negative binomial number of runs), and
+    Theorem 6 (a Poisson number, ``shape`` inf).
+    """
+    whole = _composition_of([s for s in steps if isinstance(s[0], Mechanism)], relation)
+    known = [(step, runs) for step, runs in steps if not isinstance(step, Mechanism)]
+
+    def of_one(order: float) -> Bounds:
+        total = whole.answer(order=order, rtol=1e-3).bounds.upper if whole.runs else 0.0
+        for step, runs in known:
+            if isinstance(step, Line):
+                total = add_up(total, mul_up(runs, add_up(step.xi, mul_up(step.rho, order))))
+            else:
+                total = add_up(total, mul_up(runs, step(order).upper))
+        return Bounds(0.0, total)
+
+    one = renyi.Table.of(of_one, _ORDERS)
+    if math.isinf(one(_ORDERS[0]).upper):
+        raise ParameterError("of what is repeated, no Renyi divergence is known to be finite")
+    more = log_up(mean)
+    if math.isinf(shape):
+
+        def constant(order: float) -> float:
+            least = next_up(math.log1p(next_up(1 / (order - 1))))
+            return mul_up(mean, renyi.delta(one, least).upper)
+    else:
+        rare = -log_down(_fewest(mean, shape))
+        least = min(
+            add_up(mul_up(next_up(1 - 1 / order), one(order).upper), next_up(rare / order))
+            for order in _ORDERS
+        )
+        best = mul_up(next_up(1 + shape), least)
+
+        def constant(order: float) -> float:
+            return best
+
+    return renyi.Table.of(
+        lambda order: Bounds(
+            0.0, add_up(one(order).upper, next_up(more / (order - 1)), constant(order))
+        ),
+        _ORDERS,
+    )
+
+
+def _fewest(mean: float, shape: float) -> float:
+    """Bounds from below the parameter gamma of a truncated negative binomial number of runs.
+
+    The mean falls as gamma rises: it is shape (1 / gamma - 1) / (1 - gamma^shape), for shape 0
+    the limit of that, (1 / gamma - 1) / -ln(gamma), and 1 / gamma for shape 1.
+    """
+    if shape == 1.0 or mean == 1.0:
+        return next_down(1.0 / mean)
+
+    def of(gamma: float) -> float:
+        log = math.log(gamma)
+        return (1 / gamma - 1) / (-math.expm1(shape * log) / shape if shape > 0 else -log)
+
+    low, high = 1e-300, 1.0 - 1e-9
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        # the mean is computed to about 1e-7 where gamma is near 1, and better elsewhere
+        low, high = (middle, high) if of(middle) >= mean * (1 + 1e-6) else (low, middle)
+    return low
 
 
 def _up(exact: Fraction) -> float:

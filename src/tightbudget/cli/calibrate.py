@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 import tightbudget
-from tightbudget import MECHANISMS, Composition, Mechanism, ParameterError
-from tightbudget.accounting.describe import in_words, kind_of, search_of
+from tightbudget import MECHANISMS, Composition, ParameterError
+from tightbudget.accounting.describe import in_words, kind_of, search_of, two_ends
+from tightbudget.accounting.sampling import SAMPLERS, options_of_kind
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
 from tightbudget.cli.source import Source
@@ -32,7 +33,8 @@ def calibrate(
     parameter: Annotated[
         str | None,
         typer.Option(
-            help="What to find: a parameter of the mechanism, rate or steps.",
+            help="What to find: a parameter of the mechanism, steps, epochs, or an option that "
+            "says how records get into a run, such as rate.",
             show_default="the needed parameter that is not given",
         ),
     ] = None,
@@ -75,7 +77,7 @@ def calibrate(
         )
     target = found.target
     if json:
-        asked = source.asked(
+        asked = source.with_value(name, found.value).asked(
             parameter=name,
             epsilon=epsilon,
             delta=delta,
@@ -85,9 +87,9 @@ def calibrate(
             between=between,
             rtol=rtol,
         )
-        if name == "steps":
-            del asked["steps"]
-        print_answer(found.to_dict(), asked, watch)
+        for given in (asked, asked["parameters"]):  # what is found was not asked with a value
+            given.pop(name, None)
+        print_answer({**found.to_dict(), **two_ends(found.composition)}, asked, watch)
         return
     if target.name == "delta":
         cost = {"epsilon": f"{found.epsilon}  (target {epsilon!r})", "at delta": repr(delta)}
@@ -100,6 +102,7 @@ def calibrate(
             name: repr(found.value),
             "what": in_words(found.composition),
             **cost,
+            **two_ends(found.composition),
             "seconds": f"{watch.seconds:.2f}",
         }
     )
@@ -107,11 +110,11 @@ def calibrate(
 
 def _sought(kind: str, source: Source, asked: str | None) -> str:
     """Returns the name of the parameter to be found; all other needed ones were given."""
-    cls: type[Mechanism] = MECHANISMS[kind]
-    parameters = inspect.signature(cls).parameters
+    parameters = options_of_kind(kind)
     if asked is not None:
         name = asked.replace("-", "_")
-        known = [*(n for n in parameters if n != "relation"), "rate", "steps"]
+        marks = [sampler.mark for sampler in SAMPLERS.values()]
+        known = [*(n for n in parameters if n != "relation"), *marks, source.counted]
         if name not in known:
             options = ", ".join(dict.fromkeys(known))
             raise ParameterError(f"parameter must be one of {options}, got {asked!r}")

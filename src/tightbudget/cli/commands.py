@@ -11,6 +11,7 @@ from typer.core import TyperCommand
 
 from tightbudget import MECHANISMS
 from tightbudget.accounting.describe import Parameter, kind_of, parameters_of, summary_of
+from tightbudget.accounting.sampling import FLAGS, written
 
 __all__ = ["PARAMETERS", "Command", "SourceCommand", "kind_in"]
 
@@ -18,7 +19,7 @@ __all__ = ["PARAMETERS", "Command", "SourceCommand", "kind_in"]
 PARAMETERS = "Parameters of mechanisms (as in a plan file; noise and sensitivity in one unit)"
 
 _KIND = "tightbudget.kind"  # the key under which a context knows the mechanism that was named
-_FLAGS = ("--json", "--help", "-h")  # options without a value
+_FLAGS = ("--json", "--help", "-h", *map(written, FLAGS))  # options without a value
 
 
 class Command(TyperCommand):
@@ -61,7 +62,7 @@ class SourceCommand(Command):
         if kind is None:
             return
         for name, described in parameters_of(kind).items():
-            if name in options or f"step_{name}" in options:  # rate has its place among the runs
+            if name in options or f"step_{name}" in options:
                 yield _explained(options.get(f"step_{name}") or options[name], described)
 
 

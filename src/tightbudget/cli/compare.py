@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from tightbudget.accounting.compare import growing
-from tightbudget.accounting.describe import in_words
+from tightbudget.accounting.describe import in_words, two_ends
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, growing_text, print_answer, print_rows, print_text
 from tightbudget.cli.source import Source
@@ -31,8 +31,9 @@ def compare(
         for found in comparisons:
             show(str(found))
     if json:
-        print_answer(found.to_dict(), source.asked(delta=delta, epsilon=epsilon, rtol=rtol), watch)
+        content = {**found.to_dict(), **two_ends(composition)}
+        print_answer(content, source.asked(delta=delta, epsilon=epsilon, rtol=rtol), watch)
         return
-    print_rows({"what": in_words(composition)})
+    print_rows({"what": in_words(composition), **two_ends(composition)})
     print_text(str(found))
     print_rows({"seconds": f"{watch.seconds:.2f}"})

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from tightbudget import Curve, ParameterError
-from tightbudget.accounting.describe import in_words
+from tightbudget.accounting.describe import in_words, two_ends
 from tightbudget.accounting.plot import picture_path, save_plot
 from tightbudget.accounting.text_file import write_text
 from tightbudget.cli.options import AsJson, Rtol
@@ -73,7 +73,8 @@ def curve(
     if out is not None:
         save_plot({"": found}, out, title=source.title(composition))
     if json:
-        print_answer(found.to_dict(), source.asked(**asked, rtol=rtol), watch)
+        content = {**found.to_dict(), **two_ends(composition)}
+        print_answer(content, source.asked(**asked, rtol=rtol), watch)
         return
     if out is None and csv is None:
         rows = [(f"{x!r}", str(found[i])) for i, x in enumerate(found.x.tolist())]
@@ -82,6 +83,7 @@ def curve(
     print_rows(
         {"what": in_words(composition)}
         | ({"wrote": wrote} if wrote else {})
+        | two_ends(composition)
         | {"points": str(len(found)), "seconds": f"{watch.seconds:.2f}"}
     )
 

@@ -6,7 +6,8 @@ import math
 from typing import Annotated, Any
 
 from tightbudget import Bounds, Composition
-from tightbudget.accounting.describe import in_words
+from tightbudget.accounting.describe import in_words, two_ends
+from tightbudget.accounting.sampling import OPTIONS
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
 from tightbudget.cli.source import Source
@@ -92,14 +93,20 @@ def answer(
     with working("composing"):
         bounds = ask(at, rtol)
     at = float(at)  # the library has accepted it
-    note = _note(bounds, asked) if given == "delta" else {}
+    ends = two_ends(composition)
+    note = ends | (_note(bounds, asked) if given == "delta" else {})
     if json:
         print_answer({answered: bounds.to_dict(), given: at, **note}, asked, watch)
         return
-    rows = {"what": what, answered: str(bounds), f"at {given}": repr(at)}
+    # bounds of two kinds share no digits by which they could be cut
+    rows = {
+        "what": what,
+        answered: f"{bounds:.6g}" if ends else str(bounds),
+        f"at {given}": repr(at),
+    }
     if bounds.upper == math.inf:
         rows["because"] = f"delta is in {composition.delta(math.inf)} however large epsilon is"
-    elif bounds.upper > 0:
+    elif bounds.upper > 0 and not ends:
         rows["gap"] = f"{bounds.relative_gap:.1e}, relative"
     print_rows({**rows, **note, "seconds": f"{watch.seconds:.2f}"})
 
@@ -110,7 +117,7 @@ def _note(epsilon: Bounds, asked: dict[str, Any]) -> dict[str, str]:
     Above 50 nats nothing is private, and training without samples is what gets there. A rate that
     was given, also 1, is taken at its word.
     """
-    sampled = asked.get("mechanism") != "gaussian" or "rate" in asked
+    sampled = asked.get("mechanism") != "gaussian" or any(name in asked for name in OPTIONS)
     if sampled or asked["steps"] < 2 or not epsilon.lower > _NOTHING_PRIVATE:
         return {}
     return {"note": "without --rate every run sees all records; did you forget --rate?"}

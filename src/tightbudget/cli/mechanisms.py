@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 
 from tightbudget import MECHANISMS, __version__
 from tightbudget.accounting.describe import parameters_of, summary_of
+from tightbudget.accounting.sampling import OPTIONS, options_of_kind, written
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json, print_table, print_text
+from tightbudget.mechanisms.composition import Derived
 
 __all__ = ["mechanisms"]
 
 
 def mechanisms(json: AsJson = False) -> None:
-    """Lists the mechanisms; with --json also their parameters.
+    """Lists the mechanisms, and the ways to sample records; with --json also parameters.
 
     For example: tightbudget mechanisms
     """
-    # a sampled mechanism is asked about with --rate
-    kinds = sorted(kind for kind in MECHANISMS if kind != "subsampled")
+    derived = sorted(kind for kind, cls in MECHANISMS.items() if issubclass(cls, Derived))
+    kinds = sorted({*MECHANISMS}.difference(derived))
     if json:
         found = [
             {
@@ -28,7 +31,27 @@ def mechanisms(json: AsJson = False) -> None:
             }
             for kind in kinds
         ]
-        print_json({"mechanisms": found, "version": __version__})
+        samplers = [
+            {"mechanism": kind, "options": _needed(kind), "summary": summary_of(kind)}
+            for kind in derived
+        ]
+        print_json({"mechanisms": found, "samplers": samplers, "version": __version__})
         return
     print_table(("mechanism", ""), [(kind, summary_of(kind)) for kind in kinds])
+    print_text("")
+    print_table(("sampled by", ""), [(_needed(kind), summary_of(kind)) for kind in derived])
     print_text("\nThe parameters of one: tightbudget epsilon gaussian --help")
+
+
+def _needed(kind: str) -> str:
+    """Writes the options that make any mechanism one of a kind, without those that may be absent.
+
+    Args:
+        kind: the name of a mechanism that is made of another one.
+    """
+    needed = [
+        written(option)
+        for option, parameter in options_of_kind(kind).items()
+        if option in OPTIONS and parameter.default is inspect.Parameter.empty
+    ]
+    return " ".join(needed)

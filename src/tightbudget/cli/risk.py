@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from tightbudget.accounting.describe import in_words
+from tightbudget.accounting.describe import in_words, two_ends
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
 from tightbudget.cli.source import Source
@@ -31,6 +31,7 @@ def risk(
         found = composition.risk(epsilon, fpr=fpr, prior=prior, slack=slack, rtol=rtol)
     if json:
         asked = source.asked(epsilon=epsilon, fpr=fpr, prior=prior, slack=slack, rtol=rtol)
-        print_answer(found.to_dict(), asked, watch)
+        print_answer({**found.to_dict(), **two_ends(composition)}, asked, watch)
         return
-    print_rows({"what": in_words(composition), **found.rows(), "seconds": f"{watch.seconds:.2f}"})
+    rows = {"what": in_words(composition), **found.rows(), **two_ends(composition)}
+    print_rows({**rows, "seconds": f"{watch.seconds:.2f}"})

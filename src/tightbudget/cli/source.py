@@ -25,16 +25,19 @@ from tightbudget import (
     read_plan,
 )
 from tightbudget.accounting.describe import in_words, kind_of, value_of
+from tightbudget.accounting.sampling import FLAGS, OPTIONS, counted, table_of, written
 from tightbudget.cli.commands import PARAMETERS
 from tightbudget.cli.completion import relations, sources
 from tightbudget.explorer.snippets import TAKEN
+from tightbudget.mechanisms.composition import Derived
 from tightbudget.numerics.validate import count
 
 __all__ = ["Source", "generated_options", "with_source"]
 
-# Parameters of all mechanisms, which have options of their own.
-_COMMON = {"relation", "rate"}
 _PANEL = "Runs"
+_SAMPLING = "How records get into a run (all are in every run without such an option)"
+_STEPS = "How many times it runs, where a run is a step."
+_EPOCHS = "How many times it runs, where a run is an epoch: with --allocated and --shuffled."
 _SUBJECT = (
     "A mechanism's name, or a plan file. 'tightbudget mechanisms' lists the names; with a name "
     "before it, --help shows its parameters."
@@ -47,13 +50,40 @@ class Source:
 
     Attributes:
         name: the first argument.
-        table: the parameters given, with rate and relation, as in a plan file.
-        steps: the number of runs, to be an integer >= 0.
+        table: the options given by name, without dashes and the numbers of runs.
+        steps: the number of runs, to be an integer >= 0; None if it is not given.
+        epochs: the number of runs, where a run is an epoch; None if it is not given.
     """
 
     name: str
     table: dict[str, Any] = field(default_factory=dict)
-    steps: Any = 1
+    steps: Any = None
+    epochs: Any = None
+
+    @property
+    def counted(self) -> str:
+        """The option that counts the runs: "steps", or "epochs" where a run is an epoch."""
+        return counted(self.table)
+
+    @property
+    def runs(self) -> Any:
+        """The number of runs as it was given, or 1.
+
+        Raises:
+            ParameterError: the option of the other name was given.
+        """
+        if self.counted == "steps" and self.epochs is not None:  # guard: runs-counted-as-meant
+            raise ParameterError(
+                "epochs must stand beside --allocated or --shuffled (other runs are counted by "
+                f"--steps), got {self.epochs!r}"
+            )
+        if self.counted == "epochs" and self.steps is not None:
+            raise ParameterError(
+                "steps must be left out, for one run is an epoch of all its steps "
+                f"(--epochs counts the runs), got {self.steps!r}"
+            )
+        given = self.steps if self.counted == "steps" else self.epochs
+        return 1 if given is None else given
 
     def composition(self) -> Composition:
         """Returns the composition that the name and the options describe.
@@ -63,8 +93,8 @@ class Source:
         """
         kind = kind_of(self.name)
         if kind is not None:
-            mechanism = Mechanism.from_dict({"mechanism": kind, **self.table}, where="MECHANISM")
-            return compose([mechanism]) * count(steps=self.steps)
+            mechanism = Mechanism.from_dict(table_of(kind, self.table), where="MECHANISM")
+            return compose([mechanism]) * count(**{self.counted: self.runs})
         if not _looks_like_a_file(self.name):
             raise _unknown(self.name)
         if self.table:
@@ -72,7 +102,7 @@ class Source:
                 f"{next(iter(self.table))} must be in the plan file itself, "
                 f"got the option beside {self.name}"
             )
-        return read_plan(self.name) * count(steps=self.steps)
+        return read_plan(self.name) * count(steps=self.runs)
 
     def asked(self, **question: Any) -> dict[str, Any]:
         """Returns what was asked as plain JSON values: the mechanism or plan, then the question.
@@ -85,11 +115,11 @@ class Source:
         if kind is not None:
             parameters = dict(self.table)
             what = {"mechanism": kind, "parameters": parameters}
-            for name in ("rate", "relation"):
+            for name in (*OPTIONS, "relation"):
                 if name in parameters:
                     what[name] = parameters.pop(name)
         given = {name: value for name, value in question.items() if value is not None}
-        return {**what, "steps": self.steps, **given}
+        return {**what, self.counted: self.runs, **given}
 
     def title(self, composition: Composition) -> str:
         """Writes the title of a picture of a composition."""
@@ -99,9 +129,11 @@ class Source:
         return f"{Path(self.name).name}: {runs}"
 
     def with_value(self, name: str, value: float) -> Source:
-        """Returns a copy with another number for a parameter, for rate or for steps."""
+        """Returns a copy with another number for an option."""
         if name == "steps":
             return replace(self, steps=int(value))
+        if name == "epochs":
+            return replace(self, epochs=int(value))
         return replace(self, table={**self.table, name: value})
 
 
@@ -120,11 +152,15 @@ def _unknown(name: str) -> ParameterError:
 
 
 def generated_options() -> dict[str, str]:
-    """Returns the help text of each parameter that some mechanism has."""
+    """Returns the help text of each parameter that has an option because a mechanism has it.
+
+    The parameters that say how records get into a run are not among them: their options are
+    :data:`tightbudget.accounting.sampling.OPTIONS`.
+    """
     users: dict[str, dict[str, list[str]]] = {}
     for kind, cls in MECHANISMS.items():
         for name, parameter in inspect.signature(cls).parameters.items():
-            if name not in _COMMON:
+            if name != "relation" and (name == "base" or not issubclass(cls, Derived)):
                 needed = parameter.default is inspect.Parameter.empty
                 default = "needed" if needed else f"default {parameter.default!r}"
                 users.setdefault(name, {}).setdefault(default, []).append(kind)
@@ -138,8 +174,8 @@ def with_source(command: Callable[..., None], parameters: Mapping[str, str]) -> 
     """Gives a command the options that describe a mechanism or a plan file.
 
     typer reads options from a signature. The result is ``command(source, ...)`` with another
-    signature, in which the argument MECHANISM, the generated options, ``--rate``, ``--relation``
-    and ``--steps`` stand in the place of ``source``.
+    signature. The argument MECHANISM, the generated options, those of sampling, ``--relation``,
+    ``--steps`` and ``--epochs`` stand there in the place of ``source``.
 
     Args:
         command: answers a question about its ``source``.
@@ -152,25 +188,32 @@ def with_source(command: Callable[..., None], parameters: Mapping[str, str]) -> 
     }
 
     def run(
-        mechanism: str, steps: str, rate: str | None, relation: str | None, **rest: Any
+        mechanism: str, steps: str | None, epochs: str | None, relation: str | None, **rest: Any
     ) -> None:
-        given = {"rate": rate, "relation": relation}
+        given = {name: rest.pop(name) for name in OPTIONS} | {"relation": relation}
+        given |= {name: True if given[name] else None for name in FLAGS}
         given |= {name: rest.pop(option) for option, (name, _) in options.items()}
         # a relation is a word, and never read as a number
         table = {
             k: value_of(v) if k != "relation" else v for k, v in given.items() if v is not None
         }
-        command(source=Source(mechanism, table, value_of(steps)), **rest)
+        counts = {"steps": value_of(steps), "epochs": value_of(epochs)}
+        command(source=Source(mechanism, table, **counts), **rest)
 
     text = str | None
-    rate = "Poisson subsampling: each record is in a run with this probability."
     relation = "What neighbours are: " + ", ".join(r.value for r in Neighbouring) + "."
     signature = [
         _parameter("mechanism", str, typer.Argument(help=_SUBJECT, autocompletion=sources)),
         *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.values()),
-        _parameter("steps", str, _option("steps", "How many times it runs.", _PANEL), "1"),
-        _parameter("rate", text, _option("rate", rate, _PANEL), None),
-        _parameter("relation", text, _option("relation", relation, _PANEL, relations), None),
+        _parameter("steps", text, _option("steps", _STEPS, _PANEL, default="1"), None),
+        _parameter("epochs", text, _option("epochs", _EPOCHS, _PANEL, default="1"), None),
+        _parameter("relation", text, _option("relation", relation, _PANEL, values=relations), None),
+        *(
+            _parameter(o, bool, _flag(o, help, _SAMPLING), False)
+            if o in FLAGS
+            else _parameter(o, text, _option(o, help, _SAMPLING), None)
+            for o, help in OPTIONS.items()
+        ),
         *(
             _parameter(o, text, _option(o, help, PARAMETERS), None)
             for o, (_, help) in options.items()
@@ -182,12 +225,29 @@ def with_source(command: Callable[..., None], parameters: Mapping[str, str]) -> 
     return run
 
 
-def _option(name: str, help: str, panel: str, values: Any = None) -> Any:
-    """Makes an option of a text; ``values`` completes it in a shell."""
-    flag = "--" + name.replace("_", "-")
+def _option(name: str, help: str, panel: str, *, values: Any = None, default: str = "") -> Any:
+    """Makes an option of a text.
+
+    Args:
+        name: the name of the option, without dashes.
+        help: what it is.
+        panel: the part of the help that it stands in.
+        values: completes the text in a shell.
+        default: the value that the help names for an option that is not given.
+    """
     return typer.Option(
-        flag, help=help, metavar="VALUE", rich_help_panel=panel, autocompletion=values
+        written(name),
+        help=help,
+        metavar="VALUE",
+        rich_help_panel=panel,
+        autocompletion=values,
+        show_default=default or False,
     )
+
+
+def _flag(name: str, help: str, panel: str) -> Any:
+    """Makes an option without a value."""
+    return typer.Option(written(name), help=help, rich_help_panel=panel)
 
 
 def _parameter(name: str, of: Any, info: Any, default: Any = inspect.Parameter.empty) -> Any:

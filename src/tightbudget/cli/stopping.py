@@ -24,11 +24,11 @@ def stopping(
     source: Source,
     delta: Annotated[float, number("For all stops together, in (0, 1).")],
     every: Annotated[
-        int | None, number("It may stop after each so many steps, and after the last.")
+        int | None, number("It may stop after each so many runs, and after the last.")
     ] = None,
     stops: Annotated[
         str | None,
-        typer.Option(help="It may stop after these numbers of steps: a,b,c.", metavar="STEPS"),
+        typer.Option(help="It may stop after these numbers of runs: a,b,c.", metavar="RUNS"),
     ] = None,
     weights: Annotated[
         str | None,
@@ -51,9 +51,10 @@ def stopping(
     if plot is not None:
         picture_path(plot)
     whole = source.composition()
-    after = _stops(positive_count(steps=source.steps), every, stops)
+    runs = positive_count(**{source.counted: source.runs})
+    after = _stops(runs, source.counted, every, stops)
     shares = None if weights is None else [value_of(part.strip()) for part in weights.split(",")]
-    step = source.with_value("steps", 1).composition()
+    step = source.with_value(source.counted, 1).composition()
     with working("choosing prices"):
         schedule = early_stopping(step, after, delta, shares)
     if plot is not None:
@@ -73,16 +74,23 @@ def stopping(
     )
 
 
-def _stops(steps: int, every: int | None, listed: str | None) -> list[int]:
-    """Lists the steps after which a run may stop, the last step among them."""
+def _stops(runs: int, counted: str, every: int | None, listed: str | None) -> list[int]:
+    """Lists the runs after which it may stop, the last run among them.
+
+    Args:
+        runs: the number of all runs.
+        counted: the option that gave their number, "steps" or "epochs".
+        every: it may stop after each so many runs.
+        listed: the runs after which it may stop, as typed.
+    """
     if (every is None) == (listed is None):
         raise ParameterError("give exactly one of --every and --stops")
     if listed is None:
         apart = positive_count(every=every)
-        if apart > steps:
-            raise ParameterError(f"every must be at most steps = {steps}, got {apart}")
-        return [*range(apart, steps, apart), steps]
+        if apart > runs:
+            raise ParameterError(f"every must be at most {counted} = {runs}, got {apart}")
+        return [*range(apart, runs, apart), runs]
     stops = [value_of(part.strip()) for part in listed.split(",")]
-    if stops[-1] != steps:
-        raise ParameterError(f"stops must end with steps = {steps}, got {listed!r}")
+    if stops[-1] != runs:
+        raise ParameterError(f"stops must end with {counted} = {runs}, got {listed!r}")
     return stops

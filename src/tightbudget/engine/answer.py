@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -28,7 +29,8 @@ class Answer:
 
     Attributes:
         bounds: the closest bounds that were certified.
-        reached: whether they are as close as asked, or on one side of the target that was given.
+        reached: whether they are as close as asked, or on one side of the target that was given;
+            for an answer :meth:`down_to` another, whether both are.
         method: "saddle-point" or "buckets", the engine that answered; "closed form" where one run
             has one; "" where none was needed.
         why: what stood in the way of the gap, as the message of a refusal; "" if it was reached.
@@ -66,6 +68,22 @@ class Answer:
         if gap < _HOPELESS:
             why += f"; ask for rtol={_rounded_up(_MARGIN * gap):g} or more"
         return Answer(bounds, reached=False, method=method, why=why)
+
+    def down_to(self, below: Answer) -> Answer:
+        """The answer for what lies between two pairs: this answer's upper bound, the other's lower.
+
+        Guarantee: the value of every pair that this answer's pair dominates, and that dominates
+        the other answer's pair, lies in the bounds; reached means that both answers were.
+
+        Args:
+            below: the answer to the same question, about the pair that is dominated.
+        """
+        missed = next((one for one in (self, below) if not one.reached), self)
+        bounds = Bounds(below.bounds.lower, self.bounds.upper)
+        why = missed.why
+        if not missed.reached:  # the words are about one of the pairs, whose bounds they name
+            why = f"of the {'dominating pair' if missed is self else 'pair attained'}, {why}"
+        return dataclasses.replace(missed, bounds=bounds, method=self.method, why=why)
 
     def required(self) -> Bounds:
         """The bounds, for a caller who cannot do with wider ones than asked for.

@@ -7,6 +7,7 @@ and says so quickly. ``benchmarks`` compares both on the same questions.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from tightbudget.pairs.pair import Direction
 __all__ = ["Engine", "Explanation", "Reader"]
 
 Reader = Callable[[float, float], Bounds]  # (eps, rtol) -> delta(eps)
-_Lines = Callable[[SaddlePoint, Question, float, Cache | None, int], Bounds | None]
+_Lines = Callable[[SaddlePoint, Question, float, Cache | None, int, float | None], Bounds | None]
 
 # Buckets of width h add a variance of h^2, which the gap is proportional to: for 1e-8 arrays are a
 # hundred times as long as for 1e-4, near the limit of their lengths. So bounds by saddle points
@@ -61,6 +62,17 @@ class Explanation:
         columns = list(dict.fromkeys(name for row in self.details for name in row))
         rows = [[_brief(row.get(name, "")) for name in columns] for row in self.details]
         return notebook.shown(notebook.table(rows, head=columns, title=self._head()))
+
+    def down_to(self, below: Explanation) -> Explanation:
+        """The explanation of an answer between two pairs: rows of the upper bound, then the lower.
+
+        Args:
+            below: the explanation of the same question, about the pair that is dominated.
+        """
+        bounds = Bounds(below.bounds.lower, self.bounds.upper)
+        rows = [{"bound": "upper", **row} for row in self.details]
+        rows += [{"bound": "lower", **row} for row in below.details]
+        return dataclasses.replace(self, bounds=bounds, details=tuple(rows))
 
     def _head(self) -> str:
         """The question, the answer and the name of the engine in a line."""
@@ -132,10 +144,12 @@ class Engine:
             insist: whether wider gaps are tried where buckets do not reach ``rtol``, so that a
                 refusal knows what they prove.
         """
-        formula = question.in_closed_form(self.parts)
+        # a formula is of one run: others need not ask each pair for its sketch before the lines do
+        once = all(len(pairs) == 1 and pairs[0][1] == 1 for pairs in self.pairs)
+        formula = question.in_closed_form(self.parts) if once else None
         if formula is not None and (formula.relative_gap <= rtol or _decided(formula, target)):
             return Answer(formula, method=CLOSED_FORM)
-        lines = self._by_lines(SaddlePoint.bounds, question, rtol, cache)
+        lines = self._by_lines(SaddlePoint.bounds, question, rtol, cache, target)
         if lines is not None and (lines.relative_gap <= rtol or _decided(lines, target)):
             return Answer(lines, method=SADDLE_POINT)
         if lines is not None and lines.relative_gap <= _OUT_OF_REACH:  # buckets are not closer
@@ -145,7 +159,7 @@ class Engine:
             # short arrays of doubles answer fast; where they do not do, smoothed lines may
             found = refine(question, self.parts, rtol, target, cache, patient=False)
             if found.why:
-                smooth = self._by_lines(SaddlePoint.smoothed, question, rtol, cache)
+                smooth = self._by_lines(SaddlePoint.smoothed, question, rtol, cache, target)
                 if smooth is not None and lines is not None:
                     smooth = Bounds(max(lines.lower, smooth.lower), min(lines.upper, smooth.upper))
                 lines = smooth or lines
@@ -162,7 +176,12 @@ class Engine:
         return Answer.missed(str(question), both, rtol, reason=found.why, method=BUCKETS)
 
     def _by_lines(
-        self, bounds: _Lines, question: Question, rtol: float, cache: Cache | None
+        self,
+        bounds: _Lines,
+        question: Question,
+        rtol: float,
+        cache: Cache | None,
+        target: float | None,
     ) -> Bounds | None:
         """Bounds for the worse direction, or None where lines prove none for some direction.
 
@@ -172,11 +191,15 @@ class Engine:
         for i, engine in enumerate(self.saddle_points):
             # lines that are there answer faster than a proof that this direction is milder
             asked = worst is None or (cache is not None and bool(cache.lines(i)))
-            found = bounds(engine, question, rtol, cache, i) if asked else None
-            if found is None and worst is not None and engine.below(*question.at(worst.lower)):
-                continue  # its exact value is not above the lower bound
+            found = bounds(engine, question, rtol, cache, i, target) if asked else None
+            if found is None and worst is not None:
+                # its exact value is not above a bound of the worse direction: the lower one, so
+                # that nothing widens; the upper one does where only a target matters
+                decided = target is not None and worst.upper <= target
+                if engine.below(*question.at(worst.upper if decided else worst.lower)):
+                    continue
             if not asked:
-                found = bounds(engine, question, rtol, cache, i)
+                found = bounds(engine, question, rtol, cache, i, target)
             if found is None:
                 return None
             larger = worst or found

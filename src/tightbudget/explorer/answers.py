@@ -14,7 +14,7 @@ import numpy as np
 import tightbudget
 from tightbudget import Bounds, Composition, ParameterError
 from tightbudget.accounting.compare import growing
-from tightbudget.accounting.describe import in_words, search_of
+from tightbudget.accounting.describe import in_words, search_of, two_ends
 from tightbudget.explorer import questions
 from tightbudget.explorer.snippets import (
     Letter,
@@ -234,9 +234,9 @@ def schedule_of(question: questions.Stopping) -> tightbudget.StoppingSchedule:
 
 
 def _about(run: Composition) -> dict[str, Any]:
-    """Describes a composition in words and as steps of a plan file."""
+    """Describes a composition in words and as steps of a plan file, and what its bounds are."""
     steps = [{**mechanism.to_dict(), "times": times} for mechanism, times in run.parts]
-    return {"what": in_words(run), "steps": steps}
+    return {"what": in_words(run), "steps": steps, **two_ends(run)}
 
 
 def _deltas(question: questions.Curve, bounds: Bounds) -> list[float]:

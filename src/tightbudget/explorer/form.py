@@ -13,16 +13,19 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from tightbudget import MECHANISMS, Neighbouring
+from tightbudget import MECHANISMS, Neighbouring, ParameterError
 from tightbudget.accounting.describe import value_of
+from tightbudget.accounting.sampling import SAMPLERS, Sampler, sampler_of, table_of
 from tightbudget.explorer import questions
-from tightbudget.mechanisms.composition import Subsampled
+from tightbudget.mechanisms.composition import Derived
 from tightbudget.numerics.validate import finite
 
-__all__ = ["GOALS", "GOALS_IN_WORDS", "KINDS", "SHOWS", "StepField", "Form"]
+__all__ = ["GOALS", "GOALS_IN_WORDS", "KINDS", "SHOWS", "WAYS", "StepField", "Form"]
 
-# Sampling is no mechanism of the form: it is the field "rate" of a step.
-KINDS = tuple(kind for kind in MECHANISMS if kind != Subsampled.kind)
+# How records get into a run is no mechanism of the form: it is the field "sampler" of a step.
+KINDS = tuple(kind for kind, cls in MECHANISMS.items() if not issubclass(cls, Derived))
+# A group of records has no field: a plan that is pasted can have one.
+WAYS = {key: sampler.words for key, sampler in SAMPLERS.items() if key != "group"}
 RELATIONS = tuple(relation.value for relation in Neighbouring)
 SHOWS = {
     "one-more": "One more run",
@@ -66,7 +69,20 @@ _FIRST = {
     "mixture_of_gaussians.weights": "[0.5, 0.3, 0.2]",
     "curve.epsilons": "[0.0, 0.5, 1.0]",
     "curve.deltas": "[0.3, 0.1, 0.01]",
+    "either.probability": "0.5",
+    "either.first": '{ mechanism = "gaussian", sigma = 1.0 }',
+    "either.second": '{ mechanism = "laplace", scale = 10.0 }',
 }
+# The first value of a field that says how records get into a run, but for the rate. The rate may
+# be blank: then every record is in every run.
+_FIRST_OF_WAYS = {
+    "allocated": "1000",
+    "shuffled": "1000",
+    "batch": "60",
+    "at_most": "100",
+    "of": "60000",
+}
+_BLANK = {"rate": "1", "each_in": "1", "with_replacement": "false", "sensitivity_of": "clip"}
 _GOALS = {"epsilon": "1.0", "delta": "1e-5", "advantage": "0.1", "tpr": "0.1", "fpr": "0.01"}
 _STOPS = 4
 _LABELS = {
@@ -75,6 +91,14 @@ _LABELS = {
     "tpr": "True-positive rate",
     "fpr": "False-positive rate",
     "rate": "Sampling rate",
+    "allocated": "Steps of an epoch",
+    "each_in": "Each record is in",
+    "shuffled": "Batches of an epoch",
+    "batch": "Records in a batch",
+    "of": "Records in all",
+    "with_replacement": "With replacement",
+    "sensitivity_of": "Sensitivity is of",
+    "at_most": "Records kept at most",
     "times": "Runs",
     "relation": "Neighbours",
 }
@@ -161,20 +185,48 @@ class Form:
                 found.append(StepField(f"{i}.{name}", _label(name), value, hint))
         return found
 
+    def sampler(self, i: int) -> Sampler:
+        """Returns how records get into a run of a step: as chosen, or as its fields tell."""
+        chosen = self.get(f"{i}.sampler")
+        if chosen in WAYS:
+            return SAMPLERS[chosen]
+        typed = {name for name in _LABELS if self.get(f"{i}.{name}")}
+        try:
+            return sampler_of(dict.fromkeys(typed)) or SAMPLERS["rate"]
+        except ParameterError:
+            return SAMPLERS["rate"]
+
+    def sampling(self, i: int) -> list[StepField]:
+        """Lists the fields that say how records get into a run of a step."""
+        found = []
+        for name in self.sampler(i).options.values():
+            needed = name not in _BLANK
+            value = self.get(f"{i}.{name}", _FIRST_OF_WAYS[name] if needed else "")
+            hint = "" if needed else f"{_BLANK[name]} if blank"
+            found.append(StepField(f"{i}.{name}", _LABELS[name], value, hint))
+        return found
+
+    def counted(self, i: int) -> str:
+        """Returns the label of the number of runs of a step."""
+        return "Epochs" if self.sampler(i).epoch else _LABELS["times"]
+
     def tables(self) -> list[dict[str, Any]]:
         """Lists the steps as tables of a plan file."""
-        return [dict(self._table(i)) for i in range(self.count)]
+        return [
+            {
+                **table_of(self.kind(i), dict(self._options(i))),
+                "times": value_of(self.get(f"{i}.times") or "1"),
+            }
+            for i in range(self.count)
+        ]
 
-    def _table(self, i: int) -> Iterator[tuple[str, Any]]:
-        yield "mechanism", self.kind(i)
-        for field in self.fields(i):
+    def _options(self, i: int) -> Iterator[tuple[str, Any]]:
+        """Yields the options of a step that are not blank, with their values."""
+        for field in [*self.fields(i), *self.sampling(i)]:
             if field.value:
                 yield field.name.partition(".")[2], value_of(field.value)
-        if rate := self.get(f"{i}.rate"):
-            yield "rate", value_of(rate)
         if relation := self.get(f"{i}.relation"):
             yield "relation", relation
-        yield "times", value_of(self.get(f"{i}.times") or "1")
 
     # ------------------------------------------------------------------------ the questions
 
@@ -235,8 +287,17 @@ class Form:
             (f"{i}.{name}", self._of_step(i, label))
             for i in range(self.count)
             for name, label in self._labels(i).items()
-            if name != "relation"
+            if name not in self._fixed(i)
         ]
+
+    def _fixed(self, i: int) -> set[str]:
+        """Returns the fields of a step that are not calibrated.
+
+        A number among others that say how records get into a run is not: a question names only
+        parameters of a step.
+        """
+        options = self.sampler(i).options.values()
+        return {"relation", *(options if len(options) > 1 else ())}
 
     @property
     def parameter(self) -> str:
@@ -248,8 +309,9 @@ class Form:
 
     def _labels(self, i: int) -> dict[str, str]:
         """Maps the parameters of a step to the labels of their fields."""
-        labels = {field.name.partition(".")[2]: field.label for field in self.fields(i)}
-        return labels | {name: _LABELS[name] for name in ("rate", "times", "relation")}
+        fields = [*self.fields(i), *self.sampling(i)]
+        labels = {field.name.partition(".")[2]: field.label for field in fields}
+        return labels | {"times": self.counted(i), "relation": _LABELS["relation"]}
 
     def _of_step(self, i: int, label: str) -> str:
         """Writes the label of a step's field; among several steps, with the step's number."""
@@ -258,7 +320,7 @@ class Form:
     def field_of(self, problem: str) -> str:
         """Returns the name of the field that a refusal is about; empty if it is about none."""
         if not self.plan and (found := _OF_A_STEP.match(problem)):
-            return f"{found[1]}.{found[2]}"
+            return f"{found[1]}.{self._field(int(found[1]), found[2])}"
         found = _OF_ALL.match(problem)
         return "at" if found and found[1] in ("epsilon", "delta") else ""
 
@@ -268,7 +330,8 @@ class Form:
         A refusal of a plan keeps its names: they are those of the plan.
         """
         if not self.plan and (found := _OF_A_STEP.match(problem)):
-            i, name = int(found[1]), found[2]
+            i = int(found[1])
+            name = self._field(i, found[2])
             label = self._labels(i).get(name, name) if i < self.count else name
             return self._of_step(i, label) + problem[found.end() :]
         if found := _OF_A_STOP.match(problem):
@@ -278,10 +341,15 @@ class Form:
             return _LABELS.get(found[1], _label(found[1])) + problem[found.end() :]
         return problem
 
+    def _field(self, i: int, name: str) -> str:
+        """Returns the field of a step that a refusal calls by the name of a parameter."""
+        return self.sampler(i).options.get(name, name)
+
     def lacks_rate(self, epsilon: float) -> bool:
         """Tells whether a rate was most likely forgotten: epsilon is vast, and runs unsampled."""
         unsampled = any(
-            value_of(self.get(f"{i}.rate") or "1") == 1
+            self.sampler(i).key == "rate"
+            and value_of(self.get(f"{i}.rate") or "1") == 1
             and self.get(f"{i}.times", "1") not in ("", "1")
             for i in range(self.count)
         )

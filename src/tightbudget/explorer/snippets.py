@@ -7,7 +7,8 @@ from typing import Any
 
 from tightbudget import MECHANISMS, Composition
 from tightbudget.accounting.plan_file import plan_text, toml_value
-from tightbudget.mechanisms.composition import Subsampled
+from tightbudget.accounting.sampling import FLAGS, SAMPLERS, counted, options_of, written
+from tightbudget.mechanisms.composition import Derived
 
 __all__ = [
     "TAKEN",
@@ -22,6 +23,10 @@ __all__ = [
 # Some command has an option of each of these names for its question, so that a mechanism's
 # parameter of the same name has "step-" in front, in all commands.
 TAKEN = {"epsilon", "epsilons", "delta", "deltas", "weights"}
+
+
+# The mechanisms that are made of another one, by their key in the other one's table.
+_DERIVED = {cls.key: cls for cls in MECHANISMS.values() if issubclass(cls, Derived)}
 
 
 class Letter(str):
@@ -50,17 +55,35 @@ def steps_expression(steps: list[dict[str, Any]]) -> str:
 
 
 def _mechanism(table: dict[str, Any]) -> str:
+    """Writes a mechanism's table as an expression, with a method for each way to draw records."""
     given = {name: value for name, value in table.items() if name != "times"}
-    kind, rate = given.pop("mechanism"), given.pop("rate", None)
+    cls = MECHANISMS[given.pop("mechanism")]
+    ways = {name: given.pop(name) for name in SAMPLERS if name in given}
     relation = given.pop("relation", None)
-    if kind == Subsampled.kind:
+    if issubclass(cls, Derived):
         made = _mechanism(given["base"])
     else:
-        arguments = [f"{name}={value!r}" for name, value in given.items()]
+        arguments = [f"{name}={_value(value)}" for name, value in given.items()]
         if relation:
             arguments.append(f"relation=tb.Neighbouring({relation!r})")
-        made = f"tb.{MECHANISMS[kind].__name__}({', '.join(arguments)})"
-    return made if rate is None else f"{made}.subsampled({rate!r})"
+        made = f"tb.{cls.__name__}({', '.join(arguments)})"
+    for name, value in ways.items():
+        way = _DERIVED[name]
+        made += f".{_call(way, value if isinstance(value, dict) else {way.first(): value})}"
+    return made
+
+
+def _call(way: type[Derived], given: dict[str, Any]) -> str:
+    """Writes the call of the method that makes a mechanism of another one."""
+    if way.kind == "subsampled":
+        return f"subsampled({given['rate']!r})"
+    return f"{way.kind}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+def _value(value: Any) -> str:
+    """Writes a parameter's value; a mechanism's table is written as that mechanism."""
+    is_mechanism = isinstance(value, dict) and "mechanism" in value
+    return _mechanism(value) if is_mechanism else repr(value)
 
 
 def command(name: str, run: Composition, *options: str, times: int | None = None) -> str:
@@ -73,9 +96,9 @@ def command(name: str, run: Composition, *options: str, times: int | None = None
         times: the value of --steps, in place of the composition's number of runs.
     """
     tables = [mechanism.to_dict() for mechanism, _ in run.parts]
-    if len(tables) == 1 and tables[0]["mechanism"] != Subsampled.kind:
-        steps = run.runs if times is None else times
-        words = [*_options(tables[0]), "--steps", str(steps)]
+    if len(tables) == 1 and "base" not in tables[0]:
+        runs = run.runs if times is None else times
+        words = [*_options(tables[0]), *_counted(tables[0], runs)]
         return shlex.join(["tightbudget", name, tables[0]["mechanism"], *words, *options])
     words = [] if times is None else ["--steps", str(times)]
     line = shlex.join(["tightbudget", name, "plan.toml", *words, *options])
@@ -85,17 +108,25 @@ def command(name: str, run: Composition, *options: str, times: int | None = None
 def calibration(step: dict[str, Any], name: str, *options: str) -> str:
     """Writes the shell command that finds a parameter of one mechanism."""
     table = {key: value for key, value in step.items() if key not in (name, "times")}
-    steps = [] if name == "times" else ["--steps", str(step.get("times", 1))]
-    sought = ["--parameter", "steps" if name == "times" else name.replace("_", "-")]
-    words = ["calibrate", table["mechanism"], *_options(table), *steps, *sought, *options]
+    runs = [] if name == "times" else _counted(step, step.get("times", 1))
+    called = counted(options_of(step)) if name == "times" else name
+    sought = ["--parameter", called.replace("_", "-")]
+    words = ["calibrate", table["mechanism"], *_options(table), *runs, *sought, *options]
     return shlex.join(["tightbudget", *words])
 
 
+def _counted(table: dict[str, Any], runs: int) -> list[str]:
+    """Writes the option for the number of runs of a mechanism's table."""
+    return [written(counted(options_of(table))), str(runs)]
+
+
 def _options(table: dict[str, Any]) -> list[str]:
+    """Writes the options of a command for a mechanism's table."""
     words = []
-    for name, value in table.items():
-        if name != "mechanism":
-            option = f"step_{name}" if name in TAKEN else name
-            text = value if isinstance(value, str) else toml_value(value)
-            words += [f"--{option.replace('_', '-')}", text]
+    for name, value in options_of(table).items():
+        option = written(f"step_{name}" if name in TAKEN else name)
+        if name in FLAGS:
+            words += [option] * bool(value)
+        else:
+            words += [option, value if isinstance(value, str) else toml_value(value)]
     return words

@@ -1,10 +1,14 @@
 """The values a user holds: mechanisms, one a file, and compositions of them."""
 
 from tightbudget.mechanisms.additive import Additive
+from tightbudget.mechanisms.allocated import Allocated
+from tightbudget.mechanisms.batches import Batches
 from tightbudget.mechanisms.clipped_sum import ClippedSum
 from tightbudget.mechanisms.composition import MECHANISMS, Mechanism, Subsampled
+from tightbudget.mechanisms.either import Either, either
 from tightbudget.mechanisms.from_curve import FromCurve
 from tightbudget.mechanisms.gaussian import Gaussian
+from tightbudget.mechanisms.group import Group
 from tightbudget.mechanisms.histogram import Histogram
 from tightbudget.mechanisms.integer_noise import ClippedNoise, DiscreteGaussian, DiscreteLaplace
 from tightbudget.mechanisms.laplace import Laplace
@@ -13,21 +17,27 @@ from tightbudget.mechanisms.loss_table import LossTable
 from tightbudget.mechanisms.mixture_of_gaussians import MixtureOfGaussians
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.randomized_response import RandomizedResponse
+from tightbudget.mechanisms.shuffled import Shuffled
 from tightbudget.mechanisms.staircase import Staircase
 from tightbudget.mechanisms.truncated import TruncatedGaussian, TruncatedLaplace
+from tightbudget.mechanisms.truncated_poisson import TruncatedPoisson
 from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.pairs.pair import Direction
 
 __all__ = [
     "MECHANISMS",
     "Additive",
+    "Allocated",
+    "Batches",
     "ClippedNoise",
     "ClippedSum",
     "Direction",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "Either",
     "FromCurve",
     "Gaussian",
+    "Group",
     "Histogram",
     "Laplace",
     "Logistic",
@@ -36,9 +46,12 @@ __all__ = [
     "MixtureOfGaussians",
     "Neighbouring",
     "RandomizedResponse",
+    "Shuffled",
     "Staircase",
     "Subsampled",
     "TruncatedGaussian",
     "TruncatedLaplace",
+    "TruncatedPoisson",
     "WorstCase",
+    "either",
 ]

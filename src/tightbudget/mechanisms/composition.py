@@ -27,7 +27,15 @@ from tightbudget.numerics.validate import count, nearest, probability, quotient_
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.pair import Direction, Pair
 
-__all__ = ["MECHANISMS", "Composable", "Composition", "Mechanism", "Subsampled", "compose"]
+__all__ = [
+    "MECHANISMS",
+    "Composable",
+    "Composition",
+    "Derived",
+    "Mechanism",
+    "Subsampled",
+    "compose",
+]
 
 _VERSION = 1
 
@@ -71,13 +79,29 @@ class Composable(Questions):
         return (Direction.REMOVE,) if symmetric else tuple(Direction)
 
     def pairs(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
-        """Each mechanism's dominating pair for this direction, with its number of runs."""
-        return tuple((mechanism.pair(direction), runs) for mechanism, runs in self.parts)
+        """Each mechanism's dominating pairs for this direction, with how often each one runs."""
+        return tuple(
+            (pair, each * runs)
+            for mechanism, runs in self.parts
+            for pair, each in mechanism.pairs_of_run(direction)
+        )
 
     @functools.cached_property
     def engine(self) -> Engine:
-        """The engine that answers."""
+        """The engine that answers for the dominating pairs."""
         return Engine.of({direction: self.pairs(direction) for direction in self.directions})
+
+    @functools.cached_property
+    def attained(self) -> Composable | None:
+        """The mechanisms with their instances in place of them; None if none of them has one."""
+        instances = [mechanism.instance() for mechanism, _ in self.parts]
+        if all(instance is None for instance in instances):
+            return None
+        # guard: instance-taken
+        return compose(
+            (instance or mechanism) * runs
+            for (mechanism, runs), instance in zip(self.parts, instances, strict=True)
+        )
 
     def __mul__(self, times: int) -> Composition:
         k = count(times=times)
@@ -118,7 +142,7 @@ class Mechanism(Composable):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "__repr__" not in vars(cls):  # or dataclass would write one, with all defaults
-            cls.__repr__ = Mechanism.__repr__  # type: ignore[method-assign]
+            cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
         if cls.kind:
             MECHANISMS[cls.kind] = cls
 
@@ -172,6 +196,22 @@ class Mechanism(Composable):
         """The dominating pair for this direction."""
         raise NotImplementedError
 
+    def pairs_of_run(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
+        """Pairs, each with how often it runs, that together dominate one run in this direction.
+
+        It is :meth:`pair` alone, unless a subclass knows several that are closer together.
+        """
+        return ((self.pair(direction), 1),)
+
+    def instance(self) -> Composable | None:
+        """What concrete neighbouring data sets attain, where the dominating pair is not attained.
+
+        Guarantee: no bound that holds for the mechanism on all data sets, however it is proved and
+        however often it runs, is below the exact value of what is returned. None where
+        :meth:`pair` is itself the worst that can happen.
+        """
+        return None
+
     def is_symmetric(self) -> bool:
         """True if delta(eps) is proved to be the same in both directions."""
         return self.symmetric  # guard: both-directions-asked
@@ -221,6 +261,41 @@ class Mechanism(Composable):
         """
         return Subsampled(self, rate)
 
+    def allocated(self, steps: int, times: int = 1) -> Mechanism:
+        """Returns one epoch of ``steps`` runs of this mechanism, each record in a random one.
+
+        Each record is in ``times`` of the runs, chosen uniformly and independently of the other
+        records; see :class:`tightbudget.Allocated`.
+        """
+        return _derived("allocated", self, steps, times)
+
+    def shuffled(self, steps: int) -> Mechanism:
+        """Returns one epoch of ``steps`` runs of this mechanism on the batches of a shuffle.
+
+        The data are permuted and cut into batches; see :class:`tightbudget.Shuffled`.
+        """
+        return _derived("shuffled", self, steps)
+
+    def batches(
+        self, batch: int, of: int, replacement: bool = False, sensitivity_of: str = "clip"
+    ) -> Mechanism:
+        """Returns this mechanism on a random batch of exactly ``batch`` out of ``of`` records.
+
+        See :class:`tightbudget.Batches`.
+        """
+        return _derived("batches", self, batch, of, replacement, sensitivity_of)
+
+    def truncated_poisson(self, rate: float, at_most: int, of: int) -> Mechanism:
+        """Returns this mechanism on a Poisson sample of ``of`` records, cut to ``at_most`` of them.
+
+        See :class:`tightbudget.TruncatedPoisson`.
+        """
+        return _derived("truncated_poisson", self, rate, at_most, of)
+
+    def group(self, size: int) -> Mechanism:
+        """Returns this mechanism for neighbours that differ by ``size`` records of one user."""
+        return _derived("group", self, size)
+
     def __repr__(self) -> str:
         """Writes the call that makes this mechanism, without defaults; long lists are cut."""
         given = [f"{name}={_short(value)}" for name, value in self.parameters().items()]
@@ -241,7 +316,7 @@ class Mechanism(Composable):
     def to_dict(self) -> dict[str, Any]:
         """Returns plain JSON values: ``{"mechanism": kind, parameters..., "relation": ...}``.
 
-        A sampled mechanism is its base's table with ``rate``; nested sampling nests in ``base``.
+        A sampled mechanism is its base's table with a key such as ``rate`` (:class:`Derived`).
         """
         table = {"mechanism": self.kind, **self.parameters()}
         if self.relation is not None:
@@ -266,28 +341,41 @@ class Mechanism(Composable):
         if not isinstance(kind, str) or kind not in MECHANISMS:
             known = ", ".join(sorted(MECHANISMS))
             raise FileError(f"{where}.mechanism must be one of {known}, got {kind!r}")
-        rate = table.pop("rate", None)
-        if kind == "subsampled":
-            base = table.pop("base", None)
-            if not isinstance(base, dict) or rate is None or table:
-                raise FileError(f"{where}: {kind} needs base (a table) and rate, and nothing else")
-            return Mechanism.from_dict(base, f"{where}.base").subsampled(rate)
+        cls = MECHANISMS[kind]
+        if issubclass(cls, Derived):
+            base, given = table.pop("base", None), table.pop(cls.key, None)
+            if not isinstance(base, dict) or given is None or table:
+                raise FileError(
+                    f"{where}: {kind} needs base (a table) and {cls.key}, and nothing else"
+                )
+            return _with(Mechanism.from_dict(base, f"{where}.base"), cls, given, where)
+        # what tells how records get into a run; then for whom it is
+        found = [(made, table.pop(made.key)) for made in _derivations() if made.key in table]
+        samplers = [made for made, _ in found if made.key != "group"]
+        if len(samplers) > 1:
+            first, second = samplers[:2]
+            raise FileError(
+                f"{where} has both {first.key} and {second.key}; where the one is done to the "
+                f"other, write mechanism={second.kind!r} with a base that has {first.key}"
+            )
         relation = table.pop("relation", None)
         if relation is not None:
             try:
                 relation = Neighbouring.of(**{f"{where}.relation": relation})
             except ParameterError as error:
                 raise FileError(str(error)) from None
-        cls = MECHANISMS[kind]
         for name in table:
             if name not in cls._accepted():
-                unknown = cls._unknown(name, also=("rate", "steps", "times"))
+                keys = [made.key for made in _derivations()]
+                unknown = cls._unknown(name, also=(*keys, "steps", "times"))
                 raise FileError(f"{where}: {unknown}")
         for name, parameter in inspect.signature(cls).parameters.items():
             if parameter.default is inspect.Parameter.empty and name not in table:
                 raise FileError(f"{where}: {kind} needs {name}")
         mechanism = cls(**table, relation=relation)
-        return mechanism if rate is None else mechanism.subsampled(rate)
+        for made, given in sorted(found, key=lambda entry: entry[0].key == "group"):
+            mechanism = _with(mechanism, made, given, where)
+        return mechanism
 
 
 def _read(value: Any) -> Any:
@@ -297,7 +385,87 @@ def _read(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Subsampled(Mechanism):
+class Derived(Mechanism):
+    """A mechanism made of another one, its base, by saying how records get into a run.
+
+    Its table is the base's with one more key, whose value is the first parameter, or a table of
+    all parameters where there are several. A base that has such a key itself is nested:
+    ``{"mechanism": kind, "base": {...}, key: value}``. (A parameter has no place beside the key: in
+    a plan, ``times`` counts runs.) The method ``kind`` of a mechanism makes it.
+    """
+
+    base: Mechanism
+
+    key: ClassVar[str] = ""  # in the base's table
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.base, Mechanism):
+            raise ParameterError(f"base must be a mechanism, got {self.base!r}")
+
+    @classmethod
+    def first(cls) -> str:
+        """The name of the first parameter, beside the base."""
+        return next(name for name in cls._accepted() if name not in ("base", "relation"))
+
+    def __repr__(self) -> str:
+        """Writes the base and the method that was called on it."""
+        given = [f"{name}={value!r}" for name, value in self.parameters().items()]
+        return f"{self.base!r}.{self.kind}({', '.join(given)})"
+
+    def parameters(self) -> dict[str, Any]:
+        return {name: value for name, value in super().parameters().items() if name != "base"}
+
+    def to_dict(self) -> dict[str, Any]:
+        base, given = self.base.to_dict(), self.parameters()
+        # a group is named last in any case, and needs no nest for a base that says how to draw
+        taken = {made.key for made in _derivations() if self.key != "group" or made is type(self)}
+        if "base" in base or taken & base.keys():
+            base = {"mechanism": self.kind, "base": base}
+        alone = list(given) == [self.first()]
+        return {**base, self.key: given[self.first()] if alone else given}
+
+
+def _derivations() -> list[type[Derived]]:
+    """The classes of all mechanisms that are made of a base."""
+    return [made for made in MECHANISMS.values() if issubclass(made, Derived)]
+
+
+def _derived(kind: str, base: Mechanism, *given: Any) -> Mechanism:
+    """Makes the mechanism of a kind that is defined after its base's class."""
+    cls: Any = MECHANISMS[kind]
+    made: Mechanism = cls(base, *given)
+    return made
+
+
+def _with(base: Mechanism, made: type[Derived], value: Any, where: str) -> Mechanism:
+    """Calls the method of a mechanism that makes another one of it.
+
+    Args:
+        base: the mechanism.
+        made: the class of the other one.
+        value: what a plan's table has under the key of the class: the first parameter, or a table.
+        where: what a refusal calls the plan's table.
+
+    Raises:
+        FileError: an unknown or missing parameter.
+    """
+    method = getattr(base, made.kind)
+    given = value if isinstance(value, dict) else {made.first(): value}
+    parameters = inspect.signature(method).parameters
+    for name in given:
+        if name not in parameters:
+            known = ", ".join(parameters)
+            raise FileError(f"{where}.{made.key}: {made.kind} has no {name!r} (it has {known})")
+    for name, parameter in parameters.items():
+        if parameter.default is inspect.Parameter.empty and name not in given:
+            raise FileError(f"{where}.{made.key}: {made.kind} needs {name}")
+    mechanism: Mechanism = method(**{name: _read(entry) for name, entry in given.items()})
+    return mechanism
+
+
+@dataclass(frozen=True)
+class Subsampled(Derived):
     """Runs ``base`` on a random subset that contains each record with probability ``rate``.
 
     Guarantee: holds for neighbours that differ by the presence of one record
@@ -315,15 +483,13 @@ class Subsampled(Mechanism):
         RelationError: ``base`` was declared for another relation.
     """
 
-    base: Mechanism
     rate: float
 
     kind: ClassVar[str] = "subsampled"
+    key: ClassVar[str] = "rate"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.base, Mechanism):
-            raise ParameterError(f"base must be a mechanism, got {self.base!r}")
         rate = probability(rate=self.rate)
         if 0 < rate < 1e-100:
             raise refuse("rate", "be 0 or in [1e-100, 1]", self.rate)
@@ -355,15 +521,6 @@ class Subsampled(Mechanism):
 
     def __repr__(self) -> str:
         return f"{self.base!r}.subsampled({self.rate!r})"
-
-    def parameters(self) -> dict[str, Any]:
-        return {"rate": self.rate}
-
-    def to_dict(self) -> dict[str, Any]:
-        base = self.base.to_dict()
-        nested = "rate" in base
-        table = {"mechanism": self.kind, "base": base} if nested else base
-        return {**table, "rate": self.rate}
 
 
 @dataclass(frozen=True)

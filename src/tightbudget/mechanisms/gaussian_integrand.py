@@ -40,7 +40,17 @@ from tightbudget.numerics.special import (
     log_normal_tail_slack,
 )
 
-__all__ = ["MOST_NESTED", "MOST_NODES", "Integrand", "LeftOut", "Nodes", "Rule"]
+__all__ = [
+    "MOST_NESTED",
+    "MOST_NODES",
+    "Integrand",
+    "LeftOut",
+    "Nodes",
+    "Ratio",
+    "Rotated",
+    "RotatedUnits",
+    "Rule",
+]
 
 # samplings within samplings, each of which rounds q once; each of them is paid for at every node,
 # so that a larger number would widen the answers for a sampling that is not nested
@@ -75,6 +85,31 @@ class Rule(NamedTuple):
         return outwards(error)
 
 
+class Ratio(NamedTuple):
+    """The density ratio R at points x on the real axis: arrays have the shape (n,)."""
+
+    log_r: FloatArray
+    log_error: FloatArray  # how far log_r may be off, without the error of its last logarithm
+    pull: FloatArray  # d ln R / dx over m, in [0, 1]
+    scale: FloatArray  # about ln of the largest term of R
+
+
+class Rotated(NamedTuple):
+    """The values R(x + i a) = e^scale (real + i side): arrays have the shape (k, n) or (n,)."""
+
+    real: FloatArray
+    side: FloatArray
+    scale: FloatArray
+
+
+class RotatedUnits(NamedTuple):
+    """Errors of R(x + i a) in units of 2^-53: arrays have the shape (n,)."""
+
+    share: FloatArray  # at least about |arg R| and |ln |R(x + i a)| / R(x)|
+    argument: FloatArray  # absolute error of arg R(x + i a)
+    modulus: FloatArray  # relative error of |R(x + i a)|
+
+
 class LeftOut(NamedTuple):
     """The P-mass and the share of E_P[1 - e^-L] that a part leaves out, with their errors."""
 
@@ -89,10 +124,10 @@ class Nodes:
     """The integrand's ingredients at the n nodes of a rule: arrays have the shape (n,)."""
 
     x: FloatArray
-    y: FloatArray  # m x - m^2/2
+    scale: FloatArray  # about ln of the largest term of R
     loss: FloatArray
     loss_error: FloatArray  # how far the loss may be off, with the rounding of s times it
-    pull: FloatArray  # q e^y / R = d ln R / dy
+    pull: FloatArray  # d ln R / dx over m, in [0, 1]
     log_weight: FloatArray  # ln of the weight h w P, w the share of the part
     weight: FloatArray
     weight_error: FloatArray  # relative, of weight; its largest part is also that of log_weight
@@ -184,10 +219,9 @@ class Integrand:
         last = math.ceil((self.farthest_peak(power) + reach) / h)
         return Rule(h, math.floor((self.nearest_peak(power) - reach) / h), last, float(width))
 
-    def at(self, rule: Rule) -> Nodes:
-        """The integrand's ingredients at the nodes of a rule, with their errors."""
+    def ratio(self, x: FloatArray) -> Ratio:
+        """Returns R at points x of the real axis, with the errors of its parts."""
         m, q = self.m, self.q
-        x = rule.h * np.arange(rule.first, rule.last + 1, dtype=np.float64)
         y = m * (x - 0.5 * m)
         v = q * np.expm1(np.minimum(y, _FAR))
         log_q = math.log(q)
@@ -199,9 +233,45 @@ class Integrand:
         # v: q is rounded MOST_NESTED times, expm1 and the product; d ln (1 + v) = dv / (1 + v)
         moved = np.abs(v) / (1.0 + v) * (MOST_NESTED + EXPM1 + 1.0) * UNIT  # pays: loss-excess
         # -ln(1 - e) <= e + e^2 up to 1/2; an error as large as 1 + v says nothing of the loss
-        loss_error = pull * y_error + np.where(moved < 0.5, moved * (1.0 + moved), np.inf)
+        log_error = pull * y_error + np.where(moved < 0.5, moved * (1.0 + moved), np.inf)
         far = np.where(y > _FAR, abs(log_q), 0.0)
-        loss_error = loss_error + LOG * far * UNIT  # pays: loss-far
+        log_error = log_error + LOG * far * UNIT  # pays: loss-far
+        return Ratio(log_r, log_error, pull, np.maximum(y, 0.0))
+
+    def about_log_r(self, x: FloatArray) -> FloatArray:
+        """Returns ln R at points x of the real axis, within a relative 1e-9, without errors."""
+        y = self.m * (x - 0.5 * self.m)
+        return np.asarray(np.logaddexp(math.log1p(-self.q), math.log(self.q) + y))
+
+    def rotated(self, x: FloatArray, a: FloatArray) -> Rotated:
+        """Returns R at the points x + i a, for each a in [0, pi / m): arrays of shape (k, n)."""
+        turn = self.m * a[:, None]
+        y = self.m * (x - 0.5 * self.m)
+        rise = self.q * np.exp(np.minimum(y, 0.0))
+        real = (1.0 - self.q) * np.exp(-np.maximum(y, 0.0)) + rise * np.cos(turn)
+        return Rotated(real, rise * np.sin(turn), np.maximum(y, 0.0))
+
+    def rotated_units(self, at: Nodes, least: float) -> RotatedUnits:
+        """Returns errors of R(x + i a) at the nodes, in units of 2^-53.
+
+        Args:
+            at: the nodes.
+            least: a lower bound of |R(x + i a)| / R(x).
+        """
+        # R(x + ia) is 1 - q and a multiple of e^(ima), by exp, cos, sin and some ten operations: at
+        # y < 0 they touch the share q e^y / R only. 1 - q, a square and two sums cost 6 units more;
+        # y costs what it does for the loss, q its roundings
+        y = self.m * (at.x - 0.5 * self.m)
+        share = np.where(y > 0, 1.0, at.pull) / least
+        turn = share * (3.0 * np.abs(y) + 0.5 * self.m**2 + EXP + 2.0 * TURN + 10.0)
+        turn += share * 2.0 * MOST_NESTED
+        rest = 6.0 + MOST_NESTED * np.exp(math.log(self.q) - self.log_r(at))
+        return RotatedUnits(share, turn / least, turn + rest / least)
+
+    def at(self, rule: Rule) -> Nodes:
+        """The integrand's ingredients at the nodes of a rule, with their errors."""
+        x = rule.h * np.arange(rule.first, rule.last + 1, dtype=np.float64)
+        log_r, loss_error, pull, scale = self.ratio(x)
         # log1p; and the product of the loss with c or t, which is later paid as if the loss moved
         loss_error = loss_error + (LOG1P + 1.0) * np.abs(log_r) * UNIT  # pays: loss-log
         loss_error = outwards(loss_error)
@@ -244,7 +314,7 @@ class Integrand:
         mean_error = float(outwards(np.sum(error)))
         mean = float(np.sum(terms))
         return Nodes(
-            x, y, loss, loss_error, pull, log_weight, weight, weight_error, inverse, mean,
+            x, scale, loss, loss_error, pull, log_weight, weight, weight_error, inverse, mean,
             mean_error,
         )  # fmt: skip
 

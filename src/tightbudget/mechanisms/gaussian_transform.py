@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +33,7 @@ from tightbudget.mechanisms.gaussian_integrand import (
     Nodes,
     Rule,
 )
+from tightbudget.mechanisms.gaussian_schedule import Schedule, Step
 from tightbudget.numerics.rounding import (
     EXPM1,
     LOG,
@@ -48,7 +50,7 @@ from tightbudget.numerics.special import LESS_ULPS, SIN_LESS_ULPS, sin_less
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.transform import ComplexArray, Line, Rough, Transform
 
-__all__ = ["MixedTransform", "NormalTransform"]
+__all__ = ["MixedTransform", "NormalTransform", "logarithm"]
 
 # beyond it |M| hardly falls along a line, since the strip |Im x| < pi / m is narrow
 _LARGE_M = 8.0
@@ -136,9 +138,8 @@ class MixedTransform(Integrand, Transform):
     def split(self, edge: float) -> tuple[MixedTransform, MixedTransform]:
         """Two transforms (bulk, rare) that sum to this one, parted at about x = edge."""
         edge = round(edge * 16.0) / 16.0  # so that (x - edge) / width is exact
-        m, q, remove = self.m, self.q, self.remove
-        bulk = MixedTransform(m, q, remove, "bulk", edge)
-        return bulk, MixedTransform(m, q, remove, "rare", edge)
+        bulk = dataclasses.replace(self, part="bulk", edge=edge)
+        return bulk, dataclasses.replace(self, part="rare", edge=edge)
 
     def rare_split(self, c: float) -> tuple[MixedTransform, MixedTransform] | None:
         """Two transforms (bulk, rare) that sum to this one; None where nothing parts them at c."""
@@ -155,6 +156,17 @@ class MixedTransform(Integrand, Transform):
         follows mu >= m. For an added record the losses have an end, and no such limit.
         """
         return self.m if self.remove else None
+
+    @property
+    def family(self) -> str | None:
+        """The name of the sampled steps in this direction; None for a part of one."""
+        if self.part:
+            return None
+        return "sampled Gaussian, remove" if self.remove else "sampled Gaussian, add"
+
+    def together(self, members: Sequence[tuple[Transform, int]]) -> tuple[Transform, ...]:
+        steps = [Step(t.m, t.q, k) for t, k in members if isinstance(t, MixedTransform)]
+        return Schedule.of(steps, self.remove)
 
     # ------------------------------------------------------------------- planning
 
@@ -183,31 +195,7 @@ class MixedTransform(Integrand, Transform):
         if rule.last - rule.first > MOST_NODES:  # not worth it: nothing is said
             return Line(np.zeros_like(t, dtype=np.complex128), np.full_like(t, math.inf))
         value, error = self._values(c, t, rule, self.at(rule))
-        centre = 0.0 if self.part == "rare" else 1.0
-        size = np.abs(centre + value)
-        # where M is not told from 0, |M| <= size + error <= 3 error is all that is said
-        lost = size <= 2.0 * error
-        known = np.where(lost, 1.0, size)
-        relative = np.where(lost, 0.0, error / known)
-        if centre:
-            # ln |1 + d| without cancellation where d is small
-            close = np.abs(value) < 0.5
-            near = np.where(close, value, 0.0)
-            near_log = 0.5 * np.log1p(2.0 * near.real + near.real**2 + near.imag**2)
-            modulus = np.where(close, near_log, np.log(known))
-            # 2 re + re^2 + im^2 is off by 6 |d| units, which is divided by 2 |1 + d|^2; 1 + d and
-            # its modulus are off by 2 and by TURN units
-            rounded = np.where(close, 3.0 * np.abs(value) / known**2, TURN + 2.0)
-            rounded = rounded * UNIT  # pays: line-modulus
-        else:
-            modulus, rounded = np.log(known), np.full_like(known, TURN * UNIT)  # pays: rare-modulus
-        angle = np.arctan2(value.imag, centre + value.real)
-        rounded = rounded + max(LOG, LOG1P) * np.abs(modulus) * UNIT  # pays: line-log
-        rounded = rounded + (TURN + 1.0) * np.abs(angle) * UNIT  # pays: line-angle
-        log = np.where(lost, np.log(3.0 * error + 1e-300), modulus + 1j * angle)
-        # |M^k - B^k| <= B^k (3^k - 1) for B = 3 error, |M| <= B
-        rounded = np.where(lost, math.log(3.0), rounded - np.log1p(-relative))
-        return Line(log, outwards(rounded))
+        return logarithm(value, error, 0.0 if self.part == "rare" else 1.0)
 
     def far_line(self, c: float, t: FloatArray) -> Line | None:
         if self.part or not self.remove:
@@ -299,3 +287,37 @@ class MixedTransform(Integrand, Transform):
 
     def beyond(self, c: float, t: float, shift: float) -> float:
         return bounds.beyond(self, c, t, shift)
+
+
+def logarithm(value: ComplexArray, error: FloatArray, centre: float) -> Line:
+    """Returns ln of centre + value with its error, where ``value`` is off by at most ``error``.
+
+    Args:
+        value: (n,) M - centre.
+        error: (n,) absolute.
+        centre: 1, or 0 for a part that may be small.
+    """
+    size = np.abs(centre + value)
+    # where M is not told from 0, |M| <= size + error <= 3 error is all that is said
+    lost = size <= 2.0 * error
+    known = np.where(lost, 1.0, size)
+    relative = np.where(lost, 0.0, error / known)
+    if centre:
+        # ln |1 + d| without cancellation where d is small
+        close = np.abs(value) < 0.5
+        near = np.where(close, value, 0.0)
+        near_log = 0.5 * np.log1p(2.0 * near.real + near.real**2 + near.imag**2)
+        modulus = np.where(close, near_log, np.log(known))
+        # 2 re + re^2 + im^2 is off by 6 |d| units, which is divided by 2 |1 + d|^2; 1 + d and
+        # its modulus are off by 2 and by TURN units
+        rounded = np.where(close, 3.0 * np.abs(value) / known**2, TURN + 2.0)
+        rounded = rounded * UNIT  # pays: line-modulus
+    else:
+        modulus, rounded = np.log(known), np.full_like(known, TURN * UNIT)  # pays: rare-modulus
+    angle = np.arctan2(value.imag, centre + value.real)
+    rounded = rounded + max(LOG, LOG1P) * np.abs(modulus) * UNIT  # pays: line-log
+    rounded = rounded + (TURN + 1.0) * np.abs(angle) * UNIT  # pays: line-angle
+    log = np.where(lost, np.log(3.0 * error + 1e-300), modulus + 1j * angle)
+    # |M^k - B^k| <= B^k (3^k - 1) for B = 3 error, |M| <= B
+    rounded = np.where(lost, math.log(3.0), rounded - np.log1p(-relative))
+    return Line(log, outwards(rounded))

@@ -14,17 +14,9 @@ import math
 
 import numpy as np
 
-from tightbudget.mechanisms.gaussian_integrand import (
-    MOST_NESTED,
-    MOST_NODES,
-    Integrand,
-    Nodes,
-    Rule,
-)
+from tightbudget.mechanisms.gaussian_integrand import MOST_NODES, Integrand, Nodes, Rule
 from tightbudget.numerics.rounding import (
-    EXP,
     LOG,
-    TURN,
     UNIT,
     FloatArray,
     add_up,
@@ -65,13 +57,12 @@ def log_moved(
     |phi(x + ia)| = phi(x) e^(a^2/2), |R(x + ia)| between R(x) cos(m a / 2) and R(x),
     |erfc(u + iv)| <= e^(v^2) erfc(u), and arg R(x + ia) <= m a rises with x.
     """
-    m, q, power = integrand.m, integrand.q, integrand.power(c)
+    m, power = integrand.m, integrand.power(c)
     reach = math.sqrt(2.0 * goal) + 1.0
     start, end = integrand.nearest_peak(power) - reach, integrand.farthest_peak(power) + reach
     n = math.ceil(min(400.0, max(4.0, 0.5 * abs(power) * m) * (end - start)))
     x = np.linspace(start, end, n + 1)
-    y = np.minimum(m * (x - 0.5 * m), 600.0)
-    log_r = np.logaddexp(math.log1p(-q), math.log(q) + m * (x - 0.5 * m))
+    log_r = integrand.about_log_r(x)
     nearest = np.where(x[1:] < 0, x[1:], np.maximum(x[:-1], 0.0))
     log = np.maximum(power * log_r[1:], power * log_r[:-1]) - 0.5 * nearest**2
     last = power * float(log_r[-1]) - 0.5 * end**2
@@ -83,10 +74,8 @@ def log_moved(
         beyond = max(0.0, (end - integrand.edge) / integrand.width)
         rate += beyond / integrand.width
         last -= 0.5 * beyond**2
-    turn = m * widths[:, None]
-    rise = q * np.exp(np.minimum(y, 0.0))
-    real = (1.0 - q) * np.exp(-np.maximum(y, 0.0)) + rise * np.cos(turn)
-    angle = t * np.arctan2(rise * np.sin(turn), real)
+    turned = integrand.rotated(x, widths)
+    angle = t * np.arctan2(turned.side, turned.real)
     with np.errstate(over="ignore"):  # what overflows is inf, and not chosen
         total = np.sum(np.exp(log + angle[:, 1:]), axis=1) * ((end - start) / n)
     # beyond the bins: phi R^power falls by the rate there, at least
@@ -98,7 +87,7 @@ def log_moved(
         return np.full_like(widths, math.inf)
     first = power * float(log_r[0]) - 0.5 * start**2
     with np.errstate(over="ignore"):
-        total += np.exp(last + t * turn[:, 0]) / rate + np.exp(first + angle[:, 0]) / slower
+        total += np.exp(last + t * m * widths) / rate + np.exp(first + angle[:, 0]) / slower
     shrink = min(power, 0.0) * np.log(np.cos(0.5 * m * widths))
     smooth = 0.5 * (widths / integrand.width) ** 2 if integrand.part else 0.0
     return np.asarray(np.log(outwards(total)) + 0.5 * widths**2 + shrink + smooth + _LOG_DENSITY_0)
@@ -151,12 +140,9 @@ def moved(
     There |R^(+-i t)| = e^(-t arg R), arg R > 0. Shapes: ``shift`` and ``t`` (k,), the result
     (k, n) for n nodes.
     """
-    turn, square = integrand.m * shift[:, None], 0.5 * shift[:, None] ** 2
-    y = np.minimum(at.y, 600.0)
-    rise = integrand.q * np.exp(np.minimum(y, 0.0))
-    real = (1.0 - integrand.q) * np.exp(-np.maximum(y, 0.0)) + rise * np.cos(turn)
-    side = rise * np.sin(turn)
-    modulus = 0.5 * np.log(real * real + side * side) + np.maximum(at.y, 0.0)
+    square = 0.5 * shift[:, None] ** 2
+    real, side, scale = integrand.rotated(at.x, shift)
+    modulus = 0.5 * np.log(real * real + side * side) + scale
     base = at.log_weight - at.loss if integrand.remove else at.log_weight
     log = power * modulus + (base + square)  # guard: moving-line-costs
     if integrand.part == "rare":
@@ -191,22 +177,14 @@ def beyond(integrand: Integrand, c: float, t: float, shift: float) -> float:
         return math.inf
     at = integrand.at(rule)
     log = moved(integrand, power, at, np.array([shift]), np.array([t]))[0]
-    # R(x + ia) is 1 - q and a multiple of e^(ima), by exp, cos, sin and some ten operations: at
-    # y < 0 they touch the share q e^y / R only. 1 - q, a square and two sums cost 6 units more;
-    # y costs what it does for the loss, q its roundings. |R(x + ia)| >= R(x) cos(m a / 2)
-    least = math.cos(0.5 * integrand.m * shift)
-    share = np.where(at.y > 0, 1.0, at.pull) / least
-    turn = share * (3.0 * np.abs(at.y) + 0.5 * integrand.m**2 + EXP + 2.0 * TURN + 10.0)
-    turn += share * 2.0 * MOST_NESTED
-    stretch = (
-        turn + (6.0 + MOST_NESTED * np.exp(math.log(integrand.q) - integrand.log_r(at))) / least
-    )
-    off = t * turn / least * UNIT  # pays: beyond-argument
-    off = off + abs(power) * stretch * UNIT  # pays: beyond-modulus
+    # |R(x + ia)| >= R(x) cos(m a / 2)
+    units = integrand.rotated_units(at, math.cos(0.5 * integrand.m * shift))
+    off = t * units.argument * UNIT  # pays: beyond-argument
+    off = off + abs(power) * units.modulus * UNIT  # pays: beyond-modulus
     # logarithm, multiples and sums of the exponent; its weight, whose error has room for exp,
     # and the sum in any order
     size = np.abs(log) + t * integrand.m * shift + 1.0
-    size += abs(power) * (np.abs(at.loss) + np.maximum(at.y, 0.0) + 2.0 * share)
+    size += abs(power) * (np.abs(at.loss) + np.abs(at.scale) + 2.0 * units.share)
     off = off + (LOG + 4.0) * size * UNIT  # pays: beyond-exponent
     off = off + at.weight_error + (log.size + 3.0) * UNIT  # pays: beyond-weight
     total = float(np.sum(np.exp(log) * (1.0 + outwards(np.expm1(off)))))

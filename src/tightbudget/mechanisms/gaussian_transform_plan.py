@@ -46,10 +46,7 @@ def valley(integrand: Integrand, c: float) -> float | None:
     """An x that parts the bulk from the rare large losses of the pair tilted by e^(c L)."""
     power = integrand.power(c)
     x = np.arange(0.0, max(power, 0.0) * integrand.m + 9.0, 1.0 / 16.0)
-    log = np.logaddexp(
-        math.log1p(-integrand.q), math.log(integrand.q) + integrand.m * (x - integrand.m / 2)
-    )
-    rises = np.diff(power * log - x * x / 2) > 0
+    rises = np.diff(power * integrand.about_log_r(x) - x * x / 2) > 0
     if not rises.any():
         return None
     rare = int(np.flatnonzero(rises)[-1])  # the last maximum is behind it
@@ -81,8 +78,7 @@ def shifts(integrand: Integrand, c: float, t: FloatArray) -> tuple[FloatArray, F
     at = rough_nodes(integrand, c)
     weight = at.powers(c)[1]
     # a^2/2 - t a E[dL/dx] is least at a = t E[dL/dx]
-    rise = np.exp(np.minimum(math.log(integrand.q) + at.y - integrand.log_r(at), 0.0))
-    best = t * integrand.m * float(weight @ rise) / float(np.sum(weight))
+    best = t * integrand.m * float(weight @ at.pull) / float(np.sum(weight))
     if integrand.part == "rare":  # there w costs (a / width)^2 / 2 everywhere
         best = best / (1.0 + 1.0 / integrand.width**2)
     most = 0.9 * min(math.pi / integrand.m, 6.0)

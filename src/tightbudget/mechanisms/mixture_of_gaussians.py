@@ -13,11 +13,13 @@ from scipy import special as sp
 
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.gaussian import Gaussian
+from tightbudget.mechanisms.mixture_transform import MixtureTransform
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, where
 from tightbudget.numerics.rounding import UNIT, FloatArray, next_up
 from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
 from tightbudget.numerics.validate import in_double_range, masses, positive, refuse
 from tightbudget.pairs.pair import Bins, Direction, Pair, Sketch
+from tightbudget.pairs.transform import Transform
 
 __all__ = ["MixtureOfGaussians"]
 
@@ -128,9 +130,10 @@ class Mixture:
 
     shifts: FloatArray  # (k,), ascending
     weights: FloatArray  # (k,), > 0
+    off: float = 0.0  # how far each weight may be off, in units of 2^-53 of itself, at most 2
 
     def shares(self) -> FloatArray:
-        """The weights over their sum, within 4 units of 2^-53."""
+        """The weights over their sum, within 4 units of 2^-53 and twice ``off``."""
         return self.weights / math.fsum(self.weights)
 
     def log_ratio(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -172,16 +175,24 @@ class Mixture:
                 reach - m, 2 * UNIT * (np.abs(reach) + m), gaps, 2 * UNIT * np.abs(gaps), 1.0
             )
             total = total + where(short, mass, wide).scaled(weight)
-        whole = np.array([math.fsum(self.weights)])  # rounded once
-        return total / Enclosure(whole * (1 - 2 * UNIT), whole * (1 + 2 * UNIT))
+        # rounded once; the weights may be off on both sides of the quotient
+        whole, off = np.array([math.fsum(self.weights)]), (2.0 + 2.0 * self.off) * UNIT
+        return total / Enclosure(whole * (1 - off), whole * (1 + off))
 
 
 @dataclass(frozen=True, eq=False)
 class MixturePair(Pair):
-    """The mixture ``right`` as P, the mirrored ``left`` as Q: the loss rises with the output."""
+    """The mixture ``right`` as P, the mirrored ``left`` as Q: the loss rises with the output.
+
+    ``lines`` is the one of both that is mixed, where a moment generating function should be that
+    of another mixture: components with a share of 1e-280 together may have been left out. That
+    adds less to the delta of 1e14 runs than a line's own rounding, which is 1e-15 of a delta that
+    is at least 1e-250.
+    """
 
     right: Mixture
     left: Mixture
+    lines: Mixture | None = None
 
     @property
     def _reach(self) -> tuple[float, float]:
@@ -241,6 +252,18 @@ class MixturePair(Pair):
         log_masses = log_density + np.log(np.diff(z) / math.sqrt(2 * math.pi))
         return Sketch((lower + upper) / 2, log_masses)
 
+    def transform(self) -> Transform | None:
+        remove = _is_alone(self.left)
+        if not remove and not _is_alone(self.right):
+            return None  # the mixture and its mirror image
+        mixture = self.lines or (self.right if remove else self.left)
+        return MixtureTransform.between(mixture.shifts, mixture.shares(), remove)
+
+    def reversed(self) -> Pair:
+        return MixturePair(
+            self.left, self.right, self.lines
+        )  # the sign of the output is turned, too
+
     def grid_origin(self) -> float | None:
         # much of the mass may have nearly the loss of an output that no record has moved
         p, q = (float(np.sum(x.shares()[x.shifts == 0])) for x in (self.right, self.left))
@@ -280,6 +303,11 @@ class MixturePair(Pair):
         c = (s + 1.0) * a + s * b
         log_scale = (s * b * b - (s + 1.0) * a * a + c * c) / 2
         return np.atleast_1d(log_scale + sp.log_ndtr(c - cut))
+
+
+def _is_alone(mixture: Mixture) -> bool:
+    """Whether ``mixture`` is N(0, 1)."""
+    return mixture.shifts.size == 1 and float(mixture.shifts[0]) == 0.0
 
 
 def _heaviest(mixture: Mixture) -> FloatArray:

@@ -36,12 +36,25 @@ class Questions:
     """The base of what can be asked about its privacy: a mechanism, or a composition of many.
 
     All answers are for the worse of the two directions. ``rtol`` limits (upper - lower) / upper.
+
+    Where no single pair is known to be the exact one (:attr:`attained` is not None), the upper
+    bound is that of the dominating pair and the lower bound that of a pair which is attained.
+    ``rtol`` then limits the error of each of the two, and the bounds lie as far apart as these
+    pairs do.
     """
 
     @property
     def engine(self) -> Engine:
-        """The engine that answers."""
+        """The engine that answers for the dominating pairs."""
         raise NotImplementedError
+
+    @property
+    def attained(self) -> Questions | None:
+        """What concrete neighbouring data sets show to be no less revealing; None if all is exact.
+
+        Guarantee: no upper bound of any proof is below the exact values of what is returned.
+        """
+        return None
 
     def epsilon(self, delta: float, rtol: float = 1e-4) -> Bounds:
         """Bounds the exact eps*(delta) = inf{eps >= 0: delta(eps) <= delta}, in nats.
@@ -59,7 +72,7 @@ class Questions:
             PrecisionError: the gap cannot be reached; the error carries the bounds that were, and
                 says which ``rtol`` to ask for.
         """
-        return self.engine.answer(EpsilonAt(probability(delta=delta)), _rtol(rtol)).required()
+        return self._ask(EpsilonAt(probability(delta=delta)), _rtol(rtol)).required()
 
     def delta(self, epsilon: float, rtol: float = 1e-4) -> Bounds:
         """Bounds the exact delta(eps) of all runs together.
@@ -76,7 +89,7 @@ class Questions:
             PrecisionError: the gap cannot be reached; the error carries the bounds that were, and
                 says which ``rtol`` to ask for.
         """
-        return self.engine.answer(_delta_at(epsilon), _rtol(rtol)).required()
+        return self._ask(_delta_at(epsilon), _rtol(rtol)).required()
 
     def answer(
         self,
@@ -115,13 +128,32 @@ class Questions:
             raise ParameterError("give exactly one of delta, epsilon, fpr and order")
         rtol, target = _rtol(rtol), None if target is None else finite(target=target)
         if delta is not None:
-            return self.engine.answer(EpsilonAt(probability(delta=delta)), rtol, target)
+            return self._ask(EpsilonAt(probability(delta=delta)), rtol, target)
         if epsilon is not None:
-            return self.engine.answer(_delta_at(epsilon), rtol, target)
+            return self._ask(_delta_at(epsilon), rtol, target)
         if fpr is not None:
-            return most_true_positives(self.engine, probability(fpr=fpr), rtol, target)
+            rate = probability(fpr=fpr)
+            wanted = target if self.attained is None else None
+            return self._of_both(lambda engine: most_true_positives(engine, rate, rtol, wanted))
         assert order is not None
-        return renyi_divergence(self.engine.parts, _order(order), rtol)
+        return self._renyi(_order(order), rtol)
+
+    def _ask(self, question: Question, rtol: float, target: float | None = None) -> Answer:
+        """Answers for delta or epsilon, from both pairs where there are two."""
+        # a pair that is on one side of the target says nothing of the other pair
+        wanted = target if self.attained is None else None
+        return self._of_both(lambda engine: engine.answer(question, rtol, wanted))
+
+    def _renyi(self, order: float, rtol: float) -> Answer:
+        """Answers for a Renyi divergence, from both pairs where there are two."""
+        return self._of_both(lambda engine: renyi_divergence(engine.parts, order, rtol))
+
+    def _of_both(self, ask: Callable[[Engine], Answer]) -> Answer:
+        """Answers what rises with what a mechanism reveals, from both pairs where there are two."""
+        above = ask(self.engine)
+        if self.attained is None:
+            return above
+        return above.down_to(ask(self.attained.engine))  # guard: lower-bound-attained
 
     def explain(
         self, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 1e-4
@@ -139,13 +171,19 @@ class Questions:
         """
         if (epsilon is None) == (delta is None):
             raise ParameterError("give exactly one of delta and epsilon")
+        question: Question
         if delta is not None:
-            return self.engine.explain(EpsilonAt(probability(delta=delta)), _rtol(rtol))
-        return self.engine.explain(DeltaAt(non_negative(epsilon=epsilon)), _rtol(rtol))
+            question = EpsilonAt(probability(delta=delta))
+        else:
+            question = DeltaAt(non_negative(epsilon=epsilon))
+        above = self.engine.explain(question, _rtol(rtol))
+        if self.attained is None:
+            return above
+        return above.down_to(self.attained.engine.explain(question, _rtol(rtol)))
 
     def total_variation(self, rtol: float = 1e-4) -> Bounds:
         """Bounds delta(0), the best advantage of an attacker who tells the neighbours apart."""
-        return self.engine.answer(_delta_at(0.0), _rtol(rtol)).required()
+        return self._ask(_delta_at(0.0), _rtol(rtol)).required()
 
     def curve(
         self,
@@ -170,10 +208,14 @@ class Questions:
         """
         if (epsilons is None) == (deltas is None):
             raise ParameterError("give exactly one of epsilons and deltas")
-        rtol, cache = _rtol(rtol), Cache()  # one point's work often answers the next one
+        rtol = _rtol(rtol)
+        caches: dict[int, Cache] = {}  # one point's work often answers the next one
 
         def ask(question: Question) -> Bounds:
-            return self.engine.answer(question, rtol, cache=cache).required()
+            def answer(engine: Engine) -> Answer:
+                return engine.answer(question, rtol, cache=caches.setdefault(id(engine), Cache()))
+
+            return self._of_both(answer).required()
 
         if epsilons is not None:
             listed(epsilons=epsilons)
@@ -211,7 +253,11 @@ class Questions:
             for i, a in enumerate(false_positive_rates)
         ]
         rtol = _rtol(rtol)
-        return tuple(least_false_negatives(self.engine, a, rtol).required() for a in rates)
+        least = [least_false_negatives(self.engine, a, rtol).required() for a in rates]
+        if self.attained is None:
+            return tuple(least)
+        most = [least_false_negatives(self.attained.engine, a, rtol).required() for a in rates]
+        return tuple(Bounds(a.lower, b.upper) for a, b in zip(least, most, strict=True))
 
     def renyi(self, order: float, rtol: float = 1e-4) -> Bounds:
         """Bounds the Renyi divergence of an order (nats), the larger of both directions.
@@ -224,7 +270,7 @@ class Questions:
             order: > 1; inf gives the largest loss.
             rtol: wanted relative gap, in (0, 1).
         """
-        return renyi_divergence(self.engine.parts, _order(order), _rtol(rtol)).required()
+        return self._renyi(_order(order), _rtol(rtol)).required()
 
     def risk(
         self,
@@ -250,14 +296,17 @@ class Questions:
         Raises:
             PrecisionError: the gap cannot be reached for delta, advantage or true positives.
         """
-        return risk_of(
-            self.engine,
+        asked = (
             non_negative(epsilon=epsilon),
             probability(fpr=fpr),
             open_probability(prior=prior),
             probability(slack=slack),
             _rtol(rtol),
         )
+        above = risk_of(self.engine, *asked)
+        if self.attained is None:
+            return above
+        return above.down_to(risk_of(self.attained.engine, *asked), self.engine.reader())
 
 
 def _delta_at(epsilon: float) -> DeltaAt:

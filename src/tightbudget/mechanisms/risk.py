@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tightbudget import notebook
-from tightbudget.engine.engine import Engine
+from tightbudget.engine.engine import Engine, Reader
 from tightbudget.engine.question import DeltaAt
 from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
 from tightbudget.engine.readings.probabilistic_dp import exceedance_bounds
@@ -29,6 +29,9 @@ from tightbudget.numerics.rounding import (
 )
 
 __all__ = ["Risk", "risk_of"]
+
+# Parts of an eps at which delta is read to bound P(L > eps); each gives a bound, the least counts.
+_BELOW = (0.0, 0.5, 0.8, 0.9, 0.95)
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,6 +84,27 @@ class Risk:
     delta: Bounds
     exceedance: Bounds
     belief: Bounds
+
+    def down_to(self, below: Risk, read: Reader) -> Risk:
+        """The risk of what lies between two pairs: this one's dominates it, it dominates the other.
+
+        P(L > eps) is not ordered as pairs are, but delta is, and for 0 <= e < eps
+
+            delta(eps) <= P(L > eps) <= delta(e) / (1 - e^(e - eps)).
+
+        Args:
+            below: the risk of the pair that is dominated, for the same questions.
+            read: reads delta of the dominating pair.
+        """
+        return replace(
+            self,
+            advantage=Bounds(below.advantage.lower, self.advantage.upper),
+            tpr=Bounds(below.tpr.lower, self.tpr.upper),
+            bayes_risk=Bounds(self.bayes_risk.lower, below.bayes_risk.upper),
+            mu=Bounds(below.mu.lower, self.mu.upper),
+            delta=Bounds(below.delta.lower, self.delta.upper),
+            exceedance=Bounds(below.delta.lower, _exceeded(read, self.epsilon)),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The questions as numbers, the answers as ``{"lower": ..., "upper": ...}``."""
@@ -146,6 +170,17 @@ def risk_of(
         exceedance=exceedance_bounds(losses, epsilon, rtol),
         belief=_belief(odds, epsilon),
     )
+
+
+def _exceeded(read: Reader, epsilon: float) -> float:
+    """An upper bound of P(L > epsilon), epsilon >= 0, from delta below epsilon."""
+    least = 1.0
+    for share in _BELOW:
+        near = share * epsilon
+        kept = sub_down(1.0, exp_up(add_up(near, -epsilon)))
+        if kept > 0.0:
+            least = min(least, next_up(read(near, 0.01).upper / kept))
+    return least
 
 
 def _against(prior: float) -> Bounds:

@@ -58,6 +58,7 @@ __all__ = [
     "next_up",
     "norm_up",
     "outwards",
+    "root_up",
     "scale_down",
     "scale_up",
     "sub_down",
@@ -89,6 +90,16 @@ def double_down(x: Fraction) -> float:
     except OverflowError:
         return math.nextafter(math.inf, 0.0) if x > 0 else -math.inf
     return near if Fraction(near) <= x else next_down(near)
+
+
+def root_up(x: Fraction) -> float:
+    """Returns the smallest double >= the square root of x, for x in [0, 1e300]."""
+    root = math.sqrt(x)
+    while Fraction(root) ** 2 < x:
+        root = next_up(root)
+    while root > 0 and Fraction(next_down(root)) ** 2 >= x:
+        root = next_down(root)
+    return root
 
 
 def add_up(*terms: float) -> float:

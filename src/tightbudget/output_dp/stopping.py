@@ -20,7 +20,14 @@ from tightbudget.numerics.validate import non_negative, positive, positive_count
 from tightbudget.output_dp.backward_induction import BackwardInduction
 from tightbudget.output_dp.stopping_lattice import Lattice, RunLosses
 
-__all__ = ["blocks_between", "losses_by_direction", "optimal_delta", "stopping_delta", "stops_of"]
+__all__ = [
+    "blocks_between",
+    "down_to_attained",
+    "losses_by_direction",
+    "optimal_delta",
+    "stopping_delta",
+    "stops_of",
+]
 
 _PASSES = 10
 _COARSE = 8e-3  # about the relative gap that the first lattice is made for
@@ -46,7 +53,9 @@ def stopping_delta(
 
     Guarantee: the exact value lies inside, rounding included, and (upper - lower) <= rtol *
     upper, unless upper is below 1e-290, or all prices are at least the largest losses up to
-    the rounding of the parameters (then upper - lower <= 1e-12). With one stop it is
+    the rounding of the parameters (then upper - lower <= 1e-12). Where a dominating pair and one
+    that is attained answer (shuffled or fixed-size batches), each bound is that close to its own
+    pair's value, and the bounds lie apart as the pairs do. With one stop it is
     ``delta`` of the composition; it is at least the largest and at most the sum of those
     with one stop each (their Lemma 11).
     Source: Hartmann et al. 2022, Theorem 15; backward induction on dominating pairs.
@@ -63,14 +72,59 @@ def stopping_delta(
         PrecisionError: the gap cannot be reached; says which one was.
     """
     stops = stops_of(stops)
-    by_direction = losses_by_direction(blocks_between(step, stops))
+    blocks = blocks_between(step, stops)
     prices = [non_negative(**{f"epsilons[{i}]": e}) for i, e in enumerate(epsilons)]
     if len(prices) != len(stops):
         raise refuse("epsilons", f"hold a price for each of the {len(stops)} stops", epsilons)
     rtol = positive(rtol=rtol)
     if not rtol < 1:
         raise refuse("rtol", "be in (0, 1)", rtol)
-    directions = [_DirectionBounds(losses, prices, rtol) for losses in by_direction]
+    try:
+        bounds = _delta_of(blocks, prices, rtol)
+    except PrecisionError as error:
+        if all(block.attained is None for block in blocks):
+            raise
+        # the lower bound that was reached is that of pairs which may not be attained
+        reached = down_to_attained(Bounds(error.lower, error.upper), blocks, prices, rtol)
+        raise PrecisionError(
+            f"relative gap {rtol:g} was not reached: the bounds are {reached}",
+            reached.lower,
+            reached.upper,
+        ) from error
+    return down_to_attained(bounds, blocks, prices, rtol)
+
+
+def down_to_attained(
+    bounds: Bounds, blocks: tuple[Composition, ...], prices: Sequence[float], rtol: float
+) -> Bounds:
+    """Lowers the lower bound of the blocks' delta to what is attained, where pairs only dominate.
+
+    Guarantee: the upper bound is unchanged; the lower one is that of mechanisms which concrete
+    data sets attain (:meth:`~tightbudget.Mechanism.instance`).
+
+    Args:
+        bounds: bounds of delta of the dominating pairs.
+        blocks: what runs between one stop and the next.
+        prices: the price of each stop, nats.
+        rtol: wanted relative gap, in (0, 1).
+    """
+    if all(block.attained is None for block in blocks):
+        return bounds
+    attained = tuple(compose([block.attained or block]) for block in blocks)
+    try:
+        lower = _delta_of(attained, list(prices), rtol).lower
+    except PrecisionError as error:
+        lower = error.lower
+    return Bounds(lower, bounds.upper)  # guard: stopping-lower-bound-attained
+
+
+def _delta_of(blocks: tuple[Composition, ...], prices: list[float], rtol: float) -> Bounds:
+    """Bounds the exact delta of the blocks' dominating pairs.
+
+    Raises:
+        PrecisionError: the gap cannot be reached.
+    """
+    directions = [_DirectionBounds(losses, prices, rtol) for losses in losses_by_direction(blocks)]
     while True:
         worst = Bounds(
             max(d.bounds.lower for d in directions), max(d.bounds.upper for d in directions)

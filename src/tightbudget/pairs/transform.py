@@ -8,6 +8,7 @@ error, returns a :class:`Transform` from ``Pair.transform``. delta(eps) is an in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -44,8 +45,9 @@ class Transform(Protocol):
     """M(s) = E_P[e^(s L); L < inf] of one pair, for Re s > 0, L the privacy loss in nats.
 
     An implementation inherits from this class. It then answers None to the questions that it
-    says nothing about: ``far_line``, ``rare_split``, ``gaussian_mu`` and ``sampled``. An argument
-    ``tolerance`` is the relative error that one run may have; it decides on cost only.
+    says nothing about: ``far_line``, ``rare_split``, ``gaussian_mu``, ``sampled``, ``family`` and
+    ``together``. An argument ``tolerance`` is the relative error that one run may have; it decides
+    on cost only.
     """
 
     @property
@@ -103,3 +105,17 @@ class Transform(Protocol):
         the second with the first, (P, (1 - rate) P + rate Q). None where no transform is known.
         """
         return None
+
+    @property
+    def family(self) -> str | None:
+        """The name of the transforms that ``together`` takes besides this one; None for none."""
+        return None
+
+    def together(self, members: Sequence[tuple[Transform, int]]) -> tuple[Transform, ...]:
+        """Transforms whose product is that of all members, each taken as often as its count.
+
+        Args:
+            members: transforms of this one's ``family``, each with its count. A product costs
+                less than its members where there are many of them, and may know fewer digits.
+        """
+        return tuple(transform for transform, count in members for _ in range(count))

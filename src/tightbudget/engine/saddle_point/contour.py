@@ -54,6 +54,9 @@ __all__ = ["COST", "LOG_GOAL", "LineIntegral", "Lines", "Reading", "divided", "l
 # the limit is about a tenth of a second, after which the buckets are asked. No truth depends on it.
 COST = 2_000_000
 _CHUNK = 2**16  # of these terms at a time: arrays of 1 MiB
+# Points of a line that are computed at a time, at least: what a product of many mechanisms
+# prepares for a line costs as much as tens of points.
+_POINTS = 64
 _NODES = 20_000  # terms of one value of M: beyond it a line of a hundred points is at the limit
 # Each error is to be e^-31 = 3e-14 of the answer: the rounding of a sum of a hundred points, each
 # with an exponent of some tens, is no smaller, so that a closer line would bring no digit.
@@ -175,24 +178,26 @@ class LineIntegral:
         return total
 
 
-def _line(track: Track, epsilon: float, log_delta: float, most: int) -> LineIntegral | None:
-    """Places a line for eps, errors about e^-31 of delta; None if it costs over ``most`` terms."""
+def _line(
+    track: Track, epsilon: float, log_delta: float, most: int, goal: float = LOG_GOAL
+) -> LineIntegral | None:
+    """Places a line for eps, errors about e^-goal of delta; None if it costs over ``most`` terms."""
     term, c = track.term, track.c_at(epsilon)
-    spacing = _spacing(term, c, epsilon, log_delta)
-    height = _height(term, c, epsilon, log_delta)
+    spacing = _spacing(term, c, epsilon, log_delta, goal)
+    height = _height(term, c, epsilon, log_delta, goal)
     if spacing is None or height is None:
         return None
     (step, sides), (top, shifts) = spacing, height
     step = min(step, 2.0 ** math.floor(math.log2(top / 8.0)))
     n = math.ceil(top / step) + 1
-    tolerance = math.exp(-LOG_GOAL - 3.0)
+    tolerance = math.exp(-goal - 3.0)
     t = step * np.arange(min(n, most), dtype=np.float64)
     cost = term.nodes(c, float(t[-1]), tolerance)
-    if cost > _NODES or n * cost > most:
+    if cost * COST > _NODES * most or n * cost > most:
         return None
     parts, start = [], 0
     while start < n:  # lower points need fewer nodes
-        stop = min(n, start + max(_CHUNK // cost, 1))
+        stop = min(n, start + max(_CHUNK // cost, _POINTS))
         parts.append(term.values(c, np.asarray(t[start:stop]), tolerance))
         start = stop
     log, error = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -221,10 +226,10 @@ def divided(
 
 
 def _spacing(
-    term: Term, c: float, epsilon: float, log_delta: float
+    term: Term, c: float, epsilon: float, log_delta: float, goal: float
 ) -> tuple[float, tuple[float, float]] | None:
     """Returns D, and the points on both sides of c that prove the aliasing to be small."""
-    reach = math.sqrt(2.0 * LOG_GOAL / _curvature(term, c))
+    reach = math.sqrt(2.0 * goal / _curvature(term, c))
     # candidates, of which the one that allows the widest step is taken: any of them is sound
     factors = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0])
     below = np.append(np.maximum(c - reach * factors, c / 16.0), [0.0, c / 2.0, c / 8.0])
@@ -236,7 +241,7 @@ def _spacing(
     with np.errstate(all="ignore"):
         value = np.where(others > 0, term.rough(np.where(others > 0, others, c)).value, 0.0)
         log = value + log_g(others) - others * epsilon
-        y = (log - log_delta + LOG_GOAL) / np.abs(others - c)
+        y = (log - log_delta + goal) / np.abs(others - c)
     y = np.where(np.isfinite(y), y, np.inf)
     left, right = int(np.argmin(y[: below.size])), below.size + int(np.argmin(y[below.size :]))
     widest = max(float(y[left]), float(y[right]), 1e-9 / c)
@@ -248,13 +253,13 @@ def _spacing(
 
 
 def _height(
-    term: Term, c: float, epsilon: float, log_delta: float
+    term: Term, c: float, epsilon: float, log_delta: float, goal: float
 ) -> tuple[float, FloatArray] | None:
     """Returns T, and the shifts that prove the line beyond T to be small."""
-    t = math.sqrt(2.0 * LOG_GOAL / _curvature(term, c)) * np.geomspace(0.6, 400.0, 25)
+    t = math.sqrt(2.0 * goal / _curvature(term, c)) * np.geomspace(0.6, 400.0, 25)
     for part in (slice(0, 8), slice(8, 16), slice(16, 25)):
         log, shifts = term.heights(c, t[part])
-        below = log - np.log(math.pi * t[part]) - c * epsilon < log_delta - LOG_GOAL
+        below = log - np.log(math.pi * t[part]) - c * epsilon < log_delta - goal
         if below.any():
             i = int(np.argmax(below))
             return float(t[part][i]), shifts[i]
@@ -364,9 +369,21 @@ class Lines:
 
 
 def lines_at(
-    tracks: tuple[Track, ...], epsilon: float, log_delta: float | None, most: int = COST
+    tracks: tuple[Track, ...],
+    epsilon: float,
+    log_delta: float | None,
+    most: int = COST,
+    goal: float = LOG_GOAL,
 ) -> Lines | None:
-    """Places a line for each term that matters at eps; the last term stands for all that follow."""
+    """Places a line for each term that matters at eps; the last term stands for all that follow.
+
+    Args:
+        tracks: the saddle points of each term.
+        epsilon: where on the curve, nats.
+        log_delta: about ln delta there; None where it is not known better than the tracks say.
+        most: terms of all values of M that one line may cost.
+        goal: -ln of the share of delta that each error of a line is to have, about.
+    """
     near = [track.near(epsilon) for track in tracks]
     sizes = [track.log_delta_at(epsilon) for track in near]
     if not sizes:
@@ -379,7 +396,7 @@ def lines_at(
             c = track.c_at(epsilon)
             rest.append((c, add_up(track.term.upper(c, more=last), log_g_up(c))))
             continue
-        line = _line(track, epsilon, total, most)
+        line = _line(track, epsilon, total, most, goal)
         if line is None:
             return None
         lines.append(line)

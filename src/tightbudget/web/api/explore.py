@@ -44,6 +44,9 @@ class Found(BaseModel):
 
     what: str = Field(description="The mechanisms, in words.")
     steps: list[dict[str, Any]] = Field(description="The mechanisms, as in a plan file.")
+    ends: str | None = Field(
+        None, description="What the two bounds are, where no one pair of distributions is exact."
+    )
     python: str = Field(description="A program that gives the same answer.")
     command: str | None = Field(description="A command line that does, where there is one.")
 

@@ -17,7 +17,7 @@ from starlette.responses import RedirectResponse, Response
 
 from tightbudget import MECHANISMS, Bounds, TightBudgetError
 from tightbudget.explorer import answers, questions
-from tightbudget.explorer.form import GOALS_IN_WORDS, KINDS, RELATIONS, SHOWS, Form
+from tightbudget.explorer.form import GOALS_IN_WORDS, KINDS, RELATIONS, SHOWS, WAYS, Form
 from tightbudget.explorer.picture import Drawn, picture
 from tightbudget.numerics.bounds import rounded
 from tightbudget.web.access import READ, allow
@@ -83,6 +83,7 @@ async def explorer(
         curve=curve,
         panel=panel,
         kinds={kind: MECHANISMS[kind].__name__ for kind in KINDS},
+        ways=WAYS,
         relations=RELATIONS,
         shows=SHOWS,
         goals=GOALS_IN_WORDS,

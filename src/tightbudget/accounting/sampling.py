@@ -1,0 +1,184 @@
+"""Options that say how records get into a run: those of the command line, and fields of a form.
+
+A plan's table says it under one key, such as ``batches = { batch = 60, of = 60000 }``. A command
+has an option for each of the numbers, such as ``--batch 60 --of 60000``, and a form has a field.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tightbudget.errors import ParameterError
+from tightbudget.mechanisms import MECHANISMS
+from tightbudget.mechanisms.composition import Derived
+
+__all__ = [
+    "FLAGS",
+    "OPTIONS",
+    "SAMPLERS",
+    "Sampler",
+    "counted",
+    "options_of",
+    "options_of_kind",
+    "sampler_of",
+    "table_of",
+    "written",
+]
+
+# The option that counts runs where a run is a whole epoch, and where it is a step.
+_EPOCHS, _STEPS = "epochs", "steps"
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A way in which records get into a run.
+
+    Attributes:
+        key: the name of the way in a plan's table.
+        words: the name of the way for people.
+        options: the option of each parameter of the mechanism; the first one must be given.
+        mark: the option that no other way has, which tells that this way is meant.
+        epoch: whether one run of the mechanism is an epoch of many steps.
+    """
+
+    key: str
+    words: str
+    options: Mapping[str, str]
+    mark: str
+    epoch: bool = False
+
+
+SAMPLERS = {
+    sampler.key: sampler
+    for sampler in (
+        Sampler("rate", "Poisson", {"rate": "rate"}, mark="rate"),
+        Sampler(
+            "allocated",
+            "Random allocation",
+            {"steps": "allocated", "times": "each_in"},
+            mark="allocated",
+            epoch=True,
+        ),
+        Sampler("shuffled", "Shuffle", {"steps": "shuffled"}, mark="shuffled", epoch=True),
+        Sampler(
+            "batches",
+            "Fixed batches",
+            {
+                "batch": "batch",
+                "of": "of",
+                "replacement": "with_replacement",
+                "sensitivity_of": "sensitivity_of",
+            },
+            mark="batch",
+        ),
+        Sampler(
+            "truncated_poisson",
+            "Poisson, truncated",
+            {"rate": "rate", "at_most": "at_most", "of": "of"},
+            mark="at_most",
+        ),
+        Sampler("group", "Group", {"size": "group"}, mark="group"),
+    )
+}
+
+# The help of each option on the command line.
+OPTIONS = {
+    "rate": "Poisson samples: each record is in a run with this probability.",
+    "allocated": "Random allocation: each record is in one of so many steps of an epoch, drawn at "
+    "random. One run is an epoch: repeat it with --epochs.",
+    "each_in": "With --allocated: in how many steps of an epoch each record is; 1 if not given.",
+    "shuffled": "A loader that shuffles the data and cuts so many batches. One run is an epoch: "
+    "repeat it with --epochs.",
+    "batch": "Batches of exactly so many records, drawn anew for each run; with --of.",
+    "of": "The number of records, with --batch or --at-most.",
+    "with_replacement": "With --batch: a batch can hold a record more than once.",
+    "sensitivity_of": "With --batch: clip (one record's norm, the default) or replace-one (how far "
+    "replacing it moves the sum); which the sensitivity is.",
+    "at_most": "Truncated Poisson samples: at most so many records are kept; with --rate and --of.",
+    "group": "The number of records of one user, each of which is sampled on its own.",
+}
+
+# Options of a command without a value.
+FLAGS = ("with_replacement",)
+
+
+def written(option: str) -> str:
+    """Writes the name of an option as on the command line."""
+    return "--" + option.replace("_", "-")
+
+
+def sampler_of(options: Mapping[str, Any]) -> Sampler | None:
+    """Returns the way that the given options tell of; None if every record is in every run.
+
+    Raises:
+        ParameterError: the options tell of two ways.
+    """
+    found = [s for s in SAMPLERS.values() if s.mark in options and s.key != "group"]
+    # the rate belongs to a truncated sample
+    found = [s for s in found if s.key != "rate" or "at_most" not in options]
+    if len(found) > 1:
+        marks = " and ".join(sampler.mark for sampler in found)
+        raise ParameterError(
+            f"{marks} are different ways to draw records: give one of them "
+            "(a plan file can do one to the other: base holds what is done first)"
+        )
+    return found[0] if found else None
+
+
+def table_of(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the table of a plan for a mechanism with options.
+
+    Args:
+        kind: the mechanism's name.
+        options: parameters of the mechanism, and options that say how records get into a run.
+
+    Raises:
+        ParameterError: the options tell of two ways, or one belongs to a way that is not told of.
+    """
+    table: dict[str, Any] = {"mechanism": kind}
+    table |= {name: value for name, value in options.items() if name not in OPTIONS}
+    left = {name: value for name, value in options.items() if name in OPTIONS}
+    ways = (sampler_of(options), SAMPLERS["group"] if "group" in options else None)
+    for sampler in filter(None, ways):
+        given = {
+            name: left.pop(option) for name, option in sampler.options.items() if option in left
+        }
+        first = next(iter(sampler.options))
+        table[sampler.key] = given[first] if list(given) == [first] else given
+    for option, value in left.items():
+        marks = [s.mark for s in SAMPLERS.values() if option in s.options.values()]
+        raise ParameterError(f"{option} needs {' or '.join(marks)} beside it, got {value!r} alone")
+    return table
+
+
+def options_of(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options that a plan's table stands for: what :func:`table_of` would be given.
+
+    Args:
+        table: a plan's table; its ``mechanism`` and the number of its runs are no options.
+    """
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if sampler := SAMPLERS.get(name):
+            given = value if isinstance(value, Mapping) else {next(iter(sampler.options)): value}
+            found |= {sampler.options.get(key, key): entry for key, entry in given.items()}
+        else:
+            found[name] = value
+    return {name: value for name, value in found.items() if name not in ("mechanism", "times")}
+
+
+def options_of_kind(kind: str) -> dict[str, inspect.Parameter]:
+    """Returns the parameters of a mechanism by the names of their options, without its relation."""
+    cls = MECHANISMS[kind]
+    names = SAMPLERS[cls.key].options if issubclass(cls, Derived) else {}
+    parameters = inspect.signature(cls).parameters
+    return {names.get(name, name): p for name, p in parameters.items() if name != "relation"}
+
+
+def counted(options: Mapping[str, Any]) -> str:
+    """Returns the option that counts the runs: "epochs" where one run is an epoch, or "steps"."""
+    epoch = any(sampler.mark in options for sampler in SAMPLERS.values() if sampler.epoch)
+    return _EPOCHS if epoch else _STEPS

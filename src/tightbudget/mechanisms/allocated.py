@@ -1,0 +1,175 @@
+"""A step on batches into which each record is put at random, once an epoch or a few times."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from tightbudget.engine.engine import Engine
+from tightbudget.errors import RelationError
+from tightbudget.mechanisms.allocated_lattice import Merged, Spread, Sums, within_reach
+from tightbudget.mechanisms.composition import Composable, Derived, Mechanism
+from tightbudget.mechanisms.from_curve import FromCurve
+from tightbudget.mechanisms.neighbouring import Neighbouring
+from tightbudget.mechanisms.worst_case import WorstCase
+from tightbudget.numerics.validate import positive_count, refuse
+from tightbudget.pairs.pair import Direction, Pair
+
+__all__ = ["Allocated"]
+
+# Rounding errors of a sum grow with its number of terms: 1e-3 of a delta at this one.
+_MOST_STEPS = 10**8
+
+
+@dataclass(frozen=True)
+class Allocated(Derived):
+    """One epoch of ``steps`` runs of ``base``, each record in ``times`` of them, at random.
+
+    For each record the runs that have it are drawn uniformly and independently of all other
+    records: random allocation, or balls into bins. This is one epoch; ``* epochs`` composes.
+    A loader that permutes the data and cuts batches of one size does *not* do this, and may
+    reveal much more: see :meth:`~tightbudget.Mechanism.shuffled`.
+
+    Guarantee: holds for neighbours that differ by the presence of one record
+    (``Neighbouring.ADD_OR_REMOVE``), in both directions, also for steps that are chosen after
+    seeing earlier outputs; the base's pair must be stated for the same relation. A base that is
+    declared for ``Neighbouring.ZERO_OUT`` must take a zeroed record for an absent one, as sums do.
+
+    With ``times=1`` the bounds are the exact epoch's, up to the step of a lattice: an epsilon of
+    1e-6 is known within some 1e-4 of itself, and ``rtol`` limits what composition adds to that.
+
+    With ``times=k`` the interval is wide. The upper bound is that of k epochs of 1 of t/k steps
+    (k - r of floor(t/k) steps and r of one step more, t = k floor(t/k) + r): k steps at random are
+    one step in each block of a random partition, and the upper bound gives the partition away. The
+    lower bound is that of an observer who sees the sum of the steps' density ratios alone, a
+    post-processing of the outputs. What lies between them is not known.
+
+    Source: Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha, Zhang 2024, "Balls-and-bins sampling for
+    DP-SGD", for the pair; Feldman, Shenfeld 2025, "Privacy amplification by random allocation",
+    for the reduction of k of t.
+
+    Args:
+        base: any mechanism, one step.
+        steps: the number of steps t of one epoch, in [1, 10^8].
+        times: in how many steps of the epoch each record is, in [1, steps].
+
+    Raises:
+        ParameterError: ``steps`` or ``times`` is out of its range, or ``base`` is not a mechanism.
+        RelationError: ``base`` was declared for another relation.
+    """
+
+    steps: int
+    times: int = 1
+
+    kind: ClassVar[str] = "allocated"
+    key: ClassVar[str] = "allocated"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        steps, times = positive_count(steps=self.steps), positive_count(times=self.times)
+        if steps > _MOST_STEPS:
+            raise refuse("steps", "be at most 10^8", self.steps)
+        if times > steps:
+            raise refuse("times", f"be at most steps ({steps})", self.times)
+        declared = self.base.relation or Neighbouring.ADD_OR_REMOVE
+        for relation in (self.relation or declared, declared):
+            if relation is not declared or relation is Neighbouring.REPLACE_ONE:
+                raise RelationError(
+                    f"random allocation holds for {Neighbouring.ADD_OR_REMOVE} (or "
+                    f"{Neighbouring.ZERO_OUT}, if the base is declared for it), "
+                    f"but {relation} was declared"
+                )
+        self._set(steps=steps, times=times, relation=declared)
+
+    def is_symmetric(self) -> bool:
+        # each record is in every step: the steps of one epoch, composed
+        return self.times == self.steps and self.base.is_symmetric()
+
+    def is_mutual(self) -> bool:
+        return self.times == self.steps and self.base.is_mutual()
+
+    def pair(self, direction: Direction) -> Pair:
+        if self.times > 1:
+            return _pair_above(self, direction)
+        base = self.base.pair(direction)
+        if self.steps == 1 or not within_reach(base, direction):
+            # the step that has the record, given away: no amplification
+            return base
+        side = _side(self.base, direction)
+        return _kept_above(self.base, self.steps, side).pair(direction)
+
+    def pairs_of_run(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
+        if self.times == 1:
+            return super().pairs_of_run(direction)
+        # r blocks have one step more than the others
+        length, longer = divmod(self.steps, self.times)
+        blocks = ((length, self.times - longer), (length + 1, longer))
+        return tuple(
+            (Allocated(self.base, steps).pair(direction), runs) for steps, runs in blocks if runs
+        )
+
+    def instance(self) -> Composable | None:
+        if self.steps == 1:
+            return self.base.instance()
+        base = self.base.instance()
+        if base is None:
+            base = self.base
+        elif not isinstance(base, _SumOfRatios):
+            return WorstCase(0.0)  # nothing is known to be revealed: a lower bound of 0
+        if self.times == self.steps:
+            return None if base is self.base else base * self.steps
+        return _SumOfRatios(base, self.steps, self.times)
+
+
+@dataclass(frozen=True)
+class _SumOfRatios(Mechanism):
+    """An observer of random allocation who looks at the sum of the steps' density ratios alone."""
+
+    base: Mechanism
+    steps: int
+    times: int
+
+    def pair(self, direction: Direction) -> Pair:
+        base = self.base.pair(direction)
+        if not base.sketch().losses.size:  # the step that has the record shows it for certain
+            return base
+        if not within_reach(base, direction):
+            return WorstCase(0.0).pair(direction)  # a lower bound of 0
+        side = _side(self.base, direction)
+        return _kept_below(self.base, self.steps, self.times, side).pair(direction)
+
+
+def _side(base: Mechanism, direction: Direction) -> Direction:
+    """The direction whose pair of ``base`` is asked: one for both where they are the same pair."""
+    return Direction.REMOVE if base.is_mutual() else direction
+
+
+# A law takes half a second and a megabyte; a question asks for it twice in each direction.
+@functools.lru_cache(maxsize=16)
+def _kept_above(base: Mechanism, steps: int, side: Direction) -> Spread:
+    """The law of an epoch's ratio from above."""
+    return Spread.of(base.pair(side), side, steps)
+
+
+@functools.lru_cache(maxsize=16)
+def _kept_below(base: Mechanism, steps: int, times: int, side: Direction) -> Merged | Sums:
+    """The law of an epoch's sum of ratios from below."""
+    pair = base.pair(side)
+    return Merged.of(pair, side, steps) if times == 1 else Sums.of(pair, side, steps, times)
+
+
+# The epsilons at which one pair takes the place of several. Their composition is answered with the
+# pairs themselves; one pair is asked for only where such a mechanism is itself sampled.
+_EPSILONS = (*np.linspace(-8.0, 8.0, 33), *np.linspace(9.0, 32.0, 24))
+
+
+@functools.lru_cache(maxsize=16)
+def _pair_above(mechanism: Allocated, direction: Direction) -> Pair:
+    """One pair above the several pairs of an epoch in which a record is several times."""
+    read = Engine.of({direction: mechanism.pairs_of_run(direction)}).reader()
+    points = [(float(epsilon), read(float(epsilon), 1e-2).upper) for epsilon in _EPSILONS]
+    epsilons, deltas = zip(*points, strict=True)
+    return FromCurve(epsilons, deltas, both_ways=False).pair(Direction.REMOVE)

@@ -1,0 +1,438 @@
+"""A noisy sum over a batch of fixed size, where one record may be replaced by another."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from scipy import special as sp
+
+from tightbudget.errors import ParameterError, RelationError
+from tightbudget.mechanisms.composition import Derived, Mechanism
+from tightbudget.mechanisms.gaussian import Gaussian, GaussianPair
+from tightbudget.mechanisms.mixture_of_gaussians import MixtureOfGaussians
+from tightbudget.mechanisms.neighbouring import Neighbouring
+from tightbudget.mechanisms.subsampled import AddPair, RemovePair
+from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
+from tightbudget.numerics.rounding import (
+    EXP,
+    LOG1P,
+    UNIT,
+    FloatArray,
+    add_down,
+    add_up,
+    double_down,
+    double_up,
+    next_up,
+)
+from tightbudget.numerics.special import ERF_ULPS
+from tightbudget.numerics.validate import one_of, positive_count, refuse
+from tightbudget.pairs.atomic import at_most
+from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch
+
+__all__ = ["Batches", "CopiesPair", "HullPair"]
+
+# Numbers of copies of a record with less probability than this, together, are not listed one by
+# one: the upper bound counts them as a loss of inf, the lower one as no copy.
+_LEAST_CHANCE = 1e-100
+_SENSITIVITIES = _CLIP, _REPLACED = "clip", "replace-one"
+_MOST_RECORDS = 10**15  # data sets up to this size: integers that doubles hold
+
+
+@dataclass(frozen=True)
+class Batches(Derived):
+    """Runs ``base`` on a random batch of exactly ``batch`` of the ``of`` records of the data set.
+
+    Neighbours differ by one record that is replaced (``Neighbouring.REPLACE_ONE``). One mechanism
+    is one step; every step draws a new batch.
+
+    Guarantee: the exact epsilon and delta lie between two bounds, for any composition of steps.
+    The lower bound is attained by two data sets: all other records are -c v, and the one record is
+    c v in the first and -c v in the second, for a unit vector v and the norm c of all records. Then
+    k steps are exactly k Poisson-sampled Gaussian mechanisms that move by 2 c at the rate
+    q = batch / of. The upper bound is the pair whose delta(eps) is that of the two data
+    sets for eps >= 0, mirrored for eps < 0: it dominates one step, so that its composition
+    dominates the steps. The space between the two bounds is what is not known.
+    Source: Zhu, Dong, Wang 2022, Theorem 11 (upper bound); Lebeda, Regehr, Kamath, Steinke 2024
+    (that pairs of opposite records do not dominate fixed-size batches).
+
+    The sensitivity of the base can be meant in two ways, and ``sensitivity_of`` says which one.
+    ``"clip"`` (the default, which is never too small): it is the norm c that each record is
+    clipped to, so that a replacement moves the sum by 2 c. ``"replace-one"``: it is how far a
+    replacement moves the sum, 2 c itself. With 10,000 steps and delta = 1e-6, the epsilon of
+    ``step * 10_000`` is in::
+
+        Gaussian(sigma=2.0).batches(600, of=60_000)  # [6.9073, 8.9388]
+        Gaussian(sigma=2.0, sensitivity=2.0).batches(
+            600, of=60_000, sensitivity_of="replace-one"
+        )  # [6.9073, 8.9388]
+        Gaussian(sigma=2.0).batches(
+            600, of=60_000, sensitivity_of="replace-one"
+        )  # [2.4467, 2.8857]
+
+    With ``replacement`` every one of the batch's places gets a record of its own, so that a
+    record may be in it several times. The upper bound sums delta over the numbers of copies, as
+    Balle, Barthe, Gaboardi 2018, Theorem 10 does; the lower bound is that of the same two data
+    sets, a mixture of Gaussians with binomial weights.
+
+    Args:
+        base: the Gaussian mechanism of one batch's sum.
+        batch: how many records a batch has, an integer from 1 to ``of``.
+        of: how many records the data set has, an integer up to 10^15.
+        replacement: whether a record can be drawn several times for one batch.
+        sensitivity_of: "clip" or "replace-one": what the sensitivity of the base is of.
+
+    Raises:
+        ParameterError: ``base`` is not a :class:`~tightbudget.Gaussian`, or a parameter is out of
+            its range.
+        RelationError: another relation than ``Neighbouring.REPLACE_ONE`` was declared for the
+            batches, or ``base`` was declared for a relation that contradicts ``sensitivity_of``.
+    """
+
+    batch: int
+    of: int
+    replacement: bool = False
+    sensitivity_of: str = "clip"
+
+    kind: ClassVar[str] = "batches"
+    key: ClassVar[str] = "batches"
+    # the hull is its own mirror image
+    symmetric: ClassVar[bool] = True
+    mutual: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.base, Gaussian):
+            raise ParameterError(
+                f"base must be a Gaussian, got {self.base!r}: fixed-size batches have two "
+                "certified ends for Gaussian noise alone"
+            )
+        batch, of = positive_count(batch=self.batch), positive_count(of=self.of)
+        if of > _MOST_RECORDS:
+            raise refuse("of", f"be at most {_MOST_RECORDS}", self.of)
+        if batch > of:
+            raise refuse("batch", f"be at most of ({of})", self.batch)
+        if not isinstance(self.replacement, bool):
+            raise refuse("replacement", "be True or False", self.replacement)
+        one_of(_SENSITIVITIES, sensitivity_of=self.sensitivity_of)
+        if self.relation not in (None, Neighbouring.REPLACE_ONE):
+            raise RelationError(
+                f"batches of a fixed size hold for {Neighbouring.REPLACE_ONE}, "
+                f"but {self.relation} was declared"
+            )
+        if self.base.relation is not None:
+            self._check_base(self.base.relation)
+        self._set(batch=batch, of=of, relation=Neighbouring.REPLACE_ONE)
+        self._replaced()  # refuses a quotient that no Gaussian mechanism has
+
+    def _check_base(self, declared: Neighbouring) -> None:
+        """Refuses a base whose sensitivity was ``declared`` for something else."""
+        # guard: sensitivity-not-guessed
+        fits = _REPLACED if declared is Neighbouring.REPLACE_ONE else _CLIP
+        if self.sensitivity_of != fits:
+            raise RelationError(
+                f"base was declared for {declared}, so that its sensitivity is of {fits!r}, "
+                f"but sensitivity_of={self.sensitivity_of!r} was given"
+            )
+
+    def _replaced(self) -> Gaussian:
+        """Makes the Gaussian mechanism of a batch that surely has the replaced record."""
+        assert isinstance(self.base, Gaussian)
+        # guard: replacement-moves-twice
+        times = 2.0 if self.sensitivity_of == _CLIP else 1.0
+        moved = self.base.sensitivity * times  # exact: a power of two
+        return Gaussian(self.base.sigma, moved)
+
+    def _places(self) -> int:
+        """The largest number of copies of one record that a batch can have."""
+        return self.batch if self.replacement and self.of > 1 else 1
+
+    def _copies(self) -> Enclosure:
+        """The chances that the batch has 1, 2, ... copies of a record, as far as they are listed.
+
+        Returns:
+            (n,) enclosures, at least one, the last of them above ``_LEAST_CHANCE`` or the batch's
+            size.
+        """
+        if self._places() == 1:
+            share = Fraction(self.batch, self.of)
+            # guard: share-rounded-apart
+            return Enclosure(np.array([double_down(share)]), np.array([double_up(share)]))
+        return _binomial(self.batch, self.of)
+
+    def pair(self, direction: Direction) -> Pair:
+        """Returns the upper bound's pair, which is its own mirror image, for either direction."""
+        replaced, copies = self._replaced(), self._copies()
+        m = replaced.sensitivity / replaced.sigma
+        if copies.lower[0] == 1.0:
+            return GaussianPair(m)
+        rest = 0.0 if len(copies) == self._places() else 2.0 * _LEAST_CHANCE
+        # a larger rate, which is at most 3/4 with replacement, dominates a smaller one
+        rate = add_up(*copies.upper, rest) if rest or len(copies) > 1 else float(copies.upper[0])
+        least = add_down(*copies.lower)
+        # the chances of 1, 2, ... copies where there is one
+        shares = (copies / Enclosure(np.array([least]), np.array([rate]))).clipped(0.0, 1.0)
+        base = CopiesPair(m, shares, next_up(rest / least) if rest else 0.0)
+        # guard: mirrored-below-zero
+        return HullPair(RemovePair(base, rate), AddPair(base, rate), base.undecided(), rate)
+
+    def instance(self) -> Mechanism | None:
+        """Returns what the two data sets that the class describes reveal.
+
+        Returns:
+            None for a batch of all records without replacement, where the pair itself is attained.
+        """
+        replaced, chances = self._replaced(), self._copies().lower
+        if chances.size == 1:
+            # a smaller rate is dominated by a larger one
+            rate = float(chances[0])
+            sampled = replaced.subsampled(rate)
+            return None if rate == 1.0 else _Attained(sampled, relation=self.relation)
+        # fewer copies, and smaller moves, are dominated by more and larger ones: the events
+        # that decide delta are half-lines, whose chance rises with the move
+        # guard: no-copy-has-the-rest
+        none = double_up(1 - sum((Fraction(x) for x in chances.tolist()), Fraction(0)))
+        sizes = [
+            double_down(copies * Fraction(replaced.sensitivity))
+            for copies in range(chances.size + 1)
+        ]
+        mixture = MixtureOfGaussians(replaced.sigma, tuple(sizes), (none, *chances.tolist()))
+        return _Attained(mixture, relation=self.relation)
+
+
+@dataclass(frozen=True)
+class _Attained(Mechanism):
+    """A mechanism that two data sets attain, declared for the relation between these two."""
+
+    base: Mechanism
+
+    def pair(self, direction: Direction) -> Pair:
+        return self.base.pair(direction)
+
+    def is_mutual(self) -> bool:
+        return self.base.is_mutual()
+
+    def __repr__(self) -> str:
+        return repr(self.base)
+
+
+@functools.lru_cache(maxsize=64)
+def _binomial(batch: int, of: int) -> Enclosure:
+    """The chances of 1, 2, ... hits in ``batch`` independent draws from ``of`` >= 2 records.
+
+    Returns:
+        (n,) enclosures; the chance of more than n hits is below twice ``_LEAST_CHANCE``, and 0 if
+        n is ``batch``.
+    """
+    # (1 - 1 / of)^batch: log1p of a rounded quotient, the product, and exp of a number in [-2, 0]
+    exponent = batch * math.log1p(-1.0 / of)
+    chance = math.exp(exponent)
+    off = (EXP + (LOG1P + 6.0) * abs(exponent)) * UNIT
+    values, offs = [], []
+    for k in range(1, batch + 1):
+        # C(b, k) n^-k (1 - 1/n)^(b - k) from that of k - 1: integers below 2^53, or rounded once,
+        # in four operations
+        chance = chance * (batch - k + 1) / (k * (of - 1.0))
+        off += 6 * UNIT
+        values.append(chance)
+        offs.append(off)
+        # from twice the mean on, each chance is at most half of the one before
+        if k >= 2.0 * batch / (of - 1.0) and chance < _LEAST_CHANCE:
+            break
+    mass, relative = np.array(values), np.array(offs)
+    return Enclosure(mass * (1 - relative), mass * (1 + relative))
+
+
+@dataclass(frozen=True, eq=False)
+class CopiesPair(Pair):
+    """A Gaussian pair whose means are k m apart, where k = 1, 2, ... is drawn and told.
+
+    Guarantee: the pair dominates what a batch reveals that has k copies of the record. It is its
+    own mirror image, as every Gaussian pair is. More copies than are listed count as a loss
+    of inf.
+
+    Args:
+        m: how far one copy moves the sum, over sigma.
+        shares: (n,) the chances of k = 1 .. n.
+        rest: an upper bound of the chance of more.
+    """
+
+    m: float
+    shares: Enclosure
+    rest: float
+
+    def _gaussians(self) -> list[GaussianPair]:
+        """The pairs for 1, 2, ... copies; the product with m rounds by one unit of 2^-53."""
+        return [GaussianPair(copies * self.m) for copies in range(1, len(self.shares) + 1)]
+
+    def undecided(self) -> Enclosure:
+        """The Q-mass of losses < 0 less that of losses > 0; erf(k m / sqrt(8)) for k copies."""
+        share = sp.erf(self.m * np.arange(1.0, len(self.shares) + 1.0) / math.sqrt(8.0))
+        # four roundings of the argument, which erf does not enlarge
+        margin = 2 * UNIT * (ERF_ULPS + 4.0)
+        terms = self.shares * Enclosure(share * (1 - margin), np.minimum(share * (1 + margin), 1.0))
+        whole = Enclosure(np.array([add_down(*terms.lower)]), np.array([add_up(*terms.upper)]))
+        return whole + at_most(self.rest)
+
+    def bins(self, edges: FloatArray, slack: FloatArray) -> Bins:
+        parts = [pair.bins(edges, slack) for pair in self._gaussians()]
+        if len(parts) == 1 and not self.rest:
+            return parts[0]
+        p = q = exact(np.zeros(edges.size + 1))
+        for i, part in enumerate(parts):
+            p, q = p + part.p * self.shares[i], q + part.q * self.shares[i]
+        # q / p is a mean of the quotients of the parts
+        least = np.min([part.w.lower for part in parts], axis=0)
+        most = np.max([part.w.upper for part in parts], axis=0)
+        return Bins.of(p, q, (q / p).clipped(least, most), edges, slack)
+
+    def p_only(self) -> Enclosure:
+        return at_most(self.rest)  # guard: copies-not-listed
+
+    def q_only(self) -> Enclosure:
+        return at_most(self.rest)
+
+    def max_loss(self) -> tuple[float, float]:
+        return math.inf, math.inf
+
+    def sketch(self) -> Sketch:
+        # one more copy is rarer by a factor of k: a dozen are enough to plan with
+        shown = self._gaussians()[:12]
+        sketches = [pair.sketch() for pair in shown]
+        weights = np.log(self.shares.upper)
+        return Sketch(
+            np.concatenate([sketch.losses for sketch in sketches]),
+            np.concatenate(
+                [sketch.log_masses + w for sketch, w in zip(sketches, weights, strict=False)]
+            ),
+        )
+
+    def log_tail_moment(self, x: float, s: float) -> tuple[float, float]:
+        bounds = np.array([pair.log_tail_moment(x, s) for pair in self._gaussians()])
+        least = np.logaddexp.reduce(bounds[:, 0] + np.log(self.shares.lower))
+        most = np.logaddexp.reduce(bounds[:, 1] + np.log(self.shares.upper))
+        return float(least - 1e-12 * (1 + abs(least))), float(most + 1e-12 * (1 + abs(most)))
+
+    def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
+        found = [pair.closed_delta(epsilon) for pair in self._gaussians()]
+        known = [bounds for bounds in found if bounds is not None]
+        if len(known) < len(found):
+            return None
+        least = Enclosure(np.array([max(0.0, low) for low, _ in known]), np.ones(len(known)))
+        most = Enclosure(np.zeros(len(known)), np.array([max(0.0, high) for _, high in known]))
+        return (
+            max(0.0, add_down(*(least * self.shares).lower)),
+            add_up(*(most * self.shares).upper, self.rest),
+        )
+
+    def reversed(self) -> CopiesPair:
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class HullPair(Pair):
+    """The pair whose delta(eps) is that of ``above`` for eps >= 0, and which is its own mirror.
+
+    With A = ``above``, losses l > 0 have A's masses under P and Q, losses -l have them exchanged,
+    and the loss 0 has what is left on either side. Let (P, Q) be the base pair of A, its own
+    mirror image, and A = ((1 - q) Q + q P, Q): A's mass of losses > 0 under both of its sides is
+    1 - (1 - q) (Q(L < 0) - Q(L > 0)) together, so that the rest is not negative.
+
+    Guarantee: delta(eps) of this pair is at least that of any mechanism whose delta(eps) in both
+    directions is at most that of ``above`` for all eps >= 0, for all real eps: at -eps it is
+    1 - e^-eps + e^-eps times delta(eps) of the other direction.
+
+    Args:
+        above: the base pair mixed on the side of P.
+        below: ``above`` with its two sides exchanged.
+        undecided: Q(L < 0) - Q(L > 0) of the base.
+        rate: the share q of P in ``above``.
+    """
+
+    above: Pair
+    below: Pair
+    undecided: Enclosure
+    rate: float
+
+    def atoms(self) -> Atoms:
+        keep = (1 - self.rate) * np.array([1 - 2 * UNIT, 1 + 2 * UNIT])
+        mass = self.undecided * Enclosure(keep[:1], keep[1:])  # guard: undecided-mass
+        return Atoms(mass, mass, np.zeros(1), np.zeros(1))
+
+    def bins(self, edges: FloatArray, slack: FloatArray) -> Bins:
+        # an edge that may be 0 is moved to where it surely is not above
+        near = np.abs(edges) <= slack
+        cuts = np.where(near, -(np.abs(edges) + slack), edges)
+        slacks = np.where(near, 0.0, slack)
+        n = int(np.sum(cuts <= 0.0))
+        middle = np.zeros(1)
+        left_edges, left_slack = np.append(cuts[:n], middle), np.append(slacks[:n], middle)
+        right_edges, right_slack = np.append(middle, cuts[n:]), np.append(middle, slacks[n:])
+        left = self.below.bins(np.maximum.accumulate(left_edges), left_slack)
+        right = self.above.bins(right_edges, right_slack)
+        assert left is not None
+        assert right is not None
+        # the references of the parts, and those of the bins
+        reference = np.append(edges, edges[-1])
+        shift_left = reference[: n + 1] - left_edges
+        shift_right = reference[n:] - np.append(right_edges[1:], right_edges[-1])
+        move_left = exp_enclosure(shift_left, UNIT * np.abs(shift_left))
+        move_right = exp_enclosure(shift_right, UNIT * np.abs(shift_right))
+        lp, lq, lw = left.p[: n + 1], left.q[: n + 1] * move_left, left.w[: n + 1] * move_left
+        rp, rq, rw = right.p[1:], right.q[1:] * move_right, right.w[1:] * move_right
+        # the bin around 0 has a part of each
+        p, q = lp[n] + rp[0], lq[n] + rq[0]
+        return Bins.of(
+            stack(lp[:n], p, rp[1:]),
+            stack(lq[:n], q, rq[1:]),
+            stack(lw[:n], q / p, rw[1:]),
+            edges,
+            np.where(near, 4.0 * slack, slack),
+        )
+
+    def p_only(self) -> Enclosure:
+        return self.above.p_only()
+
+    def q_only(self) -> Enclosure:
+        return self.above.p_only()
+
+    def max_loss(self) -> tuple[float, float]:
+        return math.inf, math.inf
+
+    def grid_origin(self) -> float:
+        return 0.0
+
+    def sketch(self) -> Sketch:
+        # a composition of 10,000 steps needs masses that sum to 1: those of bins do
+        right = self.above.sketch().losses
+        right = np.unique(right[right > 0])
+        edges = np.concatenate([-right[::-1], [0.0], right])
+        bins = self.bins(edges, np.zeros(edges.size))
+        p, behind = bins.p.upper[:-1], np.log(np.maximum(bins.w.lower[:-1], 1.0))
+        with np.errstate(divide="ignore"):
+            log_masses = np.log(np.append(p, self.atoms().p.upper))
+        return Sketch(np.append(edges - behind, 0.0), log_masses)
+
+    def log_tail_moment(self, x: float, s: float) -> tuple[float, float]:
+        if x >= 0.0:
+            return self.above.log_tail_moment(x, s)
+        # e^(s L) is at most 1 for losses up to 0
+        least, most = self.above.log_tail_moment(0.0, s)
+        most = float(np.logaddexp(most, 0.0))
+        return least, most + 1e-12 * (1 + abs(most))
+
+    def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
+        found = self.above.closed_delta(abs(epsilon))
+        if epsilon >= 0.0 or found is None:
+            return found
+        # delta(-eps) = 1 - e^-eps + e^-eps delta(eps), in numbers of at most 1
+        scale = math.exp(epsilon)
+        value = [-math.expm1(epsilon) + scale * end for end in found]
+        return value[0] - 32 * UNIT, value[1] + 32 * UNIT
+
+    def reversed(self) -> HullPair:
+        return self

@@ -1,0 +1,132 @@
+"""A mechanism on a Poisson sample that is cut to a largest batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from tightbudget.errors import RelationError
+from tightbudget.mechanisms.composition import Derived, Mechanism
+from tightbudget.mechanisms.either import EitherPair
+from tightbudget.mechanisms.group import scaled
+from tightbudget.mechanisms.neighbouring import Neighbouring
+from tightbudget.numerics.binomial import binomial_tails
+from tightbudget.numerics.rounding import double_up, mul_down, next_down
+from tightbudget.numerics.validate import positive_count, probability, refuse
+from tightbudget.pairs.pair import Direction, Pair
+
+__all__ = ["TruncatedPoisson"]
+
+# Records: the chances of a cut are certified up to there, in milliseconds
+_MOST = 10**12
+
+
+@dataclass(frozen=True)
+class TruncatedPoisson(Derived):
+    """Runs ``base``, a noisy sum, on a Poisson sample that is cut to ``at_most`` random records.
+
+    Guarantee: for neighbours that differ by the presence of one record
+    (``Neighbouring.ADD_OR_REMOVE``), the disjoint union of two pairs dominates: with probability
+    1 - p that of ``base`` sampled at ``rate``, with probability p that of ``base`` with twice its
+    sensitivity, sampled at c, where
+
+        p = Pr[Bin(of - 1, rate) >= at_most],
+        c = Pr[Bin(of, rate) > at_most] at_most / (of p).
+
+    Proof: p is the chance that the other records alone fill the batch. If they do not, nothing is
+    cut, and the record is in with chance ``rate``. If they do, the batch without the record is a
+    uniform set T of ``at_most`` other records; with the record, it is T with chance 1 - c, else T
+    with a uniform member replaced by the record, which moves the sum by at most twice the
+    sensitivity. T does not depend on how many records there were before the cut; given T and the
+    member, the pair is a sampled one, and delta(eps) is jointly convex.
+
+    The bounds are two: nothing shows whether a batch was cut, so that the upper bound is slightly
+    loose. The lower bound is that of data in which all other records contribute 0: then the
+    record is in with chance (1 - p) rate + p c, and nothing else matters. The pair is below the
+    one of Ganesh 2025, arXiv 2508.15089, Theorem 3.1, which takes both directions at once.
+
+    Args:
+        base: a mechanism with additive noise on a sum to which each record contributes at most
+            its sensitivity.
+        rate: the chance of each record to be in the sample before the cut, in [0, 1].
+        at_most: records of the largest batch, >= 1.
+        of: records of the larger one of two neighbours, in 1 ... 1e12.
+
+    Raises:
+        ParameterError: a parameter is out of its range, or ``base`` has no such noise.
+        RelationError: ``base`` was declared for another relation.
+    """
+
+    rate: float
+    at_most: int
+    of: int
+
+    kind: ClassVar[str] = "truncated_poisson"
+    key: ClassVar[str] = "truncated_poisson"
+
+    __repr__ = Derived.__repr__
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rate = probability(rate=self.rate)
+        if 0 < rate < 1e-100:
+            raise refuse("rate", "be 0 or in [1e-100, 1]", self.rate)
+        at_most, of = positive_count(at_most=self.at_most), positive_count(of=self.of)
+        if of > _MOST:
+            raise refuse("of", "be at most 1e12", of)
+        self._set(rate=rate, at_most=at_most, of=of)
+        sampled = self.base.subsampled(rate)  # refuses a relation that does not fit
+        if self.relation not in (None, sampled.relation):
+            raise RelationError(
+                f"a Poisson sample holds for {Neighbouring.ADD_OR_REMOVE} (or "
+                f"{Neighbouring.ZERO_OUT}, if the base is declared for it), "
+                f"but {self.relation} was declared"
+            )
+        self._set(relation=sampled.relation)
+        scaled(self.base, 2)  # refuses a base without additive noise
+
+    def is_mutual(self) -> bool:
+        return self.base.is_mutual()
+
+    def pair(self, direction: Direction) -> Pair:
+        plain = self.base.subsampled(self.rate).pair(direction)
+        fits, full = self._cut
+        if full[1] == 0.0 or self.rate == 0.0:
+            return plain
+        replaced = scaled(self.base, 2).subsampled(self._in_when_full[1]).pair(direction)
+        if fits[0] == 0.0:
+            return replaced
+        return EitherPair(replaced, plain, share=full, rest=fits)
+
+    def instance(self) -> Mechanism | None:
+        fits, full = self._cut
+        if full[1] == 0.0 or fits[1] == 0.0 or self.rate == 0.0:
+            return None  # one of the two always happens: other records that cancel attain it
+        least = mul_down(fits[0], self.rate) + mul_down(full[0], self._in_when_full[0])
+        return self.base.subsampled(next_down(next_down(least)))
+
+    @property
+    def _cut(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Bounds of the chances that the other records do not fill the batch, and that they do."""
+        return _tails(self.of - 1, self.rate, self.at_most)
+
+    @property
+    def _in_when_full(self) -> tuple[float, float]:
+        """Bounds of c, the chance of the record to be in a batch that the others fill."""
+        _, full = self._cut
+        _, over = _tails(self.of, self.rate, self.at_most + 1)
+        kept = Fraction(self.at_most, self.of)
+        upper = self.rate  # the record is kept with chance 1 at most
+        if full[0] > 0.0:
+            upper = min(upper, double_up(Fraction(over[1]) * kept / Fraction(full[0])))
+        lower = -double_up(-Fraction(over[0]) * kept / Fraction(full[1]))
+        return min(max(0.0, lower), upper), upper
+
+
+def _tails(n: int, rate: float, k: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Bounds Pr[Bin(n, rate) < k] and Pr[Bin(n, rate) >= k], also for rates 0 and 1."""
+    if 0.0 < rate < 1.0:
+        return binomial_tails(n, Fraction(rate), k)
+    always = (n if rate == 1.0 else 0) >= k
+    return ((0.0, 0.0), (1.0, 1.0)) if always else ((1.0, 1.0), (0.0, 0.0))

@@ -1,0 +1,114 @@
+"""Without what batches of a fixed size owe to replacement, an upper bound is too small."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from tests.guards.mutants import Without, each, lose_a_truth
+from tests.mechanisms.test_batches import both_ways
+
+import tightbudget as tb
+from tightbudget.pairs.pair import Direction
+
+
+def the_upper_bound_is_above_the_data_sets_in_either_order() -> bool:
+    pair = tb.Gaussian(2.0).batches(1, of=4).pair(Direction.REMOVE)
+    found = pair.closed_delta(-0.2)
+    return found is not None and found[1] >= both_ways(-0.2, 1.0, 0.25)
+
+
+def nothing_is_lost() -> bool:
+    pair = tb.Gaussian(2.0).batches(1, of=4).pair(Direction.REMOVE)
+    atoms = pair.atoms()
+    bins = pair.bins(np.zeros(1), np.zeros(1))
+    assert bins is not None
+    return float(bins.p.upper.sum() + atoms.p.upper.sum()) >= 1.0
+
+
+def copies_that_are_not_listed_count() -> bool:
+    # 1,000 places: about 70 copies are listed
+    pair = tb.Gaussian(2.0).batches(1000, of=1000, replacement=True).pair(Direction.REMOVE)
+    return float(pair.p_only().upper[0]) > 0.0
+
+
+def two_records_of_the_clip_are_twice_the_clip_apart() -> bool:
+    # the record of norm 1 against its opposite, for certain
+    whole = tb.Gaussian(2.0).batches(5, of=5)
+    return whole.epsilon(1e-5).upper >= tb.Gaussian(1.0).epsilon(1e-5).lower
+
+
+def a_declared_sensitivity_is_not_taken_for_another_one() -> bool:
+    declared = tb.Gaussian(2.0, relation=tb.Neighbouring.ZERO_OUT)
+    try:
+        declared.batches(1, of=4, sensitivity_of="replace-one")
+    except tb.RelationError:
+        return True
+    return False
+
+
+def the_rates_are_on_their_sides_of_the_share() -> bool:
+    for size, records in ((1, 3), (2, 3), (1, 10), (7, 10), (3, 7), (5, 11)):
+        step, share = tb.Gaussian(2.0).batches(size, of=records), Fraction(size, records)
+        attained = step.instance().base.rate  # type: ignore[union-attr]
+        if not Fraction(attained) <= share <= Fraction(step.pair(Direction.REMOVE).rate):  # type: ignore[attr-defined]
+            return False
+    return True
+
+
+def fewer_copies_are_claimed_than_there_are() -> bool:
+    step = tb.Gaussian(2.0).batches(3, of=10, replacement=True)
+    weights = step.instance().base.weights  # type: ignore[union-attr]
+    total = sum(map(Fraction, weights), Fraction(0))
+    claimed = [sum(map(Fraction, weights[k:]), Fraction(0)) / total for k in (3, 2, 1)]
+    exact = [Fraction(1, 1000), Fraction(28, 1000), Fraction(271, 1000)]  # at least k of 3
+    return all(a <= b for a, b in zip(claimed, exact, strict=True))
+
+
+MUTATIONS = [
+    Without(
+        "below 0 the upper bound is mirrored",
+        {"mirrored-below-zero": "return RemovePair(base, rate)"},
+        the_upper_bound_is_above_the_data_sets_in_either_order,
+    ),
+    Without(
+        "what decides nothing has its mass",
+        {"undecided-mass": "mass = exact(0.0)"},
+        nothing_is_lost,
+    ),
+    Without(
+        "copies that are not listed count as a loss of inf",
+        {"copies-not-listed": "return at_most(0.0)"},
+        copies_that_are_not_listed_count,
+    ),
+    Without(
+        "a replacement moves the sum by twice the clip",
+        {"replacement-moves-twice": "times = 1.0"},
+        two_records_of_the_clip_are_twice_the_clip_apart,
+    ),
+    Without(
+        "a sensitivity that was declared is not guessed anew",
+        {"sensitivity-not-guessed": "fits = self.sensitivity_of"},
+        a_declared_sensitivity_is_not_taken_for_another_one,
+    ),
+    Without(
+        "a share is rounded down below and up above",
+        {
+            "share-rounded-apart": (
+                "return Enclosure(np.array([float(share)]), np.array([float(share)]))"
+            )
+        },
+        the_rates_are_on_their_sides_of_the_share,
+    ),
+    Without(
+        "no copy has all of the chance that is left",
+        {"no-copy-has-the-rest": "none = 0.5"},
+        fewer_copies_are_claimed_than_there_are,
+    ),
+]
+
+
+@each(MUTATIONS)
+def test_a_guard_that_is_gone_is_missed(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
+    lose_a_truth(monkeypatch, mutation)

@@ -1,0 +1,126 @@
+"""Every guard of a schedule's transform is taken away once, and a true inequality becomes false.
+
+Rules are chosen badly on purpose, so that each error term matters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from unittest import mock
+
+import numpy as np
+import pytest
+from flint import acb, arb, ctx
+from tests.guards.mutants import Without, each, lose_a_truth
+from tests.integrals import Step as Exact
+
+from tightbudget.mechanisms import gaussian_schedule
+from tightbudget.mechanisms.gaussian_schedule import Schedule, Step
+
+ONE = Exact(Fraction(1), Fraction(1, 4), True)
+
+
+@pytest.fixture(autouse=True)
+def _bits() -> Iterator[None]:
+    before, ctx.prec = ctx.prec, 120
+    yield
+    ctx.prec = before
+
+
+def schedule() -> Schedule:
+    """One step of sigma 1 and rate 1/4, with nothing remembered."""
+    return Schedule.of([Step(1.0, 0.25, 1)], True)[0]
+
+
+def values_hold(goal: float, h: float) -> bool:
+    """M with nodes h apart, as far as the terms are above e^-goal, is within its error."""
+    for c, t in ((2.0, 0.0), (2.0, 1.0)):
+        one = schedule()
+        rule = one._rule(c, h, 1.0, goal)
+        at = one._weights(c, rule)
+        assert at is not None
+        both = gaussian_schedule._circle(at.log_s, np.array([t]))
+        off = one._off(c, t, rule, at)
+        value, error = one._values(slice(None), np.array([t]), both, off, at)
+        got = acb(float(value[0, 0].real), float(value[0, 0].imag))
+        across = (acb(0, t) * arb(0.75).log()).exp()
+        if not abs(ONE.moment(acb(c, t)) - got * across) <= arb(float(error[0, 0])):
+            return False
+    return True
+
+
+def rest_holds() -> bool:
+    """|M| itself is not above the bound of the rest of its line."""
+    return all(
+        abs(ONE.moment(acb(c, t))).log() <= arb(schedule().beyond(c, t, shift))
+        for c, t, shift in ((0.2, 0.05, 1.0), (0.2, 5.0, 0.3), (0.2, 20.0, 0.3))
+    )
+
+
+def moved_sums_hold() -> bool:
+    """The bound is not below the integral of the modulus, for rules with few nodes."""
+    real = Schedule._rule
+    for times in (4.0, 6.0, 8.0, 10.0, 12.0):
+
+        def coarse(
+            self: Schedule, c: float, h: float, width: float, n: float = times
+        ) -> gaussian_schedule._Rule:
+            return real(self, c, n * h, width)
+
+        with mock.patch.object(Schedule, "_rule", coarse):
+            for c, t, shift in ((0.5, 0.0, 0.01), (3.0, 0.0, 0.01), (3.0, 1.0, 0.3)):
+                if not ONE.beyond(c, t, shift).log() <= arb(schedule().beyond(c, t, shift)):
+                    return False
+    return True
+
+
+def unknown_values_hold() -> bool:
+    """Where a value is not told from 0, its logarithm allows for every number it may be."""
+    one, t = schedule(), np.zeros(1)
+    for value in (0.0, 1e-5, 1.9e-3):
+        log, error = one._logarithm(slice(None), t, np.array([[value + 0j]]), np.array([[1e-3]]))
+        for k in (1, 5):
+            reach = math.exp(k * log[0, 0].real) * math.expm1(k * error[0, 0])
+            for truth in (value + 1e-3, value - 1e-3):
+                if not abs(truth**k - np.exp(k * log[0, 0])) <= reach:
+                    return False
+    return True
+
+
+MUTATIONS = [
+    Without(
+        "the step of the rule",
+        {"schedule-aliasing": "error = 0.0 * most"},
+        lambda: values_hold(36.0, 1.5),
+    ),
+    Without(
+        "the ends of the rule",
+        {"schedule-ends": "ends = 0.0 * at.left"},
+        lambda: values_hold(3.0, 0.1),
+    ),
+    Without(
+        "what moving the line costs",
+        {"schedule-shift-costs": "logs = -0.5 * (shift / m) ** 2"},
+        rest_holds,
+    ),
+    Without(
+        "the step of the rule on the moved line",
+        {"schedule-moved-aliasing": "still = 0.0 * at.total"},
+        moved_sums_hold,
+    ),
+    Without(
+        "values that are not told from 0",
+        {"schedule-lost": "lost = np.zeros_like(size, dtype=bool)"},
+        unknown_values_hold,
+    ),
+]
+
+
+@each(MUTATIONS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # a mutant divides by zero
+def test_without_the_guard_a_truth_is_lost(
+    monkeypatch: pytest.MonkeyPatch, mutation: Without
+) -> None:
+    lose_a_truth(monkeypatch, mutation)

@@ -1,0 +1,75 @@
+"""Without what shuffled batches owe to their data sets, a lower bound is too large."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import arb, ctx
+from tests.balls import contains
+from tests.guards.mutants import Without, each, lose_a_truth
+from tests.mechanisms.test_shuffled import below, delta_of_two
+
+import tightbudget as tb
+from tightbudget import privacy_buckets as classic
+from tightbudget.mechanisms import shuffled
+
+
+def two_batches_show_at_least_the_lower_bound() -> bool:
+    shuffled._pair_of_largest.cache_clear()
+    truth = max(delta_of_two(0.3, 1.0, direction) for direction in tb.Direction)
+    attained = tb.Gaussian(1.0).shuffled(2).instance()
+    return attained is not None and attained.delta(0.3).lower <= truth * (1 + 1e-9)
+
+
+def cells_hold_the_largest_variable() -> bool:
+    ctx.prec = 400
+    cuts = np.array([-1.0, 0.25, 1.0, 1.001])
+    found = shuffled.cell_masses(cuts, 7)(0.5)
+    exact = [below(Fraction(c), Fraction(0.5), 7) for c in cuts.tolist()]
+    truths = [b - a for a, b in itertools.pairwise([arb(0), *exact, arb(1)])]
+    return all(contains(found, i, truth) for i, truth in enumerate(truths))
+
+
+def no_lower_bound_is_above_what_is_attained() -> bool:
+    epoch = tb.Gaussian(2.0).shuffled(100)
+    attained = epoch.instance()
+    assert attained is not None
+    most = attained.delta(0.5).upper
+    found = tb.stopping_delta(epoch, [1], [0.5]), classic.delta(epoch, 0.5, n=200)
+    return all(bounds.lower <= most for bounds in found)
+
+
+MUTATIONS = [
+    Without(
+        "a zeroed record leaves the mark of the records beside it",
+        {
+            "zeroed-record-leaves-its-mark": (
+                "return AtomicPair.from_masses(masses(2.0 * m), masses(0.0))"
+            )
+        },
+        two_batches_show_at_least_the_lower_bound,
+    ),
+    Without(
+        "another batch than the record's may have the largest sum",
+        {"others-may-be-the-largest": "return _masses(cuts, mean) * powers"},
+        cells_hold_the_largest_variable,
+    ),
+    Without(
+        "a stop's lower bound is that of what is attained",
+        {"stopping-lower-bound-attained": "return bounds"},
+        no_lower_bound_is_above_what_is_attained,
+    ),
+    Without(
+        "the lower bound of buckets is that of what is attained",
+        {"buckets-lower-bound-attained": "return Trees(trees)"},
+        no_lower_bound_is_above_what_is_attained,
+    ),
+]
+
+
+@each(MUTATIONS)
+def test_a_guard_that_is_gone_is_missed(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
+    lose_a_truth(monkeypatch, mutation)
