@@ -207,9 +207,9 @@ def _values(path: _Path, c: float, t: FloatArray) -> tuple[ComplexArray, FloatAr
     log_r, weight = path.log_r[small], path.weight[small]
     value: ComplexArray = np.zeros_like(z)
     factor: ComplexArray = z.copy()
-    powers: ComplexArray = np.asarray(weight * log_r)
+    powers: ComplexArray = np.asarray(weight * log_r, dtype=np.complex128)
     for i in range(2, _POWERS):
-        powers, factor = np.asarray(powers * log_r), np.asarray(factor * z / i)
+        powers, factor = powers * log_r, np.asarray(factor * z / i, dtype=np.complex128)
         value += factor * _total(powers)
     # a term of degree i by 8 i units of itself, all together below 16 units of |w|^2; the terms
     # left out are below a unit. |e^w - 1 - w| < 0.7 |w|^2, and |e^w - 1| < 1.3 |w| for |w| < 1/2
