@@ -41,6 +41,9 @@ __all__ = ["line", "log_moment"]
 # -ln of what the rule may be off, beside the factors that it multiplies: e^-62 = 1e-27 is 1e-18 of
 # the answer after 10^9 runs
 _GOAL = 62.0
+_REACH = (
+    12.25  # of the nodes beyond the largest terms: phi is e^-75 there, and grows by powers of R
+)
 # The highest path: e^(a^2/2) = 2 is what the moduli of the terms grow by, a third of a digit; a
 # path at 2 would have half the nodes and lose a digit
 _HIGHEST = 1.25
@@ -92,13 +95,12 @@ def _path(m: float, q: float, end: int) -> _Path | None:
     a = min(_HIGHEST, 0.49 * math.pi / m)
     h = 2.0 * math.pi * a / (_GOAL + 2.0 * a * a)
     h = math.ldexp(math.floor(math.ldexp(h, 12)), -12) if h > 2.0**-8 else 0.0
-    reach = math.sqrt(2.0 * _GOAL) + 1.0
-    if not h or (end + 2.0 * reach) / h > _MOST_NODES:
+    if not h or (end + 2.0 * _REACH) / h > _MOST_NODES:
         return None
-    if m * (end + reach) > _MOST_EXPONENT:
+    if m * (end + _REACH) > _MOST_EXPONENT:
         return None
     # h has few bits: every node is a double
-    x = h * np.arange(math.floor(-reach / h), math.ceil((end + reach) / h) + 1, dtype=np.float64)
+    x = h * np.arange(math.floor(-_REACH / h), math.ceil((end + _REACH) / h) + 1, dtype=np.float64)
     base = math.log(h / math.sqrt(2.0 * math.pi))
     phase, log_size = -a * x, base + 0.5 * (a - x) * (a + x)
     size = np.exp(log_size)
@@ -203,10 +205,11 @@ def _values(path: _Path, c: float, t: FloatArray) -> tuple[ComplexArray, FloatAr
     small = np.abs(path.log_r) * float(size[-1]) < _SMALL
     # nodes near R = 1: e^w - 1 - w for w = z ln R, by the moments of ln R
     log_r, weight = path.log_r[small], path.weight[small]
-    value, factor = np.zeros_like(z), z.copy()
-    powers: ComplexArray = np.asarray(weight * log_r)
+    value: ComplexArray = np.zeros_like(z)
+    factor: ComplexArray = z.copy()
+    powers: ComplexArray = np.asarray(weight * log_r, dtype=np.complex128)
     for i in range(2, _POWERS):
-        powers, factor = powers * log_r, factor * z / i
+        powers, factor = powers * log_r, np.asarray(factor * z / i, dtype=np.complex128)
         value += factor * _total(powers)
     # a term of degree i by 8 i units of itself, all together below 16 units of |w|^2; the terms
     # left out are below a unit. |e^w - 1 - w| < 0.7 |w|^2, and |e^w - 1| < 1.3 |w| for |w| < 1/2

@@ -188,7 +188,7 @@ class SaddlePoint:
         if not question.within_reach(self.track):
             return None
         cache = cache or Cache()
-        return smoothed.bounds(self.term, self.track, question, rtol, cache, direction)
+        return smoothed.bounds(self.term, self.track, question, rtol, cache, direction, target)
 
     @np.errstate(all="ignore")
     def below(self, epsilon: float, delta: float) -> bool:

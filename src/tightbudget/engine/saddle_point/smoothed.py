@@ -94,7 +94,13 @@ class SmoothedLines(Lines):
 
 
 def bounds(
-    term: Term, track: Track, question: Question, rtol: float, cache: Cache, direction: int
+    term: Term,
+    track: Track,
+    question: Question,
+    rtol: float,
+    cache: Cache,
+    direction: int,
+    target: float | None = None,
 ) -> Bounds | None:
     """Returns bounds of an answer by smoothed lines, or None where they prove none.
 
@@ -105,6 +111,7 @@ def bounds(
         rtol: the relative gap that the smoothing is chosen for.
         cache: remembers lines that reach the gap.
         direction: the number of this direction in the cache.
+        target: a value on one side of which bounds are close enough.
     """
     if rtol < _LEAST_GAP or not track.epsilon.size:
         return None
@@ -142,6 +149,8 @@ def bounds(
             best = found
             if found.relative_gap <= rtol:
                 cache.remember_lines(direction, lines)
+                return best
+            if target is not None and (found.upper <= target or found.lower > target):
                 return best
         # the gap of delta is v times the density of the loss; that of eps is a slope less
         room = 0.8 * rtol * (epsilon * slope if seeks else value)
@@ -230,7 +239,7 @@ def _lines(
     log_most = min(term.upper(c), term.beyond(c, last, shifts[i]))
     log_beyond = add_up(
         log_most, rise, -fall, math.log(2.0) * (1.0 + UNIT), -log_down(mul_down(math.pi, last))
-    )  # guard: smoothed-beyond
+    )
     aside = [(x, add_up(term.upper(x) if x > 0 else 0.0, log_g_up(x))) for x in sides]
     above_line = LineIntegral(
         0, c, step, log_above, outwards(error), log_beyond, (aside[0], aside[1])
