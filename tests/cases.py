@@ -133,6 +133,15 @@ CASES: list[Case] = [
     Case("sampled-worst-case", WorstCase(1.0, 1e-3).subsampled(0.05)),
     Case("sampled-histogram", Histogram((0.0, 5.0, 3.0), (1.0, 5.0, 0.0)).subsampled(0.3)),
     Case("sampled-twice", Gaussian(1.0).subsampled(0.5).subsampled(0.1)),
+    Case("allocated-gaussian", Gaussian(2.0).allocated(30)),
+    Case("allocated-gaussian-once", Gaussian(1.0).allocated(1)),
+    Case("allocated-laplace", Laplace(1.0).allocated(20)),
+    Case("allocated-response", RandomizedResponse(0.75).allocated(3)),
+    Case("allocated-sampled", Gaussian(1.0).subsampled(0.1).allocated(5)),
+    Case(
+        "allocated-tables",
+        LossTable(0.5, (-1, (0.2, 0.2, 0.6), 0), (0, (0.6, 0.4), 0)).allocated(4),
+    ),
     Case("sampled-twice-laplace", Laplace(0.5).subsampled(0.3).subsampled(0.3)),
 ]
 
@@ -150,7 +159,8 @@ CORE = frozenset({
     "batches", "batches-again", "shuffled", "shuffled-narrow",
     "clipped-laplace", "clipped-gaussian-both", "clipped-sum", "staircase-1", "response-0.3-of-5",
     "worst-case", "worst-case-no-epsilon", "histogram-empty-bins", "mixture-mirrored",
-    "either-of-all", "group", "group-laplace", "truncated-poisson", "loss-table", "loss-table-certain", "loss-table-sampled", "curve", "curve-one-way",
+    "either-of-all", "group", "group-laplace", "truncated-poisson",
+    "loss-table", "loss-table-certain", "loss-table-sampled", "curve", "curve-one-way",
     "sampled-gaussian-0.01", "sampled-gaussian-0.999", "sampled-gaussian-always",
     "sampled-gaussian-never", "sampled-laplace", "sampled-response", "sampled-histogram",
 })  # fmt: skip

@@ -22,6 +22,8 @@ from tightbudget.mechanisms import (
     gaussian_schedule,
     gaussian_transform,
     gaussian_transform_bounds,
+    mixture_transform,
+    weighted_transform,
 )
 from tightbudget.numerics import convolve, enclosure, rounding, special
 from tightbudget.numerics.rounding import UNIT
@@ -39,6 +41,8 @@ MODULES = (
     gaussian_schedule,
     gaussian_transform,
     gaussian_transform_bounds,
+    mixture_transform,
+    weighted_transform,
     saddle_points,
     contour,
     measures,

@@ -146,7 +146,7 @@ def draw_intervals(
         ax.plot([left, right], [y, y], color=colour, linewidth=7.0, solid_capstyle="butt")
         ax.plot([left, right], [y, y], color=_darker(colour), linestyle="", marker="|",
                 markersize=11.0, markeredgewidth=1.6)  # fmt: skip
-        near = bounds.upper - bounds.lower <= 1e-3 * bounds.upper
+        near = bounds.relative_gap <= 1e-3
         text = f"{bounds.upper:.4g}" if near else f"{bounds:.4g}"
         ax.annotate(text, (right, y), (9, 0), textcoords="offset points", va="center")
     ax.set_yticks(range(len(intervals)), intervals)

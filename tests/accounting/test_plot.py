@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 import tightbudget as tb
 from tightbudget.accounting.plot import save_plot, save_schedule
+from tightbudget.drawing import draw_intervals
 
 DELTA_CURVE = tb.Curve.of_deltas(
     [0.0, 1.0, 2.0], [tb.Bounds(0.3, 0.4), tb.Bounds(0.1, 0.2), tb.Bounds(0.0, 0.05)]
@@ -127,3 +128,26 @@ def test_a_schedule_is_written(schedule, tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "prices.svg").read_text()
     with pytest.raises(tb.FileError, match="the name must end in"):
         save_schedule(schedule, tmp_path / "prices.jpeg")
+
+
+def test_intervals_are_bars_with_their_bounds_beside_them() -> None:
+    ax = draw_intervals(
+        {
+            "wide": tb.Bounds(1.0, 4.0),
+            "narrow": tb.Bounds(2.0, 2.0001),
+            "open": tb.Bounds(0.0, math.inf),
+        },
+        ax=Figure().subplots(),
+        colours={"wide": "#b07d12"},
+    )
+    assert ax.get_xscale() == "log"
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["wide", "narrow", "open"]
+    assert ax.yaxis_inverted()  # the first one is on top
+    bars = ax.lines[::2]  # each before the marks at its ends
+    assert [[*bar.get_xdata()] for bar in bars[:2]] == [[1.0, 4.0], [2.0, 2.0001]]
+    assert bars[0].get_color() == "#b07d12"
+    # what is off the axis goes to its end
+    low, high = bars[2].get_xdata()
+    assert ax.get_xlim()[0] <= low < 1.0
+    assert 4.0 < high <= ax.get_xlim()[1]
+    assert [text.get_text() for text in ax.texts] == ["[1, 4]", "2", "[0, inf]"]

@@ -317,3 +317,57 @@ def test_paragraphs_of_help_fill_their_lines(
         for line, following in itertools.pairwise(lines):
             word = following.split()[0]
             assert len(line) + 1 + len(word) > columns - 4, (line, following)
+
+
+# -------------------------------------------------------------------- sampled in other ways
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            ["--shuffled", "100", "--steps", "1000"],
+            "steps must be left out, for one run is an epoch of all its steps "
+            "(--epochs counts the runs), got 1000",
+        ),
+        (
+            ["--rate", "0.1", "--epochs", "3"],
+            "epochs must stand beside --allocated or --shuffled (other runs are counted by "
+            "--steps), got 3",
+        ),
+        (["--rate", "0.1", "--shuffled", "9"], "rate and shuffled are different ways to draw"),
+        (["--batch", "6"], "MECHANISM.batches: batches needs of"),
+        (["--each-in", "3"], "each_in needs allocated beside it, got 3 alone"),
+        (["--shuffled", "9", "--epochs", "1.5"], "epochs must be an integer >= 0, got 1.5"),
+    ],
+)
+def test_a_way_to_sample_is_told_as_it_is_meant(args: list[str], message: str) -> None:
+    assert refusal("epsilon", *GAUSSIAN, *args, *AT).startswith(message)
+
+
+def test_epochs_count_runs_of_an_epoch() -> None:
+    args = [*GAUSSIAN, "--shuffled", "100", "--epochs", "2"]
+    found = answer("epsilon", *args, *AT)
+    run_ = tb.Gaussian(1.0).shuffled(100) * 2
+    assert found["epsilon"] == run_.epsilon(1e-5).to_dict()
+    assert ASKED[-1] == {
+        "mechanism": "gaussian", "parameters": {"sigma": 1}, "shuffled": 100, "epochs": 2,
+        "delta": 1e-5, "rtol": 1e-4,
+    }  # fmt: skip
+    assert "below the lower bound" in found["ends"]
+    shown = run("epsilon", *args, *AT).stdout
+    assert "gaussian sigma=1.0 shuffled=100, 2 epochs" in shown
+    assert found["ends"] in shown
+    assert "gap" not in shown
+    found = answer("calibrate", "gaussian", *args[3:], "--epsilon", "4", *AT)
+    assert ASKED[-1]["epochs"] == 2
+    assert "sigma" not in ASKED[-1]["parameters"]
+    stops = answer("stopping", *args, "--every", "1", "--delta", "1e-5")
+    assert stops["stops"] == [1, 2]
+
+
+def test_replacement_is_a_flag() -> None:
+    args = ["--batch", "2", "--of", "8", "--with-replacement"]
+    found = answer("delta", *args, *GAUSSIAN, "--epsilon", "1")
+    step = tb.Gaussian(1.0).batches(2, of=8, replacement=True)
+    assert found["delta"] == step.delta(1.0).to_dict()

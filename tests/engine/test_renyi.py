@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from unittest import mock
 
 import pytest
 from mpmath import mp, mpf
@@ -11,7 +12,7 @@ from tests.cases import each_mechanism
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
-from tightbudget.mechanisms import Mechanism
+from tightbudget.mechanisms import Mechanism, subsampled
 from tightbudget.numerics.bounds import Bounds
 
 ORDERS = [1.0 + 1e-7, 1.001, 1.5, 2.0, 30.0]
@@ -155,6 +156,17 @@ def holds(mechanism: Mechanism, truth: Callable[[float], mpf], order: float) -> 
     return true
 
 
+def by_bins(true: Callable[[], bool]) -> Callable[[], bool]:
+    """Asks without the sampled Gaussian's own formula of the moment."""
+
+    def truth() -> bool:
+        nothing = -math.inf, math.inf
+        with mock.patch.object(subsampled, "log_moment", return_value=nothing):
+            return true()
+
+    return truth
+
+
 TABLE = tb.LossTable(1.0, (0, [0.5, 0.5], 0.0))  # P has losses 0 and 1; the rest of Q is alone
 
 MUTATIONS = [
@@ -185,7 +197,7 @@ MUTATIONS = [
                 "EXPM1 + 2.0 * EXP + 16.0) * UNIT)"
             )
         },
-        holds(tb.Gaussian(1.0).subsampled(0.01), sampled_gaussian(1.0, 0.01), 1.001),
+        by_bins(holds(tb.Gaussian(1.0).subsampled(0.01), sampled_gaussian(1.0, 0.01), 1.001)),
     ),
     Without(
         "a small argument's series",

@@ -10,6 +10,7 @@ from tightbudget.engine.buckets.refine import refine
 from tightbudget.engine.engine import Engine
 from tightbudget.engine.question import DeltaAt, EpsilonAt
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
+from tightbudget.pairs.direction import Direction
 
 
 def schedule(
@@ -53,11 +54,14 @@ def test_a_product_and_the_steps_one_by_one_overlap(name: str, direction: int) -
     for question in (EpsilonAt(1e-5), EpsilonAt(1e-12), DeltaAt(0.7)):
         together = product(engine, direction).bounds(question, 1e-8)
         alone = apart.bounds(question, 1e-9)
-        assert together is not None and together.relative_gap < 1e-8
+        assert together is not None
+        assert together.relative_gap < 1e-8
         if alone is None:  # so many points of a line cost too much, step by step
-            assert name == "noise" and direction == 0
+            assert name == "noise"
+            assert direction == 0
             continue
-        assert together.lower <= alone.upper and alone.lower <= together.upper
+        assert together.lower <= alone.upper
+        assert alone.lower <= together.upper
 
 
 @pytest.mark.slow
@@ -67,8 +71,10 @@ def test_both_engines_overlap(name: str) -> None:
     for question in (EpsilonAt(1e-5), DeltaAt(0.7)):
         lines = composition.engine.answer(question, 1e-8).bounds
         buckets = refine(question, composition.engine.parts, 1e-3).bounds
-        assert lines.relative_gap < 1e-8 and buckets.relative_gap < 1e-3
-        assert lines.lower <= buckets.upper and buckets.lower <= lines.upper
+        assert lines.relative_gap < 1e-8
+        assert buckets.relative_gap < 1e-3
+        assert lines.lower <= buckets.upper
+        assert buckets.lower <= lines.upper
 
 
 def test_a_schedule_of_nearly_equal_steps_is_nearly_the_composition() -> None:
@@ -79,7 +85,8 @@ def test_a_schedule_of_nearly_equal_steps_is_nearly_the_composition() -> None:
         (tb.Gaussian(float(s)).subsampled(0.01) * 1000).epsilon(1e-6, rtol=1e-9)
         for s in (sigmas[-1], sigmas[0])
     )
-    assert less.lower <= mixed.upper and mixed.lower <= more.upper
+    assert less.lower <= mixed.upper
+    assert mixed.lower <= more.upper
     assert more.upper - less.lower < 1e-7
 
 
@@ -97,13 +104,15 @@ def test_rates_and_noise_may_all_differ() -> None:
     assert bounds.relative_gap < 1e-8
     # between the schedules of one rate
     low, high = (schedule(np.linspace(0.8, 2.0, 1000), q).epsilon(1e-5) for q in (0.004, 0.02))
-    assert low.lower <= bounds.upper and bounds.lower <= high.upper
+    assert low.lower <= bounds.upper
+    assert bounds.lower <= high.upper
 
 
 def test_more_digits_than_a_product_has_come_from_the_steps_one_by_one() -> None:
     composition = schedule(NOISE[:15], 0.02, 5000)
     together = product(composition.engine, 0).bounds(EpsilonAt(1e-6), 1e-11)
-    assert together is not None and together.relative_gap > 1e-11
+    assert together is not None
+    assert together.relative_gap > 1e-11
     assert composition.epsilon(1e-6, rtol=1e-11).relative_gap <= 1e-11
 
 
@@ -122,7 +131,8 @@ def test_a_target_ends_a_question_before_the_costly_plan(monkeypatch: pytest.Mon
     composition = schedule(4.0 * np.linspace(0.8, 2.0, 300), 0.01)
     (one, *_) = composition.engine.saddle_points
     with_target = one.bounds(DeltaAt(1.0), 0.1, target=1e-5)
-    assert with_target is not None and with_target.upper <= 1e-5
+    assert with_target is not None
+    assert with_target.upper <= 1e-5
     monkeypatch.setattr(SaddlePoint, "apart", None)
     assert one.bounds(DeltaAt(1.0), 0.1, target=1e-5) == with_target
 
@@ -135,3 +145,14 @@ def test_a_factor_of_a_schedule_is_calibrated() -> None:
     assert found.met.upper <= 1e-5
     milder = schedule(sigmas, 0.01, factor=found.value * (1.0 - 1e-4))
     assert milder.delta(1.0).lower > 1e-5
+
+
+def test_counts_that_are_no_doubles_stay_out_of_a_product() -> None:
+    transforms = [tb.Gaussian(float(s)).subsampled(0.5) for s in np.linspace(50.0, 60.0, 12)]
+    groups = [
+        (one.pair(Direction.REMOVE).transform(), 2**53 + 1 if i == 0 else 1)
+        for i, one in enumerate(transforms)
+    ]
+    engine = SaddlePoint.of(groups)
+    assert engine is not None
+    assert engine.joined is engine.term

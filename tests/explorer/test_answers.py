@@ -60,6 +60,8 @@ def test_every_mechanism_has_its_curve(case: Case, tmp_path: Path) -> None:
     assert names["curve"].to_dict() == found["curve"]
     one, all_ = commanded(found["command"], tmp_path)
     one.pop("note", None)  # a rate that may have been forgotten
+    for printed in (one, all_):
+        printed.pop("ends", None)
     assert one == {"epsilon": ends(expected), "delta": 0.4}
     assert all_ == found["curve"]
 
@@ -117,6 +119,15 @@ def test_infinite_ends_stay_infinite() -> None:
     assert ran(found["python"])["answer"].upper == math.inf
     more = answers.one_more(questions.OneMore(steps=steps, delta=1e-3))["one_more"]
     assert more[0]["more"] == {"lower": 0.0, "upper": math.inf}
+
+
+def test_bounds_of_two_kinds_are_said_to_be_so() -> None:
+    steps = [{"mechanism": "gaussian", "sigma": 1.0, "shuffled": 10}]
+    found = answers.curve(questions.Curve(steps=steps, delta=1e-5, deltas=[1e-3]))
+    assert "below the lower bound" in found["ends"]
+    assert ".shuffled(steps=10) * 1" in found["python"]
+    assert "--shuffled 10 --epochs 1" in found["command"]
+    assert "ends" not in answers.curve(questions.Curve(steps=DP_SGD, delta=1e-5, deltas=[1e-3]))
 
 
 # ------------------------------------------------------------------------ what follows

@@ -16,6 +16,8 @@ from flint import acb, arb, ctx
 from tests.guards.mutants import Without, each, lose_a_truth
 from tests.integrals import Step as Exact
 
+import tightbudget as tb
+from tightbudget.engine.question import DeltaAt
 from tightbudget.mechanisms import gaussian_schedule
 from tightbudget.mechanisms.gaussian_schedule import Schedule, Step
 
@@ -89,7 +91,29 @@ def unknown_values_hold() -> bool:
     return True
 
 
+def mixtures_hold() -> bool:
+    """A composition of many mixtures costs what one of them, repeated, does."""
+    engine = tb.compose(
+        [
+            tb.MixtureOfGaussians(
+                5.0 + 1e-9 * i, sensitivities=[0.0, 1.0, 3.0], weights=[0.8, 0.1, 0.1]
+            )
+            for i in range(12)
+        ]
+    ).engine
+    truth = (
+        tb.MixtureOfGaussians(5.0, sensitivities=[0.0, 1.0, 3.0], weights=[0.8, 0.1, 0.1]) * 12
+    ).delta(0.1)
+    bounds = engine.answer(DeltaAt(0.1), 1e-3).bounds
+    return bounds.lower <= 1.001 * truth.upper and 0.999 * truth.lower <= bounds.upper
+
+
 MUTATIONS = [
+    Without(
+        "a family of its own",
+        {"family-of-its-own": "return not self.part"},
+        mixtures_hold,
+    ),
     Without(
         "the step of the rule",
         {"schedule-aliasing": "error = 0.0 * most"},

@@ -41,6 +41,8 @@ from tightbudget.mechanisms import gaussian_transform_plan as plan
 from tightbudget.mechanisms.gaussian_integrand import MOST_NESTED, LeftOut, Nodes, Rule
 from tightbudget.mechanisms.gaussian_schedule import Schedule
 from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
+from tightbudget.mechanisms.mixture_transform import MixtureTransform
+from tightbudget.mechanisms.weighted_transform import WeightedTransform
 from tightbudget.numerics import rounding, special
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.convolve import convolve, correlate
@@ -274,6 +276,88 @@ def rounded_rates() -> bool:
             lost_holds(Fraction(0.25) * (1 + Fraction(sign * nested * UNIT * 0.99)))
             for sign in BOTH
         )
+
+
+# ------------------------------------------------------------------------- mixtures
+
+
+def mixture(*parts: tuple[float, float], remove: bool = True) -> MixtureTransform:
+    """The transform of (size, share) parts, whose shares are the exact ones."""
+    sizes, shares = (tuple(part) for part in zip(*parts, strict=True))
+    return MixtureTransform(sizes[-1], 0.5, remove, sizes=sizes, shares=shares)
+
+
+MIXTURE = mixture((0.0, 0.5), (0.5, 0.25), (2.0, 0.25))
+WITHOUT_ZERO = mixture((0.5, 0.5), (2.0, 0.5))
+
+
+def mixture_losses_hold(
+    mixed: MixtureTransform, rule: Rule, sizes: tuple[Fraction, ...] | None = None
+) -> bool:
+    """Each ln R is within its error; ``sizes`` may be the exact numbers that were rounded."""
+    at = mixed.at(rule)
+    exact_sizes = [ball(m) for m in sizes or map(Fraction, mixed.sizes)]
+    for x, loss, error in zip(map(arb, at.x.tolist()), at.loss, at.loss_error, strict=True):
+        ratio = sum(
+            (
+                arb(share) * (m * x - m * m / 2).exp()
+                for m, share in zip(exact_sizes, mixed.shares, strict=True)
+            ),
+            arb(0),
+        )
+        if not abs(ratio.log() - float(loss)) <= float(error):
+            return False
+    return True
+
+
+def rounded_sizes() -> bool:
+    """m = 1 / sigma is rounded, and its share so small that the loss is smaller than y."""
+    for sigma in np.linspace(0.71, 0.99, 15).tolist():
+        m, share = 1.0 / sigma, 2.0**-721
+        middle = 500.0 / m + m / 2
+        rule = fine(middle - 0.5, middle + 0.5, 2.0**-6)
+        rounded = (Fraction(0), 1 / Fraction(sigma))
+        if not mixture_losses_hold(mixture((0.0, 1.0), (m, share)), rule, rounded):
+            return False
+    return True
+
+
+def mixture_loses(off: float = 0.0) -> bool:
+    """What a mixture's bulk loses, where the larger share is off by a relative ``off``."""
+    for remove in (True, False):
+        whole = mixture((0.0, 0.75), (1.0, 0.25), remove=remove)
+        bulk, _ = whole.split(2.0)
+        scale = (1 + arb(bulk.width) ** 2).sqrt() * arb(2).sqrt()
+        without, lifted = ((arb(end) / scale).erfc() / 2 for end in (2.0, 1.0))
+        more = arb(0.25) * (1 + arb(off)) * (lifted - without)
+        lost = bulk.left_out
+        mass, slope = (without + more, more) if remove else (without, -more)
+        if not abs(mass - lost.mass) <= lost.mass_error:
+            return False
+        if not abs(slope - lost.slope) <= lost.slope_error:
+            return False
+    return True
+
+
+def rounded_shares() -> bool:
+    """A share is off by all that it may be, a million times as large."""
+    units = MILLION * 32.0
+    with granted("_SHARE", units):
+        return all(mixture_loses(sign * units * UNIT * 0.99) for sign in BOTH)
+
+
+def union_holds() -> bool:
+    """A union's M is the weighted sum of its parts'."""
+    normals = NormalTransform(0.5), NormalTransform(0.25)
+    union = WeightedTransform(((0.25, normals[0]), (0.75, normals[1])), 0.0)
+    for c, t in ((0.5, 0.0), (0.5, 3.0)):
+        s = acb(c, t)
+        less = [(s * (s + 1) * arb(one.m) ** 2 / 2).expm1() for one in normals]
+        truth = less[0] / 4 + less[1] * 3 / 4
+        line = union.line(c, np.array([t]), 1e-16)
+        if not abs(truth.log1p() - number(line.log[0])) <= float(line.error[0]):
+            return False
+    return True
 
 
 def powers_hold() -> bool:
@@ -570,7 +654,7 @@ def scale_holds() -> bool:
 
 def quotients_hold() -> bool:
     c, t = 1.7, np.array([0.0, 0.3, 11.7])
-    log, error = contour._divided(np.zeros(3, dtype=np.complex128), np.zeros(3), c, t)
+    log, error = contour.divided(np.zeros(3, dtype=np.complex128), np.zeros(3), c, t)
     for i, height in enumerate(t.tolist()):
         s = acb(c, height)
         if not abs(-(s.log() + (s + 1).log()) - number(log[i])) <= float(error[i]):
@@ -925,6 +1009,16 @@ CASES: dict[str, Callable[[], bool]] = {
     "mean-loss": lambda: off(np, "log1p", "LOG1P", lambda: mean_holds(ADD, ALL)),
     "lost-tails": lambda: off(np, "exp", "EXP", lost_holds),
     "lost-sums": rounded_rates,
+    "mixture-exponent": rounded_sizes,
+    "mixture-excess": lambda: off(
+        np, "expm1", "EXPM1", lambda: mixture_losses_hold(MIXTURE, fine(-4.0, 4.0))
+    ),
+    "mixture-far": lambda: off(
+        np, "exp", "EXP", lambda: mixture_losses_hold(WITHOUT_ZERO, fine(-9.0, -4.0))
+    ),
+    "mixture-tails": lambda: off(np, "exp", "EXP", mixture_loses),
+    "mixture-sums": rounded_shares,
+    "either-value": lambda: off(np, "expm1", "EXPM1", union_holds),
     "power": powers_hold,
     # values
     "value-order": lambda: in_any_order(

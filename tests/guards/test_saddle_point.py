@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,9 +21,10 @@ from tests.reference.test_contour import once
 from tests.reference.test_gaussian import gaussian_delta
 
 import tightbudget as tb
-from tightbudget.engine.saddle_point import contour
+from tightbudget.engine.saddle_point import contour, smoothed
 from tightbudget.engine.saddle_point.contour import LineIntegral, Lines
-from tightbudget.engine.saddle_point.saddle_points import Group, Term
+from tightbudget.engine.saddle_point.saddle_points import Group, Term, Track
+from tightbudget.mechanisms import gaussian_path
 from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
 from tightbudget.numerics import special
 from tightbudget.numerics.bounds import Bounds
@@ -45,7 +47,7 @@ def line_of(
 ) -> LineIntegral:
     """A line as long and as dense as we say."""
     t = step * np.arange(points, dtype=np.float64)
-    log, error = contour._divided(*term.values(c, t, tolerance), c, t)
+    log, error = contour.divided(*term.values(c, t, tolerance), c, t)
     top = float(t[-1])
     shifts = term.heights(c, t[-1:])[1][0]
     sides = (0.5 * c, 2.0 * c)
@@ -153,6 +155,46 @@ def nothing_above_beyond() -> bool:
     )
 
 
+def path(goal: float) -> bool:
+    """A sampled step on a path with too few nodes, against a line along the real axis."""
+    t = np.array([0.5, 3.0])
+    with mock.patch.object(gaussian_path, "_GOAL", goal):
+        gaussian_path._path.cache_clear()
+        found = MIXED.far_line(2.0, t)
+    gaussian_path._path.cache_clear()
+    known = MIXED.line(2.0, t, 1e-15)
+    assert found is not None
+    return bool(np.all(np.abs(found.log - known.log) <= found.error + known.error))
+
+
+def smoothed_gaussian(variance: float, goal: float) -> bool:
+    """One Gaussian step of sigma 1 on two smoothed lines, against its closed form."""
+    term = Term((Group(NormalTransform(1.0), 1),))
+    track = Track.whole(term)
+    assert track is not None
+    holds = True
+    for epsilon in (0.25, 0.5, 1.0, 1.5, 2.0, 3.0):
+        truth = gaussian_delta(arb(1), epsilon)
+        log_delta = math.log(float(truth.mid()))
+        lines = smoothed._lines(term, track, epsilon, log_delta, variance, goal)
+        assert lines is not None
+        holds = holds and inside(read(lines, epsilon), truth)
+    return holds
+
+
+def smoothed_above(goal: float) -> bool:
+    """The line above the kink, cut early: a step of sigma 1 and a smoothing by 3 are mu = 2."""
+    term = Term((Group(NormalTransform(1.0), 1),))
+    track = Track.whole(term)
+    assert track is not None
+    holds = True
+    for epsilon in (0.25, 0.5, 1.0, 2.0, 3.0):
+        lines = smoothed._lines(term, track, epsilon, -2.0, 3.0, goal)
+        assert lines is not None
+        holds = holds and inside(read(lines.lines[0], epsilon), gaussian_delta(arb(2), epsilon))
+    return holds
+
+
 MUTATIONS = [
     Without(
         "aliasing",
@@ -212,6 +254,21 @@ MUTATIONS = [
             )
         },
         largest_share,
+    ),
+    Without(
+        "the rule on a path, and its ends",
+        {"path-rule": "pass", "path-ends": "return np.zeros_like(z)"},
+        lambda: path(6.0),
+    ),
+    Without(
+        "the test for the lower bound",
+        {"below-for-lower": "return Reading(above.value, above.lower, above.upper)"},
+        lambda: smoothed_gaussian(0.01, 30.0),
+    ),
+    Without(
+        "smoothed lines beyond their end",
+        {"smoothed-beyond": "log_beyond = -math.inf"},
+        lambda: smoothed_above(0.5),
     ),
     Without(
         "what moving the line costs",

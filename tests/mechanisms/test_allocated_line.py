@@ -1,7 +1,8 @@
-"""One epoch of random allocation of a Gaussian step, on lines: against oracles that share nothing."""
+"""One epoch of random allocation of a Gaussian step, against oracles that share nothing."""
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -11,6 +12,7 @@ from flint import acb, arb, ctx
 from tightbudget.mechanisms.allocated_line import AllocationLine
 from tightbudget.mechanisms.allocated_tails import call_beside_cut, discontinuity
 from tightbudget.mechanisms.allocated_transform import log_transform, upper_transform
+from tightbudget.mechanisms.allocated_wide import call_of_cut_ratios
 from tightbudget.mechanisms.gaussian import GaussianPair
 from tightbudget.pairs.direction import Direction
 
@@ -115,7 +117,7 @@ def two_steps(m: float, k: arb, *, put: bool) -> arb:
     end = ((2 * k).log() + m * m / 2) / m  # there the strike is 0
     cuts = [arb(-30)] + [end - arb(2) ** -i for i in range(-4, 60)]
     cuts = [cuts[0]] + [x for x in cuts[1:] if x > -30]
-    total = sum((acb.integral(integrand, a, b).real for a, b in zip(cuts, cuts[1:], strict=False)), arb(0))
+    total = sum((acb.integral(integrand, a, b).real for a, b in itertools.pairwise(cuts)), arb(0))
     if put:
         # the rest: strikes below 2 K e^(m z) times what is left of z
         return (total + arb(0, 1e-90) + phi(acb(end)).real * 0) / 2
@@ -131,7 +133,8 @@ def two_steps(m: float, k: arb, *, put: bool) -> arb:
 def test_known_values_lie_inside_to_nine_digits(case):
     sigma, steps, epsilon, direction, truth = case
     lower, upper = delta(sigma, steps, epsilon, direction)
-    assert lower <= truth * (1 + 3e-15) and truth * (1 - 3e-15) <= upper
+    assert lower <= truth * (1 + 3e-15)
+    assert truth * (1 - 3e-15) <= upper
     assert upper - lower <= (1e-9 if sigma < 2.0 else 2e-9) * truth
 
 
@@ -198,6 +201,28 @@ def test_two_steps_are_one_integral(sigma, k):
         assert found.upper[0] - found.lower[0] <= 1e-9 * found.upper[0] + 1e-16
 
 
+@pytest.mark.parametrize(("sigma", "k", "width"), [(20.0, 1.125, 1e-9), (5.0, 1.5, 1e-6)])
+def test_two_steps_of_wide_noise(sigma, k, width):
+    found = AllocationLine(1.0 / sigma, 2).call(np.array([k]))
+    truth = two_steps(1.0 / sigma, arb(k), put=False)
+    assert truth.rel_accuracy_bits() > 36
+    assert arb(float(found.lower[0])) <= truth <= arb(float(found.upper[0]))
+    assert found.upper[0] - found.lower[0] <= width * found.upper[0]
+
+
+@pytest.mark.parametrize(
+    "case", [(5.0, 100, 0.05), (20.0, 1000, 0.003), (3.0, 10000, 0.01)], ids=str
+)
+def test_the_cut_ratio_agrees_with_the_put(case):
+    sigma, steps, epsilon = case
+    k1 = math.expm1(epsilon)
+    from_put = AllocationLine(1.0 / sigma, steps)._read(np.array([k1]), np.zeros(1), power=2)
+    lower, upper = call_of_cut_ratios(1.0 / sigma, steps, k1, 0.0)
+    assert lower <= from_put.upper[0] - k1 + 1e-15
+    assert from_put.lower[0] - k1 - 1e-15 <= upper
+    assert upper - lower <= 1e-9 * upper
+
+
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 5.0])
 def test_one_step_is_the_gaussian_itself(sigma):
     for epsilon in (0.0, 0.3, 4.0):
@@ -205,7 +230,8 @@ def test_one_step_is_the_gaussian_itself(sigma):
         assert truth is not None
         for direction in (REMOVE, ADD):
             lower, upper = delta(sigma, 1, epsilon, direction)
-            assert lower <= truth[1] and truth[0] <= upper
+            assert lower <= truth[1]
+            assert truth[0] <= upper
             assert upper - lower <= 1e-9 * upper + 1e-299
 
 
@@ -230,7 +256,7 @@ def test_draws_lie_in_a_confidence_band():
 @pytest.mark.parametrize("direction", [REMOVE, ADD])
 def test_delta_falls_with_more_steps(sigma, direction):
     found = [delta(sigma, steps, 0.1, direction) for steps in (1, 2, 7, 60, 3000)]
-    for more, less in zip(found, found[1:], strict=False):
+    for more, less in itertools.pairwise(found):
         assert less[0] <= more[1]
 
 
@@ -251,11 +277,14 @@ def test_both_distribution_functions_are_slopes(case):
     put, q, p = line.put(k), line.cdf_q(k), line.cdf_p(k)
     chord_upper = (put.upper[1:] - put.lower[:-1]) / np.diff(k) * (1 + 1e-12)
     chord_lower = (put.lower[1:] - put.upper[:-1]) / np.diff(k) * (1 - 1e-12)
-    assert np.all(q.lower[:-1] <= chord_upper) and np.all(chord_lower <= q.upper[1:])
-    assert np.all(p.lower <= q.upper * k) and np.all(q.upper - q.lower <= 1e-8)
+    assert np.all(q.lower[:-1] <= chord_upper)
+    assert np.all(chord_lower <= q.upper[1:])
+    assert np.all(p.lower <= q.upper * k)
+    assert np.all(q.upper - q.lower <= 1e-8)
     # P has R times the mass of Q: by parts, P(a < R <= b) is between a and b times Q's
     p_mass, q_mass = np.diff(p.lower), np.diff(q.lower)
-    assert np.all(p_mass <= k[1:] * q_mass + 1e-8) and np.all(p_mass >= k[:-1] * q_mass - 1e-8)
+    assert np.all(p_mass <= k[1:] * q_mass + 1e-8)
+    assert np.all(p_mass >= k[:-1] * q_mass - 1e-8)
 
 
 @pytest.mark.parametrize("case", [(1.0, 1000, 0.1), (0.5, 1000, 0.1), (1.0, 5, 1.0)], ids=str)
@@ -283,7 +312,8 @@ def test_answers_do_not_depend_on_their_company():
     together = line.put(k)
     for i in range(k.size):
         alone = line.put(k[i : i + 1])
-        assert alone.lower[0] == together.lower[i] and alone.upper[0] == together.upper[i]
+        assert alone.lower[0] == together.lower[i]
+        assert alone.upper[0] == together.upper[i]
 
 
 def test_beyond_the_doubles_nothing_is_said():

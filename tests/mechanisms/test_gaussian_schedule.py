@@ -10,8 +10,10 @@ import pytest
 from flint import acb, arb, ctx
 from tests import integrals
 
+import tightbudget as tb
 from tightbudget.mechanisms.gaussian_schedule import Schedule, Step
 from tightbudget.mechanisms.gaussian_transform import MixedTransform
+from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.transform import Line
 
 # sensitivity / sigma, rate and count: noise and rates that differ, alone and together
@@ -31,7 +33,7 @@ def _bits() -> Iterator[None]:
 
 
 def balls(steps: tuple[Step, ...], remove: bool) -> list[tuple[integrals.Step, int]]:
-    return [(integrals.Step(Fraction(one.m), Fraction(one.q), remove), one.count) for one in steps]
+    return [(integrals.Step(Fraction(one.m), Fraction(one.q), remove), one.runs) for one in steps]
 
 
 def holds(line: Line, i: int, truth: acb) -> bool:
@@ -113,3 +115,17 @@ def test_a_rule_that_is_too_long_says_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert schedule.upper(1.0) == schedule.beyond(1.0, 1.0, 0.5) == np.inf
     assert np.all(schedule.line(1.0, np.array([0.0, 1.0]), 1e-15).error == np.inf)
     assert schedule.nodes(1.0, 1.0, 1e-15) > 10**9
+
+
+def test_only_plain_sampled_steps_are_a_family() -> None:
+    plain = MixedTransform(1.0, 0.1, True)
+    assert plain.family == MixedTransform(0.3, 0.2, True).family
+    assert plain.family != MixedTransform(1.0, 0.1, False).family
+    bulk, rare = plain.split(2.0)
+    mixture = tb.MixtureOfGaussians(1.0, sensitivities=[0.0, 0.5, 1.0], weights=[0.8, 0.1, 0.1])
+    other = mixture.pair(Direction.REMOVE).transform()
+    for one in (bulk, rare, other):
+        assert one is not None
+        assert one.family is None
+        with pytest.raises(tb.ParameterError, match="members must be of one family, got "):
+            plain.together([(plain, 1), (one, 1)])

@@ -196,6 +196,19 @@ def test_each_end_is_that_of_its_pair(sigma: float, steps: int, epochs: int) -> 
     assert found.lower <= found.upper
 
 
+@pytest.mark.parametrize("sigma", [0.02, 1e-3])
+def test_little_noise_has_a_lower_end_of_hundreds(sigma: float) -> None:
+    found = (tb.Gaussian(sigma).shuffled(1000) * 2).epsilon(1e-6)
+    # masses below 1e-300 are raised to it: a loss is at least 690 less the ln of the cell's mass
+    assert found.lower >= 2 * 650.0
+    assert found.lower < found.upper
+
+
+def test_hardly_any_noise_has_true_ends() -> None:
+    found = tb.Gaussian(1e-11).shuffled(5).epsilon(1e-6)
+    assert 0.0 <= found.lower <= found.upper < math.inf
+
+
 def test_an_epoch_of_one_batch_is_the_base() -> None:
     epoch = tb.Gaussian(1.3).shuffled(1)
     assert epoch.instance() is None
@@ -280,6 +293,15 @@ def test_budgets_charge_the_upper_end(run: tb.Composition) -> None:
     assert 0.0 < price.lower < price.upper < math.inf
     rule = RenyiRule(order=4.0, epsilon=100.0)
     assert rule.cost(price, None).counted == Fraction(price.upper)
+
+
+def test_a_sample_of_a_shuffle_has_no_lower_end_but_0() -> None:
+    sampled = EPOCH.subsampled(0.1)
+    assert sampled.delta(0.5).lower == 0.0
+    assert sampled.delta(0.5).upper == tb.Gaussian(2.0).subsampled(0.1).delta(0.5).upper
+    assert EPOCH.subsampled(1.0).delta(0.5) == EPOCH.delta(0.5)
+    assert EPOCH.subsampled(0.0).delta(0.5) == tb.Bounds(0.0, 0.0)
+    assert (EPOCH.subsampled(0.1) * 4).epsilon(1e-5).lower == 0.0
 
 
 # ----------------------------------------------------------------------------- words

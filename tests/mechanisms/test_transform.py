@@ -211,9 +211,15 @@ def test_a_gaussian_is_the_limit_of_sampling_almost_always() -> None:
 
 
 def family(mechanism: Mechanism) -> bool:
-    """Gaussian, sampled or not."""
-    while isinstance(mechanism, tb.Subsampled):
+    """Gaussian, sampled, shuffled, cut or for a group; unmirrored mixtures, and public coins."""
+    while isinstance(mechanism, tb.Subsampled | tb.Group | tb.TruncatedPoisson | tb.Shuffled):
         mechanism = mechanism.base
+    if isinstance(mechanism, tb.Batches):  # all records
+        return mechanism.batch == mechanism.of and family(mechanism.base)
+    if isinstance(mechanism, tb.Either):
+        return family(mechanism.first) and family(mechanism.second)
+    if isinstance(mechanism, tb.MixtureOfGaussians):
+        return not mechanism.mirrored
     return isinstance(mechanism, tb.Gaussian)
 
 
@@ -229,6 +235,8 @@ def test_who_offers_a_transform(case: Case, direction: Direction) -> None:
         assert isinstance(transform, NormalTransform)
     elif case.name == "sampled-gaussian-very-narrow":
         assert transform is None  # m = 50
+    elif not isinstance(case.mechanism, tb.Subsampled | tb.MixtureOfGaussians):
+        assert transform is not None
     else:
         assert isinstance(transform, MixedTransform)
         assert transform.remove == (direction is Direction.REMOVE)

@@ -39,6 +39,7 @@ class Row:
         certified: our answer when the row was written, rounded outwards.
         verdict: "agrees", "too low" (unsound), "too high" (sound, and dear) or "inf".
         slow: whether the tool takes more than some seconds.
+        apart: whether our two bounds are those of two pairs, as of batches of a fixed size.
     """
 
     tool: str
@@ -50,6 +51,7 @@ class Row:
     certified: str
     verdict: str
     slow: bool = False
+    apart: bool = False
 
     @property
     def recorded(self) -> Bounds:

@@ -20,7 +20,7 @@ def name(row: Row) -> str:
 def test_the_certified_ends_imply_the_verdict(row: Row) -> None:
     answer = row.answer()
     assert answer.overlaps(row.recorded), f"certified is {answer}"
-    assert answer.width <= 2e-4 * answer.upper or answer.upper < 1e-14
+    assert row.apart or answer.width <= 2e-4 * answer.upper or answer.upper < 1e-14
     assert row.judged(answer) == row.judged(row.recorded) == row.verdict
 
 
@@ -49,7 +49,9 @@ def test_verdicts(says: str, lower: float, upper: float, verdict: str) -> None:
     assert row.judged(Bounds(lower, upper)) == verdict
 
 
-@pytest.mark.parametrize("row", [r for r in ROWS if r.verdict == "agrees"], ids=name)
+@pytest.mark.parametrize(
+    "row", [r for r in ROWS if r.verdict == "agrees" and not r.apart], ids=name
+)
 def test_no_row_agrees_with_another_truth(row: Row) -> None:
     truth = row.recorded
     if float(row.says) == 0.0:

@@ -19,6 +19,8 @@ HELD = [
     "mechanisms/gaussian_integrand.py",
     "mechanisms/gaussian_transform.py",
     "mechanisms/gaussian_transform_bounds.py",
+    "mechanisms/mixture_transform.py",
+    "mechanisms/weighted_transform.py",
     "engine/saddle_point/contour.py",
     "engine/buckets/enumerate.py",
     "engine/buckets/loss_grid.py",

@@ -31,9 +31,7 @@ __all__ = [
 
 _SHOWN = 5  # parts of a plan that are listed
 
-_TWO_ENDS = (
-    "two data sets that differ in one record attain the lower bound; the upper bound holds for all"
-)
+_TWO_ENDS = "nothing that holds for all data sets is below the lower bound; the upper one holds"
 
 # options of all mechanisms that are integers
 _COUNTS = ("steps", "epochs", "times", "allocated", "shuffled", "batch", "at_most", "group")

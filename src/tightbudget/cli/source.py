@@ -72,7 +72,7 @@ class Source:
         Raises:
             ParameterError: the option of the other name was given.
         """
-        if self.counted == "steps" and self.epochs is not None:  # guard: runs-counted-as-meant
+        if self.counted == "steps" and self.epochs is not None:
             raise ParameterError(
                 "epochs must stand beside --allocated or --shuffled (other runs are counted by "
                 f"--steps), got {self.epochs!r}"

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tightbudget import notebook
 from tightbudget.engine.answer import BUCKETS, CLOSED_FORM, SADDLE_POINT, Answer
 from tightbudget.engine.buckets.compose import Pairs, Parts
+from tightbudget.engine.buckets.one_run import OneRun
 from tightbudget.engine.buckets.refine import refine
 from tightbudget.engine.cache import Cache
-from tightbudget.engine.question import DeltaAt, Question
+from tightbudget.engine.question import NEAR, DeltaAt, Question
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.pair import Direction
@@ -25,11 +27,13 @@ from tightbudget.pairs.pair import Direction
 __all__ = ["Engine", "Explanation", "Reader"]
 
 Reader = Callable[[float, float], Bounds]  # (eps, rtol) -> delta(eps)
+_Lines = Callable[[SaddlePoint, Question, float, Cache | None, int, float | None], Bounds | None]
 
 # Buckets of width h add a variance of h^2, which the gap is proportional to: for 1e-8 arrays are a
 # hundred times as long as for 1e-4, near the limit of their lengths. So bounds by saddle points
 # that are as close as this are not tried again with buckets. Affects time, never truth.
 _OUT_OF_REACH = 1e-8
+_ROUNDING = "the rounding of doubles stands in the way"
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,16 +149,34 @@ class Engine:
         """
         # a formula is of one run: others need not ask each pair for its sketch before the lines do
         once = all(len(pairs) == 1 and pairs[0][1] == 1 for pairs in self.pairs)
-        formula = question.in_closed_form(self.parts) if once else None
+        exact = once and all(pairs[0][0].formula_is_exact() for pairs in self.pairs)
+        if exact:
+            runs = tuple(OneRun(pairs[0][0], math.inf) for pairs in self.pairs)
+            formula = question.exactly(runs, rtol)
+        else:
+            formula = question.in_closed_form(self.parts) if once else None
         if formula is not None and (formula.relative_gap <= rtol or _decided(formula, target)):
             return Answer(formula, method=CLOSED_FORM)
-        lines = self._by_saddle_points(question, rtol, cache, target)
+        if exact and formula is not None and formula.relative_gap <= NEAR:  # masses are not closer
+            return Answer.missed(str(question), formula, rtol, reason=_ROUNDING, method=CLOSED_FORM)
+        lines = self._by_lines(SaddlePoint.bounds, question, rtol, cache, target)
         if lines is not None and (lines.relative_gap <= rtol or _decided(lines, target)):
             return Answer(lines, method=SADDLE_POINT)
         if lines is not None and lines.relative_gap <= _OUT_OF_REACH:  # buckets are not closer
-            reason = "the rounding of doubles stands in the way"
-            return Answer.missed(str(question), lines, rtol, reason=reason, method=SADDLE_POINT)
-        found = refine(question, self.parts, rtol, target, cache, insist=insist)
+            return Answer.missed(str(question), lines, rtol, reason=_ROUNDING, method=SADDLE_POINT)
+        if self.saddle_points:
+            # short arrays of doubles answer fast; where they do not do, smoothed lines may
+            found = refine(question, self.parts, rtol, target, cache, patient=False)
+            if found.why:
+                smooth = self._by_lines(SaddlePoint.smoothed, question, rtol, cache, target)
+                if smooth is not None and lines is not None:
+                    smooth = Bounds(max(lines.lower, smooth.lower), min(lines.upper, smooth.upper))
+                lines = smooth or lines
+                if lines is not None and (lines.relative_gap <= rtol or _decided(lines, target)):
+                    return Answer(lines, method=SADDLE_POINT)
+                found = refine(question, self.parts, rtol, target, cache, insist=insist)
+        else:
+            found = refine(question, self.parts, rtol, target, cache, insist=insist)
         both = found.bounds
         if lines is not None:
             both = Bounds(max(lines.lower, both.lower), min(lines.upper, both.upper))
@@ -162,15 +184,23 @@ class Engine:
             return Answer(both, method=BUCKETS)
         return Answer.missed(str(question), both, rtol, reason=found.why, method=BUCKETS)
 
-    def _by_saddle_points(
-        self, question: Question, rtol: float, cache: Cache | None, target: float | None
+    def _by_lines(
+        self,
+        bounds: _Lines,
+        question: Question,
+        rtol: float,
+        cache: Cache | None,
+        target: float | None,
     ) -> Bounds | None:
-        """Bounds for the worse direction, or None where lines prove none for some direction."""
+        """Bounds for the worse direction, or None where lines prove none for some direction.
+
+        ``bounds`` is the method of the saddle-point engine that is asked.
+        """
         worst: Bounds | None = None
         for i, engine in enumerate(self.saddle_points):
             # lines that are there answer faster than a proof that this direction is milder
             asked = worst is None or (cache is not None and bool(cache.lines(i)))
-            found = engine.bounds(question, rtol, cache, i, target) if asked else None
+            found = bounds(engine, question, rtol, cache, i, target) if asked else None
             if found is None and worst is not None:
                 # its exact value is not above a bound of the worse direction: the lower one, so
                 # that nothing widens; the upper one does where only a target matters
@@ -178,7 +208,7 @@ class Engine:
                 if engine.below(*question.at(worst.upper if decided else worst.lower)):
                     continue
             if not asked:
-                found = engine.bounds(question, rtol, cache, i, target)
+                found = bounds(engine, question, rtol, cache, i, target)
             if found is None:
                 return None
             larger = worst or found

@@ -55,8 +55,8 @@ class ExplorerQuestion(BaseModel):
         list[dict[str, Any]] | None,
         Field(
             max_length=MOST_STEPS,
-            description="As [[steps]] in a plan file: mechanism, its parameters, rate, relation, "
-            "times.",
+            description="As [[steps]] in a plan file: mechanism, its parameters, rate (or another "
+            "key that says how records get into a run), relation, times.",
         ),
     ] = None
     plan: Annotated[
@@ -164,7 +164,7 @@ class Calibrate(ExplorerQuestion):
     plan: None = None
     parameter: Annotated[
         str,
-        Field(description="A parameter of the mechanism, rate or times."),
+        Field(description="A parameter of the mechanism, rate (or allocated, shuffled) or times."),
     ]
     of: Annotated[int, Field(ge=0, description="Which of the steps: 0 is the first.")] = 0
     epsilon: Epsilon | None = None

@@ -11,12 +11,16 @@ import numpy as np
 from tightbudget.engine.engine import Engine
 from tightbudget.errors import RelationError
 from tightbudget.mechanisms.allocated_lattice import Merged, Spread, Sums, within_reach
+from tightbudget.mechanisms.allocated_line import AllocationLine
 from tightbudget.mechanisms.composition import Composable, Derived, Mechanism
 from tightbudget.mechanisms.from_curve import FromCurve
+from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.worst_case import WorstCase
+from tightbudget.numerics.enclosure import Enclosure
 from tightbudget.numerics.validate import positive_count, refuse
-from tightbudget.pairs.pair import Direction, Pair
+from tightbudget.pairs.atomic import AtomicPair
+from tightbudget.pairs.pair import Atoms, Direction, Pair, Sketch
 
 __all__ = ["Allocated"]
 
@@ -98,8 +102,9 @@ class Allocated(Derived):
         if self.steps == 1 or not within_reach(base, direction):
             # the step that has the record, given away: no amplification
             return base
-        side = _side(self.base, direction)
-        return _kept_above(self.base, self.steps, side).pair(direction)
+        if isinstance(self.base, Gaussian):
+            return _GaussianEpoch(self.base, self.steps, direction, above=True)
+        return _kept_above(self.base, self.steps, _side(self.base, direction)).pair(direction)
 
     def pairs_of_run(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
         if self.times == 1:
@@ -138,8 +143,75 @@ class _SumOfRatios(Mechanism):
             return base
         if not within_reach(base, direction):
             return WorstCase(0.0).pair(direction)  # a lower bound of 0
+        if self.times == 1 and isinstance(self.base, Gaussian):
+            return _GaussianEpoch(self.base, self.steps, direction, above=False)
         side = _side(self.base, direction)
-        return _kept_below(self.base, self.steps, self.times, side).pair(direction)
+        if self.times > 1:
+            return _kept_sums(self.base, self.steps, self.times, side).pair(direction)
+        return _kept_below(self.base, self.steps, side).pair(direction)
+
+
+@dataclass(frozen=True)
+class _GaussianEpoch(Pair):
+    """A pair above or below one epoch of Gaussian steps, whose exact delta is known by a formula.
+
+    The masses are those of a lattice. They are made where they are asked for: the delta of one
+    epoch alone takes the formula.
+
+    Attributes:
+        gaussian: the step.
+        steps: the number of steps.
+        direction: the direction of this pair.
+        above: whether this pair dominates the exact one; else it is dominated.
+    """
+
+    gaussian: Gaussian
+    steps: int
+    direction: Direction
+    above: bool
+
+    @functools.cached_property
+    def masses(self) -> AtomicPair:
+        """The pair of the lattice."""
+        kept = _kept_above if self.above else _kept_below
+        return kept(self.gaussian, self.steps, Direction.REMOVE).pair(self.direction)
+
+    def formula_is_exact(self) -> bool:
+        return True
+
+    def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
+        line = AllocationLine(self.gaussian.sensitivity / self.gaussian.sigma, self.steps)
+        return _delta_of_epoch(line, epsilon, self.direction)
+
+    def atoms(self) -> Atoms:
+        return self.masses.atoms()
+
+    def p_only(self) -> Enclosure:
+        return self.masses.p_only()
+
+    def q_only(self) -> Enclosure:
+        return self.masses.q_only()
+
+    def max_loss(self) -> tuple[float, float]:
+        return self.masses.max_loss()
+
+    def sketch(self) -> Sketch:
+        return self.masses.sketch()
+
+    def grid_origin(self) -> float | None:
+        return self.masses.grid_origin()
+
+    def reversed(self) -> Pair:
+        return self.masses.reversed()
+
+
+# One call takes milliseconds, and a search asks at the same places for both of its ends.
+@functools.lru_cache(maxsize=4096)
+def _delta_of_epoch(
+    line: AllocationLine, epsilon: float, direction: Direction
+) -> tuple[float, float] | None:
+    """Bounds of the exact delta of one epoch of Gaussian steps."""
+    return line.closed_delta(epsilon, direction)
 
 
 def _side(base: Mechanism, direction: Direction) -> Direction:
@@ -155,10 +227,15 @@ def _kept_above(base: Mechanism, steps: int, side: Direction) -> Spread:
 
 
 @functools.lru_cache(maxsize=16)
-def _kept_below(base: Mechanism, steps: int, times: int, side: Direction) -> Merged | Sums:
-    """The law of an epoch's sum of ratios from below."""
-    pair = base.pair(side)
-    return Merged.of(pair, side, steps) if times == 1 else Sums.of(pair, side, steps, times)
+def _kept_below(base: Mechanism, steps: int, side: Direction) -> Merged:
+    """The law of an epoch's ratio from below."""
+    return Merged.of(base.pair(side), side, steps)
+
+
+@functools.lru_cache(maxsize=16)
+def _kept_sums(base: Mechanism, steps: int, times: int, side: Direction) -> Sums:
+    """The law of the sum of an epoch's ratios, of which several have the record."""
+    return Sums.of(base.pair(side), side, steps, times)
 
 
 # The epsilons at which one pair takes the place of several. Their composition is answered with the

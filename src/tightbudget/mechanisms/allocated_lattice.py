@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from tightbudget.numerics.convolve import convolve_directly
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
-from tightbudget.numerics.rounding import LOG, UNIT, FloatArray, add_up, outwards, sum_up
+from tightbudget.numerics.rounding import LOG, UNIT, FloatArray, add_up, any_of, outwards, sum_up
 from tightbudget.pairs.atomic import AtomicPair, at_most
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Atoms, Pair, zero
@@ -105,9 +105,9 @@ class _Piece:
         if merged:
             # each odd position joins the even one after it, so that position 0 stays alone
             even[:, 1:] += odd
-        else:  # guard: odd-point-spread
+        else:
             # halves are exact; an odd point lies in the middle of its neighbours
-            even[:, :-1] += odd / 2.0
+            even[:, :-1] += odd / 2.0  # guard: odd-point-spread
             even[:, 1:] += odd / 2.0
         return _Piece(self.level + 1, self.first // 2, even)
 
@@ -175,8 +175,8 @@ class Spread:
         remove = direction is Direction.REMOVE
         law, ratios, masses = self.law, [], []
         # a certain loss: what is in no piece, and an output that no record can leave behind
-        only = [law.lost[1], float(self.infinite.upper[0])] if remove else [law.lost[0]]
         # guard: lost-is-infinite
+        only = [law.lost[1], float(self.infinite.upper[0])] if remove else [law.lost[0]]
         for piece, index in law.placed():
             ratio = self.positions.ratio(index, law.steps)
             absent = piece.rows[0] * (1.0 + law.error)  # guard: spread-rounding
@@ -269,7 +269,12 @@ class Sums:
         lost = max(absent.lost[0], present.lost[0])
         both = both[:, np.min(both, axis=0) > lost / _UNCHANGED]
         # guard: cut-below-is-added
-        return Sums(both, max(absent.error, present.error) + 2.0 * _UNCHANGED, one.infinite)
+        error = max(absent.error, present.error) + 2.0 * _UNCHANGED
+        chances = [[(float(end[0]), times)] for end in (one.infinite.lower, one.infinite.upper)]
+        infinite = Enclosure(
+            np.array([any_of(chances[0], up=False)]), np.array([any_of(chances[1], up=True)])
+        )
+        return Sums(both, error, infinite)
 
     def pair(self, direction: Direction) -> AtomicPair:
         """The pair for a direction."""
@@ -284,13 +289,25 @@ def _pair_below(
 ) -> AtomicPair:
     """A pair of outputs with these masses, absent and present, each known within ``error``."""
     p, q = rows[::-1] if direction is Direction.REMOVE else rows
+    p, q = p[p > 0], q[p > 0]
+    remove = direction is Direction.REMOVE
+    # all outputs that were dropped are one more, with at least this much of P and at most that of Q
+    dropped = [1.0 - (1.0 + error) * float(np.sum(x)) for x in (p, q)]
+    dropped[0] -= float(infinite.upper[0]) if remove else 0.0
+    dropped[1] += 2.0 * error
+    if dropped[0] > error:
+        p, q = np.append(p, dropped[0] * (1.0 - 1e-9)), np.append(q, dropped[1] * (1.0 + 1e-9))
     # an output is worth less with less of P and more of Q
-    p, q = p * max(0.0, 1.0 - error), q * (1.0 + error)  # guard: merged-rounding
-    pair = AtomicPair.from_masses(exact(p[p > 0]), exact(q[p > 0]))
-    if direction is Direction.ADD:
-        return pair
+    least, most = p * max(0.0, 1.0 - error), q * (1.0 + error)  # guard: merged-rounding
+    # what rounding leaves P short of 1 belongs to the upper ends, which bound this pair alone
     # the record shows for certain where one of its ratios is infinite
-    return replace(pair, only_p=pair.only_p + exact(infinite.lower))
+    certain = exact(infinite.lower) if remove else exact(0.0)
+    whole = min(1.0, float(np.sum(p)) + float(certain.lower[0]))
+    p_ends = Enclosure(least, p * ((1.0 + error) / whole))
+    q_ends = Enclosure(q * (max(0.0, 1.0 - error) / max(1.0, float(np.sum(q)))), most)
+    rest = max(0.0, 1.0 - float(np.sum(q_ends.lower)))
+    pair = AtomicPair.from_masses(p_ends, q_ends, rest_q=rest)
+    return replace(pair, only_p=pair.only_p + certain)
 
 
 # Positions, means and edges are off by less than this, as a share of themselves: some ten roundings
@@ -331,7 +348,7 @@ class _Picture:
         """The sketch of one step's pair as a law of ratios."""
         sketch = pair.sketch().sorted()
         loss = np.clip(sketch.losses, -300.0, 300.0)
-        p, q = np.exp(sketch.log_masses), np.exp(sketch.log_masses - loss)
+        p, q = np.exp(sketch.log_masses), np.exp(sketch.log_masses - sketch.losses)
         if direction is Direction.REMOVE:
             return _Picture(np.exp(loss), q, p, float(pair.q_only().upper[0]))
         return _Picture(np.exp(-loss)[::-1], p[::-1], q[::-1], float(pair.p_only().upper[0]))
@@ -348,28 +365,27 @@ class _Picture:
         """
         sign = 1.0 if direction is Direction.REMOVE else -1.0
         ends = []
-        for x, outwards in ((float(self.x[0]), -1.0), (float(self.x[-1]), 1.0)):
+        for x, way in ((float(self.x[0]), -sign), (float(self.x[-1]), sign)):
             end = sign * math.log(x)
             for power in range(-42, 10, 3):
                 bins = pair.bins(np.array([end]), np.zeros(1))
                 if bins is None:
                     break
-                side = 1 if outwards * sign > 0 else 0
-                q = bins.q.upper * math.exp(-min(max(end, -600.0), 600.0))
-                if bins.p.upper[side] + q[side] <= most or abs(end) > 300.0:
+                beyond = 1 if way > 0 else 0
+                q = float(bins.q.upper[beyond]) * math.exp(-min(max(end, -600.0), 600.0))
+                if float(bins.p.upper[beyond]) + q <= most or abs(end) > 300.0:
                     break
-                end += outwards * sign * math.ldexp(1.0, power)
+                end += way * math.ldexp(1.0, power)
             ends.append(math.exp(sign * end))
-        # a sketch point without mass: the ends of the lattice are set by it, nothing else
-        first, last = ends[0] < self.x[0], ends[1] > self.x[-1]
-        if not (first or last):
-            return self
-        x = np.concatenate([ends[:1] * int(first), self.x, ends[1:] * int(last)])
+        # points whose masses say no more than that the lattice is to reach them
+        low = [ends[0]] if ends[0] < self.x[0] else []
+        high = [ends[1]] if ends[1] > self.x[-1] else []
+        ratios = np.concatenate([low, self.x, high])
         absent, present = (
-            np.pad(masses, (int(first), int(last)), constant_values=2.0 * most)
+            np.pad(masses, (len(low), len(high)), constant_values=2.0 * most)
             for masses in (self.absent, self.present)
         )
-        return _Picture(x, absent, present, self.zero)
+        return _Picture(ratios, absent, present, self.zero)
 
     def bulk(self, steps: int) -> tuple[float, float]:
         """The mean and the standard deviation of one ratio, without those that are rare.
@@ -613,8 +629,9 @@ def _planned(picture: _Picture, steps: int) -> tuple[_Plan, tuple[float, float, 
 
 
 def _planned_flat(picture: _Picture, steps: int) -> tuple[_Plan, tuple[float, float, float]]:
-    """As :func:`_planned`, for a lattice that all sums of ratios have."""
-    mean, deviation = picture.bulk(steps)
+    """The plan for sums of ratios on one lattice, and three places of one ratio."""
+    # larger ratios than those of the bulk count here, too: what lies above the points is dropped
+    mean, deviation = picture.bulk(10_000 * steps)
     least, _, high = picture.reach(steps)
     # labels take a twelfth of the square of this share from the variance; sums then have about
     # _FLAT entries

@@ -25,8 +25,10 @@ from tightbudget.mechanisms.allocated_tails import call_beside_cut, put_on_a_pat
 from tightbudget.mechanisms.allocated_transform import (
     ComplexArray,
     log_transform,
+    relative_error,
     upper_transform,
 )
+from tightbudget.mechanisms.allocated_wide import call_of_cut_ratios
 from tightbudget.mechanisms.gaussian import GaussianPair
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
 from tightbudget.numerics.rounding import EXPM1, LOG1P, TINY, UNIT, FloatArray, outwards
@@ -43,6 +45,8 @@ _SHARE = 1e-13
 _MOST_POINTS = 600
 # Relative width of a call from a put that is not made closer: a tenth of what is promised.
 _CLOSE = 1e-10
+# Below this m = sensitivity / sigma, W cut at a far quantile is tried first: no single W decides.
+_WIDE = 0.8
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,11 @@ class AllocationLine:
             return GaussianPair(self.m).closed_delta(epsilon)
         sign = 1.0 if direction is Direction.REMOVE else -1.0
         k1 = np.array([math.expm1(sign * epsilon)])
-        slack = EXPM1 * UNIT * np.abs(k1)  # guard: allocation-threshold
-        if sign > 0:
-            found = self._call(k1, slack)
-        else:
-            found = self._put(k1, slack) * exp_enclosure(epsilon)
+        slack = EXPM1 * UNIT * np.abs(k1)
+        if direction is Direction.ADD:
+            put = self._put(k1, slack) * exp_enclosure(epsilon)
+            return float(put.lower[0]), min(1.0, float(put.upper[0]))
+        found = self._call(k1, slack)
         return float(found.lower[0]), min(1.0, float(found.upper[0]))
 
     def put(self, k: FloatArray) -> Enclosure:
@@ -116,8 +120,11 @@ class AllocationLine:
             return Enclosure(lower, upper)
         # far out on the right the put cancels against K - 1
         for i in np.flatnonzero((k1 > slack) & (upper - lower > _CLOSE * lower)):
-            found = call_beside_cut(self.m, self.steps, float(k1[i]), float(slack[i]))
-            lower[i], upper[i] = max(lower[i], found[0]), min(upper[i], found[1])
+            for way in (call_of_cut_ratios, call_beside_cut)[0 if self.m < _WIDE else 1 :]:
+                found = way(self.m, self.steps, float(k1[i]), float(slack[i]))
+                lower[i], upper[i] = max(lower[i], found[0]), min(upper[i], found[1])
+                if upper[i] - lower[i] <= 10.0 * _CLOSE * lower[i]:
+                    break
         return Enclosure(np.minimum(lower, upper), upper)
 
     def _one_step(self, k1: FloatArray, slack: FloatArray, power: int) -> Enclosure:
@@ -131,7 +138,9 @@ class AllocationLine:
         q = bins.q * exp_enclosure(-np.append(edges, edges[-1]), np.append(off, off[-1]))
         p = _running(bins.p)
         q = _running(q)
-        found = q if power == 1 else (exact(1.0 + k1) * exp_enclosure(0.0 * k1, 4 * UNIT + off)) * q - p
+        found = (
+            q if power == 1 else (exact(1.0 + k1) * exp_enclosure(0.0 * k1, 4 * UNIT + off)) * q - p
+        )
         back = np.argsort(order, kind="stable")
         return found[back].clipped(0.0, np.inf)
 
@@ -157,9 +166,7 @@ class AllocationLine:
 def _running(masses: Enclosure) -> Enclosure:
     """Sums the masses of the bins below each edge; the last bin is left out."""
     n = 2.0 * len(masses) * UNIT
-    return Enclosure(
-        np.cumsum(masses.lower[:-1]) * (1 - n), np.cumsum(masses.upper[:-1]) * (1 + n)
-    )
+    return Enclosure(np.cumsum(masses.lower[:-1]) * (1 - n), np.cumsum(masses.upper[:-1]) * (1 + n))
 
 
 @dataclass(frozen=True)
@@ -235,7 +242,7 @@ class _Line:
             each = UNIT * (s.size + 60.0 + 6.0 * (np.abs(self.log) + np.abs(x)))
             each = each + 6.0 * UNIT * np.multiply.outer(np.abs(k1), t * np.abs(s))
             each = each + np.multiply.outer(slack, t * np.abs(s)) + self.error
-            off = outwards(np.sum(size * np.expm1(each), axis=1))
+            off = outwards(np.sum(size * relative_error(each), axis=1))
             off = off + self._end(k1 + slack, power)
             more = self._aliased(k1, slack, power)
             lower = np.nan_to_num(value - off - more, nan=0.0, neginf=0.0)
@@ -258,7 +265,9 @@ class _Line:
         # at most K + n d (of the cdf: 1) for n >= 1
         plain = k * q / (1 - q) + d * q / (1 - q) ** 2 if power == 2 else q / (1 - q) + 0 * k
         left = np.where(k < d, 0.0, left)
-        return np.asarray((np.minimum(right, plain) + left) * (1 + 1e-6))
+        return np.asarray(
+            (np.minimum(right, plain) + left) * (1 + 1e-6)
+        )  # guard: allocation-aliasing
 
 
 def _chernoff(
@@ -266,7 +275,8 @@ def _chernoff(
 ) -> tuple[FloatArray, FloatArray]:
     """Bounds the sums over n >= 1 and over n <= -1 of put or cdf at K + n d times e^(-c t n d).
 
-    For every b > 0, E[(K - R)+] <= psi(b)^t e^(b t K) / (e b t) and Q(R <= K) <= psi(b)^t e^(b t K).
+    For every b > 0, E[(K - R)+] <= psi(b)^t e^(b t K) / (e b t), and
+    Q(R <= K) <= psi(b)^t e^(b t K).
     """
     t, b = table.steps, table.c
     log = table.most + np.multiply.outer(k1, t * b)
@@ -320,30 +330,38 @@ def _length(
 ) -> tuple[int, tuple[float, float]]:
     """Finds how many points a line has, and bounds the rest of the sum.
 
-    Path moved to Im z = -theta / m: |psi(s)| <= e^(theta^2 / (2 m^2)) psi(|s| sin theta) for
-    0 < theta <= arg s <= pi / 2, since cos(arg s - theta) >= sin theta. At larger |s| it is less.
+    With the path at Im z = -theta / m, |psi(c + i w)| <= e^(theta^2 / (2 m^2)) psi(x) for
+    x = Re(s e^(-i theta)) = c cos theta + w sin theta and 0 < theta < pi / 2; less at larger w.
     """
     counts = np.unique(np.geomspace(8, _MOST_POINTS, 24).astype(int))
     w = step * (counts - 1.0)
     goal = log + math.log(0.1 * _SHARE) - 2.0 * math.log(c)
-    best = (math.inf, math.inf)
     for n, last in zip(counts, w, strict=True):
-        # for many steps the best theta is m^2 |s|, where psi is e^(-|s| sin theta)
-        theta = np.append(_THETAS, min(0.9, m * m * last / 1.5)) * math.atan2(last, c) * (1 - 1e-12)
-        log_b = 0.5 * (theta / m) ** 2 + np.log(
-            upper_transform(m, math.hypot(last, c) * np.sin(theta) * (1 - 1e-12))
-        )
-        put = steps * (float(np.min(log_b)) + 1e-12 + c) - math.log(last)
-        if put + math.log(step) <= goal or n == counts[-1]:
-            best = put + 1e-9, _cdf_end(m, steps, c, last, float(theta[np.argmin(log_b)]))
+        put, theta = _put_end(m, steps, c, last)
+        if put - math.log(step) <= goal or n == counts[-1]:
             break
-    return int(n), best
+    return int(n), (put, _cdf_end(m, steps, c, last, theta))
+
+
+def _put_end(m: float, steps: int, c: float, last: float) -> tuple[float, float]:
+    """Bounds ln of the sum of |psi^t e^(c t)| D / w^2 beyond w = ``last``, for the best theta."""
+    # for many steps the best theta is m^2 |s|, where psi is e^(-|s| sin theta)
+    theta = np.append(_THETAS, min(0.9, m * m * last / 1.5)) * math.atan2(last, c) * (1 - 1e-12)
+    x = c * np.cos(theta) + last * np.sin(theta)
+    log_b = 0.5 * (theta / m) ** 2 + np.log(upper_transform(m, x * (1 - 1e-15)))
+    # the sum of D / w^2 over the points beyond is at most 1 / w
+    put = steps * (float(np.min(log_b)) + 1e-12 + c) - math.log(last) + 1e-9
+    return put, float(theta[np.argmin(log_b)])
 
 
 def _cdf_end(m: float, steps: int, c: float, last: float, theta: float) -> float:
-    """Bounds ln of int_w^inf B(w)^t dw / w e^(c t), B falling, by octaves and Markov's inequality."""
+    """Bounds ln of int B(w)^t e^(c t) / w dw beyond w = ``last`` for the falling bound B of psi.
+
+    It counts the octaves of w one by one, and what is beyond them by Markov's inequality.
+    """
     octave = 2.0 ** np.arange(0.0, 60.0)
-    log_b = 0.5 * (theta / m) ** 2 + np.log(upper_transform(m, last * octave * math.sin(theta)))
+    x = (c * math.cos(theta) + last * octave * math.sin(theta)) * (1 - 1e-15)
+    log_b = 0.5 * (theta / m) ** 2 + np.log(upper_transform(m, x))
     # psi(x) <= E[1 / W] / (e x) = e^(m^2) / (e x)
     far = 0.5 * (theta / m) ** 2 + m * m - 1.0 - math.log(last * 2.0**60 * math.sin(theta))
     parts = np.append(steps * log_b + math.log(math.log(2.0)), steps * far - math.log(steps))

@@ -21,13 +21,19 @@ small it is.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from tightbudget.mechanisms.allocated_transform import ComplexArray, log_transform, upper_transform
+from tightbudget.mechanisms.allocated_transform import (
+    ComplexArray,
+    log_transform,
+    relative_error,
+    upper_transform,
+)
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, outwards
 
 __all__ = ["call_beside_cut", "put_on_a_path"]
@@ -43,6 +49,8 @@ _HALF, _RHO = 0.7, 3.0
 _MOST_NODES = 120
 # Terms of a sum for beta; 60 are usual.
 _MOST_TERMS = 400
+# ln of the aliasing of that sum that is aimed at, relatively: e^-36 is two units of 2^-53.
+_GOAL = 36.0
 # Nodes of all panels of one integral; beyond it nothing is said.
 _MOST_IN_ALL = 2500
 # A panel that would take more nodes is halved.
@@ -89,7 +97,11 @@ class _Cut:
         if across > _AIM * abs(value):
             more, off = self._across(c, max(abs(value), rough))
             if off < across:
-                value, error, across = value + more, error + off, 4 * UNIT * (abs(value) + abs(more))
+                value, error, across = (
+                    value + more,
+                    error + off,
+                    4 * UNIT * (abs(value) + abs(more)),
+                )
         rest += across
         lower, upper = value - error - rest, value + error + rest
         if not upper < math.inf:
@@ -99,7 +111,7 @@ class _Cut:
     # ------------------------------------------------------------------- planning
 
     def _plan(self) -> tuple[float, float, float] | None:
-        """Finds the ends of the integral along the cut, and about its value; no bound rests on it."""
+        """Finds the ends of the integral along the cut, and its rough value, for planning."""
         m, t = self.m, self.steps
         top = math.exp(0.5 * m * m - 1.0) / m**2
         # the bulk's saddle point, and no farther than psi stays away from 0
@@ -117,7 +129,7 @@ class _Cut:
         rough = np.cumsum(part[::-1])[::-1] * 0.5 / math.pi / t
         vertical = np.exp(height) / (2.0 * r * t)
         # the least c whose vertical line does not matter, else the one where it matters least
-        total = np.max(part) * 0.5 / math.pi / t
+        total = float(np.max(part)) * 0.5 / math.pi / t
         enough = np.flatnonzero(vertical <= 0.01 * _AIM * total)
         at = int(enough[-1]) if enough.size else int(np.argmin(vertical))
         total = float(rough[at])
@@ -183,7 +195,9 @@ class _Cut:
             # on the ellipse, points are half a spacing from the nearest one, at most
             reach = 0.5 * _SPACED * half * size * 1.1
             bound = self._psi_near(size * np.exp(1j * angle), angle, reach)
-            each = (t - 1) * bound - t * self.k1 * (np.tile(np.exp(x.real) * np.cos(x.imag), 2) - reach)
+            each = (t - 1) * bound - t * self.k1 * (
+                np.tile(np.exp(x.real) * np.cos(x.imag), 2) - reach
+            )
             psi = min(psi, float(np.max(each)) + t * self.k1 * real)
         log = math.log(t) + math.log(max(beta, 1e-300)) + psi - t * self.k1 * real
         return log - math.log(least) + 1e-6
@@ -225,15 +239,16 @@ class _Cut:
         log = 0.5 * m * m * n * (n - 1.0) + math.pi**2 / (8.0 * m * m)
         log = log - np.cumsum(np.log(n)) + (n - 1.0) * math.log(low) - np.log(n - 1.0)
         psi = max(0.0, (t - 1) * self._psi_most(low, math.pi))
-        return math.exp(min(float(np.min(log)) + psi, 700.0)) / math.pi * (1 + 1e-9)  # guard: allocation-near-zero
+        most = math.exp(min(float(np.min(log)) + psi, 700.0))
+        return most / math.pi * (1 + 1e-9)  # guard: allocation-near-zero
 
     # ------------------------------------------------------- across the cut, upwards
 
     def _falls(self, c: float, w: FloatArray) -> FloatArray:
         """Computes upper bounds of ln |psi e^s| at all points of Re s = -c above each w > 0.
 
-        Moved by omega, |psi(s)| <= e^(omega^2 / (2 m^2)) psi(|s| cos(arg s - omega)), where omega
-        is between arg s - pi / 2 and pi / 2.
+        With the path at Im z = -omega / m, |psi(s)| <= e^(omega^2 / (2 m^2)) psi(x) for
+        x = Re(s e^(-i omega)) = w sin omega - c cos omega > 0 and omega < pi / 2; less at larger w.
         """
         m = self.m
         s = -c + 1j * w
@@ -244,10 +259,12 @@ class _Cut:
         # for many steps the best one is m^2 |s|, where psi is e^(-|s| cos(theta - omega))
         best = np.clip(m * m * np.abs(s), past + 1e-3 * (math.pi - theta), 1.5)
         omega = np.vstack([omega, best])
-        least = np.minimum(np.cos(theta - omega), np.sin(omega))
-        x = np.abs(s) * np.maximum(least, 0.0) * (1 - 1e-9)
-        tail = 0.5 * (omega / m) ** 2 + np.log(upper_transform(m, x.ravel()).reshape(x.shape))
-        return np.asarray(np.min(np.where(least > 0, tail, math.inf), axis=0) - c + 1e-9)
+        x = w * np.sin(omega) - c * np.cos(omega)
+        x -= 1e-15 * (w * np.sin(omega) + abs(c))
+        tail = 0.5 * (omega / m) ** 2 + np.log(
+            upper_transform(m, np.maximum(x.ravel(), 0.0)).reshape(x.shape)
+        )
+        return np.asarray(np.min(np.where(x > 0, tail, math.inf), axis=0) - c + 1e-12)
 
     def _vertical(self, c: float) -> float:
         """Bounds the integral on the line Re s = -c by the largest modulus of psi there."""
@@ -307,8 +324,10 @@ class _Cut:
         size = np.abs(term) * weight
         each = t * (logs.error + np.abs(s) * self.slack)
         # as on a line to the right; the nodes are off by 64 units, times the exponent's slope
-        each = each + UNIT * (x.size + 200.0 + 80.0 * (t * np.abs(logs.value) + t * np.abs(s) * abs(k1)))
-        off = outwards(float(np.sum(size * np.expm1(np.minimum(each, 700.0))))) + missed
+        each = each + UNIT * (
+            x.size + 200.0 + 80.0 * (t * np.abs(logs.value) + t * np.abs(s) * abs(k1))
+        )
+        off = outwards(float(np.sum(size * relative_error(each)))) + missed
         off += math.exp(rest[at]) * (1 + 1e-9)
         return float(np.sum(term.imag * weight)) * factor, off * factor * (1 + 1e-9)
 
@@ -357,9 +376,11 @@ def _panels(
         aim: ln of the error to aim at.
     """
     count = len(edges) - 1
-    todo = [(float(a), float(b), 0) for a, b in zip(edges, edges[1:], strict=False)][::-1]
+    todo = [(float(a), float(b), 0) for a, b in itertools.pairwise(edges)][::-1]
     aim -= math.log(count) + 1.0
-    nodes, weights, missed = [], [], 0.0
+    nodes: list[FloatArray] = []
+    weights: list[FloatArray] = []
+    missed = 0.0
     rate = 2.0 * math.log(_RHO)
     while todo:
         if _ENOUGH * (len(nodes) + len(todo)) > _MOST_IN_ALL:
@@ -410,14 +431,19 @@ def saddle(m: float, r: FloatArray) -> FloatArray:
     return z
 
 
-def discontinuity(m: float, r: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Computes beta(r) > 0 and a bound of its relative error (inf where it is not told from 0)."""
+def discontinuity(m: float, r: FloatArray, goal: float = _GOAL) -> tuple[FloatArray, FloatArray]:
+    """Computes beta(r) > 0 and a bound of its relative error (inf where it is not told from 0).
+
+    The aliasing of its sum is aimed at e^-``goal``.
+    """
     z = saddle(m, r)
     a = r * np.exp(m * z - 0.5 * m * m)
     strips = np.array([0.12, 0.25, 0.4, 0.55, 0.7])
-    log_most = np.stack([np.logaddexp(_log_edge(m, z, a, y), _log_edge(m, z, a, -y)) for y in strips])
+    log_most = np.stack(
+        [np.logaddexp(_log_edge(m, z, a, y), _log_edge(m, z, a, -y)) for y in strips]
+    )
     guess = a - 0.5 * z * z - 0.5 * np.log(2.0 * np.maximum(z / m, 1.0))
-    spare = np.maximum(log_most - guess + 36.0, 1.0)
+    spare = np.maximum(log_most - guess + goal, 1.0)
     h = float(np.min(np.max(2.0 * math.pi * strips[:, None] / spare, axis=0)))
     far = min(math.sqrt(float(np.max((50.0 + 6.0 / m**2) / a))), 12.0)
     h = max(h, far / _MOST_TERMS)  # where that is too wide, the error says so

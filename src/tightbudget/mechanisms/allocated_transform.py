@@ -1,20 +1,22 @@
-"""The Laplace transform of one step's ratio W = e^(m z - m^2/2), z normal, with a bound of its error.
+"""The Laplace transform of a Gaussian step's ratio W = e^(m z - m^2/2), with its error.
 
-The step is a Gaussian one; W = dP/dQ under Q has mean 1. For a complex s whose real part is positive
+W = dP/dQ has mean 1 under Q, where z is standard normal. For a complex s
 
-    psi(s) = E[e^(-s W)],    ln psi(s) + s = g + ln(1 + x) - x,  x = g - s,  g = E[e^(-s W) - 1 + s W].
+    psi(s) = E[e^(-s W)],   ln psi(s) + s = g + ln(1 + x) - x,
+    g = E[e^(-s W) - 1 + s W],   x = g - s.
 
 g is of the order of s^2, so a million steps multiply no cancellation. The expectation is a
 trapezoidal sum over z on the line Im z = -alpha: there s W becomes |s| e^(i (arg s - m alpha)) W,
-which oscillates less. A rule of step h misses at most 2 M / (e^(2 pi a / h) - 1) for an integrand
+which oscillates less. A rule of step h misses at most 2 M / (e^(2 pi a / h) - 1) of an integrand
 whose modulus has an integral of at most M on each line of the strip |Im| <= a (Trefethen, Weideman
-2014, theorem 5.1). In the strip, Re (s W) >= 0 holds, and so |e^-u - 1 + u| <= min(|u|^2 / 2, 2 |u|).
+2014, theorem 5.1). In the strip Re (s W) >= 0, and so |e^-u - 1 + u| <= min(|u|^2 / 2, 2 |u|).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +24,18 @@ from numpy.typing import NDArray
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, outwards
 from tightbudget.numerics.special import half_square_exp, log_normal_tail
 
-__all__ = ["ComplexArray", "Logs", "log_transform", "upper_transform"]
+__all__ = [
+    "ComplexArray",
+    "Logs",
+    "exp_less",
+    "log_of",
+    "log_transform",
+    "relative_error",
+    "upper_transform",
+]
 
-ComplexArray = NDArray[np.complex128]
+# values, of any precision that a sum of complex128 has in NumPy's types
+ComplexArray = NDArray[np.complexfloating[Any, Any]]
 
 # A shift alpha multiplies the terms by e^(alpha^2/2), 3 at 1.5; a wider one saves few nodes.
 _MOST_SHIFT = 1.5
@@ -49,7 +60,8 @@ class Logs:
 
     Attributes:
         value: (n,) complex.
-        error: (n,) the modulus of the error is at most this; inf where nothing is known.
+        error: (n,) the modulus of the error is at most this; inf where psi is not told from 0: the
+            value is then an upper bound of ln |psi| + Re s.
     """
 
     value: ComplexArray
@@ -65,7 +77,7 @@ def _series(x: ComplexArray, terms: list[float]) -> ComplexArray:
     return np.asarray(x * x * total)
 
 
-def _exp_less(u: ComplexArray) -> ComplexArray:
+def exp_less(u: ComplexArray) -> ComplexArray:
     """Computes e^-u - 1 + u for Re u >= 0, within 100 units of 2^-53 of |u| min(|u|, 2)."""
     # a complex product is off by 2.3 units, the 15 of the series by less than 40 of |u|^2 / 2
     small = np.abs(u) < 0.5
@@ -90,7 +102,17 @@ def upper_transform(m: float, s: FloatArray) -> FloatArray:
     total = np.exp(-np.multiply.outer(s, w * (1 - 1e-9))) @ each + mass[0]
     # and e^-y <= 1 - y + y^2 / 2, which is close near 1, where many steps need it
     near = 1.0 - s + 0.5 * s * s * math.exp(m * m) * (1 + 1e-12) + 4 * UNIT
-    return np.minimum(np.minimum(1.0, total * (1 + 1e-9) + TINY), np.where(s < 0.5, near, 1.0))
+    most = np.where(s < 0.5, near, 1.0)
+    return np.asarray(np.minimum(np.minimum(1.0, total * (1 + 1e-9) + TINY), most))
+
+
+def relative_error(exponent: FloatArray) -> FloatArray:
+    """Computes how far e^y is from the computed one, relatively, for an error of its exponent.
+
+    An infinite ``exponent`` is that of :class:`Logs`: the modulus is known, and 2 is granted.
+    """
+    bounded = np.expm1(np.minimum(exponent, 700.0))
+    return np.asarray(np.where(exponent == np.inf, 2.0 + 1e-6, bounded))
 
 
 def log_transform(m: float, s: ComplexArray, angle: FloatArray | None = None) -> Logs:
@@ -104,11 +126,14 @@ def log_transform(m: float, s: ComplexArray, angle: FloatArray | None = None) ->
         s: (n,) complex, not 0.
         angle: (n,) arg s >= 0; for s with Im s >= 0 it can be left out.
     """
-    size, angle = np.abs(s), np.angle(s) if angle is None else angle
-    left = np.where(angle > _EDGE, 0.5 * math.pi - min(_WIDEST, _NARROW * m), angle)
-    turn = angle * min(1.0, 2.0 * _MOST_SHIFT / math.pi * m)
-    alpha = np.where(angle > _EDGE, angle - left, turn) / m
-    left = angle - m * alpha
+    s = np.asarray(s, dtype=np.complex128)
+    size: FloatArray = np.abs(s)
+    found = np.angle(s) if angle is None else angle
+    turned: FloatArray = np.asarray(found, dtype=np.float64)
+    left = np.where(turned > _EDGE, 0.5 * math.pi - min(_WIDEST, _NARROW * m), turned)
+    turn = turned * min(1.0, 2.0 * _MOST_SHIFT / math.pi * m)
+    alpha = np.where(turned > _EDGE, turned - left, turn) / m
+    left = turned - m * alpha
     direct = (s.real > 0) & (upper_transform(m, np.maximum(s.real, 0.0)) < 0.2)
     value = np.zeros_like(s)
     error = np.full(s.shape, math.inf)
@@ -138,9 +163,8 @@ def _step(a: FloatArray, log_bound: FloatArray, log_goal: FloatArray) -> float:
 def _missed(a: FloatArray, log_bound: FloatArray, h: float) -> FloatArray:
     """Computes an upper bound of a rule's aliasing: the least one over the strips."""
     reach = 2.0 * math.pi * a / h
-    return np.asarray(
-        np.min(2.0 * np.exp(log_bound - reach) / -np.expm1(-reach), axis=0)
-    )  # guard: allocation-quadrature
+    missed = np.min(2.0 * np.exp(log_bound - reach) / -np.expm1(-reach), axis=0)
+    return np.asarray(missed * (1 + 1e-9))  # guard: allocation-quadrature
 
 
 def _less(
@@ -153,10 +177,10 @@ def _less(
     h = _step(a, grown + log_most, log_most - _GOAL)
     z = h * np.arange(math.floor(-_REACH / h), math.ceil((2.0 * m + _REACH) / h) + 1)
     w = np.exp(m * z - 0.5 * m * m)
-    weight = h / math.sqrt(2.0 * math.pi) * half_square_exp(z)
+    weight = h / math.sqrt(2.0 * math.pi) * half_square_exp(np.asarray(z, dtype=np.float64))
     u = np.multiply.outer(size * np.exp(1j * left), w)
     term = weight * np.exp(0.5 * alpha * alpha)[:, None] * np.exp(1j * np.multiply.outer(alpha, z))
-    less = _exp_less(u)
+    less = exp_less(u)
     g = np.sum(term * less, axis=1)
     # every term: weight and phase (alpha z is at most 30, its rounding 2 units of that), the sum
     # in any order; and u, whose W is off by EXP and the roundings of its exponent, |s| and the
@@ -168,12 +192,18 @@ def _less(
     rounded = np.sum(
         mod * (np.abs(less) * relative + mod_u * np.minimum(mod_u, 2.0) * argument), axis=1
     )
-    error = outwards(rounded) * UNIT  # pays: allocation-sum
+    error = outwards(rounded) * UNIT  # guard: allocation-rounding
     error = error + _missed(a, grown + log_most, h)
     # beyond the ends |u|^2 / 2 phi falls away from z = 2 m: an integral bounds the sum
     outside = np.exp(log_normal_tail(np.array([_REACH, _REACH + 2.0 * m])))  # 2m right, left
     outside = outside[0] + outside[1]
     error = error + outwards(0.5 * size**2 * math.exp(m * m) * outside) * np.exp(0.5 * alpha**2)
+    logs = log_of(s, g, error)
+    return logs.value, logs.error
+
+
+def log_of(s: ComplexArray, g: ComplexArray, error: FloatArray) -> Logs:
+    """Computes ln psi(s) + s from g = psi - 1 + s, known up to ``error``."""
     x = g - s
     small = np.abs(x) < _SMALL
     value = np.empty_like(g)
@@ -188,7 +218,11 @@ def _less(
         near = error * slope + UNIT * (64.0 * np.abs(x) ** 2 + 4.0 * np.abs(g))
         # x itself is rounded: by units of |g| + |s|, times the slope x / (1 + x)
         near = near + slope * np.abs(x) * 4 * UNIT * (np.abs(g) + np.abs(s))
-    return value, np.where(small, near, far)
+    found = np.where(small, near, far)
+    # where psi is not told from 0, the value is an upper bound of its modulus
+    lost = ~np.isfinite(found)
+    value[lost] = (np.log(np.abs(1.0 + x) + error + 8 * UNIT * (1.0 + np.abs(x))) + s.real)[lost]
+    return Logs(value, np.where(lost, math.inf, found))
 
 
 def _direct(
@@ -198,7 +232,7 @@ def _direct(
     a, grown = _strips(m, alpha, left)
     fall = upper_transform(m, (size * np.cos(left + m * a)).ravel() * (1 - 1e-12)).reshape(a.shape)
     log_most = grown + np.log(fall)
-    floor = np.log(upper_transform(m, s.real))
+    floor = np.log(upper_transform(m, np.asarray(s.real, dtype=np.float64)))
     h = _step(a, log_most, np.minimum(floor, floor[0]) - _GOAL)
     # where phi e^(-c W) is not small against its peak at the smallest and the largest real part
     grid = np.linspace(-40.0, 10.0, 501)
@@ -207,7 +241,7 @@ def _direct(
     near = grid[np.any(body > np.max(body, axis=1, keepdims=True) - 45.0, axis=0)]
     z = h * np.arange(math.floor((near[0] - 0.2) / h), math.ceil((near[-1] + 0.2) / h) + 1)
     w = np.exp(m * z - 0.5 * m * m)
-    weight = h / math.sqrt(2.0 * math.pi) * half_square_exp(z)
+    weight = h / math.sqrt(2.0 * math.pi) * half_square_exp(np.asarray(z, dtype=np.float64))
     u = np.multiply.outer(size * np.exp(1j * left), w)
     term = weight * np.exp(-u) * np.exp(1j * np.multiply.outer(alpha, z))
     term = term * np.exp(0.5 * alpha * alpha)[:, None]
@@ -229,4 +263,6 @@ def _direct(
         off = share / (1.0 - np.minimum(share, 0.5)) + 8 * UNIT * (
             np.abs(value) + 2.0 * np.abs(s) + 4.0
         )
-    return value, off
+    lost = ~np.isfinite(off)
+    value[lost] = (np.log(np.abs(psi) + error + TINY) + s.real)[lost]
+    return value, np.where(lost, math.inf, off)

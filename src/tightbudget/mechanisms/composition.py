@@ -519,6 +519,18 @@ class Subsampled(Derived):
         # guard: direction-record-removed
         return (RemovePair if direction is Direction.REMOVE else AddPair)(base, self.rate)
 
+    def instance(self) -> Composable | None:
+        """Returns a mechanism that reveals nothing, where the base's pair is not attained.
+
+        The data sets that attain an instance of the base need not attain its sample: their other
+        records are sampled, too.
+        """
+        attained = self.base.instance()
+        if attained is None or self.rate == 0.0:
+            return None
+        # guard: sample-attains-nothing
+        return attained if self.rate == 1.0 else dataclasses.replace(self, rate=0.0)
+
     def __repr__(self) -> str:
         return f"{self.base!r}.subsampled({self.rate!r})"
 

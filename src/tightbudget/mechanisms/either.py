@@ -213,7 +213,7 @@ class EitherPair(Pair):
         shares = [share for _, share in self._each]
         lows = [x[0] + math.log(share.lower[0]) for x, share in zip(logs, shares, strict=True)]
         highs = [x[1] + math.log(share.upper[0]) for x, share in zip(logs, shares, strict=True)]
-        lower, upper = float(np.logaddexp(*lows)), float(np.logaddexp(*highs))
+        lower, upper = float(np.logaddexp.reduce(lows)), float(np.logaddexp.reduce(highs))
         if not math.isfinite(upper):
             return -math.inf, upper
         # two logarithms, two sums and logaddexp

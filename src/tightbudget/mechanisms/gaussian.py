@@ -168,6 +168,13 @@ class GaussianPair(Pair):
     def transform(self) -> NormalTransform:
         return NormalTransform(self.m)
 
+    def log_moment(self, s: float) -> tuple[float, float]:
+        log = 0.5 * self.m**2 * s * (s + 1.0)
+        # m by a unit and its square by another, three products and a sum: 9 units with the next
+        # order; 1e-300 for what is no normal double
+        off = 16.0 * UNIT * log + 1e-300
+        return log - off, log + off
+
     def log_tail_moment(self, x: float, s: float) -> tuple[float, float]:
         # completing the square: e^(s L) turns N(m^2/2, m^2) into N(m^2/2 + s m^2, m^2)
         m = self.m

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tightbudget.errors import ParameterError
+from tightbudget.mechanisms import gaussian_path as path
 from tightbudget.mechanisms import gaussian_transform_bounds as bounds
 from tightbudget.mechanisms import gaussian_transform_plan as plan
 from tightbudget.mechanisms.gaussian_integrand import (
@@ -86,6 +88,9 @@ class NormalTransform(Transform):
         # factors; the real part is a difference: one more. The eighth is for the second order
         size = up + down + along
         return Line((up - down) + 1j * along, 8 * UNIT * size)  # pays: normal-line
+
+    def far_line(self, c: float, t: FloatArray) -> Line:
+        return self.line(c, t, 0.0)
 
     def upper(self, c: float) -> float:
         log = self.half * c * (c + 1.0)  # six units, as on a line
@@ -155,13 +160,21 @@ class MixedTransform(Integrand, Transform):
 
     @property
     def family(self) -> str | None:
-        """The name of the sampled steps in this direction; None for a part of one."""
-        if self.part:
+        """The name of the sampled steps in this direction; None where a product cannot take one."""
+        if not self._is_plain():
             return None
         return "sampled Gaussian, remove" if self.remove else "sampled Gaussian, add"
 
+    def _is_plain(self) -> bool:
+        """Whether m and q alone say which integrand it is: not of a part, nor of a subclass."""
+        return not self.part and type(self) is MixedTransform  # guard: family-of-its-own
+
     def together(self, members: Sequence[tuple[Transform, int]]) -> tuple[Transform, ...]:
-        steps = [Step(t.m, t.q, k) for t, k in members if isinstance(t, MixedTransform)]
+        steps = []
+        for transform, count in members:
+            if not isinstance(transform, MixedTransform) or transform.family != self.family:
+                raise ParameterError(f"members must be of one family, got {transform!r}")
+            steps.append(Step(transform.m, transform.q, count))
         return Schedule.of(steps, self.remove)
 
     # ------------------------------------------------------------------- planning
@@ -192,6 +205,11 @@ class MixedTransform(Integrand, Transform):
             return Line(np.zeros_like(t, dtype=np.complex128), np.full_like(t, math.inf))
         value, error = self._values(c, t, rule, self.at(rule))
         return logarithm(value, error, 0.0 if self.part == "rare" else 1.0)
+
+    def far_line(self, c: float, t: FloatArray) -> Line | None:
+        if self.part or not self.remove:
+            return None
+        return path.line(self.m, self.q, c, t, self.upper(c))
 
     def _values(
         self, c: float, t: FloatArray, rule: Rule, at: Nodes

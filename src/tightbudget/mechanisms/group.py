@@ -246,7 +246,7 @@ def merged(
     sizes: list[int] = []
     shares: list[Decimal] = []
     for start, stop in itertools.pairwise([*cuts, last + 1]):
-        sizes.append(stop - 1 if up else start)
+        sizes.append(stop - 1 if up else start)  # guard: shares-merged-upwards
         shares.append(sum(chances[start:stop], Decimal(0)))
     if first > 0:  # fewer
         if up:

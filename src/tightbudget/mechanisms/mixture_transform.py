@@ -94,6 +94,11 @@ class MixtureTransform(MixedTransform):
         found = MixtureTransform.between(sizes, shares, self.remove)
         return None if found is None else dataclasses.replace(found, nested=self.nested + 1)
 
+    @property
+    def family(self) -> str | None:
+        """None: a schedule of sampled Gaussian steps knows two shifts only."""
+        return None
+
     @functools.cached_property
     def _sizes(self) -> FloatArray:
         """The shifts as an array of shape (k,)."""

@@ -8,6 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from tightbudget.mechanisms.gaussian_path import log_moment
+from tightbudget.mechanisms.gaussian_transform import NormalTransform
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
 from tightbudget.numerics.rounding import UNIT, FloatArray, mul_down, mul_up
 from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch, zero
@@ -35,6 +37,12 @@ class _SubsampledPair(Pair):
     def transform(self) -> Transform | None:
         base = self.base.transform()
         return None if base is None else base.sampled(self.q, self.direction)
+
+    def log_moment(self, s: float) -> tuple[float, float]:
+        base = self.base.transform()
+        if not isinstance(base, NormalTransform) or not 1e-15 <= self.q <= 1.0 - 1e-9:
+            return super().log_moment(s)
+        return log_moment(base.m, self.q, self.direction is Direction.REMOVE, s)
 
     def reversed(self) -> Pair | None:
         base = self.base.reversed()

@@ -94,6 +94,7 @@ class TruncatedPoisson(Derived):
         fits, full = self._cut
         if full[1] == 0.0 or self.rate == 0.0:
             return plain
+        # guard: cut-batch-replaces
         replaced = scaled(self.base, 2).subsampled(self._in_when_full[1]).pair(direction)
         if fits[0] == 0.0:
             return replaced

@@ -89,14 +89,12 @@ class WeightedTransform(Transform):
                 one = np.expm1(a) * np.cos(b) - bend + 1j * size * np.sin(b)
                 parts = np.abs(np.expm1(a)) + bend + size * np.abs(np.sin(b))
             value = value + weight * one
-            # the weight; the functions, products, differences and sums; and M_i itself
+            # the weight; the functions, products, differences and the sum so far; M_i itself
             off = parts * self.off
-            off = off + parts * (EXP + EXPM1 + 2.0 * TURN + 6.0) * UNIT  # pays: either-value
+            units = EXP + EXPM1 + 2.0 * TURN + 6.0 + len(self.parts)
+            off = off + parts * units * UNIT  # pays: either-value
             off = off + size * np.expm1(np.minimum(line.error, _FAR))
             error = error + weight * np.where(line.log.real > a, np.inf, off)
-        # sums of a few parts of one sign or not
-        total = len(self.parts) * np.abs(value)
-        error = error + total * UNIT  # pays: either-sum
         return logarithm(value, outwards(error), 0.0 if self.rare else 1.0)
 
     def upper(self, c: float) -> float:

@@ -200,6 +200,14 @@ class Pair:
         """
         return None
 
+    def formula_is_exact(self) -> bool:
+        """Whether closed_delta is that of an exact pair, which this pair's masses are only near to.
+
+        A pair that dominates the exact one, or is dominated by it, may know the exact delta of one
+        run. The two are two pairs: an answer comes from the formula, or from the masses.
+        """
+        return False
+
     def lines_are_closer(self) -> bool:
         """Whether lines through saddle points know one run's delta closer than closed_delta.
 

@@ -45,8 +45,9 @@ class Transform(Protocol):
     """M(s) = E_P[e^(s L); L < inf] of one pair, for Re s > 0, L the privacy loss in nats.
 
     An implementation inherits from this class. It then answers None to the questions that it
-    says nothing about: ``rare_split``, ``gaussian_mu``, ``sampled``, ``family`` and ``together``.
-    An argument ``tolerance`` is the relative error that one run may have; it decides on cost only.
+    says nothing about: ``far_line``, ``rare_split``, ``gaussian_mu``, ``sampled``, ``family`` and
+    ``together``. An argument ``tolerance`` is the relative error that one run may have; it decides
+    on cost only.
     """
 
     @property
@@ -73,6 +74,14 @@ class Transform(Protocol):
 
     def beyond(self, c: float, t: float, shift: float) -> float:
         """An upper bound of ln |M(c + i t')| for all t' >= t; any ``shift`` gives one."""
+
+    def far_line(self, c: float, t: FloatArray) -> Line | None:
+        """ln M(c + i t) with its error, for ascending t >= 0 that may be very large.
+
+        The cost of one value does not grow with t, the error is larger than that of :meth:`line`.
+        None where no such formula is known.
+        """
+        return None
 
     def rare_split(self, c: float) -> tuple[Transform, Transform] | None:
         """Two transforms (bulk, rare) that sum to M, where rare large losses stand apart at c.

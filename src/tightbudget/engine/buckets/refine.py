@@ -59,6 +59,7 @@ def refine(
     cache: Cache | None = None,
     *,
     insist: bool = True,
+    patient: bool = True,
 ) -> Known:
     """Bounds of the answer: the maximum over the directions.
 
@@ -74,7 +75,10 @@ def refine(
         target: a value that the answer is to be compared with.
         cache: profiles that were made for earlier questions, which are read first.
         insist: whether a gap that is not reached is followed by wider ones.
+        patient: whether arrays grow and convolutions are made in extended precision where the gap
+            needs it. Without patience a question that needs either is given up at once.
     """
+    insist = insist and patient
     asked = [_InOneDirection.of(question, parts, rtol, i) for i, parts in enumerate(directions)]
     known = [Known(one.start) for one in asked]
     why = ""
@@ -95,7 +99,7 @@ def refine(
             if small or known[i].bounds.relative_gap <= wanted:
                 continue
             ask = one.closest if insist else one.refined
-            known[i] = ask(wanted, known[i], floor, ceiling, cache)
+            known[i] = ask(wanted, known[i], floor, ceiling, cache, patient=patient)
             if known[i].why:  # the other direction may still settle it
                 why = known[i].why
                 break
@@ -157,14 +161,21 @@ class _InOneDirection:
         return self.question.size(self.first)
 
     def closest(
-        self, rtol: float, known: Known, floor: float, ceiling: float, cache: Cache | None
+        self,
+        rtol: float,
+        known: Known,
+        floor: float,
+        ceiling: float,
+        cache: Cache | None,
+        *,
+        patient: bool = True,
     ) -> Known:
         """Bounds with relative gap <= rtol, or else the closest ones that a wider gap brings.
 
         A plan for a gap out of reach may need too long arrays at once, and prove nothing. The
         plans for wider gaps prove what they can: so a refusal never knows less than an answer.
         """
-        found = self.refined(rtol, known, floor, ceiling, cache)
+        found = self.refined(rtol, known, floor, ceiling, cache, patient=patient)
         wider, why = _COARSER * rtol, found.why
         # a wider gap is worth its time where it promises bounds that are much closer
         # guard: ladder-of-wider-gaps
@@ -176,7 +187,14 @@ class _InOneDirection:
         return dataclasses.replace(found, why="" if reached else why)
 
     def refined(
-        self, rtol: float, known: Known, floor: float, ceiling: float, cache: Cache | None
+        self,
+        rtol: float,
+        known: Known,
+        floor: float,
+        ceiling: float,
+        cache: Cache | None,
+        *,
+        patient: bool = True,
     ) -> Known:
         """Bounds with relative gap <= rtol, or wholly below the floor or above the ceiling.
 
@@ -233,7 +251,7 @@ class _InOneDirection:
             if cutting and share_of_cuts > 0.5:
                 pass  # what buckets do is not seen until cuts and rounding do less
             elif plan.clamped:
-                if most == MAX_LENGTH:
+                if most == MAX_LENGTH or not patient:
                     break
                 most = min(8 * most, MAX_LENGTH)
             elif by_buckets > 0:
@@ -246,6 +264,8 @@ class _InOneDirection:
                     why = "the rounding of doubles stands in the way"
                     return _given_up(why, best, share, share_of_cuts)
                 if helpless or (not extended and plan.tolerance < UNIT):
+                    if not patient:
+                        break
                     extended, cut, cut_share = True, math.inf, 1e-3 * tail
                     continue
                 cut = by_cuts

@@ -48,7 +48,7 @@ from tightbudget.numerics.rounding import (
 from tightbudget.numerics.special import log_g_up
 from tightbudget.pairs.transform import ComplexArray
 
-__all__ = ["COST", "LOG_GOAL", "LineIntegral", "Lines", "Reading", "lines_at"]
+__all__ = ["COST", "LOG_GOAL", "LineIntegral", "Lines", "Reading", "divided", "lines_at"]
 
 # The terms of all values of M on one line. A term is a complex exponential, tens of nanoseconds:
 # the limit is about a tenth of a second, after which the buckets are asked. No truth depends on it.
@@ -181,7 +181,7 @@ class LineIntegral:
 def _line(
     track: Track, epsilon: float, log_delta: float, most: int, goal: float = LOG_GOAL
 ) -> LineIntegral | None:
-    """Places a line for eps, errors about e^-goal of delta; None if it costs over ``most`` terms."""
+    """Places a line for eps with errors of e^-goal delta; None if it costs over ``most`` terms."""
     term, c = track.term, track.c_at(epsilon)
     spacing = _spacing(term, c, epsilon, log_delta, goal)
     height = _height(term, c, epsilon, log_delta, goal)
@@ -201,7 +201,7 @@ def _line(
         parts.append(term.values(c, np.asarray(t[start:stop]), tolerance))
         start = stop
     log, error = (np.concatenate(part) for part in zip(*parts, strict=True))
-    log, error = _divided(log, error, c, t)
+    log, error = divided(log, error, c, t)
     # D times the sum of |F| over n D > T is <= sup |M| / T, and there is 1 / pi before it
     below = log_down(mul_down(math.pi, float(t[-1])))  # math.pi is below pi
     log_beyond = add_up(term.beyond(c, float(t[-1]), shifts), -below)
@@ -210,7 +210,7 @@ def _line(
     return LineIntegral(term.j, c, step, log, error, log_beyond, (aside[0], aside[1]))
 
 
-def _divided(
+def divided(
     log: ComplexArray, error: FloatArray, c: float, t: FloatArray
 ) -> tuple[ComplexArray, FloatArray]:
     """Returns ln of the transform over s (s + 1) at s = c + i t, and how far it may be off."""

@@ -1,0 +1,95 @@
+"""Smoothed lines against the buckets, against unsmoothed lines, and where they have to give up."""
+
+from __future__ import annotations
+
+import pytest
+
+import tightbudget as tb
+from tightbudget.engine.cache import Cache
+from tightbudget.engine.engine import Engine
+from tightbudget.engine.question import DeltaAt, EpsilonAt
+from tightbudget.engine.saddle_point import smoothed
+from tightbudget.pairs.pair import Direction
+
+
+def losses(*parts: tuple[float, float, int]) -> Engine:
+    """An engine for (sigma, q, runs)."""
+    steps = tb.compose([tb.Gaussian(sigma).subsampled(q) * k for sigma, q, k in parts])
+    return Engine.of({direction: steps.pairs(direction) for direction in Direction})
+
+
+# few rare losses: sigma, q, runs, delta, and epsilon's bounds by buckets at a gap of 1e-3 or less
+RARE = [
+    (0.8, 1e-4, 10**4, 1e-10, (0.365066, 0.365102)),
+    (0.3, 1e-6, 30_000, 1e-10, (10.4990, 10.4997)),
+    (5.0, 1e-6, 10**7, 1e-10, (0.0030641, 0.0030646)),
+    (0.8, 1e-4, 10**4, 1e-5, (0.0621711, 0.0621765)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sigma", "q", "runs", "delta", "known"), RARE)
+def test_few_and_rare_losses_agree_with_the_buckets(
+    sigma: float, q: float, runs: int, delta: float, known: tuple[float, float]
+) -> None:
+    engine = losses((sigma, q, runs)).saddle_points[0]
+    found = engine.smoothed(EpsilonAt(delta), 1e-4)
+    assert found is not None
+    assert found.overlaps(tb.Bounds(*known))
+    assert found.relative_gap <= 1e-4
+    at = engine.smoothed(DeltaAt(found.upper), 1e-3)
+    assert at is not None
+    assert at.lower <= delta
+
+
+@pytest.mark.parametrize("parts", [((1.0, 0.01, 1000),), ((2.0, 0.1, 50), (1.0, 1e-3, 300))])
+def test_smoothed_lines_hold_the_value_of_unsmoothed_ones(
+    parts: tuple[tuple[float, float, int], ...],
+) -> None:
+    engine = losses(*parts).saddle_points[0]
+    exact = engine.bounds(EpsilonAt(1e-6), 1e-9)
+    assert exact is not None
+    found = engine.smoothed(EpsilonAt(1e-6), 1e-4)
+    assert found is not None
+    assert found.lower <= exact.lower <= exact.upper <= found.upper
+    assert found.relative_gap <= 1e-4
+    at = engine.smoothed(DeltaAt(exact.upper), 1e-4)
+    assert at is not None
+    assert at.lower <= 1e-6 <= at.upper * (1 + 1e-9)
+    assert at.relative_gap <= 1e-4
+
+
+def test_each_smoothing_is_sound_and_finer_ones_are_closer() -> None:
+    engine = losses((1.0, 0.01, 1000)).saddle_points[0]
+    exact = engine.bounds(DeltaAt(1.8), 1e-9)
+    assert exact is not None
+    widths = []
+    for variance in (0.1, 1e-2, 1e-3, 1e-5):
+        lines = smoothed._lines(engine.term, engine.track, 1.8, -11.4, variance, 16.0)
+        assert lines is not None
+        got = lines.read(1.8)
+        assert got.lower <= exact.lower <= exact.upper <= got.upper
+        widths.append(got.upper - got.lower)
+        assert "smoothed" in str(lines.describe(1.8)[0]["rare losses"])
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] < 1e-3 * exact.upper
+
+
+def test_where_too_many_digits_would_cancel_nothing_is_said() -> None:
+    engine = losses((1.0, 1e-5, 10**6)).saddle_points[0]
+    assert engine.smoothed(EpsilonAt(1e-30), 1e-4) is None
+
+
+def test_gaps_out_of_reach_and_directions_without_a_path_are_left_to_others() -> None:
+    remove, add = losses((1.0, 0.01, 1000)).saddle_points
+    assert remove.smoothed(EpsilonAt(1e-6), 1e-7) is None
+    assert add.smoothed(EpsilonAt(1e-6), 1e-4) is None
+
+
+@pytest.mark.slow
+def test_the_lines_that_answered_are_kept() -> None:
+    engine, cache = losses((0.8, 1e-4, 10**4)), Cache()
+    answer = engine.answer(EpsilonAt(1e-10), 1e-4, cache=cache)
+    assert answer.reached
+    assert answer.bounds.overlaps(tb.Bounds(0.365066, 0.365102))
+    assert cache.lines(0)

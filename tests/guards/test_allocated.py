@@ -1,0 +1,174 @@
+"""Without what pays for a lattice, a law of averages is on neither side of the truth."""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from tests.guards.mutants import Without, each, lose_a_truth
+
+import tightbudget as tb
+from tightbudget.engine.buckets.compose import Parts
+from tightbudget.engine.buckets.one_run import OneRun
+from tightbudget.mechanisms import allocated, allocated_lattice
+from tightbudget.mechanisms.allocated_lattice import Merged, Spread, Sums
+from tightbudget.pairs.direction import Direction
+
+GAUSSIAN = tb.Gaussian(1.0)
+LAPLACE = tb.Laplace(1.0)
+REMOVE, ADD = Direction.REMOVE, Direction.ADD
+# delta of a removed record at 0.1, of 1,000 Gaussian steps of sigma 1; the value has 14 digits
+EXACT = 1.48206902727411e-4
+
+
+def _fresh() -> None:
+    for kept in (allocated._kept_above, allocated._kept_below, allocated._kept_sums):
+        kept.cache_clear()
+
+
+def _mean(law: Spread) -> float:
+    return sum(
+        float(np.sum(piece.rows[0] * law.positions.ratio(index, law.law.steps)))
+        for piece, index in law.law.placed()
+    )
+
+
+def spreading_keeps_the_mean() -> bool:
+    """E R = 1, for the mass that goes to two points as for the mass that stays."""
+    law = Spread.of(LAPLACE.pair(REMOVE), REMOVE, 200)
+    return abs(_mean(law) - 1.0) < 1e-7
+
+
+def one_ratio_keeps_its_mean() -> bool:
+    law = Spread.of(LAPLACE.pair(REMOVE), REMOVE, 1)
+    return abs(_mean(law) - 1.0) < 1e-9
+
+
+def what_is_lost_above_is_infinite() -> bool:
+    law = Spread.of(GAUSSIAN.pair(REMOVE), REMOVE, 3)
+    law = dataclasses.replace(law, law=dataclasses.replace(law.law, lost=(1e-3, 2e-3)))
+    lost = [float(law.pair(direction).p_only().upper[0]) for direction in (ADD, REMOVE)]
+    return lost[0] >= 1e-3 and lost[1] >= 2e-3
+
+
+def rounding_raises_what_is_above() -> bool:
+    law = Spread.of(LAPLACE.pair(ADD), ADD, 3)
+    worse = dataclasses.replace(law, law=dataclasses.replace(law.law, error=0.5))
+    return bool(np.sum(worse.pair(ADD).atoms().p.upper) > 1.4)
+
+
+def a_ratio_of_zero_is_a_certain_loss() -> bool:
+    """A step that shows, with chance 0.2, that it has no record: three do so with 0.2^3."""
+    base = tb.Histogram((1.0, 4.0, 0.0), (1.0, 3.0, 1.0))
+    exact = float(Fraction(1, 5) ** 3)
+    epoch = Spread.of(base.pair(ADD), ADD, 3)
+    return float(epoch.pair(ADD).p_only().upper[0]) >= exact * (1 - 1e-9)
+
+
+def what_is_below_is_worth_less() -> bool:
+    law = Merged.of(LAPLACE.pair(REMOVE), REMOVE, 3)
+    worse = dataclasses.replace(law, law=dataclasses.replace(law.law, error=0.25)).pair(REMOVE)
+    return bool(np.sum(worse.atoms().p.lower) < 0.8)
+
+
+def rounding_grows_with_the_terms() -> bool:
+    one = allocated_lattice._OneRatio.of(LAPLACE.pair(REMOVE), REMOVE, 64).shares.error()
+    return Spread.of(LAPLACE.pair(REMOVE), REMOVE, 64).law.error > 1.2 * 64 * one
+
+
+def what_is_cut_is_lost() -> bool:
+    """Ratios between e^-1 and e have no tail beyond the lattice, but sums of many are cut."""
+    law = Spread.of(LAPLACE.pair(REMOVE), REMOVE, 500).law
+    return law.lost[0] > 0.0
+
+
+def an_uncertain_quotient_counts() -> bool:
+    law = Merged.of(tb.Additive("logistic").pair(REMOVE), REMOVE, 2).law
+    return law.error > 1e-9
+
+
+def masses_that_are_cut_may_belong_to_any_sum() -> bool:
+    law = Sums.of(GAUSSIAN.pair(REMOVE), REMOVE, 20, 2)
+    return law.error > 1e-9
+
+
+def formulas_and_masses_are_not_mixed() -> bool:
+    """Where a formula is too wide, masses answer alone: their pair is another one."""
+    return OneRun.of(Parts.of(GAUSSIAN.allocated(20).pairs(REMOVE))) is None
+
+
+MUTATIONS = [
+    Without(
+        "an odd point goes to both neighbours",
+        {"odd-point-spread": "pass"},
+        spreading_keeps_the_mean,
+    ),
+    Without(
+        "the mean of a cell is kept",
+        {"mean-is-kept": "share = np.clip((at - left) / width, 0.0, 1.0) * 0.0"},
+        one_ratio_keeps_its_mean,
+    ),
+    Without(
+        "what is lost is infinite",
+        {"lost-is-infinite": "only = [float(self.infinite.upper[0])]"},
+        what_is_lost_above_is_infinite,
+    ),
+    Without(
+        "rounding raises masses above",
+        {"spread-rounding": "absent = piece.rows[0]"},
+        rounding_raises_what_is_above,
+    ),
+    Without(
+        "a ratio of zero is infinite",
+        {"zero-ratio-is-infinite": "pass"},
+        a_ratio_of_zero_is_a_certain_loss,
+    ),
+    Without(
+        "rounding lowers masses below",
+        {"merged-rounding": "least, most = p, q"},
+        what_is_below_is_worth_less,
+    ),
+    Without(
+        "a sum of products rounds",
+        {"sum-rounding": "error += 0.0"},
+        rounding_grows_with_the_terms,
+    ),
+    Without(
+        "what is cut off is lost",
+        {"cut-is-lost": "absent.append(0.0)"},
+        what_is_cut_is_lost,
+    ),
+    Without(
+        "a quotient that is uncertain counts as an error",
+        {"uncertain-quotient": "return rows, 0.0"},
+        an_uncertain_quotient_counts,
+    ),
+    Without(
+        "what is cut off sums belongs to any of them",
+        {"cut-below-is-added": "error = max(absent.error, present.error)"},
+        masses_that_are_cut_may_belong_to_any_sum,
+    ),
+    Without(
+        "formulas stay apart from masses",
+        {"formula-apart-from-masses": "if False:"},
+        formulas_and_masses_are_not_mixed,
+    ),
+]
+
+
+@each(MUTATIONS)
+def test_a_guard_that_is_gone_is_missed(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
+    _fresh()
+    try:
+        lose_a_truth(monkeypatch, mutation)
+    finally:
+        _fresh()
+
+
+@pytest.mark.slow
+def test_the_truth_is_between_the_laws() -> None:
+    epoch = GAUSSIAN.allocated(1000)
+    assert allocated_lattice.within_reach(GAUSSIAN.pair(REMOVE), REMOVE)
+    assert epoch.delta(0.1).lower <= EXACT <= epoch.delta(0.1).upper

@@ -1,0 +1,62 @@
+"""Guards of groups, public mixtures and truncated batches: without them a bound is wrong."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from tests.guards.mutants import Without, each, lose_a_truth
+from tests.mechanisms.test_truncated_poisson import direct
+
+import tightbudget as tb
+from tightbudget.mechanisms.group import merged
+
+
+def larger_sizes() -> bool:
+    """Shares that are merged for an upper bound are of larger sizes than the exact ones."""
+    size, rate = 60, Fraction(1, 4)
+    merged.cache_clear()
+    sizes, shares = merged(size, rate, 12, up=True)
+    merged.cache_clear()
+    for least in (10, 15, 20):
+        exact = sum(
+            (
+                math.comb(size, i) * rate**i * (1 - rate) ** (size - i)
+                for i in range(least, size + 1)
+            ),
+            Fraction(0),
+        )
+        found = sum((Fraction(s) for i, s in zip(sizes, shares, strict=True) if i >= least), 0)
+        if not found >= exact * (1 - Fraction(1, 10**25)):
+            return False
+    return True
+
+
+def opposite_records() -> bool:
+    """Others of the opposite sign, of which the record takes the place of one."""
+    found = tb.Gaussian(1.0).truncated_poisson(0.9, 1, 4).delta(0.5)
+    return max(direct(0.9, 1, [1.0, -1.0, -1.0, -1.0], 0.5)) <= found.upper * (1 + 1e-5)
+
+
+MUTATIONS = [
+    Without(
+        "merging upwards",
+        {"shares-merged-upwards": "sizes.append(start)"},
+        larger_sizes,
+    ),
+    Without(
+        "a replaced record moves the sum twice",
+        {
+            "cut-batch-replaces": (
+                "replaced = self.base.subsampled(self._in_when_full[1]).pair(direction)"
+            )
+        },
+        opposite_records,
+    ),
+]
+
+
+@each(MUTATIONS)
+def test_without_it_a_truth_is_lost(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
+    lose_a_truth(monkeypatch, mutation)

@@ -1,0 +1,151 @@
+"""Poisson samples cut to a largest batch: exact batches counted out, peers' values, refusals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import tightbudget as tb
+from tightbudget.errors import ParameterError, RelationError
+
+
+def chance_to_be_in(rate: Fraction, at_most: int, of: int) -> Fraction:
+    """The chance of record 0 to be in the batch, over all samples of ``of`` records."""
+    total = Fraction(0)
+    for sample in itertools.product((0, 1), repeat=of):
+        size = sum(sample)
+        if sample[0]:
+            weight = rate**size * (1 - rate) ** (of - size)
+            total += weight * min(Fraction(1), Fraction(at_most, size))
+    return total
+
+
+@pytest.mark.parametrize(("rate", "at_most", "of"), [(0.5, 2, 4), (0.25, 1, 6), (0.875, 3, 5)])
+def test_the_two_chances_are_those_of_all_samples_counted(
+    rate: float, at_most: int, of: int
+) -> None:
+    batch = tb.Gaussian(1.0).truncated_poisson(rate, at_most, of)
+    fits, full = batch._cut
+    low, high = batch._in_when_full
+    exact = chance_to_be_in(Fraction(rate), at_most, of)
+    q = Fraction(rate)
+    exactly_full = sum(
+        (math.comb(of - 1, j) * q**j * (1 - q) ** (of - 1 - j) for j in range(at_most, of)),
+        Fraction(0),
+    )
+    assert Fraction(full[0]) <= exactly_full <= Fraction(full[1])
+    assert Fraction(fits[0]) <= 1 - exactly_full <= Fraction(fits[1])
+    # in = (1 - p) rate + p c
+    in_when_full = (exact - (1 - exactly_full) * q) / exactly_full
+    assert Fraction(low) <= in_when_full <= Fraction(high)
+    instance = batch.instance()
+    assert isinstance(instance, tb.Subsampled)
+    assert exact * (1 - Fraction(1, 10**13)) <= Fraction(instance.rate) <= exact
+
+
+def direct(rate: float, at_most: int, values: list[float], epsilon: float) -> tuple[float, float]:
+    """delta(eps) of one run in both directions, from all batches, for sums and sigma 1.
+
+    The first of ``values`` is the record that only one of the neighbours has.
+    """
+
+    def density(records: list[float], x: np.ndarray) -> np.ndarray:
+        total = np.zeros_like(x)
+        for sample in itertools.product((0, 1), repeat=len(records)):
+            chosen = [v for v, inside in zip(records, sample, strict=True) if inside]
+            weight = rate ** len(chosen) * (1 - rate) ** (len(records) - len(chosen))
+            batches = list(itertools.combinations(chosen, min(at_most, len(chosen))))
+            for batch in batches:
+                total += weight / len(batches) * np.exp(-((x - sum(batch)) ** 2) / 2)
+        return total / math.sqrt(2 * math.pi)
+
+    x = np.linspace(-16.0, 16.0, 20_001)
+    with_it, without = density(values, x), density(values[1:], x)
+    step, e = float(x[1] - x[0]), math.exp(epsilon)
+    return (
+        float(np.sum(np.maximum(with_it - e * without, 0.0))) * step,
+        float(np.sum(np.maximum(without - e * with_it, 0.0))) * step,
+    )
+
+
+@pytest.mark.parametrize(("rate", "at_most", "of"), [(0.5, 2, 4), (0.3, 1, 4), (0.9, 2, 4)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.5])
+def test_no_data_are_above_the_upper_bound_and_zeros_attain_the_lower_one(
+    rate: float, at_most: int, of: int, epsilon: float
+) -> None:
+    found = tb.Gaussian(1.0).truncated_poisson(rate, at_most, of).delta(epsilon)
+    for others in itertools.product((-1.0, 0.0, 1.0), repeat=of - 1):
+        removed, added = direct(rate, at_most, [1.0, *others], epsilon)
+        assert max(removed, added) <= found.upper * (1 + 1e-9)
+    attained = max(direct(rate, at_most, [1.0] + [0.0] * (of - 1), epsilon))
+    assert found.lower <= attained * (1 + 1e-5)  # the grid's error
+    assert attained * (1 - 1e-4) <= found.lower
+
+
+def test_a_published_value_is_an_upper_bound_of_both_of_ours() -> None:
+    run = tb.Gaussian(1.0).truncated_poisson(0.5, 2, 4) * 3
+    run += tb.Gaussian(1.0).truncated_poisson(0.5, 2, 3) * 2
+    found = run.epsilon(1e-6)
+    # dp-accounting, which takes both directions of a replaced record at once
+    assert found.lower < found.upper < 17.904330
+
+
+def test_batches_that_are_never_cut_are_poisson_samples() -> None:
+    poisson = tb.Gaussian(1.0).subsampled(0.25) * 50
+    for at_most in (4, 9):
+        never = tb.Gaussian(1.0).truncated_poisson(0.25, at_most, 4)
+        assert never.instance() is None
+        assert (never * 50).epsilon(1e-5) == poisson.epsilon(1e-5)
+    seldom = tb.Gaussian(1.0).truncated_poisson(0.25, 500, 1000) * 50
+    assert seldom.epsilon(1e-5).relative_gap <= 1e-4
+
+
+def test_a_batch_that_is_always_full_is_one_with_a_record_replaced() -> None:
+    full = tb.Gaussian(1.0).truncated_poisson(1.0, 2, 8)
+    assert full.instance() is None
+    found = (full * 5).epsilon(1e-5)
+    assert found.overlaps((tb.Gaussian(0.5).subsampled(0.25) * 5).epsilon(1e-5))
+
+
+def test_lower_and_upper_bounds_close_up_where_cuts_are_rare() -> None:
+    gaps = [
+        (tb.Gaussian(1.0).truncated_poisson(0.01, most, 10_000) * 100).epsilon(1e-5).relative_gap
+        for most in (120, 150, 180)
+    ]
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] <= 1e-4
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda g: g.truncated_poisson(1.5, 2, 4), ParameterError, r"rate must be in \[0, 1\]"),
+        (lambda g: g.truncated_poisson(1e-200, 2, 4), ParameterError, r"rate must be 0 or in"),
+        (lambda g: g.truncated_poisson(0.5, 0, 4), ParameterError, "at_most must be an integer >"),
+        (lambda g: g.truncated_poisson(0.5, 2, 0), ParameterError, "of must be an integer >= 1"),
+        (lambda g: g.truncated_poisson(0.5, 2, 10**13), ParameterError, "of must be at most 1e12"),
+        (
+            lambda g: tb.WorstCase(1.0).truncated_poisson(0.5, 2, 4),
+            ParameterError,
+            "base must add noise that does not depend on its sensitivity",
+        ),
+        (
+            lambda g: g.under("replace-one").truncated_poisson(0.5, 2, 4),
+            RelationError,
+            "Poisson subsampling holds for",
+        ),
+    ],
+)
+def test_refusals(make, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make(tb.Gaussian(1.0))
+
+
+def test_it_is_read_back_from_its_table() -> None:
+    batch = tb.Gaussian(1.0).truncated_poisson(0.01, 12, 1000)
+    assert tb.Mechanism.from_dict(batch.to_dict()) == batch
+    assert repr(batch) == ("Gaussian(sigma=1.0).truncated_poisson(rate=0.01, at_most=12, of=1000)")
