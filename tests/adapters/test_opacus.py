@@ -748,14 +748,37 @@ def passes_counted() -> int:
 def refused(*, poisson: bool) -> bool:
     run = Private(poisson_sampling=poisson)
     run.epoch(itertools.islice(run.loader, 1))
+    return turned_away(run, loader_of())
+
+
+def one_pass_at_a_time() -> bool:
+    run = cut()
+    first, second = iter(run.loader), iter(run.loader)
+    batches = [next(first), next(second), next(first)]
+    return turned_away(run, batches[:2])
+
+
+def one_noise_in_a_pass() -> bool:
+    run = cut()
+    batches = iter(run.loader)
+    run.epoch(itertools.islice(batches, 2))
+    run.optimizer.noise_multiplier = 0.5
+    return turned_away(run, batches)
+
+
+def turned_away(run: Private, batches: Any) -> bool:
     try:
-        run.epoch(loader_of())
+        run.epoch(batches)
     except tb.ParameterError:
         return True
     return False
 
 
 MUTATIONS: list[Without] = [
+    Without("passes that cross", {"one-pass-at-a-time": "if False:"}, one_pass_at_a_time),
+    Without(
+        "noise that falls within a pass", {"noise-of-a-pass": "elif False:"}, one_noise_in_a_pass
+    ),
     Without(
         "the direction in which a record is removed",
         {"direction-record-removed": "return AddPair(base, self.rate)"},

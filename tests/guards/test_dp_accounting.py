@@ -167,7 +167,7 @@ MUTATIONS = [
         "half the contribution of a sampled record",
         {
             "half-sampled-contribution": (
-                "sizes, weights = (0.0, step.sensitivity / 4), (_down(1 - Fraction(q)), q)"
+                "sizes, chances = [0.0, step.sensitivity / 4], [Fraction(0), Fraction(1)]"
             )
         },
         a_sample_with_one_replaced_is_two_mixtures,
@@ -183,7 +183,7 @@ MUTATIONS = [
     ),
     Without(
         "the wrong sampling rate",
-        {"sampling-rate": "return [(step.subsampled(q * q), 1)]"},
+        {"sampling-rate": "return [(_single(inner, relation).subsampled(q * q), 1)]"},
         a_sample_with_one_added_is_a_sample,
     ),
     Without(
