@@ -207,7 +207,7 @@ class Mechanism(Composable):
         return ((self.pair(direction), 1),)
 
     def instance(self) -> Composable | None:
-        """The mechanism that concrete neighbouring data sets attain, where the pair is not attained.
+        """The mechanism that concrete neighbouring data sets attain, where that is not the pair.
 
         Guarantee: no bound that holds for the mechanism on all data sets, however it is proved and
         however often it runs, is below the exact value of what is returned. None where

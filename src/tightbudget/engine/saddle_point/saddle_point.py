@@ -182,8 +182,8 @@ class SaddlePoint:
     ) -> Bounds | None:
         """Returns bounds of the answer by smoothed lines, or None where they prove none.
 
-        The arguments are those of :meth:`bounds`; a ``target`` saves nothing here. These bounds are as close as ``rtol`` and no
-        closer, where losses are few and rare (:mod:`.smoothed`).
+        The arguments are those of :meth:`bounds`; a ``target`` saves nothing here. These bounds are
+        as close as ``rtol`` and no closer, where losses are few and rare (:mod:`.smoothed`).
         """
         if not question.within_reach(self.track):
             return None
