@@ -206,7 +206,7 @@ def _values(path: _Path, c: float, t: FloatArray) -> tuple[ComplexArray, FloatAr
     # nodes near R = 1: e^w - 1 - w for w = z ln R, by the moments of ln R
     log_r, weight = path.log_r[small], path.weight[small]
     value: ComplexArray = np.zeros_like(z)
-    factor: ComplexArray = z.copy()
+    factor: ComplexArray = np.asarray(z, dtype=np.complex128)
     powers: ComplexArray = np.asarray(weight * log_r, dtype=np.complex128)
     for i in range(2, _POWERS):
         powers, factor = powers * log_r, np.asarray(factor * z / i, dtype=np.complex128)
