@@ -253,7 +253,8 @@ class _Cut:
         """Computes upper bounds of ln |psi e^s| at all points of Re s = -c above each w > 0.
 
         With the path at Im z = -omega / m, |psi(s)| <= e^(omega^2 / (2 m^2)) psi(x) for
-        x = Re(s e^(-i omega)) = w sin omega - c cos omega > 0 and omega < pi / 2; less at larger w.
+        x = Re(s e^(-i omega)) = w sin omega - c cos omega > 0 and 0 < omega < pi / 2; less at
+        larger w.
         """
         m = self.m
         s = -c + 1j * w
@@ -269,7 +270,9 @@ class _Cut:
         tail = 0.5 * (omega / m) ** 2 + np.log(
             upper_transform(m, np.maximum(x.ravel(), 0.0)).reshape(x.shape)
         )
-        return np.asarray(np.min(np.where(x > 0, tail, math.inf), axis=0) - c + 1e-12)
+        return np.asarray(
+            np.min(np.where((x > 0) & (omega > 0), tail, math.inf), axis=0) - c + 1e-12
+        )
 
     def _vertical(self, c: float) -> float:
         """Bounds the integral on the line Re s = -c by the largest modulus of psi there."""
