@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from flint import acb, arb, ctx
 
 import tightbudget as tb
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.engine import Engine
 from tightbudget.engine.question import DeltaAt, EpsilonAt
-from tightbudget.engine.saddle_point import smoothed
+from tightbudget.engine.saddle_point import contour, smoothed
 from tightbudget.pairs.pair import Direction
 
 
@@ -93,3 +94,33 @@ def test_the_lines_that_answered_are_kept() -> None:
     assert answer.reached
     assert answer.bounds.overlaps(tb.Bounds(0.365066, 0.365102))
     assert cache.lines(0)
+
+
+def factors_hold(variance: float) -> bool:
+    """Both lines are the transform times their factors, within the errors that they add."""
+    engine = losses((1.0, 0.01, 1000)).saddle_points[0]
+    lines = smoothed._lines(engine.term, engine.track, 1.8, -11.4, variance, 16.0)
+    assert lines is not None
+    above, below = lines.lines
+    found = smoothed._values(engine.term, above.c, above.t)
+    assert found is not None
+    plain, plain_error = contour.divided(*found, above.c, above.t)
+    before, ctx.prec = ctx.prec, 200
+    held = True
+    for i in {0, 1, 2, above.t.size // 30, above.t.size // 4, above.t.size - 1}:
+        s, v = acb(above.c, float(above.t[i])), arb(variance)
+        lift, kink = v * s * (s + 1) / 2, 1 + (s + 1) * ((-v * s).exp() - 1)
+        logs = [acb(z.real, z.imag) for z in (plain[i], above.log[i], below.log[i])]
+        errors = [arb(float(e[i])) for e in (plain_error, above.error, below.error)]
+        # each error pays for what was done since the one before it
+        off = abs((logs[1] - logs[0] - lift).exp() - 1)
+        held = held and bool(off <= (errors[1] - errors[0]).expm1())
+        off = abs((logs[2] - logs[1]).exp() / kink - 1)
+        held = held and bool(off <= (errors[2] - errors[1]).expm1())
+    ctx.prec = before
+    return held
+
+
+@pytest.mark.parametrize("variance", [0.3, 1e-2, 1e-5])
+def test_both_lines_are_the_transform_times_their_factors(variance: float) -> None:
+    assert factors_hold(variance)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from flint import acb, arb, ctx
 from tests.balls import inside
+from tests.engine.test_smoothed import factors_hold
 from tests.guards.mutants import Without, each, lose_a_truth
 from tests.integrals import Part, Step
 from tests.reference.make_contour import FILE
@@ -256,6 +257,16 @@ MUTATIONS = [
         "the test for the lower bound",
         {"below-for-lower": "return Reading(above.value, above.lower, above.upper)"},
         lambda: smoothed_gaussian(0.01, 30.0),
+    ),
+    Without(
+        "the rounding of the factor above",
+        {"smoothed-lift": "error = 1.0 * error"},
+        lambda: factors_hold(0.01),
+    ),
+    Without(
+        "the rounding of the factor below",
+        {"smoothed-factor": "error_below = 1.0 * error"},
+        lambda: factors_hold(0.01),
     ),
     Without(
         "what moving the line costs",

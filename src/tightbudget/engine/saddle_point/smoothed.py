@@ -217,7 +217,7 @@ def _lines(
     lift, turn = 0.5 * variance * (c * (c + 1.0) - t * t), 0.5 * variance * t * (2.0 * c + 1.0)
     size = 0.5 * variance * (c * (c + 1.0) + t * t) + turn
     log_above = log + (lift + 1j * turn)
-    error = error + (6.0 * size + np.abs(log_above)) * UNIT
+    error = error + (6.0 * size + np.abs(log_above)) * UNIT  # guard: smoothed-lift
     # 1 + (s + 1)(e^(-v s) - 1), where e^(-a - i b) - 1 is
     # expm1(-a) cos b - 2 sin^2(b / 2) - i e^-a sin b
     a, b = variance * c, variance * t
@@ -230,6 +230,7 @@ def _lines(
     modulus, angle = np.log(known), np.angle(factor)
     log_below = log_above + (modulus + 1j * angle)
     rounded = LOG * np.abs(modulus) + TURN * np.abs(angle) + np.abs(log_below) + TURN + 2.0
+    # guard: smoothed-factor
     error_below = error + rounded * UNIT + np.log1p(outwards(wrong) / known)
     # sum over n D > T of D |F|, where |factor| <= 1 + v |s (s + 1)|: at most
     # 2 B e^(v (c (c + 1) - T^2) / 2) / T, before 1 / pi, for a bound B of |M| beyond T
