@@ -118,3 +118,10 @@ def test_a_gaussian_has_its_closed_form(order: float) -> None:
     # 1/3 rounds in the mechanism's own m
     assert Fraction(bounds.lower) <= truth <= Fraction(bounds.upper)
     assert bounds.relative_gap < 1e-13
+
+
+def test_nothing_is_said_where_the_ratio_is_almost_0() -> None:
+    # 1 - q: its logarithm has lost its digits on the left, and would be infinite without a warning
+    assert line(3.0, 1.0 - 1e-9, 1.0, np.array([0.0, 1.0]), 9.0) is None
+    assert line(10.0, 1.0 - 2.0**-53, 1.0, np.array([0.0, 1.0]), 101.0) is None
+    assert line(0.5, 1.0 - 1e-9, 1.0, np.array([0.0, 1.0]), 0.3) is not None
