@@ -39,6 +39,12 @@ def opposite_records() -> bool:
     return max(direct(0.9, 1, [1.0, -1.0, -1.0, -1.0], 0.5)) <= found.upper * (1 + 1e-5)
 
 
+def relation_comes_back() -> bool:
+    """A group that was declared for a relation has it in its table, too."""
+    group = tb.Gaussian(1.0).group(2).under("replace-one")
+    return tb.Mechanism.from_dict(group.to_dict()).relation is tb.Neighbouring.REPLACE_ONE
+
+
 MUTATIONS = [
     Without(
         "merging upwards",
@@ -53,6 +59,11 @@ MUTATIONS = [
             )
         },
         opposite_records,
+    ),
+    Without(
+        "the relation of a group is its base's",
+        {"group-relation-stored": "self._set(base=self.base)"},
+        relation_comes_back,
     ),
 ]
 

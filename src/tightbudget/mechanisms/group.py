@@ -76,6 +76,7 @@ class Group(Derived):
 
     Raises:
         ParameterError: ``size`` is no such number, or nothing is proved for a group of ``base``.
+        RelationError: ``base`` was declared for another relation.
     """
 
     size: int
@@ -91,9 +92,10 @@ class Group(Derived):
         if size > _MOST:
             raise refuse("size", f"be at most {_MOST}", size)
         self._set(size=size)
-        for relation in (self.relation, self.base.relation):
-            if relation is not None:
-                self._set(relation=relation)
+        if self.relation is not None:
+            # a table stores the base's relation alone; another one than that is refused
+            self._set(base=self.base.under(self.relation))  # guard: group-relation-stored
+        self._set(relation=self.base.relation)
         grouped(self.base, size)  # refuses what nothing is proved for
 
     @property
