@@ -1,4 +1,4 @@
-"""Laws of mechanisms made of mechanisms: a table has all that is in them, however they are nested."""
+"""Laws of mechanisms made of mechanisms: a table has all that is in them, however nested."""
 
 from __future__ import annotations
 
@@ -69,5 +69,5 @@ def test_what_several_ways_make_comes_back_from_its_table(base: Mechanism, depth
 
 def test_a_group_refuses_a_relation_that_its_base_was_not_declared_for() -> None:
     base = tb.Gaussian(1.0, relation=tb.Neighbouring.ADD_OR_REMOVE)
-    with pytest.raises(RelationError, match="was declared for Neighbouring.ADD_OR_REMOVE and"):
+    with pytest.raises(RelationError, match=r"was declared for Neighbouring\.ADD_OR_REMOVE and"):
         tb.mechanisms.Group(base, 2, relation=tb.Neighbouring.ZERO_OUT)
