@@ -112,7 +112,7 @@ def test_a_batch_that_is_always_full_is_one_with_a_record_replaced() -> None:
 
 
 def test_a_rate_that_no_double_holds_is_between_two_that_doubles_hold() -> None:
-    batch = tb.Gaussian(1.0).truncated_poisson(1.0, 1, 3)
+    batch = tb.TruncatedPoisson(tb.Gaussian(1.0), 1.0, 1, 3)
     below = batch.instance()
     assert below is not None
     (sampled, runs), *_ = below.parts

@@ -80,10 +80,10 @@ def from_batch_selection(
         size = count(**{"selection.batch_size": selection.batch_size})
         if noise.bands > 1:
             # a record may have all places of a batch that is drawn with replacement
-            moved = 2 * size if selection.replace else 2
+            records = 2 * size if selection.replace else 2
             raise ParameterError(
                 f"nothing is known of {selection!r} with correlated noise: account for the run as "
-                f"Gaussian(sigma, {moved} * noise.sensitivity(times=noise.steps))"
+                f"Gaussian(sigma, {records} * noise.sensitivity(times=noise.steps))"
             )
         if size == 0:
             return Composition()
