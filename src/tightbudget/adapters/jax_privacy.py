@@ -54,7 +54,8 @@ def from_batch_selection(
             record is a user.
         noise_multiplier: the standard deviation of the noise divided by the clipping norm, > 0;
             with ``noise``, of the noise before it is correlated.
-        num_examples: how many records there are; of a ``UserSelectionStrategy``, how many users.
+        num_examples: how many records the larger one of two neighbours has; of a
+            ``UserSelectionStrategy``, how many users.
         noise: how noise is correlated over the steps; None for independent noise.
 
     Raises:
