@@ -134,11 +134,18 @@ DRAWN: dict[str, Callable[[Random], str]] = {
         in {("sigma", "sensitivity", "relation"), ("scale", "sensitivity", "relation")}
     },
     "additive": _additive,
+    "allocated": lambda r: f"tb.Gaussian({even(r, 0.5, 5)}).allocated({whole(r, 1, 1000)})",
     "clipped_noise": _clipped_noise,
     "clipped_sum": _clipped_sum,
     "curve": _curve,
     "discrete_gaussian": lambda r: f"tb.DiscreteGaussian({even(r, 1, 500)}, {whole(r, 1, 3)})",
     "discrete_laplace": lambda r: f"tb.DiscreteLaplace({even(r, 1, 500)}, {whole(r, 1, 3)})",
+    "either": lambda r: (
+        f"tb.either({even(r, 0.01, 0.99)}, tb.Laplace({_scale(r)}), tb.Gaussian({_scale(r)}))"
+    ),
+    "group": lambda r: (
+        f"tb.Gaussian({_scale(r)}).subsampled({even(r, 1e-4, 0.1)}).group({whole(r, 1, 8)})"
+    ),
     "histogram": _histogram,
     "loss_table": _loss_table,
     "mixture_of_gaussians": _mixture,
@@ -150,6 +157,8 @@ DRAWN: dict[str, Callable[[Random], str]] = {
     "truncated_laplace": _truncated("TruncatedLaplace"),
     "worst_case": lambda r: f"tb.WorstCase({even(r, 0.001, 3)}, {even(r, 1e-12, 1e-6)})",
 }
+# sampled steps are drawn by part(); the others have two ends, or a relation of their own
+NOT_DRAWN = {"subsampled", "shuffled", "batches", "truncated_poisson"}
 
 
 def part(random: Random) -> str:
@@ -243,7 +252,7 @@ def main() -> None:
     parser.add_argument("--only", type=int, nargs="+", help="ask these numbers alone")
     parser.add_argument("--out", type=Path, help="append answers here, and go on from there")
     arguments = parser.parse_args()
-    if set(DRAWN) != set(MECHANISMS) - {"subsampled"}:
+    if set(DRAWN) != set(MECHANISMS) - NOT_DRAWN:
         raise AssertionError("a mechanism is missing in DRAWN")
     known, rows = remembered(arguments.out), []
     for i in arguments.only or range(arguments.number):

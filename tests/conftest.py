@@ -29,6 +29,13 @@ def shared() -> Path:
     return path
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuses names that differ from process to process, which parallel runs could not share."""
+    for item in items:
+        if " at 0x" in item.nodeid:
+            raise pytest.UsageError(f"the name of a test has an address of memory: {item.nodeid}")
+
+
 # ------------------------------------------------------------- a test without `slow` is quick
 
 # The rule is a second of CPU time. A test fails at three times that: the first test of a process

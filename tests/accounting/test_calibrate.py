@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tightbudget as tb
+from tightbudget.accounting.calibrate import Target
 
 SIGMA = 4.302106465630459  # eps 1, delta 1e-6, q 0.01, 10^4 steps; 220-bit contour integral
 
@@ -314,6 +315,40 @@ def test_other_refusals_of_the_function_arrive_as_they_are(
         with pytest.raises(error, match=f"^{message}") as caught:
             tb.calibrate(function, **AT, between=between)
         assert "give" not in str(caught.value)
+
+
+def test_answers_that_tell_the_side_of_a_target_do_not_stall_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[float] = []
+
+    def bounds(target: Target, asked_of: Any, rtol: float, until: float | None = None) -> tb.Bounds:
+        """Bounds x^-13: of one above ``until``, no more than that it is above."""
+        ((mechanism, _),) = getattr(asked_of, "composition", asked_of).parts
+        asked.append(mechanism.sigma)
+        exact = min(1.0, mechanism.sigma**-13)
+        if until is not None and exact > until * (1 + rtol):
+            return tb.Bounds(until * (1 + 1e-9), 1.0)
+        return tb.Bounds(exact * (1 - 0.4 * rtol), min(1.0, exact * (1 + 0.4 * rtol)))
+
+    monkeypatch.setattr(Target, "bounds", bounds)
+    for delta in (1e-5, 1e-9, 0.3):
+        asked.clear()
+        found = tb.calibrate(tb.Gaussian, epsilon=1.0, delta=delta, rtol=1e-7)
+        best = delta ** (-1 / 13)
+        assert best <= found.value <= best * (1 + 1e-5)  # as close as a gap of 1e-5 tells
+        assert len(asked) <= 24
+
+
+def test_the_lower_bound_of_what_is_found_is_that_of_the_attained_pair() -> None:
+    found = tb.calibrate(
+        lambda sigma: tb.Gaussian(sigma).shuffled(100) * 2, epsilon=8.0, delta=1e-5, rtol=1e-3
+    )
+    attained = found.composition.attained
+    assert attained is not None
+    exact = attained.answer(epsilon=8.0, rtol=1e-6).bounds
+    assert exact.lower * (1 - 2e-2) <= found.met.lower <= exact.upper
+    assert 0.98e-5 <= found.met.upper <= 1e-5
 
 
 def test_a_target_by_position_is_answered_with_its_names() -> None:

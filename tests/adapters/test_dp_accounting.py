@@ -503,7 +503,7 @@ WAYS: list[tuple[Any, Any]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("relation", Relation, ids=named)
-@pytest.mark.parametrize(("event", "draw"), WAYS, ids=named)
+@pytest.mark.parametrize(("event", "draw"), WAYS, ids=[named(event) for event, _ in WAYS])
 def test_no_data_sets_reveal_more_than_the_upper_bound(
     event: Any, draw: Any, relation: Any
 ) -> None:

@@ -144,7 +144,9 @@ SELECTED: list[tuple[Any, dict[str, Any], Callable[[], tb.Composition]]] = [
 ]
 
 
-@pytest.mark.parametrize(("selection", "more", "expected"), SELECTED, ids=lambda x: str(x)[:50])
+@pytest.mark.parametrize(
+    ("selection", "more", "expected"), SELECTED, ids=[str(one)[:50] for one, *_ in SELECTED]
+)
 def test_a_selection_is_accounted_as_what_it_draws(
     selection: Any, more: dict[str, Any], expected: Callable[[], tb.Composition]
 ) -> None:

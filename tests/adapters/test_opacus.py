@@ -308,7 +308,16 @@ def sampler_of(kind: str, *given: Any, **named: Any) -> Any:
         ({"sampler": sampler_of("SubsetRandomSampler", range(24))}, 3, 3),
         ({"sampler": sampler_of("RandomSampler", RECORDS, num_samples=24)}, 1, 3),
     ],
-    ids=str,
+    ids=[
+        "shuffled",
+        "shuffled, a short last batch",
+        "shuffled, some left out",
+        "shuffled, none left out",
+        "one batch",
+        "in order",
+        "a shuffled part",
+        "a random part",
+    ],
 )
 def test_a_pass_over_batches_is_counted_as_a_pass(
     options: dict[str, Any], batches: int, steps: int

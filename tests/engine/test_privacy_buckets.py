@@ -14,7 +14,7 @@ import pytest
 from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cases import CASES, Case, each_case
+from tests.cases import CASES, Case, each_case, slow_unless_core
 from tests.exact import Composed, Outputs, normalised, response_delta, reversed_
 
 import tightbudget as tb
@@ -233,7 +233,14 @@ def test_the_interval_overlaps_the_engines(case: Case) -> None:
 NEIGHBOURS = list(zip(CASES[::7], CASES[3::7], strict=False))
 
 
-@pytest.mark.parametrize(("one", "two"), NEIGHBOURS, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        pytest.param(*both, marks=[mark for case in both for mark in slow_unless_core(case)])
+        for both in NEIGHBOURS
+    ],
+    ids=lambda case: case.name,
+)
 def test_different_mechanisms_overlap_the_engine_together(one: Case, two: Case) -> None:
     composition = tb.compose([one.mechanism * 3, two.mechanism * 2])
     trees = Trees.of(composition, n=128)

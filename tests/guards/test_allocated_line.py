@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from flint import acb, arb, ctx
 from tests.guards.mutants import Without, each, lose_a_truth
-from tests.mechanisms.test_allocated_line import transform
+from tests.mechanisms.test_allocated_line import cut_transform, transform
 
 from tightbudget.mechanisms import (
     allocated_line,
@@ -89,13 +89,51 @@ def along(low: float = 1e-7, c: float = 0.02) -> bool:
     return abs(found - CALL) <= error + 1e-13 * CALL
 
 
+def turned() -> bool:
+    """The integrand holds its value where psi has turned to the left of 0, beyond the usual end."""
+    steps, r, k1 = 2, 4.41, 0.1
+    value, error = _Cut(1.0, steps, k1, 0.0)._integrand(np.array([r]))
+    truth = -(transform(1.0, acb(-r)) ** steps * (-arb(r) * steps * (1 + arb(k1))).exp() / r).imag
+    return bool(abs(arb(float(value[0])) - truth) <= arb(float(error[0])))
+
+
 def wide() -> bool:
     """The ratio cut far out holds what the put says for sigma 5, 100 steps, epsilon 0.05."""
     lower, upper = allocated_wide.call_of_cut_ratios(0.2, 100, math.expm1(0.05), 0.0)
     return lower <= 4.49287776e-5 and upper >= 4.49287773e-5
 
 
+def wide_line_of_few_points() -> bool:
+    """The same with a line that is too short."""
+    names = allocated_wide._CutRatio.call.__globals__  # a mutant has its own
+    before, names["_MOST_POINTS"] = names["_MOST_POINTS"], 9
+    try:
+        return wide()
+    finally:
+        names["_MOST_POINTS"] = before
+
+
+def wide_value(c: float, goal: float = 38.0, m: float = 0.2) -> bool:
+    """The transform of the cut ratio with few nodes is within its stated error."""
+    names = allocated_wide._log_transform.__globals__
+    before, names["_GOAL"] = names["_GOAL"], goal
+    s = -c + 0.5j * c
+    try:
+        with np.errstate(over="ignore"):
+            logs = allocated_wide._log_transform(m, 9.5, np.array([s]))
+    finally:
+        names["_GOAL"] = before
+    got = acb(float(logs.value[0].real), float(logs.value[0].imag))
+    off = abs((cut_transform(m, 9.5, s) - got).exp() - 1)
+    return bool(off <= np.expm1(float(logs.error[0])))
+
+
 MUTATIONS = [
+    Without(
+        "the argument of psi that its sine leaves open",
+        {"allocation-right-half": "right = share < 2.0"},
+        turned,
+    ),
     Without(
         "the aliasing of a line",
         {"allocation-aliasing": "return 0.0 * left"},
@@ -115,6 +153,21 @@ MUTATIONS = [
         "the aliasing of a line of the cut ratio",
         {"allocation-wide-aliasing": "return 0.0 * (right + left)"},
         wide,
+    ),
+    Without(
+        "the end of a line of the cut ratio",
+        {"allocation-wide-end": "off += 0.0"},
+        wide_line_of_few_points,
+    ),
+    Without(
+        "the aliasing of the rule for the cut ratio",
+        {"allocation-wide-rule": "missed = 0.0 * log_most"},
+        lambda: wide_value(0.5, goal=4.0),
+    ),
+    Without(
+        "the edge of the cut",
+        {"allocation-wide-edge": "missed = missed + 0.0 * log_edge"},
+        lambda: wide_value(4.0),
     ),
     Without(
         "the error of the rule in z",
@@ -155,6 +208,8 @@ def test_without_the_guard_a_truth_is_lost(
 ) -> None:
     _Table.of.cache_clear()
     allocated_line._Line.of.cache_clear()
+    allocated_wide._CutRatio.of.cache_clear()
     lose_a_truth(monkeypatch, mutation)
     _Table.of.cache_clear()
     allocated_line._Line.of.cache_clear()
+    allocated_wide._CutRatio.of.cache_clear()

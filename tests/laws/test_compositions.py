@@ -69,8 +69,13 @@ def test_json_builds_the_same_value(mechanism: Mechanism) -> None:
     assert tb.Composition.from_json(value.to_json()) == value
 
 
-def test_json_of_everything_at_once() -> None:
-    value = tb.compose([case.mechanism * (i + 1) for i, case in enumerate(CASES)])
+RELATIONS = {case.mechanism.relation for case in CASES} - {None}
+
+
+@pytest.mark.parametrize("relation", RELATIONS, ids=str)
+def test_json_of_everything_at_once(relation: tb.Neighbouring) -> None:
+    fitting = [case.mechanism for case in CASES if case.mechanism.relation in (None, relation)]
+    value = tb.compose([mechanism * (i + 1) for i, mechanism in enumerate(fitting)])
     again = tb.Composition.from_json(value.to_json())
     assert again == value
     assert again.to_json() == value.to_json()

@@ -164,6 +164,10 @@ EXAMPLES: list[Example] = [
             "bin_width": 2.0,
         },
     ),
+    Example(
+        tb.either,
+        {"probability": 0.25, "first": tb.Gaussian(1.0), "second": tb.Laplace(2.0)},
+    ),
     Example(tb.Staircase, {"epsilon": 0.5, "sensitivity": 2.0, "gamma": 0.25}),
     Example(tb.Bounds, {"lower": 0.25, "upper": 0.75}),
     Example(tb.Estimate, {"value": 0.3, "method": "a guess"}),

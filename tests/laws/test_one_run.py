@@ -30,13 +30,13 @@ OWN = {"worst_case": {"epsilon", "delta"}, "staircase": {"epsilon"}}
 
 def test_every_question_is_asked() -> None:
     public = {name for name in vars(Questions) if not name.startswith("_")}
-    assert public == {*ASKED, "engine"}
+    assert public == {*ASKED, "engine", "attained"}
 
 
 @pytest.mark.parametrize("kind", tb.MECHANISMS)
 def test_a_parameter_hides_a_question_only_where_that_is_known(kind: str) -> None:
     names = {field.name for field in dataclasses.fields(tb.MECHANISMS[kind])}
-    assert names & {*ASKED, "engine", "pairs", "directions"} == OWN.get(kind, set())
+    assert names & {*ASKED, "engine", "attained", "pairs", "directions"} == OWN.get(kind, set())
 
 
 @each_mechanism

@@ -10,9 +10,9 @@ import pytest
 from flint import acb, arb, ctx
 
 from tightbudget.mechanisms.allocated_line import AllocationLine
-from tightbudget.mechanisms.allocated_tails import call_beside_cut, discontinuity
+from tightbudget.mechanisms.allocated_tails import _log_beta_most, call_beside_cut, discontinuity
 from tightbudget.mechanisms.allocated_transform import log_transform, upper_transform
-from tightbudget.mechanisms.allocated_wide import call_of_cut_ratios
+from tightbudget.mechanisms.allocated_wide import _cut_of, _log_transform, call_of_cut_ratios
 from tightbudget.mechanisms.gaussian import GaussianPair
 from tightbudget.pairs.direction import Direction
 
@@ -190,6 +190,17 @@ def test_the_jump_across_the_cut(m):
         assert error[i] < 1e-11
 
 
+@pytest.mark.parametrize("m", [0.1, 0.5, 1.0, 10 / 3])
+def test_the_bound_of_the_jump_is_above_it_beyond_the_range_of_doubles_too(m):
+    for r in np.array([0.02, 0.1]) * math.exp(0.5 * m * m - 1.0) / m**2:
+        bounds = [_log_beta_most(m, 0.9 * r, 1.1 * r, float(r), high) for high in (0.0, 0.5, 0.9)]
+        assert bounds == sorted(bounds)
+        assert all(math.isfinite(bound) for bound in bounds)
+        value, error = discontinuity(m, np.array([r]))
+        if error[0] < 1e-6:
+            assert bounds[0] >= math.log(value[0] * (1.0 - error[0]))
+
+
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 2.0])
 @pytest.mark.parametrize("k", [0.25, 1.125, 8.0])
 def test_two_steps_are_one_integral(sigma, k):
@@ -221,6 +232,28 @@ def test_the_cut_ratio_agrees_with_the_put(case):
     assert lower <= from_put.upper[0] - k1 + 1e-15
     assert from_put.lower[0] - k1 - 1e-15 <= upper
     assert upper - lower <= 1e-9 * upper
+
+
+def cut_transform(m: float, far: float, s: complex) -> acb:
+    """ln psi(s) + s of W with 0 in its place above the one place of the cut."""
+    end, point = arb(_cut_of(m, far)), acb(s.real, s.imag)
+    below = acb.integral(lambda z, _: phi(z) * (-point * (m * z - arb(m) ** 2 / 2).exp()).exp(),
+                         -30, acb(end))  # fmt: skip
+    above = (end / arb(2).sqrt()).erfc() / 2
+    return (below + above).log() + point
+
+
+@pytest.mark.parametrize(("m", "far", "c"), [(0.2, 9.5, 0.5), (0.2, 9.5, 3.0), (0.5, 13.0, 0.01)])
+def test_every_line_has_the_ratio_cut_at_the_same_place(m, far, c):
+    heights = c * np.array([0.0, 0.3, 2.0])
+    for at in (heights, heights[:1], heights[2:]):  # a rule's nodes depend on its company
+        s = -c + 1j * at
+        logs = _log_transform(m, far, s)
+        assert np.all(logs.error < 1e-3)
+        for point, value, error in zip(s, logs.value, logs.error, strict=True):
+            truth = cut_transform(m, far, complex(point))
+            off = abs((truth - acb(float(value.real), float(value.imag))).exp() - 1)
+            assert off <= np.expm1(error)
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 5.0])

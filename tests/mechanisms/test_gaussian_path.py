@@ -145,3 +145,10 @@ def test_rare_losses_of_a_mixture_are_its_own() -> None:
     run = tb.MixtureOfGaussians(0.5, (0.0, 0.5, 1.0), (1 - q, q - w, w)) * 100
     found = run.answer(delta=2.9269177017248007e-07, rtol=1e-3).bounds
     assert 0.03343 <= found.lower <= found.upper <= 0.03347
+
+
+def test_nothing_is_said_where_the_ratio_is_almost_0() -> None:
+    # 1 - q: its logarithm has lost its digits on the left, and would be infinite without a warning
+    assert line(3.0, 1.0 - 1e-9, 1.0, np.array([0.0, 1.0]), 9.0) is None
+    assert line(10.0, 1.0 - 2.0**-53, 1.0, np.array([0.0, 1.0]), 101.0) is None
+    assert line(0.5, 1.0 - 1e-9, 1.0, np.array([0.0, 1.0]), 0.3) is not None

@@ -214,6 +214,8 @@ def family(mechanism: Mechanism) -> bool:
     """Gaussian, sampled, shuffled, cut or for a group; unmirrored mixtures, and public coins."""
     while isinstance(mechanism, tb.Subsampled | tb.Group | tb.TruncatedPoisson | tb.Shuffled):
         mechanism = mechanism.base
+    if isinstance(mechanism, tb.Allocated):  # all records in one step
+        return mechanism.steps == 1 and family(mechanism.base)
     if isinstance(mechanism, tb.Batches):  # all records
         return mechanism.batch == mechanism.of and family(mechanism.base)
     if isinstance(mechanism, tb.Either):

@@ -25,7 +25,8 @@ try:
     from tightbudget.adapters.dp_accounting import from_dp_event
 except ImportError as error:
     raise ExtraError(
-        "batch selection needs JAX Privacy: pip install jax-privacy 'tightbudget[dp-accounting]'"
+        "batch selection (with jax-privacy) needs dp-accounting: "
+        "pip install 'tightbudget[dp-accounting]'"
     ) from error
 
 __all__ = ["from_batch_selection"]

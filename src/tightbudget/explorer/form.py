@@ -76,6 +76,7 @@ _FIRST = {
 # The first value of a field that says how records get into a run, but for the rate. The rate may
 # be blank: then every record is in every run.
 _FIRST_OF_WAYS = {
+    "rate": "0.001",
     "allocated": "1000",
     "shuffled": "1000",
     "batch": "60",
@@ -198,9 +199,10 @@ class Form:
 
     def sampling(self, i: int) -> list[StepField]:
         """Lists the fields that say how records get into a run of a step."""
-        found = []
-        for name in self.sampler(i).options.values():
-            needed = name not in _BLANK
+        found, way = [], self.sampler(i)
+        for name in way.options.values():
+            # a blank rate is 1 where nothing else is asked for
+            needed = name not in _BLANK or (name == "rate" and way.key != "rate")
             value = self.get(f"{i}.{name}", _FIRST_OF_WAYS[name] if needed else "")
             hint = "" if needed else f"{_BLANK[name]} if blank"
             found.append(StepField(f"{i}.{name}", _LABELS[name], value, hint))

@@ -244,8 +244,7 @@ class _Line:
             value = np.sum(term.real * weight, axis=1)
             size = np.abs(term) * weight
             # exp, cos and sin; s^power, the products, the sum in any order; the exponent's parts:
-            # the sum and the product of k1 with t s, and the errors of k1 and of the logarithm.
-            # s = c + i n D is off by a unit of n D, where the exponent's slope is t E[W] at most
+            # the sum and the product of k1 with t s, and the errors of k1 and of the logarithm
             each = UNIT * (s.size + 60.0 + 6.0 * (np.abs(self.log) + np.abs(x)))
             each = each + 6.0 * UNIT * np.multiply.outer(np.abs(k1), t * np.abs(s))
             each = each + np.multiply.outer(slack, t * np.abs(s)) + self.error
@@ -318,7 +317,9 @@ def _widest_step(table: _Table, index: int, k1: float) -> float:
         if most <= 0.01 * _SHARE * math.exp(min(max(log_value, -690.0), 700.0)):
             break
         d *= 1.1
-    return 2.0 * math.pi / (d * t)
+    step = 2.0 * math.pi / (d * t)
+    scale = 2.0 ** (20 - math.frexp(step)[1])
+    return math.floor(step * scale) / scale  # few bits: every n D is a double
 
 
 def _bend(table: _Table, index: int) -> float:

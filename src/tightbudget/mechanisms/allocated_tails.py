@@ -164,12 +164,17 @@ class _Cut:
         turn = t * np.arcsin(share)
         size = np.exp(t * log - t * r * k1) / r
         value = size * np.sin(turn)
-        # arcsin has a slope of at most 1.2 up to 1/2
-        turn_error = np.where(share < 0.5, 1.2 * turn * (share_error + 8 * UNIT), math.inf)
+        # arcsin has a slope of at most 1.2 up to 0.55. It is arg psi if psi is to the right of 0
+        # guard: allocation-right-half
+        right = np.abs(logs.value.imag) + logs.error < 1.5
+        known = right & (share < 0.5) & (share_error < 0.1)
+        turn_error = np.where(known, 1.2 * turn * (share_error + 8 * UNIT), math.inf)
         relative = t * logs.error + t * r * self.slack
         # the node: d / d ln r of the exponent, of beta (z / m at most) and of the turn
         z = saddle(self.m, r)
-        moved = 64.0 * (2.0 * t * (r * k1 + np.abs(log)) + 4.0 * z / self.m + 4.0)
+        moved = 2.0 * t * (r * k1 + np.abs(log)) + 4.0 * z / self.m + 4.0
+        # ln r is off by 64 units, and by the rounding of itself
+        moved = (64.0 + 2.0 * np.abs(np.log(r))) * moved
         moved = moved * np.maximum(1.0, turn)
         relative = relative + UNIT * (8.0 * t * (np.abs(log) + r * k1) + moved + 40.0)
         error = np.abs(value) * np.expm1(np.minimum(relative, 700.0)) * 1.01
@@ -185,7 +190,7 @@ class _Cut:
         m, t = self.m, self.steps
         wide, high = 0.5 * half * (_RHO + 1 / _RHO), 0.5 * half * (_RHO - 1 / _RHO)
         least, most = math.exp(centre - wide), math.exp(centre + wide)
-        beta = _beta_most(m, least, most, math.exp(centre), high)
+        beta = _log_beta_most(m, least, most, math.exp(centre), high)
         psi = max(0.0, (t - 1) * self._psi_most(most, math.pi + high))
         real = least * math.cos(high)
         if psi > _CRUDE:
@@ -199,7 +204,7 @@ class _Cut:
                 np.tile(np.exp(x.real) * np.cos(x.imag), 2) - reach
             )
             psi = min(psi, float(np.max(each)) + t * self.k1 * real)
-        log = math.log(t) + math.log(max(beta, 1e-300)) + psi - t * self.k1 * real
+        log = math.log(t) + beta + psi - t * self.k1 * real
         return log - math.log(least) + 1e-6
 
     def _psi_near(self, s: ComplexArray, angle: FloatArray, reach: FloatArray) -> FloatArray:
@@ -248,7 +253,8 @@ class _Cut:
         """Computes upper bounds of ln |psi e^s| at all points of Re s = -c above each w > 0.
 
         With the path at Im z = -omega / m, |psi(s)| <= e^(omega^2 / (2 m^2)) psi(x) for
-        x = Re(s e^(-i omega)) = w sin omega - c cos omega > 0 and omega < pi / 2; less at larger w.
+        x = Re(s e^(-i omega)) = w sin omega - c cos omega > 0 and 0 < omega < pi / 2; less at
+        larger w.
         """
         m = self.m
         s = -c + 1j * w
@@ -264,7 +270,9 @@ class _Cut:
         tail = 0.5 * (omega / m) ** 2 + np.log(
             upper_transform(m, np.maximum(x.ravel(), 0.0)).reshape(x.shape)
         )
-        return np.asarray(np.min(np.where(x > 0, tail, math.inf), axis=0) - c + 1e-12)
+        return np.asarray(
+            np.min(np.where((x > 0) & (omega > 0), tail, math.inf), axis=0) - c + 1e-12
+        )
 
     def _vertical(self, c: float) -> float:
         """Bounds the integral on the line Re s = -c by the largest modulus of psi there."""
@@ -487,8 +495,8 @@ def _log_edge(m: float, z: FloatArray, a: FloatArray, y: float) -> FloatArray:
     return np.asarray(peak + np.log(2.0 * total) - math.log(left) + 1e-6)
 
 
-def _beta_most(m: float, least: float, most: float, near: float, high: float) -> float:
-    """Computes an upper bound of |beta(r)| for least <= |r| <= most, |arg r| <= high.
+def _log_beta_most(m: float, least: float, most: float, near: float, high: float) -> float:
+    """Computes an upper bound of ln |beta(r)| for least <= |r| <= most, |arg r| <= high.
 
     The path of w turns by -arg r, so that A stays real; Im z then is 2 / m atan v + arg r / m.
     """
@@ -500,5 +508,6 @@ def _beta_most(m: float, least: float, most: float, near: float, high: float) ->
     turn = (2.0 * np.append(np.arctan(v[1:]), 0.5 * math.pi) + high) / m
     log = a * (1.0 - v * v) - 0.5 * edge**2 + 0.5 * turn**2
     width = np.append(np.diff(v), 1.0 / (2.0 * least * w * v[-1]))
-    total = float(np.sum(np.exp(np.minimum(log, 690.0)) * width))
-    return 2.0 * total / (m * _ROOT) * (1 + 1e-6)
+    peak = float(np.max(log))
+    total = float(np.sum(np.exp(log - peak) * width))
+    return peak + math.log(2.0 * total / (m * _ROOT)) + 1e-6

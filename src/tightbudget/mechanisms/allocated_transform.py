@@ -182,12 +182,13 @@ def _less(
     term = weight * np.exp(0.5 * alpha * alpha)[:, None] * np.exp(1j * np.multiply.outer(alpha, z))
     less = exp_less(u)
     g = np.sum(term * less, axis=1)
-    # every term: weight and phase (alpha z is at most 30, its rounding 2 units of that), the sum
+    # every term: weight and phase (the products alpha^2 and alpha z by a unit each), the sum
     # in any order; and u, whose W is off by EXP and the roundings of its exponent, |s| and the
     # angle by TURN each: d/du (e^-u - 1 + u) = 1 - e^-u, at most min(|u|, 2)
     mod_u = np.abs(u)
     mod = np.abs(term)
     relative = z.size + 100.0 + 4.0 * np.abs(z)
+    relative = relative + (alpha * alpha)[:, None] + np.multiply.outer(alpha, np.abs(z))
     argument = 200.0 + 4.0 * m * np.abs(z) + 4.0 * m * m
     rounded = np.sum(
         mod * (np.abs(less) * relative + mod_u * np.minimum(mod_u, 2.0) * argument), axis=1
@@ -247,6 +248,7 @@ def _direct(
     term = term * np.exp(0.5 * alpha * alpha)[:, None]
     psi = np.sum(term, axis=1)
     relative = z.size + 100.0 + 4.0 * np.abs(z)
+    relative = relative + (alpha * alpha)[:, None] + np.multiply.outer(alpha, np.abs(z))
     argument = 200.0 + 4.0 * m * np.abs(z) + 4.0 * m * m
     rounded = np.sum(np.abs(term) * (relative + np.abs(u) * argument), axis=1)
     error = outwards(rounded) * UNIT

@@ -6,8 +6,9 @@ is an integral over a line to the left of 0: for every c > 0,
     E[(R - K)+] = 1/(2 pi i t) int_(-c - i inf)^(-c + i inf) psi(s)^t e^(s t K) / s^2 ds.
 
 The cut lowers E[(R - K)+], by E[W; z > b] = P(N > b - m) at most, which is below 1e-64 for the
-first b. It suits noise so wide that a single large W does not decide: for narrow noise the line
-loses digits, and :mod:`tightbudget.mechanisms.allocated_tails` has them.
+first b. The errors of a line are bounded by psi at many other points: b is the same at all of them.
+The cut suits noise so wide that a single large W does not decide: for narrow noise the line loses
+digits, and :mod:`tightbudget.mechanisms.allocated_tails` has them.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ __all__ = ["call_of_cut_ratios"]
 # b - m: P(N > 17) is 4e-65, a share of 1e-14 of a delta of 1e-50; the other ones let a line lie
 # farther to the left, which a large delta of few steps needs
 _FAR = (17.0, 13.0, 9.5)
+_EDGE_BITS = 11  # b is a multiple of 2^-11, so that b and a rule's nodes below it are doubles
 _SPACING = 0.125  # ln of the ratio of neighbouring abscissas of the table
 _SHARE = 1e-12  # of the value, for the aliasing and for the end of a line
+_GOAL = 38.0  # -ln of the aliasing of a rule in z that is aimed at, relative to g(-c)
 _MOST_POINTS = 500
 _CLOSE = 1e-9  # relative width that is not made closer
 
@@ -69,7 +72,7 @@ class _CutRatio:
     @functools.lru_cache(maxsize=64)
     def of(m: float, steps: int, far: float) -> _CutRatio:
         """Makes the table of one mechanism."""
-        top = 600.0 / math.exp(m * (m + far) - 0.5 * m * m)
+        top = 600.0 / math.exp(m * _cut_of(m, far) - 0.5 * m * m)
         c = np.exp(np.arange(math.log(top) - 20.0, math.log(top), _SPACING))
         parts = [_log_transform(m, far, -part + 0j) for part in np.array_split(c, 8)]
         most = np.concatenate([part.value.real + part.error for part in parts])
@@ -94,6 +97,9 @@ class _CutRatio:
                 break
             d *= 1.1
         step = 2.0 * math.pi / (d * t)
+        scale = 2.0 ** (20 - math.frexp(step)[1])
+        step = math.floor(step * scale) / scale  # few bits: every n D is a double
+        d = 2.0 * math.pi / (step * t)
         counts = np.unique(np.geomspace(8, _MOST_POINTS, 30).astype(int))
         last = step * (counts - 1.0)
         end = t * self._falls(c, last) - c * t * near - np.log(last) - math.log(math.pi * t)
@@ -110,7 +116,7 @@ class _CutRatio:
         )
         size = np.abs(term) * weight
         off = outwards(float(np.sum(size * relative_error(each))))
-        off += math.exp(min(float(end[at]), 700.0)) * (1 + 1e-9)
+        off += math.exp(min(float(end[at]), 700.0)) * (1 + 1e-9)  # guard: allocation-wide-end
         value = float(np.sum(term.real * weight))
         more = self._aliased(c, d, near)
         if not off + more < math.inf:
@@ -150,7 +156,8 @@ class _CutRatio:
         ratio that is not cut, the second one alpha phi(b) e^(alpha^2/2 + c W(b)).
         """
         m, far = self.m, self.far
-        b, top = m + far, math.exp(m * (m + far) - 0.5 * m * m) * (1 + 1e-9)
+        b = _cut_of(m, far)
+        top = math.exp(m * b - 0.5 * m * m) * (1 + 1e-9)
         share = np.array([0.25, 0.5, 0.75, 1.0, 1.25])
         omega = np.minimum(np.multiply.outer(share, m * m * np.hypot(c, w)), 1.4)
         x = (w * np.sin(omega) - c * np.cos(omega)) - 1e-15 * (w + c)
@@ -161,6 +168,12 @@ class _CutRatio:
         return np.asarray(np.min(np.where(x > 0, log, math.inf), axis=0) - c)
 
 
+def _cut_of(m: float, far: float) -> float:
+    """Computes b, above which W counts as 0: at least m + ``far``, the same one for every s."""
+    scale = 2.0**_EDGE_BITS
+    return math.ceil((m + far) * scale + 1.0) / scale
+
+
 def _lost(far: float) -> float:
     """Bounds E[W; z > m + far] = P(N > far)."""
     return float(np.exp(log_normal_tail(np.array([far])))[0]) * (1 + 1e-9)
@@ -169,14 +182,15 @@ def _lost(far: float) -> float:
 def _log_transform(m: float, far: float, s: ComplexArray) -> Logs:
     """Computes ln psi(s) + s of the cut ratio at points with Re s < 0, Im s >= 0.
 
-    The trapezoidal sum ends at b, in the middle between two nodes. Beside the aliasing it misses
-    what the integrand has on Re z = b: int_0^a |f(b +- i y)| e^(-2 pi y / h) dy.
+    The nodes of the trapezoidal sum are b - h / 2, b - 3 h / 2, and so on. Beside the aliasing it
+    misses what the integrand has on Re z = b: int_0^a |f(b +- i y)| e^(-2 pi y / h) dy.
     """
     c, height, size = -s.real, s.imag, np.abs(s)
     a = np.multiply.outer(np.array([0.15, 0.3, 0.6, 1.0, 1.6, 2.4]), np.full(s.shape, 1.0))
     a = np.minimum(a, 1.5 / m)
     grown = c * np.cos(m * a) + height * np.sin(m * a)
-    edges = np.linspace(-40.0, m + far, 250)
+    b = _cut_of(m, far)
+    edges = np.linspace(-40.0, b, 250)
     mass = np.append(np.exp(log_normal_tail(-edges[:1])), _masses(edges))
     w_bin = np.exp(m * edges - 0.5 * m * m) * (1 + 1e-9)
     # |e^v - 1 - v| <= |v|^2 / 2 e^(max(0, Re v)); a bin counts with its right edge
@@ -185,13 +199,11 @@ def _log_transform(m: float, far: float, s: ComplexArray) -> Logs:
     log_most = 0.5 * a * a + np.log(0.5 * size**2 * total * (1 + 1e-6))
     # the aim is relative to g(-c), which is the largest value on the line
     wanted = (
-        np.log(0.5 * size**2 * (np.exp(np.multiply.outer(c, w_bin)) @ (mass * w_bin**2))) - 38.0
+        np.log(0.5 * size**2 * (np.exp(np.multiply.outer(c, w_bin)) @ (mass * w_bin**2))) - _GOAL
     )
     h = float(np.min(np.max(2.0 * math.pi * a / np.maximum(log_most - wanted, 1.0), axis=0)))
     h = max(math.floor(h * 1024.0), 20) / 1024.0
-    count = math.ceil((m + far) / h)
-    z = h * np.arange(math.floor(-9.5 / h), count + 1)
-    b = h * (count + 0.5)
+    z = b - h * (np.arange(math.ceil((b + 9.5) / h), -1.0, -1.0) + 0.5)
     w = np.exp(m * z - 0.5 * m * m)
     weight = h / math.sqrt(2.0 * math.pi) * half_square_exp(np.asarray(z, dtype=np.float64))
     u = np.multiply.outer(s, w)
@@ -204,10 +216,12 @@ def _log_transform(m: float, far: float, s: ComplexArray) -> Logs:
     each = each + mod * mod * swell * 4.0  # direct e^-u - 1 + u loses units of |u|
     error = outwards(each @ weight) * UNIT
     reach = 2.0 * math.pi * a / h
+    # guard: allocation-wide-rule
     missed = 2.0 * np.exp(log_most - reach) / -np.expm1(-reach)
     # on Re z = b: phi(b) e^(a^2/2) (e^(grown W) + 1 + |s| W), times h / (2 pi), twice
     top = math.exp(m * b - 0.5 * m * m) * (1 + 1e-9)
     log_edge = -0.5 * b * b + 0.5 * a * a + (c + height * np.sin(m * a)) * top
+    # guard: allocation-wide-edge
     missed = missed + h * (2.0 + size * top) * np.exp(log_edge)
     error = error + np.min(missed, axis=0) * (1 + 1e-6)
     # to the left of the nodes |u|^2 / 2 phi rises towards 2 m, and Re -u is at most c W < c

@@ -52,6 +52,7 @@ _MOST_NODES = 20_000  # of a path; beyond it lines say nothing
 _MOST_EXPONENT = 600.0  # of e^y: e^709 leaves the range of doubles
 _SMALL = 0.5  # |z ln R| up to which the exponential is summed as a power series
 _POWERS = 20  # of that series: 0.5^20 / 20! < 1e-24, below a unit of its first term
+_LEAST_RATIO = 2.0**-20  # of |R|: an error of 2^-47 in it is 2^-27 of its logarithm
 _CHUNK = 2**17  # exponentials at a time: arrays of 2 MiB
 
 
@@ -123,6 +124,9 @@ def _path(m: float, q: float, end: int) -> _Path | None:
     v_error = q * UNIT * v_error
     # |R| >= 1 - q and >= |q e^y|, since both parts of R are at an angle of at most a right one
     modulus = np.abs(1.0 + v)
+    # q near 1 and a record far away: ln R has lost its digits, and the first order below its truth
+    if not float(np.min(modulus)) > _LEAST_RATIO:
+        return None
     log_modulus = 0.5 * np.log1p(2.0 * v.real + v.real**2 + v.imag**2)
     angle = np.arctan2(v.imag, 1.0 + v.real)
     log_r = log_modulus + 1j * angle

@@ -64,7 +64,8 @@ def half_square_exp(z: FloatArray) -> FloatArray:
     The rounding of z^2 would be an absolute error of the exponent: up to 700 units. So z = t + r
     with t a multiple of 1/16, whose square is exact, and e^(-z^2/2) = e^(-t^2/2) e^(-r (z + t)/2).
     """
-    z = np.minimum(np.abs(z), 1e6)
+    # e^(-z^2/2) is 0 from z = 39 on; far beyond it, the second factor would overflow
+    z = np.minimum(np.abs(z), 64.0)
     t = np.round(z * 16.0) / 16.0
     return np.asarray(np.exp(-0.5 * t * t) * np.exp(-0.5 * (z - t) * (z + t)))
 

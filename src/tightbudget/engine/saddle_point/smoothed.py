@@ -229,7 +229,7 @@ def _lines(
     known = np.maximum(np.abs(factor), 1e-300)
     modulus, angle = np.log(known), np.angle(factor)
     log_below = log_above + (modulus + 1j * angle)
-    rounded = LOG * np.abs(modulus) + TURN * np.abs(angle) + np.abs(log_below) + 2.0
+    rounded = LOG * np.abs(modulus) + TURN * np.abs(angle) + np.abs(log_below) + TURN + 2.0
     error_below = error + rounded * UNIT + np.log1p(outwards(wrong) / known)
     # sum over n D > T of D |F|, where |factor| <= 1 + v |s (s + 1)|: at most
     # 2 B e^(v (c (c + 1) - T^2) / 2) / T, before 1 / pi, for a bound B of |M| beyond T
