@@ -188,7 +188,13 @@ def test_no_way_to_select_is_forgotten() -> None:
         (
             selections.FixedBatchSampling(50, 20),
             {"noise": BANDS},
-            "nothing is known of FixedBatchSampling.* with correlated noise: account for the run",
+            r"nothing is known of FixedBatchSampling.* with correlated noise: account for the run "
+            r"as Gaussian\(sigma, 2 \* noise",
+        ),
+        (
+            selections.FixedBatchSampling(50, 20, replace=True),
+            {"noise": BANDS},
+            r"account for the run as Gaussian\(sigma, 100 \* noise",
         ),
         (
             selections.BMinSepSampling(0.1, 20, 5, truncated_batch_size=9),

@@ -20,6 +20,7 @@ from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.mechanisms import gaussian_schedule
 from tightbudget.mechanisms.gaussian_schedule import Schedule, Step
 from tightbudget.mechanisms.gaussian_transform import MixedTransform
+from tightbudget.mechanisms.mixture_transform import MixtureTransform
 
 ONE = Exact(Fraction(1), Fraction(1, 4), True)
 
@@ -103,11 +104,26 @@ def subclasses_stay_out() -> bool:
     return not engine.takes_products
 
 
+def mixtures_have_no_path() -> bool:
+    """A path knows m and q alone: a mixture of three has other values than its line says."""
+    shifts, shares = np.array([0.0, 1.0, 2.0]), np.array([0.9, 0.09, 0.01])
+    mixture = MixtureTransform.between(shifts, shares, True)
+    assert mixture is not None
+    far, t = mixture.far_line(0.5, np.zeros(1)), np.zeros(1)
+    known = mixture.line(0.5, t, 1e-12)
+    return far is None or bool(np.all(np.abs(far.log - known.log) <= far.error + known.error))
+
+
 MUTATIONS = [
     Without(
         "a family of its own",
         {"family-of-its-own": "return not self.part"},
         subclasses_stay_out,
+    ),
+    Without(
+        "a path of its own",
+        {"path-of-its-own": "if self.part or not self.remove:"},
+        mixtures_have_no_path,
     ),
     Without(
         "the step of the rule",

@@ -1,4 +1,4 @@
-"""Laws of mechanisms made of mechanisms: a table has all of them, however they are nested."""
+"""Laws of mechanisms made of mechanisms: a table has all that is in them, however nested."""
 
 from __future__ import annotations
 

@@ -9,10 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from flint import acb, arb, ctx
+from tests.cases import each_mechanism
 
 import tightbudget as tb
+from tightbudget.mechanisms import Mechanism
 from tightbudget.mechanisms.gaussian_path import line, log_moment
 from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
+from tightbudget.pairs.pair import Direction
 
 CASES = [
     (1.0, 1e-6, 14.0, (0.0, 3.0, 3e4)),
@@ -118,6 +121,30 @@ def test_a_gaussian_has_its_closed_form(order: float) -> None:
     # 1/3 rounds in the mechanism's own m
     assert Fraction(bounds.lower) <= truth <= Fraction(bounds.upper)
     assert bounds.relative_gap < 1e-13
+
+
+@each_mechanism
+def test_a_far_line_is_that_of_the_transform_itself(mechanism: Mechanism) -> None:
+    pairs = [mechanism.pair(Direction.REMOVE)]
+    if mechanism.relation is not tb.Neighbouring.REPLACE_ONE:
+        pairs.append(mechanism.subsampled(0.01).pair(Direction.REMOVE))
+    t = np.array([0.0, 0.7, 2.0])
+    for transform in (pair.transform() for pair in pairs):
+        with np.errstate(all="ignore"):  # as the engine does
+            far = None if transform is None else transform.far_line(0.5, t)
+            if transform is None or far is None:
+                continue
+            known = transform.line(0.5, t, 1e-12)
+        assert np.all(np.abs(far.log - known.log) <= far.error + known.error + 1e-12)
+
+
+@pytest.mark.slow
+def test_rare_losses_of_a_mixture_are_its_own() -> None:
+    """A lower bound of another mixture, with all shares at the largest shift, was 17 % above."""
+    q, w = 9.956126930021546e-06, 8.960514237019392e-06
+    run = tb.MixtureOfGaussians(0.5, (0.0, 0.5, 1.0), (1 - q, q - w, w)) * 100
+    found = run.answer(delta=2.9269177017248007e-07, rtol=1e-3).bounds
+    assert 0.03343 <= found.lower <= found.upper <= 0.03347
 
 
 def test_nothing_is_said_where_the_ratio_is_almost_0() -> None:

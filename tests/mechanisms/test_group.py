@@ -46,7 +46,9 @@ def test_a_group_without_a_sample_moves_the_query_by_so_much_more() -> None:
     assert tb.Laplace(4.0).group(2).group(2).delta(0.3) == tb.Laplace(1.0).delta(0.3)
     always = tb.Gaussian(6.0).subsampled(1.0).group(3)
     assert always.delta(0.3).overlaps(tb.Gaussian(2.0).delta(0.3))
-    assert tb.Gaussian(6.0).subsampled(0.0).group(3).delta(0.0).upper == 0.0
+    never = tb.Gaussian(6.0).subsampled(0.0)
+    assert never.group(3).delta(0.0).upper == 0.0
+    assert never.subsampled(0.5).group(3).delta(0.0).upper == 0.0
 
 
 @pytest.mark.parametrize("step", [STEP, tb.Laplace(3.0).subsampled(0.2)], ids=str)
@@ -153,6 +155,10 @@ def test_an_either_of_groups_is_a_group_of_the_either() -> None:
         (
             lambda: tb.Staircase(1.0).subsampled(0.1).group(2),
             "nothing is proved for a group of records under staircase",
+        ),
+        (
+            lambda: tb.Laplace(1.0).subsampled(1e-80).subsampled(1e-80).group(2),
+            "the rate of a sample of a sample must be 0 or at least 1e-100 for a group",
         ),
     ],
 )

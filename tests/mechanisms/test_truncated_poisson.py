@@ -111,6 +111,26 @@ def test_a_batch_that_is_always_full_is_one_with_a_record_replaced() -> None:
     assert found.overlaps((tb.Gaussian(0.5).subsampled(0.25) * 5).epsilon(1e-5))
 
 
+def test_a_rate_that_no_double_holds_is_between_two_that_doubles_hold() -> None:
+    batch = tb.TruncatedPoisson(tb.Gaussian(1.0), 1.0, 1, 3)
+    below = batch.instance()
+    assert below is not None
+    (sampled, runs), *_ = below.parts
+    assert isinstance(sampled, tb.Subsampled)
+    assert sampled.base == tb.Gaussian(1.0, 2.0)
+    assert Fraction(sampled.rate) < Fraction(1, 3) < Fraction(batch._in_when_full[1])
+    assert batch.delta(0.2).relative_gap <= 1e-4
+    assert runs == 1
+
+
+@pytest.mark.parametrize(("at_most", "of"), [(1, 2), (3, 10**12)])
+def test_the_least_rate_is_answered(at_most: int, of: int) -> None:
+    batch = tb.Gaussian(1.0).truncated_poisson(1e-100, at_most, of)
+    # whatever is revealed, the record was in the sample
+    assert batch.delta(0.0).upper <= 1.0001e-100
+    assert batch.delta(0.0).lower <= tb.Gaussian(1.0).subsampled(1e-100).delta(0.0).upper
+
+
 def test_lower_and_upper_bounds_close_up_where_cuts_are_rare() -> None:
     gaps = [
         (tb.Gaussian(1.0).truncated_poisson(0.01, most, 10_000) * 100).epsilon(1e-5).relative_gap

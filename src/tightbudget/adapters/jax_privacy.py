@@ -55,7 +55,8 @@ def from_batch_selection(
             record is a user.
         noise_multiplier: the standard deviation of the noise divided by the clipping norm, > 0;
             with ``noise``, of the noise before it is correlated.
-        num_examples: how many records there are; of a ``UserSelectionStrategy``, how many users.
+        num_examples: how many records the larger one of two neighbours has; of a
+            ``UserSelectionStrategy``, how many users.
         noise: how noise is correlated over the steps; None for independent noise.
 
     Raises:
@@ -78,12 +79,14 @@ def from_batch_selection(
         bins = positive_count(**{"selection.cycle_length": selection.cycle_length})
         return noise.allocated(sigma, bins, relation=Neighbouring.ADD_OR_REMOVE)
     if type(selection) is batch_selection.FixedBatchSampling:
+        size = count(**{"selection.batch_size": selection.batch_size})
         if noise.bands > 1:
+            # a record may have all places of a batch that is drawn with replacement
+            records = 2 * size if selection.replace else 2
             raise ParameterError(
                 f"nothing is known of {selection!r} with correlated noise: account for the run as "
-                "Gaussian(sigma, 2 * noise.sensitivity(times=noise.steps))"
+                f"Gaussian(sigma, {records} * noise.sensitivity(times=noise.steps))"
             )
-        size = count(**{"selection.batch_size": selection.batch_size})
         if size == 0:
             return Composition()
         step = Gaussian(sigma, noise.sensitivity()).batches(size, n, selection.replace)

@@ -207,7 +207,8 @@ class MixedTransform(Integrand, Transform):
         return logarithm(value, error, 0.0 if self.part == "rare" else 1.0)
 
     def far_line(self, c: float, t: FloatArray) -> Line | None:
-        if self.part or not self.remove:
+        # a path knows two shifts only: a mixture of more has other ratios at its nodes
+        if not self._is_plain() or not self.remove:  # guard: path-of-its-own
             return None
         return path.line(self.m, self.q, c, t, self.upper(c))
 

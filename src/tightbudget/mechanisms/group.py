@@ -33,6 +33,7 @@ __all__ = ["Group", "grouped", "scaled"]
 _MOST = 100_000
 _COMPONENTS = 1000  # as many as a MixtureOfGaussians has
 _LEAST = Decimal("1e-290")  # a share below it is merged: doubles hold shares from 1e-300 on
+_LEAST_RATE = Fraction(1e-100)  # of a sample, beside 0: as of one that is drawn at once
 _LEFT_OUT = 2e-285  # at least all merged shares together; lines leave out smaller ones
 _PUBLIC = 24  # numbers of records that a union tells apart: each costs a pair of the base
 _ROUNDED = 1 - Fraction(1, 10**25)  # for the relative error of a chance
@@ -92,11 +93,15 @@ class Group(Derived):
         if size > _MOST:
             raise refuse("size", f"be at most {_MOST}", size)
         self._set(size=size)
+        self._declare_base()
+        grouped(self.base, size)  # refuses what nothing is proved for
+
+    def _declare_base(self) -> None:
+        """Declares the base for the group's relation; refuses a base of another one."""
         if self.relation is not None:
-            # a table stores the base's relation alone; another one than that is refused
+            # a table stores the base's relation alone
             self._set(base=self.base.under(self.relation))  # guard: group-relation-stored
         self._set(relation=self.base.relation)
-        grouped(self.base, size)  # refuses what nothing is proved for
 
     @property
     def _whole(self) -> Mechanism:
@@ -132,14 +137,17 @@ def grouped(base: Mechanism, size: int) -> Mechanism:
         return dataclasses.replace(
             base, first=grouped(base.first, size), second=grouped(base.second, size)
         )
-    if isinstance(base, Subsampled) and base.rate == 0.0:
-        return base
     if isinstance(base, Subsampled):
         rate, inner = Fraction(base.rate), base.base
         while isinstance(inner, Subsampled):  # a sample of a sample is a sample
             rate, inner = rate * Fraction(inner.rate), inner.base
+        if rate == 0:
+            return base
         if rate == 1:
             return grouped(inner, size)
+        if rate < _LEAST_RATE:
+            must = "be 0 or at least 1e-100 for a group"
+            raise refuse("the rate of a sample of a sample", must, float(rate))
         if isinstance(inner, Gaussian):
             return _SampledGaussians(inner, rate, size, relation=base.relation)
         return _SampledGroup(inner, rate, size, relation=base.relation)

@@ -20,6 +20,7 @@ __all__ = ["TruncatedPoisson"]
 
 # Records: the chances of a cut are certified up to there, in milliseconds
 _MOST = 10**12
+_LEAST = 1e-100  # of the rates that a sample takes, beside 0
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class TruncatedPoisson(Derived):
     def __post_init__(self) -> None:
         super().__post_init__()
         rate = probability(rate=self.rate)
-        if 0 < rate < 1e-100:
+        if 0 < rate < _LEAST:
             raise refuse("rate", "be 0 or in [1e-100, 1]", self.rate)
         at_most, of = positive_count(at_most=self.at_most), positive_count(of=self.of)
         if of > _MOST:
@@ -102,10 +103,14 @@ class TruncatedPoisson(Derived):
 
     def instance(self) -> Mechanism | None:
         fits, full = self._cut
-        if full[1] == 0.0 or fits[1] == 0.0 or self.rate == 0.0:
-            return None  # one of the two always happens: other records that cancel attain it
-        least = mul_down(fits[0], self.rate) + mul_down(full[0], self._in_when_full[0])
-        return self.base.subsampled(next_down(next_down(least)))
+        if full[1] == 0.0 or self.rate == 0.0:
+            return None  # nothing is ever cut
+        lower, upper = self._in_when_full
+        if fits[1] == 0.0:
+            # every batch is cut: other records that are all the opposite of the record attain it
+            return None if lower == upper else scaled(self.base, 2).subsampled(lower)
+        least = next_down(next_down(mul_down(fits[0], self.rate) + mul_down(full[0], lower)))
+        return self.base.subsampled(least if least >= _LEAST else 0.0)
 
     @property
     def _cut(self) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -120,7 +125,8 @@ class TruncatedPoisson(Derived):
         kept = Fraction(self.at_most, self.of)
         upper = self.rate  # the record is kept with chance 1 at most
         if full[0] > 0.0:
-            upper = min(upper, double_up(Fraction(over[1]) * kept / Fraction(full[0])))
+            found = double_up(Fraction(over[1]) * kept / Fraction(full[0]))
+            upper = min(upper, max(_LEAST, found))
         lower = -double_up(-Fraction(over[0]) * kept / Fraction(full[1]))
         return min(max(0.0, lower), upper), upper
 
