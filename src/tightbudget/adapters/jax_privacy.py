@@ -25,8 +25,8 @@ try:
     from tightbudget.adapters.dp_accounting import from_dp_event
 except ImportError as error:
     raise ExtraError(
-        "batch selection (with jax-privacy) needs dp-accounting: "
-        "pip install 'tightbudget[dp-accounting]'"
+        "batch selection reads objects of JAX Privacy (pip install jax-privacy), and needs "
+        "dp-accounting: pip install 'tightbudget[dp-accounting]'"
     ) from error
 
 __all__ = ["from_batch_selection"]
