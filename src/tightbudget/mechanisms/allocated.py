@@ -44,10 +44,11 @@ class Allocated(Derived):
 
     With ``times=1`` the bounds are those of two pairs on a lattice, above and below the exact one:
     an epsilon of one epoch or many is known within some 1e-4 of itself, and ``rtol`` limits what
-    composition adds to each bound. One epoch of Gaussian steps has a formula besides, which knows
-    a delta, and an epsilon where ``rtol`` asks for more than 1e-4, to some nine digits. A lattice
-    counts a mass of up to 1e-41 as a certain loss: below such a delta the lower bound is 0, and a
-    Renyi divergence has no finite upper bound.
+    composition adds to each bound. Where a step has next to no noise (a sigma below about 0.06 of
+    the sensitivity) the lower bound is 0. One epoch of Gaussian steps has a formula besides, which
+    knows a delta, and an epsilon where ``rtol`` asks for more than 1e-4, to some nine digits.
+    A lattice counts a mass of up to 1e-41 as a certain loss: below such a delta the lower bound is
+    0, and a Renyi divergence has no finite upper bound.
 
     With ``times=k`` the interval is wide. The upper bound is that of k epochs of 1 of t/k steps
     (k - r of floor(t/k) steps and r of one step more, t = k floor(t/k) + r): k steps at random are
