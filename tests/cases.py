@@ -106,7 +106,7 @@ CASES: list[Case] = [
     Case("either-sampled", Either(0.25, Laplace(1.0), RandomizedResponse(0.75)).subsampled(0.1)),
     Case("group", Gaussian(1.0).subsampled(0.01).group(4)),
     Case("group-laplace", Laplace(4.0).subsampled(0.1).group(3)),
-    Case("group-large", Gaussian(40.0).subsampled(0.01).group(300)),
+    Case("group-large", Gaussian(40.0).subsampled(0.01).group(30)),
     Case("group-not-sampled", Gaussian(3.0).group(2)),
     Case("truncated-poisson", Gaussian(1.0).truncated_poisson(0.1, 12, 60)),
     Case("truncated-poisson-seldom", Gaussian(1.0).truncated_poisson(0.01, 900, 60000)),
