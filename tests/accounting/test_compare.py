@@ -28,6 +28,8 @@ QUICK = {
 def questions() -> list[Any]:
     both = [pytest.param(case, {"epsilon": 0.3}, id=case.name) for case in CASES if quick(case)]
     for case in CASES:
+        if case.name == "group-large":  # theorems ask for many masses of 31 Gaussians: minutes
+            continue
         marks = () if quick(case) else (pytest.mark.slow,)
         both.append(pytest.param(case, {"delta": 1e-5}, id=f"{case.name}-delta", marks=marks))
     return both
