@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from tightbudget.engine.engine import Engine
-from tightbudget.errors import RelationError
 from tightbudget.mechanisms.allocated_lattice import Merged, Spread, Sums, within_reach
 from tightbudget.mechanisms.allocated_line import AllocationLine
 from tightbudget.mechanisms.composition import Composable, Derived, Mechanism
@@ -83,15 +82,9 @@ class Allocated(Derived):
             raise refuse("steps", "be at most 10^8", self.steps)
         if times > steps:
             raise refuse("times", f"be at most steps ({steps})", self.times)
-        declared = self.base.relation or Neighbouring.ADD_OR_REMOVE
-        for relation in (self.relation or declared, declared):
-            if relation is not declared or relation is Neighbouring.REPLACE_ONE:
-                raise RelationError(
-                    f"random allocation holds for {Neighbouring.ADD_OR_REMOVE} (or "
-                    f"{Neighbouring.ZERO_OUT}, if the base is declared for it), "
-                    f"but {relation} was declared"
-                )
-        self._set(steps=steps, times=times, relation=declared)
+        way = "random allocation"
+        relation = Neighbouring.of_presence(way, self.relation, self.base.relation)
+        self._set(steps=steps, times=times, relation=relation)
 
     def is_symmetric(self) -> bool:
         # each record is in every step: the steps of one epoch, composed

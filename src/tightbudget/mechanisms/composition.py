@@ -496,16 +496,9 @@ class Subsampled(Derived):
         rate = probability(rate=self.rate)
         if 0 < rate < 1e-100:
             raise refuse("rate", "be 0 or in [1e-100, 1]", self.rate)
-        self._set(rate=rate)
-        declared = self.base.relation or Neighbouring.ADD_OR_REMOVE
-        for relation in (self.relation or declared, declared):
-            if relation is not declared or relation is Neighbouring.REPLACE_ONE:
-                raise RelationError(
-                    f"Poisson subsampling holds for {Neighbouring.ADD_OR_REMOVE} (or "
-                    f"{Neighbouring.ZERO_OUT}, if the base is declared for it), "
-                    f"but {relation} was declared"
-                )
-        self._set(relation=declared)
+        way = "Poisson subsampling"
+        relation = Neighbouring.of_presence(way, self.relation, self.base.relation)
+        self._set(rate=rate, relation=relation)
 
     def is_symmetric(self) -> bool:
         return self.rate in (0.0, 1.0) and self.base.is_symmetric()
@@ -588,7 +581,8 @@ class Composition(Composable):
         for other in declared[1:]:
             if other is not declared[0]:
                 raise RelationError(
-                    f"mechanisms declared for {declared[0]} and for {other} do not compose"
+                    f"mechanisms declared for {declared[0]} and for {other} do not compose "
+                    "(a way to draw records may hold for one relation alone)"
                 )
 
     @property

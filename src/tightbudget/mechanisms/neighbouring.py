@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+from tightbudget.errors import RelationError
 from tightbudget.numerics.validate import refuse
 
 __all__ = ["Neighbouring"]
@@ -39,3 +40,28 @@ class Neighbouring(enum.Enum):
         except ValueError:
             known = ", ".join(relation.value for relation in cls)
             raise refuse(name, f"be one of {known}", value) from None
+
+    @classmethod
+    def of_presence(
+        cls, way: str, declared: Neighbouring | None, base: Neighbouring | None
+    ) -> Neighbouring:
+        """Returns the relation of a mechanism on records of which one is there, or is not.
+
+        It is the base's relation, ADD_OR_REMOVE where the base has none.
+
+        Args:
+            way: how records get into a run, as a refusal calls it.
+            declared: the relation that the mechanism was declared for, if any.
+            base: the relation that its base was declared for, if any.
+
+        Raises:
+            RelationError: one of the two is REPLACE_ONE, or they differ.
+        """
+        held = base or cls.ADD_OR_REMOVE
+        for relation in (declared or held, held):
+            if relation is not held or relation is cls.REPLACE_ONE:
+                raise RelationError(
+                    f"{way} holds for {cls.ADD_OR_REMOVE} (or {cls.ZERO_OUT}, if the base is "
+                    f"declared for it), but {relation} was declared"
+                )
+        return held
