@@ -40,7 +40,7 @@ ROOT = HERE.parent
 PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet", "--timeout", "10", "--retries", "1")
 
 
-class NotFetched(Exception):
+class NotFetchedError(Exception):
     """The refusal of a suite whose source distribution is not here and cannot be had."""
 
 
@@ -91,7 +91,7 @@ def fetch(peer: Peer, cache: Path) -> Path:
     """Returns the path of the source distribution, fetched if it is not there.
 
     Raises:
-        NotFetched: pip could not fetch it; the message has pip's last line.
+        NotFetchedError: pip could not fetch it; the message has pip's last line.
         SystemExit: the file is another one than the list says.
     """
     path = cache / f"{peer.stem}.tar.gz"
@@ -103,7 +103,7 @@ def fetch(peer: Peer, cache: Path) -> Path:
         asked = subprocess.run(command, capture_output=True, text=True)
         if asked.returncode or not path.exists():
             lines = [line for line in asked.stderr.splitlines() if line.startswith("ERROR")]
-            raise NotFetched(lines[-1] if lines else f"pip did not leave {path.name}")
+            raise NotFetchedError(lines[-1] if lines else f"pip did not leave {path.name}")
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != peer.sha256:
         sys.exit(f"{path} has the SHA-256 {found}, and {peer.name}.toml says {peer.sha256}")
@@ -186,7 +186,7 @@ def check(peer: Peer, cache: Path, workers: str) -> bool:
     """Runs all suites of a peer, prints what came of it, and says whether it is what is listed."""
     try:
         archive = fetch(peer, cache)
-    except NotFetched as reason:
+    except NotFetchedError as reason:
         print(f"{peer.name:14} {peer.version:8} SKIPPED: could not be fetched: {reason}")
         return True
     try:
