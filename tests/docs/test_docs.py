@@ -34,6 +34,7 @@ SLOW = {
     "docs/how-to/stop-early.md",
     "docs/how-to/use-with-dp-accounting.md",
     "docs/how-to/use-with-opacus.md",
+    "docs/how-to/use-with-optuna.md",
     "docs/how-to/watch-budgets-in-a-browser.md",
     "docs/how-to/what-an-epsilon-means.md",
     "docs/how-to/which-sampler.md",
