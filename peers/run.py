@@ -172,7 +172,7 @@ def compare(peer: Peer, results: list[dict[str, str]]) -> list[str]:
     for suite, outcomes in zip(peer.suite, results, strict=True):
         failed = sum(said == "failed" for said in outcomes.values())
         for found, key in ((len(outcomes), "tests"), (failed, "differ")):
-            if found != suite[key]:
+            if found != suite.get(key, found):
                 wrong.append(f"{suite['files'][0]}: {key} = {found}, listed {suite[key]}")
     outcome = {test: said for outcomes in results for test, said in outcomes.items()}
     expected = peer.failing()
@@ -200,9 +200,7 @@ def check(peer: Peer, cache: Path, workers: str) -> bool:
     except importlib.metadata.PackageNotFoundError:
         here = "none"
     if here != peer.version:
-        print(
-            f"{peer.distribution:14} {peer.version:8} ERROR: the list is for it, and {here} is installed"
-        )
+        print(f"{peer.title} ERROR: the list is for this version, and {here} is installed")
         return False
     started = time.perf_counter()
     root = unpack(peer, archive, cache)

@@ -895,7 +895,7 @@ def _selected(
             # the theorem wants delta at an epsilon with e^epsilon <= 1 + 1 / (order - 1)
             epsilon = max(0.0, next_down(next_down(math.log1p(next_down(1 / (order - 1))))))
             delta = renyi.delta(one, epsilon) if known else whole.answer(epsilon=epsilon).bounds
-            return mul_up(mean, delta.upper)
+            return mul_up(mean, delta.upper)  # guard: poisson-delta-counted
     else:
         rare = -log_down(_fewest(mean, shape))
         least = min(
