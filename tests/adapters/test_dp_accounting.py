@@ -37,6 +37,7 @@ ADD, ONE, SPECIAL = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE, Relation.R
 GAUSSIAN = events.GaussianDpEvent(1.5)
 EVERY = tuple(Relation)
 SAMPLED = events.PoissonSampledDpEvent(0.1, GAUSSIAN)
+CUT = events.TruncatedSubsampledGaussianDpEvent(6, 0.75, 2, 2.5)
 
 # every type of event, and the relations under which it has a mechanism
 EVENTS: list[tuple[Any, tuple[Any, ...]]] = [
@@ -97,6 +98,7 @@ EVENTS: list[tuple[Any, tuple[Any, ...]]] = [
         ),
         EVERY,
     ),
+    (events.SampledWithoutReplacementDpEvent(12, 8, CUT), EVERY),
     (events.RepeatAndSelectDpEvent(GAUSSIAN, 3.0, 1.0), EVERY),
     (events.RepeatAndSelectDpEvent(events.LaplaceDpEvent(4.0), 5.0, 0.0), EVERY),
     (events.RepeatAndSelectDpEvent(events.ZCDpEvent(0.1), 5.0, 0.5), EVERY),
@@ -116,6 +118,7 @@ SUPPORTED = [
 # curves of 257 points, of which each is a question about several mechanisms
 TWO = events.PoissonSampledDpEvent(0.1, events.ComposedDpEvent([GAUSSIAN, SAMPLED]))
 LONG = [
+    *((events.SampledWithoutReplacementDpEvent(12, 8, CUT), relation) for relation in Relation),
     (events.SampledWithReplacementDpEvent(100, 3, GAUSSIAN), SPECIAL),
     (TWO, ONE),
     (TWO, SPECIAL),

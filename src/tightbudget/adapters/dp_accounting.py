@@ -36,7 +36,7 @@ from tightbudget.mechanisms import (
     WorstCase,
 )
 from tightbudget.mechanisms.composition import Composable, Composition, Derived, compose
-from tightbudget.mechanisms.either import either
+from tightbudget.mechanisms.either import Either, either
 from tightbudget.numerics.binomial import binomial_tails
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
@@ -757,10 +757,11 @@ def _of_clip(step: Any) -> Gaussian:
 def _single(steps: list[Step], relation: Neighbouring) -> Mechanism:
     """Makes one mechanism of releases, declared for a relation."""
     (step, runs), *more = steps
-    if runs == 1 and not more and isinstance(step, Mechanism) and not isinstance(step, Derived):
-        return dataclasses.replace(step, relation=relation)
-    if runs == 1 and not more and isinstance(step, Mechanism) and step.relation is relation:
-        return step
+    if runs == 1 and not more and isinstance(step, Mechanism):
+        if step.relation is relation:
+            return step
+        if not isinstance(step, (Derived, Either)):  # those have parts, declared for a relation
+            return dataclasses.replace(step, relation=relation)
     return _curve_of(tuple(steps), relation)
 
 
