@@ -357,6 +357,7 @@ def test_mechanisms_of_different_relations_do_not_compose() -> None:
             mixed()
         assert str(tb.Neighbouring.ADD_OR_REMOVE) in str(caught.value)
         assert str(tb.Neighbouring.REPLACE_ONE) in str(caught.value)
+        assert "a way to draw records may hold for one relation alone" in str(caught.value)
     # what was not declared composes with everything, and what ran 0 times says nothing
     assert (sampled + tb.Gaussian(2.0)).relation is tb.Neighbouring.ADD_OR_REMOVE
     assert (replaced + tb.Gaussian(2.0)).relation is tb.Neighbouring.REPLACE_ONE
