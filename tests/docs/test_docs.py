@@ -50,6 +50,7 @@ def marks(page: Path) -> list[pytest.MarkDecorator]:
 
 
 @pytest.mark.filterwarnings("ignore:Optimal order is the largest alpha")  # of Opacus, by rdp
+@pytest.mark.filterwarnings("ignore:.*is deprecated and will be removed in Click")  # of Flower
 @pytest.mark.parametrize(
     "page",
     [pytest.param(page, id=named(page), marks=marks(page)) for page in examples.pages()],
