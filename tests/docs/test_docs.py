@@ -32,6 +32,7 @@ SLOW = {
     "docs/how-to/operate-a-ledger.md",
     "docs/how-to/serve-a-ledger.md",
     "docs/how-to/stop-early.md",
+    "docs/how-to/track-epsilon.md",
     "docs/how-to/use-with-dp-accounting.md",
     "docs/how-to/use-with-opacus.md",
     "docs/how-to/use-with-optuna.md",
@@ -44,6 +45,7 @@ SLOW = {
 
 
 @pytest.mark.filterwarnings("ignore:Optimal order is the largest alpha")  # of Opacus, by rdp
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")  # of MLflow, by SQLAlchemy
 @pytest.mark.parametrize(
     "page",
     [
