@@ -113,6 +113,9 @@ def test_there_are_examples_with_outputs() -> None:
         ("```python\n'ab'  # -> abc\n```\n", False),
         ("```python\nprint('a  b')\n```\n\n```text\na b\n```\n", True),
         ("```python\nprint('a')\n```\n\n```text\nb\n```\n", False),
+        ("```python\n1\n```\n\n```text\nb\n```\n", False),
+        ("```python\n1\n```\n\nAnd so:\n\n```text\nb\n```\n", True),
+        ("```text\nb\n```\n", True),
     ],
 )
 def test_a_wrong_output_is_noticed(body: str, agrees: bool, tmp_path: Path) -> None:
