@@ -156,7 +156,17 @@ def test_lower_and_upper_bounds_close_up_where_cuts_are_rare() -> None:
         (
             lambda g: g.under("replace-one").truncated_poisson(0.5, 2, 4),
             RelationError,
-            "Poisson subsampling holds for",
+            "a truncated Poisson sample holds for",
+        ),
+        (
+            lambda g: g.truncated_poisson(0.5, 2, 4).under("replace-one"),
+            RelationError,
+            "was declared for Neighbouring.ADD_OR_REMOVE",
+        ),
+        (
+            lambda g: tb.TruncatedPoisson(g, 0.5, 2, 4, relation=tb.Neighbouring.ZERO_OUT),
+            RelationError,
+            "a truncated Poisson sample holds for .* but Neighbouring.ZERO_OUT was declared",
         ),
     ],
 )

@@ -85,8 +85,6 @@ class Group(Derived):
     kind: ClassVar[str] = "group"
     key: ClassVar[str] = "group"
 
-    __repr__ = Derived.__repr__
-
     def __post_init__(self) -> None:
         super().__post_init__()
         size = positive_count(size=self.size)

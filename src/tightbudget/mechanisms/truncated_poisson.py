@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from tightbudget.errors import RelationError
 from tightbudget.mechanisms.composition import Derived, Mechanism
 from tightbudget.mechanisms.either import EitherPair
 from tightbudget.mechanisms.group import scaled
@@ -66,8 +65,6 @@ class TruncatedPoisson(Derived):
     kind: ClassVar[str] = "truncated_poisson"
     key: ClassVar[str] = "truncated_poisson"
 
-    __repr__ = Derived.__repr__
-
     def __post_init__(self) -> None:
         super().__post_init__()
         rate = probability(rate=self.rate)
@@ -77,14 +74,8 @@ class TruncatedPoisson(Derived):
         if of > _MOST:
             raise refuse("of", "be at most 1e12", of)
         self._set(rate=rate, at_most=at_most, of=of)
-        sampled = self.base.subsampled(rate)  # refuses a relation that does not fit
-        if self.relation not in (None, sampled.relation):
-            raise RelationError(
-                f"a Poisson sample holds for {Neighbouring.ADD_OR_REMOVE} (or "
-                f"{Neighbouring.ZERO_OUT}, if the base is declared for it), "
-                f"but {self.relation} was declared"
-            )
-        self._set(relation=sampled.relation)
+        way = "a truncated Poisson sample"
+        self._set(relation=Neighbouring.of_presence(way, self.relation, self.base.relation))
         scaled(self.base, 2)  # refuses a base without additive noise
 
     def is_mutual(self) -> bool:
