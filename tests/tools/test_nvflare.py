@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -121,10 +123,13 @@ def test_the_filter_selects_by_that_law(c: int, replace: bool) -> None:
     np.random.seed(19)  # noqa: NPY002 - the filter draws from this source
     seen: Counter[Seen] = Counter()
     for _ in range(runs):
-        update = dxo.DXO(dxo.DataKind.WEIGHT_DIFF, {"w": np.array(sizes) * [1, -1, 1]})
+        # in two arrays, from which the filter draws in turn
+        arrays = {"v": np.array(sizes[:1]), "w": np.array([-sizes[1], sizes[2]])}
+        update = dxo.DXO(dxo.DataKind.WEIGHT_DIFF, arrays)
         sent = noisy.process_dxo(update, shareable, context)
         passes = sent.get_meta_prop("svt_privacy_budget")["acceptance_passes"]
-        seen[passes, frozenset(np.flatnonzero(sent.data["w"]).tolist())] += 1
+        numbers = np.concatenate([sent.data["v"], sent.data["w"]])
+        seen[passes, frozenset(np.flatnonzero(numbers).tolist())] += 1
     law = selection(sizes, c, replace)
     for outcome, probability in law.items():
         spread = math.sqrt(runs * probability * (1 - probability))
@@ -182,13 +187,16 @@ def test_noise_var_is_the_epsilon_of_each_number(release_noise: float) -> None:
 # ------------------------------------------------------------------ the recipe on the page
 
 
+TEXT = PAGE.read_text(encoding="utf-8")
+RECIPE = next(b[2] for b in examples.BLOCK.finditer(TEXT) if "class Paid" in b[2])
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Callable[[], Any]:
     """Makes the page's filter as a new process would: on the same ledger, for two updates."""
     pytest.importorskip("nvflare")
-    names: dict[str, Any] = {"tb": tb}
-    block = next(b[2] for b in examples.BLOCK.finditer(PAGE.read_text()) if "class Paid" in b[2])
-    exec(compile(block, str(PAGE), "exec"), names)
+    names: dict[str, Any] = {}
+    exec(compile(RECIPE, str(PAGE), "exec"), names)
     # ten numbers, of which one is selected: an update costs rho (1/4 + 1/4) / 2
     return lambda: names["PaidSVT"](
         ledger=f"sqlite:///{tmp_path}/budget.db",
@@ -284,3 +292,23 @@ def test_an_update_goes_out_with_public_meta_data_only(site: Callable[[], Any]) 
         "svt_privacy_budget",
         "svt_privacy_accountant",
     }
+
+
+@pytest.mark.needs
+def test_the_sites_own_policy_has_the_filter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVFlare reads the JSON of the page, and finds the recipe as a module beside it."""
+    conf = pytest.importorskip("nvflare.private.fed.app.fl_conf")
+    found = re.search(r"^```json\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+    assert found
+    policy = tmp_path / "privacy.json"
+    policy.write_text(found[1].replace("/var/lib/site-1", str(tmp_path)), encoding="utf-8")
+    (tmp_path / "paid.py").write_text(RECIPE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    workspace = SimpleNamespace(get_site_privacy_file_path=lambda: str(policy))
+    scope = conf.create_privacy_manager(workspace, names_only=False).get_scope(None)
+    (paid,) = scope.task_result_filters["out"]
+    sent = sent_by(paid, {"w": np.ones(50)})
+    assert np.count_nonzero(sent.data["w"]) == 5
+    assert (tmp_path / "budget.db").is_file()
