@@ -1,15 +1,9 @@
-"""The pages on people's tools (Optuna, MLflow, W&B, Great Tables) claim what is so.
-
-Functions that a page shows are taken from the page. A test that needs a tool runs in `make tools`.
-"""
+"""The page on Optuna: the price of a search that dies, and of one of which the best is seen."""
 
 from __future__ import annotations
 
-import ast
 import itertools
-import math
 from collections.abc import Callable
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,21 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tools.pages import functions_of
 
 import tightbudget as tb
-from docs import examples
-
-HOW_TO = examples.ROOT / "docs" / "how-to"
-
-
-def functions_of(page: str, *names: str, **known: Any) -> list[Any]:
-    """Defines functions that a page shows, among the names that their code knows."""
-    text = (HOW_TO / page).read_text(encoding="utf-8")
-    blocks = [block[2] for block in examples.BLOCK.finditer(text) if block[1] == "python"]
-    found = [s for s in ast.parse("\n".join(blocks)).body if getattr(s, "name", None) in names]
-    exec(compile(ast.Module(found, []), page, "exec", dont_inherit=True), known)
-    return [known[name] for name in names]
-
 
 # ------------------------------------------- Optuna: the best of a random number costs three times
 
@@ -158,11 +140,14 @@ class Mortal:
         return mortal
 
 
-@pytest.mark.needs
-@pytest.mark.slow
-def test_a_search_that_dies_anywhere_pays_for_each_trial_that_it_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def dies_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch, *lost: str) -> None:
+    """Lets a search die at each of its calls, and checks what was paid when it has gone on.
+
+    Args:
+        folder: the place of the ledgers.
+        monkeypatch: undoes what makes calls die.
+        lost: a text of the page, and another one that stands in its place.
+    """
     optuna = pytest.importorskip("optuna", reason="make tools: it needs Optuna")
     adapter = pytest.importorskip("tightbudget.adapters.sklearn")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -170,12 +155,13 @@ def test_a_search_that_dies_anywhere_pays_for_each_trial_that_it_has(
     labels = (rows[:, 0] > 0).astype(int)
     candidates = [0.01, 0.1]
     for fatal in itertools.count(1):
-        ledger = tb.Ledger(f"sqlite:///{tmp_path / f'{fatal}.db'}")
+        ledger = tb.Ledger(f"sqlite:///{folder / f'{fatal}.db'}")
         ada = ledger.open_budget("ada", epsilon=10)
         _, search = functions_of(
             "use-with-optuna.md",
             "objective",
             "search",
+            lost=lost,
             ada=ada,
             labels=labels,
             one_trial=tb.OutputDP.from_dp(0.25),
@@ -214,95 +200,26 @@ def test_a_search_that_dies_anywhere_pays_for_each_trial_that_it_has(
     assert fatal > 20
 
 
-# ------------------------------------------------------------------------------------ trackers
+@pytest.mark.needs
+@pytest.mark.slow
+def test_a_search_that_dies_anywhere_pays_for_each_trial_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dies_anywhere(tmp_path, monkeypatch)
 
 
 @pytest.mark.needs
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")  # of MLflow, by SQLAlchemy
-def test_mlflow_keeps_each_bound_to_the_last_bit_and_infinity_as_a_number(tmp_path: Path) -> None:
-    mlflow = pytest.importorskip("mlflow", reason="make tools: it needs MLflow")
-    client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
-    run = client.create_run(client.create_experiment("bounds", str(tmp_path)))
-    values = [math.nextafter(1.8282366665168, math.inf), 1e-300, 5e-324, 0.1 + 0.2, math.inf]
-    for step, value in enumerate(values):
-        client.log_metric(run.info.run_id, "epsilon_upper", value, step=step)
-    kept = [m.value for m in client.get_metric_history(run.info.run_id, "epsilon_upper")]
-    assert kept[:-1] == values[:-1]
-    assert math.isfinite(kept[-1])  # so the page's `both` refuses it
-
-
-def test_no_infinite_epsilon_is_logged() -> None:
-    (both,) = functions_of("track-epsilon.md", "both", math=math)
-    assert both(tb.Bounds(0.1, 0.2)) == {"epsilon_lower": 0.1, "epsilon_upper": 0.2}
-    with pytest.raises(ValueError, match=r"^there is no bound on epsilon: log none$"):
-        both(tb.Bounds(0.0, math.inf))
-
-
-@pytest.mark.needs
-@pytest.mark.slow
-def test_offline_wandb_begins_anew_and_drops_steps_from_the_past(tmp_path: Path) -> None:
-    wandb = pytest.importorskip("wandb", reason="make tools: it needs W&B")
-    quiet = wandb.Settings(console="off", silent=True, disable_git=True, x_disable_stats=True)
-    epsilons = [0.1 + 0.2, 1.8282366665168]
-    for piece in range(2):
-        run = wandb.init(
-            project="p", id="one", mode="offline", dir=tmp_path, settings=quiet, resume="allow"
-        )
-        assert (run.resumed, run.step) == (False, 0)
-        run.log({"epsilon_upper": epsilons[piece]}, step=piece + 5)
-        run.log({"epsilon_upper": 1 / 3}, step=1)
-        run.finish()
-    wandb.teardown()  # its process writes the files to their ends
-    kept = b"".join(path.read_bytes() for path in sorted(tmp_path.rglob("*.wandb")))
-    assert all(repr(epsilon).encode() in kept for epsilon in epsilons)
-    assert repr(1 / 3).encode() not in kept
-
-
-# -------------------------------------------------------------------------------------- tables
-
-
-@given(st.floats(min_value=0, max_value=1e15))
-def test_amounts_are_rounded_to_the_safe_side(amount: float) -> None:
-    up, down = functions_of(
-        "show-receipts.md",
-        "up",
-        "down",
-        Decimal=Decimal,
-        ROUND_CEILING=ROUND_CEILING,
-        ROUND_FLOOR=ROUND_FLOOR,
-    )
-    exact, fine = Fraction(repr(amount)), Fraction("0.001")
-    assert exact <= Fraction(up(amount)) < exact + fine
-    assert exact - fine < Fraction(down(amount)) <= exact
-
-
-SCRIPT = "<script>alert(1)</script>"
-
-
-@pytest.mark.needs
-@pytest.mark.slow
-def test_great_tables_escapes_texts_and_rounds_to_the_nearest() -> None:
-    tables = pytest.importorskip("great_tables", reason="make tools: it needs Great Tables")
-    polars = pytest.importorskip("polars")
-    frame = polars.DataFrame({"key": [SCRIPT], "epsilon": [1.824]})
-    table = tables.GT(frame).tab_header(SCRIPT, SCRIPT).tab_source_note(SCRIPT)
-    html = table.fmt_number("epsilon", decimals=2).as_raw_html()
-    assert SCRIPT not in html
-    assert html.count("&lt;script&gt;") == 4
-    assert ">1.82<" in html
-
-
-def test_the_styler_of_pandas_escapes_only_where_it_is_told_to() -> None:
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("jinja2")
-    style = pandas.DataFrame({"key": [SCRIPT]}, index=[SCRIPT]).style
-    assert style.to_html().count(SCRIPT) == 2
-    escaped = style.format(escape="html").format_index(escape="html").to_html()
-    assert SCRIPT not in escaped
-    assert escaped.count("&lt;script&gt;") == 2
-
-
-def test_a_function_that_a_page_no_longer_has_is_missed() -> None:
-    with pytest.raises(KeyError, match="nowhere"):
-        functions_of("track-epsilon.md", "nowhere")
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param(("[waits, done]", "[done]"), id="one that waits is asked for again"),
+        pytest.param(("[waits, done]", "[waits]"), id="one that is done is tried again"),
+        pytest.param(("/{trial.number}", ""), id="all trials have one key"),
+    ],
+)
+def test_a_search_without_its_care_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: tuple[str, str]
+) -> None:
+    with pytest.raises((AssertionError, KeyError, tb.SettlementError)):
+        dies_anywhere(tmp_path, monkeypatch, *lost)
