@@ -31,6 +31,7 @@ SLOW = {
     "docs/how-to/compare-with-other-bounds.md",
     "docs/how-to/operate-a-ledger.md",
     "docs/how-to/serve-a-ledger.md",
+    "docs/how-to/show-receipts.md",
     "docs/how-to/stop-early.md",
     "docs/how-to/track-epsilon.md",
     "docs/how-to/use-with-dp-accounting.md",
