@@ -1251,6 +1251,17 @@ def test_its_calibration_finds_the_largest_number_of_steps() -> None:
     assert composed(made(steps + 1), ADD).get_epsilon_bounds(1e-5).upper > 2.0
 
 
+def test_its_calibration_of_a_count_refuses_to_run_nothing() -> None:
+    """Its bracket begins at 0, and an event that never runs is refused by its ledger."""
+
+    def made(steps: int) -> Any:
+        return events.SelfComposedDpEvent(SAMPLED, steps)
+
+    for accountant in (TightPrivacyAccountant, PLDAccountant):
+        with pytest.raises(ValueError, match=r"`count` must be positive\. Found 0"):
+            dp.calibrate_dp_mechanism(accountant, made, 2.0, 1e-5, discrete=True)
+
+
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     monkeypatch.delitem(sys.modules, "tightbudget.adapters.dp_accounting")
