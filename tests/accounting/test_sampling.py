@@ -115,6 +115,8 @@ def test_options_become_one_key(options: dict[str, Any], table: dict[str, Any]) 
         ({"of": 60}, "of needs batch or at_most beside it, got 60 alone"),
         ({"each_in": 3}, "each_in needs allocated beside it, got 3 alone"),
         ({"rate": 0.1, "of": 60}, "of needs batch or at_most beside it, got 60 alone"),
+        ({"batch": 6}, "batch needs of beside it, got 6 without it"),
+        ({"rate": 0.1, "at_most": 6}, "at_most needs of beside it, got 6 without it"),
         ({"with_replacement": True}, "with_replacement needs batch beside it, got True alone"),
     ],
 )

@@ -336,13 +336,46 @@ def test_paragraphs_of_help_fill_their_lines(
             "--steps), got 3",
         ),
         (["--rate", "0.1", "--shuffled", "9"], "rate and shuffled are different ways to draw"),
-        (["--batch", "6"], "MECHANISM.batches: batches needs of"),
+        (["--batch", "6"], "batch needs of beside it, got 6 without it"),
+        (["--at-most", "6", "--of", "9"], "at_most needs rate beside it, got 6 without it"),
+        (["--at-most", "6", "--rate", "0.1"], "at_most needs of beside it, got 6 without it"),
+        (["--allocated", "0"], "allocated must be an integer >= 1, got 0"),
+        (
+            ["--allocated", "100", "--each-in", "200"],
+            "each_in must be at most allocated (100), got 200",
+        ),
+        (["--shuffled", "x"], "shuffled must be an integer >= 1, got 'x'"),
+        (["--group", "0"], "group must be an integer >= 1, got 0"),
+        (["--rate", "2", "--group", "3"], "rate must be in [0, 1], got 2"),
+        (["--batch", "6", "--of", "5"], "batch must be at most of (5), got 6"),
         (["--each-in", "3"], "each_in needs allocated beside it, got 3 alone"),
         (["--shuffled", "9", "--epochs", "1.5"], "epochs must be an integer >= 0, got 1.5"),
     ],
 )
 def test_a_way_to_sample_is_told_as_it_is_meant(args: list[str], message: str) -> None:
     assert refusal("epsilon", *GAUSSIAN, *args, *AT).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ["epsilon", *AT],
+        ["delta", "--epsilon", "1"],
+        ["curve", "--deltas", "1e-3,1e-5"],
+        pytest.param(["risk", "--epsilon", "1"], marks=pytest.mark.slow),
+        pytest.param(["compare", *AT], marks=pytest.mark.slow),
+        ["calibrate", "--parameter", "sigma", "--delta", "1e-5", "--epsilon", "1"],
+    ],
+    ids=lambda question: question[0],
+)
+def test_two_ends_are_named_where_they_are_apart(question: list[str]) -> None:
+    """Of 24 records with a chance of 0.1 more than 2 are often in a sample, more than 23 never."""
+    command, *at = question
+    sigma = [] if command == "calibrate" else ["--sigma", "2"]
+    for at_most, apart in (("2", True), ("23", False)):
+        ways = ["--rate", "0.1", "--at-most", at_most, "--of", "24"]
+        assert tb.Gaussian(2.0).truncated_poisson(0.1, int(at_most), 24).attained is not None
+        assert ("ends" in answer(command, "gaussian", *sigma, *ways, *at)) is apart
 
 
 def test_epochs_count_runs_of_an_epoch() -> None:

@@ -89,6 +89,12 @@ def test_a_form_draws_records_in_each_way(way: str) -> None:
     assert any(name == f"0.{SAMPLERS[way].mark}" for name, _ in form.parameters) is alone
 
 
+def test_a_way_that_lacks_a_number_is_refused_with_the_step() -> None:
+    form = typed(("0.mechanism", "gaussian"), ("0.batch", "6"), ("0.of", ""))
+    with pytest.raises(tb.ParameterError, match=r"^steps\[0\]: batch needs of beside it, got 6 "):
+        form.tables()
+
+
 def test_a_form_knows_the_way_by_its_fields() -> None:
     for fields, way in (
         ([], "rate"),
@@ -316,6 +322,9 @@ def test_every_refusal_of_a_field_names_the_field(case: Case) -> None:
         ([("0.mechanism", "gaussian"), ("0.shuffled", "0")],
          "steps[0]: steps must be an integer >= 1, got 0",
          "Batches of an epoch must be an integer >= 1, got 0", "0.shuffled"),
+        ([("0.mechanism", "gaussian"), ("0.batch", "6"), ("0.of", "")],
+         "steps[0]: batch needs of beside it, got 6 without it",
+         "Records in a batch needs of beside it, got 6 without it", "0.batch"),
         ([("plan", "x = 1")], "steps[0]: rate must be", "steps[0]: rate must be", ""),
         ([], "delta must be in [0, 1], got 3", "δ must be in [0, 1], got 3", "at"),
         ([], "tpr must be in (0, 1), got 3", "True-positive rate must be in (0, 1), got 3", ""),

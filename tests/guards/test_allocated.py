@@ -14,6 +14,7 @@ from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.buckets.one_run import OneRun
 from tightbudget.mechanisms import allocated, allocated_lattice
 from tightbudget.mechanisms.allocated_lattice import Merged, Spread, Sums
+from tightbudget.numerics.enclosure import exact as exact_mass
 from tightbudget.pairs.direction import Direction
 
 GAUSSIAN = tb.Gaussian(1.0)
@@ -65,6 +66,23 @@ def a_ratio_of_zero_is_a_certain_loss() -> bool:
     exact = float(Fraction(1, 5) ** 3)
     epoch = Spread.of(base.pair(ADD), ADD, 3)
     return float(epoch.pair(ADD).p_only().upper[0]) >= exact * (1 - 1e-9)
+
+
+def masses_of_the_ratio_zero_are_summed_outwards() -> bool:
+    """Every piece has an entry at the ratio 0; the exact sum of these is no double."""
+    for small in (2.0**-60, 2.0**-55 + 2.0**-60):
+        masses = [0.25, small, small]
+        pieces = tuple(
+            allocated_lattice._Piece(level, 0, np.array([[mass, 0.125]]))
+            for level, mass in enumerate(masses)
+        )
+        law = allocated_lattice._Law(1, pieces, 0.0, (0.0, 0.0))
+        positions = allocated_lattice._Positions(0.0, 1.0)
+        alone = Spread(law, positions, exact_mass(0.0)).pair(REMOVE).q_only()
+        truth = sum(map(Fraction, masses))
+        if not Fraction(float(alone.lower[0])) <= truth <= Fraction(float(alone.upper[0])):
+            return False
+    return True
 
 
 def what_is_below_is_worth_less() -> bool:
@@ -124,6 +142,16 @@ MUTATIONS = [
         "a ratio of zero is infinite",
         {"zero-ratio-is-infinite": "pass"},
         a_ratio_of_zero_is_a_certain_loss,
+    ),
+    Without(
+        "the masses of the ratio zero are summed upwards",
+        {"nothing-summed-outwards": "alone = (sum_down(nothing), float(np.sum(nothing)))"},
+        masses_of_the_ratio_zero_are_summed_outwards,
+    ),
+    Without(
+        "the masses of the ratio zero are summed downwards",
+        {"nothing-summed-outwards": "alone = (float(np.sum(nothing)), sum_up(nothing))"},
+        masses_of_the_ratio_zero_are_summed_outwards,
     ),
     Without(
         "rounding lowers masses below",

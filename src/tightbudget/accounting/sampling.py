@@ -7,6 +7,7 @@ has an option for each of the numbers, such as ``--batch 60 --of 60000``, and a 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ __all__ = [
     "SAMPLERS",
     "Sampler",
     "counted",
+    "in_options",
     "options_of",
     "options_of_kind",
     "sampler_of",
@@ -136,7 +138,8 @@ def table_of(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
         options: parameters of the mechanism, and options that say how records get into a run.
 
     Raises:
-        ParameterError: the options tell of two ways, or one belongs to a way that is not told of.
+        ParameterError: the options tell of two ways, one belongs to a way that is not told of, or
+            a way lacks an option that it needs.
     """
     table: dict[str, Any] = {"mechanism": kind}
     table |= {name: value for name, value in options.items() if name not in OPTIONS}
@@ -146,12 +149,42 @@ def table_of(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
         given = {
             name: left.pop(option) for name, option in sampler.options.items() if option in left
         }
+        for name in _needed(sampler):
+            if name not in given:
+                raise ParameterError(
+                    f"{sampler.mark} needs {sampler.options[name]} beside it, "
+                    f"got {options[sampler.mark]!r} without it"
+                )
         first = next(iter(sampler.options))
         table[sampler.key] = given[first] if list(given) == [first] else given
     for option, value in left.items():
         marks = [s.mark for s in SAMPLERS.values() if option in s.options.values()]
         raise ParameterError(f"{option} needs {' or '.join(marks)} beside it, got {value!r} alone")
     return table
+
+
+def _needed(sampler: Sampler) -> list[str]:
+    """Returns the parameters of a way to draw records that have no default."""
+    (cls,) = (cls for cls in MECHANISMS.values() if getattr(cls, "key", None) == sampler.key)
+    parameters = inspect.signature(cls).parameters
+    return [name for name in sampler.options if parameters[name].default is inspect.Parameter.empty]
+
+
+def in_options(problem: str, options: Mapping[str, Any]) -> str:
+    """Writes a refusal of a mechanism with names of options in the place of its parameters.
+
+    Args:
+        problem: the message, such as "times must be at most steps (100), got 200".
+        options: the options that were given; they tell which way's parameters are meant.
+    """
+    ways = (sampler_of(options), SAMPLERS["group"] if "group" in options else None)
+    names = {name: option for way in filter(None, ways) for name, option in way.options.items()}
+
+    def option(found: re.Match[str]) -> str:
+        return names.get(found[0], found[0])
+
+    # a name is followed by what it must be, or by its value in parentheses
+    return re.sub(r"\b\w+(?= must | \()", option, problem)
 
 
 def options_of(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from tightbudget import (
     read_plan,
 )
 from tightbudget.accounting.describe import in_words, kind_of, value_of
-from tightbudget.accounting.sampling import FLAGS, OPTIONS, counted, table_of, written
+from tightbudget.accounting.sampling import FLAGS, OPTIONS, counted, in_options, table_of, written
 from tightbudget.cli.commands import PARAMETERS
 from tightbudget.cli.completion import relations, sources
 from tightbudget.explorer.snippets import TAKEN
@@ -93,7 +93,11 @@ class Source:
         """
         kind = kind_of(self.name)
         if kind is not None:
-            mechanism = Mechanism.from_dict(table_of(kind, self.table), where="MECHANISM")
+            table = table_of(kind, self.table)
+            try:
+                mechanism = Mechanism.from_dict(table, where="MECHANISM")
+            except ParameterError as error:
+                raise ParameterError(in_options(str(error), self.table)) from error
             return compose([mechanism]) * count(**{self.counted: self.runs})
         if not _looks_like_a_file(self.name):
             raise _unknown(self.name)

@@ -215,12 +215,16 @@ class Form:
     def tables(self) -> list[dict[str, Any]]:
         """Lists the steps as tables of a plan file."""
         return [
-            {
-                **table_of(self.kind(i), dict(self._options(i))),
-                "times": value_of(self.get(f"{i}.times") or "1"),
-            }
+            {**self._table(i), "times": value_of(self.get(f"{i}.times") or "1")}
             for i in range(self.count)
         ]
+
+    def _table(self, i: int) -> dict[str, Any]:
+        """Returns the table of a step, without the number of its runs."""
+        try:
+            return table_of(self.kind(i), dict(self._options(i)))
+        except ParameterError as error:
+            raise ParameterError(f"steps[{i}]: {error}") from error
 
     def _options(self, i: int) -> Iterator[tuple[str, Any]]:
         """Yields the options of a step that are not blank, with their values."""

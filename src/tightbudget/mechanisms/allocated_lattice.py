@@ -30,7 +30,17 @@ from numpy.typing import NDArray
 
 from tightbudget.numerics.convolve import convolve_directly
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
-from tightbudget.numerics.rounding import LOG, UNIT, FloatArray, add_up, any_of, outwards, sum_up
+from tightbudget.numerics.rounding import (
+    LOG,
+    UNIT,
+    FloatArray,
+    add_up,
+    any_of,
+    mul_up,
+    outwards,
+    sum_down,
+    sum_up,
+)
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Atoms, Pair, zero
@@ -194,11 +204,14 @@ class Spread:
         ends = Enclosure(p * spare, p)
         q = ends * exp_enclosure(-loss, margin)
         if remove:
-            nothing = sum(
-                float(np.sum(piece.rows[0][self.positions.ratio(index, law.steps) == 0.0]))
-                for piece, index in law.placed()
+            nothing = np.concatenate(
+                [
+                    piece.rows[0][self.positions.ratio(index, law.steps) == 0.0]
+                    for piece, index in law.placed()
+                ]
             )
-            alone = nothing, nothing * (1.0 + law.error) + law.lost[0]
+            # guard: nothing-summed-outwards
+            alone = sum_down(nothing), add_up(mul_up(sum_up(nothing), 1.0 + law.error), law.lost[0])
         else:
             alone = float(self.infinite.lower[0]), float(self.infinite.upper[0]) + law.lost[1]
         spare = 1.0 / max(1.0, (float(np.sum(q.lower)) + alone[0]) * (1.0 + 1e-12))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from tightbudget.errors import RelationError
 from tightbudget.mechanisms.composition import Derived, Mechanism
 from tightbudget.mechanisms.either import EitherPair
 from tightbudget.mechanisms.group import scaled
@@ -21,6 +20,9 @@ __all__ = ["TruncatedPoisson"]
 # Records: the chances of a cut are certified up to there, in milliseconds
 _MOST = 10**12
 _LEAST = 1e-100  # of the rates that a sample takes, beside 0
+# The weight of a part whose chance is below the least double: its logarithm and its quotients are
+# finite, and a trillion steps of it cost less than 1e-287 of delta.
+_NEVER = 1e-300
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,6 @@ class TruncatedPoisson(Derived):
     kind: ClassVar[str] = "truncated_poisson"
     key: ClassVar[str] = "truncated_poisson"
 
-    __repr__ = Derived.__repr__
-
     def __post_init__(self) -> None:
         super().__post_init__()
         rate = probability(rate=self.rate)
@@ -77,14 +77,8 @@ class TruncatedPoisson(Derived):
         if of > _MOST:
             raise refuse("of", "be at most 1e12", of)
         self._set(rate=rate, at_most=at_most, of=of)
-        sampled = self.base.subsampled(rate)  # refuses a relation that does not fit
-        if self.relation not in (None, sampled.relation):
-            raise RelationError(
-                f"a Poisson sample holds for {Neighbouring.ADD_OR_REMOVE} (or "
-                f"{Neighbouring.ZERO_OUT}, if the base is declared for it), "
-                f"but {self.relation} was declared"
-            )
-        self._set(relation=sampled.relation)
+        way = "a truncated Poisson sample"
+        self._set(relation=Neighbouring.of_presence(way, self.relation, self.base.relation))
         scaled(self.base, 2)  # refuses a base without additive noise
 
     def is_mutual(self) -> bool:
@@ -97,9 +91,9 @@ class TruncatedPoisson(Derived):
             return plain
         # guard: cut-batch-replaces
         replaced = scaled(self.base, 2).subsampled(self._in_when_full[1]).pair(direction)
-        if fits[0] == 0.0:
+        if fits[1] == 0.0:
             return replaced
-        return EitherPair(replaced, plain, share=full, rest=fits)
+        return EitherPair(replaced, plain, share=_weighed(full), rest=_weighed(fits))
 
     def instance(self) -> Mechanism | None:
         fits, full = self._cut
@@ -129,6 +123,15 @@ class TruncatedPoisson(Derived):
             upper = min(upper, max(_LEAST, found))
         lower = -double_up(-Fraction(over[0]) * kept / Fraction(full[1]))
         return min(max(0.0, lower), upper), upper
+
+
+def _weighed(chance: tuple[float, float]) -> tuple[float, float]:
+    """Returns bounds > 0 of a weight of one part of a union that may stand for its chance.
+
+    A chance without a lower bound > 0 gets a weight above it: the parts of a union are disjoint, so
+    that more of one part adds (dP - e^eps dQ)+ to delta, of a composition, too.
+    """
+    return chance if chance[0] > 0.0 else (max(chance[1], _NEVER),) * 2
 
 
 def _tails(n: int, rate: float, k: int) -> tuple[tuple[float, float], tuple[float, float]]:
