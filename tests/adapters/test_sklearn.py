@@ -361,6 +361,65 @@ def test_a_score_costs_before_it_looks_and_a_model_that_fails_is_wrong() -> None
         PrivateAccuracy(0, meter)
 
 
+class Column(Spy):
+    """A model that predicts a column, (n, 1), as some models of other packages do."""
+
+    def predict(self, X: Any) -> Any:
+        return super().predict(X)[:, None]
+
+
+class Refuses:
+    """A label that raises where it is compared."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise ZeroDivisionError
+
+
+LABELS: dict[str, Callable[[list[Any]], Any]] = {
+    "list": list,
+    "tuple": tuple,
+    "objects": lambda y: pd.Series(y, dtype=object).to_numpy(),
+    "pandas": lambda y: pd.Series(y, dtype=object),
+    "frame": lambda y: pd.DataFrame({"y": pd.Series(y, dtype=object)}),
+}
+
+
+def one_label_moves_one_score(kind: str = "list", model: type[Spy] = Spy) -> bool:
+    """Replacing one label, by whatever value, changes the count of right predictions by 1."""
+    fitted = model().fit(X, Y, meter=tb.OutputDPOdometer())
+    scores = []
+    for odd in ("yes", "no", None, 7, 2.5, b"yes", [1, 2], ["yes"], Refuses(), np.arange(3)):
+        y = [*Y[:20]]
+        y[7] = odd
+        meter = tb.OutputDPFilter(1)
+        noiseless: Any = Planned(0)
+        try:
+            score = PrivateAccuracy(1, meter, noiseless)(fitted, X[:20], LABELS[kind](y))
+        except ValueError:
+            return False
+        scores.append(round(20 * score))
+        if spent(meter)[0] != 1:
+            return False
+    return max(scores) == 20 and min(scores) == 19
+
+
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("model", [Spy, Column])
+def test_one_label_moves_one_score(kind: str, model: type[Spy]) -> None:
+    assert one_label_moves_one_score(kind, model)
+
+
+@pytest.mark.parametrize("shape", [(20, 2), (), (2, 10, 1)], ids=["table", "single", "cube"])
+def test_a_score_is_of_one_label_for_each_record(shape: tuple[int, ...]) -> None:
+    meter = tb.OutputDPFilter(1)
+    fitted = Spy().fit(X, Y, meter=tb.OutputDPOdometer())
+    with pytest.raises(tb.ParameterError, match="y must be one label for each record, got"):
+        PrivateAccuracy(1, meter)(fitted, X[:20], np.full(shape, "yes"))
+    assert spent(meter) == (0, 0)
+
+
 # ----------------------------------------------------------------- one meter, never a copy
 
 
@@ -715,6 +774,16 @@ MUTATIONS = [
         "fits anywhere",
         {"fits-share-the-meter": "with config_context(enable_metadata_routing=False):"},
         fits_stay_here,
+    ),
+    Without(
+        "labels of one type",
+        {"labels-keep-their-types": "return np.asarray(labels)"},
+        one_label_moves_one_score,
+    ),
+    Without(
+        "a table of comparisons",
+        {"one-comparison-a-record": "if same is not None:"},
+        lambda: one_label_moves_one_score("list", Column),
     ),
     Without("one key for two", {"one-key-a-run": "if True:"}, threads_take_different_keys),
     Without(

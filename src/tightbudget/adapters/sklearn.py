@@ -25,6 +25,7 @@ from tightbudget.numerics.validate import plain_numbers, refuse
 from tightbudget.output_dp.amount import Budget, Price, exact, exact_positive, printed_up
 from tightbudget.release import LaplaceRelease, Meter, Noise, WhatIf
 from tightbudget.release.default_meter import default_meter, meter_or_default
+from tightbudget.release.private_number import listed
 from tightbudget.release.release import answered
 
 try:
@@ -84,7 +85,7 @@ class PrivateAccuracy:
 
         Raises:
             BudgetError: the score does not fit; the records were not touched.
-            ParameterError: there is no meter.
+            ParameterError: there is no meter, or y is not one label for each record.
         """
         meter = meter_or_default(self.meter)
         try:
@@ -96,7 +97,7 @@ class PrivateAccuracy:
             sensitivity=1,
             epsilon=self.epsilon,
         )
-        answer = right.release((X, np.asarray(y)), meter=meter, noise=self.noise)
+        answer = right.release((X, _labels(y)), meter=meter, noise=self.noise)
         return float(answer.value) / len(y)
 
     def __deepcopy__(self, _: Any) -> Self:
@@ -110,8 +111,9 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
     score, and so for the model that it ends with, for data sets of which one record is replaced:
     no fold depends on a record, no step but the model learns from records, and a refusal ends the
     search. The number of records is public. It is also public that the model can be fitted to each
-    part of them (that no label is missing there). The time of a fit is not hidden. ``score`` of
-    the fitted search is the score of the model: it is not private and not paid for.
+    part of them (that no label is missing there, and that no step before it fails). The time of a
+    fit is not hidden. ``score`` of the fitted search is the score of the model: it is not private
+    and not paid for.
 
     Args:
         estimator: an estimator whose ``fit`` takes a meter, or a Pipeline that ends in one; the
@@ -231,11 +233,32 @@ def _in_threads() -> Iterator[None]:
         yield
 
 
+def _labels(y: Any) -> Any:
+    """Returns labels as an array, (n,), in which no label decides the type of another.
+
+    Raises:
+        ParameterError: y is not one label for each record.
+    """
+    labels = listed(y)
+    if labels is None:
+        array = np.asarray(y)
+        array = array.ravel() if array.ndim == 2 and array.shape[1] == 1 else array
+    else:
+        # np.asarray would make all labels texts where one is, and no prediction would be right
+        array = np.empty(len(labels), dtype=object)  # guard: labels-keep-their-types
+        for i, label in enumerate(labels):
+            array[i] = label
+    if array.ndim != 1:  # compared with a table, one prediction would count for many labels
+        raise ParameterError(f"y must be one label for each record, got {array.ndim} dimensions")
+    return array
+
+
 def _right(estimator: Any, X: Any, y: Any) -> int:
     """Counts the right predictions; one record changes the count by at most 1."""
-    together = answered(lambda: int(np.count_nonzero(estimator.predict(X) == y)))
-    if together is not None:
-        return together
+    same = answered(lambda: np.asarray(estimator.predict(X) == y))
+    # guard: one-comparison-a-record
+    if same is not None and same.shape == y.shape and same.dtype == bool:
+        return int(np.count_nonzero(same))
     one_by_one = (
         answered(lambda i=i: bool((estimator.predict(_safe_indexing(X, [i])) == y[i]).all()))  # type: ignore[misc]
         for i in range(len(y))
