@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import traceback
@@ -37,6 +38,11 @@ def test_what_came_out_is_charged_and_delta_in_full() -> None:
         "held epsilon 0.4, delta 1e-06; charged epsilon 0.1, delta 1e-06; "
         "returned epsilon 0.3, delta 0.0"
     )
+    assert json.loads(json.dumps(answer.receipt.to_dict())) == {
+        "held": {"amount": 0.4, "delta": 1e-6, "unit": "epsilon"},
+        "charged": {"amount": 0.1, "delta": 1e-6, "unit": "epsilon"},
+        "returned": {"amount": 0.3, "delta": 0.0, "unit": "epsilon"},
+    }
 
 
 @pytest.mark.parametrize(
