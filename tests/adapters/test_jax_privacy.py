@@ -590,6 +590,71 @@ def test_no_way_to_select_is_forgotten() -> None:
     assert defined - {selections.BatchSelectionStrategy} == known
 
 
+events: Any = importlib.import_module("jax_privacy.experimental.accounting")
+ADD = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
+REPLACED = dp.NeighboringRelation.REPLACE_ONE
+EVENTS: dict[str, tuple[Callable[[], Any], Any, Callable[[], tb.Composition]]] = {
+    "dpsgd_event": (
+        lambda: events.dpsgd_event(2.0, 20, sampling_prob=0.1),
+        ADD,
+        lambda: gaussian(relation=ADDED).subsampled(0.1) * 20,
+    ),
+    "amplified_bandmf_event": (
+        lambda: events.amplified_bandmf_event(2.0, 20, num_bands=3, sampling_prob=0.1),
+        SPECIAL,
+        lambda: gaussian(relation=ZEROED).subsampled(0.1) * 7,
+    ),
+    "truncated_dpsgd_event": (
+        lambda: events.truncated_dpsgd_event(
+            2.0, 20, sampling_prob=0.1, num_examples=1000, truncated_batch_size=120
+        ),
+        ADD,
+        lambda: gaussian().truncated_poisson(0.1, 120, 1000) * 20,
+    ),
+    "truncated_amplified_bandmf_event": (
+        lambda: events.truncated_amplified_bandmf_event(
+            2.0,
+            20,
+            num_bands=2,
+            sampling_prob=0.1,
+            largest_group_size=500,
+            truncated_batch_size=60,
+        ),
+        SPECIAL,
+        lambda: from_dp_event(CUT(500, 0.1, 60, 2.0), SPECIAL) * 10,
+    ),
+    "fixed_dpsgd_event": (
+        lambda: events.fixed_dpsgd_event(2.0, 20, dataset_size=1000, batch_size=50),
+        REPLACED,
+        lambda: gaussian().batches(50, 1000) * 20,
+    ),
+    "fixed_dpsgd_event, with replacement": (
+        lambda: events.fixed_dpsgd_event(2.0, 20, dataset_size=1000, batch_size=50, replace=True),
+        REPLACED,
+        lambda: gaussian().batches(50, 1000, replacement=True) * 20,
+    ),
+}
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_an_event_is_accounted_as_what_it_describes(event: str) -> None:
+    make, relation, expected = EVENTS[event]
+    assert from_dp_event(make(), relation) == expected()
+
+
+def test_the_page_has_every_strategy_event_and_field() -> None:
+    """The tables of the page for users of JAX Privacy, and the lists of this file, are whole."""
+    page = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "use-with-jax-privacy.md"
+    text = page.read_text(encoding="utf-8")
+    written = {name for name in vars(events) if name.endswith("_event")}
+    assert written == {event.split(",")[0] for event in EVENTS}
+    fields = set(accounting.DpParams.__dataclass_fields__)
+    strategies = {type(selection).__name__ for selection, _, _ in SELECTED}
+    accountants = {name for name in vars(accounting) if name.endswith("Accountant")}
+    for name in (written | fields | strategies | accountants) - {"delta"}:
+        assert name in text, name
+
+
 @pytest.mark.parametrize(
     ("selection", "more", "message"),
     [

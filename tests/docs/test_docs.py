@@ -35,6 +35,7 @@ SLOW = {
     "docs/how-to/stop-early.md",
     "docs/how-to/track-epsilon.md",
     "docs/how-to/use-with-dp-accounting.md",
+    "docs/how-to/use-with-jax-privacy.md",
     "docs/how-to/use-with-opacus.md",
     "docs/how-to/use-with-optuna.md",
     "docs/how-to/watch-budgets-in-a-browser.md",
