@@ -12,6 +12,7 @@ DEMO_ARGS ?=
 REPRODUCE_ARGS ?=
 BENCH_ARGS ?=
 LOCK_ARGS ?=
+PEERS_ARGS ?=
 
 # Tests and pages start many Pythons: with compiled modules each starts in half the time, and
 # pytest keeps the test files that it has rewritten.
@@ -25,7 +26,7 @@ INSTALL_LOCKED = $(PIP) install --require-hashes -r
 INSTALL_SELF = $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow cover adapters lint types floors unit bench docs docs-serve reproduce \
+.PHONY: help demo test slow cover adapters peers tools lint types floors unit bench docs docs-serve reproduce \
 	package sbom audit schemas lock format clean env
 
 help:  ## show this list
@@ -46,6 +47,15 @@ cover: .venv/.test  ## the tests of `make unit` with branch coverage
 # The first test that needs PyTorch pays for its import, which takes many seconds.
 adapters: .venv/.adapters  ## the tests and pages that need PyTorch, Opacus and JAX Privacy, which are large
 	TEST_CPU_SECONDS=inf $(PYTEST) tests/adapters tests/docs $(PYTEST_ARGS)
+
+# The list of each peer is a file of peers/; without a network its suite is skipped, and a line says so.
+peers: .venv/.adapters  ## the tests of dp-accounting, Opacus and JAX Privacy, run against the adapters; fetches them
+	.venv/bin/python peers/run.py --workers $(WORKERS) $(PEERS_ARGS)
+
+# Pages that say which tool they need, and the tests with the mark `needs`. Nothing is sent anywhere.
+tools: .venv-tools/.tools  ## the tests and pages that need Flower, NVFlare, Optuna, MLflow, W&B or Great Tables
+	TEST_CPU_SECONDS=inf FLWR_TELEMETRY_ENABLED=0 WANDB_MODE=offline \
+		.venv-tools/bin/python -m pytest -m needs tests/tools tests/docs/test_docs.py $(PYTEST_ARGS)
 
 env: .venv/.test  ## make .venv with everything the checks need, and run nothing
 
@@ -116,9 +126,9 @@ schemas: .venv-package/.package  ## files that only a hosting service reads, aga
 	$(CHECK) vendor.citation-file-format CITATION.cff
 
 clean:  ## remove environments, caches and build output
-	rm -rf .venv .venv-bench .venv-package .venv-lock build dist site htmlcov .coverage .coverage.*
+	rm -rf .venv .venv-bench .venv-tools .venv-package .venv-lock .peers build dist site htmlcov .coverage .coverage.*
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests papers examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests papers examples benchmarks peers -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # ------------------------------------------------------------------- environments
 # A stamp says which lock file an environment holds. The test lock contains the demo
@@ -154,6 +164,12 @@ endef
 	.venv/bin/python $(PIP) install -r requirements/adapters.txt
 	@touch $@
 
+.venv-tools/.tools: requirements/tools.txt pyproject.toml
+	$(call make_env,.venv-tools)
+	.venv-tools/bin/python $(INSTALL_LOCKED) requirements/tools.txt
+	.venv-tools/bin/python $(INSTALL_SELF)
+	@touch $@
+
 .venv-bench/.bench: requirements/bench.txt pyproject.toml
 	$(call make_env,.venv-bench)
 	.venv-bench/bin/python $(INSTALL_LOCKED) requirements/bench.txt
@@ -180,6 +196,8 @@ lock: .venv-lock/.lock  ## resolve requirements/*.txt again from pyproject.toml 
 		--output-file requirements/demo.txt pyproject.toml requirements/build.in
 	$(COMPILE) --constraint requirements/test.txt \
 		--output-file requirements/docs.txt requirements/docs.in
+	$(COMPILE) --extra sklearn --extra ledger --extra sweep \
+		--output-file requirements/tools.txt pyproject.toml requirements/tools.in
 	$(COMPILE) --extra postgresql --output-file requirements/bench.txt pyproject.toml requirements/bench.in
 	$(COMPILE) --extra web --extra postgresql --constraint requirements/test.txt \
 		--output-file requirements/serve.txt pyproject.toml requirements/build.in

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import importlib
 import itertools
 import math
+import pickle
+import random
 import re
 import runpy
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 from tests.guards.test_engine import gaussian_truth
@@ -402,6 +408,78 @@ def test_the_rate_is_that_of_the_sampler_and_not_that_of_the_engine() -> None:
     without_effect(run, run.epoch, tb.ParameterError, message)
 
 
+def drawn(**options: Any) -> Private:
+    """A run on a loader that draws batches with replacement."""
+    order = sampler_of("RandomSampler", RECORDS, replacement=True, num_samples=24)
+    return cut(sampler=order, **options)
+
+
+def test_draws_with_replacement_are_counted_by_their_batches() -> None:
+    run = drawn()
+    run.epoch()
+    run.epoch()
+    assert (run.accountant.history, run.accountant.passes) == ([], [])
+    assert run.accountant.draws == [(1.0, 8, 48, 6)]
+    assert len(run.accountant) == 6
+    whole = tb.Gaussian(1.0).batches(8, 48, replacement=True) * 6
+    assert run.accountant.composition == whole
+    assert run.accountant.get_epsilon(DELTA) == whole.epsilon(DELTA).upper
+    message = "each step must be made with a new batch"
+    without_effect(run, lambda: run.epoch(loader_of()), tb.ParameterError, message)
+    other = adapter.TightAccountant()
+    other.load_state_dict(run.accountant.state_dict())
+    assert other.draws == run.accountant.draws
+    with pytest.raises(tb.ParameterError, match=r"draws\[0\]\[1\] must be an integer >= 1, got 0"):
+        other.load_state_dict({**run.accountant.state_dict(), "draws": [(1.0, 0, 48, 6)]})
+
+
+def test_batches_of_draws_stay_as_they_are() -> None:
+    run = drawn()
+    run.loader.batch_sampler.batch_size = 12
+    message = r"\(batch_size, records\) must stay \(8, 48\), as when make_private was called"
+    without_effect(run, run.epoch, tb.ParameterError, message)
+
+
+def test_draws_of_which_the_last_batch_is_short_are_refused() -> None:
+    order = sampler_of("RandomSampler", RECORDS, replacement=True, num_samples=28)
+    message = "drop_last must be True, or num_samples a multiple of batch_size"
+    with pytest.raises(tb.ParameterError, match=message):
+        cut(sampler=order)
+    run = cut(sampler=order, drop_last=True)
+    run.epoch()
+    assert run.accountant.draws == [(1.0, 8, 48, 3)]
+
+
+@pytest.mark.parametrize("first", ["draws", "samples", "passes"])
+def test_draws_and_other_steps_do_not_compose(first: str) -> None:
+    """A neighbour of the one has another record, and one of the other has a record less."""
+    made = {"draws": drawn, "samples": Private, "passes": cut}
+    run = made[first]()
+    run.epoch()
+    for then in sorted({"draws", "samples", "passes"} - {first} if first == "draws" else {"draws"}):
+        other = made[then]()
+        loader = other.loader
+        with pytest.raises(tb.RelationError, match="they need an engine of their own"):
+            run.accountant.hook_for(loader)
+    if first == "draws":
+        with pytest.raises(tb.RelationError, match="they need an engine of their own"):
+            run.engine.make_private(
+                module=torch.nn.Linear(3, 2),
+                optimizer=None,
+                data_loader=loader_of(),
+                noise_multiplier=1.0,
+                max_grad_norm=1.0,
+            )
+        run.accountant.step(noise_multiplier=1.0, sample_rate=0.1)
+        with pytest.raises(tb.RelationError):
+            run.accountant.get_epsilon(DELTA)
+
+
+def test_without_noise_a_draw_reveals_the_record() -> None:
+    assert adapter.dp_sgd_batch(0.0, 8, 48).relation is tb.Neighbouring.REPLACE_ONE
+    assert (adapter.dp_sgd_batch(0.0, 8, 48) * 1).epsilon(DELTA).upper == math.inf
+
+
 class Odd(torch.utils.data.BatchSampler):  # type: ignore[misc, name-defined]
     """Batches of nobody knows which records."""
 
@@ -465,6 +543,37 @@ def test_a_target_for_passes_is_met_by_passes() -> None:
     )
     spent = (tb.Gaussian(optimizer.noise_multiplier) * 5).epsilon(DELTA)
     assert 1.99 <= spent.lower <= spent.upper <= 2.0
+
+
+def with_target(loader: Any) -> tuple[Any, Any]:
+    """The engine and the optimizer of five epochs that cost at most 2."""
+    module = torch.nn.Linear(3, 2)
+    engine = opacus.PrivacyEngine(accountant="tight")
+    _, optimizer, _ = engine.make_private_with_epsilon(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=loader,
+        poisson_sampling=False,
+        target_epsilon=2.0,
+        target_delta=DELTA,
+        epochs=5,
+        max_grad_norm=1.0,
+    )
+    return engine, optimizer
+
+
+def test_a_target_is_met_by_the_samples_that_the_loader_draws() -> None:
+    _, optimizer = with_target(poisson_loader(0.25))
+    spent = (dp_sgd_step(optimizer.noise_multiplier, 0.25) * 20).epsilon(DELTA)
+    assert 1.99 <= spent.lower <= spent.upper <= 2.0
+
+
+@pytest.mark.slow
+def test_a_target_is_met_by_draws_with_replacement() -> None:
+    order = sampler_of("RandomSampler", RECORDS, replacement=True)
+    _, optimizer = with_target(loader_of(sampler=order))
+    run = adapter.dp_sgd_batch(optimizer.noise_multiplier, 8, 48) * 30
+    assert 0.99 * DELTA <= run.delta(2.0).upper <= DELTA
 
 
 def test_passes_and_samples_are_added_up_for_a_record_whose_place_is_empty() -> None:
@@ -564,6 +673,120 @@ def test_a_state_that_is_none_changes_nothing(state: Any, message: str) -> None:
     assert accountant.history == HISTORIES[0]
 
 
+OTHERS = [PRVAccountant, RDPAccountant]
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_checkpoint_of_another_accountant_is_taken_when_it_is_declared(
+    kind: Any, tmp_path: Path
+) -> None:
+    name = kind.mechanism()
+    old, new = Private(name), Private()
+    old.epoch()
+    StepNoise(old.optimizer, step_size=1, gamma=0.5).step()
+    old.epoch()
+    path = tmp_path / "checkpoint.pt"
+    old.engine.save_checkpoint(path=path, module=old.model, optimizer=old.optimizer)
+    given = {"path": path, "module": new.model, "optimizer": new.optimizer}
+    message = rf"state_dict of {name} cannot be loaded.*say so with .*accept_history_of\('{name}'\)"
+    with pytest.raises(tb.ParameterError, match=message):
+        new.engine.load_checkpoint(**given)
+    assert new.accountant.history == []
+    new.accountant.accept_history_of(name)
+    new.engine.load_checkpoint(**given)
+    assert new.accountant.history == old.accountant.history == [(1.0, 1 / 6, 6), (0.5, 1 / 6, 6)]
+    whole = dp_sgd_step(1.0, 1 / 6) * 6 + dp_sgd_step(0.5, 1 / 6) * 6
+    assert new.engine.get_epsilon(DELTA) == whole.epsilon(DELTA).upper
+    # what it writes is its own
+    assert new.accountant.state_dict()["mechanism"] == "tight"
+
+
+def test_another_accountants_history_is_checked_like_ours() -> None:
+    accountant = counted(HISTORIES[0])
+    accountant.accept_history_of("rdp", "gdp")
+    for name, history, message in [
+        ("gdp", [(1.0, 1.5, 2)], r"history\[0\]\[1\] must be in \[0, 1\], got 1.5"),
+        ("prv", [(1.0, 0.5, 2)], "state_dict of prv cannot be loaded"),
+    ]:
+        with pytest.raises(tb.ParameterError, match=message):
+            accountant.load_state_dict({"mechanism": name, "history": history})
+    assert accountant.history == HISTORIES[0]
+    accountant.load_state_dict({"mechanism": "gdp", "history": [(1.0, 0.5, 2)]})
+    assert accountant.history == [(1.0, 0.5, 2)]
+    with pytest.raises(tb.ParameterError, match="mechanism must be the name of an accountant"):
+        accountant.accept_history_of(RDPAccountant)
+
+
+def test_a_state_is_read_without_trust_in_its_file(tmp_path: Path) -> None:
+    for run in (Private(), cut(), drawn()):
+        run.epoch()
+        torch.save(run.accountant.state_dict(), tmp_path / "state.pt")
+        other = adapter.TightAccountant()
+        other.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+        assert other.composition == run.accountant.composition
+
+
+# ---------------------------------------------------------------------- counting, in any order
+
+NOISES, RATES = (1.0, 2.0, np.float64(1.0), 1, torch.tensor(1.0)), (0.1, 0.25)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_step_is_lost(seed: int) -> None:
+    """Steps in any order, with copies, states and edits between them, against a count apart."""
+    draw, accountant, apart = random.Random(seed), adapter.TightAccountant(), Counter()
+    for _ in range(200):
+        deed = draw.choice(["step"] * 12 + ["state", "copy", "pickle", "edit", "split", "back"])
+        if deed == "step":
+            noise, rate = draw.choice(NOISES), draw.choice(RATES)
+            for _ in range(draw.choice([1, 1, 3])):
+                accountant.step(noise_multiplier=noise, sample_rate=rate)
+                apart[float(noise), rate] += 1
+        elif deed == "state":
+            saved = accountant.state_dict()
+            accountant.step(noise_multiplier=5.0, sample_rate=0.5)  # forgotten with what it ran in
+            accountant.load_state_dict(saved)
+        elif deed == "copy":
+            other, accountant = accountant, copy.deepcopy(accountant)
+            other.step(noise_multiplier=5.0, sample_rate=0.5)
+        elif deed == "pickle":
+            accountant = pickle.loads(pickle.dumps(accountant))
+        elif deed == "edit":
+            accountant.history.append((1.0, 0.1, 7))
+            apart[1.0, 0.1] += 7
+        elif deed == "split" and accountant.history:
+            # one object twice: a step may grow the last one alone
+            accountant.history.append(accountant.history[-1])
+            apart[tuple(accountant.history[-1][:2])] += accountant.history[-1][2]
+        elif deed == "back" and accountant.history:
+            sigma, rate, steps = accountant.history.pop()
+            apart[sigma, rate] -= steps
+    found: Counter[tuple[float, float]] = Counter()
+    for sigma, rate, steps in accountant.history:
+        found[sigma, rate] += steps
+    assert found == +apart
+    assert len(accountant) == found.total()
+    assert all(type(number) in (float, int) for entry in accountant.history for number in entry)
+
+
+def test_a_tensor_that_changes_is_another_kind() -> None:
+    noise, accountant = torch.tensor(1.0), adapter.TightAccountant()
+    for factor in (1.0, 1.0, 0.5):
+        noise *= factor
+        accountant.step(noise_multiplier=noise, sample_rate=0.1)
+    assert accountant.history == [(1.0, 0.1, 2), (0.5, 0.1, 1)]
+
+
+@pytest.mark.parametrize(
+    "value", [True, np.ones(2), "1.0", None], ids=["bool", "array", "text", "None"]
+)
+def test_what_is_no_number_is_refused_after_steps_too(value: Any) -> None:
+    accountant = counted([(1.0, 0.1, 2)])
+    with pytest.raises(tb.ParameterError, match="noise_multiplier must be"):
+        accountant.step(noise_multiplier=value, sample_rate=0.1)
+    assert accountant.history == [(1.0, 0.1, 2)]
+
+
 @pytest.mark.parametrize(
     ("noise", "rate", "message"),
     [
@@ -619,6 +842,51 @@ def test_clipping_that_adapts_is_refused() -> None:
         unclipped_num_std=5.0,
     )
     without_effect(run, run.epoch, tb.ParameterError, "clipping must be 'flat' or 'per_layer'")
+
+
+def test_adaptive_clipping_reports_more_noise_than_it_adds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One step on all records: a record that is not clipped moves the sum and a count."""
+    from opacus.optimizers import AdaClipDPOptimizer, adaclipoptimizer
+
+    stds: list[float] = []
+
+    def noted(std: float, reference: Any, **_: Any) -> Any:
+        stds.append(float(std))
+        return torch.zeros_like(reference)
+
+    monkeypatch.setattr(adaclipoptimizer, "_generate_noise", noted)
+
+    def shown(records: Any) -> tuple[Any, float]:
+        """The sum of the gradients, and the count, that a step on these gradients adds noise to."""
+        weight = torch.nn.Parameter(torch.zeros(1))
+        optimizer = AdaClipDPOptimizer(
+            torch.optim.SGD([weight], lr=0.1),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+            expected_batch_size=1,
+            target_unclipped_quantile=0.5,
+            clipbound_learning_rate=0.2,
+            max_clipbound=2.0,
+            min_clipbound=0.1,
+            unclipped_num_std=0.6,
+        )
+        weight.grad_sample = records
+        optimizer.clip_and_accumulate()
+        optimizer.add_noise()
+        return weight.grad, float(optimizer.unclipped_num)
+
+    with_it, without = (
+        shown(torch.tensor([[0.5], [0.9999]])),
+        shown(torch.tensor([[0.5]])),
+    )
+    of_sum, of_count = stds[:2]
+    moves = float(with_it[0] - without[0]) / of_sum, (with_it[1] - without[1]) / of_count
+    # two Gaussian numbers that move by these distances are one that moves by their hypotenuse
+    truth = tb.Gaussian(1.0, sensitivity=math.hypot(*moves)) * 1
+    claimed = tb.Gaussian(1.0) * 1
+    assert truth.delta(1.0).lower > 2 * claimed.delta(1.0).upper
 
 
 @pytest.fixture
@@ -767,6 +1035,70 @@ def one_pass_at_a_time() -> bool:
     return turned_away(run, batches[:2])
 
 
+def steps_of_two_lists() -> int:
+    """Two steps, and two more after the history was put back by hand."""
+    accountant = counted([(1.0, 0.1, 2)])
+    accountant.history = [list(entry) for entry in accountant.history]
+    for _ in range(2):
+        accountant.step(noise_multiplier=1.0, sample_rate=0.1)
+    return len(accountant)
+
+
+def edited_history_is_checked() -> bool:
+    accountant = adapter.TightAccountant()
+    accountant.history = [(1.0, 0.1, 1)]
+    accountant._counted = accountant.history[-1]
+    accountant.history = [(-1.0, 0.1, 1)]
+    try:
+        accountant.step(noise_multiplier=-1.0, sample_rate=0.1)
+    except tb.ParameterError:
+        return True
+    # nothing else refuses the step
+    return False
+
+
+def callback_is_told() -> bool:
+    """Seven steps of an epoch of six: the last one is refused."""
+    accountant, used = adapter.TightAccountant(), schedule()
+    with (
+        contextlib.suppress(tb.ReleaseError),
+        StoppingCallback(used, tb.OutputDPOdometer(), bool) as run,
+    ):
+        accountant.report_to(run)
+        for _ in range(6):
+            accountant.step(noise_multiplier=1.0, sample_rate=1 / 6)
+        with contextlib.suppress(tb.SettlementError):
+            accountant.step(noise_multiplier=1.0, sample_rate=1 / 6)
+    return len(accountant) == 6
+
+
+def passes_after_a_checkpoint() -> int:
+    """One pass, a checkpoint, and a second pass, in which the checkpoint is loaded."""
+    run = cut()
+    run.epoch()
+    saved = run.accountant.state_dict()
+    batches = iter(run.loader)
+    run.epoch(itertools.islice(batches, 2))
+    run.accountant.load_state_dict(saved)
+    run.epoch(batches)
+    return int(sum(passes for _, _, passes, _ in run.accountant.passes))
+
+
+def other_states_are_refused() -> bool:
+    accountant = adapter.TightAccountant()
+    try:
+        accountant.load_state_dict({"history": [(1.0, 0.1, 3)], "mechanism": "rdp"})
+    except tb.ParameterError:
+        return True
+    return False
+
+
+def larger_batches_are_refused() -> bool:
+    run = drawn()
+    run.loader.batch_sampler.batch_size = 24
+    return turned_away(run, run.loader)
+
+
 def one_noise_in_a_pass() -> bool:
     run = cut()
     batches = iter(run.loader)
@@ -786,7 +1118,7 @@ def turned_away(run: Private, batches: Any) -> bool:
 MUTATIONS: list[Without] = [
     Without("passes that cross", {"one-pass-at-a-time": "if False:"}, one_pass_at_a_time),
     Without(
-        "noise that falls within a pass", {"noise-of-a-pass": "elif False:"}, one_noise_in_a_pass
+        "noise that falls within a pass", {"noise-of-a-pass": "if False:"}, one_noise_in_a_pass
     ),
     Without(
         "the direction in which a record is removed",
@@ -795,12 +1127,42 @@ MUTATIONS: list[Without] = [
     ),
     Without(
         "each step counts",
-        {"each-step-counts": "self.history.append((*kind, 1))"},
+        {"each-step-counts": "entries[-1] = (*kind, 1)"},
+        lambda: steps_of_two_lists() == 4,
+    ),
+    Without(
+        "a step like the one before counts",
+        {"each-repeated-step-counts": "self._counted = history[-1] = last"},
         lambda: len(counted(HISTORIES[0])) == 20,
     ),
     Without(
+        "a history that was edited is checked",
+        {"edited-history-is-checked": "edited = False"},
+        edited_history_is_checked,
+    ),
+    Without(
+        "a callback is told of steps that are alike",
+        {"callback-is-told-each-step": "self._counted = entry"},
+        callback_is_told,
+    ),
+    Without(
+        "a pass that a checkpoint was loaded in",
+        {"pass-outlives-a-checkpoint": "lost = False"},
+        lambda: passes_after_a_checkpoint() == 2,
+    ),
+    Without(
+        "a state of another accountant is declared",
+        {"other-states-are-declared": "if False:"},
+        other_states_are_refused,
+    ),
+    Without(
+        "a loader draws as it did",
+        {"loader-draws-as-before": "if False:"},
+        larger_batches_are_refused,
+    ),
+    Without(
         "each pass counts",
-        {"each-pass-counts": "self.passes.append((noise_multiplier, batches, 1, steps))"},
+        {"each-pass-counts": "passes[-1] = (*kind, 1, steps)"},
         lambda: passes_counted() == 3,
     ),
     Without(

@@ -31,9 +31,13 @@ SLOW = {
     "docs/how-to/compare-with-other-bounds.md",
     "docs/how-to/operate-a-ledger.md",
     "docs/how-to/serve-a-ledger.md",
+    "docs/how-to/show-receipts.md",
     "docs/how-to/stop-early.md",
+    "docs/how-to/track-epsilon.md",
     "docs/how-to/use-with-dp-accounting.md",
+    "docs/how-to/use-with-jax-privacy.md",
     "docs/how-to/use-with-opacus.md",
+    "docs/how-to/use-with-optuna.md",
     "docs/how-to/watch-budgets-in-a-browser.md",
     "docs/how-to/what-an-epsilon-means.md",
     "docs/how-to/which-sampler.md",
@@ -42,17 +46,22 @@ SLOW = {
 }
 
 
+def marks(page: Path) -> list[pytest.MarkDecorator]:
+    slow = [pytest.mark.slow] * (named(page) in SLOW)
+    needs = [pytest.mark.needs] * bool(examples.NEEDS.search(page.read_text(encoding="utf-8")))
+    return slow + needs
+
+
 @pytest.mark.filterwarnings("ignore:Optimal order is the largest alpha")  # of Opacus, by rdp
+@pytest.mark.filterwarnings("ignore:.*is deprecated and will be removed in Click")  # of Flower
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")  # of MLflow, by SQLAlchemy
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, id=named(page), marks=[pytest.mark.slow] * (named(page) in SLOW))
-        for page in examples.pages()
-    ],
+    [pytest.param(page, id=named(page), marks=marks(page)) for page in examples.pages()],
 )
 def test_examples_print_what_the_page_says(page: Path) -> None:
     if lacking := examples.missing(page):
-        pytest.skip(f"make adapters: the page needs {', '.join(lacking)}")
+        pytest.skip(f"make adapters, make tools: the page needs {', '.join(lacking)}")
     if "$ curl " in page.read_text(encoding="utf-8") and not shutil.which("curl"):
         pytest.skip("no curl: the examples in other languages are not run")
     _, differing = examples.run_page(page)
@@ -110,6 +119,9 @@ def test_there_are_examples_with_outputs() -> None:
         ("```python\n'ab'  # -> abc\n```\n", False),
         ("```python\nprint('a  b')\n```\n\n```text\na b\n```\n", True),
         ("```python\nprint('a')\n```\n\n```text\nb\n```\n", False),
+        ("```python\n1\n```\n\n```text\nb\n```\n", False),
+        ("```python\n1\n```\n\nAnd so:\n\n```text\nb\n```\n", True),
+        ("```text\nb\n```\n", True),
     ],
 )
 def test_a_wrong_output_is_noticed(body: str, agrees: bool, tmp_path: Path) -> None:
@@ -130,3 +142,12 @@ def test_a_page_says_which_modules_it_needs(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("<!-- needs: json -->\n<!-- needs: nowhere_to_be_found -->\n")
     assert examples.missing(page) == ["nowhere_to_be_found"]
+
+
+def test_a_needed_module_is_in_an_environment() -> None:
+    """A name that no environment has would leave its page out for ever, without a word."""
+    lists = [ROOT / "requirements" / name for name in ("adapters.txt", "tools.in")]
+    lines = [line for path in lists for line in path.read_text(encoding="utf-8").splitlines()]
+    for page in examples.pages():
+        for module in examples.NEEDS.findall(page.read_text(encoding="utf-8")):
+            assert any(line.startswith(module) for line in lines), (named(page), module)

@@ -162,6 +162,13 @@ def test_a_chance_of_failure_beside_it_costs_just_that(mechanism: Mechanism) -> 
 
 
 @each_mechanism
+def test_beside_a_release_of_the_record_everything_is_lost(mechanism: Mechanism) -> None:
+    both = mechanism * 2 + tb.WorstCase(0.0, 1.0, relation=mechanism.relation)
+    assert both.delta(1.0).lower == both.delta(1.0).upper == 1.0
+    assert both.epsilon(delta=DELTA).lower == math.inf
+
+
+@each_mechanism
 def test_total_variation_is_delta_at_0(mechanism: Mechanism) -> None:
     composition = mechanism * 2
     bounds = reached(composition.total_variation)

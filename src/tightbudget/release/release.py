@@ -83,6 +83,11 @@ class Receipt:
             self.held.unit,
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns ``{"held": {...}, "charged": {...}, "returned": {...}}``, plain JSON values."""
+        amounts = {"held": self.held, "charged": self.charged, "returned": self.returned}
+        return {name: amount.to_dict() for name, amount in amounts.items()}
+
     def __str__(self) -> str:
         return f"held {self.held}; charged {self.charged}; returned {self.returned}"
 

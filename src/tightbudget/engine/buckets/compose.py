@@ -27,7 +27,15 @@ from tightbudget.engine.buckets.profile import Profile
 from tightbudget.engine.buckets.tilt import Picture, Saddle, tilted_moments, without_tail
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, any_of, mul_down, mul_up
+from tightbudget.numerics.rounding import (
+    UNIT,
+    FloatArray,
+    add_down,
+    add_up,
+    any_of,
+    mul_down,
+    mul_up,
+)
 from tightbudget.pairs.pair import Pair, Sketch
 
 __all__ = [
@@ -102,8 +110,12 @@ class Parts:
             any_of([(float(p.lower[0]), k) for p, k in chances], up=False),
             any_of([(float(p.upper[0]), k) for p, k in chances], up=True),
         )
-        max_loss = sum(
-            (_times(part.pair.max_loss(), part.count) for part in parts), start=Bounds(0.0, 0.0)
+        tops = [_times(part.pair.max_loss(), part.count) for part in parts]
+        # a part without a finite loss (-inf) leaves no finite total, however large others are
+        least, most = [top.lower for top in tops], [top.upper for top in tops]
+        max_loss = Bounds(
+            -math.inf if -math.inf in least else add_down(*least),
+            -math.inf if -math.inf in most else add_up(*most),
         )
         finite = tuple(part for part in parts if part.sketch.losses.size)
         certain = len(finite) < len(parts)
