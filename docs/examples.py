@@ -87,22 +87,28 @@ def _near(a: str, b: str) -> bool:
 def outputs(text: str) -> Iterator[Output]:
     """Runs a page's blocks in order, in the current folder."""
     names: dict[str, Any] = {"__name__": "__page__"}
-    printed = ""
+    printed, ended = "", 0  # of the last block of Python, its output and the place of its end
     with contextlib.ExitStack() as page:
         page.enter_context(mock.patch.dict(os.environ, COLUMNS="100", TERM="dumb", LOGNAME="ada"))
         for block in BLOCK.finditer(text):
             language, body, at = block[1], block[2], block.start(2)
             if language == "python":
-                found, printed = _run_python(body, names)
+                (found, printed), ended = _run_python(body, names), block.end()
                 for start, end, value in found:
                     yield Output(at + start, at + end, body[start:end], value)
             elif language == "console":
                 yield from _run_console(body, at, page)
             elif name := re.match(r"# (\S+\.(?:toml|sh))\n", body):
                 Path(name[1]).write_text(body, encoding="utf-8")
-            elif language == "text" and printed:
+            elif language == "text" and (printed or 0 < ended == _before(block)):
+                # a text right after a block says what was printed, also where that is nothing
                 yield Output(at, block.end(2), body, printed)
                 printed = ""
+
+
+def _before(block: re.Match[str]) -> int:
+    """Finds where the text before a block ends, without its last empty lines."""
+    return len(block.string[: block.start()].rstrip())
 
 
 def _run_python(body: str, names: dict[str, Any]) -> tuple[list[tuple[int, int, str]], str]:

@@ -7,12 +7,13 @@ Each peer has a file `peers/NAME.toml`, which says:
 - `conftest`: a file beside the list that becomes the `conftest.py` of the unpacked source. It may
   be left out.
 - `[[suite]]`: `files` to run together, what to `replace` in them (a table of text = text, each of
-  which has to occur in at least one of the files), and the number of `tests`.
+  which has to occur in at least one of the files), the number of `tests`, how many `differ`, and
+  how many did `at_first`, when the suite was first run.
 - `[[left_out]]`: `tests` that are not run, and `why`.
 - `[[differs]]`: `tests` that fail, `why`, and where values differ the `proof` that ours is right:
   a test of this project, or a page. Tests are named by id, or by a pattern with `*`.
 
-A failure that is not listed, a listed one that passes, and another number of tests are errors.
+A failure that is not listed, a listed one that passes, and other numbers of tests are errors.
 Where a source distribution cannot be fetched, its suite is skipped, and a line says so.
 """
 
@@ -48,8 +49,7 @@ class NotFetchedError(Exception):
 class Peer:
     """The list of one peer: a file of `peers/`, read."""
 
-    name: str
-    folder: Path
+    path: Path
     distribution: str
     version: str
     sha256: str
@@ -61,12 +61,17 @@ class Peer:
     @classmethod
     def read(cls, path: Path) -> Peer:
         """Reads a list."""
-        return cls(name=path.stem, folder=path.parent, **tomllib.loads(path.read_text("utf-8")))
+        return cls(path=path, **tomllib.loads(path.read_text("utf-8")))
 
     @property
     def stem(self) -> str:
         """The name of the source distribution, without `.tar.gz`."""
         return f"{self.distribution.replace('-', '_')}-{self.version}"
+
+    @property
+    def title(self) -> str:
+        """The beginning of a line about this peer."""
+        return f"{self.distribution:14} {self.version:8}"
 
     def failing(self) -> list[str]:
         """The ids and patterns of the tests that are expected to fail."""
@@ -106,7 +111,7 @@ def fetch(peer: Peer, cache: Path) -> Path:
             raise NotFetchedError(lines[-1] if lines else f"pip did not leave {path.name}")
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != peer.sha256:
-        sys.exit(f"{path} has the SHA-256 {found}, and {peer.name}.toml says {peer.sha256}")
+        sys.exit(f"{path} has the SHA-256 {found}, and {peer.path.name} says {peer.sha256}")
     return path
 
 
@@ -117,7 +122,7 @@ def unpack(peer: Peer, archive: Path, cache: Path) -> Path:
     with tarfile.open(archive) as packed:
         packed.extractall(cache, filter="data")
     if peer.conftest:
-        shutil.copy(peer.folder / peer.conftest, root / "conftest.py")
+        shutil.copy(peer.path.parent / peer.conftest, root / "conftest.py")
     return root
 
 
@@ -126,7 +131,7 @@ def replace(peer: Peer, suite: dict[str, Any], root: Path) -> None:
     for old, new in suite.get("replace", {}).items():
         texts = {file: (root / file).read_text("utf-8") for file in suite["files"]}
         if not any(old in text for text in texts.values()):
-            sys.exit(f"{peer.name}.toml: {old!r} is in none of {suite['files']}")
+            sys.exit(f"{peer.path.name}: {old!r} is in none of {suite['files']}")
         for file, text in texts.items():
             (root / file).write_text(text.replace(old, new), "utf-8")
 
@@ -152,12 +157,11 @@ def run(peer: Peer, suite: dict[str, Any], root: Path, workers: str) -> dict[str
     options += ["-n", workers] if workers != "0" else []
     command = [sys.executable, "-m", "pytest", *options, *suite["files"]]
     ran = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
-    log = root.parent / f"{peer.name}-{Path(suite['files'][0]).stem}.log"
-    log.write_text(ran.stdout + ran.stderr, "utf-8")
+    log = root.parent / f"{peer.path.stem}-{Path(suite['files'][0]).stem}.log"
+    said = ran.stdout + ran.stderr
+    log.write_text(said, "utf-8")
     if ran.returncode not in (0, 1) or not outcomes.exists():
-        sys.exit(
-            f"{peer.name}: pytest could not run the tests\n{(ran.stdout + ran.stderr)[-4000:]}"
-        )
+        sys.exit(f"{peer.path.name}: pytest could not run the tests\n{said[-4000:]}")
     found: dict[str, str] = json.loads(outcomes.read_text("utf-8"))
     return found
 
@@ -166,8 +170,10 @@ def compare(peer: Peer, results: list[dict[str, str]]) -> list[str]:
     """Lists what differs between the outcomes of all suites and the list of a peer."""
     wrong = []
     for suite, outcomes in zip(peer.suite, results, strict=True):
-        if len(outcomes) != suite["tests"]:
-            wrong.append(f"{suite['files'][0]}: {len(outcomes)} tests, listed {suite['tests']}")
+        failed = sum(said == "failed" for said in outcomes.values())
+        for found, key in ((len(outcomes), "tests"), (failed, "differ")):
+            if found != suite.get(key, found):
+                wrong.append(f"{suite['files'][0]}: {key} = {found}, listed {suite[key]}")
     outcome = {test: said for outcomes in results for test, said in outcomes.items()}
     expected = peer.failing()
     for test, said in outcome.items():
@@ -187,14 +193,14 @@ def check(peer: Peer, cache: Path, workers: str) -> bool:
     try:
         archive = fetch(peer, cache)
     except NotFetchedError as reason:
-        print(f"{peer.name:14} {peer.version:8} SKIPPED: could not be fetched: {reason}")
+        print(f"{peer.title} SKIPPED: could not be fetched: {reason}")
         return True
     try:
         here = importlib.metadata.version(peer.distribution)
     except importlib.metadata.PackageNotFoundError:
         here = "none"
     if here != peer.version:
-        print(f"{peer.name:14} {peer.version:8} ERROR: the list is for it, and {here} is installed")
+        print(f"{peer.title} ERROR: the list is for this version, and {here} is installed")
         return False
     started = time.perf_counter()
     root = unpack(peer, archive, cache)
@@ -205,14 +211,14 @@ def check(peer: Peer, cache: Path, workers: str) -> bool:
     seconds = time.perf_counter() - started
     counts = Counter(said for outcomes in results for said in outcomes.values())
     print(
-        f"{peer.name:14} {peer.version:8} {counts['passed']} of {counts.total()} tests pass, "
+        f"{peer.title} {counts['passed']} of {counts.total()} tests pass, "
         f"{counts['failed']} differ, {counts['skipped']} are skipped [{seconds:.0f} s]"
     )
     wrong = compare(peer, results)
     for line in wrong:
         print(f"  {line}")
     if wrong:
-        print(f"  what pytest said is in {cache}/{peer.name}-*.log")
+        print(f"  what pytest said is in {cache}/{peer.path.stem}-*.log")
     return not wrong
 
 
@@ -225,10 +231,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--workers", default="0", help="processes of pytest-xdist; 0: this one")
     given = parser.parse_args(arguments)
     listed = peers(given.lists)
-    unknown = sorted(set(given.names) - {peer.name for peer in listed})
-    if unknown:
-        parser.error(f"no list named {unknown[0]}: there are {[peer.name for peer in listed]}")
-    chosen = [peer for peer in listed if not given.names or peer.name in given.names]
+    lists = [peer.path.stem for peer in listed]
+    for name in given.names:
+        if name not in lists:
+            parser.error(f"no list named {name}: there are {', '.join(lists)}")
+    chosen = [peer for peer in listed if not given.names or peer.path.stem in given.names]
     # every peer is asked, also after one that differs
     right = [check(peer, given.cache.resolve(), given.workers) for peer in chosen]
     return 0 if all(right) else 1

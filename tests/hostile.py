@@ -16,9 +16,10 @@ from unittest import mock
 import numpy as np
 
 from tightbudget.engine.buckets import enumerate, measures, profile
-from tightbudget.engine.saddle_point import contour, saddle_points
+from tightbudget.engine.saddle_point import contour, saddle_points, smoothed
 from tightbudget.mechanisms import (
     gaussian_integrand,
+    gaussian_path,
     gaussian_schedule,
     gaussian_transform,
     gaussian_transform_bounds,
@@ -38,11 +39,13 @@ MODULES = (
     enclosure,
     convolve,
     gaussian_integrand,
+    gaussian_path,
     gaussian_schedule,
     gaussian_transform,
     gaussian_transform_bounds,
     mixture_transform,
     weighted_transform,
+    smoothed,
     saddle_points,
     contour,
     measures,

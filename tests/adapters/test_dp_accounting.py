@@ -10,12 +10,15 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from statistics import NormalDist
 from typing import Any
 
 import dp_accounting as dp
+import numpy as np
 import pytest
 from dp_accounting import dp_event as events
 from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld import privacy_loss_distribution as plds
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,13 +26,18 @@ from tests.exact import Composed, Outputs
 
 import tightbudget as tb
 from tightbudget.adapters import dp_accounting as adapter
-from tightbudget.adapters.dp_accounting import TightPrivacyAccountant, from_dp_event
+from tightbudget.adapters.dp_accounting import (
+    EventError,
+    TightPrivacyAccountant,
+    from_dp_event,
+)
 
 Relation = dp.NeighboringRelation
 ADD, ONE, SPECIAL = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE, Relation.REPLACE_SPECIAL
 GAUSSIAN = events.GaussianDpEvent(1.5)
 EVERY = tuple(Relation)
 SAMPLED = events.PoissonSampledDpEvent(0.1, GAUSSIAN)
+CUT = events.TruncatedSubsampledGaussianDpEvent(6, 0.75, 2, 2.5)
 
 # every type of event, and the relations under which it has a mechanism
 EVENTS: list[tuple[Any, tuple[Any, ...]]] = [
@@ -41,6 +49,7 @@ EVENTS: list[tuple[Any, tuple[Any, ...]]] = [
     (events.LaplaceDpEvent(2.0), EVERY),
     (events.LaplaceDpEvent(0.0), EVERY),
     (events.DiscreteLaplaceDpEvent(0.7, 2), EVERY),
+    (events.DiscreteLaplaceDpEvent(0.0, 2), EVERY),
     (events.RandomizedResponseDpEvent(0.3, 10), (ONE, SPECIAL)),
     (events.RandomizedResponseDpEvent(1.0, 3), (ONE, SPECIAL)),
     (events.RandomizedResponseDpEvent(0.0, 3), (ONE, SPECIAL)),
@@ -89,6 +98,7 @@ EVENTS: list[tuple[Any, tuple[Any, ...]]] = [
         ),
         EVERY,
     ),
+    (events.SampledWithoutReplacementDpEvent(12, 8, CUT), EVERY),
     (events.RepeatAndSelectDpEvent(GAUSSIAN, 3.0, 1.0), EVERY),
     (events.RepeatAndSelectDpEvent(events.LaplaceDpEvent(4.0), 5.0, 0.0), EVERY),
     (events.RepeatAndSelectDpEvent(events.ZCDpEvent(0.1), 5.0, 0.5), EVERY),
@@ -108,6 +118,7 @@ SUPPORTED = [
 # curves of 257 points, of which each is a question about several mechanisms
 TWO = events.PoissonSampledDpEvent(0.1, events.ComposedDpEvent([GAUSSIAN, SAMPLED]))
 LONG = [
+    *((events.SampledWithoutReplacementDpEvent(12, 8, CUT), relation) for relation in Relation),
     (events.SampledWithReplacementDpEvent(100, 3, GAUSSIAN), SPECIAL),
     (TWO, ONE),
     (TWO, SPECIAL),
@@ -629,6 +640,406 @@ def test_the_best_of_many_responses_is_below_its_bound(
     assert bound.delta(4.0).upper < 1
 
 
+# ------------------------------------- where its own tests expect something else: peers/ lists them
+
+
+@pytest.mark.parametrize("noise", [events.GaussianDpEvent(0), events.LaplaceDpEvent(0)], ids=named)
+@pytest.mark.parametrize("relation", [ADD, SPECIAL], ids=named)
+def test_a_release_without_noise_on_a_sample_costs_the_rate(noise: Any, relation: Any) -> None:
+    """P shows the record with the rate as its chance, Q never: delta(eps) is the rate."""
+    accountant = composed(events.PoissonSampledDpEvent(0.1, noise), relation)
+    for epsilon in (0.0, 1.0, math.inf):
+        got = accountant.get_delta_bounds(epsilon)
+        assert Fraction(got.lower) <= Fraction(0.1) <= Fraction(got.upper)
+        assert got.relative_gap < 1e-12
+    assert accountant.get_epsilon(0.2) == 0.0
+    assert accountant.get_epsilon(0.05) == math.inf
+
+
+@pytest.mark.parametrize("k", [2, 3, 10])
+def test_a_response_without_noise_beside_a_uniform_one(k: int) -> None:
+    truth = Composed.of([response(0.0, k, SPECIAL)])
+    back = Composed.of([tuple((b, a) for a, b in response(0.0, k, SPECIAL))])
+    accountant = composed(events.RandomizedResponseDpEvent(0.0, k), SPECIAL)
+    for epsilon in (0.0, 1.0, 2.0):
+        exact = [d for one in (truth, back) for d in one.delta(epsilon)]
+        got = accountant.get_delta_bounds(epsilon)
+        assert Fraction(got.upper) >= max(exact[0], exact[2])
+        assert Fraction(got.lower) <= max(exact[1], exact[3])
+        assert got.relative_gap < 1e-12
+    assert accountant.get_delta(1.0) < 1.0
+
+
+def test_many_laplace_releases_cost_less_than_their_largest_losses() -> None:
+    event = events.LaplaceDpEvent(1.0)
+    ours = composed(event, ADD, 100).get_epsilon_bounds(1e-10)
+    # masses of the loss, to the right of where they are and to the left
+    theirs = [
+        plds.from_laplace_mechanism(
+            1.0, pessimistic_estimate=right, value_discretization_interval=1e-3
+        )
+        .self_compose(100)
+        .get_epsilon_for_delta(1e-10)
+        for right in (False, True)
+    ]
+    assert theirs[0] <= ours.upper
+    assert ours.lower <= theirs[1] < 82 < 100
+
+
+def test_the_divergence_of_a_sampled_gaussian_at_a_low_order() -> None:
+    """ln of the integral of p^a q^(1 - a), by a sum of so many points that it has 10 digits."""
+    sigma, rate, order = 2.5, 0.01, 1.5
+    x = np.linspace(-40 * sigma, 40 * sigma, 200_001)
+    without = np.exp(-((x / sigma) ** 2) / 2) / (sigma * math.sqrt(2 * math.pi))
+    with_it = without * (1 - rate + rate * np.exp((2 * x - 1) / (2 * sigma**2)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = [
+            np.nan_to_num(p**order * q ** (1 - order))
+            for p, q in ((with_it, without), (without, with_it))
+        ]
+    truth = max(math.log(float(part.sum() * (x[1] - x[0]))) / (order - 1) for part in parts)
+    event = events.PoissonSampledDpEvent(rate, events.GaussianDpEvent(sigma))
+    got = composed(event, ADD, 50).composition.renyi(order)
+    assert got.lower * (1 - 1e-6) <= 50 * truth <= got.upper * (1 + 1e-6)
+    theirs = RdpAccountant([order]).compose(event, 50)._rdp[0]
+    assert theirs > 1.03 * got.upper
+
+
+def tabulated(event: Any) -> Callable[[float], float]:
+    """The upper bound of the divergence of a best of many runs, by order."""
+    ((table, _),) = adapter._steps_of(event, tb.Neighbouring.ADD_OR_REMOVE)
+    return lambda order: float(table(order).upper)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("rho", "gamma"), [(0.01, 0.01), (1.0, 0.1), (-math.log(0.99), 0.99)], ids=str
+)
+@pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, 5.0])
+def test_a_negative_binomial_number_of_runs_is_as_the_theorem_says(
+    rho: float, gamma: float, shape: float
+) -> None:
+    """Corollary 4 of Papernot and Steinke, for Gaussian noise with rho <= ln(1 / gamma)."""
+    less = -math.expm1(shape * math.log(gamma)) / shape if shape else -math.log(gamma)
+    mean = (1 / gamma - 1) / less
+    at = tabulated(
+        events.RepeatAndSelectDpEvent(events.GaussianDpEvent(math.sqrt(0.5 / rho)), mean, shape)
+    )
+    best = 1 + math.sqrt(math.log(mean) / rho)
+    selection = 2 * (1 + shape) * math.sqrt(-rho * math.log(gamma)) - shape * rho
+    for order in (1.1, 2.0, best, 3.0, 5.0, 10.0, 100.0, 1000.0, 10_000.0):
+        s = max(order, best) - 1  # lower orders are bounded by the best one
+        truth = rho * s + math.log(mean) / s + selection
+        assert truth * (1 - 1e-9) <= at(order) <= truth * 1.01
+
+
+def of_gaussian(sigma: float) -> tuple[Any, Callable[[float], float], Callable[[float], float]]:
+    """The event of Gaussian noise, its divergence by order and its delta by epsilon."""
+
+    def delta(eps: float) -> float:
+        mu = 1 / sigma
+        return normal(mu / 2 - eps / mu) - math.exp(eps) * normal(-mu / 2 - eps / mu)
+
+    return events.GaussianDpEvent(sigma), lambda order: order / (2 * sigma**2), delta
+
+
+def of_laplace(m: float) -> tuple[Any, Callable[[float], float], Callable[[float], float]]:
+    """The event of Laplace noise with the largest loss m, its divergence and its delta."""
+
+    def divergence(order: float) -> float:
+        s, whole = order - 1, 2 * order - 1
+        rest = math.log(order / whole + s / whole * math.exp(-whole * m))
+        return m + rest / s
+
+    return (
+        events.LaplaceDpEvent(1 / m),
+        divergence,
+        lambda eps: max(0.0, -math.expm1((eps - m) / 2)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("noise", "mean"),
+    [
+        (of_laplace(10.0), 10.0),
+        (of_laplace(1.0), 1e10),
+        (of_gaussian(1000.0), 1000.0),
+        (of_gaussian(1.0), 1000.0),
+    ],
+    ids=["pure 10", "pure 1", "Gaussian 1000", "Gaussian 1"],
+)
+def test_a_poisson_number_of_runs_is_as_the_theorem_says(noise: Any, mean: float) -> None:
+    """Theorem 6 of Papernot and Steinke, with closed forms of the divergence and of delta."""
+    event, divergence, delta = noise
+    at = tabulated(events.RepeatAndSelectDpEvent(event, mean, math.inf))
+
+    def theorem(order: float) -> float:
+        more = mean * delta(math.log1p(1 / (order - 1))) + math.log(mean) / (order - 1)
+        return float(divergence(order) + more)
+
+    fine = [1 + 2.0 ** (j / 32) for j in range(-128, 450)]
+    if isinstance(event, events.LaplaceDpEvent):
+        # at higher orders delta is above 0
+        fine.append(1 + 1 / math.expm1(1 / event.noise_multiplier) * (1 - 1e-9))
+    coarse = [1 + 2.0 ** (j / 4) for j in range(-16, 57)]
+    for order in (1.1, 1.5, 3.0, 20.0, 1e4):
+        # the divergence of a higher order is a bound, too
+        least = min(theorem(one) for one in [order, *fine] if one >= order)
+        assert at(order) >= least * (1 - 1e-3)
+        assert at(order) <= min(theorem(one) for one in coarse if one >= order) * (1 + 1e-3)
+
+
+def test_the_best_of_one_run_is_that_run() -> None:
+    for shape in (0.0, 1.0, 2.0):
+        event = events.RepeatAndSelectDpEvent(SAMPLED, 1.0, shape)
+        assert from_dp_event(event) == from_dp_event(SAMPLED)
+
+
+def test_laplace_noise_with_a_record_replaced() -> None:
+    """Means 2 C apart: delta(eps) = 1 - e^((eps - 2 / b) / 2); discrete noise is summed."""
+    for b in (0.5, 2.0, 10.0):
+        accountant = composed(events.LaplaceDpEvent(b), ONE)
+        for epsilon in (0.0, 0.1, 3.0):
+            truth = max(0.0, -math.expm1((epsilon - 2 / b) / 2))
+            got = accountant.get_delta_bounds(epsilon)
+            assert got.lower * (1 - 1e-9) <= truth <= got.upper * (1 + 1e-9)
+    for a, moved in ((0.5, 1), (0.3, 2)):
+        accountant = composed(events.DiscreteLaplaceDpEvent(a, moved), ONE)
+        for epsilon in (0.0, 0.4):
+            truth = math.fsum(
+                math.tanh(a / 2)
+                * max(0.0, math.exp(-a * abs(x)) - math.exp(epsilon - a * abs(x - 2 * moved)))
+                for x in range(-400, 400)
+            )
+            got = accountant.get_delta_bounds(epsilon)
+            assert got.lower * (1 - 1e-9) <= truth <= got.upper * (1 + 1e-9)
+
+
+def test_a_tree_with_a_record_replaced_is_gaussian_noise() -> None:
+    """A replaced record is in one node of each of four levels, and moves each by 2 C."""
+    got = composed(events.SingleEpochTreeAggregationDpEvent(4.0, 8), ONE).get_delta_bounds(1.0)
+    mu = 2 / 4.0 * math.sqrt(4)
+    truth = normal(mu / 2 - 1 / mu) - math.e * normal(-mu / 2 - 1 / mu)
+    assert got.lower * (1 - 1e-9) <= truth <= got.upper * (1 + 1e-9)
+
+
+def normal(x: float) -> float:
+    return math.erfc(-x / math.sqrt(2)) / 2
+
+
+# ------------------------------------------------------------------------- as theirs has it
+
+
+@pytest.mark.parametrize("relation", Relation, ids=named)
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.NonPrivateDpEvent(),
+        events.GaussianDpEvent(0.0),
+        events.DiscreteLaplaceDpEvent(0.0, 1),
+        events.ComposedDpEvent([GAUSSIAN, events.SelfComposedDpEvent(events.LaplaceDpEvent(0), 2)]),
+    ],
+    ids=named,
+)
+def test_what_reveals_the_record_costs_inf_at_every_delta(event: Any, relation: Any) -> None:
+    accountant = composed(event, relation)
+    assert {accountant.get_epsilon(delta) for delta in (0.0, 1e-5, 0.99, 1.0)} == {math.inf}
+    assert {accountant.get_delta(epsilon) for epsilon in (0.0, 100.0, math.inf)} == {1.0}
+    assert accountant.get_epsilon_bounds(1.0) == tb.Bounds(0.0, 0.0)  # everything is (0, 1)-DP
+    assert accountant.get_gdp_parameter_estimate() == math.inf
+
+
+@pytest.mark.parametrize(
+    ("event", "relation"),
+    [*SUPPORTED[:40], (events.NoOpDpEvent(), ADD)],
+    ids=named,
+)
+def test_epsilon_at_delta_1_is_0_unless_the_record_is_revealed(event: Any, relation: Any) -> None:
+    accountant = composed(event, relation)
+    reveals = accountant.get_delta_bounds(math.inf).upper == 1.0
+    assert accountant.get_epsilon(1) == (math.inf if reveals else 0.0)
+
+
+INVALID = [
+    events.GaussianDpEvent(-1.0),
+    events.LaplaceDpEvent(-1.0),
+    events.DiscreteLaplaceDpEvent(-1.0, 1),
+    events.DiscreteLaplaceDpEvent(1.0, 0),
+    events.MixtureOfGaussiansDpEvent(-1.0, [1.0], [1.0]),
+    events.PoissonSampledDpEvent(-0.1, GAUSSIAN),
+    events.PoissonSampledDpEvent(1.1, GAUSSIAN),
+    events.PoissonSampledDpEvent(math.nan, GAUSSIAN),
+    events.ZCDpEvent(-1.0),
+    events.RandomizedResponseDpEvent(-0.1, 3),
+    events.RandomizedResponseDpEvent(0.1, 0),
+    events.SingleEpochTreeAggregationDpEvent(-1.0, 3),
+    events.SingleEpochTreeAggregationDpEvent(1.0, -3),
+    events.SelfComposedDpEvent(events.ComposedDpEvent([GAUSSIAN, events.GaussianDpEvent(-1)]), 2),
+]
+
+
+@pytest.mark.parametrize("event", INVALID, ids=named)
+def test_a_parameter_out_of_range_is_a_value_error_and_nothing_is_noted(event: Any) -> None:
+    relation = ADD if isinstance(event, events.MixtureOfGaussiansDpEvent) else SPECIAL
+    accountant = composed(GAUSSIAN, relation)
+    assert accountant.supports(event) is False
+    with pytest.raises(ValueError, match=r" is not supported: .* got -?[\dn]") as caught:
+        accountant.compose(event)
+    assert isinstance(caught.value, EventError)
+    assert caught.value.invalid
+    assert accountant.ledger == GAUSSIAN
+    assert accountant.composition == from_dp_event(GAUSSIAN, relation)
+
+
+def test_an_event_without_a_mechanism_is_no_value_error() -> None:
+    with pytest.raises(EventError, match="no mechanism for this type") as caught:
+        from_dp_event(events.ComposedDpEvent([GAUSSIAN, events.UnsupportedDpEvent()]))
+    assert caught.value.event == events.UnsupportedDpEvent()
+    assert not caught.value.invalid
+    with pytest.raises(dp.UnsupportedEventError) as refused:
+        TightPrivacyAccountant().compose(events.UnsupportedDpEvent())
+    assert not isinstance(refused.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("event", "relation", "must"),
+    [
+        (events.RandomizedResponseDpEvent(0.1, 3), ADD, "`REPLACE_ONE` or `REPLACE_SPECIAL`"),
+        (
+            events.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], [0.5, 0.5]),
+            ONE,
+            "`ADD_OR_REMOVE_ONE` or `REPLACE_SPECIAL`",
+        ),
+        (
+            events.SingleEpochTreeAggregationDpEvent(1.0, 1),
+            ADD,
+            "`REPLACE_SPECIAL` or `REPLACE_ONE`",
+        ),
+    ],
+    ids=named,
+)
+def test_a_refused_relation_names_those_that_are_answered(
+    event: Any, relation: Any, must: str
+) -> None:
+    with pytest.raises(dp.UnsupportedEventError, match=f"neighboring_relation must be {must}"):
+        TightPrivacyAccountant(relation).compose(event)
+
+
+# ------------------------------------------------------- tests that tell the neighbours apart
+
+
+def test_true_positive_rates_of_gaussian_noise_are_the_closed_form() -> None:
+    accountant = composed(events.GaussianDpEvent(2.0), ADD, 4)  # mu = 1
+    rates = np.array([1e-6, 0.01, 0.3])
+    exact = [1 - NormalDist().cdf(NormalDist().inv_cdf(1 - a) - 1) for a in rates]
+    got = accountant.get_true_positive_rates(rates)
+    assert isinstance(got, np.ndarray)
+    assert np.all(got >= np.array(exact) * (1 - 1e-9))
+    assert np.all(got <= np.array(exact) * (1 + 2e-4))
+    assert accountant.get_true_positive_rates(0.01) == got[1]
+    assert type(accountant.get_true_positive_rates(0.01)) is float
+    mu = accountant.get_gdp_parameter_estimate()
+    assert 1.0 - 1e-3 <= mu <= 1.0 + 2e-4
+
+
+@pytest.mark.parametrize(
+    "event",
+    [GAUSSIAN, SAMPLED, events.LaplaceDpEvent(2.0), events.DiscreteLaplaceDpEvent(0.7, 2)],
+    ids=named,
+)
+def test_no_test_is_better_than_its_bounds_say(event: Any) -> None:
+    accountant = composed(event, ADD, 3)
+    slack = 1e-6
+    mu = accountant.get_gdp_parameter_estimate([0.1, slack])
+    assert 0 < mu < math.inf
+    for rate in (0.0, 1e-4, 0.5, 1.0):
+        caught = accountant.get_true_positive_rates(rate)
+        assert rate <= caught <= 1.0
+        for epsilon in (0.0, 0.5, 2.0):  # P(S) <= e^eps Q(S) + delta(eps)
+            most = math.exp(epsilon) * rate + accountant.get_delta(epsilon)
+            assert caught <= min(1.0, most) * (1 + 2e-4) + 1e-12
+        if 0 < rate < 1:
+            exact = accountant.composition.answer(fpr=rate, rtol=1e-2).bounds.lower
+            line = NormalDist().cdf(NormalDist().inv_cdf(rate) + mu)
+            assert exact <= line + slack
+
+
+def test_the_rates_that_are_refused() -> None:
+    accountant = composed(GAUSSIAN, ADD)
+    with pytest.raises(tb.ParameterError, match=r"fpr must be in \[0, 1\], got 1.5"):
+        accountant.get_true_positive_rates([0.5, 1.5])
+    with pytest.raises(tb.ParameterError, match="false_positive_rates must have at least one rate"):
+        accountant.get_gdp_parameter_estimate([])
+    with pytest.raises(tb.ParameterError, match=r"false_positive_rates must be in \[0, 1\], got -"):
+        accountant.get_gdp_parameter_estimate([0.5, -1.0])
+
+
+# ----------------------------------------------------- events of later versions than the tests'
+
+
+class Later:
+    """An event of a later dp-accounting: a name, and values."""
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.__dict__})"
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
+    def mechanisms(name: str, relation: Any = ADD, **values: Any) -> list[Any]:
+        event = type(name, (Later,), {})(**values)
+        return list(adapter._LATER[name](event, adapter._RELATIONS[relation]))
+
+    return mechanisms
+
+
+def test_an_event_of_which_only_parameters_are_known_is_the_worst_case(
+    later: Callable[..., list[Any]],
+) -> None:
+    ((mechanism, runs),) = later("EpsilonDeltaDpEvent", epsilon=1.0, delta=1e-3)
+    assert mechanism == tb.WorstCase(1.0, 1e-3, relation=tb.Neighbouring.ADD_OR_REMOVE)
+    assert runs == 1
+    for name in ("ExponentialMechanismDpEvent", "PermuteAndFlipDpEvent"):
+        ((mechanism, _),) = later(name, ONE, epsilon=0.5)
+        assert mechanism == tb.WorstCase(0.5, relation=tb.Neighbouring.REPLACE_ONE)
+
+
+@pytest.mark.parametrize("relation", Relation, ids=named)
+def test_discrete_gaussian_noise_is_exact_in_one_dimension(
+    later: Callable[..., list[Any]], relation: Any
+) -> None:
+    apart = 2 if relation is ONE else 1
+    noise = {"sigma": 3.0, "sensitivity": 1.5}  # an integer moves by 1, or by 3 if it is replaced
+    ((mechanism, _),) = later("DiscreteGaussianDpEvent", relation, dimension=1, **noise)
+    assert isinstance(mechanism, tb.DiscreteGaussian)
+    assert mechanism.sensitivity == math.floor(1.5 * apart)
+    for dimension in (None, 2):
+        ((line, _),) = later("DiscreteGaussianDpEvent", relation, dimension=dimension, **noise)
+        truth = Fraction(1.5 * apart) ** 2 / 18
+        assert line.xi == 0.0
+        assert truth <= Fraction(line.rho) <= truth * (1 + Fraction(1, 2**52))
+        # and the line is above the exact divergence
+        for order in (1.5, 2.0, 20.0):
+            assert mechanism.renyi(order).lower <= line.rho * order
+    for nothing in ({"sensitivity": 0.0}, {"sensitivity": 0.4, "dimension": 1}):
+        values = {"sigma": 3.0, "dimension": None, **nothing}
+        assert later("DiscreteGaussianDpEvent", ADD, **values) == []
+    ((revealed, _),) = later("DiscreteGaussianDpEvent", ADD, sigma=0, sensitivity=1, dimension=1)
+    assert revealed == tb.WorstCase(0.0, 1.0, relation=tb.Neighbouring.ADD_OR_REMOVE)
+    with pytest.raises(tb.ParameterError, match="dimension must be an integer >= 1, got 0"):
+        later("DiscreteGaussianDpEvent", ADD, dimension=0, **noise)
+    with pytest.raises(tb.ParameterError, match="sigma must be a finite number >= 0, got -3"):
+        later("DiscreteGaussianDpEvent", ADD, sigma=-3.0, sensitivity=1, dimension=1)
+
+
+def test_an_event_that_the_package_has_is_registered() -> None:
+    for name, converter in adapter._LATER.items():
+        kind = getattr(events, name, None)
+        assert kind is None or adapter._steps.dispatch(kind) is converter
+
+
 # ------------------------------------------------------------------------------ refusals
 
 
@@ -652,7 +1063,7 @@ def test_the_best_of_many_responses_is_below_its_bound(
             events.PoissonSampledDpEvent(0.1, events.GaussianDpEvent(-1.0)),
             ADD,
             "GaussianDpEvent(noise_multiplier=-1.0)",
-            "sigma must be a finite number > 0, got -1.0",
+            "noise_multiplier must be a finite number >= 0, got -1.0",
         ),
         (
             events.PoissonSampledDpEvent(1.5, GAUSSIAN),
@@ -732,7 +1143,16 @@ def test_the_best_of_many_responses_is_below_its_bound(
         ),
         (events.MixtureOfGaussiansDpEvent(1.0, [1], [1.0]), ONE, "Mixture", "there or not"),
         (events.MixtureOfGaussiansDpEvent(1.0, [1], [0.9]), ADD, "Mixture", "sampling_probs) must"),
-        (events.DiscreteLaplaceDpEvent(0.0, 1), ADD, "DiscreteLaplace", "noise_parameter must be"),
+        (events.DiscreteLaplaceDpEvent(-0.1, 1), ADD, "DiscreteLaplace", "noise_parameter must be"),
+        (events.LaplaceDpEvent(math.nan), ADD, "Laplace", "noise_multiplier must be"),
+        (
+            events.MixtureOfGaussiansDpEvent(-1.0, [1], [1.0]),
+            ADD,
+            "Mixture",
+            "standard_deviation must be a finite number >= 0, got -1.0",
+        ),
+        (events.SingleEpochTreeAggregationDpEvent(1.0, []), SPECIAL, "Single", "at least one tree"),
+        (events.SampledWithReplacementDpEvent(2, 3, GAUSSIAN), ONE, "Sampled", "more records than"),
         (events.DiscreteLaplaceDpEvent(1e-310, 1), ADD, "DiscreteLaplace", "too large"),
         (events.DiscreteLaplaceDpEvent(1.0, 0), ADD, "DiscreteLaplace", "sensitivity must be"),
         (events.RandomizedResponseDpEvent(1.5, 2), ONE, "RandomizedResponse", "noise_parameter"),
@@ -829,6 +1249,17 @@ def test_its_calibration_finds_the_largest_number_of_steps() -> None:
     )
     assert composed(made(steps), ADD).get_epsilon(1e-5) <= 2.0
     assert composed(made(steps + 1), ADD).get_epsilon_bounds(1e-5).upper > 2.0
+
+
+def test_its_calibration_of_a_count_refuses_to_run_nothing() -> None:
+    """Its bracket begins at 0, and an event that never runs is refused by its ledger."""
+
+    def made(steps: int) -> Any:
+        return events.SelfComposedDpEvent(SAMPLED, steps)
+
+    for accountant in (TightPrivacyAccountant, PLDAccountant):
+        with pytest.raises(ValueError, match=r"`count` must be positive\. Found 0"):
+            dp.calibrate_dp_mechanism(accountant, made, 2.0, 1e-5, discrete=True)
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -356,6 +356,28 @@ def test_a_way_to_sample_is_told_as_it_is_meant(args: list[str], message: str) -
     assert refusal("epsilon", *GAUSSIAN, *args, *AT).startswith(message)
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        ["epsilon", *AT],
+        ["delta", "--epsilon", "1"],
+        ["curve", "--deltas", "1e-3,1e-5"],
+        pytest.param(["risk", "--epsilon", "1"], marks=pytest.mark.slow),
+        pytest.param(["compare", *AT], marks=pytest.mark.slow),
+        ["calibrate", "--parameter", "sigma", "--delta", "1e-5", "--epsilon", "1"],
+    ],
+    ids=lambda question: question[0],
+)
+def test_two_ends_are_named_where_they_are_apart(question: list[str]) -> None:
+    """Of 24 records with a chance of 0.1 more than 2 are often in a sample, more than 23 never."""
+    command, *at = question
+    sigma = [] if command == "calibrate" else ["--sigma", "2"]
+    for at_most, apart in (("2", True), ("23", False)):
+        ways = ["--rate", "0.1", "--at-most", at_most, "--of", "24"]
+        assert tb.Gaussian(2.0).truncated_poisson(0.1, int(at_most), 24).attained is not None
+        assert ("ends" in answer(command, "gaussian", *sigma, *ways, *at)) is apart
+
+
 def test_epochs_count_runs_of_an_epoch() -> None:
     args = [*GAUSSIAN, "--shuffled", "100", "--epochs", "2"]
     found = answer("epsilon", *args, *AT)

@@ -20,6 +20,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 import tightbudget as tb
 from tightbudget.adapters import dp_accounting as adapter
 from tightbudget.mechanisms import mixture_of_gaussians
+from tightbudget.theorems import renyi
 
 ADD = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
 ONE = dp.NeighboringRelation.REPLACE_ONE
@@ -96,6 +97,21 @@ def the_special_answer_is_uniform() -> bool:
 def a_tree_has_four_levels() -> bool:
     event = events.SingleEpochTreeAggregationDpEvent(2.0, 8)
     return is_about(event, SPECIAL, 1.0, 0.1269367375066439)
+
+
+def a_poisson_number_of_runs_adds_a_delta() -> bool:
+    # Papernot, Steinke 2022, Theorem 6, at the order 2: delta is asked for at ln 2
+    event = events.RepeatAndSelectDpEvent(events.GaussianDpEvent(1.0), 1000.0, math.inf)
+    adapter._selected.cache_clear()
+    ((table, _),) = adapter._steps_of(event, tb.Neighbouring.ADD_OR_REMOVE)
+    assert isinstance(table, renyi.Table)
+    least = min(
+        order / 2
+        + 1000 * (tb.Gaussian(1.0) * 1).delta(math.log1p(1 / (order - 1))).lower
+        + math.log(1000.0) / (order - 1)
+        for order in (1.5, 2.0, 3.0, 5.0, 9.0, 17.0)
+    )
+    return table(1.5).upper >= 0.9 * least
 
 
 def an_exported_distribution_is_above() -> bool:
@@ -242,6 +258,11 @@ MUTATIONS = [
             )
         },
         a_tree_has_four_levels,
+    ),
+    Without(
+        "the delta of one run is forgotten",
+        {"poisson-delta-counted": "return 0.0"},
+        a_poisson_number_of_runs_adds_a_delta,
     ),
     Without(
         "no hair",

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from flint import acb, arb, ctx
 from tests.balls import ball
+from tests.engine import test_smoothed
 from tests.guards.mutants import marks, unpaid
 from tests.hostile import MILLION, displaced, granted, in_the_worst_order
 from tests.integrals import Part, Step
@@ -33,6 +34,7 @@ from tightbudget.engine.saddle_point import contour
 from tightbudget.engine.saddle_point.saddle_points import Group, Term
 from tightbudget.mechanisms import (
     gaussian_integrand,
+    gaussian_path,
     gaussian_schedule,
     gaussian_transform,
     gaussian_transform_bounds,
@@ -56,16 +58,17 @@ COS, SIN = np.cos, np.sin
 FAR_OFF = 1e-9  # an ingredient that is displaced by hand
 REMOVE, ADD = MixedTransform(1.0, 0.25, True), MixedTransform(1.0, 0.25, False)
 BULK, RARE = REMOVE.split(2.0)
+REMEMBERS = plan.planned_nodes, plan.rule_of_line, gaussian_path._path
 
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
     """Exact values of 160 bits; and nothing remembered that another machine has computed."""
     before, ctx.prec = ctx.prec, 160
-    for remembers in (plan.planned_nodes, plan.rule_of_line):
+    for remembers in REMEMBERS:
         remembers.cache_clear()
     yield
-    for remembers in (plan.planned_nodes, plan.rule_of_line):
+    for remembers in REMEMBERS:
         remembers.cache_clear()
     ctx.prec = before
 
@@ -392,6 +395,128 @@ def beyond_holds(mixed: MixedTransform, c: float, t: float, shift: float) -> boo
 def rare_beyond_holds() -> bool:
     """The bound is above the rare part itself."""
     return bool(abs(truth(RARE, 0.5, 0.0)) <= arb(RARE.beyond(0.5, 0.0, 0.005)).exp())
+
+
+# ----------------------------------------------------------- a path above the real axis
+
+PATH = 1.0, 0.25  # m and q of a step
+
+
+def path_nodes() -> tuple[float, np.ndarray]:
+    """The height of a path, and its nodes."""
+    path = gaussian_path._path.__wrapped__(*PATH, 3)
+    assert path is not None
+    return path.a, path.x
+
+
+def path_weights_hold() -> bool:
+    """Each weight h phi(x + i a) is within its relative error."""
+    path = gaussian_path._path.__wrapped__(*PATH, 3)
+    assert path is not None
+    for i in range(0, path.x.size, 7):
+        x = acb(float(path.x[i]), path.a)
+        truth = (-x * x / 2).exp() * arb(path.h) / (2 * arb.pi()).sqrt()
+        if not abs(number(path.weight[i]) / truth - 1) <= arb(float(path.weight_error[i])).expm1():
+            return False
+    return True
+
+
+def path_excess_holds() -> bool:
+    """Each R - 1 is within its error."""
+    (m, q), (a, x) = PATH, path_nodes()
+    v, error = gaussian_path._excess(m, q, a, x)
+    return all(
+        abs(((acb(one, a) * arb(m) - arb(m) ** 2 / 2).exp() - 1) * arb(q) - number(v[i]))
+        <= float(error[i])
+        for i, one in enumerate(x.tolist())
+    )
+
+
+def path_logarithms_hold(sizes: tuple[float, ...]) -> bool:
+    """ln R and ln R - (R - 1) are within their errors for an exact R - 1."""
+    v = np.array([size * complex(math.cos(k), math.sin(k)) for size in sizes for k in range(40)])
+    v = v[v.imag >= 0.0]
+    found = gaussian_path._logarithm(v, np.zeros(v.size))
+    assert found is not None
+    for i, one in enumerate(map(number, v)):
+        log = (1 + one).log()
+        if not abs(log - number(found[0][i])) <= float(found[1][i]):
+            return False
+        if not abs(log - one - number(found[2][i])) <= 2.0 * float(found[3][i]):
+            return False
+    return True
+
+
+def path_of(log_r: complex, less: complex, n: int = 1) -> gaussian_path._Path:
+    """A path with exact ingredients: n nodes of the weight 1."""
+    ones, none = np.ones(n), np.zeros(n)
+    return gaussian_path._Path(
+        a=0.5, h=0.5, x=none, phase=none, log_size=none, size=ones, weight=ones + 0j,
+        weight_error=none, v=0j * ones, v_error=none, log_r=log_r * ones, log_r_error=none,
+        less=less * ones, less_error=none,
+    )  # fmt: skip
+
+
+def path_sum_holds(path: gaussian_path._Path, t: float) -> bool:
+    """The sum over exact nodes is within its error."""
+    z, log_r = acb(2.0, t), number(path.log_r[0])
+    # z ln R is a small exponent, or a large one
+    small = bool(abs(z * log_r) < 0.5)
+    each = (z * log_r).exp() - 1
+    each += z * (number(path.less[0]) - log_r) if small else -z * number(path.v[0])
+    value, error = gaussian_path._values(path, 1.0, np.array([t]))
+    return bool(abs(each * path.x.size - number(value[0])) <= float(error[0]))
+
+
+def path_orders_hold() -> bool:
+    """The sum of 3,000 halves loses what adding halves to each other may lose."""
+    real, n = gaussian_path._total, 3000
+    lost = 1.0 + (2.0 * n.bit_length() + 9.0) * UNIT
+    with mock.patch.object(gaussian_path, "_total", lambda x: real(x) * lost):
+        return path_sum_holds(path_of(1e-9 + 0j, 0.5 + 0j, n), 0.0)
+
+
+def path_squares_hold() -> bool:
+    """The square of ln R loses 16 units by itself, and as much in the sum with others."""
+    real, log_r = gaussian_path._total, 2.0**-9
+    lost = 1.0 + 30.0 * UNIT
+    with mock.patch.object(gaussian_path, "_total", lambda x: real(x) * lost):
+        return path_sum_holds(path_of(log_r + 0j, 0j), 0.0)
+
+
+def path_values_hold(value: complex) -> bool:
+    """ln M for an exact M - 1."""
+    given = np.array([value]), np.zeros(1)
+    with mock.patch.object(gaussian_path, "_values", return_value=given):
+        line = gaussian_path.line(*PATH, 1.0, np.zeros(1), 1.0)
+    assert line is not None
+    off = (1 + number(value)).log() - number(line.log[0])
+    return bool(abs(off) <= float(line.error[0]))
+
+
+def moments_hold(off: float = 0.0) -> bool:
+    """ln M of a removed record at an order that has a binomial sum, where q is off by a share."""
+    m, q, order = 0.5, 0.25, 5
+    low, high = gaussian_path.log_moment(m, q, remove=True, c=order - 1.0)
+    rate = arb(q) * (1 + arb(off))
+    total = sum(
+        (
+            math.comb(order, k)
+            * (1 - rate) ** (order - k)
+            * rate**k
+            * (arb(m) ** 2 * (k * (k - 1)) / 2).exp()
+            for k in range(order + 1)
+        ),
+        arb(0),
+    )
+    return bool(arb(low) <= total.log() <= arb(high))
+
+
+def moments_of_rounded_rates_hold() -> bool:
+    """q is off by all its roundings, a million times as large."""
+    nested = MILLION * MOST_NESTED
+    with granted("MOST_NESTED", nested):
+        return all(moments_hold(sign * nested * UNIT * 0.99) for sign in BOTH)
 
 
 # ------------------------------------------------------------- many steps as one product
@@ -1063,6 +1188,26 @@ CASES: dict[str, Callable[[], bool]] = {
     "schedule-upper": lambda: off(np, "log", "LOG", schedule_uppers),
     "schedule-turned": turned_holds,
     "schedule-beyond": lambda: all(schedule_beyond(sign) for sign in BOTH),
+    # a path above the axis, and two lines for one kink
+    "path-weight": lambda: off(np, "exp", "EXP", path_weights_hold),
+    "path-excess": lambda: off(np, "expm1", "EXPM1", path_excess_holds),
+    "path-log": lambda: off(np, "log1p", "LOG1P", lambda: path_logarithms_hold((0.1, 0.6))),
+    "path-series": lambda: path_logarithms_hold((1e-3, 0.01, 0.1, 0.2)),
+    "path-less": lambda: path_logarithms_hold((0.3, 3.0, 1e3, 1e6)),
+    "path-order": path_orders_hold,
+    "path-squares": path_squares_hold,
+    "path-power": lambda: all(
+        path_sum_holds(path_of(complex(0.003, 0.0), 0j), 1e5 + k) for k in range(40)
+    ),
+    "path-turn": lambda: off(
+        np, "exp", "EXP", lambda: path_sum_holds(path_of(0.7 + 0.1j, 0j), 1.0)
+    ),
+    "path-value": lambda: off(np, "log1p", "LOG1P", lambda: path_values_hold(0.3 + 0.1j)),
+    "moment-terms": moments_of_rounded_rates_hold,
+    "moment-sum": lambda: off(math, "log", "LOG", moments_hold),
+    "smoothed-lift": lambda: test_smoothed.factors_hold(0.01),
+    "smoothed-factor": lambda: off(math, "expm1", "EXP", lambda: test_smoothed.factors_hold(0.01)),
+    "smoothed-log": lambda: off(np, "log", "LOG", lambda: test_smoothed.factors_hold(0.01)),
     # Gaussians
     "normal-line": lambda: normal_holds(normal_line),
     "normal-upper": lambda: normal_holds(normal_upper),

@@ -101,10 +101,15 @@ def typos() -> bool:
 
 
 def stops_trying() -> bool:
-    """A question that a process was lost with three times is not tried again."""
-    (once,) = pool._Job((OTHER,)).again()
+    """A question that a process was lost with three times, alone, is not tried again."""
+    (once,) = pool._Job((OTHER,), alone=True).again()
     (twice,) = once.again()
     return twice.again() == ()
+
+
+def blames_none() -> bool:
+    """A question that was lost among others has all its tries left."""
+    return [(job.alone, job.lost) for job in pool._Job((OTHER,)).again()] == [(True, 0)]
 
 
 def typed() -> bool:
@@ -164,10 +169,15 @@ MUTATIONS = [
         "a killer is tried for ever",
         {
             "killer-tried-ever": (
-                "return tuple(_Job((question,), lost) for question in self.questions if lost)"
+                "return tuple(_Job((question,), True, lost) for question in self.questions)"
             )
         },
         stops_trying,
+    ),
+    Without(
+        "a question is blamed for what was lost among others",
+        {"innocent-blamed": "lost = self.lost + 1"},
+        blames_none,
     ),
     Without(
         "types are guessed",

@@ -11,6 +11,7 @@ import pytest
 
 import tightbudget as tb
 from tightbudget.errors import ParameterError, RelationError
+from tightbudget.mechanisms.truncated_poisson import _weighed
 
 
 def chance_to_be_in(rate: Fraction, at_most: int, of: int) -> Fraction:
@@ -129,6 +130,25 @@ def test_the_least_rate_is_answered(at_most: int, of: int) -> None:
     # whatever is revealed, the record was in the sample
     assert batch.delta(0.0).upper <= 1.0001e-100
     assert batch.delta(0.0).lower <= tb.Gaussian(1.0).subsampled(1e-100).delta(0.0).upper
+
+
+@pytest.mark.parametrize("size", [1, 8, 64, 256, 512])
+@pytest.mark.parametrize("times", [100, 10_000])
+def test_cuts_that_next_to_never_happen_cost_nothing(size: int, times: int) -> None:
+    # the chance of a cut is below the least double, or above it
+    rate, gaussian = size / 50_000, tb.Gaussian(4.0)
+    cut = (gaussian.truncated_poisson(rate, 1056, 50_000) * times).epsilon(delta=1e-8)
+    uncut = (gaussian.subsampled(rate) * times).epsilon(delta=1e-8)
+    assert cut.lower <= uncut.upper
+    assert uncut.lower <= cut.upper <= uncut.upper * (1 + 2e-4)
+
+
+@pytest.mark.parametrize("chance", [(0.0, 0.0), (0.0, 5e-324), (0.0, 0.5), (1e-300, 0.25)])
+def test_a_weight_has_a_logarithm_and_is_not_below_its_chance(chance: tuple[float, float]) -> None:
+    low, high = _weighed(chance)
+    assert 0.0 < low <= high
+    assert high >= chance[1]
+    assert low == high or (low, high) == chance
 
 
 def test_lower_and_upper_bounds_close_up_where_cuts_are_rare() -> None:

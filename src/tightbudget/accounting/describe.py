@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -16,6 +17,7 @@ from tightbudget.numerics.validate import nearest, quotient_of, writes_number
 
 if TYPE_CHECKING:
     from tightbudget.mechanisms.composition import Composition
+    from tightbudget.numerics.bounds import Bounds
 
 __all__ = [
     "Parameter",
@@ -179,16 +181,21 @@ def number_of_times(runs: int) -> str:
     return f"{runs} time{'s' * (runs != 1)}"
 
 
-def two_ends(composition: Composition) -> dict[str, str]:
-    """Says in ``ends`` what the two bounds of an answer are, where their gap is no rounding.
+def two_ends(composition: Composition, answers: Iterable[Bounds], rtol: float) -> dict[str, str]:
+    """Says in ``ends`` what the two bounds of an answer are, where they are bounds of two pairs.
 
     Args:
         composition: the mechanisms that the answer is about.
+        answers: the bounds that the answer has.
+        rtol: the wanted relative gap of each of them.
 
     Returns:
-        nothing if one pair of distributions is the worst case, and the bounds enclose its value.
+        nothing if one pair of distributions is the worst case, or if the bounds of two pairs are
+        as close as was wanted.
     """
-    return {} if composition.attained is None else {"ends": _TWO_ENDS}
+    if composition.attained is None or all(bounds.relative_gap <= rtol for bounds in answers):
+        return {}
+    return {"ends": _TWO_ENDS}
 
 
 def _number_of_runs(table: dict[str, Any], runs: int) -> str:

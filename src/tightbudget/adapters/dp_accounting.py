@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightbudget.engine.engine import Engine, Reader
+from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
 from tightbudget.errors import ExtraError, ParameterError
 from tightbudget.mechanisms import (
+    DiscreteGaussian,
     DiscreteLaplace,
     FromCurve,
     Gaussian,
@@ -34,7 +36,7 @@ from tightbudget.mechanisms import (
     WorstCase,
 )
 from tightbudget.mechanisms.composition import Composable, Composition, Derived, compose
-from tightbudget.mechanisms.either import either
+from tightbudget.mechanisms.either import Either, either
 from tightbudget.numerics.binomial import binomial_tails
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
@@ -95,18 +97,23 @@ _LOST = 1e-15  # mass that counts as an infinite loss: the default by which dp-a
 _MARGIN = 1e-12
 _SUMS = (Gaussian, Laplace, DiscreteLaplace, MixtureOfGaussians, Subsampled)
 # Renyi orders of a best of many runs: a chord between two of them is above by some percent at most
-_ORDERS = tuple(1 + 2.0 ** (j / 4) for j in range(-16, 57))
+_ORDERS = (*(1 + 2.0 ** (j / 4) for j in range(-16, 57)), math.inf)
+_SMALLEST_RATE = 1e-12  # the smallest false-positive rate that dp-accounting asks about by itself
 
 
 class EventError(ParameterError):
-    """The refusal of an event that has no mechanism here.
+    """The refusal of an event.
 
-    ``event`` is the part of a tree of events that is refused.
+    Attributes:
+        event: the part of a tree of events that is refused.
+        invalid: True if one of its parameters is out of range, False if there is no mechanism for
+            it under the relation that was asked for.
     """
 
-    def __init__(self, event: Any, reason: str) -> None:
+    def __init__(self, event: Any, reason: str, *, invalid: bool = False) -> None:
         super().__init__(f"{event!r:.200} is not supported: {reason}")
         self.event = event
+        self.invalid = invalid
 
 
 def from_dp_event(
@@ -163,10 +170,24 @@ class TightPrivacyAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[m
         try:
             _steps_of(event, _RELATIONS[self.neighboring_relation])
         except EventError as refused:
+            if refused.invalid:  # a ValueError, and not an event of an unsupported type
+                raise
             return self.CompositionErrorDetails(refused.event, str(refused))
         if do_compose:
             self._composed = None
         return None
+
+    def supports(self, event: Any) -> bool:
+        """Says whether :meth:`compose` accepts an event: its type, its parameters, the relation.
+
+        ``compose`` refuses the others, and notes nothing of them: with ``UnsupportedEventError``
+        an event that has no mechanism under the relation, with ``EventError``, which is a
+        ``ValueError``, one that has a parameter out of range.
+        """
+        try:
+            return bool(super().supports(event))
+        except EventError:
+            return False
 
     @property
     def composition(self) -> Composition:
@@ -184,12 +205,74 @@ class TightPrivacyAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[m
         return self.composition.answer(epsilon=target_epsilon, rtol=self._rtol).bounds
 
     def get_epsilon(self, target_delta: float) -> float:
-        """Returns the upper bound of :meth:`get_epsilon_bounds`."""
-        return self.get_epsilon_bounds(target_delta).upper
+        """Returns the upper bound of :meth:`get_epsilon_bounds`.
+
+        It is inf at every delta, 1 included, if the record is revealed for certain: dp-accounting
+        has it so. (Everything is (0, 1)-DP, which ``get_epsilon_bounds(1)`` says.)
+        """
+        epsilon = self.get_epsilon_bounds(target_delta).upper
+        if target_delta == 1 and self.get_delta_bounds(math.inf).lower == 1.0:
+            return math.inf
+        return epsilon
 
     def get_delta(self, target_epsilon: float) -> float:
         """Returns the upper bound of :meth:`get_delta_bounds`."""
         return self.get_delta_bounds(target_epsilon).upper
+
+    def get_true_positive_rates(self, false_positive_rates: Any, deltas: Any = None) -> Any:
+        """Bounds from above how often a test that tells the neighbours apart is right.
+
+        Guarantee: no test whose false-positive rate is at most one of ``false_positive_rates`` has
+        a larger true-positive rate than the value in its place, in either direction.
+        Source: Dong, Roth, Su 2022.
+
+        Args:
+            false_positive_rates: one rate in [0, 1], or (n,) of them.
+            deltas: is not read. dp-accounting takes the deltas of its bound from it; here all
+                deltas count.
+
+        Returns:
+            One rate, or (n,) rates.
+
+        Raises:
+            ParameterError: a rate is not in [0, 1].
+        """
+        if np.ndim(false_positive_rates) == 0:
+            return self._caught(false_positive_rates)
+        return np.array([self._caught(rate) for rate in false_positive_rates])
+
+    def _caught(self, fpr: float) -> float:
+        return self.composition.answer(fpr=fpr, rtol=self._rtol).bounds.upper
+
+    def get_gdp_parameter_estimate(
+        self, false_positive_rates: Any = None, deltas: Any = None
+    ) -> float:
+        """Bounds from above the mu of Gaussian differential privacy, up to a small delta.
+
+        Guarantee: delta(eps) is at most delta_mu(eps) + s for all eps >= 0, with s the smallest of
+        ``false_positive_rates`` and mu the value returned. So a test with the false-positive rate a
+        has at most the true-positive rate Phi(Phi^-1(a) + mu) + s. dp-accounting's method of this
+        name returns an estimate, from some points of the curve, which may be below mu.
+        Source: Dong, Roth, Su 2022, Corollary 2.13.
+
+        Args:
+            false_positive_rates: (n,) rates in [0, 1], of which only the smallest counts; it is
+                1e-12, dp-accounting's smallest, if none are given.
+            deltas: is not read, as for :meth:`get_true_positive_rates`.
+
+        Returns:
+            mu; inf, if outputs that reveal the record are likelier than s.
+
+        Raises:
+            ParameterError: a rate is not in [0, 1], or there is none.
+        """
+        slack = _SMALLEST_RATE
+        if false_positive_rates is not None:
+            rates = np.atleast_1d(false_positive_rates).tolist()
+            if not rates:
+                raise refuse("false_positive_rates", "have at least one rate", rates)
+            slack = min(probability(false_positive_rates=rate) for rate in rates)
+        return gaussian_mu_bounds(self.composition.engine, slack, self._rtol).upper
 
 
 def from_pld(pld: Any) -> Composition:
@@ -267,7 +350,7 @@ def to_pld(composition: Composable, value_discretization_interval: float = 1e-4)
 
 
 def _raised(read: Reader, epsilons: list[float]) -> list[float]:
-    """Bounds delta from above at each epsilon, with a margin for whoever adds up masses again."""
+    """Bounds delta from above at each epsilon, with the margin for rounding by dp-accounting."""
     deltas: list[float] = []
     for epsilon in epsilons:
         if deltas and deltas[-1] < _LOST:  # delta falls, so that the last one is still a bound
@@ -306,7 +389,7 @@ def _steps_of(event: Any, relation: Neighbouring) -> list[Step]:
     except EventError:
         raise
     except (ParameterError, OverflowError) as cause:
-        raise EventError(event, str(cause)) from cause
+        raise EventError(event, str(cause), invalid=True) from cause
 
 
 def _composition_of(steps: list[Step], relation: Neighbouring) -> Composition:
@@ -353,30 +436,39 @@ def _self_composed(event: Any, relation: Neighbouring) -> list[Step]:
 
 @_steps.register(dp_event.GaussianDpEvent)
 def _gaussian(event: Any, relation: Neighbouring) -> list[Step]:
-    if event.noise_multiplier == 0:
+    noise = non_negative(noise_multiplier=event.noise_multiplier)
+    if noise == 0:
         return _revealed(1.0, relation)
-    return [(Gaussian(event.noise_multiplier, _distance(relation), relation=relation), 1)]
+    return [(Gaussian(noise, _distance(relation), relation=relation), 1)]
 
 
 @_steps.register(dp_event.LaplaceDpEvent)
 def _laplace(event: Any, relation: Neighbouring) -> list[Step]:
-    if event.noise_multiplier == 0:
+    noise = non_negative(noise_multiplier=event.noise_multiplier)
+    if noise == 0:
         return _revealed(1.0, relation)
-    return [(Laplace(event.noise_multiplier, _distance(relation), relation=relation), 1)]
+    return [(Laplace(noise, _distance(relation), relation=relation), 1)]
 
 
 @_steps.register(dp_event.DiscreteLaplaceDpEvent)
 def _discrete_laplace(event: Any, relation: Neighbouring) -> list[Step]:
-    # less noise dominates: noise of a larger scale is that of a smaller one and more of its kind
-    scale = _down(1 / Fraction(positive(noise_parameter=event.noise_parameter)))
     moved = positive_count(sensitivity=event.sensitivity) * int(_distance(relation))
+    noise = non_negative(noise_parameter=event.noise_parameter)
+    if noise == 0:  # dp-accounting reads it as no noise
+        return _revealed(1.0, relation)
+    # less noise dominates: noise of a larger scale is that of a smaller one and more of its kind
+    scale = _down(1 / Fraction(noise))
     return [(DiscreteLaplace(scale, moved, relation=relation), 1)]
 
 
 @_steps.register(dp_event.RandomizedResponseDpEvent)
 def _randomized_response(event: Any, relation: Neighbouring) -> list[Step]:
     if relation is Neighbouring.ADD_OR_REMOVE:
-        raise EventError(event, "a response that is there or not tells neighbours apart")
+        raise EventError(
+            event,
+            "neighboring_relation must be `REPLACE_ONE` or `REPLACE_SPECIAL`: a response that is "
+            "there or not tells neighbours apart",
+        )
     p = Fraction(probability(noise_parameter=event.noise_parameter))
     k = positive_count(num_buckets=event.num_buckets)
     if k == 1 or p == 1:
@@ -396,14 +488,18 @@ def _randomized_response(event: Any, relation: Neighbouring) -> list[Step]:
 @_steps.register(dp_event.MixtureOfGaussiansDpEvent)
 def _mixture_of_gaussians(event: Any, relation: Neighbouring) -> list[Step]:
     if relation is Neighbouring.REPLACE_ONE:
-        raise EventError(event, "its pair is that of a record which is there or not")
+        raise EventError(
+            event,
+            "neighboring_relation must be `ADD_OR_REMOVE_ONE` or `REPLACE_SPECIAL`: its pair is "
+            "that of a record which is there or not",
+        )
+    noise = non_negative(standard_deviation=event.standard_deviation)
     weights = masses(sampling_probs=event.sampling_probs)
     sizes = [c for c, w in zip(event.sensitivities, weights, strict=True) if w]
     if not any(sizes):
         return []
-    if event.standard_deviation == 0:
+    if noise == 0:
         return _revealed(1.0, relation)
-    noise = event.standard_deviation
     return [(MixtureOfGaussians(noise, event.sensitivities, weights, relation=relation), 1)]
 
 
@@ -420,11 +516,13 @@ def _tree_aggregation(event: Any, relation: Neighbouring) -> list[Step]:
     if relation is Neighbouring.ADD_OR_REMOVE:
         raise EventError(
             event,
-            "a tree of sums needs the relation REPLACE_SPECIAL or REPLACE_ONE, under which other "
-            "records keep their leaves",
+            "neighboring_relation must be `REPLACE_SPECIAL` or `REPLACE_ONE`, under which other "
+            "records keep their leaves of the tree of sums",
         )
     given = event.step_counts
     counts = given if isinstance(given, Sequence) else [given]
+    if not counts:
+        raise refuse("step_counts", "have at least one tree", given)
     most = max(positive_count(**{f"step_counts[{i}]": n}) for i, n in enumerate(counts))
     # a record is in one node of each level, of which n leaves need as many as n has digits
     gaussian = dp_event.GaussianDpEvent(event.noise_multiplier)
@@ -512,6 +610,8 @@ def _sampled_with_replacement(event: Any, relation: Neighbouring) -> list[Step]:
         # Each place of the batch has the record with probability 1 / n, in place of another one.
         # As seen from a batch of the others, the sum moves by at most 2 C for each such place.
         return [(_single(inner, relation).subsampled(_up(Fraction(1, n))).group(b), 1)]
+    if b > n:
+        raise EventError(event, "a sample of more records than there are needs ADD_OR_REMOVE_ONE")
     batches: list[Step] = [(_of_clip(step).batches(b, n, replacement=True), 1)]
     return batches if relation is Neighbouring.REPLACE_ONE else _under(relation, batches)
 
@@ -555,7 +655,51 @@ def _repeat_and_select(event: Any, relation: Neighbouring) -> list[Step]:
     if not shape >= 0:
         raise refuse("shape", "be >= 0", event.shape)
     inner = [step for step in _steps_of(event.event, relation) if step[1]]
-    return [(_selected(tuple(inner), relation, mean, shape), 1)] if inner else []
+    if not inner or (mean == 1 and not math.isinf(shape)):
+        return inner  # such a number of runs is at least 1
+    best = _selected(tuple(inner), relation, mean, shape)
+    if best is None:
+        raise EventError(event, "of what is repeated, no Renyi divergence is known to be finite")
+    return [(best, 1)]
+
+
+# ------------------------------------------------- events that dp-accounting 0.6 does not have
+
+
+def _epsilon_delta(event: Any, relation: Neighbouring) -> list[Step]:
+    return [(WorstCase(event.epsilon, event.delta, relation=relation), 1)]
+
+
+def _pure(event: Any, relation: Neighbouring) -> list[Step]:
+    """Makes a release of which nothing is known but that it is epsilon-DP."""
+    return [(WorstCase(event.epsilon, relation=relation), 1)]
+
+
+def _discrete_gaussian(event: Any, relation: Neighbouring) -> list[Step]:
+    moved = non_negative(sensitivity=event.sensitivity) * _distance(relation)
+    sigma = non_negative(sigma=event.sigma)
+    if moved == 0:
+        return []
+    if sigma == 0:
+        return _revealed(1.0, relation)
+    if event.dimension is not None and positive_count(dimension=event.dimension) == 1:
+        # an integer moves by an integer
+        whole = math.floor(moved)
+        return [(DiscreteGaussian(sigma, whole, relation=relation), 1)] if whole else []
+    # concentrated as Gaussian noise: Canonne, Kamath, Steinke 2020, Theorem 4, for each coordinate
+    return [(Line(0.0, _up((Fraction(moved) / Fraction(sigma)) ** 2 / 2)), 1)]
+
+
+# by name: an older dp-accounting does not have them
+_LATER = {
+    "EpsilonDeltaDpEvent": _epsilon_delta,
+    "ExponentialMechanismDpEvent": _pure,
+    "PermuteAndFlipDpEvent": _pure,
+    "DiscreteGaussianDpEvent": _discrete_gaussian,
+}
+for _name, _converter in _LATER.items():
+    if hasattr(dp_event, _name):
+        _steps.register(getattr(dp_event, _name), _converter)
 
 
 def _one_release(steps: list[Step]) -> list[Step]:
@@ -579,7 +723,7 @@ _NOTHING = WorstCase(0.0)
 
 
 def _mentions(event: Any, kind: type) -> bool:
-    """Says whether a tree of events has one of a kind."""
+    """Says whether an event of the type ``kind`` is anywhere in the tree of ``event``."""
     parts = [getattr(event, "event", None), *(getattr(event, "events", None) or ())]
     return isinstance(event, kind) or any(part and _mentions(part, kind) for part in parts)
 
@@ -611,12 +755,13 @@ def _of_clip(step: Any) -> Gaussian:
 
 
 def _single(steps: list[Step], relation: Neighbouring) -> Mechanism:
-    """Makes one mechanism of releases, declared for a relation."""
+    """Makes one mechanism, declared for a relation, that dominates the releases ``steps``."""
     (step, runs), *more = steps
-    if runs == 1 and not more and isinstance(step, Mechanism) and not isinstance(step, Derived):
-        return dataclasses.replace(step, relation=relation)
-    if runs == 1 and not more and isinstance(step, Mechanism) and step.relation is relation:
-        return step
+    if runs == 1 and not more and isinstance(step, Mechanism):
+        if step.relation is relation:
+            return step
+        if not isinstance(step, (Derived, Either)):  # those have parts, declared for a relation
+            return dataclasses.replace(step, relation=relation)
     return _curve_of(tuple(steps), relation)
 
 
@@ -639,7 +784,7 @@ def _mixture(chance: tuple[float, float], first: Mechanism, second: Mechanism) -
 
 
 def _under(relation: Neighbouring, steps: list[Step]) -> list[Step]:
-    """Declares releases for another relation, each as one mechanism of its own."""
+    """Declares each of the releases ``steps`` for another relation, as one mechanism."""
     return [(_single([(step, 1)], relation), runs) for step, runs in steps]
 
 
@@ -650,7 +795,7 @@ def _distance(relation: Neighbouring) -> float:
 
 
 def _revealed(chance: float, relation: Neighbouring) -> list[Step]:
-    """Makes a release that reveals the record with probability ``chance``, else nothing."""
+    """Makes a release that reveals the record with probability ``chance``, and nothing else."""
     return [(WorstCase(0.0, chance, relation=relation), 1)]
 
 
@@ -668,12 +813,13 @@ def _worst_below(
 
     def divergence(order: float) -> Bounds:
         of_tables = (mul_up(runs, table(order).upper) for table, runs in tables)
-        return Bounds(0.0, add_up(line.xi, mul_up(line.rho, order), *of_tables))
+        return Bounds(0.0, add_up(_on(line, order), *of_tables))
 
     known: Callable[[float], Bounds] = divergence
     if tables:
         # adding up takes long: once for each order of the tables
-        known = renyi.Table.of(divergence, _ORDERS)
+        orders = {order for table, _ in tables for order in table.orders}
+        known = renyi.Table.of(divergence, sorted(orders))
         top, points = renyi.epsilon(known, _NEVER).upper, _DOTS
     else:
         # at the last point ln delta <= -645: delta is below 1e-280
@@ -682,6 +828,11 @@ def _worst_below(
     epsilons = [min(top, _LARGEST) * j / points for j in range(points + 1)] if top else [0.0]
     deltas = [renyi.delta(known, epsilon).upper for epsilon in epsilons]
     return FromCurve(epsilons, deltas, relation=relation)
+
+
+def _on(line: Line, order: float) -> float:
+    """Bounds from above the Renyi divergence that a line allows, at an order that may be inf."""
+    return add_up(line.xi, mul_up(line.rho, order)) if line.rho else line.xi
 
 
 @functools.lru_cache(maxsize=64)
@@ -709,11 +860,14 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
 @functools.lru_cache(maxsize=64)
 def _selected(
     steps: tuple[Step, ...], relation: Neighbouring, mean: float, shape: float
-) -> renyi.Table:
+) -> renyi.Table | None:
     """Tabulates the Renyi divergences of the best of a random number of runs.
 
     Source: Papernot, Steinke 2022, Theorem 2 (a truncated negative binomial number of runs), and
     Theorem 6 (a Poisson number, ``shape`` inf).
+
+    Returns:
+        The table, or None if no divergence of one run of ``steps`` is known to be finite.
     """
     whole = _composition_of([s for s in steps if isinstance(s[0], Mechanism)], relation)
     known = [(step, runs) for step, runs in steps if not isinstance(step, Mechanism)]
@@ -722,25 +876,32 @@ def _selected(
         total = whole.answer(order=order, rtol=1e-3).bounds.upper if whole.runs else 0.0
         for step, runs in known:
             if isinstance(step, Line):
-                total = add_up(total, mul_up(runs, add_up(step.xi, mul_up(step.rho, order))))
+                total = add_up(total, mul_up(runs, _on(step, order)))
             else:
                 total = add_up(total, mul_up(runs, step(order).upper))
         return Bounds(0.0, total)
 
-    one = renyi.Table.of(of_one, _ORDERS)
+    orders, largest = _ORDERS, of_one(math.inf).upper
+    if 0 < largest < math.inf:
+        # up to this order the Poisson theorem adds no delta: e^largest <= 1 + 1 / (order - 1)
+        last = next_down(1 + next_down(1 / expm1_up(largest)))
+        orders = tuple(sorted({*orders, last})) if last > 1 else orders
+    one = renyi.Table.of(of_one, orders)
     if math.isinf(one(_ORDERS[0]).upper):
-        raise ParameterError("of what is repeated, no Renyi divergence is known to be finite")
+        return None
     more = log_up(mean)
     if math.isinf(shape):
 
         def constant(order: float) -> float:
-            least = next_up(math.log1p(next_up(1 / (order - 1))))
-            return mul_up(mean, renyi.delta(one, least).upper)
+            # the theorem wants delta at an epsilon with e^epsilon <= 1 + 1 / (order - 1)
+            epsilon = max(0.0, next_down(next_down(math.log1p(next_down(1 / (order - 1))))))
+            delta = renyi.delta(one, epsilon) if known else whole.answer(epsilon=epsilon).bounds
+            return mul_up(mean, delta.upper)  # guard: poisson-delta-counted
     else:
         rare = -log_down(_fewest(mean, shape))
         least = min(
             add_up(mul_up(next_up(1 - 1 / order), one(order).upper), next_up(rare / order))
-            for order in _ORDERS
+            for order in orders
         )
         best = mul_up(next_up(1 + shape), least)
 
@@ -751,7 +912,7 @@ def _selected(
         lambda order: Bounds(
             0.0, add_up(one(order).upper, next_up(more / (order - 1)), constant(order))
         ),
-        _ORDERS,
+        orders,
     )
 
 

@@ -75,7 +75,7 @@ def calibrate(
             **(search if between is None else {**search, "between": _between(between)}),
             rtol=rtol,
         )
-    target = found.target
+    target, ends = found.target, two_ends(found.composition, [found.met], rtol)
     if json:
         asked = source.with_value(name, found.value).asked(
             parameter=name,
@@ -89,7 +89,7 @@ def calibrate(
         )
         for given in (asked, asked["parameters"]):  # what is found was not asked with a value
             given.pop(name, None)
-        print_answer({**found.to_dict(), **two_ends(found.composition)}, asked, watch)
+        print_answer({**found.to_dict(), **ends}, asked, watch)
         return
     if target.name == "delta":
         cost = {"epsilon": f"{found.epsilon}  (target {epsilon!r})", "at delta": repr(delta)}
@@ -102,7 +102,7 @@ def calibrate(
             name: repr(found.value),
             "what": in_words(found.composition),
             **cost,
-            **two_ends(found.composition),
+            **ends,
             "seconds": f"{watch.seconds:.2f}",
         }
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from tightbudget import Bounds
 from tightbudget.accounting.compare import growing
 from tightbudget.accounting.describe import in_words, two_ends
 from tightbudget.cli.options import AsJson, Rtol, number
@@ -30,10 +31,12 @@ def compare(
     with growing_text("computing the other rows") as show:
         for found in comparisons:
             show(str(found))
+    ours = found.rows[0].answer
+    ends = two_ends(composition, [ours] if isinstance(ours, Bounds) else [], rtol)
     if json:
-        content = {**found.to_dict(), **two_ends(composition)}
+        content = {**found.to_dict(), **ends}
         print_answer(content, source.asked(delta=delta, epsilon=epsilon, rtol=rtol), watch)
         return
-    print_rows({"what": in_words(composition), **two_ends(composition)})
+    print_rows({"what": in_words(composition), **ends})
     print_text(str(found))
     print_rows({"seconds": f"{watch.seconds:.2f}"})

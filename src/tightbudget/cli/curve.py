@@ -68,12 +68,13 @@ def curve(
     composition = source.composition()
     asked = {"deltas" if epsilons is None else "epsilons": points}
     found = composition.curve(**asked, rtol=rtol, progress=lambda x: tracked(x, "composing"))
+    ends = two_ends(composition, [found[i] for i in range(len(found))], rtol)
     if csv is not None:
         write_text(csv, _csv(found))
     if out is not None:
         save_plot({"": found}, out, title=source.title(composition))
     if json:
-        content = {**found.to_dict(), **two_ends(composition)}
+        content = {**found.to_dict(), **ends}
         print_answer(content, source.asked(**asked, rtol=rtol), watch)
         return
     if out is None and csv is None:
@@ -83,7 +84,7 @@ def curve(
     print_rows(
         {"what": in_words(composition)}
         | ({"wrote": wrote} if wrote else {})
-        | two_ends(composition)
+        | ends
         | {"points": str(len(found)), "seconds": f"{watch.seconds:.2f}"}
     )
 

@@ -29,9 +29,10 @@ def risk(
     composition = source.composition()
     with working("composing"):
         found = composition.risk(epsilon, fpr=fpr, prior=prior, slack=slack, rtol=rtol)
+    ends = two_ends(composition, [found.advantage, found.tpr, found.delta], rtol)
     if json:
         asked = source.asked(epsilon=epsilon, fpr=fpr, prior=prior, slack=slack, rtol=rtol)
-        print_answer({**found.to_dict(), **two_ends(composition)}, asked, watch)
+        print_answer({**found.to_dict(), **ends}, asked, watch)
         return
-    rows = {"what": in_words(composition), **found.rows(), **two_ends(composition)}
+    rows = {"what": in_words(composition), **found.rows(), **ends}
     print_rows({**rows, "seconds": f"{watch.seconds:.2f}"})

@@ -2,7 +2,9 @@
 
 Both give certified bounds, and share nothing but the pairs. The saddle-point engine takes
 compositions of Gaussian mechanisms, sampled or not; it answers with many digits or not at all,
-and says so quickly. ``benchmarks`` compares both on the same questions.
+and says so quickly. Where its lines do not answer, the buckets are asked with short arrays first,
+and then its smoothed lines, which take longer, before the buckets take all the time they need.
+``benchmarks`` compares both on the same questions.
 """
 
 from __future__ import annotations
@@ -134,7 +136,9 @@ class Engine:
     ) -> Answer:
         """Answers for the worse direction, by the first method that is close enough.
 
-        A closed form comes first, then saddle points, then buckets.
+        A closed form comes first, then saddle points, then buckets. Of a composition that the
+        saddle-point engine takes, the buckets are asked twice: with short arrays, and with as many
+        buckets as it needs. Smoothed lines are asked in between.
 
         Guarantee: the exact value lies in the bounds, reached or not. Reached means a relative gap
         of ``rtol``, or the exceptions that :func:`~tightbudget.engine.buckets.refine.refine` names.

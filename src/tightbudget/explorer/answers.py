@@ -6,6 +6,7 @@ Each answer depends on its question alone, so that another process can compute i
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +47,7 @@ def curve(question: questions.Curve) -> dict[str, Any]:
     bounds, deltas, points = _curve(asked, question)
     listed = [] if deltas == [*DELTAS] else ["--deltas", ",".join(map(repr, deltas))]
     return {
-        **asked.about(),
+        **asked.about([bounds]),
         asked.answered: bounds.to_dict(),
         "curve": points.to_dict(),
         "python": python(
@@ -65,7 +66,7 @@ def compare(question: questions.Compare) -> dict[str, Any]:
     asked = _AtOnePoint.of(question)
     found = tightbudget.compare(asked.run, **{asked.given: asked.at}, rtol=question.rtol)
     return {
-        **asked.about(),
+        **asked.about(_ours(found)),
         **found.to_dict(),
         "python": python(
             f"run = {run_expression(asked.run)}", f"answer = tb.compare(run, {asked.arguments})"
@@ -81,7 +82,7 @@ def compare_begun(question: questions.Compare) -> dict[str, Any]:
     """
     asked = _AtOnePoint.of(question)
     first = next(growing(asked.run, **{asked.given: asked.at}, rtol=question.rtol))
-    return {**asked.about(), **first.to_dict(), "more": True}
+    return {**asked.about(_ours(first)), **first.to_dict(), "more": True}
 
 
 def one_more(question: questions.OneMore) -> dict[str, Any]:
@@ -102,7 +103,7 @@ def one_more(question: questions.OneMore) -> dict[str, Any]:
         )
     runs = [run, *(run + mechanism for mechanism, _ in run.parts)]
     return {
-        **asked.about(),
+        **asked.about([now]),
         asked.answered: now.to_dict(),
         "one_more": rows,
         "python": python(
@@ -125,7 +126,7 @@ def stopping(question: questions.Stopping) -> dict[str, Any]:
     if question.weights is not None:
         options += ["--weights", ",".join(map(repr, question.weights))]
     return {
-        **_about(run),
+        **_about(run, [found.delta], questions.GAP),
         **found.to_dict(),
         "python": python(
             f"step = {run_expression(step)}", f"answer = tb.early_stopping(step, {asked})"
@@ -152,7 +153,7 @@ def calibrate(question: questions.Calibrate) -> dict[str, Any]:
     )
     asked = [f"{key}={value!r}" for key, value in {**target, **search}.items() if value]
     return {
-        **_about(found.composition),
+        **_about(found.composition, [found.met], questions.GAP),
         "parameter": name,
         **found.to_dict(),
         "python": python(
@@ -196,8 +197,8 @@ class _AtOnePoint:
         ask = run.epsilon if self.given == "delta" else run.delta
         return ask(self.at, self.rtol)
 
-    def about(self) -> dict[str, Any]:
-        return {**_about(self.run), self.given: self.at}
+    def about(self, answers: Iterable[Bounds]) -> dict[str, Any]:
+        return {**_about(self.run, answers, self.rtol), self.given: self.at}
 
     @property
     def gap(self) -> str:
@@ -233,10 +234,22 @@ def schedule_of(question: questions.Stopping) -> tightbudget.StoppingSchedule:
     return tightbudget.early_stopping(step, question.stops, question.delta, question.weights)
 
 
-def _about(run: Composition) -> dict[str, Any]:
-    """Describes a composition in words and as steps of a plan file, and what its bounds are."""
+def _ours(found: tightbudget.Comparison) -> list[Bounds]:
+    """Lists our own bounds of a comparison, which are its first row."""
+    answer = found.rows[0].answer
+    return [answer] if isinstance(answer, Bounds) else []
+
+
+def _about(run: Composition, answers: Iterable[Bounds], rtol: float) -> dict[str, Any]:
+    """Describes a composition in words and as steps of a plan file, and what its bounds are.
+
+    Args:
+        run: the composition.
+        answers: the bounds that the answer has.
+        rtol: the wanted relative gap of each of them.
+    """
     steps = [{**mechanism.to_dict(), "times": times} for mechanism, times in run.parts]
-    return {"what": in_words(run), "steps": steps, **two_ends(run)}
+    return {"what": in_words(run), "steps": steps, **two_ends(run, answers, rtol)}
 
 
 def _deltas(question: questions.Curve, bounds: Bounds) -> list[float]:

@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import math
 import multiprocessing
 import os
 import resource
-import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from tightbudget.accounting.worker import Lost, Worker
 from tightbudget.errors import BusyError, LimitError
 from tightbudget.explorer.job_queue import Job, JobQueue
 
@@ -65,19 +64,19 @@ class Workers:
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="explorer")
         self._queue = JobQueue(processes + waiting)
         self._closed = threading.Event()
-        self._processes: dict[int, _Process] = {}  # by the id of its thread
+        self._processes: dict[int, Worker] = {}  # by the id of its thread
 
     def warm(self) -> None:
         """Starts the processes, so that the first question need not wait for that."""
         for _ in range(self.processes):
-            self._threads.submit(self._process)
+            self._threads.submit(self._worker)
 
     def close(self) -> None:
         """Ends the processes, even those that are working."""
         self._closed.set()
         self._threads.shutdown()  # waiting jobs end with the refusal _GIVEN_UP
-        for process in self._processes.values():
-            process.end()
+        for worker in self._processes.values():
+            worker.end()
 
     async def answer(
         self,
@@ -141,26 +140,32 @@ class Workers:
         if given_up.is_set() or self._closed.is_set():
             raise LimitError(_GIVEN_UP)
         try:
-            process = self._process()
-            process.pipe.send((answer, question))
-            until = time.monotonic() + self.seconds
-            while not process.pipe.poll(_LOOK):
-                if given_up.is_set() or self._closed.is_set():
-                    raise LimitError(_GIVEN_UP)
-                if time.monotonic() > until:
-                    raise self._too_much("time", f"{self.seconds:g} s")
-            found, error = process.pipe.recv()
-        except (EOFError, OSError) as gone:  # it ran out of memory where it could not report so
+            return self._asked(answer, question, given_up)
+        except Lost as lost:  # it ran out of memory where it could not report so
             self._replace()
-            raise self._too_much("memory", f"{self.megabytes:,} MB") from gone
-        except BaseException:
-            self._replace()
-            raise
-        if isinstance(error, MemoryError):
+            raise self._too_much("memory", f"{self.megabytes:,} MB") from lost
+        except MemoryError as error:
             raise self._too_much("memory", f"{self.megabytes:,} MB") from error
-        if error is not None:
-            raise error
-        return found  # type: ignore[no-any-return]  # the other process has asked the function
+
+    def _asked(self, answer: Callable[[Q], A], question: Q, given_up: threading.Event) -> A:
+        """Asks the process of this thread, and ends it when the question takes too long.
+
+        Raises:
+            Lost: the process has ended.
+            LimitError: the question takes too long, or was given up.
+            Exception: ``answer`` raised it.
+        """
+        worker = self._worker()
+        worker.send(_within, self.seconds, answer, question)
+        until = time.monotonic() + self.seconds
+        while not worker.pipe.poll(_LOOK):
+            if given_up.is_set() or self._closed.is_set():
+                self._replace()
+                raise LimitError(_GIVEN_UP)
+            if time.monotonic() > until:
+                self._replace()
+                raise self._too_much("time", f"{self.seconds:g} s")
+        return worker.receive()  # type: ignore[no-any-return]  # what ``answer`` returned
 
     def _too_much(self, what: str, limit: str) -> LimitError:
         return LimitError(
@@ -168,12 +173,16 @@ class Workers:
             "or ask the library or the command line, which have no such limit"
         )
 
-    def _process(self) -> _Process:
+    def _worker(self) -> Worker:
         """Returns the process of this thread, and starts one if none is alive."""
         own = self._processes.get(threading.get_ident())
         if own is None or not own.process.is_alive():
-            own = _Process.start(self.seconds, self.megabytes << 20)
+            # "fork" is unsafe in a process with threads, and "spawn" imports everything again
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload([*_PRELOADED])
+            own = Worker.start(context, functools.partial(_limit_memory, self.megabytes << 20))
             self._processes[threading.get_ident()] = own
+            own.receive()  # it has begun: the time of its first question begins afterwards
         return own
 
     def _replace(self) -> None:
@@ -205,48 +214,10 @@ class Pools:
         self.slow.close()
 
 
-@dataclass(frozen=True)
-class _Process:
-    process: BaseProcess
-    pipe: Connection
-
-    @staticmethod
-    def start(seconds: float, memory: int) -> _Process:
-        # "fork" is unsafe in a process with threads, and "spawn" imports everything again
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([*_PRELOADED])
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, seconds, memory), daemon=True)
-        process.start()
-        theirs.close()
-        ours.recv()  # the process is ready: the time of its first question begins afterwards
-        return _Process(process, ours)
-
-    def end(self) -> None:
-        """Ends the process, even if it is working."""
-        self.process.kill()
-        self.process.join()
-        self.pipe.close()
-
-
-def _serve(pipe: Connection, seconds: float, memory: int) -> None:
-    """Answers questions from a pipe until the pipe is closed; the main function of a process."""
-    # A Ctrl-C of the terminal is for the server, which ends its processes.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _limit_memory(memory)
-    pipe.send("ready")
-    while True:
-        try:
-            answer, question = pipe.recv()
-        except EOFError:
-            return
-        _limit_time(seconds)
-        said: tuple[Any, BaseException | None]
-        try:
-            said = answer(question), None
-        except Exception as error:
-            said = None, error
-        pipe.send(said)
+def _within(seconds: float, answer: Callable[[Q], A], question: Q) -> A:
+    """Computes ``answer(question)`` within a limit of CPU time; runs in a worker."""
+    _limit_time(seconds)
+    return answer(question)
 
 
 def _limit_memory(more: int) -> None:

@@ -13,6 +13,7 @@ whose terms are of second order in R - 1: no digits are lost where R is close to
 
 The errors are those of :mod:`.gaussian_integrand`, counted with room to spare: the lines that ask
 here want six digits of M^k, not twelve. docs/explanation/contour.md has the proofs.
+A line that ends in "pays: name" pays for what docs/explanation/rounding.md says under that name.
 """
 
 from __future__ import annotations
@@ -109,7 +110,20 @@ def _path(m: float, q: float, end: int) -> _Path | None:
     # h / sqrt(2 pi) by four units and its logarithm; (a - x)(a + x) / 2 by three roundings, the
     # sum, a x; two exponentials and two products
     weight_error = LOG * abs(base) + 4.0 + 4.0 * (a * a + x * x) + a * np.abs(x)
-    weight_error = (weight_error + 2.0 * EXP + TURN + 4.0) * UNIT
+    weight_error = (weight_error + 2.0 * EXP + TURN + 4.0) * UNIT  # pays: path-weight
+    v, v_error = _excess(m, q, a, x)
+    found = _logarithm(v, v_error)
+    if found is None:
+        return None
+    log_r, log_r_error, less, less_error = found
+    return _Path(
+        a, h, x, phase, log_size, size, weight, outwards(weight_error), v, outwards(v_error), log_r,
+        outwards(log_r_error), less, outwards(2.0 * less_error),
+    )  # fmt: skip
+
+
+def _excess(m: float, q: float, a: float, x: FloatArray) -> tuple[ComplexArray, FloatArray]:
+    """R - 1 at the nodes x + i a, and how far it may be off."""
     # y = b + i turn
     b, turn = m * (x - 0.5 * m), m * a
     rise = np.exp(b)
@@ -121,7 +135,16 @@ def _path(m: float, q: float, end: int) -> _Path | None:
     parts = np.abs(np.expm1(b)) + 2.0 * math.sin(0.5 * turn) ** 2 + rise * math.sin(turn)
     v_error = parts * (max(EXPM1 + TURN, EXP + TURN, 2.0 * TURN + 2.0) + MOST_NESTED + 5.0)
     v_error = v_error + rise * (3.0 * np.abs(b) + 0.5 * m * m + 2.0 * turn)
-    v_error = q * UNIT * v_error
+    return v, q * UNIT * v_error  # pays: path-excess
+
+
+def _logarithm(
+    v: ComplexArray, v_error: FloatArray
+) -> tuple[ComplexArray, FloatArray, ComplexArray, FloatArray] | None:
+    """ln R and ln R - (R - 1), each with how far it may be off, from v = R - 1 up to ``v_error``.
+
+    None where R is too close to 0 at some node.
+    """
     # |R| >= 1 - q and >= |q e^y|, since both parts of R are at an angle of at most a right one
     modulus = np.abs(1.0 + v)
     # q near 1 and a record far away: ln R has lost its digits, and the first order below its truth
@@ -134,7 +157,7 @@ def _path(m: float, q: float, end: int) -> _Path | None:
     # is off by four units of 2 |v| + |v|^2, and half of it counts
     spread = 2.0 * (2.0 * np.abs(v) + np.abs(v) ** 2) / modulus**2
     made = spread + (LOG1P + 1.0) * np.abs(log_modulus) + (TURN + 2.0) * angle
-    log_r_error = 1.001 * (v_error / modulus + made * UNIT)
+    log_r_error = 1.001 * (v_error / modulus + made * UNIT)  # pays: path-log
     small = np.abs(v) < 0.25
     near = np.where(small, v, 0.0)
     series = np.zeros_like(near)
@@ -142,14 +165,10 @@ def _path(m: float, q: float, end: int) -> _Path | None:
         series = (-1.0) ** (n + 1) / n + near * series
     less = np.where(small, near * near * series, log_r - v)
     # d (ln R - v) = -v / R dv; Horner's rule by 4 units of each sum, which converges by quarters
-    less_error = np.abs(v) / modulus * v_error
-    less_error = less_error + np.where(
-        small, 16.0 * np.abs(v) ** 2 * UNIT, log_r_error + (np.abs(v) + np.abs(log_r)) * UNIT
-    )
-    return _Path(
-        a, h, x, phase, log_size, size, weight, outwards(weight_error), v, outwards(v_error), log_r,
-        outwards(log_r_error), less, outwards(2.0 * less_error),
-    )  # fmt: skip
+    summed = 16.0 * np.abs(v) ** 2 * UNIT  # pays: path-series
+    plain = log_r_error + (np.abs(v) + np.abs(log_r)) * UNIT  # pays: path-less
+    less_error = np.abs(v) / modulus * v_error + np.where(small, summed, plain)
+    return log_r, log_r_error, less, less_error
 
 
 def line(m: float, q: float, c: float, t: FloatArray, log_upper: float) -> Line | None:
@@ -192,7 +211,8 @@ def line(m: float, q: float, c: float, t: FloatArray, log_upper: float) -> Line 
     angle = np.arctan2(value.imag, 1.0 + value.real)
     rounded = 6.0 * np.abs(value) / known + (LOG + LOG1P) * np.abs(modulus)
     rounded = rounded + np.where(close, 0.0, TURN + 2.0) + (TURN + 2.0) * np.abs(angle)
-    rounded = rounded * UNIT - np.log1p(-np.where(lost, 0.0, error / known))
+    rounded = rounded * UNIT  # pays: path-value
+    rounded = rounded - np.log1p(-np.where(lost, 0.0, error / known))
     # where M is not told from 0, |M| <= 3 error, and |M^k - B^k| <= B^k (3^k - 1) for B = 3 error
     log = np.where(lost, np.log(3.0 * error + 1e-300), modulus + 1j * angle)
     return Line(log, outwards(np.where(lost, math.log(3.0), 2.0 * rounded)))
@@ -205,7 +225,7 @@ def _values(path: _Path, c: float, t: FloatArray) -> tuple[ComplexArray, FloatAr
     n = path.x.size
     # each sum adds halves to each other: two roundings for each halving, and a dozen operations
     # that make a term
-    order = path.weight_error + (2.0 * n.bit_length() + 14.0) * UNIT
+    order = path.weight_error + (2.0 * n.bit_length() + 14.0) * UNIT  # pays: path-order
     small = np.abs(path.log_r) * float(size[-1]) < _SMALL
     # nodes near R = 1: e^w - 1 - w for w = z ln R, by the moments of ln R
     log_r, weight = path.log_r[small], path.weight[small]
@@ -217,7 +237,8 @@ def _values(path: _Path, c: float, t: FloatArray) -> tuple[ComplexArray, FloatAr
         value += factor * _total(powers)
     # a term of degree i by 8 i units of itself, all together below 16 units of |w|^2; the terms
     # left out are below a unit. |e^w - 1 - w| < 0.7 |w|^2, and |e^w - 1| < 1.3 |w| for |w| < 1/2
-    squares = path.size[small] * np.abs(log_r) ** 2 * (order[small] + 16.0 * UNIT)
+    each = order[small] + 16.0 * UNIT  # pays: path-squares
+    squares = path.size[small] * np.abs(log_r) ** 2 * each
     moved = path.size[small] * np.abs(log_r) * path.log_r_error[small]
     error = size**2 * (0.7 * float(np.sum(squares)) + 1.3 * float(np.sum(moved)))
     value += z * _total(weight * path.less[small])
@@ -234,13 +255,13 @@ def _values(path: _Path, c: float, t: FloatArray) -> tuple[ComplexArray, FloatAr
         moduli = np.abs(turned)
         value += _total(turned) - _total(weight) - z * _total(weight * v)
         own, relative = path.size[large], order[large]
-        slack = path.log_r_error[large] + 4.0 * UNIT * np.abs(log_r)
+        slack = path.log_r_error[large] + 4.0 * UNIT * np.abs(log_r)  # pays: path-power
         # e^w by |w| of its relative error, the sum with the weight's exponent, exp, cos, sin;
         # e^d - 1 <= 1.1 d up to 1/8
         if float(size[-1]) * float(np.max(slack)) > 0.125:
             return value, np.full_like(t, math.inf)
         added = np.abs(path.log_size[large]) + np.abs(path.phase[large]) + EXP + TURN
-        plain = moduli @ (relative + added * UNIT)
+        plain = moduli @ (relative + added * UNIT)  # pays: path-turn
         error = error + 1.1 * (plain + size * (moduli @ slack))
         error = error + float(np.sum(own * relative))
         fixed = own * (path.v_error[large] + np.abs(v) * relative)
@@ -324,10 +345,11 @@ def log_moment(m: float, q: float, remove: bool, c: float) -> tuple[float, float
     sizes = sizes + (MOST_NESTED + 16.0) * (pull + q / (1.0 - q))
     sizes = sizes + np.where(y > 30.0, LOG * (abs(log_q) + np.abs(y)), 0.0)
     sizes = 2.0 * abs(power) * sizes + 4.0 * x * x + 4.0 * abs(top)
-    off = float(np.max(np.where(terms > top - 60.0, sizes, 0.0))) * UNIT
+    off = float(np.max(np.where(terms > top - 60.0, sizes, 0.0))) * UNIT  # pays: moment-terms
     if not float(np.max(sizes)) * UNIT < 1.0:
         return -math.inf, math.inf
-    off += (x.size + 4.0 * LOG * (abs(math.log(total)) + 8.0) + EXP + 2.0 * abs(log)) * UNIT
+    summed = x.size + 4.0 * LOG * (abs(math.log(total)) + 8.0) + EXP + 2.0 * abs(log)
+    off += summed * UNIT  # pays: moment-sum
     # aliasing, relative to M; then the nodes at both ends, which are below e^-50 of the largest
     # term each and fall by e^(-10 h) from one to the next; and the terms below e^-60
     alias = 2.0 * math.exp(float(grown[best]) - 2.0 * math.pi * a / h)

@@ -20,6 +20,9 @@ __all__ = ["TruncatedPoisson"]
 # Records: the chances of a cut are certified up to there, in milliseconds
 _MOST = 10**12
 _LEAST = 1e-100  # of the rates that a sample takes, beside 0
+# The weight of a part whose chance is below the least double: its logarithm and its quotients are
+# finite, and a trillion steps of it cost less than 1e-287 of delta.
+_NEVER = 1e-300
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,9 @@ class TruncatedPoisson(Derived):
             return plain
         # guard: cut-batch-replaces
         replaced = scaled(self.base, 2).subsampled(self._in_when_full[1]).pair(direction)
-        if fits[0] == 0.0:
+        if fits[1] == 0.0:
             return replaced
-        return EitherPair(replaced, plain, share=full, rest=fits)
+        return EitherPair(replaced, plain, share=_weighed(full), rest=_weighed(fits))
 
     def instance(self) -> Mechanism | None:
         fits, full = self._cut
@@ -120,6 +123,15 @@ class TruncatedPoisson(Derived):
             upper = min(upper, max(_LEAST, found))
         lower = -double_up(-Fraction(over[0]) * kept / Fraction(full[1]))
         return min(max(0.0, lower), upper), upper
+
+
+def _weighed(chance: tuple[float, float]) -> tuple[float, float]:
+    """Returns bounds > 0 of a weight of one part of a union that may stand for its chance.
+
+    A chance without a lower bound > 0 gets a weight above it: the parts of a union are disjoint, so
+    that more of one part adds (dP - e^eps dQ)+ to delta, of a composition, too.
+    """
+    return chance if chance[0] > 0.0 else (max(chance[1], _NEVER),) * 2
 
 
 def _tails(n: int, rate: float, k: int) -> tuple[tuple[float, float], tuple[float, float]]:

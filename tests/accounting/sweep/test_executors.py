@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -20,7 +21,7 @@ WHOLE = tb.sweep(QUESTIONS)
 JOBS = len(pool._jobs(QUESTIONS))
 FATAL = tb.questions(PLAN, {"sigma": [0.666], "runs": [300], "d": [1e-5, 1e-6]}, delta="$d")
 MIXED = [*QUESTIONS[:6], *FATAL, *QUESTIONS[6:]]
-LOST = "BrokenProcessPool: the process that answered it was lost, 3 times"
+LOST = "BrokenProcessPool: the process that answered it was lost, 3 times (signal 9)"
 
 
 class Backwards(Executor):
@@ -98,8 +99,62 @@ def test_only_the_question_that_kills_is_refused_not_its_plan() -> None:
     """A killer is known by its arguments too: the same plan with another target goes on."""
     apart = pool._Job(tuple(FATAL)).again()
     assert [job.questions for job in apart] == [(FATAL[0],), (FATAL[1],)]
-    assert [job.lost for job in apart] == [1, 1]
-    assert apart[0].again()[0].again() == ()
+    assert all(job.alone for job in apart)
+
+
+def test_a_question_is_refused_for_losses_alone_and_for_no_others() -> None:
+    """A worker that is lost while others work may have been lost for their memory."""
+    tries = [pool._Job((FATAL[0],))]
+    while again := tries[-1].again():
+        tries.extend(again)
+    assert [(job.alone, job.lost) for job in tries] == [
+        (False, 0), (True, 0), (True, 1), (True, 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_question_is_not_blamed_for_another_of_its_plan(monkeypatch) -> None:
+    """Questions of one plan are one job: the one that kills is refused, the others are answered."""
+    together = tb.questions(PLAN, {"sigma": [0.9], "runs": [300], "d": victims.DELTAS}, delta="$d")
+    assert len(pool._jobs(together)) == 1
+    monkeypatch.setattr(pool, "answers", victims.dies_of_a_target)
+    found = tb.sweep(together, 2)
+    monkeypatch.undo()
+    assert [answer.refusal for answer in found if answer.refusal] == [LOST]
+    assert found[1].refusal == LOST
+    assert [*found][2:] == [*tb.sweep(together)][2:]
+    assert found[0] == tb.sweep(together)[0]
+
+
+@pytest.mark.slow
+def test_an_exception_in_the_callers_code_ends_workers_in_the_middle_of_a_call(monkeypatch) -> None:
+    def interrupted(left):
+        yield 0
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pool, "answers", victims.holds_always)
+    before = multiprocessing.active_children()
+    with pytest.raises(KeyboardInterrupt):
+        tb.sweep(MIXED, 2, progress=interrupted)  # and not after minutes
+    assert multiprocessing.active_children() == before
+
+
+@pytest.mark.slow
+def test_workers_that_are_killed_before_they_begin_are_started_again(monkeypatch) -> None:
+    start, left = pool.Worker.start, [3]  # type: ignore[attr-defined]
+
+    def killed(context):
+        found = start(context)
+        if left[0] > 0:
+            left[0] -= 1
+            found.process.kill()
+        return found
+
+    monkeypatch.setattr(pool.Worker, "start", staticmethod(killed))  # type: ignore[attr-defined]
+    assert same_bits(tb.sweep(QUESTIONS, 2), WHOLE)
+    left[0] = pool._STARTS
+    with pytest.raises(tb.ParameterError, match="executor: 1 processes were started and"):
+        tb.sweep(QUESTIONS, 1)
 
 
 @pytest.mark.slow
@@ -116,6 +171,32 @@ def test_what_a_broken_executor_has_not_answered_is_refused_and_may_be_asked_aga
     again = tb.sweep(MIXED, journal=path)
     assert all(found[i] == again[i] for i in answered)
     assert same_bits(again, tb.sweep(MIXED))
+
+
+class Losing(Executor):
+    """Loses every job that has a certain question."""
+
+    def __init__(self, lost: tb.Question) -> None:
+        self.lost, self.asked = lost, 0
+
+    def submit(self, function, /, *args, **kwargs):
+        future: Future[Any] = Future()
+        self.asked += 1
+        if args[0] == self.lost.plan and (self.lost.find, self.lost.arguments) in args[1]:
+            future.set_exception(RuntimeError("KilledWorker"))
+        else:
+            future.set_result(function(*args, **kwargs))
+        return future
+
+
+def test_an_executor_of_the_callers_blames_only_what_it_loses_alone() -> None:
+    together = [tb.Question.of(tb.Gaussian(1.0), delta=10.0**-k) for k in range(2, 12)]
+    executor = Losing(together[3])
+    found = tb.sweep(together, executor)
+    assert executor.asked == 1 + len(together)
+    assert found.refused == (3,)
+    assert found[3].refusal == "RuntimeError: KilledWorker"
+    assert [*found][:3] + [*found][4:] == [a for k, a in enumerate(tb.sweep(together)) if k != 3]
 
 
 def test_an_executor_that_takes_no_more_refuses_the_rest() -> None:
@@ -217,3 +298,15 @@ def test_a_question_that_kills_the_workers_of_a_cluster_is_refused(client, monke
     said = [found[i].refusal for i in (6, 7)]
     assert all(text is not None and text.startswith("KilledWorker: ") for text in said)
     assert [*found][:6] + [*found][8:] == [*WHOLE]
+
+
+@pytest.mark.slow
+def test_a_cluster_blames_no_question_for_another_of_its_plan(client, monkeypatch) -> None:
+    together = tb.questions(PLAN, {"sigma": [0.9], "runs": [300], "d": victims.DELTAS}, delta="$d")
+    monkeypatch.setattr(pool, "answers", victims.dies_of_a_target)
+    with client.get_executor() as executor:
+        found = tb.sweep(together, executor)
+    monkeypatch.undo()
+    assert found.refused == (1,)
+    assert str(found[1].refusal).startswith("KilledWorker: ")
+    assert [found[0], found[2]] == [*tb.sweep(together)][::2]

@@ -31,12 +31,12 @@ def sweep(
 
     Guarantee: the result has a row for each question, in their order, with the numbers that the
     question has when it is asked alone, whatever the executor and however often the sweep was
-    interrupted. A question that is refused, or that kills its process three times, is a row with a
-    refusal; the others go on.
+    interrupted. A question that is refused, or with which alone a process is lost three times, is a
+    row with a refusal; the others go on. No process of the sweep outlives this one.
 
     Args:
         questions: from :func:`tightbudget.questions` or :meth:`Question.of`.
-        executor: None for this process; a number of processes, made anew if one is killed;
+        executor: None for this process; a number of processes, replaced if they are killed;
             or an executor, also of other machines (``Client.get_executor()`` of Dask).
         journal: a file that answers are appended to, each durable before the next; a question that
             it has an answer to is not asked again. At most one sweep at a time may write it.

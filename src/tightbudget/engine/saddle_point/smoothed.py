@@ -13,7 +13,8 @@ smoothed on either side. With a variance v, for y = L - eps and Phi the normal d
 Both fall like e^(-v t^2 / 2), so that |M(c + it)| <= M(c) suffices to bound the line beyond T. The
 gap between both is about v times the density of the loss at eps.
 
-docs/explanation/contour.md has the proofs.
+docs/explanation/contour.md has the proofs. A line that ends in "pays: name" pays for what
+docs/explanation/rounding.md says under that name.
 """
 
 from __future__ import annotations
@@ -217,7 +218,8 @@ def _lines(
     lift, turn = 0.5 * variance * (c * (c + 1.0) - t * t), 0.5 * variance * t * (2.0 * c + 1.0)
     size = 0.5 * variance * (c * (c + 1.0) + t * t) + turn
     log_above = log + (lift + 1j * turn)
-    error = error + (6.0 * size + np.abs(log_above)) * UNIT  # guard: smoothed-lift
+    # guard: smoothed-lift
+    error = error + (6.0 * size + np.abs(log_above)) * UNIT  # pays: smoothed-lift
     # 1 + (s + 1)(e^(-v s) - 1), where e^(-a - i b) - 1 is
     # expm1(-a) cos b - 2 sin^2(b / 2) - i e^-a sin b
     a, b = variance * c, variance * t
@@ -225,13 +227,14 @@ def _lines(
     factor = 1.0 + (s + 1.0) * less
     # less by its functions, products and sums; the product, the sum
     made = (2.0 * EXP + 3.0 * TURN + 16.0) * np.abs(s + 1.0) * (abs(math.expm1(-a)) + b + b * b)
-    wrong = (made + np.abs(factor) + 1.0) * UNIT
+    wrong = (made + np.abs(factor) + 1.0) * UNIT  # pays: smoothed-factor
     known = np.maximum(np.abs(factor), 1e-300)
     modulus, angle = np.log(known), np.angle(factor)
     log_below = log_above + (modulus + 1j * angle)
     rounded = LOG * np.abs(modulus) + TURN * np.abs(angle) + np.abs(log_below) + TURN + 2.0
+    off_below = error + np.log1p(outwards(wrong) / known)
     # guard: smoothed-factor
-    error_below = error + rounded * UNIT + np.log1p(outwards(wrong) / known)
+    error_below = off_below + rounded * UNIT  # pays: smoothed-log
     # sum over n D > T of D |F|, where |factor| <= 1 + v |s (s + 1)|: at most
     # 2 B e^(v (c (c + 1) - T^2) / 2) / T, before 1 / pi, for a bound B of |M| beyond T
     last = float(t[-1])
