@@ -54,7 +54,8 @@ peers: .venv/.adapters  ## the tests of dp-accounting, Opacus and JAX Privacy, r
 
 # Pages that say which tool they need, and the tests with the mark `needs`. Nothing is sent anywhere.
 tools: .venv-tools/.tools  ## the tests and pages that need Flower, NVFlare, Optuna, MLflow, W&B or Great Tables
-	TEST_CPU_SECONDS=inf .venv-tools/bin/python -m pytest -m needs tests/tools tests/docs/test_docs.py $(PYTEST_ARGS)
+	TEST_CPU_SECONDS=inf FLWR_TELEMETRY_ENABLED=0 WANDB_MODE=offline \
+		.venv-tools/bin/python -m pytest -m needs tests/tools tests/docs/test_docs.py $(PYTEST_ARGS)
 
 env: .venv/.test  ## make .venv with everything the checks need, and run nothing
 
@@ -112,7 +113,7 @@ sbom: .venv-package/.package  ## bills of materials (CycloneDX) from the lock fi
 
 audit: .venv-package/.package  ## known vulnerabilities of what the lock files name: asks a service, so it needs a network
 	.venv-package/bin/pip-audit --disable-pip --require-hashes \
-		$(foreach lock,serve test docs package bench,--requirement requirements/$(lock).txt)
+		$(foreach lock,serve test docs package bench tools,--requirement requirements/$(lock).txt)
 
 CHECK = .venv-package/bin/check-jsonschema --builtin-schema
 

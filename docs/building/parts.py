@@ -174,6 +174,33 @@ def _agreement(rows: list[Any]) -> Iterator[str]:
         yield f"| {asked} | {row.says} | `{row.ours}` | {row.certified} | {verdict} |"
 
 
+def peers() -> str:
+    """Tables of other libraries' tests that fail with our accountants: how many, which, why."""
+    listed = importlib.import_module("peers.run").peers()
+    lines = ["| | tests | differed at first | differ |", "|" + " --- |" * 4]
+    for peer in listed:
+        for suite in peer.suite:
+            first, *more = suite["files"]
+            files = f"`{first}`" + f" and {len(more)} more" * bool(more)
+            counts = (suite.get(key, "") for key in ("tests", "at_first", "differ"))
+            lines.append(
+                f"| {peer.distribution} {peer.version}, {files} | "
+                + " | ".join(map(str, counts))
+                + " |"
+            )
+    for peer in listed:
+        lines += ["", f"### {peer.distribution} {peer.version}", ""]
+        for heading, tables in (("differ", peer.differs), ("are left out", peer.left_out)):
+            if tables:
+                lines += [f"| tests that {heading} | why | proof |", "|" + " --- |" * 3]
+            for table in tables:
+                tests = ", ".join(f"`{test.partition('::')[2] or test}`" for test in table["tests"])
+                proof = f"`{table['proof']}`" if "proof" in table else ""
+                lines.append(f"| {tests} | {table['why']} | {proof} |".replace("\n", " "))
+            lines.append("")
+    return "\n".join(lines).rstrip()
+
+
 # -------------------------------------------------------------------------------- pages
 
 PARTS: dict[str, Callable[[], str]] = {
@@ -190,6 +217,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "web-speed": web_speed,
     "reproductions": reproductions,
     "agreement": agreement,
+    "peers": peers,
 }
 
 

@@ -137,6 +137,8 @@ class GridError(TightBudgetError, ValueError):
 class PrecisionError(TightBudgetError, ArithmeticError):
     """The requested gap between the bounds could not be certified within the limits.
 
+    The message begins with the bounds that were reached.
+
     Attributes:
         lower, upper: the certified bounds that were reached; they are true, and too far apart.
     """
@@ -145,6 +147,11 @@ class PrecisionError(TightBudgetError, ArithmeticError):
         super().__init__(message)
         self.lower = lower
         self.upper = upper
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The certified bounds as a pair: ``tb.Bounds(*error.bounds)``."""
+        return self.lower, self.upper
 
 
 class BudgetError(TightBudgetError, ArithmeticError):

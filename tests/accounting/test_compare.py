@@ -350,3 +350,19 @@ def test_json_has_every_number_and_no_infinity_that_is_not_one(sampled: tb.Compa
 def test_refusals(ask: Callable[[], Any], message: str) -> None:
     with pytest.raises(tb.ParameterError, match=message):
         ask()
+
+
+def test_a_comparison_is_a_sequence_of_its_rows() -> None:
+    found = tb.compare(tb.Laplace(2.0), delta=1e-5)
+    assert list(found) == list(found.rows)
+    assert len(found) == len(found.rows)
+    for k, row in enumerate(found):
+        assert found[k] is row is found[row.name]
+        assert row in found
+        assert row.name in found
+    assert found[-1] is found.rows[-1]
+    assert "none of them" not in found
+    with pytest.raises(KeyError, match="none of them"):
+        found["none of them"]
+    with pytest.raises(IndexError):
+        found[len(found)]

@@ -844,6 +844,51 @@ def test_clipping_that_adapts_is_refused() -> None:
     without_effect(run, run.epoch, tb.ParameterError, "clipping must be 'flat' or 'per_layer'")
 
 
+def test_adaptive_clipping_reports_more_noise_than_it_adds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One step on all records: a record that is not clipped moves the sum and a count."""
+    from opacus.optimizers import AdaClipDPOptimizer, adaclipoptimizer
+
+    stds: list[float] = []
+
+    def noted(std: float, reference: Any, **_: Any) -> Any:
+        stds.append(float(std))
+        return torch.zeros_like(reference)
+
+    monkeypatch.setattr(adaclipoptimizer, "_generate_noise", noted)
+
+    def shown(records: Any) -> tuple[Any, float]:
+        """The sum of the gradients, and the count, that a step on these gradients adds noise to."""
+        weight = torch.nn.Parameter(torch.zeros(1))
+        optimizer = AdaClipDPOptimizer(
+            torch.optim.SGD([weight], lr=0.1),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+            expected_batch_size=1,
+            target_unclipped_quantile=0.5,
+            clipbound_learning_rate=0.2,
+            max_clipbound=2.0,
+            min_clipbound=0.1,
+            unclipped_num_std=0.6,
+        )
+        weight.grad_sample = records
+        optimizer.clip_and_accumulate()
+        optimizer.add_noise()
+        return weight.grad, float(optimizer.unclipped_num)
+
+    with_it, without = (
+        shown(torch.tensor([[0.5], [0.9999]])),
+        shown(torch.tensor([[0.5]])),
+    )
+    of_sum, of_count = stds[:2]
+    moves = float(with_it[0] - without[0]) / of_sum, (with_it[1] - without[1]) / of_count
+    # two Gaussian numbers that move by these distances are one that moves by their hypotenuse
+    truth = tb.Gaussian(1.0, sensitivity=math.hypot(*moves)) * 1
+    claimed = tb.Gaussian(1.0) * 1
+    assert truth.delta(1.0).lower > 2 * claimed.delta(1.0).upper
+
+
 @pytest.fixture
 def alone() -> Iterator[None]:
     """A process group of one."""

@@ -6,13 +6,16 @@ import inspect
 import json
 import pickle
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import tightbudget as tb
 from tightbudget import errors
 from tightbudget.accounting.text_file import json_text
 from tightbudget.cli.refusals import as_json as printed_as_json
+from tightbudget.engine.answer import Answer
 from tightbudget.errors import ParameterError, TightBudgetError
 from tightbudget.output_dp.amount import Budget
 from tightbudget.web import refusals
@@ -162,3 +165,59 @@ def test_the_bytes_of_a_served_refusal_stay(error: Exception, text: str) -> None
 @pytest.mark.parametrize(("error", "text"), PRINTED, ids=lambda x: type(x).__name__)
 def test_the_bytes_of_a_printed_refusal_stay(error: TightBudgetError, text: str) -> None:
     assert json_text(printed_as_json(error)) == text
+
+
+# ------------------------------------------------------------- the bounds of a PrecisionError
+
+LONG = tb.Gaussian(1.0) * 1000
+SAMPLED = tb.Gaussian(1.0).subsampled(0.01) * 10
+TINY = 1e-18  # a gap that no answer in doubles reaches
+TOO_NARROW: dict[str, Callable[[], object]] = {
+    "epsilon": lambda: LONG.epsilon(1e-5, rtol=TINY),
+    "delta": lambda: LONG.delta(100.0, rtol=TINY),
+    "total_variation": lambda: (tb.Gaussian(0.1) * 3).total_variation(rtol=TINY),
+    "renyi": lambda: SAMPLED.renyi(2.5, rtol=TINY),
+    "risk": lambda: LONG.risk(1.0, rtol=TINY),
+    "tradeoff": lambda: LONG.tradeoff([0.01], rtol=TINY),
+    "curve of epsilon": lambda: LONG.curve(deltas=[1e-5], rtol=TINY),
+    "curve of delta": lambda: LONG.curve(epsilons=[100.0], rtol=TINY),
+    "explain": lambda: LONG.explain(delta=1e-5, rtol=TINY),
+    "compare": lambda: tb.compare(LONG, delta=1e-5, rtol=TINY),
+    "optimal_delta": lambda: tb.optimal_delta(
+        [(0.3, 0.05), (0.5, 0.1)], [1, 2], [0.2, 0.4], rtol=1e-14
+    ),
+    "a release": lambda: tb.GaussianRelease(len, 1, 5, 1e-300),
+}
+
+
+def leads(message: str, lower: float, upper: float) -> bool:
+    """Whether a message names the bounds before it says what was not reached."""
+    before, said, _ = message.partition(f" is in {tb.Bounds(lower, upper)}")
+    return bool(said) and "not reached" not in before and len(before) < 60
+
+
+@pytest.mark.parametrize("ask", TOO_NARROW.values(), ids=TOO_NARROW)
+def test_a_refusal_for_its_gap_leads_with_the_bounds_that_it_carries(
+    ask: Callable[[], object],
+) -> None:
+    with pytest.raises(errors.PrecisionError) as caught:
+        ask()
+    error = caught.value
+    assert error.bounds == (error.lower, error.upper)
+    assert leads(str(error), *error.bounds), str(error)
+
+
+def test_a_row_of_a_sweep_leads_with_its_bounds() -> None:
+    (row,) = tb.sweep([tb.Question.of(LONG, delta=1e-5, rtol=TINY)])
+    assert row.refusal is not None
+    assert leads(row.refusal, row.lower, row.upper)
+
+
+def test_two_pairs_are_refused_with_the_bounds_that_both_leave() -> None:
+    """The words name the bounds of the error, which are those of neither pair alone."""
+    above = Answer.missed("epsilon at delta = 0.1", tb.Bounds(1.0, 2.0), 1e-4)
+    below = Answer.missed("epsilon at delta = 0.1", tb.Bounds(0.5, 1.5), 1e-4)
+    error = above.down_to(below).error()
+    assert error.bounds == (0.5, 2.0)
+    assert leads(str(error), 0.5, 2.0)
+    assert "of the dominating pair, epsilon at delta = 0.1 is in " in str(error)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tightbudget as tb
+from docs import examples
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "use-with-flower.md"
 
 pytestmark = [
     pytest.mark.needs,
@@ -106,6 +111,28 @@ def test_an_update_that_is_not_a_number_is_seen(flower: Flower) -> None:
     assert np.isnan(flower.mean(flower.fixed(1.0, 2), replies, 2)[0])
 
 
+def test_one_client_more_costs_more_than_the_accountant_says(flower: Flower) -> None:
+    """Of 100 clients 99 are drawn, and one update is opposite to the others, as the page has it."""
+    config = flower.serverapp.PrivacyConfig(
+        target_delta=1e-5,
+        population_size=100,
+        neighboring_relation=flower.serverapp.NeighboringRelation.ADD_OR_REMOVE_ONE,
+        sampling_method=flower.serverapp.SamplingMethod.NO_AMPLIFICATION,
+    )
+    accountant = flower.serverapp.RdpAccountant(config)
+    accountant.compose(flower.serverapp.GaussianPrivacyEvent(4.0, 99, 100), 12)
+    run = tb.Gaussian(sigma=4.0, sensitivity=2.0).subsampled(rate=0.99) * 12
+    assert run.epsilon(delta=1e-5).lower > 2 * accountant.get_epsilon(1e-5)
+    # the means of the rounds with that client and without it, by the wrapper itself
+    others = [np.full(1, -5.0)] * 98
+    means = [
+        flower.mean(flower.fixed(0.0, 99), flower.messages([np.full(1, last), *others]), 1)[0]
+        for last in (5.0, -5.0)
+    ]
+    assert means[0] - means[1] == pytest.approx(2 / 99)
+    assert means[1] == pytest.approx(-1.0)
+
+
 def test_adaptive_noise_is_made_for_the_norm_after_its_update(
     flower: Flower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,3 +173,70 @@ def test_local_noise_is_that_of_the_formula(flower: Flower) -> None:
     sigma = sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
     assert np.std(sent) == pytest.approx(sigma, rel=0.02)
     assert (tb.Gaussian(sigma=sigma, sensitivity=2.0) * 1).delta(epsilon).lower > 2 * delta
+
+
+# ------------------------------------------------------------------ the recipe on the page
+
+
+class Clients:
+    """Five clients with budgets for two rounds of the page's strategy, three in a round."""
+
+    def __init__(self, flower: Flower, folder: Path) -> None:
+        names: dict[str, Any] = {"tb": tb}
+        text = PAGE.read_text(encoding="utf-8")
+        block = next(b[2] for b in examples.BLOCK.finditer(text) if "class Paid" in b[2])
+        exec(compile(block, str(PAGE), "exec"), names)
+        self.flower = flower
+        self.exhausted = names["PrivacyBudgetExhausted"]
+        self.ledger = tb.Ledger(f"sqlite:///{folder}/clients.db")
+        self.names = {node: f"client-{node}" for node in range(5)}
+        for name in self.names.values():
+            self.ledger.open_budget(name, kind="gaussian_dp", mu=1.0)
+        self.strategy = names["PaidFedAvg"](self.ledger, self.names, math.sqrt(0.5), 3)
+
+    def asked(self, nodes: Any = range(5)) -> list[int]:
+        """Returns the clients that one more round asks, of those that are connected."""
+        messages = self.strategy.configure_train(
+            1,
+            self.flower.arrays([0.0]),
+            self.flower.app.ConfigRecord(),
+            SimpleNamespace(get_node_ids=lambda: nodes),
+        )
+        return [message.metadata.dst_node_id for message in messages]
+
+    def spent(self) -> list[float]:
+        """Returns what each client has spent, in rounds."""
+        found = [self.ledger.budget(name).spent.amount for name in self.names.values()]
+        return [round(2 * float(square), 6) for square in found]  # of mu
+
+
+@pytest.fixture
+def five(flower: Flower, tmp_path: Path) -> Clients:
+    return Clients(flower, tmp_path)
+
+
+def test_who_is_asked_has_paid(five: Clients) -> None:
+    asked = five.asked() + five.asked()
+    assert five.spent() == [asked.count(node) for node in range(5)]
+
+
+def test_who_cannot_pay_is_not_asked(five: Clients) -> None:
+    first = five.asked([0, 1, 2]) + five.asked([0, 1, 2])
+    assert sorted(first) == [0, 0, 1, 1, 2, 2]
+    with pytest.raises(five.exhausted, match="2 of 5 clients can pay"):
+        five.asked()
+    assert five.spent() == [2, 2, 2, 0, 0]
+
+
+def test_a_client_without_a_budget_is_not_asked(five: Clients) -> None:
+    assert set(five.asked([0, 1, 2, 77, 78, 79])) == {0, 1, 2}
+
+
+def test_all_pay_or_none(five: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run spends between the question and the reservation: nobody is asked or charged."""
+    five.ledger.reserve("another run", 1.0, ["client-2"])
+    before = five.spent()
+    monkeypatch.setattr(tb.LedgerBudget, "can_afford", lambda budget, price: True)
+    with pytest.raises(tb.BudgetExceeded, match="client-2"):
+        five.asked([0, 1, 2])
+    assert five.spent() == before

@@ -99,7 +99,8 @@ class Row:
 class Comparison:
     """All bounds on one composition's epsilon at a delta, or on its delta at an epsilon.
 
-    Prints as a table.
+    Prints as a table. It is a sequence of its rows, each of which is found by its name, too:
+    ``for row in comparison``, ``comparison["Renyi"]``.
 
     Attributes:
         composition: the composition that was asked about.
@@ -118,12 +119,25 @@ class Comparison:
         """The name of the answers: "epsilon" or "delta"."""
         return "epsilon" if self.given == "delta" else "delta"
 
-    def __getitem__(self, name: str) -> Row:
-        """Finds the row of a name.
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __contains__(self, name: object) -> bool:
+        """Tells whether there is a row of this name, or this row."""
+        return any(name in (row, row.name) for row in self.rows)
+
+    def __getitem__(self, name: str | int) -> Row:
+        """Finds the row of a name, or at an index.
 
         Raises:
             KeyError: no row has the name.
+            IndexError: there are not so many rows.
         """
+        if isinstance(name, int):
+            return self.rows[name]
         for row in self.rows:
             if row.name == name:
                 return row

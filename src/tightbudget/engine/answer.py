@@ -82,7 +82,8 @@ class Answer:
         bounds = Bounds(below.bounds.lower, self.bounds.upper)
         why = missed.why
         if not missed.reached:  # the words are about one of the pairs, whose bounds they name
-            why = f"of the {'dominating pair' if missed is self else 'pair attained'}, {why}"
+            pair = "dominating pair" if missed is self else "pair attained"
+            why = f"the answer is in {bounds}; of the {pair}, {why}"
         return dataclasses.replace(missed, bounds=bounds, method=self.method, why=why)
 
     def required(self) -> Bounds:

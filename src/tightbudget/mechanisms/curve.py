@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,8 @@ DELTAS = tuple([float(f"{m}e-{k}") for k in range(2, 13) for m in (1, 0.3)][:-1]
 @dataclass(frozen=True, eq=False, repr=False)
 class Curve:
     """Certified points: ``x`` is exact, the exact ``y`` lies in [lower, upper].
+
+    It is a sequence of the bounds: ``for x, bounds in zip(curve.x, curve)``.
 
     Attributes:
         given: "epsilon" or "delta", the name of ``x``; ``y`` is the other one.
@@ -56,6 +58,9 @@ class Curve:
         points = f"{len(self):,} points"
         between = f" from {self.x[0].item()!r} to {self.x[-1].item()!r}" if len(self) else ""
         return f"<Curve of {self.answered} over {self.given}: {points}{between}>"
+
+    def __iter__(self) -> Iterator[Bounds]:
+        return (self[i] for i in range(len(self)))
 
     def __getitem__(self, i: int) -> Bounds:
         return Bounds(float(self.lower[i]), float(self.upper[i]))

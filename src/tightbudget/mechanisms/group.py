@@ -68,7 +68,13 @@ class Group(Derived):
     sizes have a larger one, are moved to a larger size for the upper bound, and to a smaller
     size for the lower bound.
 
-    It composes with steps that are stated for the same group of records.
+    A composition is for one pair of neighbours, and does not know which ones are meant. Beside a
+    group, the guarantee is for a user only if every other part is stated for that user, too: by
+    ``group`` with the number of records that the user has there, or by a sensitivity of all of
+    them. The upper bound of ``step.group(3) + other`` holds for one record, since a group covers
+    fewer records, but for a user of three it leaves out what ``other`` costs for two of them.
+    It is not refused, because a group is also the step of one record that is drawn ``size``
+    times, which does compose with steps for one record.
 
     Args:
         base: a mechanism with additive noise and a sensitivity (not Staircase, whose noise depends

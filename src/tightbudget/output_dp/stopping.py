@@ -87,7 +87,7 @@ def stopping_delta(
         # the lower bound that was reached is that of pairs which may not be attained
         reached = down_to_attained(Bounds(error.lower, error.upper), blocks, prices, rtol)
         raise PrecisionError(
-            f"relative gap {rtol:g} was not reached: the bounds are {reached}",
+            _missed(reached, rtol, "the pairs that dominate were not bounded more closely"),
             reached.lower,
             reached.upper,
         ) from error
@@ -139,11 +139,18 @@ def _delta_of(blocks: tuple[Composition, ...], prices: list[float], rtol: float)
             widest.refine(worst.lower)
         except PrecisionError as error:
             raise PrecisionError(
-                f"relative gap {rtol:g} was not reached: the bounds are {worst} "
-                f"(relative gap {worst.relative_gap:.2g}); {error}",
+                _missed(worst, rtol, str(error)),
                 worst.lower,
                 worst.upper,
             ) from error
+
+
+def _missed(reached: Bounds, rtol: float, reason: str) -> str:
+    """The message of a refusal: the bounds of delta that were reached, and why no closer ones."""
+    return (
+        f"delta is in {reached} (relative gap {reached.relative_gap:.2g}): "
+        f"relative gap {rtol:g} was not reached, since {reason}"
+    )
 
 
 def optimal_delta(

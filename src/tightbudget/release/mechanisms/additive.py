@@ -170,7 +170,8 @@ class GaussianRelease(MechanismOnData[Any, NoisyAnswer]):
         certified = (self._noisy * 1).epsilon(delta=next_down(float(delta)))
         if not math.isfinite(certified.upper):
             raise PrecisionError(
-                f"no epsilon could be certified at delta = {self.delta}: it is too small",
+                f"epsilon is in {certified}: "
+                f"none could be certified at delta = {self.delta}: it is too small",
                 certified.lower,
                 certified.upper,
             )
