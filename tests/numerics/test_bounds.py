@@ -138,18 +138,29 @@ def test_no_digit_is_printed_that_the_gap_does_not_support(x: Bounds) -> None:
     gap = Fraction(x.upper) - Fraction(x.lower)
     largest = max(abs(Fraction(x.lower)), abs(Fraction(x.upper)))
     # little is given away: a unit of the last digit is at most the gap, and each end moves by less
-    # than a unit; two digits at most are shown where the ends differ
+    # than a unit; of ends that are far apart four digits are shown
     assert high - low <= 3 * gap + Fraction(1, 10**15) * largest
     for end, text in zip((x.lower, x.upper), str(x)[1:-1].split(", "), strict=True):
         digits = re.sub(r"e.*|[-.]", "", text).strip("0") if end else ""
-        assert len(digits) <= 2 or Fraction(10) ** (len(digits) - 3) <= largest / gap
+        assert len(digits) <= 4 or Fraction(10) ** (len(digits) - 3) <= largest / gap
+
+
+@given(certified)
+def test_four_digits_of_each_end_are_printed_at_least(x: Bounds) -> None:
+    """Rounding to four digits, outwards, moves an end by less than a thousandth of itself."""
+    assume(x.lower < x.upper)
+    for end, shown in zip((x.lower, x.upper), printed(str(x)), strict=True):
+        assert abs(Fraction(shown) - Fraction(end)) <= abs(Fraction(end)) / 1000
 
 
 @pytest.mark.parametrize(
     ("bounds", "text"),
     [
         (Bounds(1.23451, 1.23462), "[1.23450, 1.23463]"),
-        (Bounds(1.21e-6, 1.2299e-6), "[1.21e-06, 1.23e-06]"),
+        (Bounds(1.21e-6, 1.2299e-6), "[1.210e-06, 1.230e-06]"),
+        (Bounds(2.81234, 4.36789), "[2.812, 4.368]"),
+        (Bounds(0.0, 1.23456e-9), "[0.0, 1.235e-09]"),
+        (Bounds(-1234.56, 65432.1), "[-1235, 65440.0]"),
         (Bounds(0.0, 0.0), "[0.0, 0.0]"),
         (Bounds(2.0, math.inf), "[2.00000, inf]"),
         (Bounds(0.5, 0.5), "[0.5, 0.5]"),
@@ -231,8 +242,8 @@ def test_a_format_rounds_outwards_by_less_than_a_unit(x: Bounds, spec: str) -> N
         (Bounds(-1.25, 1234.5), "+,.1f", "[-1.3, +1,234.5]"),
         (Bounds(2.0, math.inf), ".1f", "[2.0, inf]"),
         (Bounds(0.1, 0.1), ".20f", "[0.10000000000000000555, 0.10000000000000000556]"),
-        (Bounds(1.0, 2.0), "", "[1.0, 2.0]"),
-        (Bounds(1.0, 2.0), ">14", "    [1.0, 2.0]"),
+        (Bounds(1.0, 2.0), "", "[1.000, 2.000]"),
+        (Bounds(1.0, 2.0), ">18", "    [1.000, 2.000]"),
         (Bounds(1.0, 2.0), "*^14.1f", "**[1.0, 2.0]**"),
     ],
 )
@@ -342,5 +353,6 @@ def test_bounds_are_not_multiplied() -> None:
 
 
 def test_a_question_takes_no_bounds() -> None:
-    with pytest.raises(tb.ParameterError, match=r"^epsilon must be .* >= 0, got \[1\.0, 2\.0\]$"):
+    must = r"^epsilon must be .* >= 0, got \[1\.000, 2\.000\]$"
+    with pytest.raises(tb.ParameterError, match=must):
         (tb.Gaussian(1.0) * 1).delta(Bounds(1.0, 2.0))  # type: ignore[arg-type]

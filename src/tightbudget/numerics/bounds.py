@@ -38,6 +38,8 @@ _FORMAT = re.compile(
     re.DOTALL | re.ASCII,
 )
 
+_LEAST_DIGITS = 4  # of a bound that is printed: outward rounding moves it by less than 1e-3
+
 _SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -49,7 +51,8 @@ class Bounds:
     ``upper`` may be inf. A bound that no float holds is rounded outwards. Arithmetic (+, -, * with
     a non-negative factor) rounds outwards.
 
-    ``str`` and ``repr`` write the digits that are certified. A format writes both bounds with the
+    ``str`` and ``repr`` write the digits that are certified, and at least four of each bound,
+    rounded outwards. A format writes both bounds with the
     digits that it asks for, rounded outwards. ``<``, ``<=``, ``>`` and ``>=`` compare with a number
     or with other bounds: the answer is True or False where it is the same for every value in the
     bounds, and a ParameterError elsewhere. ``==`` compares the two bounds, not the number.
@@ -283,13 +286,17 @@ def _end(*, up: bool, **given: Any) -> float:
 def _digits(bounds: Bounds) -> int:
     """Counts the decimal digits that are printed of each bound, so that the gap shows in the last.
 
-    17 digits tell any two doubles apart; an infinite upper bound prints beside six digits.
+    At least four are printed: of bounds that are far apart each is known by itself, and two digits
+    would print 2.81 as 2.8. 17 digits tell any two doubles apart; an infinite upper bound prints
+    beside six digits.
     """
     width = bounds.upper - bounds.lower
     if not math.isfinite(width):
         return 6
     magnitude = max(abs(bounds.lower), abs(bounds.upper))
-    return min(17, max(2, math.ceil(math.log10(magnitude / width)) + 1)) if width else 17
+    return (
+        min(17, max(_LEAST_DIGITS, math.ceil(math.log10(magnitude / width)) + 1)) if width else 17
+    )
 
 
 def rounded(x: float, digits: int, *, up: bool) -> str:
