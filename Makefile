@@ -113,7 +113,7 @@ sbom: .venv-package/.package  ## bills of materials (CycloneDX) from the lock fi
 
 audit: .venv-package/.package  ## known vulnerabilities of what the lock files name: asks a service, so it needs a network
 	.venv-package/bin/pip-audit --disable-pip --require-hashes \
-		$(foreach lock,serve test docs package bench,--requirement requirements/$(lock).txt)
+		$(foreach lock,serve test docs package bench tools,--requirement requirements/$(lock).txt)
 
 CHECK = .venv-package/bin/check-jsonschema --builtin-schema
 

@@ -193,6 +193,40 @@ def test_no_worker_of_a_server_outlives_it(family, tmp_path) -> None:
     assert soon(lambda: not left(family)), left(family)
 
 
+GRID = """
+find = "sigma"
+epsilon = "$epsilon"
+delta = 1e-6
+[over]
+epsilon = { first = 0.1, last = 8.0, points = 5_000 }
+[[steps]]
+mechanism = "gaussian"
+sigma = "$sigma"
+rate = 0.01
+times = 3000
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_worker_of_the_command_outlives_it(number, family, tmp_path) -> None:
+    (tmp_path / "sweep.toml").write_text(GRID)
+    command = [sys.executable, "-m", "tightbudget", "sweep", "sweep.toml", "--workers", "2"]
+    with subprocess.Popen(
+        [*command, "--out", "table.csv"],
+        cwd=tmp_path,
+        env={**os.environ, MARK: family},
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    ) as parent:
+        journal = tmp_path / "table.csv.journal"
+        assert soon(lambda: journal.exists() and journal.read_bytes().count(b"\n") > 3)
+        assert sum(map(computes, left(family))) == 2
+        parent.send_signal(number)
+        assert soon(lambda: parent.poll() is not None)
+    assert soon(lambda: not left(family)), left(family)
+
+
 # ------------------------------------------------------------------ calls and their losses
 
 

@@ -37,6 +37,7 @@ ADD, ONE, SPECIAL = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE, Relation.R
 GAUSSIAN = events.GaussianDpEvent(1.5)
 EVERY = tuple(Relation)
 SAMPLED = events.PoissonSampledDpEvent(0.1, GAUSSIAN)
+CUT = events.TruncatedSubsampledGaussianDpEvent(6, 0.75, 2, 2.5)
 
 # every type of event, and the relations under which it has a mechanism
 EVENTS: list[tuple[Any, tuple[Any, ...]]] = [
@@ -97,6 +98,7 @@ EVENTS: list[tuple[Any, tuple[Any, ...]]] = [
         ),
         EVERY,
     ),
+    (events.SampledWithoutReplacementDpEvent(12, 8, CUT), EVERY),
     (events.RepeatAndSelectDpEvent(GAUSSIAN, 3.0, 1.0), EVERY),
     (events.RepeatAndSelectDpEvent(events.LaplaceDpEvent(4.0), 5.0, 0.0), EVERY),
     (events.RepeatAndSelectDpEvent(events.ZCDpEvent(0.1), 5.0, 0.5), EVERY),
@@ -116,6 +118,7 @@ SUPPORTED = [
 # curves of 257 points, of which each is a question about several mechanisms
 TWO = events.PoissonSampledDpEvent(0.1, events.ComposedDpEvent([GAUSSIAN, SAMPLED]))
 LONG = [
+    *((events.SampledWithoutReplacementDpEvent(12, 8, CUT), relation) for relation in Relation),
     (events.SampledWithReplacementDpEvent(100, 3, GAUSSIAN), SPECIAL),
     (TWO, ONE),
     (TWO, SPECIAL),
@@ -1246,6 +1249,17 @@ def test_its_calibration_finds_the_largest_number_of_steps() -> None:
     )
     assert composed(made(steps), ADD).get_epsilon(1e-5) <= 2.0
     assert composed(made(steps + 1), ADD).get_epsilon_bounds(1e-5).upper > 2.0
+
+
+def test_its_calibration_of_a_count_refuses_to_run_nothing() -> None:
+    """Its bracket begins at 0, and an event that never runs is refused by its ledger."""
+
+    def made(steps: int) -> Any:
+        return events.SelfComposedDpEvent(SAMPLED, steps)
+
+    for accountant in (TightPrivacyAccountant, PLDAccountant):
+        with pytest.raises(ValueError, match=r"`count` must be positive\. Found 0"):
+            dp.calibrate_dp_mechanism(accountant, made, 2.0, 1e-5, discrete=True)
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

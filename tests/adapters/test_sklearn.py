@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import joblib  # type: ignore[import-untyped]
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+import sklearn.experimental.enable_halving_search_cv  # noqa: F401 (makes the class importable)
+from joblib.parallel import ParallelBackendBase  # type: ignore[import-untyped]
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    StackingClassifier,
+    VotingClassifier,
+)
 from sklearn.exceptions import FitFailedWarning, NotFittedError
+from sklearn.feature_selection import RFECV, SequentialFeatureSelector
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
+    HalvingGridSearchCV,
     KFold,
     PredefinedSplit,
+    RandomizedSearchCV,
     RepeatedKFold,
     ShuffleSplit,
     StratifiedKFold,
+    TunedThresholdClassifierCV,
+    cross_val_predict,
     cross_val_score,
+    cross_validate,
+    learning_curve,
+    permutation_test_score,
+    validation_curve,
 )
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -32,7 +57,8 @@ from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.adapters import sklearn as adapter
-from tightbudget.adapters.sklearn import PrivateAccuracy, PrivateGridSearchCV
+from tightbudget.adapters.sklearn import PrivateAccuracy, PrivateGridSearchCV, default_meter
+from tightbudget.ledger.charging import Keyed
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.release import paid, what_if
 
@@ -42,7 +68,7 @@ Y = np.where(np.cos(ANGLES) > 0, "yes", "no")
 
 
 class Spy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Pays, and notes which rows it saw; says "yes" to the right, or is withheld."""
+    """A model that pays and notes its rows; it predicts "yes" right of 0, or is withheld."""
 
     seen: ClassVar[list[Any]] = []
 
@@ -108,7 +134,7 @@ CASES: list[tuple[Any, Any, dict[str, Any], Any, Any]] = [
 def test_each_fit_and_each_score_is_charged(
     estimator: Any, grid: Any, options: dict[str, Any], epsilon: float, fits: int
 ) -> None:
-    """Of all that score alike the first is chosen; here the dearest, so the most is spent."""
+    """The search charges each fit and score at its price, and the refit at that of the best."""
     meter = tb.OutputDPFilter(100, 1)
     tried = search(estimator, grid, **options)
     before = tried.what_if(meter)
@@ -257,7 +283,7 @@ class Shared:
 
 @pytest.mark.parametrize("runs", [0, 1, 2, 5, 12])
 def test_a_refusal_in_the_middle_ends_the_search(runs: int) -> None:
-    """At a fit or at a score, or at the refit."""
+    """The refusal may come at a fit, at a score or at the refit."""
     meter = Shared(runs)
     tried = search(Spy(), EPSILONS)
     with pytest.raises(tb.BudgetError, match="requested epsilon"):
@@ -270,7 +296,7 @@ def test_a_refusal_in_the_middle_ends_the_search(runs: int) -> None:
 
 
 def rows_apart(tried: Any, **more: Any) -> int:
-    """The most rows that any fit sees changed, where one record of the data is replaced."""
+    """Counts the rows that any fit sees changed, at most, if one record of the data is replaced."""
     seen = []
     for y in (Y, np.where(np.arange(len(Y)) == 7, np.where(Y == "yes", "no", "yes"), Y)):
         Spy.seen.clear()
@@ -291,7 +317,7 @@ def test_no_fold_depends_on_a_record(folds: Any) -> None:
 
 
 def test_the_folds_of_a_plain_search_depend_on_labels() -> None:
-    """Why this search is not that one."""
+    """A fold that stratifies moves other records when one record changes."""
     assert rows_apart(GridSearchCV(Spy(), {}, cv=5)) > 1
 
 
@@ -299,7 +325,7 @@ def test_the_folds_of_a_plain_search_depend_on_labels() -> None:
 
 
 class Planned:
-    """Noise that was thought of before."""
+    """A source of noise that draws one number, chosen by the test."""
 
     batch = 1
 
@@ -335,6 +361,65 @@ def test_a_score_costs_before_it_looks_and_a_model_that_fails_is_wrong() -> None
         PrivateAccuracy(0, meter)
 
 
+class Column(Spy):
+    """A model that predicts a column, (n, 1), as some models of other packages do."""
+
+    def predict(self, X: Any) -> Any:
+        return super().predict(X)[:, None]
+
+
+class Refuses:
+    """A label that raises where it is compared."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise ZeroDivisionError
+
+
+LABELS: dict[str, Callable[[list[Any]], Any]] = {
+    "list": list,
+    "tuple": tuple,
+    "objects": lambda y: pd.Series(y, dtype=object).to_numpy(),
+    "pandas": lambda y: pd.Series(y, dtype=object),
+    "frame": lambda y: pd.DataFrame({"y": pd.Series(y, dtype=object)}),
+}
+
+
+def one_label_moves_one_score(kind: str = "list", model: type[Spy] = Spy) -> bool:
+    """Replacing one label, by whatever value, changes the count of right predictions by 1."""
+    fitted = model().fit(X, Y, meter=tb.OutputDPOdometer())
+    scores = []
+    for odd in ("yes", "no", None, 7, 2.5, b"yes", [1, 2], ["yes"], Refuses(), np.arange(3)):
+        y = [*Y[:20]]
+        y[7] = odd
+        meter = tb.OutputDPFilter(1)
+        noiseless: Any = Planned(0)
+        try:
+            score = PrivateAccuracy(1, meter, noiseless)(fitted, X[:20], LABELS[kind](y))
+        except ValueError:
+            return False
+        scores.append(round(20 * score))
+        if spent(meter)[0] != 1:
+            return False
+    return max(scores) == 20 and min(scores) == 19
+
+
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("model", [Spy, Column])
+def test_one_label_moves_one_score(kind: str, model: type[Spy]) -> None:
+    assert one_label_moves_one_score(kind, model)
+
+
+@pytest.mark.parametrize("shape", [(20, 2), (), (2, 10, 1)], ids=["table", "single", "cube"])
+def test_a_score_is_of_one_label_for_each_record(shape: tuple[int, ...]) -> None:
+    meter = tb.OutputDPFilter(1)
+    fitted = Spy().fit(X, Y, meter=tb.OutputDPOdometer())
+    with pytest.raises(tb.ParameterError, match="y must be one label for each record, got"):
+        PrivateAccuracy(1, meter)(fitted, X[:20], np.full(shape, "yes"))
+    assert spent(meter) == (0, 0)
+
+
 # ----------------------------------------------------------------- one meter, never a copy
 
 
@@ -353,7 +438,7 @@ def test_plain_searches_may_be_given_the_pieces() -> None:
 
 
 def test_a_plain_search_hides_a_refusal() -> None:
-    """Why this search is not that one, again."""
+    """A fit that exceeds the budget becomes a missing score, and the search goes on."""
     meter = tb.OutputDPFilter(3, 1)
     plain = GridSearchCV(Spy(1.0), {"epsilon": [1.0, 2.0]}, cv=KFold(3), refit=False)
     with pytest.warns(FitFailedWarning), pytest.warns(UserWarning, match="non-finite"):
@@ -362,10 +447,98 @@ def test_a_plain_search_hides_a_refusal() -> None:
 
 
 def test_a_budget_does_not_go_to_other_processes() -> None:
+    """A GridSearchCV sends its fits to processes; the error says why no budget goes there."""
     meter = tb.OutputDPFilter(100, 1)
-    with joblib.parallel_config(n_jobs=2), pytest.raises(pickle.PicklingError):
-        search(Spy(), EPSILONS).fit(X, Y, meter=meter)
+    plain = GridSearchCV(Spy(), EPSILONS, cv=KFold(3), n_jobs=2)
+    with pytest.raises(pickle.PicklingError) as caught:
+        plain.fit(X, Y, meter=meter)
+    assert "a copy would spend the same budget once more" in str(caught.value.__cause__)
     assert spent(meter) == (0, 0)
+
+
+@pytest.mark.slow  # two processes import the package
+def test_a_default_meter_is_not_seen_in_other_processes() -> None:
+    meter = tb.OutputDPFilter(100)
+    model = tb.PrivateLogisticRegression(1.0)
+    with default_meter(meter), pytest.raises(ValueError, match="another thread or process does"):
+        cross_val_score(model, X, Y, cv=KFold(3), n_jobs=2)
+    assert spent(meter) == (0, 0)
+
+
+class Elsewhere(ParallelBackendBase):  # type: ignore[misc]
+    """A backend of joblib that would run everything in other processes."""
+
+    supports_sharedmem = False
+
+    def effective_n_jobs(self, n_jobs: int) -> int:
+        return 2
+
+    def submit(self, func: Any, callback: Any = None) -> Any:
+        raise AssertionError("a fit was sent to another process")
+
+    apply_async = submit
+
+
+joblib.register_parallel_backend("elsewhere", Elsewhere)
+
+
+def fits_stay_here(backend: str = "elsewhere", n_jobs: int | None = None) -> bool:
+    """A search under a backend of other processes runs in this one, and all of it is charged."""
+    meter = tb.OutputDPFilter(100, 1)
+    Spy.seen.clear()
+    try:
+        with joblib.parallel_config(backend, n_jobs=2):
+            search(Spy(), EPSILONS, n_jobs=n_jobs).fit(X, Y, meter=meter)
+    except (AssertionError, pickle.PicklingError):
+        return False
+    return len(Spy.seen) == 7 and spent(meter)[1] == 7 * DELTA
+
+
+@pytest.mark.parametrize("backend", ["elsewhere", "loky", "multiprocessing", "threading"])
+@pytest.mark.parametrize("n_jobs", [None, 2, -1])
+def test_fits_share_the_meter_whatever_the_backend(backend: str, n_jobs: int | None) -> None:
+    assert fits_stay_here(backend, n_jobs)
+
+
+def test_a_plain_search_can_be_kept_in_threads() -> None:
+    meter = tb.OutputDPFilter(100, 1)
+    plain = GridSearchCV(Spy(), EPSILONS, cv=KFold(3), n_jobs=2, refit=False)
+    with joblib.parallel_config("elsewhere", require="sharedmem"):
+        plain.fit(X, Y, meter=meter)
+    assert spent(meter)[1] == 6 * DELTA
+
+
+class Met:
+    """A budget of a ledger whose answers wait until two threads have asked, or for a while."""
+
+    def __init__(self) -> None:
+        self.keys, self.both = list[str](), threading.Barrier(2)
+
+    def reserve(self, key: str, guarantee: Any, *, interactive: bool = False) -> str:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            self.both.wait(0.1)
+        self.keys.append(key)
+        return key
+
+
+def threads_take_different_keys() -> bool:
+    met = Met()
+    meter: Keyed[Any] = Keyed(met, "S")  # type: ignore[arg-type]
+    with ThreadPoolExecutor(2) as pool:
+        for run in [pool.submit(meter.reserve, OutputDP({"all": 1})) for _ in range(2)]:
+            run.result()
+    return sorted(met.keys) == ["S", "S#2"]
+
+
+def test_each_fit_in_threads_has_a_key_of_its_own(tmp_path: Path) -> None:
+    """Two threads that take one key would have one of their fits refused."""
+    assert threads_take_different_keys()
+    with tb.Ledger(f"sqlite:///{tmp_path}/budget.db") as ledger:
+        ada = ledger.open_budget("ada", epsilon=20, delta=1e-3)
+        search(Spy(), EPSILONS, n_jobs=4).fit(X, Y, meter=ada.keyed("S"))
+        keys = {event.key for event in ada.history() if event.kind == "settled"}
+        assert keys == {"S", *(f"S#{i}" for i in range(2, 14))}
+        assert not ada.holds()
 
 
 def test_threads_share_it() -> None:
@@ -380,7 +553,7 @@ def test_what_is_kept_knows_no_meter() -> None:
     again = pickle.loads(pickle.dumps(tried))
     assert (again.predict(X) == tried.predict(X)).all()
     assert clone(tried).get_params(deep=False).keys() == {
-        "estimator", "param_grid", "score_epsilon", "folds", "refit",
+        "estimator", "param_grid", "score_epsilon", "folds", "refit", "n_jobs",
     }  # fmt: skip
 
 
@@ -405,26 +578,164 @@ def test_a_search_on_a_ledger_has_a_key_and_runs_once(tmp_path: Path) -> None:
 # -------------------------------------------------------------------- scikit-learn's own checks
 
 
-class Paid(PrivateGridSearchCV):
-    """With a meter of its own for each fit, as scikit-learn's checks know of none."""
-
-    def fit(self, X: Any, y: Any) -> Any:  # type: ignore[override]
-        return super().fit(X, y, meter=tb.OutputDPOdometer())
-
-
+# so little noise that two fits agree to the last digit: one check compares them
 @parametrize_with_checks(
     [
-        Paid(
-            tb.PrivateLogisticRegression(epsilon=1e4, clip=True),
+        PrivateGridSearchCV(
+            tb.PrivateLogisticRegression(epsilon=1e9, clip=True),
             {"regularization": [1e-3]},
-            score_epsilon=1e4,
+            score_epsilon=1e9,
             folds=2,
         )
     ],
-    expected_failed_checks=lambda _: {"check_fit_idempotent": "the noise is drawn anew"},
 )
 def test_estimator_checks(estimator: Any, check: Any) -> None:
-    check(estimator)
+    """Every check of scikit-learn passes; it calls fit(X, y), and a default meter pays."""
+    with default_meter(tb.OutputDPOdometer()):
+        check(estimator)
+
+
+# ------------------------------------------------------- all that scikit-learn does with models
+
+
+class Released(tb.PrivateLogisticRegression):
+    """Notes the charge of each fit that came to its end."""
+
+    charges: ClassVar[list[Fraction]] = []
+
+    def fit(self, X: Any, y: Any, *, meter: Any = None, noise: Any = None) -> Self:
+        super().fit(X, y, meter=meter, noise=noise)
+        self.charges.append(Fraction(self.release_.receipt.charged.epsilon))
+        return self
+
+
+def scored(estimator: Any, X: Any, y: Any) -> float:
+    """A score of 1/4, which is noted."""
+    score = PrivateAccuracy(0.25)(estimator, X, y)
+    Released.charges.append(Fraction(1, 4))
+    return score
+
+
+LEARNER, PLAIN = Released(0.5, 0.1), KFold(3)
+SIDES, THREE = (np.cos(ANGLES) > 0).astype(int), np.arange(120) % 3
+GRID = {"regularization": [0.1, 0.2]}
+BOTH = np.column_stack([SIDES, 1 - SIDES])
+OPTIONS: Any = {"cv": PLAIN, "scoring": scored}
+# each tool, with the epsilon that all of it costs; None if noise decides how often it fits
+TOOLS: dict[str, tuple[Callable[[], Any], float | None]] = {
+    "PrivateGridSearchCV": (lambda: search(LEARNER, GRID).fit(X, SIDES), 3.5),
+    "GridSearchCV": (lambda: GridSearchCV(LEARNER, GRID, **OPTIONS).fit(X, SIDES), 5),
+    "RandomizedSearchCV": (
+        lambda: RandomizedSearchCV(LEARNER, GRID, n_iter=2, **OPTIONS).fit(X, SIDES),
+        5,
+    ),
+    "HalvingGridSearchCV": (
+        lambda: HalvingGridSearchCV(LEARNER, GRID, min_resources=40, **OPTIONS).fit(X, SIDES),
+        6.5,
+    ),
+    "cross_val_score": (lambda: cross_val_score(LEARNER, X, SIDES, **OPTIONS), 2.25),
+    "cross_validate": (
+        lambda: cross_validate(LEARNER, X, SIDES, return_train_score=True, **OPTIONS),
+        3,
+    ),
+    "cross_val_predict": (lambda: cross_val_predict(LEARNER, X, SIDES, cv=PLAIN), 1.5),
+    "learning_curve": (
+        lambda: learning_curve(LEARNER, X, SIDES, train_sizes=[0.5, 1.0], **OPTIONS),
+        6,
+    ),
+    "validation_curve": (
+        lambda: validation_curve(
+            LEARNER, X, SIDES, param_name="regularization", param_range=[0.1, 0.2], **OPTIONS
+        ),
+        6,
+    ),
+    "permutation_test_score": (
+        lambda: permutation_test_score(LEARNER, X, SIDES, n_permutations=3, **OPTIONS),
+        9,
+    ),
+    "nested": (lambda: cross_val_score(search(LEARNER, GRID), X, SIDES, **OPTIONS), 11.25),
+    "RFECV": (lambda: RFECV(LEARNER, **OPTIONS).fit(X, SIDES), None),
+    "SequentialFeatureSelector": (
+        lambda: SequentialFeatureSelector(LEARNER, n_features_to_select=1, **OPTIONS).fit(X, SIDES),
+        4.5,
+    ),
+    "OneVsRestClassifier": (lambda: OneVsRestClassifier(LEARNER).fit(X, THREE), 1.5),
+    "OneVsOneClassifier": (lambda: OneVsOneClassifier(LEARNER).fit(X, THREE), 1.5),
+    "BaggingClassifier": (lambda: BaggingClassifier(LEARNER, n_estimators=3).fit(X, SIDES), 1.5),
+    "VotingClassifier": (
+        lambda: VotingClassifier([("a", LEARNER), ("b", LEARNER)]).fit(X, SIDES),
+        1,
+    ),
+    "StackingClassifier": (
+        lambda: StackingClassifier([("a", LEARNER)], cv=PLAIN).fit(X, SIDES),
+        2,
+    ),
+    "CalibratedClassifierCV": (
+        lambda: CalibratedClassifierCV(LEARNER, cv=PLAIN).fit(X, SIDES),
+        1.5,
+    ),
+    "TunedThresholdClassifierCV": (
+        lambda: TunedThresholdClassifierCV(LEARNER, cv=PLAIN).fit(X, SIDES),
+        2,
+    ),
+    "MultiOutputClassifier": (lambda: MultiOutputClassifier(LEARNER).fit(X, BOTH), 1),
+    "ClassifierChain": (lambda: ClassifierChain(LEARNER).fit(X, BOTH), 1),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # scikit-learn warns of fits that failed
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("cap", [100, 2.125, 0.25])
+def test_what_is_charged_is_what_was_released(tool: str, cap: float) -> None:
+    """The charge is the sum of all fits and scores, wherever the budget ends."""
+    run, price = TOOLS[tool]
+    meter = tb.OutputDPFilter(cap)
+    Released.charges.clear()
+    with default_meter(meter), contextlib.suppress(*(() if cap == 100 else (Exception,))):
+        run()
+    charged = Fraction(meter.spent.epsilon)
+    if tool in ("PrivateGridSearchCV", "nested"):
+        # it scores by itself: 6 scores of 1/4 in each search that it ran to its end
+        assert charged >= sum(Released.charges)
+        assert charged in (0, 5, Fraction("15.75"))
+        assert (charged > 0) == (cap == 100)
+    else:
+        assert charged == sum(Released.charges) <= cap
+        assert cap < 100 or price in (None, charged)
+    assert meter.held.epsilon == 0
+
+
+def test_weights_are_refused_before_anything() -> None:
+    meter = tb.OutputDPFilter(1)
+    with default_meter(meter), pytest.raises(ValueError, match="doesn't support sample_weight"):
+        AdaBoostClassifier(LEARNER).fit(X, SIDES)
+    assert meter.spent.epsilon == 0
+
+
+def test_a_search_and_a_score_may_be_paid_by_a_default_meter() -> None:
+    meter = tb.OutputDPFilter(100)
+    with default_meter(meter):
+        tried = search(tb.PrivateLogisticRegression(0.5), GRID).fit(X, Y)
+        assert spent(meter)[0] == 5
+        PrivateAccuracy(0.25)(tried, X, Y)
+    assert spent(meter)[0] == Fraction(21, 4)
+    for call in (lambda: search(Spy(), {}).fit(X, Y), lambda: PrivateAccuracy(0.25)(tried, X, Y)):
+        with pytest.raises(tb.ParameterError, match="meter must be a budget that pays, got None"):
+            call()
+    assert spent(meter)[0] == Fraction(21, 4)
+
+
+def test_a_search_is_shown_and_takes_frames() -> None:
+    for frame in (pd.DataFrame(X, columns=["a", "b"]), pl.DataFrame(X, schema=["a", "b"])):
+        tried = search(tb.PrivateLogisticRegression(0.5), GRID)
+        tried.fit(frame, Y, meter=tb.OutputDPFilter(100))
+        host = StandardScaler().fit(frame)  # its version may know no names of Polars
+        assert list(getattr(tried, "feature_names_in_", [])) == list(
+            getattr(host, "feature_names_in_", [])
+        )
+        assert set(tried.predict(frame)) <= {"no", "yes"}
+        assert "PrivateLogisticRegression" in tried._repr_html_()
+        assert tried.set_params(estimator__epsilon=2.0).estimator.epsilon == 2.0
 
 
 # ------------------------------------------------------------------------- guards, taken away
@@ -459,6 +770,22 @@ MUTATIONS = [
         {"folds-known-for-scores": "if False:"},
         lambda: refused(lambda: search(Spy(), {}, score_epsilon=None)._score()),
     ),
+    Without(
+        "fits anywhere",
+        {"fits-share-the-meter": "with config_context(enable_metadata_routing=False):"},
+        fits_stay_here,
+    ),
+    Without(
+        "labels of one type",
+        {"labels-keep-their-types": "return np.asarray(labels)"},
+        one_label_moves_one_score,
+    ),
+    Without(
+        "a table of comparisons",
+        {"one-comparison-a-record": "if same is not None:"},
+        lambda: one_label_moves_one_score("list", Column),
+    ),
+    Without("one key for two", {"one-key-a-run": "if True:"}, threads_take_different_keys),
     Without(
         "scores for nothing",
         {"scores-cost": "return printed_up(rounds * (sum(amounts) + 0) + last)"},

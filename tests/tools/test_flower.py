@@ -111,6 +111,28 @@ def test_an_update_that_is_not_a_number_is_seen(flower: Flower) -> None:
     assert np.isnan(flower.mean(flower.fixed(1.0, 2), replies, 2)[0])
 
 
+def test_one_client_more_costs_more_than_the_accountant_says(flower: Flower) -> None:
+    """Of 100 clients 99 are drawn, and one update is opposite to the others, as the page has it."""
+    config = flower.serverapp.PrivacyConfig(
+        target_delta=1e-5,
+        population_size=100,
+        neighboring_relation=flower.serverapp.NeighboringRelation.ADD_OR_REMOVE_ONE,
+        sampling_method=flower.serverapp.SamplingMethod.NO_AMPLIFICATION,
+    )
+    accountant = flower.serverapp.RdpAccountant(config)
+    accountant.compose(flower.serverapp.GaussianPrivacyEvent(4.0, 99, 100), 12)
+    run = tb.Gaussian(sigma=4.0, sensitivity=2.0).subsampled(rate=0.99) * 12
+    assert run.epsilon(delta=1e-5).lower > 2 * accountant.get_epsilon(1e-5)
+    # the means of the rounds with that client and without it, by the wrapper itself
+    others = [np.full(1, -5.0)] * 98
+    means = [
+        flower.mean(flower.fixed(0.0, 99), flower.messages([np.full(1, last), *others]), 1)[0]
+        for last in (5.0, -5.0)
+    ]
+    assert means[0] - means[1] == pytest.approx(2 / 99)
+    assert means[1] == pytest.approx(-1.0)
+
+
 def test_adaptive_noise_is_made_for_the_norm_after_its_update(
     flower: Flower, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,7 +60,8 @@ def selection(sizes: tuple[float, ...], c: int, replace: bool) -> dict[Seen, flo
     threshold = TAU - np.sign(u - 0.5) * np.log1p(-2 * np.abs(u - 0.5)) / first
     accept = [survival(threshold - size, 2 * c / second) for size in sizes]
     everything = frozenset(range(len(sizes)))
-    before = {frozenset[int](): np.ones_like(u)}  # accepted so far: probability at each threshold
+    # accepted so far: probability at each threshold
+    before: dict[frozenset[int], Any] = {frozenset(): np.ones_like(u)}
     law: dict[Seen, float] = {}
     for passes in range(1, PASSES + 1):
         after: dict[frozenset[int], Any] = {}
@@ -73,9 +74,9 @@ def selection(sizes: tuple[float, ...], c: int, replace: bool) -> dict[Seen, flo
                 new = old | {number for number, bit in zip(rest, bits, strict=True) if bit}
                 after[new] = after.get(new, 0) + part
         for accepted in [accepted for accepted in after if len(accepted) >= c]:
-            mass = float(np.mean(after.pop(accepted)))
+            ended = float(np.mean(after.pop(accepted)))
             for chosen, share in drawn(accepted, c, replace).items():
-                law[passes, chosen] = law.get((passes, chosen), 0) + mass * share
+                law[passes, chosen] = law.get((passes, chosen), 0) + ended * share
         before = after
     return law
 
@@ -144,13 +145,10 @@ def test_an_update_goes_out_as_it_was_where_a_filter_returns_none() -> None:
     filters = pytest.importorskip("nvflare.apis.dxo_filter")
     context = pytest.importorskip("nvflare.apis.fl_context").FLContext()
 
-    class Refuses(filters.DXOFilter):
-        def process_dxo(self, dxo: object, shareable: object, fl_ctx: object) -> None:
-            return None
-
+    refuses = type("Refuses", (filters.DXOFilter,), {"process_dxo": lambda *_: None})
     kinds = [dxo.DataKind.WEIGHT_DIFF]
     update = dxo.DXO(dxo.DataKind.WEIGHT_DIFF, {"w": np.array([0.5])})
-    sent = Refuses(kinds, kinds).process(update.to_shareable(), context)
+    sent = refuses(kinds, kinds).process(update.to_shareable(), context)
     assert dxo.from_shareable(sent).data["w"][0] == 0.5
 
 

@@ -36,7 +36,7 @@ from tightbudget.mechanisms import (
     WorstCase,
 )
 from tightbudget.mechanisms.composition import Composable, Composition, Derived, compose
-from tightbudget.mechanisms.either import either
+from tightbudget.mechanisms.either import Either, either
 from tightbudget.numerics.binomial import binomial_tails
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
@@ -350,7 +350,7 @@ def to_pld(composition: Composable, value_discretization_interval: float = 1e-4)
 
 
 def _raised(read: Reader, epsilons: list[float]) -> list[float]:
-    """Bounds delta from above at each epsilon, with a margin for whoever adds up masses again."""
+    """Bounds delta from above at each epsilon, with the margin for rounding by dp-accounting."""
     deltas: list[float] = []
     for epsilon in epsilons:
         if deltas and deltas[-1] < _LOST:  # delta falls, so that the last one is still a bound
@@ -723,7 +723,7 @@ _NOTHING = WorstCase(0.0)
 
 
 def _mentions(event: Any, kind: type) -> bool:
-    """Says whether a tree of events has one of a kind."""
+    """Says whether an event of the type ``kind`` is anywhere in the tree of ``event``."""
     parts = [getattr(event, "event", None), *(getattr(event, "events", None) or ())]
     return isinstance(event, kind) or any(part and _mentions(part, kind) for part in parts)
 
@@ -755,12 +755,13 @@ def _of_clip(step: Any) -> Gaussian:
 
 
 def _single(steps: list[Step], relation: Neighbouring) -> Mechanism:
-    """Makes one mechanism of releases, declared for a relation."""
+    """Makes one mechanism, declared for a relation, that dominates the releases ``steps``."""
     (step, runs), *more = steps
-    if runs == 1 and not more and isinstance(step, Mechanism) and not isinstance(step, Derived):
-        return dataclasses.replace(step, relation=relation)
-    if runs == 1 and not more and isinstance(step, Mechanism) and step.relation is relation:
-        return step
+    if runs == 1 and not more and isinstance(step, Mechanism):
+        if step.relation is relation:
+            return step
+        if not isinstance(step, (Derived, Either)):  # those have parts, declared for a relation
+            return dataclasses.replace(step, relation=relation)
     return _curve_of(tuple(steps), relation)
 
 
@@ -783,7 +784,7 @@ def _mixture(chance: tuple[float, float], first: Mechanism, second: Mechanism) -
 
 
 def _under(relation: Neighbouring, steps: list[Step]) -> list[Step]:
-    """Declares releases for another relation, each as one mechanism of its own."""
+    """Declares each of the releases ``steps`` for another relation, as one mechanism."""
     return [(_single([(step, 1)], relation), runs) for step, runs in steps]
 
 
@@ -794,7 +795,7 @@ def _distance(relation: Neighbouring) -> float:
 
 
 def _revealed(chance: float, relation: Neighbouring) -> list[Step]:
-    """Makes a release that reveals the record with probability ``chance``, else nothing."""
+    """Makes a release that reveals the record with probability ``chance``, and nothing else."""
     return [(WorstCase(0.0, chance, relation=relation), 1)]
 
 

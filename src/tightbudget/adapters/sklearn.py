@@ -4,11 +4,16 @@
 stratified, so one record decides where others go; its scores are answers on private records that
 nobody pays for; a step before the model may learn from all rows; and a fit that exceeds the budget
 becomes a missing score. :class:`PrivateGridSearchCV` is a ``GridSearchCV`` without these faults.
+
+A budget belongs to one process. So ``PrivateGridSearchCV`` runs its fits in threads, whatever
+backend of joblib is chosen. Other searches of scikit-learn send their fits to other processes if
+``n_jobs`` says so: a budget refuses to be sent before anything is fitted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
@@ -19,9 +24,12 @@ from tightbudget.errors import BudgetError, ExtraError, ParameterError
 from tightbudget.numerics.validate import plain_numbers, refuse
 from tightbudget.output_dp.amount import Budget, Price, exact, exact_positive, printed_up
 from tightbudget.release import LaplaceRelease, Meter, Noise, WhatIf
+from tightbudget.release.default_meter import default_meter, meter_or_default
+from tightbudget.release.private_number import listed
 from tightbudget.release.release import answered
 
 try:
+    from joblib import parallel_config  # type: ignore[import-untyped]
     from sklearn import config_context
     from sklearn.base import clone
     from sklearn.exceptions import NotFittedError
@@ -43,7 +51,7 @@ except ImportError as error:
         "this search needs scikit-learn: pip install 'tightbudget[sklearn]'"
     ) from error
 
-__all__ = ["PrivateAccuracy", "PrivateGridSearchCV"]
+__all__ = ["PrivateAccuracy", "PrivateGridSearchCV", "default_meter"]
 
 _BLIND = (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit)  # these splitters look at no label
 
@@ -60,12 +68,13 @@ class PrivateAccuracy:
 
     Args:
         epsilon: the price of each score, > 0, nats.
-        meter: the budget that pays.
+        meter: the budget that pays; that of the ``with default_meter(...)`` block around the call
+            if None.
         noise: the source of noise; OpenDP's samplers if None.
     """
 
     epsilon: Price
-    meter: Meter
+    meter: Meter | None = None
     noise: Noise | None = None
 
     def __post_init__(self) -> None:
@@ -76,7 +85,9 @@ class PrivateAccuracy:
 
         Raises:
             BudgetError: the score does not fit; the records were not touched.
+            ParameterError: there is no meter, or y is not one label for each record.
         """
+        meter = meter_or_default(self.meter)
         try:
             check_is_fitted(estimator)
         except NotFittedError:
@@ -86,7 +97,7 @@ class PrivateAccuracy:
             sensitivity=1,
             epsilon=self.epsilon,
         )
-        answer = right.release((X, np.asarray(y)), meter=self.meter, noise=self.noise)
+        answer = right.release((X, _labels(y)), meter=meter, noise=self.noise)
         return float(answer.value) / len(y)
 
     def __deepcopy__(self, _: Any) -> Self:
@@ -100,8 +111,9 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
     score, and so for the model that it ends with, for data sets of which one record is replaced:
     no fold depends on a record, no step but the model learns from records, and a refusal ends the
     search. The number of records is public. It is also public that the model can be fitted to each
-    part of them (that no label is missing there). The time of a fit is not hidden. ``score`` of
-    the fitted search is the score of the model: it is not private and not paid for.
+    part of them (that no label is missing there, and that no step before it fails). The time of a
+    fit is not hidden. ``score`` of the fitted search is the score of the model: it is not private
+    and not paid for.
 
     Args:
         estimator: an estimator whose ``fit`` takes a meter, or a Pipeline that ends in one; the
@@ -112,6 +124,8 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         folds: the number of folds, at least 2; or a KFold, RepeatedKFold, ShuffleSplit or
             PredefinedSplit.
         refit: whether the best parameters train on all records, once more.
+        n_jobs: the number of threads that fit and score; None for one, or for as many as
+            ``joblib.parallel_config`` says. No fit runs in another process.
 
     Attributes:
         best_params_, best_score_, best_estimator_, cv_results_: as in GridSearchCV.
@@ -125,8 +139,9 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         score_epsilon: Price | None,
         folds: Any = 5,
         refit: bool = True,
+        n_jobs: int | None = None,
     ) -> None:
-        super().__init__(estimator, param_grid, refit=refit, error_score="raise")
+        super().__init__(estimator, param_grid, refit=refit, n_jobs=n_jobs, error_score="raise")
         self.score_epsilon = score_epsilon
         self.folds = folds
 
@@ -167,21 +182,25 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         for parameters in ParameterGrid(self.param_grid):
             yield clone(self.estimator).set_params(**clone(parameters, safe=False))
 
-    def fit(self, X: Any, y: Any, *, meter: Meter, noise: Noise | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, *, meter: Meter | None = None, noise: Noise | None = None
+    ) -> Self:
         """Fits and scores every combination on every fold, and refits the best.
 
         Args:
             X: rows, (n, d).
             y: labels, (n,).
             meter: the budget that pays; for a ledger, ``budget.keyed(...)`` with a key for this
-                search.
+                search. That of the ``with default_meter(...)`` block around the call if None.
             noise: the source of noise; OpenDP's samplers if None.
 
         Raises:
             BudgetError: the worst-case price of the whole search does not fit, and nothing was
                 charged; or another user of the budget was faster, and the search ends midway.
-            ParameterError: a parameter or a row is refused, or a step would learn without paying.
+            ParameterError: a parameter or a row is refused, a step would learn without paying, or
+                there is no meter.
         """
+        meter = meter_or_default(meter)
         whole = self.what_if(meter)
         if not whole.fits:
             raise BudgetError(
@@ -197,7 +216,7 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
             scoring = PrivateAccuracy(self.score_epsilon, meter, noise)
         self.cv, self.scoring = _splitter(self.folds), scoring
         try:
-            with config_context(enable_metadata_routing=False):
+            with _in_threads():
                 super().fit(X, y, **{f"{prefix}{name}": value for name, value in paid.items()})
         finally:
             self.cv = self.scoring = None  # the fitted search may be pickled: it keeps no meter
@@ -205,11 +224,41 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         return self
 
 
+@contextmanager
+def _in_threads() -> Iterator[None]:
+    """Keeps the jobs of joblib in threads of this process, and parameters of fit unrouted."""
+    # the meter cannot go to another process, and the search names its parameters by their steps
+    # guard: fits-share-the-meter
+    with config_context(enable_metadata_routing=False), parallel_config(require="sharedmem"):
+        yield
+
+
+def _labels(y: Any) -> Any:
+    """Returns labels as an array, (n,), in which no label decides the type of another.
+
+    Raises:
+        ParameterError: y is not one label for each record.
+    """
+    labels = listed(y)
+    if labels is None:
+        array = np.asarray(y)
+        array = array.ravel() if array.ndim == 2 and array.shape[1] == 1 else array
+    else:
+        # np.asarray would make all labels texts where one is, and no prediction would be right
+        array = np.empty(len(labels), dtype=object)  # guard: labels-keep-their-types
+        for i, label in enumerate(labels):
+            array[i] = label
+    if array.ndim != 1:  # compared with a table, one prediction would count for many labels
+        raise ParameterError(f"y must be one label for each record, got {array.ndim} dimensions")
+    return array
+
+
 def _right(estimator: Any, X: Any, y: Any) -> int:
     """Counts the right predictions; one record changes the count by at most 1."""
-    together = answered(lambda: int(np.count_nonzero(estimator.predict(X) == y)))
-    if together is not None:
-        return together
+    same = answered(lambda: np.asarray(estimator.predict(X) == y))
+    # guard: one-comparison-a-record
+    if same is not None and same.shape == y.shape and same.dtype == bool:
+        return int(np.count_nonzero(same))
     one_by_one = (
         answered(lambda i=i: bool((estimator.predict(_safe_indexing(X, [i])) == y[i]).all()))  # type: ignore[misc]
         for i in range(len(y))

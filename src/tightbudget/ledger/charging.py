@@ -8,6 +8,7 @@ knows a database or a network.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
@@ -106,6 +107,8 @@ class Payer(Generic[H]):
 class Keyed(Generic[H]):
     """A meter for one caller: each reservation that the ledger answers takes the next key.
 
+    Threads may share it: their reservations are made one after another, each with its own key.
+
     Args:
         budget: the budget that pays.
         key: the key of the first run; later runs have ``key#2``, ``key#3``, ...
@@ -115,6 +118,9 @@ class Keyed(Generic[H]):
         self._budget = budget
         self._key = key
         self._answered = 0
+        # two reservations at once would take one key, and only one of their runs could start;
+        # a signal handler may reserve in the midst of a reservation of its own thread
+        self._lock = threading.RLock()
 
     @property
     def left(self) -> Budget:
@@ -126,15 +132,16 @@ class Keyed(Generic[H]):
 
         See :meth:`Ledger.reserve`.
         """
-        number = self._answered + 1
-        key = self._key if number == 1 else f"{self._key}#{number}"
-        try:
-            hold = self._budget.reserve(key, guarantee, interactive=interactive)
-        except BudgetExceeded:
-            self._answered = number  # a refused key stays refused
-            raise
-        self._answered = number
-        return hold
+        with self._lock:  # guard: one-key-a-run
+            number = self._answered + 1
+            key = self._key if number == 1 else f"{self._key}#{number}"
+            try:
+                hold = self._budget.reserve(key, guarantee, interactive=interactive)
+            except BudgetExceeded:
+                self._answered = number  # a refused key stays refused
+                raise
+            self._answered = number
+            return hold
 
 
 class BaseHold(ABC, Generic[R]):

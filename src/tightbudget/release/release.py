@@ -45,6 +45,7 @@ __all__ = [
     "Started",
     "WhatIf",
     "answered",
+    "checked_meter",
     "guarded",
     "paid",
     "rehearsed",
@@ -183,7 +184,7 @@ def what_if(guarantee: OutputDP, meter: Meter) -> WhatIf:
     Raises:
         ParameterError: the meter is no budget, or does not count epsilon.
     """
-    left = _checked(meter).left
+    left = checked_meter(meter).left
     if left.unit != "epsilon":
         raise refuse("meter", "count epsilon", left.unit)
     delta = printed_up(guarantee.delta)
@@ -266,7 +267,7 @@ def started(
     keeps its hold. A process that was forked inside the block charges nothing, since the process
     that opened the block is still in it.
     """
-    hold = _checked(meter).reserve(guarantee, interactive=interactive)
+    hold = checked_meter(meter).reserve(guarantee, interactive=interactive)
     held = hold.charge
     try:
         admitted = data if admit is None else admit(data)
@@ -340,7 +341,7 @@ def guarded(call: Callable[[], T], advice: str = "") -> T:
     )
 
 
-def _checked(meter: Meter) -> Meter:
+def checked_meter(meter: Meter) -> Meter:
     """Returns a meter that mechanisms can charge.
 
     Raises:

@@ -173,6 +173,32 @@ def test_what_a_broken_executor_has_not_answered_is_refused_and_may_be_asked_aga
     assert same_bits(again, tb.sweep(MIXED))
 
 
+class Losing(Executor):
+    """Loses every job that has a certain question."""
+
+    def __init__(self, lost: tb.Question) -> None:
+        self.lost, self.asked = lost, 0
+
+    def submit(self, function, /, *args, **kwargs):
+        future: Future[Any] = Future()
+        self.asked += 1
+        if args[0] == self.lost.plan and (self.lost.find, self.lost.arguments) in args[1]:
+            future.set_exception(RuntimeError("KilledWorker"))
+        else:
+            future.set_result(function(*args, **kwargs))
+        return future
+
+
+def test_an_executor_of_the_callers_blames_only_what_it_loses_alone() -> None:
+    together = [tb.Question.of(tb.Gaussian(1.0), delta=10.0**-k) for k in range(2, 12)]
+    executor = Losing(together[3])
+    found = tb.sweep(together, executor)
+    assert executor.asked == 1 + len(together)
+    assert found.refused == (3,)
+    assert found[3].refusal == "RuntimeError: KilledWorker"
+    assert [*found][:3] + [*found][4:] == [a for k, a in enumerate(tb.sweep(together)) if k != 3]
+
+
 def test_an_executor_that_takes_no_more_refuses_the_rest() -> None:
     class Broken(Executor):
         def submit(self, function, /, *args, **kwargs):
@@ -272,3 +298,15 @@ def test_a_question_that_kills_the_workers_of_a_cluster_is_refused(client, monke
     said = [found[i].refusal for i in (6, 7)]
     assert all(text is not None and text.startswith("KilledWorker: ") for text in said)
     assert [*found][:6] + [*found][8:] == [*WHOLE]
+
+
+@pytest.mark.slow
+def test_a_cluster_blames_no_question_for_another_of_its_plan(client, monkeypatch) -> None:
+    together = tb.questions(PLAN, {"sigma": [0.9], "runs": [300], "d": victims.DELTAS}, delta="$d")
+    monkeypatch.setattr(pool, "answers", victims.dies_of_a_target)
+    with client.get_executor() as executor:
+        found = tb.sweep(together, executor)
+    monkeypatch.undo()
+    assert found.refused == (1,)
+    assert str(found[1].refusal).startswith("KilledWorker: ")
+    assert [found[0], found[2]] == [*tb.sweep(together)][::2]

@@ -76,6 +76,25 @@ def test_a_line_that_was_changed_counts_as_not_there(path, asked) -> None:
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize("part", ["key", "answer"])
+def test_an_answer_stays_with_its_question(part, path, asked) -> None:
+    """Two lines that exchange their keys, or their answers, count as not there."""
+    tb.sweep(QUESTIONS[:3], journal=path)
+    head, first, second, third = path.read_bytes().splitlines(keepends=True)
+
+    def parted(line: bytes) -> list[bytes]:
+        return [line[: line.index(b'["')], *line[line.index(b'["') :].split(b", ", 1)]
+
+    one, two = parted(first), parted(second)
+    at = 1 if part == "key" else 2
+    assert one[at] != two[at]
+    one[at], two[at] = two[at], one[at]
+    lines = [one[0] + b", ".join(one[1:]), two[0] + b", ".join(two[1:])]
+    path.write_bytes(b"".join([head, *lines, third]))
+    with Journal(path) as book:
+        assert [book.get(question) for question in QUESTIONS[:3]] == [None, None, WHOLE[2]]
+
+
 def test_answers_to_other_questions_are_not_used(path, asked) -> None:
     tb.sweep(tb.questions(PLAN, {**GRID, "delta": [1e-4]}, delta="$delta"), journal=path)
     tb.sweep(tb.questions(PLAN, GRID, delta="$delta", rtol=1e-3), journal=path)

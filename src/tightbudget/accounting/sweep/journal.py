@@ -1,8 +1,10 @@
 """A journal of answers on disk: a line for each answer, durable before the next is written.
 
 The first line names the format. Every other line is a checksum and, in JSON, a question's
-key and its answer. The key is a hash of the question and of this package's version. A line whose
-checksum is wrong (the last one, after a crash) counts as not there.
+key and its answer. The key is a hash of the question and of this package's version. The checksum is
+of both together, so that an answer stays with its question: a line whose checksum is wrong (the
+last one, after a crash) counts as not there. It shows damage, and not who wrote the file: a journal
+is believed as the table is that is made of it.
 """
 
 from __future__ import annotations
