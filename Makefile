@@ -84,6 +84,7 @@ bench: .venv-bench/.bench .venv/.test  ## run the benchmarks in their own enviro
 	PYTHONPATH=. .venv/bin/python benchmarks/web.py
 	.venv-bench/bin/python benchmarks/sweep.py
 	.venv-bench/bin/python benchmarks/sampling.py
+	.venv/bin/python benchmarks/accountants.py
 
 reproduce: .venv/.demo  ## papers' tables and figures anew, with a report in out/
 	.venv/bin/tightbudget reproduce $(REPRODUCE_ARGS)

@@ -734,7 +734,8 @@ NOISES, RATES = (1.0, 2.0, np.float64(1.0), 1, torch.tensor(1.0)), (0.1, 0.25)
 @pytest.mark.parametrize("seed", range(20))
 def test_no_step_is_lost(seed: int) -> None:
     """Steps in any order, with copies, states and edits between them, against a count apart."""
-    draw, accountant, apart = random.Random(seed), adapter.TightAccountant(), Counter()
+    draw, accountant = random.Random(seed), adapter.TightAccountant()
+    apart: Counter[tuple[float, float]] = Counter()
     for _ in range(200):
         deed = draw.choice(["step"] * 12 + ["state", "copy", "pickle", "edit", "split", "back"])
         if deed == "step":
@@ -757,7 +758,8 @@ def test_no_step_is_lost(seed: int) -> None:
         elif deed == "split" and accountant.history:
             # one object twice: a step may grow the last one alone
             accountant.history.append(accountant.history[-1])
-            apart[tuple(accountant.history[-1][:2])] += accountant.history[-1][2]
+            sigma, rate, steps = accountant.history[-1]
+            apart[sigma, rate] += steps
         elif deed == "back" and accountant.history:
             sigma, rate, steps = accountant.history.pop()
             apart[sigma, rate] -= steps
