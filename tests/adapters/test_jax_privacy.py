@@ -282,6 +282,12 @@ def test_what_is_no_training_is_refused() -> None:
             from_dp_params(described(), updates)
 
 
+@pytest.mark.parametrize("delta", [-0.5, 1.5, math.nan, None])
+def test_a_delta_that_is_refused(delta: Any) -> None:
+    with pytest.raises(tb.ParameterError, match=rf"delta must be in \[0, 1\], got {delta}"):
+        TightTrainingAccountant().compute_epsilon_bounds(21, described(delta=delta))
+
+
 def test_the_type_check_of_theirs_is_not_passed_by_the_configuration() -> None:
     """JAX Privacy takes its PLD configuration alone for truncated batches and for users."""
     for kind, given in (

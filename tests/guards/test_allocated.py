@@ -16,6 +16,7 @@ from tightbudget.mechanisms import allocated, allocated_lattice
 from tightbudget.mechanisms.allocated_lattice import Merged, Spread, Sums
 from tightbudget.numerics.enclosure import exact as exact_mass
 from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import zero
 
 GAUSSIAN = tb.Gaussian(1.0)
 LAPLACE = tb.Laplace(1.0)
@@ -91,6 +92,23 @@ def what_is_below_is_worth_less() -> bool:
     return bool(np.sum(worse.atoms().p.lower) < 0.8)
 
 
+def what_is_dropped_below_is_rounded_outwards() -> bool:
+    """The last output has what the others leave of 1: less of P, more of Q than that."""
+    first, error = 1.0 - 2.0**-46, 2.0**-70
+    for small in (2.0**-55, 2.0**-54 + 2.0**-60):
+        row = [first, small, small, small]
+        pair = allocated_lattice._pair_below(np.array([row, row]), error, zero(), REMOVE)
+        atoms, left = pair.atoms(), 1 - sum(map(Fraction, row))
+        if len(atoms) != 5:
+            return False
+        dropped = int(np.argsort(atoms.p.upper)[-2])  # the largest one but the first
+        if not Fraction(float(atoms.p.lower[dropped])) <= left:
+            return False
+        if not Fraction(float(atoms.q.upper[dropped])) >= left:
+            return False
+    return True
+
+
 def rounding_grows_with_the_terms() -> bool:
     one = allocated_lattice._OneRatio.of(LAPLACE.pair(REMOVE), REMOVE, 64).shares.error()
     return Spread.of(LAPLACE.pair(REMOVE), REMOVE, 64).law.error > 1.2 * 64 * one
@@ -152,6 +170,16 @@ MUTATIONS = [
         "the masses of the ratio zero are summed downwards",
         {"nothing-summed-outwards": "alone = (float(np.sum(nothing)), sum_up(nothing))"},
         masses_of_the_ratio_zero_are_summed_outwards,
+    ),
+    Without(
+        "what is dropped has no more of P than is left",
+        {"dropped-of-p": "whole = (1.0 + error) * float(np.sum(p))"},
+        what_is_dropped_below_is_rounded_outwards,
+    ),
+    Without(
+        "what is dropped has no less of Q than is left",
+        {"dropped-of-q": "kept = (1.0 - error) * float(np.sum(q))"},
+        what_is_dropped_below_is_rounded_outwards,
     ),
     Without(
         "rounding lowers masses below",

@@ -449,11 +449,12 @@ def path_logarithms_hold(sizes: tuple[float, ...]) -> bool:
 
 def path_of(log_r: complex, less: complex, n: int = 1) -> gaussian_path._Path:
     """A path with exact ingredients: n nodes of the weight 1."""
-    ones, none = np.ones(n), np.zeros(n)
+    none = np.zeros(n)
+    weight, v, logs, rest = (np.full(n, x, np.complex128) for x in (1.0, 0.0, log_r, less))
     return gaussian_path._Path(
-        a=0.5, h=0.5, x=none, phase=none, log_size=none, size=ones, weight=ones + 0j,
-        weight_error=none, v=0j * ones, v_error=none, log_r=log_r * ones, log_r_error=none,
-        less=less * ones, less_error=none,
+        a=0.5, h=0.5, x=none, phase=none, log_size=none, size=np.ones(n), weight=weight,
+        weight_error=none, v=v, v_error=none, log_r=logs, log_r_error=none, less=rest,
+        less_error=none,
     )  # fmt: skip
 
 

@@ -93,6 +93,8 @@ OTHERS = {
     "PrivateLogisticRegression": "keeps what was released, and no meter",
     "PrivateGridSearchCV": "keeps what was released, and no meter",
     "TightAccountant": "counts what was reported, and pays for nothing",
+    "TightAccountantConfig": "makes accountants, and pays for nothing",
+    "TightTrainingAccountant": "computes what a training costs, and pays for nothing",
     "TightPrivacyAccountant": "counts what was declared, and pays for nothing",
     "BackwardInduction": "a computation",
     "EventError": "a refusal",
@@ -128,8 +130,12 @@ def changes(kind: type) -> bool:
 def test_each_class_that_changes_is_here() -> None:
     found = stateful()
     assert found - {*REFUSING, *OF_A_LEDGER, *OTHERS} == set()
-    # Opacus is there after `make adapters` alone
-    assert {*REFUSING, *OF_A_LEDGER, *OTHERS} - found <= {"TightAccountant"}
+    # Opacus and JAX Privacy are there after `make adapters` alone
+    assert {*REFUSING, *OF_A_LEDGER, *OTHERS} - found <= {
+        "TightAccountant",
+        "TightAccountantConfig",
+        "TightTrainingAccountant",
+    }
 
 
 def test_a_class_that_changes_is_seen() -> None:

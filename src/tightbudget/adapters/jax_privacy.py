@@ -108,7 +108,8 @@ class TightTrainingAccountant(accounting.DpTrainingAccountant):  # type: ignore[
             ParameterError: an argument is refused, or nothing is proved for such a training.
         """
         training = from_dp_params(dp_params, num_updates)
-        return training.answer(delta=dp_params.delta, rtol=self._rtol).bounds
+        delta = probability(delta=dp_params.delta)
+        return training.answer(delta=delta, rtol=self._rtol).bounds
 
     def _compute_epsilon(self, num_updates: Any, dp_params: Any) -> float:
         return self.compute_epsilon_bounds(num_updates, dp_params).upper

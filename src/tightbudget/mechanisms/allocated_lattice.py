@@ -36,8 +36,13 @@ from tightbudget.numerics.rounding import (
     FloatArray,
     add_up,
     any_of,
+    mul_down,
     mul_up,
+    next_down,
+    next_up,
     outwards,
+    sub_down,
+    sub_up,
     sum_down,
     sum_up,
 )
@@ -318,11 +323,15 @@ def _pair_below(
     p, q = p[p > 0], q[p > 0]
     remove = direction is Direction.REMOVE
     # all outputs that were dropped are one more, with at least this much of P and at most that of Q
-    dropped = [1.0 - (1.0 + error) * float(np.sum(x)) for x in (p, q)]
-    dropped[0] -= float(infinite.upper[0]) if remove else 0.0
-    dropped[1] += 2.0 * error
-    if dropped[0] > error:
-        p, q = np.append(p, dropped[0] * (1.0 - 1e-9)), np.append(q, dropped[1] * (1.0 + 1e-9))
+    # little is left of 1, so that the sums are exact but for one rounding
+    # guard: dropped-of-p
+    whole = mul_up(add_up(1.0, error), next_up(math.fsum(p)))
+    lost = sub_down(sub_down(1.0, whole), float(infinite.upper[0]) if remove else 0.0)
+    # guard: dropped-of-q
+    kept = mul_down(sub_down(1.0, error), next_down(math.fsum(q)))
+    if lost > error:
+        p = np.append(p, lost * (1.0 - 1e-9))
+        q = np.append(q, max(sub_up(1.0, kept), error) * (1.0 + 1e-9))
     # an output is worth less with less of P and more of Q
     least, most = p * max(0.0, 1.0 - error), q * (1.0 + error)  # guard: merged-rounding
     # the record shows for certain where one of its ratios is infinite
