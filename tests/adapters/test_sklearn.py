@@ -368,6 +368,14 @@ class Column(Spy):
         return super().predict(X)[:, None]
 
 
+class Borderline(Spy):
+    """A model that rounds otherwise if it is asked for one record alone, as BLAS does."""
+
+    def predict(self, X: Any) -> Any:
+        together = super().predict(X)
+        return together if len(X) > 1 else np.where(together == "yes", "no", "yes")
+
+
 class Refuses:
     """A label that raises where it is compared."""
 
@@ -406,7 +414,7 @@ def one_label_moves_one_score(kind: str = "list", model: type[Spy] = Spy) -> boo
 
 
 @pytest.mark.parametrize("kind", LABELS)
-@pytest.mark.parametrize("model", [Spy, Column])
+@pytest.mark.parametrize("model", [Spy, Column, Borderline])
 def test_one_label_moves_one_score(kind: str, model: type[Spy]) -> None:
     assert one_label_moves_one_score(kind, model)
 
@@ -784,6 +792,11 @@ MUTATIONS = [
         "a table of comparisons",
         {"one-comparison-a-record": "if same is not None:"},
         lambda: one_label_moves_one_score("list", Column),
+    ),
+    Without(
+        "records predicted twice",
+        {"predicted-once": "guesses = np.concatenate([estimator.predict(x[None]) for x in X])"},
+        lambda: one_label_moves_one_score("list", Borderline),
     ),
     Without("one key for two", {"one-key-a-run": "if True:"}, threads_take_different_keys),
     Without(

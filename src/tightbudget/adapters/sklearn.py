@@ -255,15 +255,28 @@ def _labels(y: Any) -> Any:
 
 def _right(estimator: Any, X: Any, y: Any) -> int:
     """Counts the right predictions; one record changes the count by at most 1."""
-    same = answered(lambda: np.asarray(estimator.predict(X) == y))
+
+    def predicted() -> Any:
+        found = estimator.predict(X)
+        return np.asarray(found, dtype=None if listed(found) is None else object)
+
+    guesses = answered(predicted)
+    if guesses is None or guesses.shape[:1] != y.shape:
+        one_by_one = (
+            answered(lambda i=i: bool((estimator.predict(_safe_indexing(X, [i])) == y[i]).all()))  # type: ignore[misc]
+            for i in range(len(y))
+        )
+        return sum(right is True for right in one_by_one)
+    same = answered(lambda: np.asarray(guesses == y))
     # guard: one-comparison-a-record
     if same is not None and same.shape == y.shape and same.dtype == bool:
         return int(np.count_nonzero(same))
-    one_by_one = (
-        answered(lambda i=i: bool((estimator.predict(_safe_indexing(X, [i])) == y[i]).all()))  # type: ignore[misc]
-        for i in range(len(y))
-    )
-    return sum(right is True for right in one_by_one)
+    # A label cannot be compared, or each prediction is a row. The records are not predicted once
+    # more: alone, a record on the border between two labels may get the other one by rounding,
+    # and all records may lie there.
+    # guard: predicted-once
+    each = zip(guesses.astype(object), y, strict=True)
+    return sum(answered(lambda a=a, b=b: bool(np.all(a == b))) is True for a, b in each)  # type: ignore[misc]
 
 
 def _splitter(folds: Any) -> Any:
