@@ -440,6 +440,22 @@ def test_batches_of_draws_stay_as_they_are() -> None:
     without_effect(run, run.epoch, tb.ParameterError, message)
 
 
+@pytest.mark.parametrize("order", ["twice", "replacement", "larger batches"])
+def test_passes_stay_as_they_are(order: str) -> None:
+    run = cut(shuffle=True)
+    run.epoch()
+    cuts = run.loader.batch_sampler
+    if order == "larger batches":
+        cuts.batch_size, message = 24, "the number of unknown batches of a pass must stay 6"
+    elif order == "twice":
+        cuts.sampler = sampler_of("SubsetRandomSampler", [*range(48), 0])
+        message = "visit each record once in a pass"
+    else:
+        cuts.sampler = sampler_of("RandomSampler", RECORDS, replacement=True, num_samples=480)
+        message = "visit each record once in a pass"
+    without_effect(run, run.epoch, tb.ParameterError, message)
+
+
 def test_draws_of_which_the_last_batch_is_short_are_refused() -> None:
     order = sampler_of("RandomSampler", RECORDS, replacement=True, num_samples=28)
     message = "drop_last must be True, or num_samples a multiple of batch_size"
@@ -1101,6 +1117,13 @@ def larger_batches_are_refused() -> bool:
     return turned_away(run, run.loader)
 
 
+def other_passes_are_refused() -> bool:
+    run = cut()
+    order = sampler_of("RandomSampler", RECORDS, replacement=True, num_samples=480)
+    run.loader.batch_sampler.sampler = order
+    return turned_away(run, run.loader)
+
+
 def one_noise_in_a_pass() -> bool:
     run = cut()
     batches = iter(run.loader)
@@ -1161,6 +1184,11 @@ MUTATIONS: list[Without] = [
         "a loader draws as it did",
         {"loader-draws-as-before": "if False:"},
         larger_batches_are_refused,
+    ),
+    Without(
+        "a loader cuts as it did",
+        {"loader-cuts-as-before": "if False:"},
+        other_passes_are_refused,
     ),
     Without(
         "each pass counts",

@@ -387,7 +387,7 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
                 sampler, "(batch_size, records)", lambda: _replaced(loader), self._draw
             )
         self._same_relation(replaced=False)
-        return self._pass_hook(sampler, _batches(loader))
+        return self._pass_hook(loader, sampler, _batches(loader))
 
     def _same_relation(self, *, replaced: bool) -> None:
         """Refuses a loader whose steps do not compose with those that were counted.
@@ -444,8 +444,14 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
             self._stopping.step(mechanism)
         _add(self.draws, float(noise_multiplier), *draws)
 
-    def _pass_hook(self, sampler: Any, batches: int) -> Callable[[DPOptimizer], None]:
-        """Makes the hook for a loader that cuts the data into batches."""
+    def _pass_hook(self, loader: Any, sampler: Any, batches: int) -> Callable[[DPOptimizer], None]:
+        """Makes the hook for a loader that cuts the data into batches.
+
+        Args:
+            loader: the loader, whose order and batch size are read again in each pass.
+            sampler: the batch sampler of the loader, which counts.
+            batches: the number of batches that :func:`_batches` has returned for the loader.
+        """
         # the pass that the last step belongs to, its steps, their noise, and where it is counted
         this, steps, noise, counted_in = sampler.begun, sampler.drawn, 0.0, self.passes
 
@@ -463,6 +469,9 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
             sigma = float(optimizer.noise_multiplier)
             if not fresh and sigma != noise:  # guard: noise-of-a-pass
                 raise refuse("noise_multiplier", f"stay {noise} until a pass has ended", sigma)
+            if fresh and (now := _batches(loader)) != batches:  # guard: loader-cuts-as-before
+                must = f"stay {batches}, as when make_private was called"
+                raise refuse("the number of unknown batches of a pass", must, now)
             steps = 0 if fresh else steps
             # a checkpoint that is loaded within a pass brings other passes, without this one
             lost = self.passes is not counted_in  # guard: pass-outlives-a-checkpoint
