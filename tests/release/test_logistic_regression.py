@@ -32,6 +32,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.release.default_meter import default_meter
+from tightbudget.release.rehearsal import rehearsal
 
 # so little noise that two fits agree to the last digit: some checks compare them
 QUIET: dict[str, Any] = {"epsilon": 1e9, "regularization": 1e-3}
@@ -313,6 +314,23 @@ def test_a_rehearsal_raises_the_error_that_a_fit_hides() -> None:
         tb.PrivateLogisticRegression(-1).rehearse(x, y)
 
 
+def a_paid_fit_within_a_rehearsal_tells_nothing() -> bool:
+    """Only the price shows that private data without any record to read were fitted."""
+    x, y = rows(20)
+    model, meter = tb.PrivateLogisticRegression(classes=("no", "yes")), tb.OutputDPFilter(2)
+    with rehearsal():
+        try:
+            model.fit(x * np.nan, y, meter=meter)
+            model.fit(x, [*y[:-1], Hostile()], meter=meter)
+        except (tb.ParameterError, ZeroDivisionError):
+            return False
+    return meter.spent.epsilon == 2.0
+
+
+def test_a_paid_fit_within_a_rehearsal_tells_nothing() -> None:
+    assert a_paid_fit_within_a_rehearsal_tells_nothing()
+
+
 # --------------------------------------------------- types are refused, values are not
 
 # from rows of objects, of which one may hold a text, to a container that has a type by itself
@@ -586,6 +604,11 @@ MUTATIONS = [
             )
         },
         a_paid_fit_tells_of_no_record,
+    ),
+    Without(
+        "a paid fit within a rehearsal",
+        {"paid-fit-is-no-rehearsal": "if True:"},
+        a_paid_fit_within_a_rehearsal_tells_nothing,
     ),
 ]
 

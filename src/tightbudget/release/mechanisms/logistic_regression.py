@@ -163,7 +163,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         """
         pays = meter_or_default(meter)
         fitted = clone(self)
-        mechanism, data = fitted._prepared(X, y)
+        with rehearsal(False):  # guard: paid-fit-is-no-rehearsal
+            mechanism, data = fitted._prepared(X, y)
         fitted.release_ = mechanism.release(data, meter=pays, noise=noise)
         if fitted.release_.value is not None:
             fitted.coef_ = fitted.release_.value[None, :]
@@ -194,7 +195,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         if not self.clip and not _short(rows):
             raise ParameterError("rows must have a 2-norm of at most 1; clip=True shortens them")
         signs = _signs(y, self.classes_)
-        # a paid fit never comes here: the refusal looks at all records
+        # a paid fit never comes here, also within a rehearsal: the refusal looks at all records
         # guard: unusable-data-told-in-rehearsal
         if in_rehearsal() and not (np.isfinite(rows).all(axis=1) & np.isfinite(signs)).any():
             raise ParameterError(
