@@ -14,6 +14,8 @@ import inspect
 import os
 import pickle
 import pkgutil
+import signal
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -27,6 +29,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 import tightbudget as tb
 from tightbudget.adapters.stopping import StoppingCallback
 from tightbudget.client.remote import RemoteBudget, RemoteHold
+from tightbudget.ledger.charging import Payer
 from tightbudget.output_dp.account import Account
 from tightbudget.output_dp.pricing import OutputDPOdometerRule
 from tightbudget.release.noise.noise import Pool
@@ -314,7 +317,48 @@ def a_fork_is_refused() -> bool:
     return in_a_fork(reserve) == "refused"
 
 
+class Echo(Payer[str]):
+    """A budget that answers with the key."""
+
+    def reserve(self, key: str, guarantee: object, *, interactive: bool = False) -> str:
+        return f"held {key}"
+
+
+def a_fork_waits_for_no_thread() -> bool:
+    """Another thread was in the midst of a reservation when the process was forked."""
+    meter, taken, free = Echo("a").keyed("k"), threading.Event(), threading.Event()
+
+    def midst() -> None:
+        with meter._lock:
+            taken.set()
+            free.wait()
+
+    def reserve() -> str:
+        signal.alarm(5)  # ends a child that waits for ever
+        return meter.reserve(HALF)
+
+    thread = threading.Thread(target=midst)
+    thread.start()
+    taken.wait()
+    try:
+        return in_a_fork(reserve) == "held k"
+    finally:
+        free.set()
+        thread.join()
+
+
+@needs_fork
+def test_a_fork_waits_for_no_thread_of_its_parent() -> None:
+    assert a_fork_waits_for_no_thread()
+
+
 MUTATIONS = [
+    Without(
+        "a fork has a lock of its own",
+        {"fork-waits-for-no-thread": "if False:"},
+        a_fork_waits_for_no_thread,
+        slow=True,
+    ),
     Without("a fork does not act", {"fork-never-acts": "if False:"}, a_fork_is_refused),
     Without(
         "a copy is refused",

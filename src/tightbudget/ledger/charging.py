@@ -8,6 +8,7 @@ knows a database or a network.
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
@@ -120,7 +121,7 @@ class Keyed(Generic[H]):
         self._answered = 0
         # two reservations at once would take one key, and only one of their runs could start;
         # a signal handler may reserve in the midst of a reservation of its own thread
-        self._lock = threading.RLock()
+        self._lock, self._process = threading.RLock(), os.getpid()
 
     @property
     def left(self) -> Budget:
@@ -132,6 +133,9 @@ class Keyed(Generic[H]):
 
         See :meth:`Ledger.reserve`.
         """
+        if self._process != os.getpid():  # guard: fork-waits-for-no-thread
+            # the thread that held the lock when this process was forked is not here to free it
+            self._lock, self._process = threading.RLock(), os.getpid()
         with self._lock:  # guard: one-key-a-run
             number = self._answered + 1
             key = self._key if number == 1 else f"{self._key}#{number}"
