@@ -21,7 +21,8 @@ def default_meter(meter: Meter) -> Iterator[None]:
     """Lets a meter pay, in a ``with`` block, for each fit or score that is not handed a meter.
 
     It is for code that calls ``fit(X, y)`` and cannot pass a meter on. The innermost block counts.
-    Other threads and processes do not see the meter, and a fit there is refused.
+    Other threads and new processes do not see the meter, and a fit there is refused. A process that
+    is forked in the block sees it: a budget in memory refuses to pay there, and a ledger pays.
 
     Args:
         meter: the budget that pays; for a ledger, ``budget.keyed(...)``.
