@@ -105,7 +105,7 @@ class PrivateAccuracy:
             epsilon=self.epsilon,
         )
         answer = right.release((X, labels), meter=meter, noise=self.noise)
-        return float(answer.value) / records
+        return float(answer.value) / len(labels)
 
     def __deepcopy__(self, _: Any) -> Self:
         return self  # a copy of the meter would double the budget
