@@ -428,6 +428,22 @@ def test_a_score_is_of_one_label_for_each_record(shape: tuple[int, ...]) -> None
     assert spent(meter) == (0, 0)
 
 
+@pytest.mark.parametrize(
+    ("rows", "labels", "message"),
+    [
+        (0, 0, "X must have a record, got 0"),
+        (3, 2, "y must have 3 labels, as many as X has records, got 2"),
+    ],
+)
+def test_a_score_of_other_labels_is_refused_unpaid(rows: int, labels: int, message: str) -> None:
+    meter = tb.OutputDPFilter(1)
+    fitted = Spy().fit(X, Y, meter=tb.OutputDPOdometer())
+    with pytest.raises(tb.ParameterError) as refusal:
+        PrivateAccuracy(1, meter)(fitted, X[:rows], Y[:labels])
+    assert str(refusal.value) == message
+    assert spent(meter) == (0, 0)
+
+
 # ----------------------------------------------------------------- one meter, never a copy
 
 

@@ -240,7 +240,7 @@ B = {"lower": 1.0, "upper": 1.0001}
         (B, {"lower": 1.0, "upper": 1.0}, []),
         (B, {"lower": 1.001, "upper": 1.2}, []),
         ({"lower": 1.201, "upper": 1.202}, {"lower": 1.1, "upper": 1.2}, []),
-        (B, {"lower": 1.1, "upper": 1.2}, ["x: [1.00000, 1.00010] does not overlap [1.10, 1.20]"]),
+        (B, {"lower": 1.1, "upper": 1.2}, ["x: [1.00000, 1.00010] does not overlap [1.100, 1.200]"]),
         ({"lower": 0.9, "upper": 1.1}, B,
          [f"x: {Bounds(0.9, 1.1)} is wider than [1.00000, 1.00010]"]),
         ({"lower": 0.9, "upper": 1.1}, {"lower": 0.8, "upper": 1.1}, []),

@@ -45,7 +45,7 @@ try:
     )
     from sklearn.pipeline import Pipeline
     from sklearn.utils import _safe_indexing, get_tags
-    from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+    from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
 except ImportError as error:
     raise ExtraError(
         "this search needs scikit-learn: pip install 'tightbudget[sklearn]'"
@@ -85,9 +85,16 @@ class PrivateAccuracy:
 
         Raises:
             BudgetError: the score does not fit; the records were not touched.
-            ParameterError: there is no meter, or y is not one label for each record.
+            ParameterError: there is no meter, there is no record, or y is not one label for each
+                record.
         """
         meter = meter_or_default(self.meter)
+        labels = _labels(y)
+        records = _num_samples(X)  # public, as the guarantee says
+        if not records:
+            raise refuse("X", "have a record", records)
+        if len(labels) != records:
+            raise refuse("y", f"have {records} labels, as many as X has records", len(labels))
         try:
             check_is_fitted(estimator)
         except NotFittedError:
@@ -97,8 +104,8 @@ class PrivateAccuracy:
             sensitivity=1,
             epsilon=self.epsilon,
         )
-        answer = right.release((X, _labels(y)), meter=meter, noise=self.noise)
-        return float(answer.value) / len(y)
+        answer = right.release((X, labels), meter=meter, noise=self.noise)
+        return float(answer.value) / len(labels)
 
     def __deepcopy__(self, _: Any) -> Self:
         return self  # a copy of the meter would double the budget
