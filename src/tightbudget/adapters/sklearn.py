@@ -64,7 +64,9 @@ class PrivateAccuracy:
     Guarantee: each score is epsilon-DP, delta = 0, for records of which one is replaced, and is
     charged to the meter. A model that was withheld scores 0, at no charge. If the model fails on
     the records together, it is asked record by record, and counts as wrong on each record that it
-    fails on. Copies, which scikit-learn makes, share the meter.
+    fails on; the guarantee then needs a model that predicts a record alone as among others, also
+    where rounding decides (``PrivateLogisticRegression`` fails on no record). Copies, which
+    scikit-learn makes, share the meter.
 
     Args:
         epsilon: the price of each score, > 0, nats.
