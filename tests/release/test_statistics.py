@@ -146,6 +146,7 @@ def test_top_k_keeps_its_price_in_a_million_runs() -> None:
 @pytest.mark.slow
 def test_half_the_noise_is_caught() -> None:
     assert laplace_violations(10_000, 0.5)
-    assert svt_violations(PLAIN, 10_000, 0.5)
-    assert svt_violations(ADAPTIVE, 10_000, 0.5)
+    # one transcript alone is out of line, and 10,000 runs missed it once
+    assert svt_violations(PLAIN, 40_000, 0.5)
+    assert svt_violations(ADAPTIVE, 40_000, 0.5)
     assert top_k_violations(10_000, 0.5)

@@ -849,7 +849,8 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
     read = whole.engine.reader()
     points: dict[float, float] = {}  # a point is moved right, or up, by rounding
     for j in range(_DOTS + 1):
-        epsilon = min(top, _LARGEST) * j / _DOTS
+        # denser at small epsilons, which people ask about: a chord of two is an upper bound
+        epsilon = min(top, _LARGEST) * (j / _DOTS) ** 2
         odds = mul_up(rate, expm1_up(epsilon)) if epsilon else 0.0  # guard: points-moved
         moved = min(epsilon, next_up(next_up(math.log1p(odds)))) if epsilon else 0.0
         # guard: sample-share-once

@@ -76,6 +76,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         classes_: the two labels, as in ``classes``, or ascending.
     """
 
+    coef_: FloatArray
+
     def __init__(
         self,
         epsilon: float = 1.0,
