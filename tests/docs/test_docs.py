@@ -29,6 +29,7 @@ SLOW = {
     "docs/how-to/charge-a-ledger.md",
     "docs/how-to/charge-from-another-machine.md",
     "docs/how-to/compare-with-other-bounds.md",
+    "docs/how-to/noise-schedules.md",
     "docs/how-to/operate-a-ledger.md",
     "docs/how-to/serve-a-ledger.md",
     "docs/how-to/show-receipts.md",
