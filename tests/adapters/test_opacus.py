@@ -832,6 +832,17 @@ def without_effect(run: Private, step: Callable[[], object], error: Any, message
     assert run.accountant.history == counted_before
 
 
+def test_workers_that_cut_batches_of_their_own_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    accountant = adapter.TightAccountant()
+    shuffled = Private("rdp", poisson_sampling=False).loader
+    message = "the number of workers must be 1 without Poisson sampling: each worker has batches"
+    with pytest.raises(tb.ParameterError, match=message):
+        accountant.hook_for(shuffled)
+    assert len(accountant) == 0
+
+
 def test_samples_that_pile_up_are_refused() -> None:
     """Opacus adds up the rates, as if no record could be in two of the samples."""
     run = Private(poisson_sampling=False)
