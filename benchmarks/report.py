@@ -136,52 +136,199 @@ def digits(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def ledger(results: dict[str, Any]) -> str:
-    """The table of a ledger.json, as Markdown."""
-    kinds = ("SQLite", "PostgreSQL")
-    table = {
-        "reserve + start + settle, one process": "{ms:.2f} ms (1 in 100: {slow_ms:.1f} ms)",
-        "history of {events:,} events: open": "{open_s:.3f} s",
-        "… show all budgets and open holds": "{show_s:.3f} s",
-        "… verify": "{verify_s:.1f} s",
-    }
-    lines = [f"|  | {' | '.join(kinds)} |", "| --- | --- | --- |"]
-    for title, form in table.items():
-        shown = (form.format(**results[kind]) for kind in kinds)
-        lines.append(f"| {title.format(**results['SQLite'])} | {' | '.join(shown)} |")
-    for n in results["SQLite"]["runs_per_s"]:
-        rates = (results[kind]["runs_per_s"][n] for kind in kinds)
-        cells = (f"{rate:,.0f} ({3 * rate:,.0f})" for rate in rates)
-        title = f"runs (transactions) per second, {n} process{'' if n == '1' else 'es'}"
-        lines.append(f"| {title} | {' | '.join(cells)} |")
-    machine = results["machine"]
-    lines += [
-        "",
+SIDES = ("before", "now")
+
+
+def _both(*headings: str) -> list[str]:
+    """Each heading twice, for the earlier commit and for this tree."""
+    return [f"{heading}, {side}" for heading in headings for side in SIDES]
+
+
+def _table(headings: list[str], rows: list[list[str]]) -> list[str]:
+    """A table in Markdown, without the columns in which no row has anything."""
+    kept = [i for i, _ in enumerate(headings) if any(row[i] for row in rows)]
+    shown = [headings[i] for i in kept]
+    if not any(heading.endswith(", before") for heading in shown):
+        shown = [heading.removesuffix(", now") for heading in shown]
+    lines = [shown, ["---"] * len(kept), *([row[i] for i in kept] for row in rows)]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _number(value: float) -> str:
+    """Two digits of a number below 100, and all whole ones of a larger one."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+
+
+def _milli(row: dict[str, Any] | None) -> str:
+    return " / ".join(_number(row[name]) for name in ("p50", "p95", "max")) if row else ""
+
+
+def _shares(row: dict[str, Any] | None) -> str:
+    return f"{row['least']:.0f} to {row['most']:.0f}" if row else ""
+
+
+def _clients(table: dict[str, Any], title: str, acts: int) -> list[list[str]]:
+    """The rows of so many clients of one database; a client's answer stands for some acts."""
+    rows = []
+    for number, row in table.items():
+        before, now, bare = row.get("before"), row["now"], row["bare"]
+        beside = f" ({_number(row['pgbench'])})" if "pgbench" in row else ""
+        rows.append(
+            [
+                title,
+                number,
+                _number(bare["per_s"]) + beside,
+                _number(acts * before["per_s"]) if before else "",
+                _number(acts * now["per_s"]),
+                f"{acts * before['of_bare']:.0%}" if before else "",
+                f"{acts * now['of_bare']:.0%}",
+                _milli(before),
+                _milli(now),
+                _shares(before),
+                _shares(now),
+            ]
+        )
+    return rows
+
+
+def _shared(machine: dict[str, Any], load: float) -> str:
+    busy = (
+        f" Other programs shared the cores (load {load:.0f}): compare the numbers of a row with one"
+        " another."
+    )
+    return (
         f"On {machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, "
-        f"{machine['date']}. A run is three transactions, each durable when it returns; this disk "
-        f"takes {results['flush_ms']:.2f} ms to make one page durable, and transactions of one "
-        "ledger come one after the other.",
+        f"{machine['date']}.{busy if load >= 1 else ''}"
+    )
+
+
+def _before(results: dict[str, Any]) -> str:
+    return f" *Before* is commit `{results['before']}`." if results["before"] else ""
+
+
+def ledger(results: dict[str, Any]) -> str:
+    """The tables of a ledger.json, as Markdown."""
+    kinds = ("SQLite", "PostgreSQL")
+    rows = [
+        *_clients(results["SQLite"]["processes"], "SQLite, processes", 3),
+        *_clients(results["SQLite"]["threads"], "SQLite, threads", 3),
+        *_clients(results["PostgreSQL"]["processes"], "PostgreSQL, processes", 3),
+    ]
+    headings = ["", "clients", "bare rows/s (pgbench)"]
+    headings += _both("acts/s", "of bare", "run, ms: p50 / p95 / max", "runs of each client")
+    lines = [
+        "## Many clients",
+        "",
+        *_table(headings, rows),
+        "",
+        "A run is three acts: reserve, start, settle. Each is a transaction of its own, which is "
+        "durable when it is answered. A bare row is a transaction as well, inserted from as many "
+        "processes or threads into a table that nothing else touches: by Python and, in brackets, "
+        f"by pgbench. This disk takes {results['flush_ms']:.2f} ms to make one page durable."
+        + _before(results),
+        "",
+        "## One run on many budgets",
+        "",
+    ]
+    rows = [
+        _budgets(kind, size, results[kind]["budgets"])
+        for kind in kinds
+        for size in results[kind]["budgets"]["now"]
+    ]
+    headings = ["", "budgets", *_both("reserve / start / settle, s", "CPU s", "statements")]
+    headings += _both("`hold(key)`, s", "peak MB", "another client waits at most, s")
+    lines += [*_table(headings, rows), "", "## Verification", ""]
+    rows = [
+        [kind, f"{row['now']['events']:,}"]
+        + [_verified(row.get(name), what) for what in ("time", "memory") for name in SIDES]
+        for kind in kinds
+        for row in results[kind]["verify"].values()
+    ]
+    headings = ["", "events", *_both("s (CPU)", "peak MB")]
+    lines += [
+        *_table(headings, rows),
+        "",
+        "The peak is that of the whole process, which holds "
+        f"{results['SQLite']['verify'][min(results['SQLite']['verify'])]['now']['idle_mb']:.0f} MB "
+        "when it opens the ledger.",
+        "",
+        _shared(results["machine"], results["load"]),
     ]
     return "\n".join(lines) + "\n"
 
 
-def web(results: dict[str, Any]) -> str:
-    """The table of a web.json, as Markdown."""
-    kinds = ("SQLite", "PostgreSQL")
-    lines = [f"| clients | {' | '.join(kinds)} |", "| --- | --- | --- |"]
-    for clients in results["SQLite"]:
-        shown = (
-            "{requests_per_s:,.0f} per second; half in {p50:.0f}, 95 of 100 in {p95:.0f}, 99 in"
-            " {p99:.0f} ms".format(**{k: v * 1e3 if k[0] == "p" else v for k, v in row.items()})
-            for row in (results[kind][clients] for kind in kinds)
-        )
-        lines.append(f"| {clients} | {' | '.join(shown)} |")
-    machine, load = results["machine"], results["load"]
-    lines += [
-        "",
-        f"On {machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, "
-        f"{machine['date']}: requests to one server, {results['seconds']} seconds of each. Clients "
-        "and server share the cores."
-        + (f" Other programs did, too (load {load:.0f}): alone it is faster." if load >= 1 else ""),
+def _budgets(kind: str, size: str, table: dict[str, Any]) -> list[str]:
+    """The row of one run on so many budgets."""
+    acts = ("reserve", "start", "settle")
+    found = [table.get(name, {}).get(size) for name in SIDES]
+
+    def shown(form: Any) -> list[str]:
+        return [form(row) if row else "" for row in found]
+
+    return [
+        kind,
+        f"{int(size):,}",
+        *shown(lambda row: " / ".join(f"{row[act]['seconds']:.2f}" for act in acts)),
+        *shown(lambda row: f"{sum(row[act]['cpu'] for act in acts):.2f}"),
+        *shown(lambda row: " / ".join(f"{row[act]['statements']:,}" for act in acts)),
+        *shown(lambda row: f"{row['hold']['seconds']:.3f}"),
+        *shown(lambda row: f"{row['peak_mb']:.0f}"),
+        *shown(lambda row: f"{row['worst_wait']:.2f}"),
     ]
+
+
+def _verified(row: dict[str, Any] | None, what: str) -> str:
+    if row is None:
+        return ""
+    if what == "memory":
+        return f"{row['peak_mb']:.0f}"
+    return f"{row['seconds']:.1f} ({row['cpu']:.1f})"
+
+
+def _served_budgets(table: dict[str, Any]) -> list[str]:
+    """The table of one run on so many budgets, over HTTP."""
+
+    def shown(row: dict[str, Any] | None) -> str:
+        if row is None or "refused" in row:
+            return str((row or {}).get("refused", ""))
+        return " / ".join(f"{row[act]:.2f}" for act in ("reserve", "start", "settle"))
+
+    rows = [
+        [kind, f"{int(size):,}", *(shown(row.get(name)) for name in SIDES)]
+        for kind, sizes in table.items()
+        for size, row in sizes.items()
+    ]
+    headings = ["one run", "budgets", *_both("reserve / start / settle, s")]
+    return _table(headings, rows)
+
+
+def web(results: dict[str, Any]) -> str:
+    """The tables of a web.json, as Markdown."""
+    rows = [row for kind in ("SQLite", "PostgreSQL") for row in _clients(results[kind], kind, 1)]
+    headings = ["", "clients", "bare requests/s", *_both("requests/s", "of bare")]
+    headings += _both("request, ms: p50 / p95 / max", "requests of each client")
+    lines = [
+        *_table(headings, rows),
+        "",
+        "Requests to reserve, to start and to settle, in turns. The bare endpoint is one of the "
+        "same framework and server, which inserts a row with the same durability, and does "
+        "nothing else. Clients and server share the cores." + _before(results),
+        "",
+        *_served_budgets(results["budgets"]),
+        "",
+        "## Pages of many budgets",
+        "",
+    ]
+    rows = [
+        [f"{int(number):,}", title]
+        + [
+            f"{row[name][title][what]:{form}}" if name in row else ""
+            for what, form in (("seconds", ".2f"), ("kb", ",.0f"))
+            for name in SIDES
+        ]
+        for number, row in results["pages"].items()
+        for title in row["now"]
+    ]
+    lines += _table(["budgets", "page", *_both("s", "kB")], rows)
+    lines += ["", _shared(results["machine"], results["load"])]
     return "\n".join(lines) + "\n"

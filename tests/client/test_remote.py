@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 from tests.release.cases import CASES, Case
 from tests.release.test_laws import Broken, Untouchable
-from tests.web.conftest import HERE, SEARCH, Client
+from tests.web.conftest import HERE, SEARCH, Client, Serve
 
 import tightbudget as tb
 from tightbudget.client import remote as remote_module
 from tightbudget.ledger.chain import digest
 from tightbudget.ledger.testing import TABLES, ConformanceTable, Deed, LedgerActor
 from tightbudget.ledger.tokens import Tokens
+from tightbudget.ledger.transactions import Terms, open_budget
+from tightbudget.ledger.unit_of_work import Act
 from tightbudget.release import Meter
 
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0}, delta=1e-7)
@@ -370,3 +372,32 @@ def test_who_may_not_write_reads(
         pytest.raises(tb.LedgerError, match=unknown),
     ):
         nobody.statements()
+
+
+@pytest.mark.slow
+def test_ten_thousand_budgets_pay_for_one_run_over_http(
+    ledger_url: str, served: Serve, token: Callable[..., str]
+) -> None:
+    names = [f"the clicks of one of very many groups of people, {i:05d}" for i in range(10_000)]
+
+    def opened(act: Act) -> None:
+        terms = Terms.of("output_dp", {"epsilon": 1, "delta": 1e-6})
+        whole = Terms.of("output_dp", {"epsilon": 20_000, "delta": 0.1})
+        open_budget(act, name="clicks", terms=whole, parent=None)
+        for name in names:
+            open_budget(act, name=name, terms=terms, parent="clicks")
+
+    with tb.Ledger(ledger_url) as ledger:
+        ledger.session.write(opened)
+    url = served(ledger_url).url
+    with tb.RemoteLedger(url, token=token("analyst", "clicks")) as remote:
+        hold = remote.reserve("many", SEARCH, names)
+        hold.start()
+        hold.settle("not found")
+        assert len(hold.charges) == len(names)
+        assert remote.hold("many").state.value == "settled"
+        with pytest.raises(tb.TightBudgetError, match="10000"):
+            remote.reserve("more", SEARCH, [*names, "ada"])
+    with tb.Ledger(ledger_url) as ledger:
+        assert {str(one.spent.epsilon) for one in ledger.statements(budgets=names)} == {"0.1"}
+        ledger.verify()

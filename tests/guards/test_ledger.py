@@ -348,7 +348,7 @@ def the_loser_of_a_race_is_refused() -> bool:
         other = tb.Ledger(ledger.url).budget(data.name)
         patch.setattr(queries, "balance", slow)
         # what comes before the transaction begins: turns of threads, and of processes
-        patch.setattr(store.Store, "_in_turn", lambda _: contextlib.nullcontext())
+        patch.setattr(store.Store, "_in_turn", lambda *_: contextlib.nullcontext(True))
         patch.setattr(store.Store, "_alone", lambda _: contextlib.nullcontext())
 
         def ask(key: str, budget: tb.LedgerBudget) -> None:
@@ -559,6 +559,19 @@ MUTATIONS = [
             )
         },
         replayed("UPDATE reservations SET told = 'nothing'"),
+    ),
+    Without(
+        "reservations keep their keys",
+        {"reservations-keep-keys": "if not _agree(found, run):"},
+        replayed("UPDATE reservations SET key = 'x' WHERE key = 'k2'"),
+    ),
+    Without(
+        "reservations are counted",
+        {"reservations-counted": "if False:"},
+        replayed(
+            "INSERT INTO reservations SELECT 99, 'eve', body, digest, interactive, state, started,"
+            " token, cell, told FROM reservations WHERE key = 'k3'"
+        ),
     ),
     Without(
         "charges are replayed",

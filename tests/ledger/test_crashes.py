@@ -145,7 +145,8 @@ def test_a_migration_that_is_killed_is_not_begun_or_done(
             break
         assert process.exitcode == -signal.SIGKILL
         assert version_of(url) in (version, VERSION)
-        assert points[-1] == "after commit" or version_of(url) == version
+        # the first commit ends the reading of the version; a flush may come after the second
+        assert points.count("after commit") >= 2 or version_of(url) == version
     assert survived > 10
     with tb.Ledger(url, create=False) as ledger:
         ledger.verify()

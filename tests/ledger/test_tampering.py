@@ -34,6 +34,7 @@ from tests.ledger.make_shape import FILE
 from tests.ledger.servers import Server
 
 import tightbudget as tb
+from tightbudget.ledger import verification
 from tightbudget.ledger.chain import Head
 from tightbudget.ledger.schema import VERSION_TABLE, metadata, with_access
 from tightbudget.ledger.testing import LedgerActor
@@ -123,10 +124,26 @@ def others(column: Column[Any], value: Any) -> Iterator[Any]:
         yield None
 
 
-@pytest.mark.parametrize("most", [4, pytest.param(10**6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("most", "page"),
+    [
+        (4, 10_000),
+        (1, 1),
+        pytest.param(10**6, 10_000, marks=pytest.mark.slow),
+        pytest.param(10**6, 1, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("table", TABLES, ids=str)
-def test_no_value_is_changed_unseen(url: str, busy: LedgerActor, table: Table, most: int) -> None:
-    """In some rows, or in all."""
+def test_no_value_is_changed_unseen(
+    url: str,
+    busy: LedgerActor,
+    table: Table,
+    most: int,
+    page: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In some rows, or in all; with pages of one event, each ended run is forgotten at once."""
+    monkeypatch.setattr(verification, "_PAGE", page)
     busy.ledger.verify()
     engine = create_engine(url)
     unseen = []

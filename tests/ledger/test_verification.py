@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import Connection
 
 import tightbudget as tb
-from tightbudget.ledger.chain import entry_after
+from tightbudget.ledger import verification
+from tightbudget.ledger.chain import Entry, entry_after
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.ledger.verification import _History
 
@@ -180,3 +181,97 @@ def test_rows_without_a_history_are_found_out(tmp_path: Path, statement: str, me
         ledger._store.write(deed)
         with pytest.raises(tb.LedgerCorruptError, match=f"^{re.escape(message)}"):
             ledger.verify()
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verification reads 4 events at once, and 3 reservations."""
+    monkeypatch.setattr(verification, "_PAGE", 4)
+    monkeypatch.setattr(verification, "_AT_ONCE", 3)
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_runs_that_ended_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: list[int] = []
+
+    class Watched(_History):
+        def add(self, entry: Entry) -> None:
+            super().add(entry)
+            known.append(len(self.runs))
+
+    monkeypatch.setattr(verification, "_History", Watched)
+    with tb.Ledger(f"sqlite:///{tmp_path}/budget.db") as ledger:
+        data = ledger.open_budget("data", epsilon=1, delta=1e-6)
+        ledger.open_budget("more", epsilon=1, delta=1e-6)
+        for i in range(20):
+            data.reserve(f"void{i}", tb.OutputDP.from_dp(0.01)).void()
+            both = ledger.reserve(f"both{i}", tb.OutputDP.from_dp(0.01), budgets=["data", "more"])
+            both.start()
+            both.forfeit()
+        with pytest.raises(tb.BudgetExceeded):
+            data.reserve("refused", tb.OutputDP.from_dp(2))
+        data.reserve("open", tb.OutputDP.from_dp(0.01))
+        assert ledger.verify().reservations == 42
+    assert len(known) == 2 + 20 * 8 + 2
+    assert max(known) <= 4  # those that end in a page, or are open
+
+
+@pytest.mark.usefixtures("small_pages")
+@pytest.mark.parametrize(
+    ("statements", "message"),
+    [
+        (["DELETE FROM charges WHERE reservation = 2"], "the reservation 'k0' is not what the"),
+        (
+            ["DELETE FROM charges WHERE reservation = 2", "DELETE FROM reservations WHERE id = 2"],
+            "the reservation 'k0' is missing",
+        ),
+        (
+            [
+                "INSERT INTO reservations SELECT 3, 'eve', body, digest, interactive, state,"
+                " started, token, cell, told FROM reservations WHERE key = 'k0'"
+            ],
+            "the reservation 'eve' is not what the history says it is",
+        ),
+        (
+            [
+                "INSERT INTO reservations SELECT 64, 'eve', body, digest, interactive, state,"
+                " started, token, cell, told FROM reservations WHERE key = 'k0'"
+            ],
+            "there are 1 reservations that the history does not know",
+        ),
+        (["INSERT INTO charges VALUES (99, 1, 0, 0)"], "there are charges that belong to no"),
+    ],
+)
+def test_rows_of_runs_that_ended_are_compared(
+    tmp_path: Path, statements: list[str], message: str
+) -> None:
+    """The last run charges two budgets, and the number of its second event is no reservation's."""
+
+    def deed(connection: Connection) -> None:
+        connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
+        for trigger in (
+            connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+            .scalars()
+            .all()
+        ):
+            connection.exec_driver_sql(f"DROP TRIGGER {trigger}")
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+        with pytest.raises(tb.LedgerCorruptError, match=f"^{re.escape(message)}"):
+            verification.verify(connection, iter)
+        raise KeyboardInterrupt
+
+    with tb.Ledger(f"sqlite:///{tmp_path}/budget.db") as ledger:
+        data = ledger.open_budget("data", epsilon=1, delta=1e-6)
+        for i in range(20):
+            run = data.reserve(f"k{i}", tb.OutputDP.from_dp(0.01))
+            run.start()
+            run.forfeit()
+        ledger.open_budget("more", epsilon=1, delta=1e-6)
+        ledger.reserve("both", tb.OutputDP.from_dp(0.01), budgets=["data", "more"]).void()
+        monkey = pytest.MonkeyPatch()
+        with monkey.context() as patch:
+            patch.setattr(verification, "check_shape", lambda connection: None)
+            with pytest.raises(KeyboardInterrupt):
+                ledger._store.write(deed)
+        ledger.verify()

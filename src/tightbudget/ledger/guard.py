@@ -26,7 +26,7 @@ import threading
 import time
 import weakref
 from collections import ChainMap, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from tightbudget.errors import LedgerError
+from tightbudget.ledger.turns import Turns
 
 try:
     import fcntl
@@ -50,12 +51,21 @@ _Range = tuple[int, int]  # first byte, how many
 _SHARED: _Range = (0x40000002, 510)
 # This byte of -shm says that somebody has it open: who finds it free empties -shm (UNIX_SHM_DMS).
 _IN_USE: _Range = (128, 1)
-# SQLite locks nothing there, far beyond the end of any database.
+# SQLite locks nothing there, far beyond the end of any database: the byte of the process that
+# writes, and the bytes of those that wait. Who comes takes the first byte behind all that are
+# taken; their number starts again whenever nobody waits.
 _TURN: _Range = (1 << 62, 1)
+_FIRST_TICKET = _TURN[0] + 16
 
 # elsewhere the structure that describes a lock has another order
 _SET = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
-_LONGEST_WAIT = 0.02  # seconds between two attempts to take a lock; an act takes a few milliseconds
+_GET = getattr(fcntl, "F_OFD_GETLK", None) if sys.platform == "linux" else None
+# Seconds between two attempts to take a lock: an act takes a few milliseconds, so that the process
+# whose turn is next loses little by the shortest wait.
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.0005, 0.02
+# Seconds for which a process may let its turn go by before others pass it: far above the longest
+# wait, so that only a process that is stopped, or that gets no time at all, loses its place.
+_LONGEST_PAUSE = 0.5
 
 # File systems that several machines share, which agree neither on locks nor on a mapped -shm.
 _REMOTE = frozenset((
@@ -88,8 +98,8 @@ class Files:
 
     Guarantee: as long as one engine is attached, SQLite removes or empties ``-wal`` or ``-shm`` in
     no process; and in all processes together at most one thread is inside of :meth:`writing`, if
-    each holds its :attr:`turn`. Where the system has no OFD locks, :attr:`is_locked` is False, and
-    only :meth:`check` remains.
+    each has its turn by :attr:`turns`. Where the system has no OFD locks, :attr:`is_locked` is
+    False, and only :meth:`check` remains.
 
     Args:
         path: the path of the database, absolute and without symbolic links.
@@ -99,7 +109,7 @@ class Files:
     def __init__(self, path: str, identity: Identity) -> None:
         self.path, self.identity = path, identity
         self._names = path, f"{path}-wal", f"{path}-shm"
-        self.turn = threading.Lock()
+        self.turns = Turns()
         self.engines: dict[int, Engine] = {}
         self.is_locked = False
         self._opening = threading.Lock()
@@ -107,6 +117,7 @@ class Files:
         self._ours: dict[int, Identity] = {}  # our own descriptors, and what they were opened on
         self._database = self._index = -1
         self._is_writable = True
+        self._ignored = 0  # the last ticket of a process that let its turn go by
 
     def lock(self, patience: float) -> None:
         """Guards the database, before its first connection is opened.
@@ -180,33 +191,79 @@ class Files:
     def writing(self, patience: float) -> Iterator[None]:
         """Keeps other processes from writing, whatever has become of SQLite's own locks.
 
+        Processes write in the order in which they came. The order is a courtesy, kept by tickets;
+        that one process writes at a time is a promise, kept by the lock of the byte ``_TURN``.
+
         Raises:
             LedgerError: the file is readonly, or another process does not come to an end.
         """
         if not self._is_writable:
             raise LedgerError(f"nothing was changed in {self.path}, which is readonly")
         try:
-            self._take("write", self._database, _TURN, patience)  # guard: one-process-writes
+            with self._in_line() as ahead:
+                # guard: one-process-writes
+                self._take("write", self._database, _TURN, patience, ahead)
             yield
         finally:
             _unlock(self._database, _TURN)  # in a child, the descriptor is closed
 
-    def _take(self, kind: str, descriptor: int, where: _Range, patience: float) -> bool:
+    @contextmanager
+    def _in_line(self) -> Iterator[Callable[[], int]]:
+        """Takes a ticket behind all others; the value says how far it is behind the first.
+
+        A ticket is a lock on a byte, which the system frees when its process dies.
+        """
+        ticket = _FIRST_TICKET
+        try:
+            while (taken := _taken(self._database, (ticket, 0))) is not None:
+                ticket = taken + 1
+            # of two that come at the same moment, one takes the byte behind the other's
+            while _lock(self._database, "write", (ticket, 1)) is False:
+                ticket += 1
+            line = _PlaceInLine(self._database, ticket, ignored=self._ignored)
+            yield line.ahead
+            self._ignored = line.ignored
+        except OSError as error:
+            raise LedgerError(
+                f"nothing was changed in {self.path}, which cannot be locked: {error.strerror}"
+            ) from error
+        finally:
+            _unlock(self._database, (ticket, 1))
+
+    def _take(
+        self,
+        kind: str,
+        descriptor: int,
+        where: _Range,
+        patience: float,
+        ahead: Callable[[], int] | None = None,
+    ) -> bool:
         """Waits for an OFD lock; False where the system has none.
+
+        Args:
+            kind: read or write.
+            descriptor: the open file.
+            where: the bytes to lock.
+            patience: the longest wait in seconds.
+            ahead: counts those who have the right to take it first.
 
         Raises:
             LedgerError: another process did not give it back in so many seconds.
         """
-        end, wait = time.monotonic() + patience, 0.0005
+        end, wait = time.monotonic() + patience, _SHORTEST_WAIT
         try:
-            while (taken := _lock(descriptor, kind, where)) is False:
+            while (first := ahead() if ahead else 0) or (
+                taken := _lock(descriptor, kind, where)
+            ) is False:
                 if time.monotonic() > end:
                     raise LedgerError(
                         f"nothing was changed in {self.path}: another process is in the middle of"
                         " an act"
                     )
                 time.sleep(wait)
-                wait = min(2 * wait, _LONGEST_WAIT)
+                # who stands in line asks the more often the sooner its turn may come
+                longer = (1 + first) * _SHORTEST_WAIT if ahead else 2 * wait
+                wait = min(longer, _LONGEST_WAIT)
         except OSError as error:
             raise LedgerError(
                 f"nothing was changed in {self.path}, which cannot be locked: {error.strerror}"
@@ -433,6 +490,58 @@ def _unlock(descriptor: int, where: _Range) -> None:
     if _SET is not None:
         with suppress(OSError):  # who has closed the descriptor has freed the lock
             fcntl.fcntl(descriptor, _SET, _flock("free", where))
+
+
+def _taken(descriptor: int, where: _Range) -> int | None:
+    """Finds a byte in a range that another open file description has locked; None if there is none.
+
+    A range of length 0 has no end. Where the system has no OFD locks, no byte is locked.
+    """
+    if _GET is None:
+        return None
+    try:
+        found = fcntl.fcntl(descriptor, _GET, _flock("write", where))
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return None
+        raise
+    kind, _, start, _, _ = struct.unpack("hhqqi", found)
+    return None if kind == fcntl.F_UNLCK else max(start, where[0])
+
+
+class _PlaceInLine:
+    """The place of one process among those that wait to write to a file.
+
+    Args:
+        descriptor: the open database.
+        ticket: the byte that this process has locked.
+        ignored: tickets up to this one are of processes that do not take their turn.
+    """
+
+    def __init__(self, descriptor: int, ticket: int, *, ignored: int) -> None:
+        self._descriptor, self._ticket = descriptor, ticket
+        self.ignored = ignored if ignored < ticket else 0  # else the numbers have begun anew
+        self._first, self._since = 0, 0.0
+
+    def ahead(self) -> int:
+        """Returns how far the ticket is behind the first one of others; 0 if it is the first."""
+        first, start = self._ticket, max(_FIRST_TICKET, self.ignored + 1)
+        while first > start:
+            taken = _taken(self._descriptor, (start, first - start))
+            if taken is None:
+                break
+            first = taken
+        if first < self._ticket:
+            self._look_at(first)
+        return self._ticket - first
+
+    def _look_at(self, first: int) -> None:
+        """Ignores a ticket whose process lets its turn go by: it may be stopped, and not dead."""
+        now = time.monotonic()
+        if first != self._first or _taken(self._descriptor, _TURN) is not None:
+            self._first, self._since = first, now
+        elif now - self._since > _LONGEST_PAUSE:
+            self.ignored = first
 
 
 def _flock(kind: str, where: _Range) -> bytes:

@@ -44,7 +44,9 @@ class Ledger:
     """Budgets in a database: one file of SQLite, or PostgreSQL for many machines.
 
     Guarantee: spent + held of each budget never exceeds its cap, and no charge is lost, whatever
-    processes, threads and machines do at the same time and wherever they stop.
+    processes, threads and machines do at the same time and wherever they stop. A request that
+    exceeds what is left by at most one part in 1e9 is granted what is left, so that the cap is a
+    bound on what leaked up to the factor 1 + 1e-9 (proofs/account.v, theorem account_private).
 
     Args:
         url: the database, as SQLAlchemy has it: ``sqlite:///budget.db``,
@@ -260,6 +262,14 @@ class Ledger:
         """Counts the reservations that are not ended and charge one of these budgets."""
         with self.session.read() as connection:
             return queries.count_open(connection, budgets)
+
+    def count_open_in_each(self, budgets: Collection[str]) -> dict[str, int]:
+        """Counts for each of these budgets the reservations that are not ended and charge it.
+
+        A budget without any is left out.
+        """
+        with self.session.read() as connection:
+            return queries.count_open_in_each(connection, budgets)
 
     def expire(self, key: str, *, by: str, reason: str) -> LedgerHold:
         """Frees a hold that was never started, for an administrator who knows that it won't be.

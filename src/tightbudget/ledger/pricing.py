@@ -81,15 +81,21 @@ def settings(kind: str, parameters: Mapping[str, Any]) -> str:
 
 def rule_of(kind: str, text: str) -> BudgetRule:
     """Makes the price rule of a budget of this kind from the text of :func:`settings`."""
-    return _plan_rule(text) if kind == "plan" else KINDS[kind](**given(text))
+    return _plan_rule(text) if kind == "plan" else _rule(kind, text)
 
 
-# each reservation of a page asks for the rule of its budget, and a plan may have thousands of
-# parts to be read; the other rules are a few numbers
+# Each budget of a page or of a reservation asks for its rule, and ten thousand budgets are opened
+# on few different terms. Rules never change. A plan may have thousands of parts in memory.
 @functools.lru_cache(maxsize=16)
 def _plan_rule(text: str) -> BudgetRule:
     """Makes the price rule of a plan from the text of :func:`settings`."""
     return PlanRule(**given(text))
+
+
+@functools.lru_cache(maxsize=1_000)
+def _rule(kind: str, text: str) -> BudgetRule:
+    """Makes the price rule of a kind other than a plan from the text of :func:`settings`."""
+    return KINDS[kind](**given(text))
 
 
 def given(text: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import itertools
 import json
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     Column,
@@ -36,13 +36,16 @@ from tightbudget.output_dp.pricing import BudgetRule
 __all__ = [
     "Balance",
     "Charge",
+    "Conversation",
     "Reservation",
     "Summary",
     "Which",
     "balance",
     "balances",
+    "balances_of",
     "conversations",
     "declared",
+    "declared_in",
     "entries",
     "entry",
     "entry_before",
@@ -51,13 +54,15 @@ __all__ = [
     "holders",
     "last",
     "count_open",
+    "count_open_in_each",
     "number_of",
     "open_reservations",
     "open_summaries",
     "parent_of",
+    "parents_of",
     "parts",
     "reservation",
-    "reservations_in_order",
+    "reservations_numbered",
     "said_of_token",
     "spent_in_parts",
     "statements",
@@ -68,6 +73,7 @@ __all__ = [
     "within",
 ]
 
+T = TypeVar("T")
 
 # names that a statement compares with; of more, which a database would refuse (SQLite takes 32,766
 # values, PostgreSQL 65,535), all rows are read and compared here
@@ -181,6 +187,19 @@ class Reservation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """An interactive reservation that is open.
+
+    Attributes:
+        key: the caller's name for the run.
+        charges: the units that it holds in the budgets of one whole.
+    """
+
+    key: str
+    charges: list[Charge]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Summary:
     """A reservation that is open, without the body of its request.
 
@@ -243,9 +262,6 @@ _PARTS = select(budgets.c.cap_epsilon, budgets.c.name).where(
 )
 _PARENT = select(budgets).where(budgets.c.id == bindparam("id"))
 _WHOLE = budgets.alias("whole")
-_STEPS = select(steps.c.step, steps.c.times, steps.c.used).where(
-    steps.c.budget == bindparam("budget")
-)
 
 
 def find_balance(connection: Connection, name: str) -> Balance | None:
@@ -264,6 +280,39 @@ def balance(connection: Connection, name: str) -> Balance:
     if found is None:
         raise refuse("budget", "be the name of a budget in this ledger", name)
     return found
+
+
+def balances_of(connection: Connection, names: Sequence[str]) -> list[Balance]:
+    """Returns the budgets of these names, in the order of the names.
+
+    Raises:
+        ParameterError: there is none of one of the names; the first of them is told.
+    """
+    found: dict[str, Balance] = {}
+    for few in _chunks(names):
+        rows = connection.execute(select(budgets).where(budgets.c.name.in_(few)))
+        found.update((row.name, _balance(row)) for row in rows)
+    for name in names:
+        if name not in found:
+            raise refuse("budget", "be the name of a budget in this ledger", name)
+    return [found[name] for name in names]
+
+
+def parents_of(connection: Connection, children: Sequence[Balance]) -> dict[int, int | None]:
+    """Returns for each budget around these, at any depth, the budget that it is a part of.
+
+    One statement is executed for each level of parts, however many budgets there are.
+    """
+    around: dict[int, int | None] = {}
+    level = {child.parent for child in children} - {None}
+    while level:
+        rows: list[Row[Any]] = []
+        for few in _chunks(sorted(id for id in level if id is not None)):
+            wanted = select(budgets.c.id, budgets.c.parent).where(budgets.c.id.in_(few))
+            rows.extend(connection.execute(wanted))
+        around.update((row.id, row.parent) for row in rows)
+        level = {row.parent for row in rows} - {None, *around}
+    return around
 
 
 def parent_of(connection: Connection, child: Balance) -> Balance | None:
@@ -366,8 +415,23 @@ def holders(connection: Connection, of: Balance) -> list[str]:
 
 def declared(connection: Connection, plan: Balance) -> dict[str, tuple[int, int]]:
     """Reads for each step of a plan how often it may run, and how often it was reserved."""
-    rows = connection.execute(_STEPS, {"budget": plan.id})
-    return {step: (times, used) for step, times, used in rows}
+    return declared_in(connection, [plan]).get(plan.id, {})
+
+
+def declared_in(
+    connection: Connection, plans: Sequence[Balance]
+) -> dict[int, dict[str, tuple[int, int]]]:
+    """Reads the steps of each of these plans, by the plan's ``id``; see :func:`declared`."""
+    found: dict[int, dict[str, tuple[int, int]]] = {}
+    for few in _chunks([plan.id for plan in plans]):
+        for row in connection.execute(select(steps).where(steps.c.budget.in_(few))):
+            found.setdefault(row.budget, {})[row.step] = (row.times, row.used)
+    return found
+
+
+def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Cuts values into lists that one statement compares with."""
+    return (values[first : first + _FEW] for first in range(0, len(values), _FEW))
 
 
 def _balance(row: Row[Any]) -> Balance:
@@ -435,6 +499,29 @@ _SUMMARY = (
     .join(events, events.c.sequence == func.coalesce(reservations.c.started, reservations.c.id))
     .where(_IS_OPEN)
     .order_by(reservations.c.id)
+)
+# the open interactive reservations of some wholes, a row for each charge there
+_CONVERSATIONS = (
+    select(
+        charges.c.reservation,
+        charges.c.budget,
+        charges.c.epsilon,
+        charges.c.delta,
+        budgets.c.name,
+        budgets.c.kind,
+        budgets.c.parameters,
+        budgets.c.root,
+        reservations.c.key,
+    )
+    .select_from(reservations)
+    .join(charges, charges.c.reservation == reservations.c.id)
+    .join(budgets, budgets.c.id == charges.c.budget)
+    .where(
+        _IS_OPEN,
+        reservations.c.interactive == 1,
+        budgets.c.root.in_(bindparam("roots", expanding=True)),
+    )
+    .order_by(reservations.c.id, budgets.c.name)
 )
 # Reservations that are read at once. PostgreSQL and SQLite take more values in one IN (65,535 and
 # 32,766); but each body may be a megabyte, and all of a page are in memory together.
@@ -519,23 +606,41 @@ def count_open(connection: Connection, names: Collection[str]) -> int:
     return found
 
 
-def reservations_in_order(connection: Connection) -> Generator[Reservation, None, None]:
-    """Reads all reservations by number, without ever holding all in memory."""
-    yield from _reservations(connection, _ALL)
+def count_open_in_each(connection: Connection, names: Collection[str]) -> dict[str, int]:
+    """Counts for each budget the open reservations that charge it; one without any is left out."""
+    found: dict[str, int] = {}
+    for few in _chunks(list(names)):
+        wanted = (
+            select(budgets.c.name, func.count())
+            .select_from(reservations)
+            .join(charges, charges.c.reservation == reservations.c.id)
+            .join(budgets, budgets.c.id == charges.c.budget)
+            .where(_IS_OPEN, budgets.c.name.in_(few))
+            .group_by(budgets.c.name)
+        )
+        found.update((name, int(number)) for name, number in connection.execute(wanted))
+    return found
 
 
-def conversations(connection: Connection, root: int) -> list[Reservation]:
-    """Reads the open interactive reservations in all parts of a whole, with their charges there."""
-    there = charges.join(budgets, budgets.c.id == charges.c.budget)
-    wanted = _OPEN.where(
-        reservations.c.interactive == 1,
-        exists(
-            select(charges.c.budget)
-            .select_from(there)
-            .where(charges.c.reservation == reservations.c.id, budgets.c.root == root)
-        ),
-    )
-    return list(_reservations(connection, wanted, budgets.c.root == root))
+def reservations_numbered(connection: Connection, numbers: Collection[int]) -> list[Reservation]:
+    """Reads the reservations that have one of these numbers, at most some thousands."""
+    return list(_reservations(connection, _ALL.where(reservations.c.id.in_(numbers))))
+
+
+def conversations(connection: Connection, roots: Collection[int]) -> dict[int, list[Conversation]]:
+    """Reads the open interactive reservations in all parts of several wholes.
+
+    Returns:
+        for the ``id`` of each whole the reservations that charge it or a part of it.
+    """
+    found: dict[int, dict[int, Conversation]] = {}
+    for few in _chunks(sorted(roots)):
+        for row in connection.execute(_CONVERSATIONS, {"roots": few}):
+            one = found.setdefault(row.root, {}).setdefault(
+                row.reservation, Conversation(key=row.key, charges=[])
+            )
+            one.charges.append(_charge(row))
+    return {root: list(there.values()) for root, there in found.items()}
 
 
 def _paying(wanted: Select[Any], names: Collection[str] | None) -> Select[Any]:
@@ -549,32 +654,33 @@ def _paying(wanted: Select[Any], names: Collection[str] | None) -> Select[Any]:
 
 
 def _reservations(
-    connection: Connection, wanted: Select[Any], *of_lines: ColumnElement[bool]
+    connection: Connection, wanted: Select[Any]
 ) -> Generator[Reservation, None, None]:
     """Runs a query of reservations page by page, and adds the charges to each page."""
     with connection.execute(wanted, execution_options={"yield_per": _PAGE}) as found:
         for page in found.partitions():
-            lines = _lines(connection, page, *of_lines)
+            lines = _lines(connection, page)
             for row in page:
                 yield _reservation(row, lines)
 
 
-def _lines(
-    connection: Connection, page: Sequence[Row[Any]], *of_lines: ColumnElement[bool]
-) -> dict[int, list[Charge]]:
+def _lines(connection: Connection, page: Sequence[Row[Any]]) -> dict[int, list[Charge]]:
     """Reads the charges of each reservation of a page, by the names of the budgets."""
-    wanted = _LINES.where(charges.c.reservation.in_([row.id for row in page]), *of_lines)
+    wanted = _LINES.where(charges.c.reservation.in_([row.id for row in page]))
     found: dict[int, list[Charge]] = {}
     for row in connection.execute(wanted):
-        units = Units(row.epsilon, row.delta)
-        charge = Charge(
-            budget=row.budget,
-            name=row.name,
-            rule=rule_of(row.kind, row.parameters),
-            units=units,
-        )
-        found.setdefault(row.reservation, []).append(charge)
+        found.setdefault(row.reservation, []).append(_charge(row))
     return found
+
+
+def _charge(row: Any) -> Charge:
+    """Reads a row of ``_LINES``."""
+    return Charge(
+        budget=row.budget,
+        name=row.name,
+        rule=rule_of(row.kind, row.parameters),
+        units=Units(row.epsilon, row.delta),
+    )
 
 
 def _reservation(row: Row[Any], lines: Mapping[int, Sequence[Charge]]) -> Reservation:

@@ -1,15 +1,18 @@
 """The database: the beginning and the end of each transaction, repetitions, and errors.
 
 Every write goes through :meth:`Store.write`. A transaction there begins by taking the one lock of
-the ledger, so that acts happen one after the other and each sees all that was done before it. It
-is durable when ``write`` returns. The module :mod:`tightbudget.ledger.guard` adds the locks that
-SQLite itself does not take.
+the ledger, so that acts happen one after the other and each sees all that was done before it. An
+act is durable when ``write`` returns, and so is everything that :meth:`Store.reading` shows. Many
+acts become durable together: on SQLite, the acts that wait in one process share a transaction; on
+PostgreSQL, a transaction is committed without waiting for the disk, and all that are to be
+answered share a flush of the log. The module :mod:`tightbudget.ledger.guard` adds the locks that
+SQLite itself does not take, and :mod:`tightbudget.ledger.turns` the turns of threads.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -40,6 +43,7 @@ from tightbudget.ledger.guard import (
     this_process,
 )
 from tightbudget.ledger.schema import VERSION, VERSION_TABLE
+from tightbudget.ledger.turns import SharedFlush, Turns, Waiting
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.transactions import Uncopied
 
@@ -52,33 +56,57 @@ _INIT = "tightbudget ledger init makes one"
 # PostgreSQL's timeouts below are the same, so that both databases refuse alike.
 _PATIENCE = 60.0
 _TRIES = 4  # attempts at one act, each in a new transaction
+# The most acts of one transaction, and the seconds after which it takes no more of them: as much
+# as a commit to a slow disk takes, so that nobody waits long for the acts of others.
+_MOST_ACTS, _LONGEST_BATCH = 64, 0.02
 # "serialization_failure", "deadlock_detected": rolled back, says PostgreSQL, and to be tried again
 _PASSING = ("40001", "40P01")
 
 # Every transaction begins here. On SQLite a write takes the lock at its beginning: with the
 # default ("deferred") two of them could read the same balance. On PostgreSQL the lock is the
-# advisory one of this number; what is read afterwards is what others have committed.
+# advisory one of this number; what is read afterwards is what others have committed. It is freed
+# when a commit is in the log, which may not be on the disk yet: the log keeps the order of acts,
+# and a flush afterwards, with the commit of a message that says nothing, waits for the disk and
+# for the standby servers that are to be waited for.
 _BEGIN = {
     ("sqlite", "write"): "BEGIN IMMEDIATE",
     ("sqlite", "read"): "BEGIN DEFERRED",
     ("postgresql", "write"): (
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;"
-        " SET LOCAL synchronous_commit = on;"
+        " SET LOCAL synchronous_commit = off;"
         " SET LOCAL lock_timeout = '60s';"
         # who is paused in the middle of an act loses it, and does not keep the others waiting
         " SET LOCAL idle_in_transaction_session_timeout = '60s';"
         " SELECT pg_advisory_xact_lock(8386102942711423603)"
     ),
+    ("postgresql", "flush"): (
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;"
+        " SET LOCAL synchronous_commit = on;"
+        " SELECT pg_logical_emit_message(true, 'tightbudget', '')"
+    ),
     ("postgresql", "read"): "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
 }
+# Asked by the first statement of a reading, so after its snapshot was made: all that the snapshot
+# shows is in the log before the place at which the log ends now. A standby server has only what
+# is on the disk of its primary.
+_IS_BEHIND = """
+SELECT CASE WHEN pg_is_in_recovery() THEN false ELSE
+    current_setting('synchronous_standby_names') <> ''
+    OR pg_current_wal_insert_lsn() > pg_current_wal_flush_lsn() END
+"""
+
+
+class _SharedError(Exception):
+    """A transaction that cannot be shared with other acts."""
 
 
 @dataclass
 class _Here:
-    """The engine, the turn and the guarded files that one process has for a ledger."""
+    """The engine, the turns and the guarded files that one process has for a ledger."""
 
     engine: Engine
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    flush: SharedFlush
+    turns: Turns = field(default_factory=Turns)
     files: Files | None = None  # of SQLite, while it is open
 
 
@@ -133,7 +161,7 @@ class Store(Uncopied):
     def _here(self) -> _Here:
         """Returns this process's own engine and files; a forked child makes its own."""
         process = this_process()
-        here = self._in.get(process) or self._in.setdefault(process, _Here(_engine(self._url)))
+        here = self._in.get(process) or self._in.setdefault(process, self._new())
         if here.files is None and self.dialect == "sqlite":
             try:
                 files = process.attach(str(self._url.database), here.engine, _PATIENCE)
@@ -144,8 +172,12 @@ class Store(Uncopied):
             if self._file not in (None, files.identity):
                 process.detach(files, here.engine, wait=True)
                 raise LedgerError(f"{self} is not the file that was opened: open the ledger again")
-            self._file, here.turn, here.files = files.identity, files.turn, files
+            self._file, here.turns, here.files = files.identity, files.turns, files
         return here
+
+    def _new(self) -> _Here:
+        """Makes what this process has for the ledger: an engine, and turns."""
+        return _Here(_engine(self._url), SharedFlush(self._flush_log))
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
@@ -166,21 +198,35 @@ class Store(Uncopied):
                 abandon(connection)
 
     @contextmanager
-    def _in_turn(self) -> Iterator[None]:
+    def _in_turn(self, mine: Waiting | None = None) -> Iterator[bool]:
         """Lets one thread of this process write at a time, in the order in which they came.
 
         SQLite keeps no queue of its own: a thread that has just come may overtake all others.
 
+        Args:
+            mine: the act to be done, which another thread may do.
+
+        Yields:
+            True: it is this thread's turn. False: another thread has done the act ``mine``.
+
         Raises:
             LedgerError: the other threads did not come to an end.
         """
-        turn = self._here().turn
-        if not turn.acquire(timeout=_PATIENCE):
-            raise LedgerError(f"nothing was changed in {self}: too many acts are waiting")
+        turns = self._here().turns
+        mine = mine or Waiting(is_alone=True)
         try:
-            yield
+            has_turn = turns.take(mine, _PATIENCE)
+        except TimeoutError as error:
+            if not mine.is_begun:
+                raise LedgerError(
+                    f"nothing was changed in {self}: too many acts are waiting"
+                ) from error
+            raise self._unknown("another thread does not come to an end") from error
+        try:
+            yield has_turn
         finally:
-            turn.release()
+            if has_turn:
+                turns.pass_on(mine)
 
     def _alone(self) -> AbstractContextManager[None]:
         """Lets one process write at a time to SQLite; PostgreSQL sees to that by itself."""
@@ -196,6 +242,8 @@ class Store(Uncopied):
     def reading(self) -> Iterator[Connection]:
         """Opens one unchanging view of the whole ledger, also while others write.
 
+        Guarantee: all that the view shows is durable.
+
         Raises:
             LedgerError: the database cannot be read.
         """
@@ -204,6 +252,8 @@ class Store(Uncopied):
                 process = this_process()
                 connection.execution_options(deed="read")
                 connection.begin()
+                if self.dialect == "postgresql" and connection.exec_driver_sql(_IS_BEHIND).scalar():
+                    self._wait_for_log()  # guard: nothing-told-before-flushed
                 yield connection
                 if this_process() is process:
                     _commit(connection)
@@ -216,29 +266,156 @@ class Store(Uncopied):
         An act that fails before its commit is known not to have happened. It is tried again if
         another attempt may do better: after a lost connection or a deadlock.
 
+        Guarantee: the answer, a refusal too, rests on nothing that a crash could undo.
+
         Raises:
             LedgerError: the database does not do it; ``unknown`` where it may have.
         """
-        for attempt in range(1, _TRIES + 1):
-            committing = False
+        mine = Waiting(act)
+        with self._here().turns.entered() as may_ask:
+            if not may_ask:
+                raise LedgerError(
+                    f"nothing was changed in {self}: this thread is in the middle of another act"
+                )
+            self._run(mine)
+            found: T = mine.outcome()
+        return found
+
+    def _run(self, mine: Waiting) -> None:
+        """Has an act run, by this thread or by another, until it is committed or has raised.
+
+        Raises:
+            LedgerError: the database does not do it; ``unknown`` where it may have.
+        """
+        tries = 0
+        while True:
             try:
-                with self._in_turn(), self._alone(), self._connection() as connection:
-                    process, files = this_process(), self._here().files
-                    connection.begin()
-                    result = act(connection)
-                    if this_process() is not process:
-                        raise LedgerError(f"an act on {self} is its parent's, not a child's")
-                    committing = True
-                    _commit(connection)
-                    if files is not None:
-                        self._check_committed(connection, files)
-                    return result
+                with self._in_turn(mine) as has_turn:
+                    if has_turn:
+                        self._lead(mine)
+                return
+            except _SharedError:
+                continue  # the next time it is alone
             except DBAPIError as error:
-                if committing:
-                    raise self._unknown(error.orig) from error
-                if attempt == _TRIES or not _may_pass(error):
+                tries += 1
+                if tries == _TRIES or not _may_pass(error):
                     raise LedgerError(f"nothing was changed in {self}: {error.orig}") from error
-        raise AssertionError("the last attempt returns or raises")
+
+    def _lead(self, mine: Waiting) -> None:
+        """Runs an act, and on SQLite the acts that wait for this process's turn, and commits once.
+
+        Raises:
+            DBAPIError: nothing was changed.
+            LedgerError: nothing was changed; ``unknown`` where it may have been.
+        """
+        process, turns = this_process(), self._here().turns
+        others: list[Waiting] = []
+        committing = False
+        try:
+            with self._alone(), self._connection() as connection:
+                files = self._here().files
+                connection.begin()
+                try:
+                    mine.result, mine.error = mine.act(connection), None
+                except DBAPIError:
+                    raise
+                except Exception as error:
+                    if this_process() is not process:
+                        raise
+                    mine.error = error
+                    connection.rollback()
+                    self._flush(connection, mine)  # guard: nothing-refused-before-flushed
+                    return
+                if files is not None and not mine.is_alone and this_process() is process:
+                    self._run_others(connection, mine, others)
+                if this_process() is not process:
+                    raise LedgerError(f"an act on {self} is its parent's, not a child's")
+                committing = True
+                _commit(connection)
+                if files is not None:
+                    self._check_committed(connection, files)
+                self._flush(connection, mine)  # guard: flushed-before-answered
+        except BaseException as error:
+            if this_process() is process and not committing:
+                turns.put_back(others)
+            elif this_process() is process:
+                for other in others:
+                    other.fail(self._unknown(f"the commit of several acts failed: {error}"))
+            if committing and isinstance(error, DBAPIError):
+                raise self._unknown(error.orig) from error
+            raise
+        for other in others:
+            other.answer()
+
+    def _run_others(self, connection: Connection, mine: Waiting, others: list[Waiting]) -> None:
+        """Runs the acts that wait, each in a savepoint of the transaction that has begun.
+
+        Args:
+            connection: a connection in a transaction.
+            mine: the act of this thread, which was run.
+            others: the acts that were taken are added here.
+
+        Raises:
+            _SharedError: the transaction cannot be shared; nothing may be committed.
+        """
+        process, turns, end = this_process(), self._here().turns, time.monotonic() + _LONGEST_BATCH
+        while len(others) < _MOST_ACTS - 1 and time.monotonic() < end:
+            other = turns.next()
+            if other is None:
+                return
+            others.append(other)
+            try:
+                connection.exec_driver_sql("SAVEPOINT act")
+                try:
+                    other.result, other.error = other.act(connection), None
+                except DBAPIError:
+                    raise
+                except Exception as error:
+                    if this_process() is not process:
+                        raise
+                    other.error = error
+                    connection.exec_driver_sql("ROLLBACK TO act")  # guard: savepoint-rolled-back
+                if this_process() is not process:
+                    return
+                connection.exec_driver_sql("RELEASE act")
+            except DBAPIError as error:
+                # the error may have ended the transaction of all: each of the two is run alone
+                mine.is_alone = other.is_alone = True
+                raise _SharedError from error
+
+    def _flush(self, connection: Connection, mine: Waiting) -> None:
+        """Passes the turn on, and waits until all that an act has done or seen is on the disk.
+
+        SQLite needs nothing of that. On PostgreSQL it takes the connection of the act: another one
+        might have been made after a crash that has undone the act, and would know nothing of it.
+
+        Raises:
+            DBAPIError: the server does not do it.
+        """
+        if self.dialect == "postgresql":
+            self._here().turns.pass_on(mine)
+            connection.execution_options(deed="flush")
+            connection.begin()
+            _commit(connection)
+
+    def _wait_for_log(self) -> None:
+        """Waits until the log of PostgreSQL is on the disk as far as this thread has seen it.
+
+        Raises:
+            DBAPIError: the server does not do it.
+            LedgerError: another thread waits for the server, and gets no answer.
+        """
+        try:
+            self._here().flush.wait(_PATIENCE)
+        except TimeoutError as error:
+            raise LedgerError(f"{self} does not write its log to the disk") from error
+
+    def _flush_log(self) -> None:
+        """Commits a message to the log of PostgreSQL, which is on the disk then up to there."""
+        with self._connection() as connection:
+            connection.execution_options(deed="flush")
+            connection.begin()
+            _commit(connection)
 
     def _check_committed(self, connection: Connection, files: Files) -> None:
         """Finds out whether SQLite has written to the files that other processes see.
@@ -291,11 +468,14 @@ def _engine(url: URL) -> Engine:
         ExtraError: the database's driver is not installed.
     """
     settings: dict[str, Any] = {}
+    pool: dict[str, Any] = {"max_overflow": -1}
     if url.get_backend_name() == "sqlite":
         settings = {"timeout": _PATIENCE, "factory": GuardedConnection}
+    else:
+        pool["pool_size"] = 32  # threads that wait for the same flush, each with its connection
     try:
         # as many connections as there are threads: they queue for the lock, not for a connection
-        engine = create_engine(url, connect_args=settings, max_overflow=-1)
+        engine = create_engine(url, connect_args=settings, **pool)
     except (ImportError, NoSuchModuleError) as error:
         raise ExtraError(
             f"{url.drivername} needs a driver: pip install 'tightbudget[postgresql]'"

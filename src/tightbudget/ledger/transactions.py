@@ -177,11 +177,9 @@ def start(act: Act, *, key: str, token: str, why: Why) -> Reservation:
     if hold.state != ReservationState.RESERVED:  # guard: started-once
         raise SettlementError(f"a hold is started once, and {key!r} is {hold}")
     said = {"token_sha256": digest(token), **why}  # guard: token-digest-in-history
-    numbers = [
-        act.log(EventKind.STARTED, budget=charge.name, key=key, details=said)
-        for charge in hold.charges
-    ]
-    return act.advance(hold, ReservationState.STARTED, started=numbers[0], token=digest(token))
+    lines = [(charge.name, NOTHING) for charge in hold.charges]
+    number = act.log_each(EventKind.STARTED, lines, key=key, details=said)
+    return act.advance(hold, ReservationState.STARTED, started=number, token=digest(token))
 
 
 def settle(act: Act, *, key: str, token: str | None, cell: Cell, why: Why) -> Reservation:
@@ -207,9 +205,9 @@ def settle(act: Act, *, key: str, token: str | None, cell: Cell, why: Why) -> Re
         got = None if token is None else "another"  # which may be the secret of another run
         raise FencingError(f"{key!r} is settled with the token of its start, got {got}")
     costs = {}
-    for charge in hold.charges:
-        # guard: no-more-than-held
-        price = Units.charged(charge.rule.cost(hold.guarantee, cell)).least(charge.units)
+    asked = _asked([charge.rule for charge in hold.charges], hold.guarantee, cell)
+    for charge, wanted in zip(hold.charges, asked, strict=True):
+        price = wanted.least(charge.units)  # guard: no-more-than-held
         costs[charge.name] = Units(price.epsilon, charge.units.delta)  # guard: delta-stays
     return act.end(EventKind.SETTLED, hold, costs, cell=name, details=why)
 
@@ -254,10 +252,9 @@ def _free(act: Act, kind: EventKind, *, key: str, why: Why) -> Reservation:
         return hold
     if hold.state != ReservationState.RESERVED:  # guard: freed-before-start-alone
         raise SettlementError(f"{key!r} is {hold}: only what was not started is freed")
-    for charge in hold.charges:
-        if isinstance(charge.rule, PlanRule):
-            back = {step: -runs for step, runs in runs_of(hold.guarantee).items()}
-            act.use(charge.budget, back)
+    plans = [charge.budget for charge in hold.charges if isinstance(charge.rule, PlanRule)]
+    if plans:
+        act.use(plans, {step: -runs for step, runs in runs_of(hold.guarantee).items()})
     return act.end(kind, hold, {charge.name: NOTHING for charge in hold.charges}, details=why)
 
 
@@ -273,17 +270,25 @@ def answer(
         ParameterError: an unknown budget, parts of each other, or a guarantee of another kind.
         SettlementError: a budget is closed, or another interactive mechanism is open.
     """
-    payers = [queries.balance(connection, name) for name in request.budgets]
-    asked = [Units.charged(payer.rule.cost(request.guarantee, None)) for payer in payers]
+    payers = queries.balances_of(connection, request.budgets)
+    asked = _asked([payer.rule for payer in payers], request.guarantee, None)
     _check_open(payers)
     _check_apart(connection, payers)
     if request.interactive:  # guard: one-conversation-with-delta
         _check_conversations(connection, payers, asked)
-    for payer, units in zip(payers, asked, strict=True):
-        refusal = _refusal(connection, payer, units, request)
-        if refusal is not None:
-            return payers, asked, refusal
-    return payers, asked, None
+    return payers, asked, _refusal(connection, payers, asked, request)
+
+
+def _asked(rules: Sequence[BudgetRule], guarantee: Stored, cell: Cell | None) -> list[Units]:
+    """Returns the units that each rule charges for a cell, or for None at the worst-case price.
+
+    Each rule is asked once: ten thousand budgets on the same terms have one rule.
+    """
+    costs: dict[int, Units] = {}  # by the address of a rule, all of which are in the list
+    for rule in rules:
+        if id(rule) not in costs:
+            costs[id(rule)] = Units.charged(rule.cost(guarantee, cell))
+    return [costs[id(rule)] for rule in rules]
 
 
 def affords(connection: Connection, name: str, guarantee: Stored, times: int) -> bool:
@@ -293,7 +298,8 @@ def affords(connection: Connection, name: str, guarantee: Stored, times: int) ->
     if balance.closed:
         return False
     if isinstance(balance.rule, PlanRule):
-        return _missing(connection, balance, guarantee, times) is None
+        declared = queries.declared(connection, balance)
+        return _missing(declared, guarantee, times) is None
     before_last = each.times(times - 1)
     left = balance.left
     return before_last.fits(left) and each.nearly_fits(left.minus(before_last))
@@ -316,15 +322,19 @@ def _check_apart(connection: Connection, payers: Sequence[Balance]) -> None:
     Raises:
         ParameterError: one of them is a part of another.
     """
-    for payer in payers if len(payers) > 1 else ():
-        whole = queries.parent_of(connection, payer)
+    if len(payers) == 1:
+        return
+    names = {payer.id: payer.name for payer in payers}
+    around = queries.parents_of(connection, payers)
+    for payer in payers:
+        whole = payer.parent
         while whole is not None:
-            if any(whole.id == other.id for other in payers):
+            if whole in names:
                 raise ParameterError(
                     f"budgets must not be parts of each other: {payer.name!r} is a part of"
-                    f" {whole.name!r}, which holds its whole cap already"
+                    f" {names[whole]!r}, which holds its whole cap already"
                 )
-            whole = queries.parent_of(connection, whole)  # guard: payers-apart-further-up
+            whole = around[whole]  # guard: payers-apart-further-up
 
 
 def _check_conversations(
@@ -337,8 +347,9 @@ def _check_conversations(
     Raises:
         SettlementError: another interactive mechanism is open.
     """
+    open_in = queries.conversations(connection, {payer.root for payer in payers})
     for payer, units in zip(payers, asked, strict=True):
-        others = queries.conversations(connection, payer.root)
+        others = open_in.get(payer.root, [])
         lines = [(payer.rule, units)]
         lines += [(charge.rule, charge.units) for other in others for charge in other.charges]
         # guard: conversations-without-delta
@@ -350,19 +361,25 @@ def _check_conversations(
 
 
 def _refusal(
-    connection: Connection, payer: Balance, asked: Units, request: Request
+    connection: Connection, payers: Sequence[Balance], asked: Sequence[Units], request: Request
 ) -> RefusedRequest | None:
-    """Returns the refusal of this budget; None if it pays."""
-    unit = payer.rule.unit
-    if isinstance(payer.rule, PlanRule):
-        missing = _missing(connection, payer, request.guarantee)
-        if missing is None:
-            return None
-        message = f"{missing} in the plan {payer.name!r}"
-        return _refused(payer, asked, message, holds=())
-    if asked.nearly_fits(payer.left):
-        return None
-    holders = queries.holders(connection, payer)
+    """Returns the refusal of the first budget that cannot pay; None if all can."""
+    plans = [payer for payer in payers if payer.kind == "plan"]
+    declared = queries.declared_in(connection, plans)
+    for payer, units in zip(payers, asked, strict=True):
+        if payer.kind == "plan":
+            missing = _missing(declared.get(payer.id, {}), request.guarantee)
+            if missing is not None:
+                message = f"{missing} in the plan {payer.name!r}"
+                return _refused(payer, units, message, holds=())
+        elif not units.nearly_fits(payer.left):
+            return _too_much(connection, payer, units)
+    return None
+
+
+def _too_much(connection: Connection, payer: Balance, asked: Units) -> RefusedRequest:
+    """Writes the refusal of a budget that has less left than it is asked for."""
+    unit, holders = payer.rule.unit, queries.holders(connection, payer)
     message = (
         f"requested {asked.up(unit)} of {payer.name!r}; left {payer.left.down(unit)};"
         f" held {payer.held.up(unit)}"
@@ -387,9 +404,11 @@ def _refused(
     )
 
 
-def _missing(connection: Connection, payer: Balance, wanted: Stored, times: int = 1) -> str | None:
-    """Says which step the plan has not enough of for so many runs; None if it has."""
-    declared = queries.declared(connection, payer)
+def _missing(declared: Mapping[str, tuple[int, int]], wanted: Stored, times: int = 1) -> str | None:
+    """Says which step a plan has not enough of for so many runs; None if it has.
+
+    ``declared`` has for each step how often it may run, and how often it was reserved.
+    """
     for step, runs in runs_of(wanted).items():
         most, used = declared.get(step, (0, 0))
         if runs * times > most - used:  # guard: steps-counted
@@ -460,17 +479,15 @@ def _hold(
                 f"granted {units.down(unit)} of {payer.name!r}, which is all that is left, for the"
                 f" {wanted.up(unit)} requested: run it with no more"
             )
-        if isinstance(payer.rule, PlanRule):
-            act.use(payer.id, runs_of(request.guarantee))
+    plans = [payer.id for payer in payers if payer.kind == "plan"]
+    if plans:
+        act.use(plans, runs_of(request.guarantee))
     said = "; ".join(told) or None
     body = {"digest": digest(request.body), "interactive": request.interactive}
     details = {**body, "told": said, **why}
-    numbers = [
-        act.log(EventKind.RESERVED, budget=line.name, units=line.units, key=key, details=details)
-        for line in lines
-    ]
+    held = [(line.name, line.units) for line in lines]
     hold = _new(
-        number=numbers[0],
+        number=act.log_each(EventKind.RESERVED, held, key=key, details=details),
         key=key,
         request=request,
         state=ReservationState.RESERVED,

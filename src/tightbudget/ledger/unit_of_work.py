@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, update
@@ -17,10 +18,12 @@ from tightbudget.ledger.schema import budgets, charges, events, reservations, st
 from tightbudget.ledger.stored_words import EventKind, ReservationState
 from tightbudget.ledger.units import NOTHING, Units
 
-__all__ = ["Act"]
+__all__ = ["Act", "Exchange"]
 
 # Each statement names in its WHERE clause what the act has checked before, and changes exactly one
-# row: if another process has changed the row in between, in spite of the lock, nothing is written.
+# row for each set of values: if another process has changed a row in between, in spite of the lock,
+# nothing is written. An act executes each statement once, with the values of all its budgets, so
+# that the number of its statements does not depend on how many budgets pay.
 _EXCHANGE = (
     update(budgets)
     .where(
@@ -76,6 +79,23 @@ _STATE_AFTER = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """Amounts that are added to the columns of one budget, all at once.
+
+    Attributes:
+        budget: the ``id`` of the budget.
+        held: the units that are added to the held ones.
+        spent: the units that are added to the spent ones.
+        saved: the epsilon, in units, that is added to the saved one.
+    """
+
+    budget: int
+    held: Units = NOTHING
+    spent: Units = NOTHING
+    saved: int = 0
+
+
 class Act:
     """One transaction that writes.
 
@@ -109,19 +129,35 @@ class Act:
         details: Mapping[str, Any],
     ) -> int:
         """Adds one event to the history and returns its number."""
-        entry = entry_after(
-            self._head,
-            at=self.at,
-            kind=kind,
-            key=key,
-            budget=budget,
-            units=units,
-            cell=cell,
-            details=details,
-        )
-        self.connection.execute(_INSERT[events], entry._asdict())
-        self._head = Head(entry.sequence, entry.hash)
-        return entry.sequence
+        return self.log_each(kind, [(budget, units)], key=key, cell=cell, details=details)
+
+    def log_each(
+        self,
+        kind: EventKind,
+        lines: Iterable[tuple[str | None, Units]],
+        *,
+        key: str | None = None,
+        cell: str | None = None,
+        details: Mapping[str, Any],
+    ) -> int:
+        """Adds one event for each budget and its units, and returns the number of the first."""
+        head, entries = self._head, []
+        for budget, units in lines:
+            entry = entry_after(
+                head,
+                at=self.at,
+                kind=kind,
+                key=key,
+                budget=budget,
+                units=units,
+                cell=cell,
+                details=details,
+            )
+            entries.append(entry)
+            head = Head(entry.sequence, entry.hash)
+        self._execute(_INSERT[events], [entry._asdict() for entry in entries])
+        self._head = head
+        return entries[0].sequence
 
     # --------------------------------------------------------------------------- budgets
 
@@ -133,14 +169,27 @@ class Act:
         Raises:
             LedgerCorruptError: it would leave the budget's limits, which the act had checked.
         """
-        self._one(
+        self.exchange_each([Exchange(budget=budget, held=held, spent=spent, saved=saved)])
+
+    def exchange_each(self, changes: Sequence[Exchange]) -> None:
+        """Adds to the held, spent and saved units of several budgets, each named once.
+
+        Raises:
+            LedgerCorruptError: it would leave the limits of one, which the act had checked.
+        """
+        self._each(
             _EXCHANGE,
-            of=budget,
-            held_e=held.epsilon,
-            held_d=held.delta,
-            spent_e=spent.epsilon,
-            spent_d=spent.delta,
-            saved=saved,
+            [
+                {
+                    "of": change.budget,
+                    "held_e": change.held.epsilon,
+                    "held_d": change.held.delta,
+                    "spent_e": change.spent.epsilon,
+                    "spent_d": change.spent.delta,
+                    "saved": change.saved,
+                }
+                for change in changes
+            ],
         )
 
     def add_budget(self, balance: Balance) -> None:
@@ -194,12 +243,15 @@ class Act:
             "told": reservation.told,
         }
         self.connection.execute(_INSERT[reservations], row)
-        for charge in reservation.charges:
-            self.exchange(charge.budget, held=charge.units)
-            self.connection.execute(
-                _INSERT[charges],
-                {"reservation": reservation.id, "budget": charge.budget, **charge.units._asdict()},
+        if reservation.charges:
+            self.exchange_each(
+                [Exchange(budget=one.budget, held=one.units) for one in reservation.charges]
             )
+            held = [
+                {"reservation": reservation.id, "budget": one.budget, **one.units._asdict()}
+                for one in reservation.charges
+            ]
+            self._execute(_INSERT[charges], held)
 
     def advance(self, hold: Reservation, state: ReservationState, **values: Any) -> Reservation:
         """Moves a reservation to its next state, and sets ``started``, ``token`` or ``cell``."""
@@ -220,31 +272,54 @@ class Act:
         details: Mapping[str, Any],
     ) -> Reservation:
         """Turns the held units of a reservation into its costs, in every budget."""
-        ended = []
-        for charge in hold.charges:
-            cost = costs[charge.name]
-            saved = charge.units.epsilon - cost.epsilon if kind == EventKind.SETTLED else 0
-            self.exchange(charge.budget, held=NOTHING.minus(charge.units), spent=cost, saved=saved)
-            if cost != charge.units:
-                self._one(_CHARGE, of=hold.id, **{"in": charge.budget}, **cost._asdict())
-            self.log(kind, budget=charge.name, units=cost, key=hold.key, cell=cell, details=details)
-            ended.append(dataclasses.replace(charge, units=cost))
+        settled = kind == EventKind.SETTLED
+        self.exchange_each(
+            [
+                Exchange(
+                    budget=one.budget,
+                    held=NOTHING.minus(one.units),
+                    spent=costs[one.name],
+                    saved=one.units.epsilon - costs[one.name].epsilon if settled else 0,
+                )
+                for one in hold.charges
+            ]
+        )
+        changed = [
+            {"of": hold.id, "in": one.budget, **costs[one.name]._asdict()}
+            for one in hold.charges
+            if costs[one.name] != one.units
+        ]
+        if changed:
+            self._each(_CHARGE, changed)
+        lines = [(one.name, costs[one.name]) for one in hold.charges]
+        self.log_each(kind, lines, key=hold.key, cell=cell, details=details)
         after = self.advance(hold, _STATE_AFTER[kind], cell=cell)
+        ended = (dataclasses.replace(one, units=costs[one.name]) for one in hold.charges)
         return dataclasses.replace(after, charges=tuple(ended))
 
     # -------------------------------------------------------------------- steps of a plan
 
     def declare(self, plan: int, declared: Mapping[str, int]) -> None:
         """Inserts the steps of a plan, each with the number of its runs."""
-        for step, times in declared.items():
-            self.connection.execute(
-                _INSERT[steps], {"budget": plan, "step": step, "times": times, "used": 0}
-            )
+        self.connection.execute(
+            _INSERT[steps],
+            [
+                {"budget": plan, "step": step, "times": times, "used": 0}
+                for step, times in declared.items()
+            ],
+        )
 
-    def use(self, plan: int, wanted: Mapping[str, int]) -> None:
-        """Takes runs of steps from a plan; negative numbers give runs back."""
-        for step, runs in wanted.items():
-            self._one(_USE, of=plan, named=step, more=runs)
+    def use(self, plans: Sequence[int], wanted: Mapping[str, int]) -> None:
+        """Takes runs of steps from each of these plans; negative numbers give runs back."""
+        if plans and wanted:
+            self._each(
+                _USE,
+                [
+                    {"of": plan, "named": step, "more": runs}
+                    for plan in plans
+                    for step, runs in wanted.items()
+                ],
+            )
 
     # ---------------------------------------------------------------------------- inside
 
@@ -254,12 +329,36 @@ class Act:
         Raises:
             LedgerCorruptError: they are not; the transaction is rolled back.
         """
-        changed = self.connection.execute(statement, values).rowcount
-        if changed != 1:
+        self._each(statement, [values])
+
+    def _each(self, statement: Any, values: Sequence[Mapping[str, Any]]) -> None:
+        """Changes exactly one row for each set of values, each of another row.
+
+        Raises:
+            LedgerCorruptError: a condition that the act has checked is no longer true; the
+                transaction is rolled back.
+        """
+        changed = self._execute(statement, values)
+        if changed != len(values):
             raise LedgerCorruptError(
                 f"what was read under the lock was not there any more ({changed} rows changed);"
                 " nothing was written"
             )
+
+    def _execute(self, statement: Any, values: Sequence[Mapping[str, Any]]) -> int:
+        """Executes a statement with each set of values, and counts the rows that it updates.
+
+        The driver gets the values as they are. SQLAlchemy would arrange them anew for each set,
+        which took a third of the time of an act on 10,000 budgets.
+        """
+        if len(values) == 1:
+            return self.connection.execute(statement, values[0]).rowcount
+        dialect = self.connection.dialect
+        compiled = statement.compile(dialect=dialect, column_keys=list(values[0]))
+        given: Any = [{**compiled.params, **row} for row in values]
+        if compiled.positiontup is not None:
+            given = [tuple(map(row.__getitem__, compiled.positiontup)) for row in given]
+        return self.connection.exec_driver_sql(str(compiled), given).rowcount
 
 
 def _columns(name: str, units: Units) -> dict[str, int]:

@@ -7,6 +7,7 @@ measure of privacy loss (rho, mu^2, a divergence) store it in the column and uni
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 from typing import NamedTuple
@@ -96,11 +97,11 @@ class Units(NamedTuple):
 
     def up(self, unit: str) -> Budget:
         """Returns the amount as floats that print as at least it: for what is spent or held."""
-        return self.exact().up(unit)
+        return _up(self, unit)
 
     def down(self, unit: str) -> Budget:
         """Returns the amount as floats that print as at most it: for what is left or granted."""
-        return self.exact().down(unit)
+        return _down(self, unit)
 
     def exact(self) -> ExactAmount:
         """Returns the amount as exact fractions."""
@@ -110,6 +111,19 @@ class Units(NamedTuple):
 
 
 NOTHING = Units(epsilon=0, delta=0)
+
+
+# ten thousand budgets of one run hold few different amounts
+@functools.lru_cache(maxsize=1_000)
+def _up(units: Units, unit: str) -> Budget:
+    """Returns the amount as floats, rounded up."""
+    return units.exact().up(unit)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _down(units: Units, unit: str) -> Budget:
+    """Returns the amount as floats, rounded down."""
+    return units.exact().down(unit)
 
 
 def _fits(name: str, amount: Fraction, units: int) -> int:

@@ -2,23 +2,28 @@
 
 This is a second reading of the protocol, which shares no arithmetic with the acts: balances
 and states are computed from the events alone, and then held against the rows.
+
+The memory that a verification takes is bounded by the budgets, the access tokens, the open
+reservations and one page of events. An ended reservation is compared with its rows, counted and
+forgotten: a later event cannot use its key unseen, because a second reservation of that key
+would need a second row with the key, which the table's constraint refuses, and any other event
+finds no reservation. Rows that the history does not know are found by counting.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, Table, func, select, text
+from sqlalchemy import Connection, Table, exists, func, select, text
 
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger import queries
 from tightbudget.ledger.chain import BEGINNING, Entry, Head, canonical, digest, follow
 from tightbudget.ledger.pricing import rule_of
 from tightbudget.ledger.queries import Balance, Reservation
-from tightbudget.ledger.schema import charges, events, steps
+from tightbudget.ledger.schema import charges, events, reservations, steps
 from tightbudget.ledger.shape import check_shape
 from tightbudget.ledger.stored_words import OPEN_STATES, EventKind, ReservationState
 from tightbudget.ledger.transactions import runs_of
@@ -29,6 +34,7 @@ from tightbudget.output_dp.pricing import PlanRule
 __all__ = ["Verification", "check_head", "verify"]
 
 _PAGE = 10_000  # events that are in memory at once, some megabytes
+_AT_ONCE = 500  # reservations that are read at once; the body of each may be a megabyte
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +95,21 @@ class _ReplayedToken:
     revoked: str | None = None
 
 
+@dataclass(slots=True, kw_only=True)
+class _Compared:
+    """The counts of the reservations that were compared with their rows so far.
+
+    Attributes:
+        reservations: the number of rows of ``reservations`` that were compared.
+        charges: the number of rows of ``charges`` that were compared.
+        used: for each plan and step, the number of its runs that were reserved.
+    """
+
+    reservations: int = 0
+    charges: int = 0
+    used: dict[tuple[str, str], int] = field(default_factory=dict)
+
+
 class _History:
     """The state of a ledger after the events that were played so far."""
 
@@ -98,6 +119,13 @@ class _History:
         self.runs: dict[str, _ReplayedRun] = {}
         self.tokens: dict[str, _ReplayedToken] = {}
         self.moved = False
+        self._ended: list[str] = []
+
+    def forget_ended(self) -> dict[str, _ReplayedRun]:
+        """Removes and returns the reservations that have ended in each of their budgets."""
+        ended = {key: self.runs.pop(key) for key in self._ended}
+        self._ended = []
+        return ended
 
     def add(self, entry: Entry) -> None:
         """Plays the next event.
@@ -222,6 +250,7 @@ class _History:
             told=said["message"],
             state=ReservationState.REFUSED,
         )
+        self._ended.append(key)
 
     def start(self, entry: Entry) -> None:
         """Starts a run; each of its budgets has an event, and the first one's number counts."""
@@ -284,6 +313,8 @@ class _History:
         run.state, run.cell, run.cost[name] = after, entry.cell, cost
         _add(self.budgets[name].held, (-held[0], -held[1]))
         _add(self.budgets[name].spent, cost)
+        if len(run.cost) == len(run.granted):
+            self._ended.append(_key(entry))
         return held
 
 
@@ -332,9 +363,10 @@ def _verified(
         LedgerCorruptError: something differs.
     """
     check_shape(connection)
-    history = _History()
+    history, compared = _History(), _Compared()
     count = _count(connection, events)
     for after in progress(range(0, count, _PAGE)):
+        _compare_reservations(connection, history.forget_ended(), compared)
         for entry in queries.entries(connection, after=after, limit=_PAGE):
             history.add(entry)
     if history.head != queries.head(connection):
@@ -342,13 +374,14 @@ def _verified(
     # guard: events-counted
     if count != history.head.sequence:  # their numbers are below 1, and no list shows them
         raise LedgerCorruptError(f"{count - history.head.sequence} events are before the first")
-    used = _compare_reservations(connection, history)
-    _compare_budgets(connection, history, used)
+    _compare_reservations(connection, history.runs, compared)
+    _check_counts(connection, compared)
+    _compare_budgets(connection, history, compared.used)
     tokens = _compare_tokens(connection, history)
     return Verification(
         head=history.head,
         budgets=len(history.budgets),
-        reservations=len(history.runs),
+        reservations=compared.reservations,
         tokens=tokens,
     )
 
@@ -375,32 +408,57 @@ def check_head(connection: Connection, head: Head) -> None:
         )
 
 
-def _compare_reservations(connection: Connection, history: _History) -> dict[tuple[str, str], int]:
-    """Compares all reservations, and counts how often each step of each plan was reserved.
+def _compare_reservations(
+    connection: Connection, runs: Mapping[str, _ReplayedRun], compared: _Compared
+) -> None:
+    """Compares the rows of some reservations with the history, and adds them to the counts.
 
     Raises:
-        LedgerCorruptError: one of them is not what the history says, or one is missing.
+        LedgerCorruptError: one of them is not what the history says, or is missing.
     """
-    seen = lines = 0
-    used: dict[tuple[str, str], int] = {}
-    with contextlib.closing(queries.reservations_in_order(connection)) as reservations:
-        for found in reservations:
-            run = history.runs.get(found.key)
-            if run is None or not _agree(found, run):
+    listed = list(runs.items())
+    for first in range(0, len(listed), _AT_ONCE):
+        page = listed[first : first + _AT_ONCE]
+        numbers = [run.row for _, run in page]
+        rows = {found.id: found for found in queries.reservations_numbered(connection, numbers)}
+        for key, run in page:
+            found = rows.get(run.row)
+            if found is None:
+                raise LedgerCorruptError(f"the reservation {key!r} is missing")
+            if found.key != key or not _agree(found, run):  # guard: reservations-keep-keys
                 raise LedgerCorruptError(
                     f"the reservation {found.key!r} is not what the history says it is"
                 )
             _check_prices(found, run)
             for charge in found.charges:
                 if isinstance(charge.rule, PlanRule) and found.state != ReservationState.VOID:
-                    for step, runs in runs_of(found.guarantee).items():
-                        used[charge.name, step] = used.get((charge.name, step), 0) + runs
-            seen, lines = seen + 1, lines + len(found.charges)
-    if seen != len(history.runs):
-        raise LedgerCorruptError(f"{len(history.runs) - seen} reservations are missing")
-    if lines != _count(connection, charges):
+                    for step, times in runs_of(found.guarantee).items():
+                        place = charge.name, step
+                        compared.used[place] = compared.used.get(place, 0) + times
+            compared.reservations += 1
+            compared.charges += len(found.charges)
+
+
+def _check_counts(connection: Connection, compared: _Compared) -> None:
+    """Checks that there are no reservations and charges but those that were compared.
+
+    Raises:
+        LedgerCorruptError: there are.
+    """
+    more = _count(connection, reservations) - compared.reservations
+    if more:  # guard: reservations-counted
+        made = exists().where(
+            events.c.sequence == reservations.c.id,
+            events.c.kind.in_([EventKind.RESERVED, EventKind.REFUSED]),
+        )
+        key = connection.scalar(select(reservations.c.key).where(~made).limit(1))
+        raise LedgerCorruptError(
+            f"there are {more} reservations that the history does not know"
+            if key is None
+            else f"the reservation {key!r} is not what the history says it is"
+        )
+    if compared.charges != _count(connection, charges):
         raise LedgerCorruptError("there are charges that belong to no reservation")
-    return used
 
 
 def _agree(found: Reservation, run: _ReplayedRun) -> bool:

@@ -34,6 +34,7 @@ from tightbudget.web.api.visibility import (
     hold_seen,
     hold_touched,
     holds_seen,
+    names_seen,
     without_others,
 )
 from tightbudget.web.state import state_of
@@ -85,7 +86,7 @@ class Reserve(Body):
 
     key: Annotated[Name, Field(examples=["A9"])]
     guarantee: Asked
-    budgets: list[Name] = Field(min_length=1, max_length=100, examples=[["ada"]])
+    budgets: list[Name] = Field(min_length=1, max_length=10_000, examples=[["ada"]])
     interactive: bool = False
 
 
@@ -156,7 +157,7 @@ def what_if(request: Request, body: WhatIf) -> Response:
 @router.post("/reserve", dependencies=[allow(WRITE)], response_model=Hold)
 def reserve(request: Request, body: Reserve) -> Response:
     """Holds the worst-case price in all named budgets or in none; asking again is safe."""
-    names = [budget_seen(request, name).name for name in body.budgets]
+    names = names_seen(request, body.budgets)
     guarantee, ledger = short_guarantee(request, body.guarantee), state_of(request).ledger
     check_room(request, body.key, names)
     try:

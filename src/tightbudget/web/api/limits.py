@@ -51,11 +51,11 @@ def check_room(request: Request, key: str, budgets: Collection[str]) -> None:
     state, seen = state_of(request), caller_of(request).budgets
     if state.ledger.is_reserved(key):  # guard: known-key-passes
         return
-    within: dict[str, Collection[str]] = {f"the budget {name!r} has": (name,) for name in budgets}
+    counted = state.ledger.count_open_in_each(budgets)
+    within = {f"the budget {name!r} has": counted.get(name, 0) for name in budgets}
     if seen is not None:  # guard: room-of-analyst
-        within["the budgets of this token have"] = seen
-    for who, names in within.items():
-        found = state.ledger.count_open(names)
+        within["the budgets of this token have"] = state.ledger.count_open(seen)
+    for who, found in within.items():
         if found >= state.settings.most_open:  # guard: room-for-reservations
             raise SettlementError(
                 f"{who} {found:,} open reservations, and this server takes no more: settle,"

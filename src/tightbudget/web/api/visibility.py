@@ -5,6 +5,7 @@ Requests for other budgets are answered as if these did not exist.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Request
@@ -24,6 +25,7 @@ __all__ = [
     "hold_seen",
     "hold_touched",
     "holds_seen",
+    "names_seen",
     "statement_seen",
     "statements_seen",
     "without_others",
@@ -45,6 +47,20 @@ def budget_seen(request: Request, name: str) -> LedgerBudget:
         must = "be the name of a budget in this ledger"
         raise HttpRefusal(404, "ParameterError", str(refuse("budget", must, name)))
     return found
+
+
+def names_seen(request: Request, names: Sequence[str]) -> list[str]:
+    """Returns the names of budgets as the ledger spells them, all read at once.
+
+    Raises:
+        HttpRefusal: one of them is no budget for this caller; the first of them is told.
+    """
+    caller = caller_of(request)
+    known = state_of(request).ledger.within(names)  # of which those in another spelling are none
+    return [
+        name if name in known and caller.sees(name) else budget_seen(request, name).name
+        for name in names
+    ]
 
 
 def hold_touched(request: Request, key: str, token: str | int | None = None) -> LedgerHold:

@@ -1,0 +1,141 @@
+"""Acts on many budgets: a constant number of statements, and all of it or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+import tightbudget as tb
+from tightbudget.ledger.transactions import Terms, open_budget
+from tightbudget.ledger.unit_of_work import Act
+
+PRICES = tb.OutputDP({"yes": 0.3, "no": 0.1}, delta=1e-7)
+TALK = tb.OutputDP({"yes": 0.3, "no": 0.1})
+PLAN = tb.Gaussian(1.0) * 10
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[tb.Ledger]:
+    with tb.Ledger(url) as ledger:
+        yield ledger
+
+
+@contextmanager
+def counted() -> Iterator[list[str]]:
+    """Lists the statements that are executed."""
+    seen: list[str] = []
+
+    def listen(*about: Any) -> None:
+        seen.append(about[2])
+
+    event.listen(Engine, "before_cursor_execute", listen)
+    try:
+        yield seen
+    finally:
+        event.remove(Engine, "before_cursor_execute", listen)
+
+
+def opened(ledger: tb.Ledger, number: int, epsilon: float = 1.0) -> list[str]:
+    """Opens budgets in one act, each the part of another; the parts' names."""
+    terms, whole = (Terms.of("output_dp", {"epsilon": e, "delta": 1e-5}) for e in (epsilon, 5))
+    names = [f"part {number}/{i:05d}" for i in range(number)]
+
+    def act(act: Act) -> None:
+        for name in names:
+            open_budget(act, name=f"whole of {name}", terms=whole, parent=None)
+            open_budget(act, name=name, terms=terms, parent=f"whole of {name}")
+
+    ledger.session.write(act)
+    return names
+
+
+def reserved(ledger: tb.Ledger, number: int, **more: Any) -> Any:
+    guarantee = TALK if more else PRICES
+    return ledger.reserve(f"{number} {more}", guarantee, opened(ledger, number), **more)
+
+
+def run(ledger: tb.Ledger, number: int) -> Any:
+    hold = reserved(ledger, number)
+    hold.start()
+    return hold
+
+
+ACTS: dict[str, tuple[Callable[[tb.Ledger, int], Any], Callable[[tb.Ledger, int, Any], Any]]] = {
+    "reserve": (opened, lambda ledger, n, names: ledger.reserve(f"k{n}", PRICES, names)),
+    "converse": (
+        opened,
+        lambda ledger, n, names: ledger.reserve(f"k{n}", TALK, names, interactive=True),
+    ),
+    "again": (reserved, lambda ledger, n, hold: ledger.reserve(hold.key, PRICES, [*hold.charges])),
+    "start": (reserved, lambda ledger, n, hold: hold.start()),
+    "settle": (run, lambda ledger, n, hold: hold.settle("no")),
+    "forfeit": (run, lambda ledger, n, hold: hold.forfeit()),
+    "void": (reserved, lambda ledger, n, hold: hold.void()),
+    "expire": (
+        reserved,
+        lambda ledger, n, hold: ledger.expire(hold.key, by="root", reason="left lying"),
+    ),
+    "hold": (run, lambda ledger, n, hold: ledger.hold(hold.key)),
+}
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_an_act_has_as_many_statements_for_one_budget_as_for_many(
+    ledger: tb.Ledger, name: str
+) -> None:
+    before, act = ACTS[name]
+    numbers = []
+    for number in (1, 2, 7, 100):
+        given = before(ledger, number)
+        with counted() as seen:
+            act(ledger, number, given)
+        # parts are looked for where several budgets pay: one statement for each level of parts
+        numbers.append(len([one for one in seen if "SELECT budgets.id, budgets.parent" not in one]))
+        assert len(seen) - numbers[-1] <= 2
+    assert len(set(numbers)) == 1, numbers
+    ledger.verify()
+
+
+def test_plans_are_used_together(ledger: tb.Ledger) -> None:
+    names = [f"plan {i}" for i in range(5)]
+    for name in names:
+        ledger.open_budget(name, kind="plan", plan=PLAN, delta=1e-6)
+    hold = ledger.reserve("run", tb.Gaussian(1.0) * 7, names)
+    with pytest.raises(tb.BudgetExceeded, match=r"3 left of 10 declared in the plan 'plan 0'"):
+        ledger.reserve("more", tb.Gaussian(1.0) * 4, names)
+    hold.void()
+    ledger.reserve("again", tb.Gaussian(1.0) * 10, names)
+    ledger.verify()
+
+
+def test_one_budget_that_cannot_pay_refuses_for_all(ledger: tb.Ledger) -> None:
+    names = opened(ledger, 50)
+    ledger.open_budget("poor", epsilon=0.2, delta=1e-5)
+    ledger.open_budget("poorer", epsilon=0.1, delta=1e-5)
+    before = ledger.statements()
+    with pytest.raises(tb.BudgetExceeded, match=r"of 'poor'; left epsilon 0\.2"):
+        ledger.reserve("run", PRICES, [*names, "poorer", "poor"])
+    assert ledger.statements() == before
+    ledger.verify()
+
+
+def test_the_first_unknown_name_is_told(ledger: tb.Ledger) -> None:
+    with pytest.raises(tb.ParameterError, match="'part 2'"):
+        ledger.reserve("run", PRICES, [*opened(ledger, 2), "part 3", "part 2"])
+
+
+@pytest.mark.slow
+def test_ten_thousand_budgets_pay_for_one_run(ledger: tb.Ledger) -> None:
+    names = opened(ledger, 10_000)
+    hold = ledger.reserve("run", PRICES, names)
+    hold.start()
+    hold.settle("no")
+    assert {str(one) for one in hold.charges.values()} == {"epsilon 0.1, delta 1e-07"}
+    assert ledger.hold("run").charges == hold.charges
+    spent = {str(one.spent) for one in ledger.statements(budgets=names)}
+    assert spent == {"epsilon 0.1, delta 1e-07"}
+    ledger.verify()
