@@ -26,7 +26,7 @@ INSTALL_LOCKED = $(PIP) install --require-hashes -r
 INSTALL_SELF = $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow cover adapters peers tools lint types floors unit bench docs docs-serve reproduce \
+.PHONY: help demo test slow cover adapters peers tools proofs lint types floors unit bench docs docs-serve reproduce \
 	package sbom audit schemas lock format clean env
 
 help:  ## show this list
@@ -37,7 +37,7 @@ demo: .venv/.demo  ## run examples/demo.py
 
 test: lint types floors unit  ## every check but the slow tests: lint, types, floors, the tests
 
-slow: .venv/.docs  ## the slow tests: whole figures, audits of a million runs, pages in a browser, all cases of a law
+slow: .venv/.docs  ## the slow tests: whole figures, audits of many runs, pages in a browser, all cases of a law
 	$(PYTEST) -m slow $(PYTEST_ARGS)
 
 # Coverage makes a test slower by half: it may use more before it has to be marked slow.
@@ -46,7 +46,7 @@ cover: .venv/.test  ## the tests of `make unit` with branch coverage
 
 # The first test that needs PyTorch pays for its import, which takes many seconds.
 adapters: .venv/.adapters  ## the tests and pages that need PyTorch, Opacus and JAX Privacy, which are large
-	TEST_CPU_SECONDS=inf $(PYTEST) tests/adapters tests/docs $(PYTEST_ARGS)
+	TEST_CPU_SECONDS=inf $(PYTEST) -m needs tests/adapters tests/docs $(PYTEST_ARGS)
 
 # The list of each peer is a file of peers/; without a network its suite is skipped, and a line says so.
 peers: .venv/.adapters  ## the tests of dp-accounting, Opacus and JAX Privacy, run against the adapters; fetches them
@@ -56,6 +56,9 @@ peers: .venv/.adapters  ## the tests of dp-accounting, Opacus and JAX Privacy, r
 tools: .venv-tools/.tools  ## the tests and pages that need Flower, NVFlare, Optuna, MLflow, W&B or Great Tables
 	TEST_CPU_SECONDS=inf FLWR_TELEMETRY_ENABLED=0 WANDB_MODE=offline \
 		.venv-tools/bin/python -m pytest -m needs tests/tools tests/docs/test_docs.py $(PYTEST_ARGS)
+
+proofs:  ## the theorems that a budget stands on, checked by Coq (which must be there: Debian's package coq)
+	proofs/check.sh
 
 env: .venv/.test  ## make .venv with everything the checks need, and run nothing
 
@@ -80,8 +83,8 @@ bench: .venv-bench/.bench .venv/.test  ## run the benchmarks in their own enviro
 	.venv-bench/bin/python benchmarks/run.py $(BENCH_ARGS)
 	.venv-bench/bin/python benchmarks/digits.py
 	.venv-bench/bin/python benchmarks/start.py
-	PYTHONPATH=. .venv-bench/bin/python benchmarks/ledger.py
-	PYTHONPATH=. .venv/bin/python benchmarks/web.py
+	PYTHONPATH=. .venv/bin/python benchmarks/ledger.py $(if $(BEFORE),--before $(BEFORE))
+	PYTHONPATH=. .venv/bin/python benchmarks/web.py $(if $(BEFORE),--before $(BEFORE))
 	.venv-bench/bin/python benchmarks/sweep.py
 	.venv-bench/bin/python benchmarks/sampling.py
 	.venv/bin/python benchmarks/accountants.py
@@ -191,13 +194,13 @@ COMPILE = CUSTOM_COMPILE_COMMAND="make lock" .venv-lock/bin/python -m piptools c
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host $(LOCK_ARGS)
 
 lock: .venv-lock/.lock  ## resolve requirements/*.txt again from pyproject.toml and requirements/*.in
-	$(COMPILE) $(foreach extra,plot postgresql sklearn web remote sweep dask,--extra $(extra)) \
+	$(COMPILE) $(foreach extra,plot postgresql sklearn web remote sweep dask data,--extra $(extra)) \
 		--output-file requirements/test.txt pyproject.toml requirements/test.in
 	$(COMPILE) --extra plot --extra ledger --constraint requirements/test.txt \
 		--output-file requirements/demo.txt pyproject.toml requirements/build.in
 	$(COMPILE) --constraint requirements/test.txt \
 		--output-file requirements/docs.txt requirements/docs.in
-	$(COMPILE) --extra sklearn --extra ledger --extra sweep \
+	$(COMPILE) --extra sklearn --extra ledger --extra sweep --extra data \
 		--output-file requirements/tools.txt pyproject.toml requirements/tools.in
 	$(COMPILE) --extra postgresql --output-file requirements/bench.txt pyproject.toml requirements/bench.in
 	$(COMPILE) --extra web --extra postgresql --constraint requirements/test.txt \

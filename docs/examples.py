@@ -29,6 +29,7 @@ import math
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -209,9 +210,13 @@ def pages() -> list[Path]:
 
 
 def missing(path: Path) -> list[str]:
-    """The modules that the page needs and that are not installed."""
+    """The modules, and the programs, that the page needs and that are not installed."""
     needed = NEEDS.findall(path.read_text(encoding="utf-8"))
-    return [name for name in needed if importlib.util.find_spec(name) is None]
+    return [
+        name
+        for name in needed
+        if importlib.util.find_spec(name) is None and shutil.which(name) is None
+    ]
 
 
 def main(arguments: list[str]) -> int:

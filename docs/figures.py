@@ -343,7 +343,7 @@ def renyi_noise(rate: float, runs: int, epsilon: float, least: float) -> float:
     while high - low > 1e-4:
         middle = 0.5 * (low + high)
         step = functools.partial(theorem.subsampled_gaussian, sigma=math.exp(middle), rate=rate)
-        proved = theorem.epsilon(theorem.Table.of(step, orders), 1e-6, runs).upper
+        proved = theorem.epsilon(theorem.RenyiTable.of(step, orders), 1e-6, runs).upper
         low, high = (low, middle) if proved <= epsilon else (middle, high)
     return math.exp(high)
 

@@ -22,7 +22,8 @@ from docs.building.docstrings import rewritten
 import tightbudget as tb
 from tightbudget import errors, release
 from tightbudget.ledger.testing import TABLES
-from tightbudget.release.mechanism import MechanismOnData
+from tightbudget.release.mechanism import MechanismOnData, Priced
+from tightbudget.tables import __all__ as names_of_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 PART = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
@@ -57,6 +58,16 @@ def mechanisms_on_data() -> str:
     """Every mechanism that runs on data, in full."""
     return _described(
         name for name, thing in sorted(vars(release).items()) if _is_a_public_mechanism(name, thing)
+    )
+
+
+def mechanisms_on_tables() -> str:
+    """Every mechanism that runs on a table, in full."""
+    found = {name: getattr(tb, name) for name in sorted(names_of_tables)}
+    return _described(
+        name
+        for name, thing in found.items()
+        if inspect.isclass(thing) and issubclass(thing, Priced)
     )
 
 
@@ -207,6 +218,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "mechanisms-table": mechanisms_table,
     "mechanisms": mechanisms,
     "mechanisms-on-data": mechanisms_on_data,
+    "mechanisms-on-tables": mechanisms_on_tables,
     "refusals": refusals,
     "command-line": command_line,
     "http-api": http_api,

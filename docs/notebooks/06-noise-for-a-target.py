@@ -88,7 +88,9 @@ def renyi_accounting(k):
             renyi.subsampled_gaussian(a, noise, RATE).upper for a in ORDERS
         ]
         return (
-            renyi.epsilon(renyi.Table(ORDERS, of_order), DELTA, k).upper
+            renyi.epsilon(
+                renyi.RenyiTable(ORDERS, of_order), DELTA, k
+            ).upper
             <= EPSILON
         )
 

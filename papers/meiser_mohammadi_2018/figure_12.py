@@ -38,7 +38,7 @@ SGD_STEP = tb.Gaussian(sigma=4.0).subsampled(0.01)
 SGD = Others(
     SGD_STEP,
     largest=0.05,
-    divergence=tb.theorems.renyi.Table.of(
+    divergence=tb.theorems.renyi.RenyiTable.of(
         lambda order: tb.theorems.renyi.subsampled_gaussian(int(order), 4.0, 0.01),
         orders=range(2, 129),
     ),

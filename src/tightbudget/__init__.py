@@ -14,6 +14,7 @@ from rooms above it in this list, never from one below or on its own line:
 - ``accounting``: how much noise is enough, and how do bounds compare?
 - ``release``: what does an answer on private data cost? ``ledger``: what was promised, durably?
 - ``client``: what does a ledger on a server say? ``adapters``: how do neighbouring libraries ask?
+  ``tables``: what does an answer about rows in files, databases and clusters cost?
 - ``explorer``: what may a page ask, in how much time? ``web``: who may see and charge a budget?
 - ``cli``: the same questions at a terminal.
 """
@@ -58,6 +59,7 @@ from tightbudget.errors import (
     RelationError,
     ReleaseError,
     SettlementError,
+    SourceError,
     TightBudgetError,
 )
 from tightbudget.mechanisms import *  # noqa: F403
@@ -79,6 +81,8 @@ from tightbudget.output_dp.worst_case_filters import (
     ZCDPFilter,
 )
 from tightbudget.release import __all__ as _release
+from tightbudget.tables import *  # noqa: F403
+from tightbudget.tables import __all__ as _tables
 
 if TYPE_CHECKING:
     from tightbudget.release import *  # noqa: F403
@@ -134,6 +138,7 @@ __all__ = [
     "RenyiFilter",
     "Risk",
     "SettlementError",
+    "SourceError",
     "StoppingSchedule",
     "Sweep",
     "TightBudgetError",
@@ -153,6 +158,7 @@ __all__ = [
     "write_plan",
     *_mechanisms,
     *_release,
+    *_tables,
 ]
 
 

@@ -16,6 +16,7 @@ TightBudgetError
 │   └── BusyError                   it was not begun, since too many others are worked on
 ├── CalibrationError (ArithmeticError)  no parameter in reach meets the target
 ├── ReleaseError (RuntimeError)   what has not seen the data failed after a mechanism had started
+├── SourceError (OSError)           the file or the engine of a table does not answer
 ├── FileError (ValueError)          a file cannot be read or does not say what it must
 └── ExtraError (ImportError)        an optional dependency is missing; names the extra
 """
@@ -45,6 +46,7 @@ __all__ = [
     "RelationError",
     "ReleaseError",
     "SettlementError",
+    "SourceError",
     "TightBudgetError",
 ]
 
@@ -243,3 +245,7 @@ class FileError(TightBudgetError, ValueError):
 
 class ExtraError(TightBudgetError, ImportError):
     """An optional dependency is not installed; the message names the extra that has it."""
+
+
+class SourceError(TightBudgetError, OSError):
+    """The file or the engine of a table does not answer; nothing was charged."""

@@ -219,7 +219,7 @@ def test_for_each_theorem_the_answer_is_the_theorems_own() -> None:
     k, delta = 40, 1e-5
     step = tb.Laplace(8.0)
     found = tb.compare(step * k, delta=delta)
-    table = renyi.Table.of(lambda a: renyi.laplace(a, 8.0), renyi.orders(1 / 8))
+    table = renyi.RenyiTable.of(lambda a: renyi.laplace(a, 8.0), renyi.orders(1 / 8))
     sharp = renyi.epsilon(lambda a: renyi.laplace(a, 8.0), delta, k).upper
     assert upper(found, "Renyi") == pytest.approx(sharp, rel=2e-3)
     mironov = renyi.epsilon(table, delta, k, renyi.Conversion.MIRONOV).upper

@@ -21,6 +21,7 @@ import tightbudget as tb
 from tightbudget.adapters.dp_accounting import TightPrivacyAccountant, from_dp_event
 
 accounting: Any = pytest.importorskip("jax_privacy.accounting", reason="needs make adapters")
+pytestmark = pytest.mark.needs
 
 from tightbudget.adapters.jax_privacy import (  # noqa: E402
     TightAccountantConfig,

@@ -39,6 +39,7 @@ from tightbudget.adapters import opacus as adapter  # noqa: E402
 from tightbudget.adapters.opacus import dp_sgd_pass, dp_sgd_step  # noqa: E402
 
 pytestmark = [
+    pytest.mark.needs,
     pytest.mark.filterwarnings("ignore:Secure RNG turned off"),
     pytest.mark.filterwarnings("ignore:Full backward hook is firing"),
     # of the other accountants

@@ -17,7 +17,7 @@ from tightbudget.accounting.plan_file import toml_value
 from tightbudget.accounting.sampling import FLAGS, OPTIONS, options_of, options_of_kind
 from tightbudget.cli import app
 from tightbudget.cli.commands import PARAMETERS
-from tightbudget.cli.source import Source, generated_options
+from tightbudget.cli.source import NamedComposition, generated_options
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -91,7 +91,7 @@ def test_a_new_mechanism_is_on_the_command_line_by_itself(monkeypatch: pytest.Mo
         kind: ClassVar[str] = "cauchy"
 
     assert generated_options()["width"] == "cauchy (needed)"
-    assert Source("cauchy", {"width": 2.0}).composition() == Cauchy(2.0) * 1
+    assert NamedComposition("cauchy", {"width": 2.0}).composition() == Cauchy(2.0) * 1
 
 
 # what Python's int and float would read: underscores, blanks, and the digits of other scripts

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.tools.spark import IGNORED
 
 from docs import examples
 
@@ -24,6 +25,8 @@ SLOW = {
     "README.md",
     "docs/explanation/vuvuzela.md",
     "docs/how-to/answer-from-data.md",
+    "docs/how-to/answer-from-tables.md",
+    "docs/how-to/publish-a-table.md",
     "docs/how-to/ask-many-questions.md",
     "docs/how-to/calibrate-noise.md",
     "docs/how-to/charge-a-ledger.md",
@@ -49,8 +52,9 @@ SLOW = {
 
 def marks(page: Path) -> list[pytest.MarkDecorator]:
     slow = [pytest.mark.slow] * (named(page) in SLOW)
-    needs = [pytest.mark.needs] * bool(examples.NEEDS.search(page.read_text(encoding="utf-8")))
-    return slow + needs
+    named_needs = examples.NEEDS.findall(page.read_text(encoding="utf-8"))
+    needs = [pytest.mark.needs] * bool(named_needs)
+    return slow + needs + IGNORED * ("pyspark" in named_needs)
 
 
 @pytest.mark.filterwarnings("ignore:Optimal order is the largest alpha")  # of Opacus, by rdp
@@ -151,5 +155,7 @@ def test_a_needed_module_is_in_an_environment() -> None:
     locked = "".join(path.read_text(encoding="utf-8") for path in lists).splitlines()
     for page in examples.pages():
         for module in examples.NEEDS.findall(page.read_text(encoding="utf-8")):
+            if module == "java":  # a program, which continuous integration installs
+                continue
             package = module.replace("_", "-")
             assert any(line.startswith(package) for line in locked), (named(page), module)

@@ -30,6 +30,7 @@ PICTURES = {
     "04-tables-from-data": 2,
     "05-reading-a-papers-claim": 1,
     "06-noise-for-a-target": 2,
+    "07-many-rows-a-person": 2,
 }
 LINK = re.compile(r"\]\(([^)\s#]*)(#[^)\s]*)?\)")
 

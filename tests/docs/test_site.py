@@ -27,7 +27,14 @@ PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.m
 REFERENCE = sorted((DOCS / "reference").rglob("*.md"))
 LINK = re.compile(r"(?<!`)\[[^\]`]+\]\(([^)\s]+)\)")
 # parts that are quickly written, and that say what the reference holds
-QUICK = ("mechanisms-table", "mechanisms", "mechanisms-on-data", "refusals", "ledger-tables")
+QUICK = (
+    "mechanisms-table",
+    "mechanisms",
+    "mechanisms-on-data",
+    "mechanisms-on-tables",
+    "refusals",
+    "ledger-tables",
+)
 LONG = {"http-api", "reproductions", "agreement"}
 
 

@@ -126,6 +126,7 @@ def test_no_text_takes_sigma_for_a_noise_multiplier() -> None:
         assert arguments.count("in the query's unit") >= 2, mechanism
 
 
+@pytest.mark.needs
 def test_opacus_takes_the_multiplier() -> None:
     pytest.importorskip("opacus")
     from tightbudget.adapters.opacus import dp_sgd_step

@@ -14,9 +14,9 @@ from tightbudget.engine.answer import Answer
 from tightbudget.numerics.bounds import Bounds
 
 PLANS = {
-    "buckets": tb.Laplace(20.0) * 50,
+    "buckets": tb.Laplace(20.0) * 10,
     "saddle points": tb.Gaussian(1.0).subsampled(0.01) * 100,
-    "both": tb.Gaussian(2.0) * 3 + tb.Laplace(3.0),
+    "both": tb.Gaussian(2.0) + tb.Laplace(3.0),
     "atoms": tb.RandomizedResponse(0.6) * 200,
     "one run": tb.Laplace(2.0) * 1,
 }

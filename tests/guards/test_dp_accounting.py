@@ -104,7 +104,7 @@ def a_poisson_number_of_runs_adds_a_delta() -> bool:
     event = events.RepeatAndSelectDpEvent(events.GaussianDpEvent(1.0), 1000.0, math.inf)
     adapter._selected.cache_clear()
     ((table, _),) = adapter._steps_of(event, tb.Neighbouring.ADD_OR_REMOVE)
-    assert isinstance(table, renyi.Table)
+    assert isinstance(table, renyi.RenyiTable)
     least = min(
         order / 2
         + 1000 * (tb.Gaussian(1.0) * 1).delta(math.log1p(1 / (order - 1))).lower

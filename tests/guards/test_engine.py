@@ -150,7 +150,9 @@ def planned(p: tuple[float, ...], q: tuple[float, ...], runs: int, grid: Grid, n
     """The same, through a grid that leaves outputs out."""
     step = compose.Part.of(tb.Histogram(p, q).pair(Direction.REMOVE), runs)
     steps = compose.Parts.of((tb.Histogram(p, q) * runs).pairs(Direction.REMOVE))
-    plan = compose.Plan((compose.Layout(step, grid, n, Tilt(1.0, Fraction(0))),), 0.0, 1e-30, False)
+    plan = compose.BucketPlan(
+        (compose.Layout(step, grid, n, Tilt(1.0, Fraction(0))),), 0.0, 1e-30, False
+    )
     seen = compose.profile(steps, plan)
     truth = Composed.of([normalised(p, q)] * runs)
     return all(

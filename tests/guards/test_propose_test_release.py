@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.exact import exp_ends
 from tests.guards.mutants import Without, each, lose_a_truth
@@ -15,6 +16,7 @@ from tests.release.small import apart, columns, neighbours, ordered
 
 import tightbudget as tb
 from tightbudget.release.mechanisms import propose_test_release
+from tightbudget.release.mechanisms.order_statistics import Ordered
 from tightbudget.release.mechanisms.propose_test_release import StabilityTest
 
 GIVEN: dict[str, Any] = {"epsilon": 1, "delta": 0.1, "step": 1}
@@ -69,6 +71,19 @@ def range_stays() -> bool:
     return stays(RANGE, 32, (0, 16))
 
 
+def runs_answer_like_records() -> bool:
+    """A range leaves an interval as soon in a run-length list as in the records themselves."""
+    return all(
+        Ordered.of(np.arange(-2, 3), 2, np.array([x.count(v) for v in range(-2, 3)])).to_leave(
+            a, 4, low, 3
+        )
+        == records.to_leave(a, 4, low, 3)
+        for x, records in EVERYTHING.items()
+        for a in (2, 3)
+        for low in (0, 1, 2)
+    )
+
+
 def sum_stays() -> bool:
     """No neighbour's sum is further away than proposed, at a distance of two or more."""
     proposals = {x: TRIMMED._propose(data)[0] for x, data in EVERYTHING.items()}
@@ -101,11 +116,7 @@ MUTATIONS = [
     ),
     Without(
         "both statistics of a range can move outwards",
-        {
-            "both-ends-move-outwards": (
-                "fewest = i + self._risen(b, self.records[a - 0 * i] + width)"
-            )
-        },
+        {"both-ends-move-outwards": ("fewest = i + self._risen(b, self._at(a - 0 * i) + width)")},
         range_stays,
     ),
     Without(
@@ -146,6 +157,16 @@ MUTATIONS = [
         "one more than the trimmed rank counts",
         {"sum-moves-by-spread": "return max(1, self._to_widen(a, b, bound + 1) + 1)"},
         sum_stays,
+    ),
+    Without(
+        "a run is left below its first record",
+        {"runs-end-below": "return a - np.minimum(last + 1, a)"},
+        runs_answer_like_records,
+    ),
+    Without(
+        "a run is left above its last record",
+        {"runs-begin-above": "return np.maximum(first - 1, a) - a"},
+        runs_answer_like_records,
     ),
     Without(
         "a median's bin has as many values as noise is for",

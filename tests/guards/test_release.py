@@ -19,7 +19,7 @@ from tests.release.test_mechanism import Draws, IsLong
 
 import tightbudget as tb
 from tightbudget.release import release
-from tightbudget.release.mechanisms.sparse_vector import _Search
+from tightbudget.release.mechanisms.sparse_vector import Search
 from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import Pool
 
@@ -103,7 +103,7 @@ def reveals_the_undeclared() -> bool:
 
 def found(adaptive: bool, noise: list[int]) -> int:
     """How much four queries at the threshold are said to have found."""
-    search = _Search(tb.SparseVector(1, 2, adaptive=adaptive), tb.FixedNoise(noise))
+    search = Search(tb.SparseVector(1, 2, adaptive=adaptive), tb.FixedNoise(noise))
     for _ in range(4):
         if not search.done:
             search.above(0, 0)
@@ -316,7 +316,7 @@ MUTATIONS = [
     ),
     Without(
         "a refusal excuses every exception",
-        {"only-own-refusal-excused": "if run._refusal is None:"},
+        {"only-own-refusal-excused": "if run.refusal is None:"},
         lambda: spent_though_refused(tb.ParameterError) == 1,
         slow=True,
     ),

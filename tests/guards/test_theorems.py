@@ -18,7 +18,7 @@ from tests.theorems.test_renyi import exact_epsilon, laplace, response, sampled
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.theorems import advanced, concentrated, kov, naive, renyi
 from tightbudget.theorems.concentrated import Line
-from tightbudget.theorems.renyi import Conversion, Table
+from tightbudget.theorems.renyi import Conversion, RenyiTable
 
 
 @pytest.fixture(autouse=True)
@@ -118,16 +118,16 @@ def conversions_hold() -> bool:
 
 
 def chords_hold() -> bool:
-    table = Table([1.5, 7.0, 90.0], [renyi.laplace(a, 1.0).upper for a in (1.5, 7.0, 90.0)])
+    table = RenyiTable([1.5, 7.0, 90.0], [renyi.laplace(a, 1.0).upper for a in (1.5, 7.0, 90.0)])
     orders = (1.2, 1.6, 3.0, 6.9, 11.0, 60.0)
-    constant = Table([2.0, 5.0], [0.3, 0.3])  # nothing is lost to convexity
+    constant = RenyiTable([2.0, 5.0], [0.3, 0.3])  # nothing is lost to convexity
     exact = all(Fraction(constant(a).upper) >= Fraction(0.3) for a in 1.0 + np.linspace(0.1, 4, 99))
     return exact and all(table(a).upper >= renyi.laplace(a, 1.0).lower for a in orders)
 
 
 def lines_hold() -> bool:
     """Also above the chords, where these are all that is known."""
-    table = Table([2.0, 101.0, math.inf], [0.1, 5.0, 6.0])
+    table = RenyiTable([2.0, 101.0, math.inf], [0.1, 5.0, 6.0])
     orders = np.linspace(1.01, 300, 3000).tolist()
     lines = [concentrated.above(table, xi) for xi in (0.0, 0.02, 0.3, 1.0)]
     return all(
@@ -257,7 +257,7 @@ MUTATIONS = [
         "beyond the last order there is the largest loss",
         {"beyond-last-order": "for s, d in zip(ends, ends):"},
         lambda: lies_above(
-            Line(0.0, concentrated._slope(Table([1.1, math.inf], [0.01, 5.0]), 0.0, 1.0, 0.0)),
+            Line(0.0, concentrated._slope(RenyiTable([1.1, math.inf], [0.01, 5.0]), 0.0, 1.0, 0.0)),
             lambda a: Bounds(5.0 if a > 1.1 else 0.0, 5.0),
         ),
     ),

@@ -85,6 +85,42 @@ def test_a_star_imports_what_there_is(modules: tuple[str, ...]) -> None:
     assert ("PrivateLogisticRegression" in of_release) is ("sklearn" not in modules)
 
 
+TABLES = """
+import sys, warnings
+warnings.simplefilter("ignore")  # of the noise that is none
+for module in ("ibis", "duckdb", "pandas"):
+    sys.modules[module] = None
+import numpy as np, tightbudget as tb
+table = tb.Table({"fare": np.array([1.0, 2.0])})
+meter = tb.OutputDPFilter(epsilon=1)
+answer = tb.Session(table, meter, noise=tb.FixedNoise([0])).ask(tb.Count(epsilon=1))
+assert answer.value == 2, answer
+assert answer.rows()[1][0][0] == 2
+for ask in (lambda: tb.Table("trips.parquet"), answer.frame):
+    try:
+        ask()
+    except tb.ExtraError as error:
+        print(error)
+"""
+
+
+def test_tables_need_an_engine_only_where_rows_are_not_arrays() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TABLES], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "tables need Ibis: pip install 'tightbudget[data]'",
+        "a frame needs pandas: pip install 'tightbudget[data]'",
+    ]
+
+
+def test_a_session_loads_no_engine_before_a_table_does() -> None:
+    code = "import tightbudget, sys; print({'ibis', 'duckdb', 'pandas', 'polars'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
 def test_what_is_listed_is_there() -> None:
     assert set(tb.__all__) <= set(dir(tb))
     assert all(hasattr(tb, name) for name in tb.__all__)
@@ -125,6 +161,14 @@ def test_every_adapter_names_the_extra_that_it_needs() -> None:
         named = re.search(r" needs? \S+: pip install 'tightbudget\[(.+)\]'$", message)
         assert named
         assert named[1] in extras
+
+
+def test_a_public_name_has_one_meaning() -> None:
+    """Two rooms that offer one name would hide one of both."""
+    rooms = (tb.mechanisms, tb.release, tb.tables)
+    names = [name for room in rooms for name in room.__all__]
+    assert sorted(set(names)) == sorted(names)
+    assert all(getattr(tb, name) is getattr(room, name) for room in rooms for name in room.__all__)
 
 
 def test_only_what_is_offered_is_listed() -> None:

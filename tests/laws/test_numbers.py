@@ -24,6 +24,7 @@ import pytest
 from tests import cases
 from tests.guards.mutants import Without, each, lose_a_truth
 from tests.release import cases as release_cases
+from tests.tables import cases as table_cases
 
 import tightbudget as tb
 from tightbudget import theorems
@@ -122,7 +123,7 @@ def of_case(mechanism: Any) -> Example:
 
 RUN = tb.Gaussian(20.0) * 3
 HALF = {"a": 0.5}
-TABLE = theorems.renyi.Table((2.0, 3.0, math.inf), (0.25, 0.375, 0.5))
+TABLE = theorems.renyi.RenyiTable((2.0, 3.0, math.inf), (0.25, 0.375, 0.5))
 BUCKETS = tb.classic.Buckets.of(tb.Laplace(8.0), n=8)
 
 
@@ -134,6 +135,17 @@ CASES: list[Any] = [*cases.CASES, *release_cases.CASES]
 EXAMPLES: list[Example] = [
     *(of_case(case.mechanism) for case in CASES),
     of_case(release_cases.MODEL),
+    *(of_case(case.mechanism) for case in table_cases.CASES),
+    of_case(
+        tb.Quantiles(column="x", probabilities=(0.25, 0.5), bounds=(-2.0, 3.0), epsilon=1, step=0.5)
+    ),
+    of_case(tb.SelectedCounts(by="k", epsilon=0.5, delta=1e-6)),
+    of_case(tb.SelectedKeys(by="k", epsilon=0.5, delta=1e-6)),
+    Example(
+        tb.Table,
+        {"data": {"u": np.array(["p", "q"])}, "unit": "u", "rows_per_unit": 2}
+        | {"groups_per_unit": 3, "units": 5},
+    ),
     of_case(tb.LaplaceRelease(len, 0.5, 0.25, 3, 0.5, (-2.0, 3.0))),
     of_case(tb.GaussianRelease(len, 0.5, 4.0, 1e-6, 3, 0.5, (-2.0, 3.0))),
     of_case(replace(tb.Loss.LOGISTIC, curvature=0.5)),
@@ -275,7 +287,7 @@ EXAMPLES: list[Example] = [
     ),
     Example(theorems.concentrated.Line, {"xi": 0.25, "rho": 0.5}),
     Example(theorems.gaussian_dp.Normal, {"mean": 0.25, "variance": 0.5}),
-    Example(theorems.renyi.Table, {"orders": (2.0, 3.0), "divergences": (0.25, 0.5)}),
+    Example(theorems.renyi.RenyiTable, {"orders": (2.0, 3.0), "divergences": (0.25, 0.5)}),
     Example(theorems.kov.Front, {"epsilons": (0.25, 0.5), "deltas": (0.125, 0.0625), "runs": 3}),
     Example(theorems.naive.adaptive, {"steps": [(0.25, 1e-4, 3)]}),
     Example(theorems.renyi.gaussian, {"order": 2.5, "sigma": 2.0, "sensitivity": 1.5}),
@@ -303,6 +315,7 @@ OTHERS = {
     "PrivateLogisticRegression": "keeps its parameters as scikit-learn wants it, and hands them to"
     " OutputPerturbation and logistic_with_test", "sweep": "a number of processes alone",
     "Subsampled": "made by subsampled", "StoppingSchedule": "a result",
+    "QuestionWhatIf": "a result", "AboveThresholdRun": "made by open",
     "Proposal": "made while a mechanism runs, from private data",
 }  # fmt: skip
 # what a function answers is not given; a noise is tried with its own example

@@ -37,6 +37,7 @@ def _converse(mechanism: Any, data: Any, meter: Meter, noise: Noise | None) -> t
 
 
 AGES = np.arange(100) % 37
+KEYS = {"a": 1, "b": 30, "c": 7}
 
 ROWS = np.column_stack([np.cos(AGES), np.sin(AGES)]) * 0.99
 SIGNS = np.where(np.cos(AGES) > 0, 1.0, -1.0)
@@ -122,5 +123,15 @@ CASES: list[Case] = [
         tb.Median(epsilon=1, delta=0.1, step=1, scale=18, pricing=tb.Pricing.IN_TURN),
         AGES,
     ),
+    Case(
+        "quantiles",
+        tb.QuantileRelease(
+            probabilities=(0.25, 0.5), bounds=(0, 100), epsilon=0.5, step=1, rows_per_unit=2
+        ),
+        AGES,
+    ),
     Case("trimmed-mean", tb.TrimmedMean(epsilon=1, delta=0.1, step=1, spread=40), AGES),
+    Case("keyed-counts", tb.KeyedCounts(epsilon=1, delta=0.1, keys_per_unit=2), KEYS),
+    Case("keyed-counts-gaussian", tb.KeyedCounts(epsilon=1, delta=0.1, noise="gaussian"), KEYS),
+    Case("select-keys", tb.SelectKeys(epsilon=1, delta=0.1, keys_per_unit=2), KEYS),
 ]

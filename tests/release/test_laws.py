@@ -143,6 +143,10 @@ class Kept(list[Any]):
     """Data that can be referred to weakly."""
 
 
+class KeptKeys(dict[Any, Any]):
+    """A dictionary that can be referred to weakly."""
+
+
 @pytest.mark.parametrize(
     "case", [case for case in CASES if hasattr(case.mechanism, "release")],
     ids=lambda case: case.name,
@@ -150,7 +154,7 @@ class Kept(list[Any]):
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_an_error_that_is_kept_keeps_no_data(case: Case, interrupted: bool) -> None:
     """A traceback keeps the variables of all its frames, and may be kept itself."""
-    given = [Kept(case.data)]
+    given: list[Any] = [(KeptKeys if isinstance(case.data, dict) else Kept)(case.data)]
     gone = weakref.ref(given[0])
     noise = Interrupted() if interrupted else Broken()
     with pytest.raises((tb.ReleaseError, KeyboardInterrupt)) as caught:

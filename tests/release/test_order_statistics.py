@@ -109,7 +109,7 @@ def test_a_search_takes_as_many_steps_whatever_the_distance_is() -> None:
     steps, found = set[Any](), set[int]()
     for column in data:
         whole = Ordered.of(column.astype(np.int64), 10_000)
-        counted = Ordered(whole.records.view(Counted))
+        counted = Ordered(whole.points.view(Counted), whole.starts.view(Counted))
         Counted.seen.clear()
         for width in (1, 40, 5000, 30_000):
             found |= {

@@ -17,7 +17,7 @@ from tests.balls import ball
 import tightbudget as tb
 from tightbudget.theorems import renyi
 from tightbudget.theorems.concentrated import Line, above, best_line, mean_line
-from tightbudget.theorems.renyi import Table
+from tightbudget.theorems.renyi import RenyiTable
 
 
 @pytest.fixture(autouse=True)
@@ -51,8 +51,8 @@ CLOSED: dict[str, Callable[[float], tb.Bounds]] = {
 FINE = 1 + np.geomspace(1e-6, 1e6, 401)
 
 
-def table_of(name: str) -> Table:
-    return Table.of(CLOSED[name], renyi.orders(CLOSED[name](math.inf).upper))
+def table_of(name: str) -> RenyiTable:
+    return RenyiTable.of(CLOSED[name], renyi.orders(CLOSED[name](math.inf).upper))
 
 
 def lies_above(line: Line, divergence: Callable[[float], tb.Bounds], runs: int = 1) -> bool:
@@ -120,7 +120,7 @@ def test_it_is_never_below_the_truth(mechanism: tb.Mechanism) -> None:
         lines = [Line.gaussian(30.0) * k]
     else:
         step = mechanism * 1
-        table = Table.of(lambda a: step.renyi(a, 1e-2), renyi.orders(0.1))
+        table = RenyiTable.of(lambda a: step.renyi(a, 1e-2), renyi.orders(0.1))
         lines = [x for x in (best_line(table, runs=k, delta=1e-6),
                              mean_line(table, runs=k, delta=1e-6)) if x]  # fmt: skip
         assert len(lines) == 2
@@ -143,7 +143,7 @@ def test_lines_add_up() -> None:
 
 def test_a_table_need_not_be_as_smooth_as_divergences_are() -> None:
     """Upper ends fall where the divergence hardly rises: the line clears them all the same."""
-    table = Table([2.0, 2.1, 3.0, math.inf], [1.02, 1.0, 1.01, 1.03])
+    table = RenyiTable([2.0, 2.1, 3.0, math.inf], [1.02, 1.0, 1.01, 1.03])
     lines = [above(table, xi) for xi in (0.0, 0.3, 0.9)]
     found = [best_line(table, delta=0.1), mean_line(table, delta=0.1)]
     for line in [*lines, *(line for line in found if line)]:
@@ -153,9 +153,9 @@ def test_a_table_need_not_be_as_smooth_as_divergences_are() -> None:
 
 def test_no_line_lies_above_an_infinite_divergence() -> None:
     for table in (
-        Table([2.0, 4.0], [1.0, 2.0]),  # nothing is known of high orders
-        Table([2.0, math.inf], [1.0, math.inf]),
-        Table([2.0, math.inf], [math.inf, math.inf]),
+        RenyiTable([2.0, 4.0], [1.0, 2.0]),  # nothing is known of high orders
+        RenyiTable([2.0, math.inf], [1.0, math.inf]),
+        RenyiTable([2.0, math.inf], [math.inf, math.inf]),
     ):
         assert best_line(table, delta=1e-5) is None
         assert mean_line(table, epsilon=1.0) is None

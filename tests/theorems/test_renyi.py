@@ -17,7 +17,7 @@ from tests.balls import ball, inside
 
 import tightbudget as tb
 from tightbudget.theorems import renyi
-from tightbudget.theorems.renyi import Conversion, Table
+from tightbudget.theorems.renyi import Conversion, RenyiTable
 
 
 @pytest.fixture(autouse=True)
@@ -187,7 +187,7 @@ def test_the_rdp_accountant_of_dp_accounting_agrees() -> None:
     accountant.compose(
         dp_accounting.PoissonSampledDpEvent(0.02, dp_accounting.GaussianDpEvent(1.5)), 300
     )
-    table = Table(
+    table = RenyiTable(
         [*orders, math.inf],
         [*(renyi.subsampled_gaussian(int(a), 1.5, 0.02).upper for a in orders), math.inf],
     )
@@ -244,7 +244,7 @@ def test_a_divergence_that_is_known_at_one_order_is_used_there() -> None:
 def test_between_its_orders_a_table_is_above_and_close(
     mechanism: tb.Mechanism, closed: Callable[[float], tb.Bounds]
 ) -> None:
-    table = Table.of(closed, renyi.orders(closed(math.inf).upper))
+    table = RenyiTable.of(closed, renyi.orders(closed(math.inf).upper))
     for order in 1 + np.geomspace(1e-5, 60, 200):
         bound = table(float(order)).upper
         exact = closed(float(order))
@@ -257,15 +257,15 @@ def test_between_its_orders_a_table_is_above_and_close(
 
 def test_a_chord_is_exact_where_the_divergence_is_one() -> None:
     """(order - 1) D = 3 (order - 1): a constant divergence."""
-    table = Table([2.0, 5.0], [3.0, 3.0])
+    table = RenyiTable([2.0, 5.0], [3.0, 3.0])
     for order in (1.1, 2.0, 3.3, 5.0):
         assert 3.0 <= table(order).upper < 3.0 + 1e-12
     assert table(5.5).upper == math.inf
-    assert Table([2.0, math.inf], [3.0, 4.0])(9.0).upper == 4.0
+    assert RenyiTable([2.0, math.inf], [3.0, 4.0])(9.0).upper == 4.0
 
 
 def test_a_divergence_is_at_most_that_of_any_higher_order() -> None:
-    table = Table([2.0, 3.0, 5.0, math.inf], [math.inf, 0.7, 0.9, 0.8])
+    table = RenyiTable([2.0, 3.0, 5.0, math.inf], [math.inf, 0.7, 0.9, 0.8])
     assert table.divergences == (0.7, 0.7, 0.8, 0.8)
     assert 0.7 <= table(2.5).upper < 0.7 + 1e-12
 
@@ -300,11 +300,17 @@ NO_INTEGER: Any = 2.5
         (lambda: renyi.epsilon(OneOrder(3, 1), 2.0), r"delta must be in \[0, 1\], got 2.0"),
         (lambda: renyi.epsilon(OneOrder(3, 1), 0.1, 0), "runs must be an integer >= 1, got 0"),
         (lambda: renyi.delta(OneOrder(3, 1), -1.0), "epsilon must be a finite number >= 0"),
-        (lambda: Table([], []), r"divergences must have as many entries as orders \(0\), got 0"),
-        (lambda: Table([2.0], [1.0, 2.0]), r"as many entries as orders \(1\), got 2"),
-        (lambda: Table([3.0, 2.0], [1.0, 2.0]), r"orders\[1\] must be above orders\[0\], got 2.0"),
-        (lambda: Table([2.0], [-1.0]), r"divergences\[0\] must be >= 0, got -1.0"),
-        (lambda: Table([2.0], [1.0])(1.0), "order must be > 1, got 1.0"),
+        (
+            lambda: RenyiTable([], []),
+            r"divergences must have as many entries as orders \(0\), got 0",
+        ),
+        (lambda: RenyiTable([2.0], [1.0, 2.0]), r"as many entries as orders \(1\), got 2"),
+        (
+            lambda: RenyiTable([3.0, 2.0], [1.0, 2.0]),
+            r"orders\[1\] must be above orders\[0\], got 2.0",
+        ),
+        (lambda: RenyiTable([2.0], [-1.0]), r"divergences\[0\] must be >= 0, got -1.0"),
+        (lambda: RenyiTable([2.0], [1.0])(1.0), "order must be > 1, got 1.0"),
         (lambda: renyi.orders(-1.0), "largest_loss must be >= 0, got -1.0"),
     ],
 )

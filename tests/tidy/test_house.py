@@ -88,8 +88,14 @@ RULES: dict[str, tuple[Rule, tuple[str, ...], str]] = {
     "randomness": (
         draws_randomness,
         # a password that nobody can guess is random, too; no answer depends on it
-        ("release/noise/noise.py", "ledger/secret.py", "web/sessions.py", "web/settings.py"),
-        "only release/noise/noise.py draws randomness: take a noise source as an argument",
+        (
+            "release/noise/noise.py",
+            "release/noise/salt.py",
+            "ledger/secret.py",
+            "web/sessions.py",
+            "web/settings.py",
+        ),
+        "only release/noise draws randomness: take a noise source as an argument",
     ),
     "nextafter": (
         steps_between_floats,

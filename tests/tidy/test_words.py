@@ -86,9 +86,14 @@ def parsed(path: Path) -> ast.Module:
 
 def docstrings(module: ast.Module) -> Iterator[tuple[int, str]]:
     """The line and the text of each docstring of a module, private ones too."""
-    for node in ast.walk(module):
+    left: list[ast.AST] = [module]
+    while left:
+        node = left.pop()
         if isinstance(node, Documented) and (text := ast.get_docstring(node)):
             yield getattr(node, "lineno", 1), text
+        # expressions have no docstrings, and are most of the nodes
+        kinds = (ast.stmt, ast.excepthandler, ast.match_case)
+        left.extend(child for child in ast.iter_child_nodes(node) if isinstance(child, kinds))
 
 
 def faults(text: str) -> Iterator[str]:

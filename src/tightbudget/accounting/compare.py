@@ -410,7 +410,7 @@ class _Asked:
                     renyi.subsampled_gaussian(a, base.sigma, q, base.sensitivity).upper
                     for a in orders
                 ]
-                return renyi.Table(orders, found)
+                return renyi.RenyiTable(orders, found)
         single = self.single[mechanism]
         top = single.renyi(math.inf)
 
@@ -428,7 +428,7 @@ class _Asked:
         return max(self.single[m].renyi(math.inf).upper for m, _ in self.composition.parts)
 
     @functools.cached_property
-    def lines(self) -> tuple[list[Line], renyi.Table | None]:
+    def lines(self) -> tuple[list[Line], renyi.RenyiTable | None]:
         """The lines known above some parts' divergences, and a table for the other parts."""
         known = [(_known_line(m), m, k) for m, k in self.composition.parts]
         lines = [line * k for line, _, k in known if line is not None]
@@ -439,7 +439,7 @@ class _Asked:
         divergence, top = asked.divergence, asked.largest_loss
         if math.isinf(top):  # no line lies above a table that ends in inf: so none is made
             raise _NotApplicable(_NO_LINE)
-        return lines, renyi.Table.of(divergence, renyi.orders(top))
+        return lines, renyi.RenyiTable.of(divergence, renyi.orders(top))
 
 
 _ONE_WAY = "it needs delta(eps) of P against Q and of Q against P, and one is not known"

@@ -79,7 +79,7 @@ __all__ = ["EventError", "TightPrivacyAccountant", "from_dp_event", "from_pld", 
 Relation = dp_accounting.NeighboringRelation
 # One of an event's releases, and how often it runs. Of lines and tables only upper bounds of Renyi
 # divergences are known, which add up.
-Step = tuple[Mechanism | Line | renyi.Table, int]
+Step = tuple[Mechanism | Line | renyi.RenyiTable, int]
 
 _RELATIONS = {
     Relation.ADD_OR_REMOVE_ONE: Neighbouring.ADD_OR_REMOVE,
@@ -395,9 +395,9 @@ def _steps_of(event: Any, relation: Neighbouring) -> list[Step]:
 def _composition_of(steps: list[Step], relation: Neighbouring) -> Composition:
     mechanisms = [(step, runs) for step, runs in steps if isinstance(step, Mechanism)]
     lines = [(step, runs) for step, runs in steps if isinstance(step, Line)]
-    tables: dict[renyi.Table, int] = {}
+    tables: dict[renyi.RenyiTable, int] = {}
     for step, runs in steps:
-        if isinstance(step, renyi.Table):
+        if isinstance(step, renyi.RenyiTable):
             tables[step] = tables.get(step, 0) + runs
     if lines or tables:
         xi = sum((runs * Fraction(line.xi) for line, runs in lines), Fraction(0))
@@ -801,7 +801,7 @@ def _revealed(chance: float, relation: Neighbouring) -> list[Step]:
 
 @functools.lru_cache(maxsize=64)
 def _worst_below(
-    line: Line, tables: tuple[tuple[renyi.Table, int], ...], relation: Neighbouring
+    line: Line, tables: tuple[tuple[renyi.RenyiTable, int], ...], relation: Neighbouring
 ) -> Mechanism:
     """Makes the worst mechanism with the (eps, delta) that a sum of Renyi divergences allows.
 
@@ -819,7 +819,7 @@ def _worst_below(
     if tables:
         # adding up takes long: once for each order of the tables
         orders = {order for table, _ in tables for order in table.orders}
-        known = renyi.Table.of(divergence, sorted(orders))
+        known = renyi.RenyiTable.of(divergence, sorted(orders))
         top, points = renyi.epsilon(known, _NEVER).upper, _DOTS
     else:
         # at the last point ln delta <= -645: delta is below 1e-280
@@ -861,7 +861,7 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
 @functools.lru_cache(maxsize=64)
 def _selected(
     steps: tuple[Step, ...], relation: Neighbouring, mean: float, shape: float
-) -> renyi.Table | None:
+) -> renyi.RenyiTable | None:
     """Tabulates the Renyi divergences of the best of a random number of runs.
 
     Source: Papernot, Steinke 2022, Theorem 2 (a truncated negative binomial number of runs), and
@@ -887,7 +887,7 @@ def _selected(
         # up to this order the Poisson theorem adds no delta: e^largest <= 1 + 1 / (order - 1)
         last = next_down(1 + next_down(1 / expm1_up(largest)))
         orders = tuple(sorted({*orders, last})) if last > 1 else orders
-    one = renyi.Table.of(of_one, orders)
+    one = renyi.RenyiTable.of(of_one, orders)
     if math.isinf(one(_ORDERS[0]).upper):
         return None
     more = log_up(mean)
@@ -909,7 +909,7 @@ def _selected(
         def constant(order: float) -> float:
             return best
 
-    return renyi.Table.of(
+    return renyi.RenyiTable.of(
         lambda order: Bounds(
             0.0, add_up(one(order).upper, next_up(more / (order - 1)), constant(order))
         ),

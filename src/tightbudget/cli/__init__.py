@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from tightbudget import ParameterError, TightBudgetError, __version__
-from tightbudget.cli import ledger, token
+from tightbudget.cli import ledger, release, token
 from tightbudget.cli.calibrate import calibrate
 from tightbudget.cli.commands import Command, SourceCommand
 from tightbudget.cli.compare import compare
@@ -99,6 +99,7 @@ app.command(cls=Command)(mechanisms)
 app.command(cls=Command)(sweep)
 app.command(cls=Command)(reproduce)
 app.add_typer(ledger.commands)
+app.add_typer(release.commands)
 app.command(cls=Command)(serve)
 app.add_typer(token.commands)
 

@@ -13,14 +13,14 @@ from tightbudget.accounting.describe import in_words, kind_of, search_of, two_en
 from tightbudget.accounting.sampling import SAMPLERS, options_of_kind
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
-from tightbudget.cli.source import Source
+from tightbudget.cli.source import NamedComposition
 from tightbudget.numerics.validate import float_of
 
 __all__ = ["calibrate"]
 
 
 def calibrate(
-    source: Source,
+    source: NamedComposition,
     epsilon: Annotated[float | None, number("With delta, the target: at least 0, in nats.")] = None,
     delta: Annotated[float | None, number("With epsilon, the target: in (0, 1).")] = None,
     advantage: Annotated[
@@ -108,7 +108,7 @@ def calibrate(
     )
 
 
-def _sought(kind: str, source: Source, asked: str | None) -> str:
+def _sought(kind: str, source: NamedComposition, asked: str | None) -> str:
     """Returns the name of the parameter to be found; all other needed ones were given."""
     parameters = options_of_kind(kind)
     if asked is not None:

@@ -9,13 +9,13 @@ from tightbudget.accounting.compare import growing
 from tightbudget.accounting.describe import in_words, two_ends
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, growing_text, print_answer, print_rows, print_text
-from tightbudget.cli.source import Source
+from tightbudget.cli.source import NamedComposition
 
 __all__ = ["compare"]
 
 
 def compare(
-    source: Source,
+    source: NamedComposition,
     delta: Annotated[float | None, number("In (0, 1): compare epsilons.")] = None,
     epsilon: Annotated[float | None, number("At least 0, in nats: compare deltas.")] = None,
     rtol: Rtol = 1e-4,

@@ -20,7 +20,7 @@ from tightbudget.cli.output import (
     print_table,
     tracked,
 )
-from tightbudget.cli.source import Source
+from tightbudget.cli.source import NamedComposition
 from tightbudget.mechanisms.curve import DELTAS
 from tightbudget.numerics.validate import float_of
 
@@ -30,7 +30,7 @@ _MOST_POINTS = 10_000
 
 
 def curve(
-    source: Source,
+    source: NamedComposition,
     out: Annotated[
         Path | None, typer.Option(help="Draw it, to a .png, .svg or .pdf (extra: plot).")
     ] = None,

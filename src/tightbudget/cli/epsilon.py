@@ -10,7 +10,7 @@ from tightbudget.accounting.describe import in_words, two_ends
 from tightbudget.accounting.sampling import OPTIONS
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
-from tightbudget.cli.source import Source
+from tightbudget.cli.source import NamedComposition
 
 __all__ = ["answer", "delta", "epsilon"]
 
@@ -18,7 +18,7 @@ _NOTHING_PRIVATE = 50.0  # nats: a posterior of 1 - 2e-22 from a prior of one ha
 
 
 def epsilon(
-    source: Source,
+    source: NamedComposition,
     delta: Annotated[float, number("In [0, 1].")],
     rtol: Rtol = 1e-4,
     json: AsJson = False,
@@ -42,7 +42,7 @@ def epsilon(
 
 
 def delta(
-    source: Source,
+    source: NamedComposition,
     epsilon: Annotated[float, number("At least 0, in nats.")],
     rtol: Rtol = 1e-4,
     json: AsJson = False,

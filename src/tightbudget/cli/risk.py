@@ -7,13 +7,13 @@ from typing import Annotated
 from tightbudget.accounting.describe import in_words, two_ends
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
-from tightbudget.cli.source import Source
+from tightbudget.cli.source import NamedComposition
 
 __all__ = ["risk"]
 
 
 def risk(
-    source: Source,
+    source: NamedComposition,
     epsilon: Annotated[float, number("The loss to look at, at least 0, in nats.")],
     fpr: Annotated[float, number("An attack's false-positive rate, in [0, 1].")] = 0.01,
     prior: Annotated[float, number("The attacker's belief beforehand, in (0, 1).")] = 0.5,

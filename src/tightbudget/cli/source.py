@@ -32,7 +32,7 @@ from tightbudget.explorer.snippets import TAKEN
 from tightbudget.mechanisms.composition import Derived
 from tightbudget.numerics.validate import count
 
-__all__ = ["Source", "generated_options", "with_source"]
+__all__ = ["NamedComposition", "generated_options", "with_source"]
 
 _PANEL = "Runs"
 _SAMPLING = "How records get into a run (all are in every run without such an option)"
@@ -45,7 +45,7 @@ _SUBJECT = (
 
 
 @dataclass(frozen=True)
-class Source:
+class NamedComposition:
     """A mechanism or a plan file named on the command line, with the given parameters.
 
     Attributes:
@@ -132,7 +132,7 @@ class Source:
         runs = f"{len(composition.parts)} mechanisms, {composition.runs:,} runs"
         return f"{Path(self.name).name}: {runs}"
 
-    def with_value(self, name: str, value: float) -> Source:
+    def with_value(self, name: str, value: float) -> NamedComposition:
         """Returns a copy with another number for an option."""
         if name == "steps":
             return replace(self, steps=int(value))
@@ -202,7 +202,7 @@ def with_source(command: Callable[..., None], parameters: Mapping[str, str]) -> 
             k: value_of(v) if k != "relation" else v for k, v in given.items() if v is not None
         }
         counts = {"steps": value_of(steps), "epochs": value_of(epochs)}
-        command(source=Source(mechanism, table, **counts), **rest)
+        command(source=NamedComposition(mechanism, table, **counts), **rest)
 
     text = str | None
     relation = "What neighbours are: " + ", ".join(r.value for r in Neighbouring) + "."

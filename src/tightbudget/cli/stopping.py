@@ -12,7 +12,7 @@ from tightbudget.accounting.describe import in_words, value_of
 from tightbudget.accounting.plot import picture_path, save_schedule
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
-from tightbudget.cli.source import Source
+from tightbudget.cli.source import NamedComposition
 from tightbudget.numerics.validate import positive_count
 
 __all__ = ["stopping"]
@@ -21,7 +21,7 @@ _SHOWN = 10  # stops that the table shows
 
 
 def stopping(
-    source: Source,
+    source: NamedComposition,
     delta: Annotated[float, number("For all stops together, in (0, 1).")],
     every: Annotated[
         int | None, number("It may stop after each so many runs, and after the last.")

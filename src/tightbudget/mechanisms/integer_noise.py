@@ -124,6 +124,19 @@ class DiscreteGaussian(Mechanism):
             last=last,
         )
 
+    def tails_up(self) -> FloatArray:
+        """Returns upper bounds of the probabilities that the noise is >= 0, 1, 2, ...
+
+        The list ends where the mass of one integer falls below e^-680.
+        """
+        last = int(self.sigma * _reach(self.sigma))
+        weights, beyond = self._weights(last)
+        normaliser = exact(1.0) + (total(weights[1 : last + 1]) + at_most(beyond)).scaled(2.0)
+        # Of n positive numbers, cumsum and the sum with ``beyond`` round n times, by UNIT each.
+        margin = (2 * last + 16) * UNIT
+        sums = (np.cumsum(weights.upper[::-1])[::-1] + beyond) * (1 + margin)
+        return np.asarray(np.minimum(1.0, sums / normaliser.lower[0] * (1 + 4 * UNIT)))
+
     def _weights(self, last: int) -> tuple[Enclosure, float]:
         """The weights e^(-n^2 / (2 sigma^2)) for n = 0..last, and a bound of their sum beyond."""
         z = np.arange(last + 2) / self.sigma
@@ -264,6 +277,19 @@ class DiscreteLaplace(Mechanism):
         loss = (s - 2 * x) / b
         margin = 2 * UNIT * np.abs(loss)
         return AtomicPair(Atoms(p, p[::-1], loss - margin, loss + margin))
+
+    def tail_up(self, t: int) -> float:
+        """Returns an upper bound of the probability that the noise is >= t; it is 1 for t <= 0.
+
+        Guarantee: for t >= 1 the bound is e^(-t / scale) / (1 + e^(-1 / scale)) times at most
+        e^(t / scale 2^-50), plus the rounding of a few operations.
+        """
+        if t <= 0:
+            return 1.0
+        x = np.array([t, 1.0]) / self.scale
+        powers = exp_enclosure(-x, UNIT * x)  # x is rounded once
+        tail = powers[:1] / (exact(1.0) + powers[1:])
+        return min(1.0, float(tail.upper[0]))
 
 
 @dataclass(frozen=True)

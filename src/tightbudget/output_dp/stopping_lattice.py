@@ -12,10 +12,10 @@ import numpy as np
 
 from tightbudget.engine.buckets.compose import (
     MAX_LENGTH,
+    BucketPlan,
     Measure,
     Part,
     Parts,
-    Plan,
     edge_near,
     merge,
     power,
@@ -285,7 +285,7 @@ def kernel(losses: RunLosses, block: Parts, lattice: Lattice) -> Kernel:
     runs = sum(part.count for part in block.parts)
     # first buckets so fine that all of them cost a third of what one of the lattice does
     halvings = 0 if lattice.exact or runs <= 1 else math.ceil(math.log2(3 * runs) / 2)
-    plan = Plan((), 0.0, lattice.tolerance, False)
+    plan = BucketPlan((), 0.0, lattice.tolerance, False)
     still = Grid(Fraction(0), lattice.step), Tilt(lattice.theta, Fraction(0)), np.ones(1)
     uppers = [] if runs else [UpperMeasure(*still, 0, 1.0, 0.0)]
     lowers = [] if runs else [LowerMeasure(*still, np.ones(1), 0, 0, 0.0, 0.0)]

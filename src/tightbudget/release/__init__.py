@@ -27,6 +27,8 @@ from tightbudget.release.mechanisms.propose_test_release import (
     Proposal,
     ProposeTestRelease,
 )
+from tightbudget.release.mechanisms.quantiles import QuantileRelease
+from tightbudget.release.mechanisms.select_keys import KeyedCounts, SelectKeys
 from tightbudget.release.mechanisms.sparse_vector import (
     SparseVector,
     SparseVectorRelease,
@@ -38,6 +40,7 @@ from tightbudget.release.mechanisms.trimmed_mean import TrimmedMean
 from tightbudget.release.meter import Meter, Reserved
 from tightbudget.release.noise.noise import FixedNoise, Noise, OpenDPNoise
 from tightbudget.release.release import Receipt, Rehearsal, Release, WhatIf
+from tightbudget.release.run_lengths import RunLengths
 
 if TYPE_CHECKING:
     from tightbudget.release.mechanisms.logistic_regression import PrivateLogisticRegression
@@ -48,6 +51,7 @@ __all__ = [
     "GradualRelease",
     "InterquartileRange",
     "Iterative",
+    "KeyedCounts",
     "LaplaceRelease",
     "Loss",
     "Median",
@@ -59,10 +63,13 @@ __all__ = [
     "PrivateLogisticRegression",
     "Proposal",
     "ProposeTestRelease",
+    "QuantileRelease",
     "Receipt",
     "Rehearsal",
     "Release",
     "Reserved",
+    "RunLengths",
+    "SelectKeys",
     "SparseVector",
     "SparseVectorRelease",
     "SparseVectorRun",

@@ -159,9 +159,13 @@ def _functions(mechanism: type) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for field in fields(mechanism):
         hint = hints[field.name]
-        for kind in (hint, *get_args(hint)):  # also a function or None
-            if get_origin(kind) is Callable and isinstance(get_args(kind)[0], list):
-                found[field.name] = len(get_args(kind)[0])
+        # a function, or a function or None; a field that may also be a text checks itself
+        kinds = (hint,) if get_origin(hint) is Callable else get_args(hint)
+        functions = [kind for kind in kinds if kind is not type(None)]
+        if len(functions) == 1 and get_origin(functions[0]) is Callable:
+            arguments = get_args(functions[0])[0]
+            if isinstance(arguments, list):
+                found[field.name] = len(arguments)
     return found
 
 

@@ -33,7 +33,7 @@ from tightbudget.numerics.validate import (
     probability,
     refuse,
 )
-from tightbudget.theorems.renyi import Table
+from tightbudget.theorems.renyi import RenyiTable
 
 __all__ = ["Line", "best_line", "mean_line"]
 
@@ -138,7 +138,7 @@ def _times(k: int, x: float) -> float:
 
 
 def best_line(
-    table: Table, *, runs: int = 1, delta: float | None = None, epsilon: float | None = None
+    table: RenyiTable, *, runs: int = 1, delta: float | None = None, epsilon: float | None = None
 ) -> Line | None:
     """Chooses the line above a table of divergences, times ``runs``, that answers a question best.
 
@@ -174,7 +174,7 @@ def best_line(
 
 
 def mean_line(
-    table: Table, *, runs: int = 1, delta: float | None = None, epsilon: float | None = None
+    table: RenyiTable, *, runs: int = 1, delta: float | None = None, epsilon: float | None = None
 ) -> Line | None:
     """Chooses the line by the mean of the loss, and by how subgaussian the loss is about it.
 
@@ -207,18 +207,18 @@ def _cost(delta: float | None, epsilon: float | None) -> Callable[[Line], float]
     return lambda line: line.delta(epsilon).upper
 
 
-def above(table: Table, xi: float) -> Line:
+def above(table: RenyiTable, xi: float) -> Line:
     """Makes the least line above a table of finite divergences with the value ``xi`` at order 0."""
     return Line(xi, max(_slope(table, xi, 1.0, 0.0), max(0.0, -xi)))
 
 
-def _largest_loss(table: Table) -> float | None:
+def _largest_loss(table: RenyiTable) -> float | None:
     """Returns the divergence of the order inf, which bounds all others, if known and finite."""
     top = table.divergences[-1]
     return top if math.isinf(table.orders[-1]) and math.isfinite(top) else None
 
 
-def _slope(table: Table, start: float, shift: float, first: float) -> float:
+def _slope(table: RenyiTable, start: float, shift: float, first: float) -> float:
     """Finds the least rho, rounded up, with D <= start + rho (s + shift) for every s > first.
 
     s is order - 1. D at s is the chord of s D between the two neighbouring orders of the table.

@@ -1,13 +1,14 @@
 """Renyi differential privacy and the moments accountant: divergences of one order add up.
 
 The caller hands in a divergence as a function from an order to bounds: one of the closed forms
-here, a :class:`Table`, or ``composition.renyi``. The best order is searched for on a continuum.
+here, a :class:`RenyiTable`, or ``composition.renyi``. The best order is searched for on a
+continuum.
 
 Differs from ``dp_accounting.rdp`` in four ways: (1) orders come from a continuum, not from a fixed
 list; (2) every step rounds towards the safe side, so that no divergence comes out negative;
 (3) Renyi divergences alone are converted, not the Kullback-Leibler divergence by Bretagnolle and
 Huber, which that package adds at orders near 1; (4) the sampled Gaussian's closed form is for
-integer orders, and chords of a :class:`Table` stand between them.
+integer orders, and chords of a :class:`RenyiTable` stand between them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from tightbudget.numerics.validate import (
 __all__ = [
     "Conversion",
     "Divergence",
-    "Table",
+    "RenyiTable",
     "delta",
     "epsilon",
     "gaussian",
@@ -357,7 +358,7 @@ def orders(largest_loss: float) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class RenyiTable:
     """A table of divergences at some orders, which implies upper bounds at all others.
 
     Guarantee: where each divergence is at most the one given, a call's upper bound is at least
@@ -394,9 +395,9 @@ class Table:
         object.__setattr__(self, "divergences", tuple(least)[::-1])
 
     @staticmethod
-    def of(divergence: Divergence, orders: Sequence[float]) -> Table:
+    def of(divergence: Divergence, orders: Sequence[float]) -> RenyiTable:
         """Tabulates the upper bounds of a divergence at some orders, such as :func:`orders`."""
-        return Table(orders, [divergence(a).upper for a in orders])
+        return RenyiTable(orders, [divergence(a).upper for a in orders])
 
     def __call__(self, order: float) -> Bounds:
         """Bounds the divergence of any order > 1; the upper bound is inf where none is known."""

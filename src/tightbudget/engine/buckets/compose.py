@@ -43,7 +43,7 @@ __all__ = [
     "Demand",
     "Measure",
     "Pairs",
-    "Plan",
+    "BucketPlan",
     "Part",
     "Parts",
     "edge_near",
@@ -159,7 +159,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BucketPlan:
     """Grids and tolerances that meet a demand.
 
     Attributes:
@@ -186,7 +186,7 @@ class Plan:
         return max(layout.n for layout in self.layouts)
 
 
-def make_plan(parts: Parts, demand: Demand, most: int = MAX_LENGTH) -> Plan:
+def make_plan(parts: Parts, demand: Demand, most: int = MAX_LENGTH) -> BucketPlan:
     """Grids for a demand, with at most ``most`` buckets for each step."""
     total_count = sum(part.count for part in parts.parts)
     theta = demand.saddle.theta
@@ -212,7 +212,7 @@ def make_plan(parts: Parts, demand: Demand, most: int = MAX_LENGTH) -> Plan:
         h = base * 2.0 ** math.floor(math.log2(h / base) + 1e-9)
         layouts.append(_layout(part, span, h, theta))
     doublings = (math.ceil(math.log2(total_count + 1) / 2) + 2) * len(layouts)
-    return Plan(
+    return BucketPlan(
         tuple(layouts),
         coarsening=(1 - _FIRST) * demand.variance / doublings,
         # a cut is repeated in every later squaring and convolution, and a 2-norm counts about the
@@ -349,7 +349,7 @@ def _widths(parts: tuple[Part, ...], spans: list[_Span], variance: float) -> lis
     ]
 
 
-def profile(parts: Parts, plan: Plan) -> Profile:
+def profile(parts: Parts, plan: BucketPlan) -> Profile:
     """Certified bounds on delta(eps), tight where the plan's demand says.
 
     Guarantee: see :class:`Profile`.
@@ -365,7 +365,7 @@ def profile(parts: Parts, plan: Plan) -> Profile:
         raise PrecisionError("a tilted mass is out of the range of doubles") from error
 
 
-def _profile(parts: Parts, plan: Plan) -> Profile:
+def _profile(parts: Parts, plan: BucketPlan) -> Profile:
     uppers: list[UpperMeasure] = []
     lowers: list[LowerMeasure] = []
     lost = [(1.0, 1)] if parts.certain else []
@@ -389,7 +389,7 @@ def _profile(parts: Parts, plan: Plan) -> Profile:
 Measure = TypeVar("Measure", UpperMeasure, LowerMeasure)
 
 
-def power(measure: Measure, runs: int, plan: Plan) -> Measure:
+def power(measure: Measure, runs: int, plan: BucketPlan) -> Measure:
     """The runs-fold composition: binary exponentiation from the lowest bit up.
 
     The result so far holds fewer runs than the next square, so bringing it to the
@@ -410,7 +410,7 @@ def power(measure: Measure, runs: int, plan: Plan) -> Measure:
         square = _tidied(square * square, runs, plan)
 
 
-def _tidied(measure: Measure, uses: int, plan: Plan) -> Measure:
+def _tidied(measure: Measure, uses: int, plan: BucketPlan) -> Measure:
     """Trims ``measure``, and coarsens it while that pays, for ``uses`` uses in the composition."""
     measure = measure.trimmed(plan.tolerance / uses)
     while len(measure) > _SHORT:
@@ -431,7 +431,7 @@ def _coarsened_to(measure: Measure, step: float) -> Measure:
     return measure
 
 
-def merge(measures: list[Measure], plan: Plan) -> Measure:
+def merge(measures: list[Measure], plan: BucketPlan) -> Measure:
     """Convolves all measures, finest grids first (they have the smallest variance)."""
     heap = [(m.grid.step, len(m), i, m) for i, m in enumerate(measures)]
     heapq.heapify(heap)

@@ -28,8 +28,8 @@ _STEPS = 32  # of the logarithmic scale in one bin: the noise has the scale 31 /
 class InterquartileRange(RobustStatistic):
     """The range between the quartiles, x(b) - x(a) with a = ceil(n/4), b = ceil(3n/4).
 
-    Its data are one column of n >= 4 numbers. The value of a release is the noisy range, or None
-    with the cell "bottom".
+    The data are one column of n >= 4 numbers, or its :class:`RunLengths`. The value of a release is
+    the noisy range, or None with the cell "bottom".
 
     The range is counted in steps of a logarithmic scale, 32 of them to a factor of 1 + 1/ln n. The
     proposal says that no neighbour leaves the bin of 32 steps that the range lies in. There are

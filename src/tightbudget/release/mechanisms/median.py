@@ -22,8 +22,8 @@ __all__ = ["Median"]
 class Median(RobustStatistic):
     """The median: the record x(m), m = ceil(n/2), of a column of n records.
 
-    Its data are one column of n >= 4 numbers. The value of a release is the noisy median, or None
-    with the cell "bottom".
+    The data are one column of n >= 4 numbers, or its :class:`RunLengths`. The value of a release is
+    the noisy median, or None with the cell "bottom".
 
     The proposal says that the median of no neighbour leaves the bin of x(m), whose width is
     scale / n^(1/3), at least two grid steps. There are two tries: the bins of the second begin

@@ -9,12 +9,13 @@ from typing import Any
 from tightbudget.numerics.validate import plain_numbers, positive, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.release.columns import clamped, column
+from tightbudget.release.columns import clamped
 from tightbudget.release.mechanism import MechanismOnData
 from tightbudget.release.mechanisms.order_statistics import Ordered
 from tightbudget.release.mechanisms.propose_test_release import ProposeTestRelease
 from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import IntArray, Noise
+from tightbudget.release.run_lengths import counted_column
 
 __all__ = ["LIMIT", "RobustStatistic"]
 
@@ -45,18 +46,23 @@ class RobustStatistic(MechanismOnData[Any, float | None]):
         """The price of each output cell, and delta."""
         return self._protocol.guarantee
 
-    def _run(self, data: IntArray, noise: Noise) -> tuple[float | None, Cell]:
-        value, cell = self._protocol.run(Ordered.of(data, LIMIT), noise)
-        return None if value is None else self._answer(value, len(data)), cell
+    def _run(
+        self, data: tuple[IntArray, IntArray | None], noise: Noise
+    ) -> tuple[float | None, Cell]:
+        points, counts = data
+        records = Ordered.of(points, LIMIT, counts)
+        value, cell = self._protocol.run(records, noise)
+        return None if value is None else self._answer(value, records.n), cell
 
-    def _admitted(self, data: Any) -> IntArray:
-        """Returns the point of each record; refuses types and sizes alone."""
-        records = column(data=data)
-        n = len(records)
+    def _admitted(self, data: Any) -> tuple[IntArray, IntArray | None]:
+        """Returns the points, and how many records have each; refuses types and sizes alone."""
+        values, counts = counted_column(data)
+        n = len(values) if counts is None else int(counts.sum())
         if n < 4:
             raise refuse("len(data)", "be at least 4", n)
         furthest = LIMIT * self.step
-        return AnswerGrid(self.step).points(clamped(records, -furthest, furthest), n)
+        points = AnswerGrid(self.step).points(clamped(values, -furthest, furthest), len(values))
+        return points, counts
 
     def _in_steps(self, **given: float) -> float:
         """Returns a proposed length in steps; refuses one that no noise could hide."""

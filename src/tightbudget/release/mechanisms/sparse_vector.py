@@ -45,7 +45,7 @@ from tightbudget.release.release import (
     started,
 )
 
-__all__ = ["SparseVector", "SparseVectorRelease", "SparseVectorRun"]
+__all__ = ["Search", "SparseVector", "SparseVectorRelease", "SparseVectorRun", "conversation"]
 
 
 @plain_numbers
@@ -178,7 +178,7 @@ class SparseVector(Priced):
         source = noise_or_default(noise)
 
         def run(data: Any) -> tuple[None, Cell]:
-            search = _Search(self, source)
+            search = Search(self, source)
             for query, threshold in questions:
                 if search.done:
                     break
@@ -210,34 +210,63 @@ class SparseVector(Priced):
             ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
         source = noise_or_default(noise)
-        refusal: Exception | None = None
-        with started(meter, self.guarantee, data, interactive=True) as charge:
-            run = SparseVectorRun(self, charge, source)
-            try:
-                yield run
-            except (ParameterError, SettlementError) as error:
-                if error is not run._refusal:  # guard: only-own-refusal-excused
-                    raise
-                refusal = error
-            finally:
-                run._close()
-        if refusal is not None:
-            raise refusal
+        with conversation(
+            meter, self.guarantee, data, lambda charge: SparseVectorRun(self, charge, source)
+        ) as run:
+            yield run
+
+
+@contextmanager
+def conversation(
+    meter: Meter,
+    guarantee: OutputDP,
+    data: Any,
+    begin: Callable[[Started], SparseVectorRun],
+    admit: Callable[[Any], Any] | None = None,
+) -> Iterator[SparseVectorRun]:
+    """Reserves and starts a run that answers questions, and settles it at the end of the block.
+
+    A block that an exception leaves is charged the worst-case price, unless the exception is
+    the refusal of a question.
+
+    Args:
+        meter: the budget that pays.
+        guarantee: the price of each output cell.
+        data: the data of the caller.
+        begin: from the started run, whose ``data`` it may replace, to the conversation.
+        admit: as for :func:`started`.
+    """
+    refusal: Exception | None = None
+    with started(meter, guarantee, data, admit, interactive=True) as charge:
+        run = begin(charge)
+        try:
+            yield run
+        except (ParameterError, SettlementError) as error:
+            if error is not run.refusal:  # guard: only-own-refusal-excused
+                raise
+            refusal = error
+        finally:
+            run._close()
+    if refusal is not None:
+        raise refusal
 
 
 class SparseVectorRun(Uncopied):
     """A conversation with a sparse vector; :meth:`SparseVector.open` makes it.
 
     It belongs to the process that opened it: a forked process cannot ask. It cannot be copied.
+
+    Attributes:
+        refusal: the refusal of the last question that was refused; it has looked at nothing.
     """
 
     def __init__(self, svt: SparseVector, charge: Started, noise: Noise) -> None:
         self._grid, self._charge = svt._grid, charge
         self._answers: list[bool] = []
         self._open = True
-        self._refusal: Exception | None = None  # the refusal of the last question
+        self.refusal: Exception | None = None
         self._lock = threading.RLock()
-        self._search = guarded(lambda: _Search(svt, noise))
+        self._search = guarded(lambda: Search(svt, noise))
         charge.cell = 0
 
     @property
@@ -268,7 +297,7 @@ class SparseVectorRun(Uncopied):
                     raise SettlementError("the run has found all that it may: it answers no more")
                 least = self._grid.public(threshold=threshold)
             except (ParameterError, SettlementError) as error:
-                self._refusal = error
+                self.refusal = error
                 raise
             # an answer that is on its way may be any: a run that ends here costs the worst case
             self._open, self._charge.cell = False, None  # guard: error-ends-run
@@ -302,7 +331,7 @@ class SparseVectorRun(Uncopied):
             self._open = False
 
 
-class _Search:
+class Search:
     """The sparse vector technique itself, on integers."""
 
     def __init__(self, svt: SparseVector, noise: Noise) -> None:
@@ -376,7 +405,7 @@ class SparseVectorRelease(MechanismOnData[Any, dict[int, NoisyAnswer]]):
     def _run(self, data: Any, noise: Noise) -> tuple[dict[int, NoisyAnswer], Cell]:
         grid = self.search._grid
         values = grid.points(answered(lambda: self.vector_query(data)), self.size)
-        search, found = _Search(self.search, noise), list[int]()
+        search, found = Search(self.search, noise), list[int]()
         for i, value in enumerate(values.tolist()):
             if search.done:
                 break

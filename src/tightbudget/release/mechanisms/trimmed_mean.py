@@ -21,8 +21,8 @@ __all__ = ["TrimmedMean"]
 class TrimmedMean(RobustStatistic):
     """The mean of x(a), ..., x(b): without the floor(trim n) smallest and as many largest.
 
-    Its data are one column of n >= 4 numbers. The value of a release is the noisy mean, or None
-    with the cell "bottom".
+    The data are one column of n >= 4 numbers, or its :class:`RunLengths`. The value of a release is
+    the noisy mean, or None with the cell "bottom".
 
     Replacing one record changes the sum S of x(a), ..., x(b) by at most the larger of
     x(b+1) - x(a) and x(b) - x(a-1), since each of them moves by at most one rank. The proposal

@@ -1,0 +1,158 @@
+"""``tightbudget release count``, ``sum``, ``mean``, ``quantiles``, ``histogram``, ``groups``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+import tightbudget as tb
+from tightbudget import ParameterError
+from tightbudget.accounting.describe import value_of
+from tightbudget.cli.options import number
+from tightbudget.cli.release.table import Asked
+from tightbudget.cli.release.where import key_of
+from tightbudget.numerics.validate import refuse
+
+__all__ = ["count", "groups", "histogram", "mean", "quantiles", "sum_"]
+
+Columns = Mapping[str, str]
+Column = Annotated[str, typer.Option(help="A column of numbers.")]
+Low = Annotated[float, number("Public: values below are moved here.")]
+High = Annotated[float, number("Public: values above are moved here.")]
+Step = Annotated[float | None, number("Of the grid that values are rounded to, a power of two.")]
+Of = Annotated[str, typer.Option(help="rows, or units.")]
+
+
+def count(columns: Columns, epsilon: Any, delta: Any, of: Of = "rows") -> Asked:
+    """Counts the rows of a table, or its units, with noise, and pays for the answer.
+
+    For example: tightbudget release count trips.parquet --unit rider --rows-per-unit 20
+    --where "fare > 10" --epsilon 0.1 --budget ada --ledger sqlite:///budget.db
+    """
+    return tb.Count(epsilon=epsilon, delta=delta, of=_of(of)), {}
+
+
+def sum_(
+    columns: Columns,
+    epsilon: Any,
+    delta: Any,
+    column: Column,
+    low: Low,
+    high: High,
+    step: Step = None,
+) -> Asked:
+    """Adds up a column with noise, and pays for the answer.
+
+    For example: tightbudget release sum trips.parquet --column fare --low 0 --high 100
+    --unit rider --rows-per-unit 20 --epsilon 0.1 --budget ada --ledger sqlite:///budget.db
+    """
+    question = tb.Sum(column=column, bounds=(low, high), epsilon=epsilon, delta=delta, step=step)
+    return question, {}
+
+
+def mean(
+    columns: Columns,
+    epsilon: Any,
+    delta: Any,
+    column: Column,
+    low: Low,
+    high: High,
+    step: Step = None,
+) -> Asked:
+    """Answers the mean of a column with noise, and pays for the answer.
+
+    For example: tightbudget release mean trips.parquet --column fare --low 0 --high 100
+    --unit rider --rows-per-unit 20 --epsilon 0.1 --budget ada --ledger sqlite:///budget.db
+    """
+    question = tb.Mean(column=column, bounds=(low, high), epsilon=epsilon, delta=delta, step=step)
+    return question, {}
+
+
+def quantiles(
+    columns: Columns,
+    epsilon: Any,
+    delta: Any,
+    column: Column,
+    low: Low,
+    high: High,
+    probabilities: Annotated[str, typer.Option(help="In [0, 1], ascending: 0.25,0.5,0.75.")],
+    step: Step = None,
+) -> Asked:
+    """Finds quantiles of a column with noise, and pays for the answer; delta stays 0.
+
+    For example: tightbudget release quantiles trips.parquet --column fare --low 0 --high 100
+    --probabilities 0.5 --unit rider --rows-per-unit 20 --epsilon 0.1 --budget ada
+    --ledger sqlite:///budget.db
+    """
+    if delta:
+        raise refuse("delta", "be 0: quantiles have a price of epsilon alone", delta)
+    question = tb.Quantiles(
+        column=column,
+        probabilities=_numbers(probabilities=probabilities),
+        bounds=(low, high),
+        epsilon=epsilon,
+        step=step,
+    )
+    return question, {}
+
+
+def histogram(
+    columns: Columns,
+    epsilon: Any,
+    delta: Any,
+    column: Column,
+    edges: Annotated[str, typer.Option(help="Public numbers that ascend: 0,10,20,50.")],
+    step: Step = None,
+) -> Asked:
+    """Counts the rows between public edges with noise, and pays for the answer.
+
+    For example: tightbudget release histogram trips.parquet --column fare --edges 0,10,20,50
+    --unit rider --rows-per-unit 20 --epsilon 0.1 --budget ada --ledger sqlite:///budget.db
+    """
+    numbers = _numbers(edges=edges)
+    question = tb.HistogramCounts(
+        column=column, edges=numbers, epsilon=epsilon, delta=delta, step=step
+    )
+    return question, {}
+
+
+def groups(
+    columns: Columns,
+    epsilon: Any,
+    delta: Any,
+    column: Annotated[str, typer.Option(help="The column that names the group.")],
+    keys: Annotated[str, typer.Option(help="The public keys, with commas between them.")],
+    of: Of = "rows",
+) -> Asked:
+    """Counts the rows, or the units, of groups with public keys, and pays for the answer.
+
+    The price does not depend on the number of groups.
+
+    For example: tightbudget release groups trips.parquet --column zone --keys a,b,c
+    --unit rider --rows-per-unit 20 --epsilon 0.1 --budget ada --ledger sqlite:///budget.db
+    """
+    if column not in columns:
+        raise refuse("column", f"be one of the columns {', '.join(columns)}", column)
+    domain = [key_of(text.strip(), columns[column], column) for text in keys.split(",")]
+    question = tb.GroupedCounts(by=column, epsilon=epsilon, delta=delta, of=_of(of))
+    return question, {column: domain}
+
+
+def _numbers(**given: str) -> tuple[Any, ...]:
+    """Reads numbers with commas between them.
+
+    Raises:
+        ParameterError: a part is no number.
+    """
+    ((name, text),) = given.items()
+    numbers = tuple(value_of(part) for part in text.split(","))
+    if any(isinstance(number, (str, bool)) for number in numbers):
+        raise ParameterError(f"{name} must be numbers with commas between them, got {text!r}")
+    return numbers
+
+
+def _of(text: str) -> Any:
+    """Returns what is counted; the mechanism refuses what is neither rows nor units."""
+    return text

@@ -1,0 +1,242 @@
+"""The base of mechanisms on tables: a plan from a table's bounds, one scan, and noise.
+
+A mechanism on a table is a mechanism on data (:class:`MechanismOnData`) whose data are a
+:class:`Table`. Its price follows from its parameters alone. The table's bounds on a unit give the
+sensitivity, and with it the noise. A mechanism on a table gives ``guarantee``, and ``plan``: which
+verb of the source is asked, and which mechanism answers from the small vector that comes back.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, Literal, TypeVar
+
+from scipy.special import erfinv, ndtri
+
+from tightbudget.numerics.rounding import next_up
+from tightbudget.numerics.validate import nearest, open_probability, refuse
+from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability
+from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.release.mechanism import MechanismOnData
+from tightbudget.release.mechanisms.additive import GaussianRelease, LaplaceRelease
+from tightbudget.release.noise.noise import Noise
+from tightbudget.tables.source import Contribution
+from tightbudget.tables.table import Table
+
+__all__ = ["NoiseLaw", "NoisyVector", "Plan", "TableMechanism"]
+
+V = TypeVar("V")
+
+# Where integers are many, noise is drawn on a grid of 2^20 points in the sensitivity: rounding to
+# it adds one part in 2^20 for each number. Gaussian noise on one number has fewer, since the engine
+# takes discrete Gaussian noise up to a sigma of 500,000 points: half of that is aimed at.
+_FINE, _SIGMA = 20, 250_000
+
+
+# Doubles compute the half width below to a few units in their last place, 2^-52 of it each. The
+# slack is over a hundred times as much, and less than a point up to a half width of 2^40 points.
+_SLACK = 1 + 2.0**-40
+# From this sigma on, the variance of discrete Gaussian noise is sigma^2 as a double: Poisson's
+# summation leaves a relative difference below 16 pi^2 sigma^2 exp(-2 pi^2 sigma^2) < 1e-130.
+_SMOOTH = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseLaw:
+    """The distribution of the noise on a number: a scale in points of a grid, and its step.
+
+    Attributes:
+        kind: "laplace", or "gaussian": discrete noise, on the points of a grid.
+        scale: of the noise, in points; for "gaussian" it is sigma.
+        step: the length of a point in the unit of the answer.
+        rounding: the most that rounding to the grid of the noise moves the answer, in its unit.
+    """
+
+    kind: Literal["laplace", "gaussian"]
+    scale: float
+    step: float = 1.0
+    rounding: float = 0.0
+
+    @property
+    def std(self) -> float:
+        """The standard deviation of the noise, in the unit of the answer."""
+        if self.kind == "laplace":
+            # The variance is 2 a / (1 - a)^2 with a = e^(-2 x): the root is 1 / (sqrt(2) sinh x).
+            x = 1 / (2 * self.scale)
+            return self.step * math.sqrt(2) * math.exp(-x) / -math.expm1(-2 * x)
+        if self.scale >= _SMOOTH:
+            return self.step * self.scale
+        # Beyond 40 sigma < 160 points there is less than e^-800 of the noise.
+        weights = [math.exp(-(n / self.scale) * (n / self.scale) / 2) for n in range(1, 161)]
+        squares = sum(n * n * weight for n, weight in enumerate(weights, start=1))
+        return self.step * math.sqrt(2 * squares / (1 + 2 * sum(weights)))
+
+    def half_width(self, confidence: float) -> float:
+        """Returns a length that noise and rounding exceed with probability 1 - confidence at most.
+
+        Guarantee: it is at most two points more than the least such length of the noise, plus
+        ``rounding``; a relative 2^-40 is added for the arithmetic of doubles.
+        Source: for "gaussian", Canonne, Kamath, Steinke 2020, Proposition 25: discrete noise is
+        at least m points with at most the probability with which continuous noise of this sigma
+        is at least m - 1.
+
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+        """
+        hit = open_probability(confidence=confidence)
+        # A double means the decimal that it prints as, so that 0.95 misses 0.05. Of a number near 1
+        # the complement is taken exactly, and of one near 0 the complement is never taken.
+        miss = nearest(1 - exact(confidence=hit))
+        if self.kind == "laplace":
+            # P(|noise| > t) = 2 a^(t + 1) / (1 + a) with a = e^(-1 / scale)
+            logs = -math.log1p(math.expm1(-1 / self.scale) / 2)  # of 2 / (1 + a)
+            logs += -math.log1p(-hit) if hit < 0.5 else -math.log(miss)
+            points = self.scale * logs * _SLACK - 1
+        else:
+            # P(|noise| >= t + 1) <= 2 P(continuous noise >= t)
+            # guard: both-tails
+            sigmas = math.sqrt(2) * erfinv(hit) if hit < 0.5 else -ndtri(miss / 2)
+            points = self.scale * float(sigmas) * _SLACK
+        whole = max(0, math.ceil(points))
+        # The step is a power of two, so that the product is exact; the sum may be rounded down.
+        return next_up(whole * self.step + self.rounding) if self.rounding else whole * self.step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A plan says what a mechanism does with one table, before the budget or a row is touched.
+
+    Attributes:
+        scan: asks the rows, with the bounds on a unit, for a small vector.
+        mechanism: answers from the vector.
+        value: turns the answer of ``mechanism`` into the value that is released.
+        sensitivity: how far the vector moves with one unit (1-norm; 2-norm for Gaussian noise),
+            in the unit of the answer; None where it is not one number.
+        noise: the distribution of the noise on each number; None where there is not one.
+    """
+
+    scan: Callable[[Contribution], Any]
+    mechanism: MechanismOnData[Any, Any]
+    value: Callable[[Any], Any] = lambda answer: answer
+    sensitivity: float | None = None
+    noise: NoiseLaw | None = None
+
+
+@dataclass(frozen=True)
+class TableMechanism(MechanismOnData[Table, V], Generic[V]):
+    """A mechanism that scans a table once, and answers with one value of type V.
+
+    Neighbours are tables of which one has all rows of one unit more.
+
+    Raises:
+        ParameterError: a parameter is refused.
+    """
+
+    @abstractmethod
+    def plan(self, table: Table) -> Plan:
+        """Derives the sensitivity and the noise from what a table declares; asks it nothing.
+
+        Raises:
+            ParameterError: the table does not declare what the mechanism needs, or a column or a
+                rule is refused.
+        """
+
+    def _admitted(self, data: Any) -> tuple[Table, Plan]:
+        """Plans the scan; refuses a table that does not fit, or that does not answer."""
+        if not isinstance(data, Table):
+            raise refuse("data", "be a Table", type(data).__name__)
+        plan = self.plan(data)
+        data.source.check()
+        return data, plan
+
+    def _run(self, data: tuple[Table, Plan], noise: Noise) -> tuple[V, Cell]:
+        table, plan = data
+        # a scan that fails ends the run: an answer without the rows would be of no use, and what
+        # is asked cannot fail because of a row
+        vector = plan.scan(table.contribution())
+        answer, cell = plan.mechanism._run(plan.mechanism._admitted(vector), noise)
+        return plan.value(answer), cell
+
+
+@dataclass(frozen=True)
+class NoisyVector(TableMechanism[V]):
+    """The base of mechanisms that add noise to each number of a small vector of integers.
+
+    Args:
+        epsilon: > 0, nats.
+        delta: in [0, 1): discrete Laplace noise at 0, and discrete Gaussian noise otherwise.
+    """
+
+    epsilon: Price
+    delta: Price
+
+    @property
+    def guarantee(self) -> OutputDP:
+        """One output cell, "value", at the price epsilon, with delta."""
+        epsilon, delta = exact_positive(epsilon=self.epsilon), exact_probability(delta=self.delta)
+        if delta == 1:
+            raise refuse("delta", "be in [0, 1)", self.delta)
+        return OutputDP({"value": epsilon}, delta)
+
+    def noisy(
+        self,
+        scan: Callable[[Contribution], Any],
+        *,
+        size: int | None,
+        l1: Price,
+        l2: Price,
+        step: float = 1.0,
+        value: Callable[[Any], Any] = lambda answer: answer,
+    ) -> Plan:
+        """Plans noise on a vector of integers, or on one integer if size is None.
+
+        Args:
+            scan: from the bounds on a unit to ``size`` integers.
+            size: the number of integers.
+            l1: how far they move with one unit, in the 1-norm.
+            l2: how far they move with one unit, in the 2-norm.
+            step: the length of a point in the unit of the answer.
+            value: from the noisy integers to the value that is released.
+        """
+        numbers = 1 if size is None else size
+        # A grid whose points are many integers keeps large sums within reach of the noise.
+        fine = self._fine(size) + numbers.bit_length()
+        coarse = max(0, math.floor(exact(l2=l2)).bit_length() - fine)
+        grid: dict[str, Any] = {"size": size, "step": 2.0**coarse if coarse else None}
+        grid["integers"] = size is not None and not coarse
+        # an integer that is rounded to a coarser grid moves by at most half of a step
+        rounding = step * 2.0 ** (coarse - 1) if coarse else 0.0
+        law = partial(NoiseLaw, step=step * 2.0**coarse, rounding=rounding)
+        if exact(delta=self.delta) == 0:
+            laplace = LaplaceRelease(lambda vector: vector, l1, self.epsilon, **grid)
+            return Plan(
+                scan=scan,
+                mechanism=laplace,
+                value=value,
+                sensitivity=float(exact(l1=l1)) * step,
+                noise=law(kind="laplace", scale=float(laplace.scale)),
+            )
+        gaussian = GaussianRelease.of_epsilon(
+            lambda vector: vector, l2, self.epsilon, self.delta, **grid
+        )
+        return Plan(
+            scan=scan,
+            mechanism=gaussian,
+            value=value,
+            sensitivity=float(exact(l2=l2)) * step,
+            noise=law(kind="gaussian", scale=float(gaussian.scale)),
+        )
+
+    def _fine(self, size: int | None) -> int:
+        """Returns the bits of the sensitivity that a grid of noise has at most."""
+        delta = exact(delta=self.delta)
+        if delta == 0 or size is not None:
+            return _FINE
+        # rho-zCDP has the epsilon rho + 2 sqrt(rho log(1/delta)), so this ratio is enough
+        epsilon, log = float(exact(epsilon=self.epsilon)), -math.log(float(delta))
+        sigmas = (math.sqrt(log + epsilon) + math.sqrt(log)) / (math.sqrt(2) * epsilon)
+        return max(1, min(_FINE, math.floor(math.log2(_SIGMA / sigmas)) - 1))

@@ -1,0 +1,1 @@
+"""The mechanisms on tables, one in a file."""

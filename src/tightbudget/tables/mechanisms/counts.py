@@ -1,0 +1,82 @@
+"""Counts the rows, or the units, of many conditions in one scan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tightbudget.numerics.validate import one_of, plain_numbers, refuse
+from tightbudget.output_dp.amount import Price
+from tightbudget.tables.mechanism import NoisyVector, Plan
+from tightbudget.tables.mechanisms.rows import root_up
+from tightbudget.tables.source import Contribution, Rule
+from tightbudget.tables.table import Table
+
+__all__ = ["Counts", "conditions"]
+
+
+@plain_numbers
+@dataclass(frozen=True, kw_only=True)
+class Counts(NoisyVector[tuple[int, ...]]):
+    """Counts the rows of a table, or its units, for each of several conditions, in one scan.
+
+    The value of a release is the tuple of noisy counts, in the order of the conditions.
+
+    Guarantee: (epsilon, delta)-DP for tables of which one has all rows of one unit more; one
+    cell, "value". A row may fulfil all conditions, so with n of them a unit moves the vector of
+    counts by at most n ``rows_per_unit`` in the 1-norm, and sqrt(n) ``rows_per_unit`` in the
+    2-norm; counts of units by n and sqrt(n). For conditions of which a row fulfils one at most,
+    :class:`HistogramCounts` and :class:`GroupedCounts` have less noise.
+
+    Args:
+        where: the conditions: columns of truth values, or functions of the rows that look at one
+            row alone.
+        epsilon: > 0, nats.
+        delta: in [0, 1): discrete Laplace noise at 0, and discrete Gaussian noise otherwise.
+        of: "rows", or "units".
+
+    Raises:
+        ParameterError: a parameter is refused.
+    """
+
+    where: Sequence[Rule]
+    epsilon: Price
+    delta: Price = 0
+    of: Literal["rows", "units"] = "rows"
+
+    def __post_init__(self) -> None:
+        one_of(("rows", "units"), of=self.of)
+        object.__setattr__(self, "where", conditions(where=self.where))
+        super().__post_init__()
+
+    def plan(self, table: Table) -> Plan:
+        """Plans one count for each condition; a unit may move all of them."""
+        source, size = table.source, len(self.where)
+        source.check_rules(conditions=self.where)
+
+        def scan(contribution: Contribution) -> list[int]:
+            return source.counts(contribution, self.where, units=self.of == "units")
+
+        each = 1 if self.of == "units" else table.rows
+        l1 = size * each  # guard: counts-moves
+        l2 = root_up(size * each**2)  # guard: counts-moves-in-the-2-norm
+        return self.noisy(
+            scan,
+            size=size,
+            l1=l1,
+            l2=l2,
+            value=lambda noisy: tuple(noisy.tolist()),
+        )
+
+
+def conditions(**given: Any) -> tuple[Rule, ...]:
+    """Returns conditions as a tuple.
+
+    Raises:
+        ParameterError: they are no list, or there is none.
+    """
+    ((name, rules),) = given.items()
+    if not isinstance(rules, (tuple, list)) or not rules:
+        raise refuse(name, "be a list of conditions, at least one", rules)
+    return tuple(rules)

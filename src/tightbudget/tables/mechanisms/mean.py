@@ -1,0 +1,96 @@
+"""Averages a column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from tightbudget.numerics.validate import plain_numbers
+from tightbudget.output_dp.amount import Price
+from tightbudget.tables.mechanism import NoisyVector, Plan
+from tightbudget.tables.mechanisms.rows import both_ends, check_width, where_true, whole_range
+from tightbudget.tables.source import Contribution, OnGrid, Rule, on_grid
+from tightbudget.tables.table import Table
+
+__all__ = ["Mean", "mean_of"]
+
+
+@plain_numbers
+@dataclass(frozen=True, kw_only=True)
+class Mean(NoisyVector[float]):
+    r"""Averages a column whose values are moved into bounds and rounded to a grid.
+
+    The value of a release is a number within the bounds: the mean of the rows that count, or the
+    middle of the bounds if the noise leaves no rows.
+
+    One scan adds up the distances from both ends, A = sum(x - low) and B = sum(high - x), and both
+    get noise. The mean is low + (high - low) A / (A + B), and A + B is the number of rows times
+    high - low, so that no epsilon is spent on the number by itself.
+
+    Guarantee: (epsilon, delta)-DP for tables of which one has all rows of one unit more; one
+    cell, "value". A row adds (x - low, high - x) to (A, B), which is high - low in the 1-norm and
+    at most that in the 2-norm, so a unit adds at most ``rows_per_unit`` (high - low) in both.
+
+    With Laplace noise, the variance of A - B is half that of a sum of distances from the middle
+    beside a count, at epsilon / 2 each: there a row moves each by its most, here their sum.
+
+    Args:
+        column: a column of numbers, or a function of the rows that looks at one row alone.
+        bounds: (low, high), public; a missing value counts as low.
+        epsilon: > 0, nats.
+        delta: in [0, 1): discrete Laplace noise at 0, and discrete Gaussian noise otherwise.
+        step: of the grid, a power of two; None for the largest with at least 2^16 points.
+        where: a column of truth values, or a function of the rows; None for all rows.
+
+    Raises:
+        ParameterError: a parameter is refused.
+    """
+
+    column: Rule
+    bounds: tuple[float, float]
+    epsilon: Price
+    delta: Price = 0
+    step: float | None = None
+    where: Rule | None = None
+
+    def __post_init__(self) -> None:
+        check_width(self._grid, bits=51)
+        super().__post_init__()
+
+    @cached_property
+    def _grid(self) -> OnGrid:
+        """The column as integers."""
+        return on_grid(self.column, self.bounds, self.step)
+
+    def plan(self, table: Table) -> Plan:
+        """Plans the sums of the distances from both ends, which a row moves by the width."""
+        source, grid = where_true(table, self.where).source, self._grid
+        ends = both_ends(grid)
+        source.check_rules(columns=ends)
+
+        def scan(contribution: Contribution) -> list[int]:
+            return source.sums(contribution, ends)
+
+        moves = table.rows * (grid.high - grid.low)  # guard: mean-moves
+        plan = self.noisy(
+            scan,
+            size=2,
+            l1=moves,
+            l2=moves,
+            step=grid.step,
+            value=lambda noisy: mean_of(grid, *noisy.tolist()),
+        )
+        return replace(plan, noise=None)  # the noise of a quotient depends on the data
+
+
+def mean_of(grid: OnGrid, from_low: Any, from_high: Any) -> float:
+    """Returns a mean from the sums of x - low and of x - high; the middle if no rows are left.
+
+    Args:
+        grid: the grid, of which the result is within the ends.
+        from_low: the sum of x - low, or about that.
+        from_high: the sum of x - high, which is negative, or about that.
+    """
+    rows = from_low - from_high
+    return whole_range(grid, from_low / rows if rows > 0 else 0.5)

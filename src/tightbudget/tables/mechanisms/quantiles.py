@@ -1,0 +1,99 @@
+"""Finds quantiles of a column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from tightbudget.numerics.validate import plain_numbers
+from tightbudget.output_dp.amount import Price
+from tightbudget.output_dp.guarantee import OutputDP
+from tightbudget.release.mechanisms.quantiles import QuantileRelease
+from tightbudget.release.run_lengths import RunLengths
+from tightbudget.tables.mechanism import Plan, TableMechanism
+from tightbudget.tables.mechanisms.rows import where_true
+from tightbudget.tables.source import Contribution, OnGrid, Rule, Runs, on_grid
+from tightbudget.tables.table import Table
+
+__all__ = ["Quantiles", "run_lengths"]
+
+
+@plain_numbers
+@dataclass(frozen=True, kw_only=True)
+class Quantiles(TableMechanism[tuple[float, ...]]):
+    """Finds quantiles of a column over the rows of a table; how many rows there are is secret.
+
+    The value of a release is a tuple of one number for each probability, in ascending order. The
+    rows come as a histogram on the grid, from one scan, and a :class:`QuantileRelease` answers.
+    With r rows of a unit, the median of k quantiles misses by more than
+    k r (ln(points) + z) / epsilon rows with a probability of at most about e^-z, for z <= 40.
+
+    Guarantee: epsilon-DP, delta = 0, for tables of which one has all rows of one unit more; one
+    cell, "value". A unit has at most ``rows_per_unit`` rows that count.
+
+    Args:
+        column: a column of numbers, or a function of the rows that looks at one row alone.
+        probabilities: at least one number in [0, 1], ascending: 0.5 is the median.
+        bounds: (low, high), public: values beyond are moved there, and missing ones to low.
+        epsilon: nats, at least 1e-9 for each probability: the price of all of them together.
+        step: of the grid, a power of two; None for the largest with at least 2^16 points.
+        where: a column of truth values, or a function of the rows; None for all rows.
+
+    Raises:
+        ParameterError: a parameter is refused.
+    """
+
+    column: Rule
+    probabilities: Sequence[Price]
+    bounds: tuple[float, float]
+    epsilon: Price
+    step: float | None = None
+    where: Rule | None = None
+
+    @property
+    def guarantee(self) -> OutputDP:
+        """One output cell, "value", at the price epsilon."""
+        return self._points.guarantee
+
+    def plan(self, table: Table) -> Plan:
+        """Plans one histogram, in which a unit has at most its rows that count."""
+        source, grid = where_true(table, self.where).source, self._grid
+        source.check_rules(columns=[grid])
+
+        def scan(contribution: Contribution) -> RunLengths:
+            return run_lengths(source.histogram(contribution, grid))
+
+        return Plan(
+            scan=scan,
+            mechanism=replace(self._points, rows_per_unit=table.rows),
+            value=lambda points: tuple(point * grid.step for point in points),
+        )
+
+    @cached_property
+    def _grid(self) -> OnGrid:
+        """The column as integers."""
+        return on_grid(self.column, self.bounds, self.step)
+
+    @cached_property
+    def _points(self) -> QuantileRelease:
+        """The mechanism that answers points of the grid, for one row of a unit."""
+        return QuantileRelease(
+            probabilities=self.probabilities,
+            bounds=(self._grid.low, self._grid.high),
+            epsilon=self.epsilon,
+            step=1.0,
+        )
+
+
+def run_lengths(runs: Runs, step: float = 1.0) -> RunLengths:
+    """Returns the histogram of a column as a run-length list of multiples of a step.
+
+    Args:
+        runs: points of at most 53 bits, and how many rows have each.
+        step: a power of two, so that the products are exact.
+    """
+    points = np.array([point for point, _ in runs], dtype=np.float64)
+    return RunLengths(points * step, np.array([count for _, count in runs], dtype=np.int64))

@@ -1,0 +1,370 @@
+"""A session: a table and a budget in one object, and a receipt for each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tightbudget import notebook
+from tightbudget.errors import ParameterError, TightBudgetError
+from tightbudget.numerics.validate import refuse
+from tightbudget.output_dp.amount import Budget, exact, printed_up
+from tightbudget.output_dp.transactions import Uncopied
+from tightbudget.release.meter import Meter
+from tightbudget.release.noise.noise import Noise
+from tightbudget.release.noise.salt import fresh_salt
+from tightbudget.release.release import checked_meter
+from tightbudget.tables.answer import TableAnswer
+from tightbudget.tables.asked import cut, text_of
+from tightbudget.tables.mechanism import NoiseLaw, Plan, TableMechanism
+from tightbudget.tables.table import Table
+
+__all__ = ["QuestionWhatIf", "Session", "SessionWhatIf"]
+
+V = TypeVar("V")
+
+# A key of a ledger has at most 200 characters. A random part of 12 hexadecimal digits tells runs
+# apart: two of a million runs of one question have the same with a probability of 0.2 %, and the
+# second of them would be refused, at no price.
+_LONGEST_NAME, _LONGEST_KEY, _RANDOM = 80, 200, 12
+# The confidence of the half widths that a preview shows.
+_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionWhatIf:
+    """The price and the noise of one question, before it is asked.
+
+    Attributes:
+        question: the question in one line of text.
+        most: the worst-case price.
+        least: the price of the cheapest output cell.
+        sensitivity: how far the numbers that are asked move with one unit, in the unit of the
+            answer; None where it is not one number.
+        noise: the distribution of the noise on each number; None where there is not one.
+        total: the worst-case prices of this question and of those before it, together.
+        fits: whether ``total`` is at most the amount that the meter has left.
+    """
+
+    question: str
+    most: Budget
+    least: Budget
+    sensitivity: float | None
+    noise: NoiseLaw | None
+    total: Budget
+    fits: bool
+
+    @property
+    def std(self) -> float | None:
+        """The standard deviation of the noise on each number; None where it is not known."""
+        return None if self.noise is None else self.noise.std
+
+    def half_width(self, confidence: float = _CONFIDENCE) -> float | None:
+        """Returns half the length of an interval of this confidence; None where it is not known.
+
+        Raises:
+            ParameterError: the confidence is not in (0, 1).
+        """
+        return None if self.noise is None else self.noise.half_width(confidence)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the attributes by name, as plain JSON values; half_width is that of 95 %."""
+        return {
+            "question": self.question,
+            "most": self.most.to_dict(),
+            "least": self.least.to_dict(),
+            "sensitivity": self.sensitivity,
+            "std": self.std,
+            "half_width": self.half_width(),
+            "total": self.total.to_dict(),
+            "fits": self.fits,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class SessionWhatIf:
+    """The prices and the noise of several questions beside the budget that is left.
+
+    Attributes:
+        questions: each question with its price, in the order in which they would be asked.
+        left: the amount that the meter has left.
+    """
+
+    questions: tuple[QuestionWhatIf, ...]
+    left: Budget
+
+    @property
+    def most(self) -> Budget:
+        """The worst-case prices of all questions, together."""
+        return self.questions[-1].total if self.questions else Budget(0.0, 0.0, self.left.unit)
+
+    @property
+    def fits(self) -> bool:
+        """True if all questions fit into what is left, whatever comes out."""
+        return all(question.fits for question in self.questions)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the questions, the totals and what is left as plain JSON values."""
+        return {
+            "questions": [question.to_dict() for question in self.questions],
+            "most": self.most.to_dict(),
+            "left": self.left.to_dict(),
+            "fits": self.fits,
+        }
+
+    def rows(self) -> tuple[list[str], list[list[str]]]:
+        """Returns the headings and the cells of a table with a row for each question."""
+        head = [
+            "question",
+            "epsilon",
+            "delta",
+            "sensitivity",
+            "std",
+            "95 % half width",
+            "total",
+            "",
+        ]
+        rows = []
+        for asked in self.questions:
+            least, most = asked.least.amount, asked.most.amount
+            price = f"{most:.6g}" if least == most else f"{least:.6g} to {most:.6g}"
+            numbers = (asked.sensitivity, asked.std, asked.half_width())
+            rows.append(
+                [
+                    cut(asked.question, 60),
+                    price,
+                    f"{asked.most.delta:.6g}",
+                    *("" if number is None else f"{number:.6g}" for number in numbers),
+                    f"{asked.total.amount:.6g}",
+                    "fits" if asked.fits else "does not fit",
+                ]
+            )
+        return head, rows
+
+    def __repr__(self) -> str:
+        fit = "all fit" if self.fits else "they do not all fit"
+        many = len(self.questions)
+        return (
+            f"<SessionWhatIf: {many} question{'s' * (many != 1)}, at most {self.most}; "
+            f"left {self.left}: {fit}>"
+        )
+
+    def __str__(self) -> str:
+        """Writes a table with a row for each question, and a line with the total."""
+        head, rows = self.rows()
+        wide = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, wide, strict=True)).rstrip()
+            for row in (head, *rows)
+        ]
+        return "\n".join([*lines, self._total()])
+
+    def _repr_html_(self) -> str:
+        """Writes a table with a row for each question, for a notebook."""
+        head, rows = self.rows()
+        kept = notebook.elided(len(rows), notebook.MOST_ROWS)
+        left_out = len(rows) - len(kept)
+        note = notebook.muted(f"{left_out} more questions. ") if left_out else ""
+        table = notebook.table([rows[i] for i in kept], head=head)
+        return notebook.shown(table, note, self._total())
+
+    def _total(self) -> str:
+        fit = "all fit" if self.fits else "they do not all fit"
+        return f"at most {self.most} of the {self.left} that is left: {fit}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Session(Uncopied):
+    """A table and the budget that pays for questions about it.
+
+    Each question that is asked is a run of its own, which costs its price: asking the same again
+    costs again, also after a crash, since no answer is kept.
+
+    With a budget of a ledger, ``ledger.budget("ada")``, the session makes a key for each run: the
+    name of the session, the question, and a random part, so that the history says what was asked
+    and no run takes the key of another one. With a key, ``ledger.budget("ada").keyed("A7")``, runs
+    have the keys A7, A7#2, ... in the order in which they are asked: a program that is started
+    again is refused where it has asked before, and is not charged twice.
+
+    Args:
+        table: the table.
+        meter: the budget that pays: one of a ledger, with or without a key, here or on a server,
+            or one in memory.
+        name: the name of the table in keys, at most 80 printable characters; None for the name of
+            the file, or "table". Those who may read the ledger see it.
+        noise: the source of noise; OpenDP's samplers if None.
+
+    Raises:
+        ParameterError: the table is no Table, the meter is no budget, or the name is refused.
+    """
+
+    table: Table
+    meter: Any
+    name: str | None = None
+    noise: Noise | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.table, Table):
+            raise refuse("table", "be a Table", type(self.table).__name__)
+        name: Any = _file_name(self.table.data) if self.name is None else self.name
+        if not (isinstance(name, str) and 1 <= len(name) <= _LONGEST_NAME and name.isprintable()):
+            must = f"be a text of 1 to {_LONGEST_NAME} printable characters"
+            raise refuse("name", must, self.name)
+        object.__setattr__(self, "name", name)
+        checked_meter(self.meter.keyed(name) if self._makes_keys else self.meter)
+
+    def __repr__(self) -> str:
+        try:
+            left = f"left {self.left}"
+        except TightBudgetError as error:  # the ledger is away
+            left = str(error)
+        return f"<Session {self.name!r}: {left}>"
+
+    def _repr_html_(self) -> str:
+        """Writes the table's declarations and what is left, for a notebook."""
+        try:
+            left = str(self.left)
+        except TightBudgetError as error:
+            left = str(error)
+        table = self.table
+        rows = [
+            ("unit", "each row" if table.unit is None else table.unit),
+            ("rows of a unit", notebook.left(table.rows)),
+            ("groups of a unit", notebook.left(table.groups)),
+            ("left", left),
+        ]
+        return notebook.shown(notebook.table(rows, title=f"Session {self.name}"))
+
+    @property
+    def left(self) -> Budget:
+        """The amount that may still be spent or held."""
+        left: Budget = self.meter.left
+        return left
+
+    # ------------------------------------------------------------------ before
+
+    def what_if(self, questions: Sequence[TableMechanism[Any]]) -> SessionWhatIf:
+        """Says what questions would cost together, and what noise each would have.
+
+        Each question is planned, so that all refusals that do not depend on the budget are seen.
+        Nothing is touched: no row is read, and nothing is reserved.
+
+        Args:
+            questions: mechanisms on tables, in the order in which they would be asked.
+
+        Raises:
+            ParameterError: a question is refused, which is named with its number; or the meter
+                does not count epsilon.
+        """
+        if not isinstance(questions, (list, tuple)):
+            raise refuse("questions", "be a list of questions", type(questions).__name__)
+        meter = self.meter.keyed(self.name) if self._makes_keys else self.meter
+        found, epsilon, delta = [], Fraction(0), Fraction(0)
+        left = self.left
+        for number, question in enumerate(questions, start=1):
+            _check_question(question)
+            text = text_of(question, self.table)
+            try:
+                price, plan = question.what_if(meter), _plan(question, self.table)
+            except ParameterError as error:
+                raise ParameterError(f"question {number}, {cut(text, 80)}: {error}") from error
+            epsilon += exact(sup=question.guarantee.sup)
+            delta += exact(delta=question.guarantee.delta)
+            total = Budget(printed_up(epsilon), printed_up(delta), left.unit)
+            found.append(
+                QuestionWhatIf(
+                    question=text,
+                    most=price.most,
+                    least=price.least,
+                    sensitivity=None if plan is None else plan.sensitivity,
+                    noise=None if plan is None else plan.noise,
+                    total=total,
+                    fits=total.amount <= left.amount and total.delta <= left.delta,
+                )
+            )
+        return SessionWhatIf(tuple(found), left)
+
+    # ------------------------------------------------------------------ answers
+
+    def ask(self, question: TableMechanism[V]) -> TableAnswer[V]:
+        """Answers a question from one scan of the table, and pays for the answer.
+
+        Args:
+            question: a mechanism on tables. The same question again is another run, and costs
+                again.
+
+        Raises:
+            BudgetError: the worst-case price does not fit; the data was not touched.
+            ParameterError: the question does not fit the table; nothing is charged.
+            SourceError: the table's engine does not answer; nothing is charged.
+            SettlementError: the key of a meter that was made with one was used before.
+            ReleaseError: the scan or the noise failed after the start; the worst-case price is
+                charged.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
+        """
+        _check_question(question)
+        plan = _plan(question, self.table)  # before the price is paid: it may refuse
+        key, meter = self._pays(question)
+        done = question.release(self.table, meter=meter, noise=self.noise)
+        return TableAnswer(
+            question=question,
+            value=done.value,
+            cell=done.cell,
+            receipt=done.receipt,
+            noise=None if plan is None else plan.noise,
+            key=key,
+        )
+
+    def open(self, question: Any, **more: Any) -> Any:
+        """Opens a mechanism that answers one question after another, in a ``with`` statement.
+
+        Args:
+            question: a mechanism on tables that has ``open``.
+            more: what its ``open`` takes beside the table, the meter and the noise.
+
+        Raises:
+            ParameterError: it has no ``open``; or its own ``open`` refuses.
+        """
+        if not callable(getattr(question, "open", None)):
+            raise refuse("question", "have open(): ask it otherwise", type(question).__name__)
+        _, meter = self._pays(question)
+        return question.open(self.table, meter=meter, noise=self.noise, **more)
+
+    @property
+    def _makes_keys(self) -> bool:
+        """Says whether the meter is a budget of a ledger that needs a key for each run."""
+        return not isinstance(self.meter, type) and callable(getattr(self.meter, "keyed", None))
+
+    def _pays(self, question: Any) -> tuple[str | None, Meter]:
+        """Returns the key of a new run, if the session makes keys, and the meter that pays."""
+        if not self._makes_keys:
+            return None, self.meter
+        # a key that was used would be answered with the run that has used it
+        fresh = fresh_salt()[:_RANDOM]  # guard: run-with-own-key
+        asked = f"{self.name}/{text_of(question, self.table)}"
+        key = f"{cut(asked, _LONGEST_KEY - 1 - len(fresh))} {fresh}"
+        return key, self.meter.keyed(key)
+
+
+def _check_question(question: Any) -> None:
+    """Refuses an object that is no mechanism on tables."""
+    if isinstance(question, type) or not callable(getattr(question, "release", None)):
+        shown = question.__name__ if isinstance(question, type) else type(question).__name__
+        raise refuse("question", "be a mechanism on tables, say Count(epsilon=0.1)", shown)
+
+
+def _plan(question: Any, table: Table) -> Plan | None:
+    """Returns the plan of a question; None if it is of a kind without plans."""
+    plan: Plan | None = question.plan(table) if hasattr(question, "plan") else None
+    return plan
+
+
+def _file_name(data: Any) -> str:
+    """Returns the name of a file without its ending; "table" for other data."""
+    if not isinstance(data, (str, PathLike)):
+        return "table"
+    return cut(Path(data).name.split(".")[0], _LONGEST_NAME) or "table"

@@ -1,0 +1,229 @@
+"""Tables: where the rows are, what is protected in them, and which facts about them are public."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from tightbudget.errors import ParameterError
+from tightbudget.numerics.validate import plain_numbers, positive_count, refuse
+from tightbudget.tables import engine
+from tightbudget.tables.arrays import Arrays
+from tightbudget.tables.source import Contribution, Key, Rule, Source
+
+__all__ = ["Table"]
+
+# types that name a unit or a group: equality of others (floats, NaN) differs between engines
+_NAMES = ("int", "uint", "string", "boolean", "date", "timestamp", "uuid", "object")
+
+
+@plain_numbers
+@dataclass(frozen=True, repr=False)
+class Table:
+    """Rows in a file, a frame or a database, with the unit of privacy that they are counted by.
+
+    Two tables are neighbours if one has all rows of the other, and all rows of one unit more.
+    Mechanisms derive their sensitivity from what is declared here. Rows of a unit beyond
+    ``rows_per_unit`` do not count: which ones is chosen at random, anew in each release.
+
+    Each release scans the rows once. A table that changes between two releases is seen as it is
+    at each of them.
+
+    Args:
+        data: a path of Parquet or CSV files, an Ibis table of any of its engines, a frame of
+            pandas, Polars or Arrow, or a mapping from names to NumPy arrays. CSV files must be well
+            formed: a quote that is not closed takes the lines behind it into one row.
+        unit: the column that names the unit of privacy, say a person; None where each row is a
+            unit. A row whose unit is missing is a unit of its own.
+        rows_per_unit: >= 1, how many rows of a unit count; it must be given with a unit.
+        groups_per_unit: >= 1, in how many groups a unit counts; None for ``rows_per_unit``.
+        units: the number of units, where it is public, or a public number that they do not exceed.
+        domains: from the name of a column to its keys, where these are public.
+        row_id: a column that is different in all rows of a unit; it makes the choice of rows
+            cheaper.
+        types: of the columns of a CSV file, from names to types of Ibis, say ``"float64"``: a text
+            that is no such value is a missing one. Columns that are not named are texts.
+
+    Raises:
+        ParameterError: a parameter is refused, or a column is not there. No value is shown.
+        ExtraError: Ibis is not installed, and the data are not arrays.
+        SourceError: the source does not tell its columns.
+    """
+
+    data: Any
+    unit: str | None = None
+    rows_per_unit: int | None = None
+    groups_per_unit: int | None = None
+    units: int | None = None
+    domains: Mapping[str, Sequence[Key]] = field(default_factory=dict)
+    row_id: str | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
+    source: Source = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", _source(self.data, self.types))
+        self._check_names(unit=self.unit)
+        self._check_names(row_id=self.row_id)
+        if self.unit is None:
+            if (
+                self.rows_per_unit is not None
+                and positive_count(rows_per_unit=self.rows_per_unit) != 1
+            ):
+                must = "be 1 where each row is a unit: give unit= the column that names it"
+                raise refuse("rows_per_unit", must, self.rows_per_unit)
+        elif self.rows_per_unit is None:
+            must = "be given with a unit: it is how many rows of a unit count"
+            raise refuse("rows_per_unit", must, self.rows_per_unit)
+        else:
+            positive_count(rows_per_unit=self.rows_per_unit)
+        for name in ("groups_per_unit", "units"):
+            if getattr(self, name) is not None:
+                positive_count(**{name: getattr(self, name)})
+        domains = {by: _domain(by, keys) for by, keys in dict(self.domains).items()}
+        for by in domains:
+            self._check_names(**{f"domains[{by!r}]": by})
+        object.__setattr__(self, "domains", MappingProxyType(domains))
+
+    def __repr__(self) -> str:
+        unit = "each row is a unit" if self.unit is None else f"unit={self.unit!r}"
+        return f"<Table: {unit}, {self.rows} row{'s' * (self.rows != 1)} of a unit count>"
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """The names of the columns, with the names of their types."""
+        return self.source.columns
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of a unit that count."""
+        return 1 if self.rows_per_unit is None else self.rows_per_unit
+
+    @property
+    def groups(self) -> int:
+        """The number of groups in which a unit counts."""
+        return self.rows if self.groups_per_unit is None else min(self.groups_per_unit, self.rows)
+
+    def contribution(self) -> Contribution:
+        """Returns the bounds on a unit, with a fresh key for the choice of its rows."""
+        return Contribution(unit=self.unit, rows=self.rows, groups=self.groups, row_id=self.row_id)
+
+    # ------------------------------------------------------------------ new from old
+
+    def filter(self, rule: Rule) -> Table:
+        """Returns the table of the rows for which a rule is true.
+
+        Args:
+            rule: a column of truth values, or a function of the rows: ``lambda t: t.fare > 10``.
+                It looks at one row alone.
+
+        Raises:
+            ParameterError: the rule looks across rows, or is no truth value.
+        """
+        source = self.source if isinstance(self.source, Arrays) else self._engine("filter")
+        return self._over(source.filtered(rule))
+
+    def mutate(self, **rules: Rule) -> Table:
+        """Returns the table with columns that are derived from each row by itself.
+
+        Raises:
+            ParameterError: a rule looks across rows, or replaces the unit's column.
+        """
+        for name in rules:
+            if name in (self.unit, self.row_id):
+                raise ParameterError(f"{name} must stay as it is, for it names a unit or its rows")
+        return self._over(self._engine("mutate").mutated(rules))
+
+    def join(self, public: Any, *, on: str) -> Table:
+        """Returns the table with the columns of a public table, where its key is the row's.
+
+        Each row keeps being one row: rows without a partner have missing values there.
+
+        Args:
+            public: a public table: a frame, a path, or an Ibis table; it is read into memory.
+            on: the column that both have; each of its values occurs once in the public table.
+
+        Raises:
+            ParameterError: the column is not in both, or a key occurs twice in the public table.
+        """
+        return self._over(self._engine("join").joined(public, on))
+
+    def _engine(self, verb: str) -> engine.IbisSource:
+        if not isinstance(self.source, engine.IbisSource):
+            raise ParameterError(
+                f"{verb} needs an engine: give a frame or a path instead of arrays"
+            )
+        return self.source
+
+    def _over(self, source: Source) -> Table:
+        """Returns a table with the same declarations over other rows."""
+        table = copy.copy(self)  # a new Table would open the data again
+        object.__setattr__(table, "source", source)
+        return table
+
+    def domain(self, by: str) -> tuple[Key, ...]:
+        """Returns the public keys of a column.
+
+        Raises:
+            ParameterError: none were declared.
+        """
+        if by not in self.domains:
+            raise ParameterError(
+                f"keys of {by!r} must be public: give Table(domains={{{by!r}: [...]}}), or ask for "
+                "keys that are secrets"
+            )
+        return tuple(self.domains[by])
+
+    def _check_names(self, **given: str | None) -> None:
+        """Refuses a column that is not there, or whose type does not name things."""
+        ((argument, name),) = given.items()
+        if name is None:
+            return
+        check_column(self.source, argument, name)
+        kind = self.columns[name]
+        if not kind.startswith(_NAMES):
+            must = "be a column of integers, texts, truth values or dates"
+            hint = " (missing ones make pandas turn integers into floats: use Int64)"
+            raise ParameterError(
+                f"{argument} must {must}, got {name!r} of type {kind}{hint * ('float' in kind)}"
+            )
+
+
+def check_column(source: Source, argument: str, name: Any) -> None:
+    """Refuses the name of a column that is not there.
+
+    Raises:
+        ParameterError: the message lists the columns that there are.
+    """
+    if not isinstance(name, str) or name not in source.columns:
+        raise refuse(argument, f"be one of the columns {', '.join(source.columns)}", name)
+
+
+def _domain(by: str, keys: Any) -> tuple[Key, ...]:
+    """Returns public keys as a tuple; refuses a key that is there twice."""
+    if isinstance(keys, (str, bytes)) or not hasattr(keys, "__iter__"):
+        raise refuse(f"domains[{by!r}]", "be a list of keys", keys)
+    listed = tuple(key.item() if isinstance(key, np.generic) else key for key in keys)
+    seen = set[Key]()
+    for key in listed:
+        if key is None or key != key:
+            raise refuse(f"domains[{by!r}]", "have no missing key", key)
+        if key in seen:
+            raise refuse(f"domains[{by!r}]", "have each key once", key)
+        seen.add(key)
+    if not listed:
+        raise refuse(f"domains[{by!r}]", "have at least one key", listed)
+    return listed
+
+
+def _source(data: Any, types: Mapping[str, str]) -> Source:
+    """Returns the source that reads the data: arrays by NumPy, all else by Ibis."""
+    if isinstance(data, Table):
+        return data.source
+    if isinstance(data, Mapping):
+        return Arrays.of(data)
+    return engine.opened(data, types)

@@ -1,0 +1,283 @@
+"""``tightbudget release``: answers from a file, paid by a budget of a ledger."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cli.terminal import answer, refusal, run
+
+import tightbudget as tb
+from tightbudget.cli.release.where import condition, key_of
+
+ROWS = pd.DataFrame(
+    {
+        "rider": [1, 1, 2, 2, 3, None],
+        "zone": ["a", "b", "a", "a", None, "b"],
+        "fare": [5.0, 12.5, 30.0, 8.0, 15.0, None],
+        "paid": [True, False, True, True, False, True],
+        "at": pd.to_datetime(["2026-01-01", "2026-01-02", "2026-01-02"] * 2),
+    }
+).astype({"rider": "Int64"})
+ADA = ["--unit", "rider", "--rows-per-unit", 2, "--budget", "ada"]
+# noise that is 0 but for one in 10^17 of all runs
+EXACT = ["--epsilon", 100]
+
+
+@pytest.fixture(autouse=True)
+def _ada(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIGHTBUDGET_LEDGER", "sqlite:///budget.db")
+    with tb.Ledger("sqlite:///budget.db") as ledger:
+        ledger.open_budget("ada", epsilon=1000, delta=1e-3)
+    ROWS.to_parquet("trips.parquet")
+    ROWS.to_csv("trips.csv", index=False)
+
+
+def released(what: str, *more: object) -> dict[str, Any]:
+    return answer("release", what, "trips.parquet", *ADA, *EXACT, *more)
+
+
+def spent() -> float:
+    with tb.Ledger("sqlite:///budget.db") as ledger:
+        return ledger.budget("ada").spent.epsilon
+
+
+# ------------------------------------------------------------------------ answers
+
+
+@pytest.mark.parametrize(
+    ("conditions", "count"),
+    [
+        ([], 6),
+        (["fare > 8"], 3),
+        (["fare>=8"], 4),
+        (["fare < 8"], 1),
+        (["fare <= 8", "zone == a"], 2),
+        (["zone == 'a'"], 3),
+        (["zone != a"], 2),
+        (["paid == true"], 4),
+        (["paid != true"], 2),
+        (["rider == 2"], 2),
+        (["rider > 1.5"], 3),
+        (["at >= 2026-01-02"], 4),
+        (["at < 2026-01-01T12:00:00"], 2),
+    ],
+)
+def test_conditions_choose_rows(conditions: list[str], count: int) -> None:
+    found = released("count", *(word for text in conditions for word in ("--where", text)))
+    assert found["columns"] == ["value", "std", "low", "high"]
+    assert found["rows"][0][0] == count
+    assert found["rows"][0][2:] == [count, count]
+    assert found["receipt"]["charged"]["amount"] == 100
+    said = "trips" + (f" where {' and '.join(conditions)}" if conditions else "")
+    assert found["key"].startswith(f"{said}/Count(epsilon=100) ")
+
+
+def test_each_question_is_answered() -> None:
+    assert released("count", "--of", "units")["rows"][0][0] == 4
+    ends = ["--column", "fare", "--low", 0, "--high", 64]
+    assert released("sum", *ends)["rows"][0][0] == pytest.approx(70.5, abs=20)
+    mean = released("mean", *ends)
+    assert mean["rows"][0][0] == pytest.approx(70.5 / 6, abs=5)
+    half = released("quantiles", *ends, "--probabilities", "0.5")
+    assert half["columns"] == ["index", "value", "std", "low", "high"]
+    assert half["rows"][0][:2] == [0, pytest.approx(12, abs=8)]
+    bins = released("histogram", "--column", "fare", "--edges", "0,10,20,50")
+    assert bins["columns"][:3] == ["from", "to", "value"]
+    assert [row[:3] for row in bins["rows"]] == [[0, 10, 2], [10, 20, 2], [20, 50, 1]]
+    zones = released("groups", "--column", "zone", "--keys", "a,b,c")
+    assert zones["columns"][:2] == ["zone", "value"]
+    assert [row[:2] for row in zones["rows"]] == [["a", 3], ["b", 2], ["c", 0]]
+    riders = released("groups", "--column", "rider", "--keys", "1, 2")
+    assert [row[:2] for row in riders["rows"]] == [[1, 2], [2, 2]]
+    assert spent() == 700
+
+
+def test_a_csv_file_has_the_types_that_are_named() -> None:
+    found = answer(
+        "release", "count", "trips.csv", *EXACT, "--budget", "ada", "--type", "fare=float64",
+        "--where", "fare > 8",
+    )  # fmt: skip
+    assert found["rows"][0][0] == 3
+
+
+def test_a_person_sees_a_table_and_the_price() -> None:
+    result = run("release", "groups", "trips.parquet", *ADA, *EXACT, "--column", "zone",
+                 "--keys", "a,b", "--key", "A1")  # fmt: skip
+    assert result.exit_code == 0
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[0] == ["zone", "value", "std", "low", "high"]
+    assert [line[:2] for line in lines[1:]] == [["a", "3"], ["b", "2"]]
+    assert result.stderr == "charged epsilon 100.0 of ada; key A1\n"
+
+
+def test_a_program_gets_csv() -> None:
+    result = run("release", "groups", "trips.parquet", *ADA, *EXACT, "--column", "zone",
+                 "--keys", "a,b", "--csv")  # fmt: skip
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert [(row["zone"], row["value"]) for row in rows] == [("a", "3"), ("b", "2")]
+
+
+def test_a_dry_run_charges_nothing() -> None:
+    asked = ["release", "count", "trips.parquet", *ADA, "--epsilon", 0.5, "--dry-run"]
+    found = answer(*asked)
+    assert found["fits"] is True
+    assert found["questions"][0]["sensitivity"] == 2
+    assert found["questions"][0]["half_width"] == 12
+    assert "Count(epsilon=0.5)" in run(*asked).stdout
+    assert spent() == 0
+    with tb.Ledger("sqlite:///budget.db") as ledger:
+        assert [event.kind for event in ledger.events()] == ["opened"]
+
+
+def test_a_key_is_charged_once() -> None:
+    asked = ["release", "count", "trips.parquet", *ADA, "--epsilon", "0.1", "--key", "A1"]
+    assert run(*asked).exit_code == 0
+    assert "a hold is started once, and 'A1' is settled" in refusal(*asked, code=5)
+    assert spent() == 0.1
+    again = asked[:-2]
+    assert run(*again).exit_code == run(*again).exit_code == 0
+    assert spent() == 0.3
+
+
+def test_gaussian_noise_is_charged_with_its_delta() -> None:
+    found = answer("release", "count", "trips.parquet", *ADA, "--epsilon", 1, "--delta", "1e-6")
+    assert found["receipt"]["charged"] == {"amount": 1.0, "delta": 1e-6, "unit": "epsilon"}
+
+
+# ------------------------------------------------------------------------ refusals
+
+COUNT = ["release", "count", "trips.parquet"]
+GROUPS = ["release", "groups", "trips.parquet", *ADA, *EXACT]
+PAID = [*COUNT, *EXACT, "--budget", "ada"]
+SIGNS = "where must be COLUMN SIGN VALUE with one of the signs == != <= >= < >, got "
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ([*COUNT, *ADA, "--epsilon", 0], "epsilon must be a finite number > 0, got 0"),
+        ([*COUNT, *ADA, *EXACT, "--of", "riders"], "of must be one of"),
+        ([*PAID, "--unit", "rider"], "rows_per_unit must be given"),
+        ([*PAID, "--unit", "nobody"], "unit must be one of the columns"),
+        ([*PAID, "--unit", "fare"], "unit must be a column of integers"),
+        ([*COUNT, *EXACT, "--budget", "eve"], "budget must be the name of a budget in this ledger"),
+        (["release", "count", "no.parquet", *PAID[3:]], "the file 'no.parquet'"),
+        (["release", "count", "no.xml", *PAID[3:]], "data must be a path that ends"),
+        ([*COUNT, *ADA, *EXACT, "--where", "fare ~ 3"], SIGNS + "'fare ~ 3'"),
+        ([*COUNT, *ADA, *EXACT, "--where", "fare = 3"], SIGNS + "'fare = 3'"),
+        ([*COUNT, *ADA, *EXACT, "--where", "1 < fare < 3"], "where must name one of the columns"),
+        ([*COUNT, *ADA, *EXACT, "--where", "tip > 3"], "where must name one of the columns rider,"),
+        (
+            [*COUNT, *ADA, *EXACT, "--where", "fare > high"],
+            "where 'fare > high' must have a value of type float64",
+        ),
+        (
+            [*COUNT, *ADA, *EXACT, "--where", "fare > nan"],
+            "where 'fare > nan' must have a value of type float64",
+        ),
+        (
+            [*COUNT, *ADA, *EXACT, "--where", "paid == yes"],
+            "where 'paid == yes' must have a value of type boolean",
+        ),
+        (
+            [*COUNT, *ADA, *EXACT, "--where", "zone < b"],
+            "where must compare 'zone' of type string by == or !=, got 'zone < b'",
+        ),
+        ([*COUNT, *ADA, *EXACT, "--type", "fare"], "type must be COLUMN=TYPE, say fare=float64"),
+        (
+            ["release", "groups", "trips.parquet", *ADA, *EXACT, "--column", "fare", "--keys", "1"],
+            "column must name a column of integers, texts or truth values, got 'fare'",
+        ),
+        (
+            ["release", "groups", "trips.parquet", *ADA, *EXACT, "--column", "tip", "--keys", "1"],
+            "column must be one of the columns rider, zone",
+        ),
+        (
+            [*GROUPS, "--keys", "a", "--column", "rider"],
+            "key 'a' must have a value of type int64",
+        ),
+        (
+            ["release", "groups", "trips.parquet", *ADA, *EXACT, "--column", "zone",
+             "--keys", "a,a"],
+            "domains['zone'] must have each key once, got 'a'",
+        ),
+        (
+            ["release", "histogram", "trips.parquet", *ADA, *EXACT, "--column", "fare",
+             "--edges", "low,high"],
+            "edges must be numbers with commas between them, got 'low,high'",
+        ),
+        (
+            ["release", "quantiles", "trips.parquet", *ADA, *EXACT, "--column", "fare", "--low",
+             0, "--high", 64, "--probabilities", "0.5", "--delta", "1e-6"],
+            "delta must be 0: quantiles have a price of epsilon alone, got 1e-06",
+        ),
+        (
+            ["release", "sum", "trips.parquet", *ADA, *EXACT, "--column", "fare", "--low", 3,
+             "--high", 1],
+            "bounds must ascend, got (3, 1)",
+        ),
+    ],
+)  # fmt: skip
+def test_a_refusal_charges_nothing(asked: list[Any], said: str) -> None:
+    assert said in refusal(*asked)
+    assert spent() == 0
+
+
+def test_an_answer_has_one_form() -> None:
+    result = run(*COUNT, *ADA, *EXACT, "--json", "--csv")
+    assert result.exit_code == 2
+    assert result.stderr == "error: give one of --csv and --json, got both\n"
+    assert spent() == 0
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    said = refusal(*COUNT, *ADA, "--epsilon", 2000, code=4)
+    assert "requested epsilon 2000.0" in said
+
+
+def test_a_server_names_who_by_the_token() -> None:
+    asked = [*COUNT, *ADA, *EXACT, "--ledger", "http://127.0.0.1:1", "--by", "eve"]
+    assert "by must be left out: a server writes down the name" in refusal(*asked)
+    assert "127.0.0.1:1" in refusal(*asked[:-2], "--token", "t", code=6)
+
+
+# ------------------------------------------------------------------------ conditions
+
+COLUMNS = {"a": "int64", "b c": "float64", "t": "string", "y": "boolean", "x": "array<int64>"}
+
+
+class Rows(dict[str, Any]):
+    """One row as a rule sees it."""
+
+
+@given(st.text(max_size=30))
+def test_no_text_does_more_than_compare_or_be_refused(text: str) -> None:
+    for given_text in (text, f"a {text}", f"a > {text}", f"b c =={text}"):
+        try:
+            rule = condition(given_text, COLUMNS)
+        except tb.ParameterError:
+            continue
+        name = next(n for n in COLUMNS if given_text.strip().startswith(n))
+        assert rule(Rows({n: 3 if n == name else None for n in COLUMNS})) in (True, False)
+
+
+@given(st.integers(), st.integers(), st.sampled_from(["==", "!=", "<=", ">=", "<", ">"]))
+def test_integers_are_compared_exactly(row: int, value: int, sign: str) -> None:
+    rule = condition(f"a {sign} {value}", COLUMNS)
+    assert rule(Rows(a=row)) is eval(f"{row} {sign} {value}")
+
+
+def test_a_type_that_cannot_be_typed_in_is_refused() -> None:
+    with pytest.raises(tb.ParameterError, match=re.escape("a type that can be typed in, got arr")):
+        condition("x == 3", COLUMNS)
+    assert condition('t == "a > b"', COLUMNS)(Rows(t="a > b"))
+    assert key_of("'a'", "string", "t") == "a"
