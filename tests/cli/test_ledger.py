@@ -255,6 +255,28 @@ def test_verify_says_what_it_has_seen() -> None:
     assert shown("verify")[:3] == [["events", "4"], ["budgets", "2"], ["reservations", "1"]]
 
 
+def test_verify_goes_on_from_its_state() -> None:
+    said(*RESERVE)
+    first = said("verify", "--state", "state.json")
+    run("ledger", "void", "A1")
+    whole, resumed = said("verify"), said("verify", "--state", "state.json")
+    assert first["events"] == 4
+    assert whole["events"] == resumed["events"] == 5
+    assert {**whole, "seconds": 0} == {**resumed, "seconds": 0}
+    assert not Path("state.json.new").exists()
+    run("ledger", "init", "--ledger", "sqlite:///other.db")
+    other = ["ledger", "verify", "--state", "state.json", "--ledger", "sqlite:///other.db"]
+    assert refusal(*other, code=7).startswith("5 events are missing: this is an earlier state")
+
+
+def test_verify_refuses_a_state_that_is_none() -> None:
+    Path("state.json").write_text("{}")
+    message = refusal("ledger", "verify", "--state", "state.json")
+    assert message.startswith("state.json: a checkpoint must be the whole text that a verification")
+    assert refusal("ledger", "verify", "--state", ".").startswith(".: ")
+    assert refusal("ledger", "verify", "--state", "nowhere/state.json").startswith("nowhere/state")
+
+
 def test_a_copy_is_a_move() -> None:
     said(*RESERVE)
     before = said("show")

@@ -18,6 +18,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 import tightbudget as tb
 from tightbudget.ledger import chain, queries, store
 from tightbudget.ledger import unit_of_work as act_module
+from tightbudget.ledger.checkpoint import Checkpoint
 from tightbudget.ledger.schema import budgets
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.ledger.unit_of_work import Act
@@ -381,6 +382,14 @@ def a_restored_backup_is_seen() -> bool:
         return before.sequence == 1 and refused(lambda: other.check(after), tb.LedgerCorruptError)
 
 
+def a_changed_checkpoint_is_refused() -> bool:
+    with opened() as (ledger, _):
+        kept: list[Checkpoint] = []
+        ledger.verify(keep=kept.append)
+    changed = str(kept[-1]).replace(r"\"budgets\":{", r"\"budgets\":{ ")
+    return refused(lambda: Checkpoint.from_text(changed), tb.ParameterError)
+
+
 MUTATIONS = [
     Without(
         "writes begin with the lock",
@@ -651,6 +660,11 @@ MUTATIONS = [
         "the version is that of the code",
         {"version-of-code": "if False:"},
         replayed("UPDATE ledger_version SET version_num = '0003'"),
+    ),
+    Without(
+        "a checkpoint is a whole text",
+        {"whole-checkpoints": "if False:"},
+        a_changed_checkpoint_is_refused,
     ),
     Without("heads fork", {"heads-fork": "if False:"}, a_fork_is_seen),
     Without(

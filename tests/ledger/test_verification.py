@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 import tightbudget as tb
 from tightbudget.ledger import verification
 from tightbudget.ledger.chain import Entry, entry_after
+from tightbudget.ledger.replay import History
 from tightbudget.ledger.units import NOTHING, Units
-from tightbudget.ledger.verification import _History
 
 TENTH, WHOLE = Units(10**11, 10**11), Units(10**12, 10**12)
 TERMS = {"kind": "output_dp", "parameters": {"epsilon": "1", "delta": "1/1000000"}}
@@ -38,8 +38,8 @@ MOVED: Line = ("moved", None, None, NOTHING, None, {"to": "elsewhere"})
 ARRIVED: Line = ("arrived", None, None, NOTHING, None, {"from": "here"})
 
 
-def play(*lines: Line) -> _History:
-    history = _History()
+def play(*lines: Line) -> History:
+    history = History()
     for kind, key, budget, units, cell, details in lines:
         history.add(
             entry_after(
@@ -194,12 +194,12 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_runs_that_ended_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known: list[int] = []
 
-    class Watched(_History):
+    class Watched(History):
         def add(self, entry: Entry) -> None:
             super().add(entry)
             known.append(len(self.runs))
 
-    monkeypatch.setattr(verification, "_History", Watched)
+    monkeypatch.setattr(verification, "History", Watched)
     with tb.Ledger(f"sqlite:///{tmp_path}/budget.db") as ledger:
         data = ledger.open_budget("data", epsilon=1, delta=1e-6)
         ledger.open_budget("more", epsilon=1, delta=1e-6)

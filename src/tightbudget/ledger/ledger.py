@@ -28,6 +28,7 @@ from tightbudget.ledger import history, queries
 from tightbudget.ledger import hold as hold_acts
 from tightbudget.ledger.budget import LedgerBudget
 from tightbudget.ledger.chain import Head
+from tightbudget.ledger.checkpoint import Checkpoint
 from tightbudget.ledger.copy import copy
 from tightbudget.ledger.hold import LedgerHold
 from tightbudget.ledger.pricing import Guarantee
@@ -358,21 +359,32 @@ class Ledger:
         with self.session.read() as connection:
             check_head(connection, kept)
 
-    def verify(self, progress: Callable[[Iterable[int]], Iterable[int]] = iter) -> Verification:
+    def verify(
+        self,
+        progress: Callable[[Iterable[int]], Iterable[int]] = iter,
+        *,
+        since: Checkpoint | None = None,
+        keep: Callable[[Checkpoint], None] | None = None,
+    ) -> Verification:
         """Plays the whole history again and compares it with everything that is stored.
 
         Guarantee: no event was changed, and all balances, reservations and prices are those that
         the history leads to. That no event is missing at its end, only a head that was kept
-        elsewhere can tell: see :meth:`check`.
+        elsewhere can tell: see :meth:`check`. With ``since``, this holds if nothing was changed
+        before its head since it was written: the head is compared, the events before it are not
+        read again, nor are the rows of reservations that had ended there.
 
         Args:
             progress: wraps the list of pages while they are read (a progress bar).
+            since: a checkpoint of an earlier verification of this ledger, kept elsewhere.
+            keep: takes a checkpoint every half million events and at the end, so that a
+                verification that is interrupted goes on from there.
 
         Raises:
             LedgerCorruptError: says what differs.
         """
         with self.session.read() as connection:
-            return verify(connection, progress)
+            return verify(connection, progress, since=since, keep=keep)
 
     def copy_to(
         self, target: Ledger, progress: Callable[[Iterable[int]], Iterable[int]] = iter

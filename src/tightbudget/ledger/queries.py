@@ -825,4 +825,5 @@ def entries(
     if before is not None:
         wanted = wanted.where(events.c.sequence < before)
     order = events.c.sequence.desc() if newest_first else events.c.sequence
-    return [Entry(*row) for row in connection.execute(wanted.order_by(order).limit(limit))]
+    found = connection.execute(wanted.order_by(order).limit(limit)).all()
+    return [Entry(*row) for row in found]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tightbudget.accounting.text_file import read_text
+from tightbudget.accounting.text_file import read_text, write_text
 from tightbudget.cli.completion import budgets
 from tightbudget.cli.ledger.options import Url, opened
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, print_table, tracked
+from tightbudget.errors import FileError, ParameterError
 from tightbudget.numerics.validate import count
 
 if TYPE_CHECKING:
+    from tightbudget.ledger.checkpoint import Checkpoint
     from tightbudget.ledger.verification import Verification
 
 __all__ = [
@@ -68,17 +71,31 @@ def history(
     print_table(columns, rows)
 
 
-def verify(ledger: Url, json: AsJson = False) -> None:
+def verify(
+    ledger: Url,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file for how far it came: goes on from there, and writes it anew.",
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
     """Replays the whole history, and compares the result with all that is stored.
 
     Exit code 7 says that something was changed. Only a head that was kept elsewhere can tell that
     events at the end of a history are missing: see export-head.
 
-    For example: tightbudget ledger verify --ledger sqlite:///budget.db
+    With --state, events that an earlier verification has read are not read again. Keep the file
+    where those who can change the ledger cannot change it.
+
+    For example: tightbudget ledger verify --state verified.json --ledger sqlite:///budget.db
     """
     watch = Stopwatch()
+    since = None if state is None or not state.exists() else _checkpoint(state)
+    keep = None if state is None else functools.partial(_keep, state)
     with opened(ledger) as it:
-        print_verification(it.verify(pages_tracked), watch, json=json)
+        print_verification(it.verify(pages_tracked, since=since, keep=keep), watch, json=json)
 
 
 def export_head(ledger: Url, json: AsJson = False) -> None:
@@ -113,6 +130,31 @@ def import_check(
             print_json(answer)
         else:
             print_rows(answer)
+
+
+def _checkpoint(state: Path) -> Checkpoint:
+    """Reads how far an earlier verification came.
+
+    Raises:
+        FileError: the file cannot be read, or is not what a verification has written.
+    """
+    from tightbudget.ledger.checkpoint import Checkpoint
+
+    try:
+        return Checkpoint.from_text(read_text(state))
+    except ParameterError as error:
+        raise FileError(f"{state}: {error}") from error
+
+
+def _keep(state: Path, checkpoint: Checkpoint) -> None:
+    """Writes how far a verification came, all of it or nothing.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    new = state.with_name(f"{state.name}.new")
+    write_text(new, str(checkpoint))
+    new.replace(state)
 
 
 def pages_tracked(pages: Iterable[int]) -> Iterator[int]:
