@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from fractions import Fraction
@@ -337,17 +337,17 @@ def the_loser_of_a_race_is_refused() -> bool:
     Or would have: where a write begins with the lock, the second one reads afterwards.
     """
     answers = []
-    both_have_read, read = threading.Barrier(2), queries.balance
+    both_have_read, read = threading.Barrier(2), queries.balances_of
 
-    def slow(connection: Any, name: str) -> queries.Balance:
-        found = read(connection, name)
+    def slow(connection: Any, names: Sequence[str]) -> list[queries.Balance]:
+        found = read(connection, names)
         with contextlib.suppress(threading.BrokenBarrierError):
-            both_have_read.wait(0.5)
+            both_have_read.wait(2)
         return found
 
     with opened() as (ledger, data), pytest.MonkeyPatch.context() as patch:
         other = tb.Ledger(ledger.url).budget(data.name)
-        patch.setattr(queries, "balance", slow)
+        patch.setattr(queries, "balances_of", slow)
         # what comes before the transaction begins: turns of threads, and of processes
         patch.setattr(store.Store, "_in_turn", lambda *_: contextlib.nullcontext(True))
         patch.setattr(store.Store, "_alone", lambda _: contextlib.nullcontext())
