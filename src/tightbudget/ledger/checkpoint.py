@@ -1,6 +1,6 @@
-"""How far a verification has come, as a text to be kept where the ledger is not.
+"""A checkpoint of a verification: a text that says how far it has come.
 
-A later verification goes on from there: it reads the events after the checkpoint's head, and
+It is kept where the ledger is not. A later verification goes on from there: it reads the events after the checkpoint's head, and
 takes the state at the head from the checkpoint.
 """
 
