@@ -1,7 +1,7 @@
 """A checkpoint of a verification: a text that says how far it has come.
 
-It is kept where the ledger is not. A later verification goes on from there: it reads the events after the checkpoint's head, and
-takes the state at the head from the checkpoint.
+It is kept where the ledger is not. A later verification goes on from there: it reads the events
+after the checkpoint's head, and takes the state at the head from the checkpoint.
 """
 
 from __future__ import annotations
