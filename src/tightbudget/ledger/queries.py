@@ -25,6 +25,7 @@ from sqlalchemy import (
 
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.chain import Entry, Head, canonical, digest
+from tightbudget.ledger.driver import execute
 from tightbudget.ledger.pricing import Stored, guarantee_of, rule_of
 from tightbudget.ledger.schema import budgets, charges, events, reservations, steps, tokens
 from tightbudget.ledger.stored_words import OPEN_STATES
@@ -266,7 +267,7 @@ _WHOLE = budgets.alias("whole")
 
 def find_balance(connection: Connection, name: str) -> Balance | None:
     """Returns the budget of this name, or None."""
-    row = connection.execute(_BALANCE, {"name": name}).one_or_none()
+    row = execute(connection, _BALANCE, name=name).one_or_none()
     return None if row is None else _balance(row)
 
 
@@ -290,7 +291,11 @@ def balances_of(connection: Connection, names: Sequence[str]) -> list[Balance]:
     """
     found: dict[str, Balance] = {}
     for few in _chunks(names):
-        rows = connection.execute(select(budgets).where(budgets.c.name.in_(few)))
+        rows = (
+            execute(connection, _BALANCE, name=few[0])
+            if len(few) == 1
+            else connection.execute(select(budgets).where(budgets.c.name.in_(few)))
+        )
         found.update((row.name, _balance(row)) for row in rows)
     for name in names:
         if name not in found:
@@ -319,12 +324,12 @@ def parent_of(connection: Connection, child: Balance) -> Balance | None:
     """Returns the budget that another one is a part of, or None."""
     if child.parent is None:
         return None
-    return _balance(connection.execute(_PARENT, {"id": child.parent}).one())
+    return _balance(execute(connection, _PARENT, id=child.parent).one())
 
 
 def balances(connection: Connection) -> Iterator[Balance]:
     """Reads all budgets in the order in which they were opened: parents first."""
-    return map(_balance, connection.execute(_BALANCES))
+    return map(_balance, execute(connection, _BALANCES))
 
 
 def statements(
@@ -408,7 +413,7 @@ def holders(connection: Connection, of: Balance) -> list[str]:
     found = [
         (-epsilon, name)
         for statement in (_HOLDING, _PARTS)
-        for epsilon, name in connection.execute(statement, {"of": of.id})
+        for epsilon, name in execute(connection, statement, of=of.id)
     ]  # guard: closed-budget-not-held
     return [name for _, name in sorted(found)]
 
@@ -477,6 +482,8 @@ _LINES = select(
     budgets.c.parameters,
 ).join(budgets, budgets.c.id == charges.c.budget)
 _LINES = _LINES.order_by(charges.c.reservation, budgets.c.name)
+_LINES_OF_ONE = _LINES.where(charges.c.reservation == bindparam("reservation"))
+_NUMBER = select(reservations.c.id).where(reservations.c.key == bindparam("key"))
 _RESERVATION = select(reservations).where(reservations.c.key == bindparam("key"))
 _IS_OPEN = text("reservations.state IN ('reserved', 'started')")  # as the index has it
 _ALL = select(reservations).order_by(reservations.c.id)
@@ -530,7 +537,7 @@ _PAGE = 500
 
 def reservation(connection: Connection, key: str) -> Reservation | None:
     """Returns the reservation of this key, also a refused one, or None."""
-    row = connection.execute(_RESERVATION, {"key": key}).one_or_none()
+    row = execute(connection, _RESERVATION, key=key).one_or_none()
     return None if row is None else _reservation(row, _lines(connection, [row]))
 
 
@@ -592,8 +599,7 @@ def open_summaries(
 
 def number_of(connection: Connection, key: str) -> int | None:
     """Returns the number of the reservation of this key, also of a refused one, or None."""
-    wanted = select(reservations.c.id).where(reservations.c.key == key)
-    number: int | None = connection.scalars(wanted).one_or_none()
+    number: int | None = execute(connection, _NUMBER, key=key).scalars().one_or_none()
     return number
 
 
@@ -666,9 +672,14 @@ def _reservations(
 
 def _lines(connection: Connection, page: Sequence[Row[Any]]) -> dict[int, list[Charge]]:
     """Reads the charges of each reservation of a page, by the names of the budgets."""
-    wanted = _LINES.where(charges.c.reservation.in_([row.id for row in page]))
+    numbers = [row.id for row in page]
+    rows = (
+        execute(connection, _LINES_OF_ONE, reservation=numbers[0])
+        if len(numbers) == 1
+        else connection.execute(_LINES.where(charges.c.reservation.in_(numbers)))
+    )
     found: dict[int, list[Charge]] = {}
-    for row in connection.execute(wanted):
+    for row in rows:
         found.setdefault(row.reservation, []).append(_charge(row))
     return found
 
@@ -709,12 +720,12 @@ _TOKEN = select(tokens).where(tokens.c.id == bindparam("of"))
 
 def tokens_in_order(connection: Connection) -> list[dict[str, Any]]:
     """Reads the rows of all access tokens, the oldest first."""
-    return [row._asdict() for row in connection.execute(_TOKENS)]
+    return [row._asdict() for row in execute(connection, _TOKENS)]
 
 
 def token(connection: Connection, id: str) -> dict[str, Any] | None:
     """Returns the row of the access token of this id, or None."""
-    row = connection.execute(_TOKEN, {"of": id}).one_or_none()
+    row = execute(connection, _TOKEN, of=id).one_or_none()
     return None if row is None else row._asdict()
 
 
@@ -737,7 +748,7 @@ _EVENT = select(events).where(events.c.sequence == bindparam("sequence"))
 
 def last(connection: Connection) -> Entry | None:
     """Returns the last event of the history, or None."""
-    row = connection.execute(_LAST).one_or_none()
+    row = execute(connection, _LAST).one_or_none()
     return None if row is None else Entry(*row)
 
 
@@ -748,7 +759,7 @@ def head(connection: Connection) -> Head:
 
 def entry(connection: Connection, sequence: int) -> Entry | None:
     """Returns the event of this number, or None."""
-    row = connection.execute(_EVENT, {"sequence": sequence}).one_or_none()
+    row = execute(connection, _EVENT, sequence=sequence).one_or_none()
     return None if row is None else Entry(*row)
 
 
