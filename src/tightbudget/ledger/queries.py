@@ -289,13 +289,11 @@ def balances_of(connection: Connection, names: Sequence[str]) -> list[Balance]:
     Raises:
         ParameterError: there is none of one of the names; the first of them is told.
     """
+    if len(names) == 1:
+        return [balance(connection, names[0])]
     found: dict[str, Balance] = {}
     for few in _chunks(names):
-        rows = (
-            execute(connection, _BALANCE, name=few[0])
-            if len(few) == 1
-            else connection.execute(select(budgets).where(budgets.c.name.in_(few)))
-        )
+        rows = connection.execute(select(budgets).where(budgets.c.name.in_(few)))
         found.update((row.name, _balance(row)) for row in rows)
     for name in names:
         if name not in found:
@@ -673,11 +671,11 @@ def _reservations(
 def _lines(connection: Connection, page: Sequence[Row[Any]]) -> dict[int, list[Charge]]:
     """Reads the charges of each reservation of a page, by the names of the budgets."""
     numbers = [row.id for row in page]
-    rows = (
-        execute(connection, _LINES_OF_ONE, reservation=numbers[0])
-        if len(numbers) == 1
-        else connection.execute(_LINES.where(charges.c.reservation.in_(numbers)))
-    )
+    rows: Iterable[Row[Any]]
+    if len(numbers) == 1:
+        rows = execute(connection, _LINES_OF_ONE, reservation=numbers[0])
+    else:
+        rows = connection.execute(_LINES.where(charges.c.reservation.in_(numbers)))
     found: dict[int, list[Charge]] = {}
     for row in rows:
         found.setdefault(row.reservation, []).append(_charge(row))
