@@ -96,7 +96,7 @@ def _repeat(connection: Connection, runs: int) -> None:
                 entry = entry_after(
                     head, at=step.at, kind=step.kind, key=name, budget=step.budget,
                     units=Units(step.epsilon, step.delta), cell=step.cell,
-                    details=json.loads(step.details),
+                    details=step.details,
                 )  # fmt: skip
                 entries.append(entry._asdict())
                 head = Head(entry.sequence, entry.hash)

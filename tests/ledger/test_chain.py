@@ -25,7 +25,7 @@ def chain(length: int) -> list[Entry]:
             budget="data",
             units=Units(i, 2 * i),
             cell='"yes"',
-            details={"b": [1, None], "a": "é"},
+            details=canonical({"b": [1, None], "a": "é"}),
         )
         entries.append(entry)
         head = follow(head, entry)

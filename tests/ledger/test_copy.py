@@ -308,7 +308,14 @@ def forge(ledger: tb.Ledger, kind: str) -> None:
     def act(connection: Any) -> None:
         head = ledger.head()
         entry = entry_after(
-            head, at="now", kind=kind, key=None, budget="ada", units=NOTHING, cell=None, details={}
+            head,
+            at="now",
+            kind=kind,
+            key=None,
+            budget="ada",
+            units=NOTHING,
+            cell=None,
+            details="{}",
         )
         connection.execute(insert(events), entry._asdict())
 

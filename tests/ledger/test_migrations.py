@@ -31,7 +31,7 @@ from tests.ledger.victims import killed_opening
 import tightbudget as tb
 from tightbudget.ledger import ledger as ledger_module
 from tightbudget.ledger import store
-from tightbudget.ledger.chain import Head, digest, entry_after
+from tightbudget.ledger.chain import Head, canonical, digest, entry_after
 from tightbudget.ledger.migrations import guards
 from tightbudget.ledger.schema import (
     VERSION,
@@ -184,7 +184,7 @@ def sealed(url: str, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert last is not None
         moved = entry_after(
             Head(sequence=last.sequence, hash=last.hash), at="2026", kind="moved",
-            key=None, budget=None, units=NOTHING, cell=None, details={"to": to},
+            key=None, budget=None, units=NOTHING, cell=None, details=canonical({"to": to}),
         )  # fmt: skip
         connection.execute(events.insert(), moved._asdict())
     engine.dispose()

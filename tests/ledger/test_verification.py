@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 import tightbudget as tb
 from tightbudget.ledger import verification
-from tightbudget.ledger.chain import Entry, entry_after
+from tightbudget.ledger.chain import Entry, canonical, entry_after
 from tightbudget.ledger.replay import History
 from tightbudget.ledger.units import NOTHING, Units
 
@@ -44,7 +44,7 @@ def play(*lines: Line) -> History:
         history.add(
             entry_after(
                 history.head, at="2026", kind=kind,
-                key=key, budget=budget, units=units, cell=cell, details=details,
+                key=key, budget=budget, units=units, cell=cell, details=canonical(details),
             )
         )  # fmt: skip
     return history

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -42,11 +41,7 @@ class Entry(NamedTuple):
 
     def is_sealed(self) -> bool:
         """Says whether the event has the hash of its own content."""
-        return self.hash == self.seal()
-
-    def seal(self) -> str:
-        """Hashes all fields but the hash itself."""
-        return digest(canonical(self[:-1]))
+        return self.hash == _sealed(self[:-1])
 
 
 @dataclass(frozen=True)
@@ -97,23 +92,25 @@ def entry_after(
     budget: str | None,
     units: Units,
     cell: str | None,
-    details: Mapping[str, Any],
+    details: str,
 ) -> Entry:
-    """Makes the event that follows a head, and seals it with its hash."""
-    entry = Entry(
-        sequence=head.sequence + 1,
-        at=at,
-        kind=str(kind),
-        key=key,
-        budget=budget,
-        epsilon=units.epsilon,
-        delta=units.delta,
-        cell=cell,
-        details=canonical(details),
-        previous=head.hash,
-        hash="",
+    """Makes the event that follows a head, and seals it with its hash.
+
+    The details are their canonical text, which is one for all budgets of an act.
+    """
+    content = (
+        head.sequence + 1,
+        at,
+        str(kind),
+        key,
+        budget,
+        units.epsilon,
+        units.delta,
+        cell,
+        details,
+        head.hash,
     )
-    return entry._replace(hash=entry.seal())
+    return Entry(*content, hash=_sealed(content))
 
 
 def follow(head: Head, entry: Entry) -> Head:
@@ -129,6 +126,11 @@ def follow(head: Head, entry: Entry) -> Head:
     if not entry.is_sealed():  # guard: events-sealed
         raise LedgerCorruptError(f"event {entry.sequence} was changed")
     return Head.after(entry)
+
+
+def _sealed(content: tuple[Any, ...]) -> str:
+    """Hashes the fields of an event, all but the hash itself."""
+    return digest(canonical(content))
 
 
 def canonical(content: Any) -> str:

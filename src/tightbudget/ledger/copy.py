@@ -14,7 +14,7 @@ from sqlalchemy import Connection, insert, select
 
 from tightbudget.errors import LedgerError, ParameterError
 from tightbudget.ledger import queries
-from tightbudget.ledger.chain import BEGINNING, Head, entry_after
+from tightbudget.ledger.chain import BEGINNING, Head, canonical, entry_after
 from tightbudget.ledger.schema import events, metadata, with_access
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.stored_words import EventKind
@@ -93,7 +93,7 @@ def _arrive(connection: Connection, at: str, source: Store, head: Head) -> None:
         budget=None,
         units=NOTHING,
         cell=None,
-        details={"from": str(source)},
+        details=canonical({"from": str(source)}),
     )
     connection.execute(insert(events), arrived._asdict())
     explain_tokens(Act(connection, at), {"reason": "arrived without an event"})

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, insert, update
 
 from tightbudget.errors import LedgerCorruptError, LedgerError, SettlementError
 from tightbudget.ledger import queries
-from tightbudget.ledger.chain import Head, entry_after
+from tightbudget.ledger.chain import Head, canonical, entry_after
 from tightbudget.ledger.driver import execute_each
 from tightbudget.ledger.queries import Balance, Reservation
 from tightbudget.ledger.schema import budgets, charges, events, reservations, steps
@@ -142,7 +142,7 @@ class Act:
         details: Mapping[str, Any],
     ) -> int:
         """Adds one event for each budget and its units, and returns the number of the first."""
-        head, entries = self._head, []
+        head, said, entries = self._head, canonical(details), []
         for budget, units in lines:
             entry = entry_after(
                 head,
@@ -152,7 +152,7 @@ class Act:
                 budget=budget,
                 units=units,
                 cell=cell,
-                details=details,
+                details=said,
             )
             entries.append(entry)
             head = Head(entry.sequence, entry.hash)

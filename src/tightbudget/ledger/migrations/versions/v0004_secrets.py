@@ -86,7 +86,7 @@ def _explain_tokens_of_access() -> None:
                 budget=None,
                 units=NOTHING,
                 cell=None,
-                details={**details, "reason": "created before version 0004"},
+                details=canonical({**details, "reason": "created before version 0004"}),
             )
             _add(entry._asdict())
             head = Head.after(entry)
