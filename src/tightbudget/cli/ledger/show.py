@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,17 +47,16 @@ def show(
     For example: tightbudget ledger show --ledger sqlite:///budget.db
     """
     with opened(ledger) as it:
-        if budget is not None:
-            it.budget(budget)  # refuses an unknown name
-        tree = list(_tree(it.statements(), budget))
-        names = {statement.name for _, statement in tree}
+        top = None if budget is None else it.budget(budget).name  # refuses an unknown name
+        names = None if top is None else it.within([top])
+        tree = list(_tree(it.statements(budgets=names), top))
         if json:
             budgets = [statement.to_dict() for _, statement in tree]
-            found = [hold for hold in it.holds() if names & hold.charges.keys()]
+            found = [hold for hold in it.holds() if names is None or names & hold.charges.keys()]
             reservations = [{**hold.to_dict(), "by": hold.by} for hold in found]
             print_json({"ledger": it.url, "budgets": budgets, "reservations": reservations})
             return
-        holds = [hold for hold in it.open_holds() if names & hold.charges.keys()]
+        holds = it.open_holds(budgets=names)
     _print_budgets(tree)
     if holds:
         _print_holds(holds)
@@ -140,7 +139,7 @@ def _ink(part: tuple[str, str, str]) -> str:
     return part[0] if speaks_unicode() else part[1]
 
 
-def _print_holds(holds: list[OpenHold]) -> None:
+def _print_holds(holds: Sequence[OpenHold]) -> None:
     rows = [
         (
             hold.key,
