@@ -148,6 +148,7 @@ class RefusedRequest:
 # ------------------------------------------------------------------------- the protocol
 
 
+# Proof: proofs/account.v, theorems never_settled, account_private, account_both_directions
 def reserve(act: Act, *, key: str, request: Request, why: Why) -> Reservation | RefusedRequest:
     """Holds the worst-case price of a request, in all its budgets or in none.
 
@@ -167,6 +168,7 @@ def reserve(act: Act, *, key: str, request: Request, why: Why) -> Reservation | 
     return _hold(act, key, request, payers, asked, why)
 
 
+# Proof: proofs/account.v, theorems account_private, account_both_directions
 def start(act: Act, *, key: str, token: str, why: Why) -> Reservation:
     """Marks that the mechanism runs, once; writes down the digest of the run's token.
 
@@ -182,6 +184,8 @@ def start(act: Act, *, key: str, token: str, why: Why) -> Reservation:
     return act.advance(hold, ReservationState.STARTED, started=number, token=digest(token))
 
 
+# Proof: proofs/filter.v, theorem composition
+# Proof: proofs/account.v, theorems delta_stays_charged, account_private, account_both_directions
 def settle(act: Act, *, key: str, token: str | None, cell: Cell, why: Why) -> Reservation:
     """Charges the price of a cell, by the prices stored when the run was reserved.
 
@@ -212,6 +216,7 @@ def settle(act: Act, *, key: str, token: str | None, cell: Cell, why: Why) -> Re
     return act.end(EventKind.SETTLED, hold, costs, cell=name, details=why)
 
 
+# Proof: proofs/account.v, theorems never_settled, account_private, account_both_directions
 def forfeit(act: Act, *, key: str, why: Why) -> Reservation:
     """Charges the worst-case price, whatever came out. Anyone may: it frees nothing.
 
@@ -227,6 +232,7 @@ def forfeit(act: Act, *, key: str, why: Why) -> Reservation:
     return act.end(EventKind.FORFEITED, hold, costs, details=why)
 
 
+# Proof: proofs/account.v, theorems account_private, account_both_directions
 def void(act: Act, *, key: str, why: Why) -> Reservation:
     """Frees a whole reservation: the mechanism has not run, and now it never will.
 
@@ -337,6 +343,7 @@ def _check_apart(connection: Connection, payers: Sequence[Balance]) -> None:
             whole = around[whole]  # guard: payers-apart-further-up
 
 
+# Proof: proofs/conversations.v, theorems side_by_side, capped
 def _check_conversations(
     connection: Connection, payers: Sequence[Balance], asked: Sequence[Units]
 ) -> None:
@@ -629,6 +636,7 @@ class Terms:
         return rule_of(self.kind, self.parameters)
 
 
+# Proof: proofs/account.v, theorems nothing_lost, account_private, account_both_directions
 def open_budget(act: Act, *, name: str, terms: Terms, parent: str | None) -> Balance:
     """Makes a budget; its cap is held in its parent until it is closed.
 
@@ -673,6 +681,7 @@ def open_budget(act: Act, *, name: str, terms: Terms, parent: str | None) -> Bal
     return balance
 
 
+# Proof: proofs/account.v, theorems nothing_lost, account_private, account_both_directions
 def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Balance:
     """Sets other parameters of a budget, and holds its new cap in its parent.
 
@@ -716,6 +725,7 @@ def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Bal
     return queries.balance(act.connection, name)
 
 
+# Proof: proofs/account.v, theorems nothing_lost, account_private, account_both_directions
 def correct(act: Act, name: str, more: Units, why: Why) -> Balance:
     """Adds to the spent units of a budget, for what happened elsewhere; never takes any off.
 
@@ -739,6 +749,7 @@ def correct(act: Act, name: str, more: Units, why: Why) -> Balance:
     return queries.balance(act.connection, name)
 
 
+# Proof: proofs/account.v, theorems nothing_lost, account_private, account_both_directions
 def close_budget(act: Act, name: str) -> Balance:
     """Ends a budget; the epsilon that was not spent goes back to its parent, delta does not.
 

@@ -162,6 +162,7 @@ class Act:
 
     # --------------------------------------------------------------------------- budgets
 
+    # Proof: proofs/account.v, theorems balances, nothing_lost
     def exchange(
         self, budget: int, *, held: Units = NOTHING, spent: Units = NOTHING, saved: int = 0
     ) -> None:
@@ -264,6 +265,7 @@ class Act:
         )  # fmt: skip
         return after
 
+    # Proof: proofs/account.v, theorems balances, nothing_lost
     def end(
         self,
         kind: EventKind,

@@ -34,6 +34,7 @@ class Units(NamedTuple):
     epsilon: int
     delta: int
 
+    # Proof: proofs/filter.v, theorem higher_price
     @staticmethod
     def charged(amount: ExactAmount) -> Units:
         """Returns the amount rounded up: for what is spent or held.

@@ -160,6 +160,7 @@ class _Law:
         return float(places[order[first]]), float(places[order[-1]])
 
 
+# Proof: proofs/order.v, theorems scaled_law, averages, law_of_pair
 @dataclass(frozen=True)
 class Spread:
     """The law of R = (X_1 + ... + X_t) / t from above.
@@ -229,6 +230,7 @@ class Spread:
         )
 
 
+# Proof: proofs/order.v, theorems merging, law_of_pair
 @dataclass(frozen=True)
 class Merged:
     """The law of R = (X_1 + ... + X_t) / t from below: labels that are near t R, and their masses.
@@ -259,6 +261,7 @@ class Merged:
         return _pair_below(rows, self.law.error, self.infinite, direction)
 
 
+# Proof: proofs/order.v, theorem merging
 @dataclass(frozen=True)
 class Sums:
     """The law of a sum of labels near X_1, ..., X_t, of which a record changes several.
@@ -551,6 +554,7 @@ def _product(a: _Piece, b: _Piece, runs: tuple[int, int], *, twice: bool) -> _Pi
     return _Piece(a.level, a.first + b.first, np.array(rows))
 
 
+# Proof: proofs/order.v, theorem sums_of_laws
 def _sum(a: _Law, b: _Law, plan: _LatticePlan) -> _Law:
     """The law of the sum of two independent sums of ratios."""
     steps, runs = a.steps + b.steps, (a.steps, b.steps)
@@ -599,6 +603,7 @@ def _tidied(law: _Law, plan: _LatticePlan) -> _Law:
     return replace(law, pieces=pieces, base=base)
 
 
+# Proof: proofs/order.v, theorem cut_law
 def _trimmed(law: _Law, plan: _LatticePlan) -> _Law:
     """Cuts off what holds next to nothing; it joins the mass that is lost."""
     most = _LOST * law.steps / (8 * plan.steps * len(law.pieces))
@@ -838,6 +843,7 @@ class _Shares:
         nothing = np.zeros(1)
         self._cells.append((nothing, absent.lower, nothing, nothing))
 
+    # Proof: proofs/order.v, theorem spread_law
     def spread(self) -> FloatArray:
         """The masses at the edges of a law that is larger in convex order."""
         return np.maximum(self._high, self._low)
@@ -852,6 +858,7 @@ class _Shares:
         crowd = sum(cells[0].size for cells in self._cells)
         return (crowd + 16) * UNIT
 
+    # Proof: proofs/order.v, theorem merge_law
     def merged(self) -> tuple[FloatArray, float]:
         """The masses of the cells, absent and present, and how far they may be off.
 

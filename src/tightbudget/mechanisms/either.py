@@ -30,6 +30,7 @@ from tightbudget.pairs.transform import Transform
 __all__ = ["Either", "EitherPair", "either"]
 
 
+# Proof: proofs/order.v, theorem mixtures
 @dataclass(frozen=True)
 class Either(Mechanism):
     """Runs ``first`` with a probability, else ``second``; everybody sees which one has run.

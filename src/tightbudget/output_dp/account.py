@@ -42,6 +42,7 @@ class _HoldRecord(NamedTuple):
         return self.state.value + ("" if self.cell is None else f" with cell {self.cell!r}")
 
 
+# Proof: proofs/account.v, theorems account_private, account_both_directions
 class Hold(Uncopied):
     """The amount that :meth:`Account.reserve` holds for one run of a mechanism.
 
@@ -113,6 +114,7 @@ class Hold(Uncopied):
         settled = cell_name(cell)
         return self._end(State.SETTLED, settled, self._account.cost(self._guarantee, settled))
 
+    # Proof: proofs/account.v, theorem never_settled
     def forfeit(self) -> Budget:
         """Charges the worst-case price, whatever came out.
 
@@ -161,6 +163,7 @@ class _Balance(NamedTuple):
     closed: bool = False
 
 
+# Proof: proofs/account.v, theorems account_private, account_both_directions
 class Account(Uncopied):
     """A budget in memory that charges mechanisms by a price rule: a filter or an odometer.
 
@@ -251,6 +254,7 @@ class Account(Uncopied):
 
     # -------------------------------------------------------------------------- charges
 
+    # Proof: proofs/account.v, theorem never_settled
     def reserve(self, guarantee: OutputDP | Price, *, interactive: bool = False) -> Hold:
         """Holds the worst-case price of a mechanism, before it runs.
 
@@ -293,11 +297,13 @@ class Account(Uncopied):
         """
         return self._rule.cost(guarantee, cell)
 
+    # Proof: proofs/conversations.v, theorems side_by_side, capped
     def _harmless(self, held: ExactAmount, others: frozenset[Hold]) -> bool:
         """Returns True if interactive mechanisms at these prices may be open side by side."""
         deltas = [held.delta, *(hold._charge.delta for hold in others)]
         return self._rule.side_by_side and not any(deltas)  # guard: conversations-delta-held-alone
 
+    # Proof: proofs/account.v, theorems balances, fitting_is_reserved
     def _taken(self, amount: ExactAmount) -> Write:
         """Returns the balance with an amount held for one hold or part more.
 
@@ -319,6 +325,7 @@ class Account(Uncopied):
         more = now.held.plus(amount)
         return self._balance, now._replace(held=more, holders=now.holders + 1)
 
+    # Proof: proofs/account.v, theorems balances, nothing_lost
     def _exchanged(
         self, holder: Hold | Account, *, held: ExactAmount, charge: ExactAmount
     ) -> list[Write]:

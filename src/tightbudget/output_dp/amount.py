@@ -141,6 +141,7 @@ class ExactAmount(NamedTuple):
 ZERO = ExactAmount(counted=Fraction(0), delta=Fraction(0))
 
 
+# Proof: proofs/filter.v, theorem higher_price
 def exact(**given: Any) -> Fraction:
     """Returns the finite number >= 0 given by name, exactly: ``exact(epsilon=0.1)`` is 1/10.
 

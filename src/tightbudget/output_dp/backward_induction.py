@@ -108,6 +108,7 @@ class BackwardInduction:
 
     # ------------------------------------------------------------------- from above
 
+    # Proof: proofs/stopping.v, theorem stopping
     def upper(self, prices: Sequence[float]) -> tuple[float, StoppingRule]:
         """An upper bound of delta at these prices (n,), and a stopping rule that nearly attains it.
 
@@ -195,6 +196,7 @@ class BackwardInduction:
 
     # ------------------------------------------------------------------- from below
 
+    # Proof: proofs/stopping.v, theorem from_below
     def lower(self, rule: StoppingRule) -> float:
         """A lower bound of delta at the rule's prices: the value of this stopping rule.
 
@@ -223,6 +225,7 @@ class BackwardInduction:
         return sum_down(np.array(gains))
 
 
+# Proof: proofs/stopping.v, theorem from_below
 def _cut(walker: LowerMeasure, loss: float) -> int:
     """The index of the first merged output from which on all have a >= e^loss b.
 

@@ -28,6 +28,7 @@ from tightbudget.output_dp.transactions import Write
 __all__ = ["OutputDPFilter", "OutputDPOdometer"]
 
 
+# Proof: proofs/filter.v, theorem composition
 class OutputDPOdometer(Account):
     """Adds up the prices of what came out, without a cap.
 
@@ -43,6 +44,7 @@ class OutputDPOdometer(Account):
     def __init__(self) -> None:
         super().__init__(OutputDPOdometerRule())
 
+    # Proof: proofs/account.v, theorems account_private, account_both_directions
     def sub(self, epsilon: Price, delta: Price = 0) -> OutputDPFilter:
         """A new budget that is a part of this one, which holds it until the part is closed.
 
@@ -60,6 +62,8 @@ class OutputDPOdometer(Account):
         return part
 
 
+# Proof: proofs/filter.v, theorems filter, both_directions
+# Proof: proofs/account.v, theorem one_budget
 class OutputDPFilter(OutputDPOdometer):
     """A budget of (epsilon, delta) in which each output pays its own price.
 
@@ -82,6 +86,7 @@ class OutputDPFilter(OutputDPOdometer):
         self._whole: ExactAmount = rule.cap
         self._parent: OutputDPOdometer | None = None
 
+    # Proof: proofs/account.v, theorem nothing_lost
     def _join(self, parent: OutputDPOdometer) -> None:
         """Makes this budget a part of ``parent``, which holds the whole of it from now on."""
         # guard: conversations-elsewhere-count
@@ -89,6 +94,7 @@ class OutputDPFilter(OutputDPOdometer):
         self._parent = parent
         self._transactions.run(lambda: [parent._taken(self._whole)])
 
+    # Proof: proofs/account.v, theorems nothing_lost, account_private, account_both_directions
     def close(self) -> Budget:
         """Ends this budget; if it is a part of another, what is left goes back there.
 

@@ -101,6 +101,7 @@ class OutputDP:
         price = exact(epsilon=epsilon)
         return OutputDP(dict.fromkeys(_listed(cells=cells), price), delta, sup=price)
 
+    # Proof: proofs/guarantees.v, theorem subset_dp
     @staticmethod
     def from_subset_dp(cells: Mapping[Any, tuple[Price, Price]]) -> OutputDP:
         """Makes the guarantee of a mechanism with an epsilon and a delta for each cell.
@@ -143,6 +144,7 @@ class OutputDP:
 
     # ----------------------------------------------------------------------- answers
 
+    # Proof: proofs/guarantees.v, theorem worst_case
     def worst_case(self) -> tuple[Fraction, Fraction]:
         """Returns epsilon and delta of the whole mechanism: the largest price of a cell, and delta.
 
@@ -162,6 +164,7 @@ class OutputDP:
 
     # --------------------------------------------------------------------- new from old
 
+    # Proof: proofs/guarantees.v, theorem joined
     @staticmethod
     def product(*guarantees: OutputDP) -> OutputDP:
         """Joins independent mechanisms: cells are tuples, prices and deltas add up."""
@@ -177,6 +180,7 @@ class OutputDP:
         rho = sum(rhos) if rhos and len(rhos) == len(guarantees) else None
         return OutputDP(cells, delta, sup=sum((g.sup for g in guarantees), Fraction(0)), rho=rho)
 
+    # Proof: proofs/guarantees.v, theorem coarsened
     def coarsened(self, groups: Mapping[Any, Iterable[Cell]]) -> OutputDP:
         """Joins some cells: each new cell has the largest price of its parts.
 

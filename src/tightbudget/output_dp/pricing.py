@@ -105,6 +105,7 @@ class OutputDPOdometerRule(PriceRule):
     unit = "epsilon"
     side_by_side = True
 
+    # Proof: proofs/account.v, theorem delta_stays_charged
     def cost(self, guarantee: Guarantee, cell: Cell | None) -> ExactAmount:
         """Returns the price of ``cell`` and the guarantee's whole delta; if it is None, the sup."""
         stated = _output_dp(guarantee)
@@ -113,6 +114,7 @@ class OutputDPOdometerRule(PriceRule):
         return ExactAmount(counted=epsilon, delta=stated.delta)  # guard: delta-never-comes-back
 
 
+# Proof: proofs/filter.v, theorems filter, both_directions
 @dataclass(frozen=True, init=False)
 class OutputDPRule(OutputDPOdometerRule, BudgetRule):
     """Prices by cell, which add up to at most epsilon and delta.
@@ -358,6 +360,7 @@ class PlanRule(BudgetRule):
         object.__setattr__(self, "plan", compose([plan]))
         object.__setattr__(self, "delta", exact_probability(delta=delta))
 
+    # Proof: proofs/plans.v, theorem plan_private
     @property
     def cap(self) -> ExactAmount:
         """The engine's upper bound of the plan's epsilon at its delta, and this delta.
@@ -370,6 +373,7 @@ class PlanRule(BudgetRule):
             raise refuse("delta", "be large enough for the plan's epsilon to be finite", self.delta)
         return ExactAmount(counted=Fraction(epsilon), delta=self.delta)
 
+    # Proof: proofs/plans.v, theorem any_order
     def cost(self, guarantee: Guarantee, cell: Cell | None) -> ExactAmount:
         """Nothing for parts of the plan: it was charged whole."""
         if not isinstance(guarantee, Composition):

@@ -35,6 +35,7 @@ _ROUNDED = 1e-12  # a width of delta that may come from the rounding of the loss
 _FLOOR = 1e-290  # a delta below this is reported as [0, upper]
 
 
+# Proof: proofs/stopping.v, theorems stopping, attained
 def stopping_delta(
     step: Composable | Sequence[Composable],
     stops: Sequence[int],
@@ -209,6 +210,7 @@ def blocks_between(
     return tuple(compose(steps[begin:end]) for begin, end in zip(begins, stops, strict=True))
 
 
+# Proof: proofs/stopping.v, theorem node_by_node
 def losses_by_direction(blocks: tuple[Composition, ...]) -> list[RunLosses]:
     """The losses of the run of these blocks, for each direction that may be the worse one.
 

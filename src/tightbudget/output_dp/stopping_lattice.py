@@ -276,6 +276,7 @@ class Kernel:
     first: int
 
 
+# Proof: proofs/stopping.v, theorem node_by_node
 def kernel(losses: RunLosses, block: Parts, lattice: Lattice) -> Kernel:
     """The losses of ``block``, composed on the lattice.
 

@@ -88,6 +88,7 @@ class UpperMeasure:
     def __len__(self) -> int:
         return int(self.values.size)
 
+    # Proof: proofs/order.v, theorems products, adaptive, repeated, products_of_laws
     def __mul__(self, other: UpperMeasure) -> UpperMeasure:
         """Convolves two measures: that of the composition, whose losses add up."""
         values, rounding = convolve(self.values, other.values, extended=self.extended)
@@ -139,6 +140,7 @@ class UpperMeasure:
         values = np.concatenate([np.zeros(zeros), self.values])
         return dataclasses.replace(self, grid=self.grid.shifted(-zeros), values=values)
 
+    # Proof: proofs/order.v, theorem bucket_spread
     def coarsened(self) -> UpperMeasure:
         """Doubles the grid's step: an odd point's mass goes to its two neighbours.
 
@@ -194,6 +196,7 @@ class LowerMeasure:
     def __len__(self) -> int:
         return int(self.p.size)
 
+    # Proof: proofs/order.v, theorems merging, products, adaptive, repeated
     def __mul__(self, other: LowerMeasure) -> LowerMeasure:
         """Convolves two pairs; outputs with equal sums of labels are merged."""
         p, p_rounding = convolve(self.p, other.p, extended=self.extended)
@@ -249,6 +252,7 @@ class LowerMeasure:
         p, q = (np.concatenate([np.zeros(zeros), x]) for x in (self.p, self.q))
         return dataclasses.replace(self, grid=self.grid.shifted(-zeros), p=p, q=q)
 
+    # Proof: proofs/order.v, theorem merging
     def coarsened(self) -> LowerMeasure:
         """Doubles the grid's step: each odd entry is merged into the even one after it."""
         h, theta = self.grid.step, self.tilt.theta
@@ -289,6 +293,7 @@ def _window(values: FloatArray, tolerance: float) -> tuple[int, int]:
     return min(int(large[0]), peak), max(int(large[-1]), peak) + 1
 
 
+# Proof: proofs/order.v, theorems bucket_spread, at_infinity
 def discretise(
     pair: Pair, grid: Grid, n: int, tilt: Tilt
 ) -> tuple[UpperMeasure, LowerMeasure, float]:
@@ -369,6 +374,7 @@ def discretise(
     return upper, lower, float(scale_up(up[n:], ulps)[0])  # guard: mass-beyond-grid
 
 
+# Proof: proofs/order.v, theorem bucket_spread
 def _left_share(w_low: FloatArray, h: float) -> FloatArray:
     # s / a = (w - 1) / (e^h - 1) for w = Q e^x / P in [1, e^h]
     share = (w_low - 1.0) / expm1_up(h)

@@ -139,6 +139,7 @@ class KeyedCounts(MechanismOnData[Mapping[Any, int], dict[Any, int]]):
     def _delta(self) -> float:
         return double_down(_open(self.delta))
 
+    # Proof: proofs/selection.v, theorem laplace
     def _laplace_holds(self, away: int) -> bool:
         """Decides whether (epsilon, delta) holds for own keys that appear at noise >= ``away``.
 
@@ -151,6 +152,7 @@ class KeyedCounts(MechanismOnData[Mapping[Any, int], dict[Any, int]]):
             return False
         return any_of([(appears, g)], up=True) <= self._delta  # guard: every-key-may-appear
 
+    # Proof: proofs/selection.v, theorems own_keys, maximum, one_key
     def _gaussian_holds(self, tails: Any, away: int) -> bool:
         """Decides whether (epsilon, delta) holds for own keys that appear at noise >= ``away``.
 
@@ -258,6 +260,7 @@ class SelectKeys(MechanismOnData[Mapping[Any, int], tuple[Any, ...]]):
         return _mapping(data)
 
 
+# Proof: proofs/selection.v, theorem rule_for_keys
 def optimal_rule(factor: Fraction, delta: Fraction) -> tuple[Fraction, ...]:
     """Returns the largest probabilities p_0 = 0, p_1, p_2, ..., 1 that neighbouring counts allow.
 
