@@ -155,7 +155,7 @@ session.left
 
 # %% tags=["remove-cell"]
 assert session.left.epsilon >= 0
-assert 1 <= len(found) <= 8
+assert set(found) & {13, 14, 15, 16}  # far above the threshold
 
 # %% [markdown]
 # ## Where to go on

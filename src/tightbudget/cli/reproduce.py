@@ -32,7 +32,9 @@ __all__ = ["differences", "reproduce"]
 _PAPERS = Path(tightbudget.__file__).resolve().parents[2] / "papers"
 _DIFFERS = 1
 _GAP = 1e-3  # certified bounds may be this far apart, relative, or as far as the committed ones
-_SLACK = 1.01  # where that is far: libraries of another machine may round differently
+# where that is far: processors round differently, and a search may then stop one pass earlier; the
+# widest that was found on one with AVX-512 is 1.07 times as wide as on one without
+_SLACK = 1.25
 _FORMATS = (".png", ".svg")
 _MEASURED = "seconds"  # numbers of this name depend on the machine and are not compared
 
