@@ -90,7 +90,7 @@ if TYPE_CHECKING:
 # what was promised, durably?
 if TYPE_CHECKING:
     from tightbudget.client.remote import RemoteBudget, RemoteHold, RemoteLedger
-    from tightbudget.ledger.ledger import Ledger, LedgerBudget, LedgerHold
+    from tightbudget.ledger.ledger import BlockRange, Blocks, Ledger, LedgerBudget, LedgerHold
 
 __version__ = "0.1.0"
 
@@ -98,6 +98,8 @@ __all__ = [
     "Account",
     "AdvancedFilter",
     "Answer",
+    "BlockRange",
+    "Blocks",
     "Bounds",
     "Budget",
     "BudgetError",
@@ -166,7 +168,8 @@ __all__ = [
 _LATER = {
     "PrivateLogisticRegression": ("tightbudget.release.mechanisms.logistic_regression", "sklearn"),
     **dict.fromkeys(
-        ("Ledger", "LedgerBudget", "LedgerHold"), ("tightbudget.ledger.ledger", "sqlalchemy")
+        ("BlockRange", "Blocks", "Ledger", "LedgerBudget", "LedgerHold"),
+        ("tightbudget.ledger.ledger", "sqlalchemy"),
     ),
     **dict.fromkeys(
         ("RemoteLedger", "RemoteBudget", "RemoteHold"), ("tightbudget.client.remote", "httpx")

@@ -48,7 +48,7 @@ def refused(deed: Callable[[], Any], error: type[Exception] | tuple[Any, ...] = 
     return False
 
 
-def run(budget: tb.LedgerBudget, key: str, cell: str | None) -> None:
+def run(budget: tb.LedgerBudget | tb.BlockRange, key: str, cell: str | None) -> None:
     hold = budget.reserve(key, COIN)
     hold.start()
     if cell is None:
@@ -390,7 +390,56 @@ def a_changed_checkpoint_is_refused() -> bool:
     return refused(lambda: Checkpoint.from_text(changed), tb.ParameterError)
 
 
+@contextmanager
+def declared(**terms: Any) -> Iterator[tuple[tb.Ledger, tb.Blocks]]:
+    with opened() as (ledger, _):
+        yield ledger, ledger.blocks("clicks", by=["day"], epsilon=1, delta=1, **terms)
+
+
+def blocks_are_charged_by_their_set() -> bool:
+    with declared() as (ledger, clicks):
+        here = clicks.where(day="2026-01-01")
+        run(here, "A", "nothing")
+        return refused(lambda: ledger.budget(here.names[0]).reserve("B", COIN))
+
+
+def a_block_is_one_of_the_set() -> bool:
+    with declared() as (ledger, clicks):
+        here = clicks.where(day="2026-01-01")
+        ledger.open_budget(here.names[0], epsilon=100, delta=1)
+        return refused(lambda: here.reserve("A", COIN))
+
+
+def what_is_locked_is_not_left() -> bool:
+    with declared(unlocking=10**6) as (_, clicks):
+        here = clicks.where(day="2026-01-01")
+        return refused(lambda: here.reserve("A", tb.OutputDP({"yes": 0.9})))
+
+
+def a_set_keeps_its_terms() -> bool:
+    with declared() as (ledger, clicks):
+        here = clicks.where(day="2026-01-01")
+        run(here, "A", "nothing")
+        block = ledger.budget(here.names[0])
+        try:
+            return refused(lambda: block.raise_cap(by="ada", reason="more", epsilon=2))
+        except ValueError:  # other terms were read than those of a budget
+            return False
+
+
+def a_cap_over_all_blocks_is_charged() -> bool:
+    with declared(cap_epsilon=0.15, cap_delta=1) as (_, clicks):
+        for day in ("2026-01-01", "2026-01-02"):
+            granted = not refused(lambda day=day: run(clicks.where(day=day), day, "number"))
+        return not granted
+
+
 MUTATIONS = [
+    Without("by their set", {"blocks-by-their-set": "if False:"}, blocks_are_charged_by_their_set),
+    Without("of this set", {"block-of-this-set": "if False:"}, a_block_is_one_of_the_set),
+    Without("locked", {"locked-is-not-left": "return payer"}, what_is_locked_is_not_left),
+    Without("terms of blocks", {"blocks-keep-their-terms": "if False:"}, a_set_keeps_its_terms),
+    Without("cap of blocks", {"cap-beside-blocks": "pass"}, a_cap_over_all_blocks_is_charged),
     Without(
         "writes begin with the lock",
         {"write-lock-first": 'deed = "read"'},

@@ -21,7 +21,7 @@ from tightbudget.ledger.values import Event, Preview, Statement
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.amount import Budget, ExactAmount, Price, exact, exact_probability
 
-__all__ = ["LedgerBudget", "budgets_of", "open_budget", "statements"]
+__all__ = ["LedgerBudget", "budgets_of", "open_budget", "statement_of", "statements"]
 
 
 class LedgerBudget(Payer[LedgerHold]):
@@ -49,7 +49,7 @@ class LedgerBudget(Payer[LedgerHold]):
         with self._session.read() as connection:
             balance = queries.balance(connection, self._name)
             inside = queries.spent_in_parts(connection, [balance.id]).get(balance.id, NOTHING)
-            return _statement(balance, _parent_name(connection, balance), inside)
+            return statement_of(balance, _parent_name(connection, balance), inside)
 
     def epsilon(self, delta: Price) -> float:
         """Returns the epsilon at which all that this budget lets through is (epsilon, delta)-DP.
@@ -129,7 +129,7 @@ class LedgerBudget(Payer[LedgerHold]):
             now = queries.balance(connection, self._name)
             parent = _parent_name(connection, now)
             found = course(connection, now, positive_count(last=last))
-        return tuple((Event.of(entry), _statement(then, parent)) for entry, then in found)
+        return tuple((Event.of(entry), statement_of(then, parent)) for entry, then in found)
 
     def parts(self, limit: int) -> tuple[str, ...]:
         """Returns the names of its first parts, as many as the limit at most."""
@@ -228,7 +228,12 @@ def budgets_of(session: LedgerSession) -> tuple[LedgerBudget, ...]:
 
 
 def statements(
-    session: LedgerSession, *, budgets: Collection[str] | None, after: str | None, limit: int | None
+    session: LedgerSession,
+    *,
+    budgets: Collection[str] | None,
+    after: str | None,
+    limit: int | None,
+    blocks: bool = True,
 ) -> tuple[Statement, ...]:
     """Reads budgets at one moment; :meth:`Ledger.statements` says what each argument means.
 
@@ -238,9 +243,9 @@ def statements(
     last = None if after is None else session.named(after=after)
     with session.read() as connection:
         first = 0 if last is None else queries.balance(connection, last).id
-        found = queries.statements(connection, budgets, after=first, limit=limit)
+        found = queries.statements(connection, budgets, after=first, limit=limit, blocks=blocks)
         inside = queries.spent_in_parts(connection, {balance.id for balance, _ in found})
-    return tuple(_statement(b, parent, inside.get(b.id, NOTHING)) for b, parent in found)
+    return tuple(statement_of(b, parent, inside.get(b.id, NOTHING)) for b, parent in found)
 
 
 def _parent_name(connection: Connection, balance: Balance) -> str | None:
@@ -249,7 +254,7 @@ def _parent_name(connection: Connection, balance: Balance) -> str | None:
     return None if whole is None else whole.name
 
 
-def _statement(
+def statement_of(
     balance: Balance, parent: str | None, spent_in_parts: Units | None = None
 ) -> Statement:
     """Rounds a balance: caps, remainders and savings down, charges and holds up."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tightbudget import notebook
 from tightbudget.errors import BudgetExceeded, TightBudgetError
@@ -21,10 +21,22 @@ from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Budget
 from tightbudget.output_dp.guarantee import Cell
 
-__all__ = ["BaseHold", "Keyed", "Payer"]
+__all__ = ["BaseHold", "Keyed", "Payer", "Paying"]
 
 H = TypeVar("H")
+H_co = TypeVar("H_co", covariant=True)
 R = TypeVar("R")
+
+
+class Paying(Protocol[H_co]):
+    """Pays for a run under a key: a budget, or a range of blocks."""
+
+    @property
+    def left(self) -> Budget:
+        """The amount that may still be reserved (rounded down)."""
+
+    def reserve(self, key: str, guarantee: Guarantee, *, interactive: bool = False) -> H_co:
+        """Holds the worst-case price of a mechanism under a key."""
 
 
 class Payer(Generic[H]):
@@ -111,11 +123,11 @@ class Keyed(Generic[H]):
     Threads may share it: their reservations are made one after another, each with its own key.
 
     Args:
-        budget: the budget that pays.
+        budget: the budget, or the range of blocks, that pays.
         key: the key of the first run; later runs have ``key#2``, ``key#3``, ...
     """
 
-    def __init__(self, budget: Payer[H], key: str) -> None:
+    def __init__(self, budget: Paying[H], key: str) -> None:
         self._budget = budget
         self._key = key
         self._answered = 0

@@ -18,7 +18,15 @@ from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Budget
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
 
-__all__ = ["LedgerHold", "expire", "hold_of", "holds_of", "open_holds", "reserve"]
+__all__ = [
+    "LedgerHold",
+    "expire",
+    "hold_of",
+    "holds_of",
+    "open_holds",
+    "reserve",
+    "reserve_request",
+]
 
 
 class LedgerHold(BaseHold[Reservation]):
@@ -170,7 +178,20 @@ def reserve(
         ParameterError: the key, the guarantee or a budget is refused.
     """
     payers = budgets if isinstance(budgets, str) else [session.named(budget=b) for b in budgets]
-    request = Request.of(guarantee, payers, bool(interactive))
+    return reserve_request(session, key, Request.of(guarantee, payers, bool(interactive)), by)
+
+
+def reserve_request(
+    session: LedgerSession, key: str, request: Request, by: str | None
+) -> LedgerHold:
+    """Holds what a request asks for.
+
+    Raises:
+        BudgetExceeded: it does not fit. The key stays refused.
+        KeyConflictError: the key was used for something else.
+        SettlementError: a budget is closed, or another interactive mechanism is open.
+        ParameterError: the key or a budget is refused.
+    """
     known, who = session.keyed(key), session.who(by)
     found = session.write(
         lambda act: transactions.reserve(act, key=known, request=request, why=who)

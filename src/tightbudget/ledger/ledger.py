@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from tightbudget import notebook
 from tightbudget.errors import ExtraError, ParameterError, TightBudgetError
@@ -23,9 +23,12 @@ try:
 except ImportError as error:
     raise ExtraError("a ledger needs SQLAlchemy: pip install 'tightbudget[ledger]'") from error
 
+from tightbudget.ledger import block_set as block_sets
 from tightbudget.ledger import budget as budget_acts
 from tightbudget.ledger import history, queries
 from tightbudget.ledger import hold as hold_acts
+from tightbudget.ledger.block_set import BlockRange, Blocks
+from tightbudget.ledger.blocks import BlockSet
 from tightbudget.ledger.budget import LedgerBudget
 from tightbudget.ledger.chain import Head
 from tightbudget.ledger.checkpoint import Checkpoint
@@ -37,8 +40,19 @@ from tightbudget.ledger.store import Store
 from tightbudget.ledger.text import printable
 from tightbudget.ledger.values import Event, OpenHold, Preview, Statement, statements_table
 from tightbudget.ledger.verification import Verification, check_head, verify
+from tightbudget.numerics.validate import refuse
+from tightbudget.output_dp.amount import Price
 
-__all__ = ["Event", "Ledger", "LedgerBudget", "LedgerHold", "Preview", "Statement"]
+__all__ = [
+    "BlockRange",
+    "Blocks",
+    "Event",
+    "Ledger",
+    "LedgerBudget",
+    "LedgerHold",
+    "Preview",
+    "Statement",
+]
 
 
 class Ledger:
@@ -157,6 +171,7 @@ class Ledger:
         budgets: Collection[str] | None = None,
         after: str | None = None,
         limit: int | None = None,
+        blocks: bool = True,
     ) -> tuple[Statement, ...]:
         """Reads budgets at one moment, each after the one that it is a part of.
 
@@ -164,11 +179,70 @@ class Ledger:
             budgets: the names of these only; by default all.
             after: the name of the budget after whose opening the list begins.
             limit: the largest number of statements.
+            blocks: whether the single blocks of sets are listed, too.
 
         Raises:
             ParameterError: there is no budget ``after``.
         """
-        return budget_acts.statements(self.session, budgets=budgets, after=after, limit=limit)
+        return budget_acts.statements(
+            self.session, budgets=budgets, after=after, limit=limit, blocks=blocks
+        )
+
+    def blocks(
+        self,
+        name: str,
+        *,
+        by: Sequence[str] | None = None,
+        epsilon: Price | None = None,
+        delta: Price = 0,
+        rows_in: int | Literal["one block"] = "one block",
+        cap_epsilon: Price | None = None,
+        cap_delta: Price = 0,
+        quota_epsilon: Price | None = None,
+        quota_delta: Price = 0,
+        unlocking: int | None = None,
+    ) -> Blocks:
+        """Declares a set of blocks; again on the same terms, it is the one that is there.
+
+        With the name alone it is the set that was declared before.
+
+        Args:
+            name: of the set.
+            by: the names of the public columns that rows are put into blocks by; ``day``,
+                ``month`` and ``year`` are dates.
+            epsilon: of each block, > 0, nats.
+            delta: of each block.
+            rows_in: the largest number of blocks that have rows of one person.
+            cap_epsilon: a cap over all blocks, beside them: each run is charged to it once.
+            cap_delta: the delta of this cap.
+            quota_epsilon: what each analyst may spend, beside the blocks and never instead: an
+                analyst who is one of several has seen what the others released.
+            quota_delta: the delta of this quota.
+            unlocking: the number of days over which a block's budget is unlocked, in proportion,
+                from the first day of the block on. It shares the budget among those who come
+                early and late, and changes no guarantee.
+
+        Raises:
+            KeyConflictError: there is a budget of this name, or a set on other terms.
+            ParameterError: a term is refused; or there is no such set.
+        """
+        if by is None and epsilon is None:
+            return block_sets.find(self.session, name)
+        if by is None or epsilon is None:
+            raise refuse("by, epsilon", "be given both, or neither for a known set", (by, epsilon))
+        terms = BlockSet.of(
+            self.session.named(name=name),
+            by=by,
+            epsilon=epsilon,
+            delta=delta,
+            rows_in=rows_in,
+            cap_epsilon=cap_epsilon,
+            cap_delta=cap_delta,
+            quota_epsilon=quota_epsilon,
+            quota_delta=quota_delta,
+            unlocking=unlocking,
+        )
+        return block_sets.declare(self.session, terms)
 
     def within(self, names: Collection[str]) -> frozenset[str]:
         """Returns the names of these budgets and of all their parts, without unknown names."""

@@ -32,6 +32,8 @@ from tightbudget.output_dp.pricing import (
 )
 
 __all__ = [
+    "BLOCK",
+    "BLOCKS",
     "KINDS",
     "Guarantee",
     "Stored",
@@ -54,6 +56,9 @@ KINDS: Mapping[str, Callable[..., BudgetRule]] = {
     "advanced": AdvancedRule,
     "plan": PlanRule,
 }
+# The kinds that :mod:`tightbudget.ledger.blocks` opens: a set of blocks, and a budget of the set
+# that was made by rule. Their parameters are written there; both are charged as ``output_dp`` is.
+BLOCKS, BLOCK = "blocks", "block"
 
 
 def settings(kind: str, parameters: Mapping[str, Any]) -> str:
@@ -95,6 +100,9 @@ def _plan_rule(text: str) -> BudgetRule:
 @functools.lru_cache(maxsize=1_000)
 def _rule(kind: str, text: str) -> BudgetRule:
     """Makes the price rule of a kind other than a plan from the text of :func:`settings`."""
+    if kind in (BLOCKS, BLOCK):
+        terms = json.loads(text)
+        return OutputDPRule(epsilon=Fraction(terms["epsilon"]), delta=Fraction(terms["delta"]))
     return KINDS[kind](**given(text))
 
 

@@ -26,7 +26,7 @@ from sqlalchemy import (
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.chain import Entry, Head, canonical, digest
 from tightbudget.ledger.driver import execute
-from tightbudget.ledger.pricing import Stored, guarantee_of, rule_of
+from tightbudget.ledger.pricing import BLOCK, Stored, guarantee_of, rule_of
 from tightbudget.ledger.schema import budgets, charges, events, reservations, steps, tokens
 from tightbudget.ledger.stored_words import OPEN_STATES
 from tightbudget.ledger.text import spellings
@@ -291,14 +291,20 @@ def balances_of(connection: Connection, names: Sequence[str]) -> list[Balance]:
     """
     if len(names) == 1:
         return [balance(connection, names[0])]
-    found: dict[str, Balance] = {}
-    for few in _chunks(names):
-        rows = connection.execute(select(budgets).where(budgets.c.name.in_(few)))
-        found.update((row.name, _balance(row)) for row in rows)
+    found = known_balances(connection, names)
     for name in names:
         if name not in found:
             raise refuse("budget", "be the name of a budget in this ledger", name)
     return [found[name] for name in names]
+
+
+def known_balances(connection: Connection, names: Sequence[str]) -> dict[str, Balance]:
+    """Returns those of the budgets of these names that there are, by name."""
+    found: dict[str, Balance] = {}
+    for few in _chunks(names):
+        rows = connection.execute(select(budgets).where(budgets.c.name.in_(few)))
+        found.update((row.name, _balance(row)) for row in rows)
+    return found
 
 
 def parents_of(connection: Connection, children: Sequence[Balance]) -> dict[int, int | None]:
@@ -336,6 +342,7 @@ def statements(
     *,
     after: int = 0,
     limit: int | None = None,
+    blocks: bool = True,
 ) -> list[tuple[Balance, str | None]]:
     """Reads budgets in the order in which they were opened, each with the name of its parent.
 
@@ -344,11 +351,14 @@ def statements(
         names: the names of these budgets only; by default all.
         after: the number of the last budget that is left out.
         limit: the largest number of budgets.
+        blocks: whether budgets that were made by rule, of sets of blocks, are listed.
     """
     wanted = select(budgets, _WHOLE.c.name.label("whole")).outerjoin(
         _WHOLE, _WHOLE.c.id == budgets.c.parent
     )
     wanted = wanted.where(budgets.c.id > after).order_by(budgets.c.id)
+    if not blocks:
+        wanted = wanted.where(budgets.c.kind != BLOCK)
     few = names is None or len(names) <= _FEW
     if few:
         wanted = wanted.limit(limit)
@@ -356,6 +366,25 @@ def statements(
     with connection.execute(wanted) as found:
         listed = (row for row in found if few or row.name in (names or ()))
         return [(_balance(row), row.whole) for row in itertools.islice(listed, limit)]
+
+
+def made_by_rule(
+    connection: Connection, beginning: str, last: int | None = None
+) -> Iterator[Balance]:
+    """Reads budgets that were made by rule and whose names begin so, the last names first.
+
+    Args:
+        connection: a view of the ledger.
+        beginning: the beginning of the names.
+        last: the largest number of budgets; by default all.
+    """
+    wanted = select(budgets).where(
+        budgets.c.kind == BLOCK, budgets.c.name.startswith(beginning, autoescape=True)
+    )
+    with connection.execute(wanted.order_by(budgets.c.name.desc())) as found:
+        # LIKE takes no notice of case on SQLite
+        own = (_balance(row) for row in found if row.name.startswith(beginning))
+        yield from itertools.islice(own, last)
 
 
 def parts(connection: Connection, of: Balance, limit: int) -> list[str]:

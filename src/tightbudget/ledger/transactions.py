@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, update
@@ -24,8 +24,11 @@ from tightbudget.errors import (
     SettlementError,
 )
 from tightbudget.ledger import queries
+from tightbudget.ledger.blocks import BlockSet, Chosen
 from tightbudget.ledger.chain import canonical, digest
 from tightbudget.ledger.pricing import (
+    BLOCK,
+    BLOCKS,
     Stored,
     content_of,
     given,
@@ -82,12 +85,15 @@ class Request:
         budgets: the names of those that pay, in alphabetical order.
         interactive: says whether the mechanism answers more than once.
         body: the whole request as one text, equal for equal requests.
+        chosen: the set of blocks that some of the budgets belong to, or None. Those of them that
+            are not there yet are made by its rule.
     """
 
     guarantee: Any
     budgets: tuple[str, ...]
     interactive: bool
     body: str
+    chosen: Chosen | None = None
 
     @property
     def without_rho(self) -> str:
@@ -101,7 +107,9 @@ class Request:
         return canonical(body)
 
     @staticmethod
-    def of(guarantee: Any, names: Sequence[str], interactive: bool) -> Request:
+    def of(
+        guarantee: Any, names: Sequence[str], interactive: bool, chosen: Chosen | None = None
+    ) -> Request:
         """Brings a request into its one form.
 
         Raises:
@@ -119,6 +127,7 @@ class Request:
             budgets=payers,
             interactive=interactive,
             body=canonical(body),
+            chosen=chosen,
         )
 
 
@@ -165,7 +174,7 @@ def reserve(act: Act, *, key: str, request: Request, why: Why) -> Reservation | 
     payers, asked, refusal = answer(act.connection, request)
     if refusal is not None:
         return _refuse(act, key, request, refusal, why)  # guard: refusals-recorded
-    return _hold(act, key, request, payers, asked, why)
+    return _hold(act, key, request, _opened(act, request, payers), asked, why)
 
 
 # Proof: proofs/account.v, theorems account_private, account_both_directions
@@ -276,13 +285,57 @@ def answer(
         ParameterError: an unknown budget, parts of each other, or a guarantee of another kind.
         SettlementError: a budget is closed, or another interactive mechanism is open.
     """
-    payers = queries.balances_of(connection, request.budgets)
+    payers = _payers(connection, request)
     asked = _asked([payer.rule for payer in payers], request.guarantee, None)
     _check_open(payers)
     _check_apart(connection, payers)
     if request.interactive:  # guard: one-conversation-with-delta
+        if request.chosen is not None and any(units.delta for units in asked):
+            # the theorem is about everything within one whole, and blocks have none
+            raise refuse("interactive", "be False on blocks unless delta = 0", True)
         _check_conversations(connection, payers, asked)
     return payers, asked, _refusal(connection, payers, asked, request)
+
+
+def _payers(connection: Connection, request: Request) -> list[Balance]:
+    """Reads those who pay; a block that was never touched is made up, under a number below 0.
+
+    Raises:
+        ParameterError: there is no such budget, or blocks are charged without their set.
+        SettlementError: the set of blocks is closed.
+    """
+    chosen = request.chosen
+    if chosen is None:
+        payers = queries.balances_of(connection, request.budgets)
+        for payer in payers:
+            if payer.kind in (BLOCKS, BLOCK):  # guard: blocks-by-their-set
+                raise refuse(
+                    "budgets", "name no block: a range of them is reserved as a whole", payer.name
+                )
+        return payers
+    own, known = chosen.set, queries.known_balances(connection, request.budgets)
+    _check_open([queries.balance(connection, own.name)])
+    found = []
+    for number, name in enumerate(request.budgets, start=1):
+        if name in known:
+            found.append(known[name])
+        elif name.startswith(own.beginning):
+            found.append(own.fresh(name, -number))
+        else:
+            raise refuse("also", "be names of budgets in this ledger", name)
+    for payer in found:
+        if payer.kind in (BLOCKS, BLOCK) and not own.has(payer.name):
+            raise refuse("also", "name no block of another set, and no such set", payer.name)
+    return [chosen.usable(payer) for payer in found]
+
+
+def _opened(act: Act, request: Request, payers: Sequence[Balance]) -> Sequence[Balance]:
+    """Opens the blocks that were made up, and returns all who pay."""
+    chosen, fresh = request.chosen, [payer.name for payer in payers if payer.id < 0]
+    if chosen is None or not fresh:
+        return payers
+    made = act.open_by_rule([chosen.set.fresh(name, -1) for name in fresh])
+    return [replace(payer, id=made.get(payer.name, payer.id)) for payer in payers]
 
 
 def _asked(rules: Sequence[BudgetRule], guarantee: Stored, cell: Cell | None) -> list[Units]:
@@ -371,6 +424,8 @@ def _refusal(
     connection: Connection, payers: Sequence[Balance], asked: Sequence[Units], request: Request
 ) -> RefusedRequest | None:
     """Returns the refusal of the first budget that cannot pay; None if all can."""
+    if request.chosen is not None:
+        return _refusal_of_blocks(connection, payers, asked, request.chosen)
     plans = [payer for payer in payers if payer.kind == "plan"]
     declared = queries.declared_in(connection, plans)
     for payer, units in zip(payers, asked, strict=True):
@@ -382,6 +437,34 @@ def _refusal(
         elif not units.nearly_fits(payer.left):
             return _too_much(connection, payer, units)
     return None
+
+
+def _refusal_of_blocks(
+    connection: Connection, payers: Sequence[Balance], asked: Sequence[Units], chosen: Chosen
+) -> RefusedRequest | None:
+    """Returns the refusal of the tightest budget that cannot pay, which names the next ones, too.
+
+    A plan is not among the payers: it takes no prices by cell, and blocks take nothing else.
+    """
+    short = [
+        (payer.left, payer.name, payer, units)
+        for payer, units in zip(payers, asked, strict=True)
+        if not units.nearly_fits(payer.left)
+    ]
+    if not short:
+        return None
+    short.sort(key=lambda one: one[:2])
+    _, _, tightest, units = short[0]
+    refusal = _too_much(connection, tightest, units)
+    message, unit = refusal.message, tightest.rule.unit
+    if len(short) > 1:
+        others = ", ".join(f"{name!r} {left.down(unit)}" for left, name, _, _ in short[1:_SHOWN])
+        message += f"; {len(short)} of {len(payers)} budgets have too little left: next {others}"
+    if chosen.set.unlocking is not None:
+        message += f"; a block unlocks over {chosen.set.unlocking} days"
+    # a block that was never touched is in no history
+    budget = chosen.set.name if tightest.id < 0 else tightest.name
+    return replace(refusal, message=message, budget=budget)
 
 
 def _too_much(connection: Connection, payer: Balance, asked: Units) -> RefusedRequest:
@@ -630,6 +713,12 @@ class Terms:
         rounded = Units.charged if kind == "plan" else Units.granted  # guard: plan-is-a-charge
         return Terms(kind=kind, parameters=text, cap=rounded(rule_of(kind, text).cap))
 
+    @staticmethod
+    def of_blocks(declared: BlockSet) -> Terms:
+        """Works out the terms of the budget that a set of blocks has for itself."""
+        cap = Units.granted(rule_of(BLOCKS, declared.text).cap)
+        return Terms(kind=BLOCKS, parameters=declared.text, cap=cap)
+
     @property
     def rule(self) -> BudgetRule:
         """The rule that prices guarantees in such a budget."""
@@ -692,6 +781,8 @@ def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Bal
     """
     balance = queries.balance(act.connection, name)
     _check_open([balance])
+    if balance.kind in (BLOCKS, BLOCK):  # guard: blocks-keep-their-terms
+        raise ParameterError(f"{name!r} belongs to a set of blocks, which keeps its terms")
     if isinstance(balance.rule, PlanRule) or "order" in changed:
         raise ParameterError(f"{name!r} has a plan or an order, and keeps it")
     terms = Terms.of(balance.kind, {**given(balance.parameters), **changed})

@@ -194,22 +194,28 @@ class Act:
             ],
         )
 
+    def open_by_rule(self, made: Sequence[Balance]) -> dict[str, int]:
+        """Opens budgets that are parts of none, and returns the number of each by its name.
+
+        The number of statements does not depend on how many there are, but on how many terms
+        they are opened on.
+        """
+        numbers: dict[str, int] = {}
+        for parameters in dict.fromkeys(balance.parameters for balance in made):
+            alike = [balance for balance in made if balance.parameters == parameters]
+            said = {"kind": alike[0].kind, "parameters": json.loads(parameters), "parent": None}
+            lines = [(balance.name, balance.cap) for balance in alike]
+            first = self.log_each(EventKind.OPENED, lines, details=said)
+            rows = []
+            for number, balance in enumerate(alike, start=first):
+                numbers[balance.name] = number
+                rows.append(_row(dataclasses.replace(balance, id=number, root=number)))
+            execute_each(self.connection, _INSERT[budgets], rows)
+        return numbers
+
     def add_budget(self, balance: Balance) -> None:
         """Inserts a new budget."""
-        row = {
-            "id": balance.id,
-            "name": balance.name,
-            "kind": balance.kind,
-            "parameters": balance.parameters,
-            "parent": balance.parent,
-            "root": balance.root,
-            "closed": 0,
-            **_columns("cap", balance.cap),
-            **_columns("spent", balance.spent),
-            **_columns("held", balance.held),
-            "saved_epsilon": 0,
-        }
-        execute_each(self.connection, _INSERT[budgets], [row])
+        execute_each(self.connection, _INSERT[budgets], [_row(balance)])
 
     def change_budget(self, budget: int, **values: Any) -> None:
         """Sets columns of a budget."""
@@ -362,3 +368,20 @@ class Act:
 def _columns(name: str, units: Units) -> dict[str, int]:
     """Spreads an amount over the two columns of this name."""
     return {f"{name}_epsilon": units.epsilon, f"{name}_delta": units.delta}
+
+
+def _row(balance: Balance) -> dict[str, Any]:
+    """The row of a new budget."""
+    return {
+        "id": balance.id,
+        "name": balance.name,
+        "kind": balance.kind,
+        "parameters": balance.parameters,
+        "parent": balance.parent,
+        "root": balance.root,
+        "closed": 0,
+        **_columns("cap", balance.cap),
+        **_columns("spent", balance.spent),
+        **_columns("held", balance.held),
+        "saved_epsilon": 0,
+    }

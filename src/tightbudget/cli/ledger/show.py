@@ -49,7 +49,11 @@ def show(
     with opened(ledger) as it:
         top = None if budget is None else it.budget(budget).name  # refuses an unknown name
         names = None if top is None else it.within([top])
-        tree = list(_tree(it.statements(budgets=names), top))
+        tree = list(_tree(it.statements(budgets=names, blocks=names is not None), top))
+        if top is not None and tree[0][1].kind == "blocks":
+            touched = it.blocks(top).statements()
+            tree += [(1, statement) for statement in touched]
+            names = frozenset({top, *(statement.name for statement in touched)})
         if json:
             budgets = [statement.to_dict() for _, statement in tree]
             found = [hold for hold in it.holds() if names is None or names & hold.charges.keys()]

@@ -147,9 +147,15 @@ def holds_seen(
 
 
 def statements_seen(
-    request: Request, *, after: str | None = None, limit: int = MOST
+    request: Request, *, after: str | None = None, limit: int = MOST, blocks: bool = True
 ) -> tuple[list[dict[str, Any]], str | None]:
     """Lists budgets, each after its parent; also returns the name to go on after.
+
+    Args:
+        request: of the caller, who sees these budgets.
+        after: the name of the budget after which the list begins.
+        limit: the largest number of budgets.
+        blocks: whether the single blocks of sets are listed.
 
     Raises:
         HttpRefusal: there is no budget ``after`` for this caller.
@@ -157,7 +163,7 @@ def statements_seen(
     caller, ledger = caller_of(request), state_of(request).ledger
     if after is not None:
         budget_seen(request, after)
-    found = ledger.statements(budgets=caller.budgets, after=after, limit=limit + 1)
+    found = ledger.statements(budgets=caller.budgets, after=after, limit=limit + 1, blocks=blocks)
     shown = [statement_seen(statement, caller) for statement in found[:limit]]
     return shown, shown[-1]["name"] if len(found) > limit else None
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from tightbudget.errors import ParameterError, TightBudgetError
 from tightbudget.ledger.ledger import LedgerBudget
+from tightbudget.ledger.pricing import BLOCKS
 from tightbudget.output_dp.amount import printed_up
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
@@ -29,6 +30,7 @@ from tightbudget.web.api.visibility import (
     statement_seen,
 )
 from tightbudget.web.pages import Form, render
+from tightbudget.web.pages.blocks import heat_map
 from tightbudget.web.pages.budgets import HOLDS, After, held_page, to_budget
 from tightbudget.web.pages.fields import fields, parameters
 from tightbudget.web.pages.share import share_of
@@ -157,6 +159,7 @@ def _page(
         problem=problem,
         statement=statement,
         share=share_of(statement),
+        blocks=heat_map(ledger.blocks(name)) if statement["kind"] == BLOCKS else None,
         wholes=list(_wholes(request, statement))[::-1],
         inside=found.parts(_PARTS + 1),
         most_inside=_PARTS,

@@ -75,7 +75,7 @@ def _page(
 ) -> Response:
     caller, ledger = caller_of(request), state_of(request).ledger
     head = ledger.head()  # read first, so that all else on the page is at least as new
-    statements, following = statements_seen(request, after=after, limit=_BUDGETS)
+    statements, following = statements_seen(request, after=after, limit=_BUDGETS, blocks=False)
     holds, held_following = holds_seen(request, after=held_after, limit=HOLDS)
     return render(
         request,

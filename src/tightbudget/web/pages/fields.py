@@ -52,7 +52,8 @@ class NumberField(NamedTuple):
 
 def fields(*kinds: str) -> list[NumberField]:
     """Lists the numbers that budgets of these kinds have; without a kind, of all kinds."""
-    asked = {kind: inspect.signature(KINDS[kind]).parameters for kind in kinds or KINDS_IN_WORDS}
+    known = [kind for kind in kinds or KINDS_IN_WORDS if kind in KINDS]  # blocks keep their terms
+    asked = {kind: inspect.signature(KINDS[kind]).parameters for kind in known}
     return [
         NumberField(name, label, " ".join(kind for kind, has in asked.items() if name in has))
         for name, label in _LABELS.items()

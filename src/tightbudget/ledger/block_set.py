@@ -1,0 +1,267 @@
+"""Sets of blocks as their callers see them: a range of blocks pays for a run as one budget does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from typing import Any
+
+from tightbudget import notebook
+from tightbudget.ledger import queries, transactions
+from tightbudget.ledger.blocks import BlockSet, Chosen, Values
+from tightbudget.ledger.budget import LedgerBudget, statement_of
+from tightbudget.ledger.charging import Keyed
+from tightbudget.ledger.hold import LedgerHold, reserve_request
+from tightbudget.ledger.pricing import BLOCKS, Guarantee
+from tightbudget.ledger.session import LedgerSession
+from tightbudget.ledger.transactions import Request, Terms
+from tightbudget.ledger.values import Preview, Statement, statements_table
+from tightbudget.numerics.validate import refuse
+from tightbudget.output_dp.amount import Budget, printed_up
+
+__all__ = ["BlockRange", "Blocks", "declare", "find"]
+
+
+class Blocks:
+    """A set of blocks of a ledger: rows by public columns, each block with a budget of its own.
+
+    Guarantee: all that is released about one person is (epsilon, delta)-DP with the two numbers of
+    :attr:`person`, if each run is charged to all blocks that it reads, a row's block depends on
+    that row alone, at most ``rows_in`` blocks have rows of the person, and the guarantee of each
+    run holds for all her rows in the blocks that it reads. Then the prices of the runs that read
+    rows of hers add up to at most what her blocks are charged for.
+    Source: Hartmann et al. 2022, Theorem 7 (proofs/filter.v, theorem filter), where runs that read
+    no row of hers cost nothing; Sage (Lecuyer et al. 2019).
+
+    :meth:`Ledger.blocks` makes one.
+
+    Args:
+        session: the ledger.
+        declared: the terms of the set.
+    """
+
+    def __init__(self, session: LedgerSession, declared: BlockSet) -> None:
+        self._session, self._set = session, declared
+
+    def __repr__(self) -> str:
+        person = self.person
+        return (
+            f"<Blocks {self.name!r} by {', '.join(self.by)}:"
+            f" a person's epsilon is at most {person.amount!r}, delta {person.delta!r}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Writes the blocks that were touched as a table, for a notebook."""
+        return statements_table(self.statements(), title=repr(self))
+
+    @property
+    def name(self) -> str:
+        """The name of the set, and of its own budget."""
+        return self._set.name
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The names of the dimensions."""
+        return self._set.by
+
+    @property
+    def has_cap(self) -> bool:
+        """True if each run is charged to a cap over all blocks, too."""
+        return self._set.has_cap
+
+    @property
+    def person(self) -> Budget:
+        """The epsilon and delta (rounded up) of all that is ever released about one person."""
+        epsilon, delta = self._set.person
+        return Budget(amount=printed_up(epsilon), delta=printed_up(delta), unit="epsilon")
+
+    def where(self, **values: Values) -> BlockRange:
+        """Returns a range of blocks: all combinations of the values of the dimensions.
+
+        Args:
+            values: for each dimension a text, an integer, a date, or several of them. A dimension
+                ``day``, ``month`` or ``year`` takes longer periods, too: ``day="2026-01"`` is all
+                days of January. Both ends of ``"2026-01..2026-03"`` and of ``"1..12"`` belong to
+                it.
+
+        Raises:
+            ParameterError: a dimension is missing, unknown or refused; more than 10,000 blocks.
+        """
+        return BlockRange(self._session, self._set, self._set.blocks_in(values))
+
+    def statements(self, last: int | None = None) -> tuple[Statement, ...]:
+        """Reads the budgets that were touched, at one moment, in the order of their names.
+
+        Args:
+            last: the largest number of budgets, of which the last names are read; by default all.
+        """
+        with self._session.read() as connection:
+            found = [*queries.made_by_rule(connection, self._set.beginning, last)]
+        return tuple(statement_of(balance, None) for balance in reversed(found))
+
+    def values(self, name: str) -> dict[str, str] | None:
+        """Returns the value of each dimension of a block by its name; None for a quota."""
+        values = self._set.values(name)
+        return None if values is None else dict(zip(self.by, values, strict=True))
+
+    def close(self) -> Budget:
+        """Ends the set: no run is charged to its blocks any more.
+
+        Returns:
+            the amount that was spent under its cap (rounded up).
+
+        Raises:
+            SettlementError: something is still held under its cap.
+        """
+        return LedgerBudget(self._session, self.name).close()
+
+
+class BlockRange:
+    """Blocks of one set that pay for a run together: each is charged, or none.
+
+    :meth:`Blocks.where` makes one.
+
+    Args:
+        session: the ledger.
+        declared: the terms of the set.
+        names: of the blocks, as the ledger spells them.
+    """
+
+    def __init__(self, session: LedgerSession, declared: BlockSet, names: tuple[str, ...]) -> None:
+        self._session, self._set, self._names = session, declared, names
+
+    def __repr__(self) -> str:
+        return f"<BlockRange of {len(self)} blocks of {self._set.name!r}>"
+
+    def _repr_html_(self) -> str:
+        """Writes what is left as text, for a notebook."""
+        return notebook.shown(f"{self!r}: {self.left}")
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the blocks."""
+        return self._names
+
+    @property
+    def left(self) -> Budget:
+        """The amount that every block has left, unlocked today (rounded down)."""
+        chosen = self._chosen()
+        with self._session.read() as connection:
+            known = queries.known_balances(connection, self._names)
+        payers = [
+            chosen.usable(known.get(name) or self._set.fresh(name, -1)) for name in self._names
+        ]
+        least = payers[0].left
+        for payer in payers[1:]:
+            least = least.least(payer.left)
+        return least.down(payers[0].rule.unit)
+
+    def reserve(
+        self,
+        key: str,
+        guarantee: Guarantee,
+        *,
+        also: Sequence[str] = (),
+        interactive: bool = False,
+        by: str | None = None,
+    ) -> LedgerHold:
+        """Holds the mechanism's worst-case price in every block, and in the budgets ``also``.
+
+        Blocks that no run has touched are opened by it. Where the set has a cap or quotas, the cap
+        and the quota of ``by`` hold the price, too. A refusal opens no block, and names the ten
+        that have the least left.
+
+        Args:
+            key: as for :meth:`Ledger.reserve`.
+            guarantee: an :class:`OutputDP`, for all rows of a person in these blocks.
+            also: the names of further budgets that pay.
+            interactive: it answers more than once; on blocks only with delta = 0.
+            by: the name of the analyst, if not of who acts on this ledger.
+
+        Raises:
+            BudgetExceeded: it does not fit. The key stays refused.
+            KeyConflictError: the key was used for something else.
+            SettlementError: a budget is closed.
+            ParameterError: the key, the guarantee or a budget is refused.
+        """
+        return reserve_request(
+            self._session, key, self._request(guarantee, also, interactive, by), by
+        )
+
+    def what_if(self, guarantee: Guarantee, *, by: str | None = None) -> Preview:
+        """Answers as a reservation would be answered now; nothing is held, no block is opened.
+
+        The amounts are those of the block, cap or quota that has the least left.
+
+        Raises:
+            ParameterError: the guarantee is refused.
+            SettlementError: a budget is closed.
+        """
+        request = self._request(guarantee, (), False, by)
+        with self._session.read() as connection:
+            payers, asked, refusal = transactions.answer(connection, request)
+        payer, wanted = min(zip(payers, asked, strict=True), key=lambda pair: pair[0].left)
+        unit, left = payer.rule.unit, payer.left
+        return Preview(
+            fits=refusal is None,
+            requested=wanted.up(unit),
+            left=left.down(unit),
+            left_after=(left if refusal else left.minus(wanted.least(left))).down(unit),
+            message=None if refusal is None else refusal.message,
+        )
+
+    def keyed(self, key: str) -> Keyed[LedgerHold]:
+        """Returns a meter for a mechanism that knows no keys: runs are key, key#2, key#3, ..."""
+        return Keyed(self, key)
+
+    def _chosen(self) -> Chosen:
+        """The set, and the day by the ledger's clock."""
+        today: date = self._session.now().date()
+        return Chosen(set=self._set, today=today)
+
+    def _request(
+        self, guarantee: Any, also: Sequence[str], interactive: bool, by: str | None
+    ) -> Request:
+        """The request of a run: its blocks, what the set has beside them, and ``also``."""
+        if isinstance(also, str):
+            raise refuse("also", "be a list of names", also)
+        beside = [self._session.named(also=name) for name in also]
+        if self._set.has_cap:
+            beside.append(self._set.name)  # guard: cap-beside-blocks
+        if self._set.quota_epsilon is not None:
+            beside.append(self._set.quota_of(self._session.who(by)["by"]))
+        names = (*self._names, *beside)
+        return Request.of(guarantee, names, bool(interactive), self._chosen())
+
+
+def declare(session: LedgerSession, declared: BlockSet) -> Blocks:
+    """Declares a set of blocks; again on the same terms, it is the one that is there.
+
+    Raises:
+        KeyConflictError: there is a budget of this name, or a set on other terms.
+    """
+    terms = Terms.of_blocks(declared)
+    session.write(
+        lambda act: transactions.open_budget(act, name=declared.name, terms=terms, parent=None)
+    )
+    return Blocks(session, declared)
+
+
+def find(session: LedgerSession, name: str) -> Blocks:
+    """Returns the set of blocks of this name.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    known = session.named(name=name)
+    with session.read() as connection:
+        balance = queries.balance(connection, known)
+    if balance.kind != BLOCKS:
+        raise refuse("name", "be the name of a set of blocks", name)
+    return Blocks(session, BlockSet.of_text(balance.name, balance.parameters))
