@@ -429,9 +429,8 @@ def a_set_keeps_its_terms() -> bool:
 
 def a_cap_over_all_blocks_is_charged() -> bool:
     with declared(cap_epsilon=0.15, cap_delta=1) as (_, clicks):
-        for day in ("2026-01-01", "2026-01-02"):
-            granted = not refused(lambda day=day: run(clicks.where(day=day), day, "number"))
-        return not granted
+        run(clicks.where(day="2026-01-01"), "A", "number")
+        return refused(lambda: clicks.where(day="2026-01-02").reserve("B", COIN))
 
 
 MUTATIONS = [

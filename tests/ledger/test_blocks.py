@@ -387,7 +387,7 @@ def test_a_range_has_a_constant_number_of_statements(ledger: tb.Ledger, again: b
 # ---------------------------------------------------------------------------- guarantee
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_no_person_ever_loses_more_than_is_promised(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -347,8 +347,10 @@ def _chosen(dimension: str, values: Values) -> tuple[str, ...]:
     Raises:
         ParameterError: there is none, or one is refused.
     """
-    alone = isinstance(values, str) or not isinstance(values, Iterable)
-    several = (values,) if alone else tuple(values)
+    # a text is iterable, too
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        values = (values,)
+    several = tuple(values)
     read = _dates if dimension in _CALENDAR else _words
     found: dict[str, None] = {}
     for value in several:
