@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import inspect
 import json
 import multiprocessing
 import os
@@ -34,6 +35,8 @@ from tightbudget.ledger.units import Units
 
 COIN = tb.OutputDP({"yes": 1e-6, "no": 1e-7}, delta=1e-15)
 BATCH = 5_000  # rows that are written at once
+# earlier versions wrote the text of an event's details themselves
+DETAILS_ARE_TEXT = inspect.signature(entry_after).parameters["details"].annotation == "str"
 FORK = multiprocessing.get_context("fork")
 Act = Callable[[], None]
 
@@ -96,7 +99,7 @@ def _repeat(connection: Connection, runs: int) -> None:
                 entry = entry_after(
                     head, at=step.at, kind=step.kind, key=name, budget=step.budget,
                     units=Units(step.epsilon, step.delta), cell=step.cell,
-                    details=step.details,
+                    details=step.details if DETAILS_ARE_TEXT else json.loads(step.details),
                 )  # fmt: skip
                 entries.append(entry._asdict())
                 head = Head(entry.sequence, entry.hash)
