@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -301,13 +302,17 @@ def test_budgets_beside_blocks_pay_the_same_price(ledger: tb.Ledger) -> None:
 def test_blocks_unlock_over_time(url: str) -> None:
     today = datetime(2026, 1, 1, tzinfo=UTC)
     with tb.Ledger(url, clock=lambda: today) as ledger:
-        clicks = ledger.blocks("clicks", **TERMS, unlocking=10)
+        clicks = ledger.blocks(
+            "clicks", **TERMS, unlocking=10, rows_in=9, cap_epsilon=5, cap_delta=1e-6,
+            quota_epsilon=5, quota_delta=1e-6,
+        )  # fmt: skip
+        ledger.open_budget("project", epsilon=1, delta=1e-6)
         here = clicks.where(day="2026-01-01", region="eu")
         assert here.left.epsilon == 0
         with pytest.raises(tb.BudgetExceeded, match=r"left epsilon 0.0.*unlocks over 10 days"):
             here.reserve("A", PRICES)
         today = datetime(2026, 1, 5, tzinfo=UTC)
-        run(here, "B", "yes")
+        run(here, "B", "yes", also=["project"])  # budgets beside blocks are not locked
         assert here.left.epsilon == 0.1
         assert ledger.statements(budgets=here.names)[0].left.epsilon == 0.7
         with pytest.raises(tb.BudgetExceeded, match=r"left epsilon 0.1"):
@@ -430,4 +435,28 @@ def test_no_person_ever_loses_more_than_is_promised(
         for loss in lost:
             assert loss[0] <= epsilon
             assert loss[1] <= delta
+        ledger.verify()
+
+
+@pytest.mark.parametrize("cap", [False, True], ids=["", "cap"])
+@pytest.mark.parametrize("quota", [False, True], ids=["", "quota"])
+@pytest.mark.parametrize("unlocking", [None, 30], ids=["", "unlocking"])
+@pytest.mark.parametrize("also", [(), ("a",), ("project",)], ids=str)
+def test_everything_beside_blocks_pays_the_price_once(
+    tmp_path: Path, cap: bool, quota: bool, unlocking: int | None, also: tuple[str, ...]
+) -> None:
+    with tb.Ledger(f"sqlite:///{tmp_path}/budget.db", by="ann") as ledger:
+        for name in also:
+            ledger.open_budget(name, epsilon=1, delta=1e-6)
+        clicks = ledger.blocks(
+            "clicks", **TERMS, unlocking=unlocking, rows_in=2,
+            cap_epsilon=2 if cap else None, cap_delta=1e-6 if cap else 0,
+            quota_epsilon=1 if quota else None, quota_delta=1e-6 if quota else 0,
+        )  # fmt: skip
+        here = clicks.where(day="2020-01", region="eu")
+        assert here.what_if(PRICES).fits
+        run(here, "A", "yes", also=also)
+        beside = [*also, *["clicks"] * cap, *["clicks[analyst ann]"] * quota]
+        assert spent(ledger) == dict.fromkeys([*here.names, *beside], 0.3)
+        assert here.left.epsilon == 0.7
         ledger.verify()

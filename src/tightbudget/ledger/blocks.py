@@ -295,13 +295,14 @@ class Chosen:
         Raises:
             ParameterError: there is a budget of a block's name that is no block of this set.
         """
-        if payer.name.startswith(self.set.beginning):
-            expected = self.set.fresh(payer.name, -1)
-            # guard: block-of-this-set
-            if (payer.kind, payer.parameters) != (expected.kind, expected.parameters):
-                raise ParameterError(
-                    f"there is a budget {payer.name!r} that is no block of {self.set.name!r}"
-                )
+        if not payer.name.startswith(self.set.beginning):
+            return payer
+        expected = self.set.fresh(payer.name, -1)
+        # guard: block-of-this-set
+        if (payer.kind, payer.parameters) != (expected.kind, expected.parameters):
+            raise ParameterError(
+                f"there is a budget {payer.name!r} that is no block of {self.set.name!r}"
+            )
         return self.set.unlocked(payer, self.today)  # guard: locked-is-not-left
 
 
