@@ -606,6 +606,20 @@ def test_a_bar_never_shows_less_than_is_taken(spent: int, held: int, left: int, 
     assert bar.count("░") == min(20, math.ceil(20 * saved / cap))
 
 
+def test_the_blocks_of_a_set_are_listed_where_it_is_asked_for() -> None:
+    with tb.Ledger("sqlite:///budget.db") as ledger:
+        clicks = ledger.blocks("clicks", by=["day"], epsilon=1, delta=1e-6)
+        clicks.where(day="2026-01-01..2026-01-02").reserve("K1", SEARCH)
+    blocks = ["clicks[day=2026-01-01]", "clicks[day=2026-01-02]"]
+    assert [one["name"] for one in said("show")["budgets"]] == ["census", "ada", "clicks"]
+    found = said("show", "clicks")
+    assert [one["name"] for one in found["budgets"]] == ["clicks", *blocks]
+    assert [one["held"] for one in found["budgets"][1:]] == [amount(0.3, 1e-9)] * 2
+    assert [one["key"] for one in found["reservations"]] == ["K1"]
+    assert [one["name"] for one in said("show", blocks[0])["budgets"]] == blocks[:1]
+    assert [row[0] for row in shown("show", "clicks")[1:4]] == ["clicks", *blocks]
+
+
 def test_parts_follow_their_whole() -> None:
     found = tuple(
         statement(name, parent)
