@@ -397,6 +397,7 @@ def _check_apart(connection: Connection, payers: Sequence[Balance]) -> None:
 
 
 # Proof: proofs/conversations.v, theorems side_by_side, capped
+# Proof: proofs/beside.v, theorem one_beside
 def _check_conversations(
     connection: Connection, payers: Sequence[Balance], asked: Sequence[Units]
 ) -> None:

@@ -298,6 +298,7 @@ class Account(Uncopied):
         return self._rule.cost(guarantee, cell)
 
     # Proof: proofs/conversations.v, theorems side_by_side, capped
+    # Proof: proofs/beside.v, theorem one_beside
     def _harmless(self, held: ExactAmount, others: frozenset[Hold]) -> bool:
         """Returns True if interactive mechanisms at these prices may be open side by side."""
         deltas = [held.delta, *(hold._charge.delta for hold in others)]
