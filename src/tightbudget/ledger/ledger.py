@@ -68,7 +68,8 @@ class Ledger:
             ``postgresql+psycopg://host/name``.
         create: whether to make a ledger where there is none; otherwise that is an error. A
             ledger that an earlier version made is brought up to date in any case.
-        clock: tells the time, for people who read the history; nothing depends on it.
+        clock: tells the time, for people who read the history; nothing depends on it but how much
+            of a block is unlocked.
         by: the name of who acts, for the same people, where an act does not say it. If absent,
             the name of the operating system's user. Nobody checks such a name.
 

@@ -28,7 +28,7 @@ class LedgerSession:
 
     Args:
         store: the database.
-        clock: tells the time that is written down; nothing depends on it.
+        clock: tells the time that is written down; nothing depends on it but the unlocking of blocks.
         by: the name that is written down where an act does not say who does it.
     """
 
