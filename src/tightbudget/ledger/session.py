@@ -28,7 +28,7 @@ class LedgerSession:
 
     Args:
         store: the database.
-        clock: tells the time that is written down; nothing depends on it but the unlocking of blocks.
+        clock: tells the time that is written down; the unlocking of blocks alone depends on it.
         by: the name that is written down where an act does not say who does it.
     """
 
