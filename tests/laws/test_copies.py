@@ -92,7 +92,8 @@ REFUSING: dict[str, Callable[[], Any]] = {
 }
 # of one ledger, in its file or behind its address: a copy is the same one, and charges it
 OF_A_LEDGER = {
-    "Ledger", "LedgerBudget", "LedgerHold", "Keyed", "RemoteLedger", "RemoteBudget", "RemoteHold"
+    "Ledger", "LedgerBudget", "LedgerHold", "Keyed", "Blocks", "BlockRange", "RemoteLedger",
+    "RemoteBudget", "RemoteHold",
 }  # fmt: skip
 # that have no state of their own, or none that is paid for, and why
 OTHERS = {
