@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,6 +54,7 @@ def spent(ledger: tb.Ledger) -> dict[str, float]:
         (["year"], {"year": 2026}, 1, "year=2026", "year=2026"),
         (["hour"], {"hour": "0..23"}, 24, "hour=0", "hour=9"),
         (["hour"], {"hour": "-1..1"}, 3, "hour=-1", "hour=1"),
+        (["site"], {"site": np.array([2, 10])}, 2, "site=10", "site=2"),
         (["site"], {"site": {"b", "a"}}, 2, "site=a", "site=b"),
         (["a", "b"], {"b": [1, 2], "a": "x"}, 2, "a=x, b=1", "a=x, b=2"),
     ],
@@ -83,6 +86,12 @@ def test_a_range_names_its_blocks(
         ({"day": "2026", "region": ""}, "region must be a text of 1 to 200"),
         ({"day": "2026", "region": []}, "region must name at least one value"),
         ({"day": "2026", "region": 1.5}, "region must be a text, an integer, a range"),
+        ({"day": "2026", "region": b"eu"}, "region must be a text, an integer, a range"),
+        ({"day": "2026", "region": 10**5000}, "region must be an integer of at most 18 digits"),
+        ({"day": 10**5000, "region": 1}, "day must be in the calendar, got 'a larger number'"),
+        ({"day": "2026", "region": "9" * 5000 + "..1"}, "region must be a text of 1 to 200"),
+        ({"day": "２０２６", "region": 1}, "day must be a day such as"),
+        ({"day": "2026-01-01", "region": itertools.count()}, "at most 10000 blocks, got 10001"),
         ({"day": "2026", "region": True}, "region must be a text, an integer, a range"),
         ({"day": "2026", "region": "x" * 200}, "block must be a text of 1 to 200"),
     ],
@@ -153,6 +162,7 @@ def test_terms_are_read_as_they_were_written(
     ("changed", "message"),
     [
         ({"by": "day"}, "by must be a list of dimensions"),
+        ({"by": 5}, "by must be a list of dimensions"),
         ({"by": []}, "by must be a list of dimensions"),
         ({"by": ["day", "day"]}, "by must name each dimension once"),
         ({"by": ["a=b"]}, r"by\[0\] must be without"),
@@ -460,3 +470,16 @@ def test_everything_beside_blocks_pays_the_price_once(
         assert spent(ledger) == dict.fromkeys([*here.names, *beside], 0.3)
         assert here.left.epsilon == 0.7
         ledger.verify()
+
+
+def test_a_refusal_names_no_further_budget_beside_the_set(ledger: tb.Ledger) -> None:
+    clicks = ledger.blocks("clicks", **TERMS, quota_epsilon=0.5)
+    ledger.open_budget("secret", epsilon=0.6)
+    with pytest.raises(tb.BudgetExceeded) as refused:
+        clicks.where(day="2026-01-01..2026-01-02", region="eu").reserve(
+            "A", tb.OutputDP({"yes": 2}), also=["secret"]
+        )
+    said = str(refused.value)
+    assert "of 'clicks[analyst ann]'; left epsilon 0.5" in said
+    assert "4 of 4 budgets have too little left: next 'clicks[day=2026-01-01" in said
+    assert "secret" not in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.guards.mutants import Without, each, mutate
 from tests.web.conftest import Client
 from tests.web.test_pages import tags, text_of
 
@@ -13,6 +14,10 @@ from tightbudget.web.pages import blocks as pages
 from tightbudget.web.pages.blocks import Spot, heat_map
 
 Token = Callable[..., str]
+
+
+def EVERYONE(name: str) -> bool:  # noqa: N802 (a caller who sees all)
+    return True
 
 
 @pytest.fixture
@@ -29,7 +34,7 @@ def clicks(ledger: tb.Ledger) -> tb.Blocks:
 
 
 def test_blocks_have_their_places(clicks: tb.Blocks) -> None:
-    found = heat_map(clicks)
+    found = heat_map(clicks, EVERYONE)
     first, second = "clicks[day=2026-01-01, site=<b>]", "clicks[day=2026-01-02, site=<b>]"
     assert (found.across, found.down) == ("day", "site")
     assert found.columns == ["2026-01-01", "2026-01-02"]
@@ -43,7 +48,7 @@ def test_blocks_have_their_places(clicks: tb.Blocks) -> None:
 
 def test_a_map_shows_the_last_blocks(clicks: tb.Blocks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "_MOST", 2)
-    found = heat_map(clicks)
+    found = heat_map(clicks, EVERYONE)
     assert (found.columns, found.shown, found.is_cut) == (["2026-01-02"], 2, True)
 
 
@@ -99,3 +104,28 @@ def test_a_page_names_ten_of_the_budgets_of_a_run(
         assert "clicks[day=2026-01-10]" in page
         assert "clicks[day=2026-01-11]" not in page
         assert "and 355 more" in page
+
+
+def test_a_map_of_few_blocks_far_apart_is_small(ledger: tb.Ledger) -> None:
+    far = ledger.blocks("far", by=["user", "site"], epsilon=1)
+    for i in range(100):
+        far.where(user=f"{i:03d}", site=f"{i:03d}").reserve(f"K{i}", tb.OutputDP({"yes": 0.3}))
+    found = heat_map(far, EVERYONE)
+    assert (len(found.columns), len(found.rows), found.shown, found.is_cut) == (60, 60, 60, True)
+    assert found.columns[-1] == "099"
+
+
+@each([Without("all quotas", {"quotas-of-others-hidden": "quotas += [one]"}, lambda: True)])
+def test_a_caller_of_the_set_sees_no_quotas_of_others(
+    clicks: tb.Blocks,
+    client: Client,
+    token: Token,
+    mutation: Without,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = client(token("analyst", "clicks"))
+    page = there.get("/budget", params={"name": "clicks"}).text
+    assert "heat-7" in page
+    assert "analyst ada" not in page
+    mutate(monkeypatch, mutation)
+    assert "analyst ada" in there.get("/budget", params={"name": "clicks"}).text

@@ -9,7 +9,7 @@ from typing import Any
 from tightbudget import notebook
 from tightbudget.ledger import queries, transactions
 from tightbudget.ledger.blocks import BlockSet, Chosen, Values
-from tightbudget.ledger.budget import LedgerBudget, statement_of
+from tightbudget.ledger.budget import LedgerBudget, preview_of, statement_of
 from tightbudget.ledger.charging import Keyed
 from tightbudget.ledger.hold import LedgerHold, reserve_request
 from tightbudget.ledger.pricing import BLOCKS, Guarantee
@@ -207,14 +207,7 @@ class BlockRange:
         with self._session.read() as connection:
             payers, asked, refusal = transactions.answer(connection, request)
         payer, wanted = min(zip(payers, asked, strict=True), key=lambda pair: pair[0].left)
-        unit, left = payer.rule.unit, payer.left
-        return Preview(
-            fits=refusal is None,
-            requested=wanted.up(unit),
-            left=left.down(unit),
-            left_after=(left if refusal else left.minus(wanted.least(left))).down(unit),
-            message=None if refusal is None else refusal.message,
-        )
+        return preview_of(payer, wanted, refusal)
 
     def keyed(self, key: str) -> Keyed[LedgerHold]:
         """Returns a meter for a mechanism that knows no keys: runs are key, key#2, key#3, ..."""

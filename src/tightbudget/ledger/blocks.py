@@ -24,7 +24,7 @@ from tightbudget.ledger.pricing import BLOCK, rule_of
 from tightbudget.ledger.queries import Balance
 from tightbudget.ledger.text import printable
 from tightbudget.ledger.units import NOTHING, Units
-from tightbudget.numerics.validate import positive_count, refuse
+from tightbudget.numerics.validate import plain, positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive, exact_probability
 
 __all__ = ["BlockSet", "Chosen", "Values"]
@@ -35,7 +35,9 @@ Values = str | int | date | Iterable[str | int | date]
 _MOST = 10_000  # blocks of one range; as many budgets as the ledger is measured with in one act
 _CALENDAR = {"year": 4, "month": 7, "day": 10}  # characters of a value in ISO 8601
 _MEANT = "=,[]"  # characters with a meaning in the name of a block
-_PERIOD = re.compile(r"\d{4}(-\d\d(-\d\d)?)?")
+_INTEGERS = re.compile(r"-?[0-9]{1,18}\.\.-?[0-9]{1,18}")
+_LARGE = 10**18
+_PERIOD = re.compile(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2})?)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,6 +240,10 @@ class BlockSet:
         """Whether it is the set's own name, or one that its rule gives."""
         return name == self.name or name.startswith(self.beginning)
 
+    def is_block(self, name: str) -> bool:
+        """Whether a name is that of a block of this set, and not of a quota."""
+        return name.startswith(self.beginning) and not self._is_quota(name)
+
     def values(self, block: str) -> tuple[str, ...] | None:
         """The values of a block by its name, one for each dimension; None for a quota."""
         if self._is_quota(block):
@@ -331,7 +337,7 @@ def _dimensions(by: Sequence[str]) -> tuple[str, ...]:
     Raises:
         ParameterError: there is none, one is there twice, or one is refused.
     """
-    if isinstance(by, str) or not by:
+    if not isinstance(by, (list, tuple)) or not by:
         raise refuse("by", 'be a list of dimensions, such as ["day", "region"]', by)
     names = tuple(_word(**{f"by[{i}]": name}) for i, name in enumerate(by))
     if len(set(names)) != len(names):
@@ -348,10 +354,11 @@ def _chosen(dimension: str, values: Values) -> tuple[str, ...]:
     Raises:
         ParameterError: there is none, or one is refused.
     """
-    # a text is iterable, too
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        values = (values,)
-    several = tuple(values)
+    # a text is iterable, too, and so are bytes, which name nothing
+    one = isinstance(values, (str, bytes)) or not isinstance(values, Iterable)
+    listed: Iterable[Any] = (values,) if one else values  # type: ignore[assignment]
+    # whoever names more values is refused with the range that is too large
+    several = map(plain, itertools.islice(listed, _MOST + 1))
     read = _dates if dimension in _CALENDAR else _words
     found: dict[str, None] = {}
     for value in several:
@@ -363,13 +370,15 @@ def _chosen(dimension: str, values: Values) -> tuple[str, ...]:
 
 def _words(dimension: str, value: Any) -> Iterator[str]:
     """The values that a text or an integer, or a range of integers, names."""
-    if isinstance(value, str) and re.fullmatch(r"-?\d+\.\.-?\d+", value):
+    if isinstance(value, str) and _INTEGERS.fullmatch(value):
         first, last = map(int, value.split(".."))
         if first > last:
             raise refuse(dimension, "have its first value before its last", value)
         yield from (str(number) for number in range(first, last + 1))
     elif isinstance(value, bool) or not isinstance(value, (str, int)):
         raise refuse(dimension, "be a text, an integer, a range such as 1..12, or several", value)
+    elif isinstance(value, int) and abs(value) >= _LARGE:
+        raise refuse(dimension, "be an integer of at most 18 digits", "a longer one")
     else:
         yield _word(**{dimension: str(value)})
 
@@ -379,6 +388,8 @@ def _dates(dimension: str, value: Any) -> Iterator[str]:
 
     A period is a year, a month or a day (2026, 2026-01, 2026-01-31), no finer than the dimension.
     """
+    if isinstance(value, int) and abs(value) >= _LARGE:
+        raise refuse(dimension, "be in the calendar", "a larger number")
     text = value.isoformat()[:10] if isinstance(value, date) else str(value)
     first, separator, last = text.partition("..")
     length = _CALENDAR[dimension]

@@ -15,13 +15,13 @@ from tightbudget.ledger.hold import LedgerHold, holds_of, reserve
 from tightbudget.ledger.pricing import Guarantee
 from tightbudget.ledger.queries import Balance
 from tightbudget.ledger.session import LedgerSession, why
-from tightbudget.ledger.transactions import Request, Terms
+from tightbudget.ledger.transactions import RefusedRequest, Request, Terms
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.ledger.values import Event, Preview, Statement
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.amount import Budget, ExactAmount, Price, exact, exact_probability
 
-__all__ = ["LedgerBudget", "budgets_of", "open_budget", "statement_of", "statements"]
+__all__ = ["LedgerBudget", "budgets_of", "open_budget", "preview_of", "statement_of", "statements"]
 
 
 class LedgerBudget(Payer[LedgerHold]):
@@ -89,14 +89,7 @@ class LedgerBudget(Payer[LedgerHold]):
         request = Request.of(guarantee, (self._name,), False)
         with self._session.read() as connection:
             (payer,), (asked,), refusal = transactions.answer(connection, request)
-        unit, left = payer.rule.unit, payer.left
-        return Preview(
-            fits=refusal is None,
-            requested=asked.up(unit),
-            left=left.down(unit),
-            left_after=(left if refusal else left.minus(asked.least(left))).down(unit),
-            message=None if refusal is None else refusal.message,
-        )
+        return preview_of(payer, asked, refusal)
 
     def can_afford(self, guarantee: Guarantee, n: int = 1) -> bool:
         """Says whether this would be granted n times, if it cost the worst case each time.
@@ -192,6 +185,18 @@ class LedgerBudget(Payer[LedgerHold]):
         """Reads this budget's row."""
         with self._session.read() as connection:
             return queries.balance(connection, self._name)
+
+
+def preview_of(payer: Balance, asked: Units, refusal: RefusedRequest | None) -> Preview:
+    """Writes the answer that a request would get, with the balance of one budget that pays."""
+    unit, left = payer.rule.unit, payer.left
+    return Preview(
+        fits=refusal is None,
+        requested=asked.up(unit),
+        left=left.down(unit),
+        left_after=(left if refusal else left.minus(asked.least(left))).down(unit),
+        message=None if refusal is None else refusal.message,
+    )
 
 
 def open_budget(

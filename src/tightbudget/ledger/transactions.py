@@ -459,8 +459,11 @@ def _refusal_of_blocks(
     refusal = _too_much(connection, tightest, units)
     message, unit = refusal.message, tightest.rule.unit
     if len(short) > 1:
-        others = ", ".join(f"{name!r} {left.down(unit)}" for left, name, _, _ in short[1:_SHOWN])
-        message += f"; {len(short)} of {len(payers)} budgets have too little left: next {others}"
+        # whoever reads the history of the set is not told of budgets beside it
+        blocks = [one for one in short[1:] if chosen.set.is_block(one[1])][: _SHOWN - 1]
+        others = ", ".join(f"{name!r} {left.down(unit)}" for left, name, _, _ in blocks)
+        message += f"; {len(short)} of {len(payers)} budgets have too little left"
+        message += f": next {others}" if others else ""
     if chosen.set.unlocking is not None:
         message += f"; a block unlocks over {chosen.set.unlocking} days"
     # a block that was never touched is in no history

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tightbudget.ledger.ledger import Blocks, Statement
 
 __all__ = ["HeatMap", "Spot", "heat_map"]
 
-_MOST = 1_000  # blocks that a map shows: a page of some 200 kB
+_MOST = 1_000  # blocks that a map is made of: a page of some 200 kB
+_ACROSS, _DOWN = 60, 60  # columns and rows of a map, most fields of which may be empty
 _SHADES = 10
 
 
@@ -39,7 +41,7 @@ class HeatMap:
         columns: the values of the columns.
         rows: for each row its values in words, and the spot in each column, or None.
         shown: the number of blocks that are shown.
-        is_cut: whether there may be more, with names before these.
+        is_cut: whether there may be more.
         has_cap: whether each run is charged to the set, too.
         person: the epsilon and delta of all that is released about one person.
         quotas: the budgets of analysts.
@@ -56,8 +58,13 @@ class HeatMap:
     quotas: list[Statement]
 
 
-def heat_map(blocks: Blocks) -> HeatMap:
-    """Lays the last blocks of a set out: the first dimension across, the others down."""
+def heat_map(blocks: Blocks, sees: Callable[[str], bool]) -> HeatMap:
+    """Lays the last blocks of a set out: the first dimension across, the others down.
+
+    Args:
+        blocks: the set.
+        sees: whether the caller sees a budget; of the quotas only these are shown.
+    """
     across, others = blocks.by[0], blocks.by[1:]
     places: dict[str, dict[str, Spot]] = {}
     columns: set[str] = set()
@@ -65,19 +72,22 @@ def heat_map(blocks: Blocks) -> HeatMap:
     for one in found:
         values = blocks.values(one.name)
         if values is None:
-            quotas.append(one)
+            quotas += [one] * sees(one.name)  # guard: quotas-of-others-hidden
             continue
         row = ", ".join(values[name] for name in others) or "all"
         places.setdefault(row, {})[values[across]] = _spot(one)
         columns.add(values[across])
-    ordered = sorted(columns)
+    ordered = sorted(columns)[-_ACROSS:]
+    rows = [(row, [spots.get(at) for at in ordered]) for row, spots in sorted(places.items())]
+    rows = [(row, spots) for row, spots in rows if any(spots)][:_DOWN]
+    shown = sum(spot is not None for _, spots in rows for spot in spots)
     return HeatMap(
         across=across,
         down=", ".join(others),
         columns=ordered,
-        rows=[(row, [spots.get(at) for at in ordered]) for row, spots in sorted(places.items())],
-        shown=len(found) - len(quotas),
-        is_cut=len(found) == _MOST,
+        rows=rows,
+        shown=shown,
+        is_cut=len(found) == _MOST or shown < sum(map(len, places.values())),
         has_cap=blocks.has_cap,
         person=(blocks.person.amount, blocks.person.delta),
         quotas=quotas,

@@ -159,7 +159,7 @@ def _page(
         problem=problem,
         statement=statement,
         share=share_of(statement),
-        blocks=heat_map(ledger.blocks(name)) if statement["kind"] == BLOCKS else None,
+        blocks=heat_map(ledger.blocks(name), caller.sees) if statement["kind"] == BLOCKS else None,
         wholes=list(_wholes(request, statement))[::-1],
         inside=found.parts(_PARTS + 1),
         most_inside=_PARTS,
