@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def spent(ledger: tb.Ledger) -> dict[str, float]:
 def test_a_range_names_its_blocks(
     by: list[str], where: Any, number: int, first: str | None, last: str | None
 ) -> None:
-    names = _set(by=by).blocks_in(where)
+    names = blocks_in(_set(by=by), where)
     assert len(names) == len(set(names)) == number
     assert first is None or names[0] == f"clicks[{first}]"
     assert last is None or names[-1] == f"clicks[{last}]"
@@ -98,12 +99,12 @@ def test_a_range_names_its_blocks(
 )
 def test_a_range_that_names_no_blocks_is_refused(where: Any, message: str) -> None:
     with pytest.raises(tb.ParameterError, match=message):
-        _set().blocks_in(where)
+        blocks_in(_set(), where)
 
 
 def test_a_month_takes_no_day() -> None:
     with pytest.raises(tb.ParameterError, match="month must be a month such as 2026-01"):
-        _set(by=["month"]).blocks_in({"month": "2026-01-05"})
+        blocks_in(_set(by=["month"]), {"month": "2026-01-05"})
 
 
 words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
@@ -113,7 +114,7 @@ words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 def test_different_values_have_different_blocks(places: list[tuple[str, str]]) -> None:
     terms = _set(by=("a", "b"))
     try:
-        names = [terms.blocks_in({"a": a, "b": b}) for a, b in places]
+        names = [blocks_in(terms, {"a": a, "b": b}) for a, b in places]
     except tb.ParameterError:
         return
     if all(len(one) == 1 for one in names):
@@ -122,6 +123,11 @@ def test_different_values_have_different_blocks(places: list[tuple[str, str]]) -
 
 
 # -------------------------------------------------------------------------------- terms
+
+
+def blocks_in(terms: BlockSet, where: Any) -> tuple[str, ...]:
+    """The names of the blocks of a range."""
+    return terms.combinations(terms.values_in(where))
 
 
 def _set(**changed: Any) -> BlockSet:
@@ -303,6 +309,13 @@ def test_budgets_beside_blocks_pay_the_same_price(ledger: tb.Ledger) -> None:
         (["planned"], "guarantee must be steps of the plan"),
         (["views"], "name no block of another set"),
         (["views[day=2026-01-01, region=eu]"], "name no block of another set"),
+        (["clicks[day=2026-01-02, region=eu]"], "name other budgets than the set"),
+        (
+            ["clicks[day=today]"],
+            "than the set.s: where.. names its blocks, got 'clicks.day=today",
+        ),
+        (["clicks[analyst bob]"], "name other budgets than the set"),
+        (["clicks"], "name other budgets than the set"),
         ("project", "also must be a list of names"),
     ):
         with pytest.raises(tb.ParameterError, match=message):
@@ -359,9 +372,49 @@ def test_single_blocks_are_charged_and_changed_by_their_set_alone(ledger: tb.Led
         clicks.where(day="2026-01-02", region="eu").reserve("F", PRICES)
 
 
-def test_a_budget_of_a_blocks_name_is_no_block(ledger: tb.Ledger) -> None:
-    ledger.open_budget("clicks[day=2026-01-01, region=eu]", epsilon=100)
+def test_the_names_of_a_set_are_for_its_blocks(ledger: tb.Ledger) -> None:
     clicks = ledger.blocks("clicks", **TERMS)
+    for name in ("clicks[day=2026-01-01, region=eu]", "clicks[", "clicks[analyst ann]"):
+        with pytest.raises(tb.ParameterError, match="so the set 'clicks' names its blocks, got"):
+            ledger.open_budget(name, epsilon=100)
+    for name in ("Clicks[x=1]", "clicks x[y]", "[", "click[s]"):
+        ledger.open_budget(name, epsilon=1)
+    with pytest.raises(tb.ParameterError, match=r"there is a budget 'Clicks\[x=1\]', as blocks of"):
+        ledger.blocks("Clicks", **TERMS)
+    assert ledger.blocks("clicks", **TERMS).terms == clicks.terms
+    run(clicks.where(day="2026-01-01", region="eu"), "A")
+    assert ledger.blocks("clicks", **TERMS).terms == clicks.terms
+
+
+def test_whoever_sees_a_set_sees_its_blocks(ledger: tb.Ledger) -> None:
+    for name in ("clicks", "Clicks", "click"):
+        here = ledger.blocks(name, **TERMS, quota_epsilon=5, quota_delta=1)
+        run(here.where(day="2026-01-01", region=["eu", "us"]), f"A {name}")
+        here.where(day="2026-01-02", region="eu").reserve(f"B {name}", PRICES)
+    ledger.open_budget("clicks elsewhere", epsilon=1, delta=1)
+    ledger.reserve("C", PRICES, ["clicks elsewhere"])
+    blocks = {
+        f"clicks[day=2026-01-0{end}]" for end in ("1, region=eu", "1, region=us", "2, region=eu")
+    }
+    seen = ledger.within(["clicks", "unheard of"])
+    own = ledger.within(["clicks"], analyst="ann")
+    for budgets, also in ((seen, set()), (own, {"clicks[analyst ann]"})):
+        names = {"clicks"} | blocks | also
+        everything = {one.name for one in ledger.statements()}
+        assert {one.name for one in ledger.statements(budgets=budgets)} == names
+        assert {name for name in everything if name in budgets} == names
+        assert [hold.key for hold in ledger.open_holds(budgets=budgets)] == ["B clicks"]
+        assert ledger.count_open(budgets) == 1
+        assert {event.budget for event in ledger.events(budgets=budgets)} == names
+        assert {event.budget for event in ledger.latest(99, budgets=budgets)} == names
+    assert "clicks[day=2030-01-01, region=eu]" in seen  # that nobody has touched
+    assert None not in seen
+
+
+def test_a_budget_of_a_blocks_name_is_no_block(ledger: tb.Ledger) -> None:
+    with mock.patch("tightbudget.ledger.transactions._check_name"):  # an earlier version
+        ledger.open_budget("clicks[day=2026-01-01, region=eu]", epsilon=100)
+        clicks = ledger.blocks("clicks", **TERMS)
     with pytest.raises(tb.ParameterError, match="that is no block of 'clicks'"):
         clicks.where(day="2026-01-01", region="eu").reserve("A", PRICES)
 

@@ -183,7 +183,7 @@ def test_who_has_created_one_is_the_user_if_nobody_says_it(tmp_path: Path) -> No
 def test_a_budget_is_seen_with_its_parts(ledger: tb.Ledger) -> None:
     ledger.open_budget("eve", parent="ada", epsilon=0.5)
     ledger.open_budget("bob", parent="census", epsilon=0.5)
-    assert ledger.within(["ada"]) == {"ada", "eve"}
-    assert ledger.within(["census"]) == {"census", "ada", "eve", "bob"}
-    assert ledger.within(["bob", "unheard of"]) == {"bob"}
-    assert ledger.within([]) == frozenset()
+    assert ledger.within(["ada"]).names == {"ada", "eve"}
+    assert ledger.within(["census"]).names == {"census", "ada", "eve", "bob"}
+    assert ledger.within(["bob", "unheard of"]).names == {"bob"}
+    assert ledger.within([]).names == frozenset()

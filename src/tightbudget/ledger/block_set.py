@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
+from fractions import Fraction
 from typing import Any
 
-from tightbudget import notebook
 from tightbudget.ledger import queries, transactions
-from tightbudget.ledger.blocks import BlockSet, Chosen, Values
+from tightbudget.ledger.blocks import BlockSet
 from tightbudget.ledger.budget import LedgerBudget, preview_of, statement_of
-from tightbudget.ledger.charging import Keyed
+from tightbudget.ledger.charging import BaseBlockRange, BaseBlocks
+from tightbudget.ledger.chosen_blocks import Chosen
 from tightbudget.ledger.hold import LedgerHold, reserve_request
 from tightbudget.ledger.pricing import BLOCKS, Guarantee
 from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.transactions import Request, Terms
-from tightbudget.ledger.values import Preview, Statement, statements_table
+from tightbudget.ledger.units import Units
+from tightbudget.ledger.values import BlockTerms, Preview, Statement
 from tightbudget.numerics.validate import refuse
-from tightbudget.output_dp.amount import Budget, printed_up
+from tightbudget.output_dp.amount import Budget, ExactAmount, printed_up
 
 __all__ = ["BlockRange", "Blocks", "declare", "find"]
 
 
-class Blocks:
+class Blocks(BaseBlocks["BlockRange"]):
     """A set of blocks of a ledger: rows by public columns, each block with a budget of its own.
 
     Guarantee: all that is released about one person is (epsilon, delta)-DP with the two numbers of
@@ -41,53 +43,11 @@ class Blocks:
     """
 
     def __init__(self, session: LedgerSession, declared: BlockSet) -> None:
+        super().__init__(_terms_of(declared))
         self._session, self._set = session, declared
 
-    def __repr__(self) -> str:
-        person = self.person
-        return (
-            f"<Blocks {self.name!r} by {', '.join(self.by)}:"
-            f" a person's epsilon is at most {person.amount!r}, delta {person.delta!r}>"
-        )
-
-    def _repr_html_(self) -> str:
-        """Writes the blocks that were touched as a table, for a notebook."""
-        return statements_table(self.statements(), title=repr(self))
-
-    @property
-    def name(self) -> str:
-        """The name of the set, and of its own budget."""
-        return self._set.name
-
-    @property
-    def by(self) -> tuple[str, ...]:
-        """The names of the dimensions."""
-        return self._set.by
-
-    @property
-    def has_cap(self) -> bool:
-        """True if each run is charged to a cap over all blocks, too."""
-        return self._set.has_cap
-
-    @property
-    def person(self) -> Budget:
-        """The epsilon and delta (rounded up) of all that is ever released about one person."""
-        epsilon, delta = self._set.person
-        return Budget(amount=printed_up(epsilon), delta=printed_up(delta), unit="epsilon")
-
-    def where(self, **values: Values) -> BlockRange:
-        """Returns a range of blocks: all combinations of the values of the dimensions.
-
-        Args:
-            values: for each dimension a text, an integer, a date, or several of them. A dimension
-                ``day``, ``month`` or ``year`` takes longer periods, too: ``day="2026-01"`` is all
-                days of January. Both ends of ``"2026-01..2026-03"`` and of ``"1..12"`` belong to
-                it.
-
-        Raises:
-            ParameterError: a dimension is missing, unknown or refused; more than 10,000 blocks.
-        """
-        return BlockRange(self._session, self._set, self._set.blocks_in(values))
+    def _range(self, chosen: Mapping[str, Sequence[str]]) -> BlockRange:
+        return BlockRange(self._session, self._set, chosen)
 
     def statements(self, last: int | None = None) -> tuple[Statement, ...]:
         """Reads the budgets that were touched, at one moment, in the order of their names.
@@ -98,11 +58,6 @@ class Blocks:
         with self._session.read() as connection:
             found = [*queries.made_by_rule(connection, self._set.beginning, last)]
         return tuple(statement_of(balance, None) for balance in reversed(found))
-
-    def values(self, name: str) -> dict[str, str] | None:
-        """Returns the value of each dimension of a block by its name; None for a quota."""
-        values = self._set.values(name)
-        return None if values is None else dict(zip(self.by, values, strict=True))
 
     def close(self) -> Budget:
         """Ends the set: no run is charged to its blocks any more.
@@ -116,7 +71,7 @@ class Blocks:
         return LedgerBudget(self._session, self.name).close()
 
 
-class BlockRange:
+class BlockRange(BaseBlockRange[LedgerHold]):
     """Blocks of one set that pay for a run together: each is charged, or none.
 
     :meth:`Blocks.where` makes one.
@@ -124,29 +79,14 @@ class BlockRange:
     Args:
         session: the ledger.
         declared: the terms of the set.
-        names: of the blocks, as the ledger spells them.
+        chosen: for each dimension the values, all combinations of which are blocks of the range.
     """
 
-    def __init__(self, session: LedgerSession, declared: BlockSet, names: tuple[str, ...]) -> None:
-        self._session, self._set, self._names = session, declared, names
-
-    def __repr__(self) -> str:
-        return f"<BlockRange of {len(self)} blocks of {self._set.name!r}>"
-
-    def _repr_html_(self) -> str:
-        """Writes what is left as text, for a notebook."""
-        return notebook.shown(f"{self!r}: {self.left}")
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the blocks."""
-        return self._names
+    def __init__(
+        self, session: LedgerSession, declared: BlockSet, chosen: Mapping[str, Sequence[str]]
+    ) -> None:
+        super().__init__(declared, chosen)
+        self._session, self._set = session, declared
 
     @property
     def left(self) -> Budget:
@@ -154,9 +94,7 @@ class BlockRange:
         chosen = self._chosen()
         with self._session.read() as connection:
             known = queries.known_balances(connection, self._names)
-        payers = [
-            chosen.usable(known.get(name) or self._set.fresh(name, -1)) for name in self._names
-        ]
+        payers = [chosen.usable(known.get(name) or chosen.fresh(name, -1)) for name in self._names]
         least = payers[0].left
         for payer in payers[1:]:
             least = least.least(payer.left)
@@ -209,10 +147,6 @@ class BlockRange:
         payer, wanted = min(zip(payers, asked, strict=True), key=lambda pair: pair[0].left)
         return preview_of(payer, wanted, refusal)
 
-    def keyed(self, key: str) -> Keyed[LedgerHold]:
-        """Returns a meter for a mechanism that knows no keys: runs are key, key#2, key#3, ..."""
-        return Keyed(self, key)
-
     def _chosen(self) -> Chosen:
         """The set, and the day by the ledger's clock."""
         today: date = self._session.now().date()
@@ -225,6 +159,10 @@ class BlockRange:
         if isinstance(also, str):
             raise refuse("also", "be a list of names", also)
         beside = [self._session.named(also=name) for name in also]
+        for name in filter(self._set.has, beside):  # guard: blocks-by-their-values
+            raise refuse(
+                "also", "name other budgets than the set's: where() names its blocks", name
+            )
         if self._set.has_cap:
             beside.append(self._set.name)  # guard: cap-beside-blocks
         if self._set.quota_epsilon is not None:
@@ -258,3 +196,26 @@ def find(session: LedgerSession, name: str) -> Blocks:
     if balance.kind != BLOCKS:
         raise refuse("name", "be the name of a set of blocks", name)
     return Blocks(session, BlockSet.of_text(balance.name, balance.parameters))
+
+
+def _terms_of(declared: BlockSet) -> BlockTerms:
+    """Rounds the terms of a set: what is granted down, what a person loses up."""
+
+    def granted(epsilon: Fraction | None, delta: Fraction) -> Budget | None:
+        if epsilon is None:
+            return None
+        return Units.granted(ExactAmount(counted=epsilon, delta=delta)).down("epsilon")
+
+    block = granted(declared.epsilon, declared.delta)
+    assert block is not None, "each block has a budget"
+    epsilon, delta = declared.person
+    return BlockTerms(
+        name=declared.name,
+        by=declared.by,
+        block=block,
+        rows_in=declared.rows_in,
+        cap=granted(declared.cap_epsilon, declared.cap_delta),
+        quota=granted(declared.quota_epsilon, declared.quota_delta),
+        unlocking=declared.unlocking,
+        person=Budget(amount=printed_up(epsilon), delta=printed_up(delta), unit="epsilon"),
+    )

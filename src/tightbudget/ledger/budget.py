@@ -14,6 +14,7 @@ from tightbudget.ledger.charging import Payer
 from tightbudget.ledger.hold import LedgerHold, holds_of, reserve
 from tightbudget.ledger.pricing import Guarantee
 from tightbudget.ledger.queries import Balance
+from tightbudget.ledger.seen import Seen
 from tightbudget.ledger.session import LedgerSession, why
 from tightbudget.ledger.transactions import RefusedRequest, Request, Terms
 from tightbudget.ledger.units import NOTHING, Units
@@ -235,7 +236,7 @@ def budgets_of(session: LedgerSession) -> tuple[LedgerBudget, ...]:
 def statements(
     session: LedgerSession,
     *,
-    budgets: Collection[str] | None,
+    budgets: Collection[str] | Seen | None,
     after: str | None,
     limit: int | None,
     blocks: bool = True,
@@ -248,7 +249,8 @@ def statements(
     last = None if after is None else session.named(after=after)
     with session.read() as connection:
         first = 0 if last is None else queries.balance(connection, last).id
-        found = queries.statements(connection, budgets, after=first, limit=limit, blocks=blocks)
+        seen = None if budgets is None else Seen.of(budgets)
+        found = queries.statements(connection, seen, after=first, limit=limit, blocks=blocks)
         inside = queries.spent_in_parts(connection, {balance.id for balance, _ in found})
     return tuple(statement_of(b, parent, inside.get(b.id, NOTHING)) for b, parent in found)
 

@@ -1,9 +1,9 @@
-"""Budgets and holds as their callers see them, wherever the ledger is.
+"""Budgets, blocks and holds as their callers see them, wherever the ledger is.
 
 A ledger in a database (:mod:`tightbudget.ledger`) and a ledger behind an address
-(:mod:`tightbudget.client`) derive their budgets from :class:`Payer` and their holds from
-:class:`BaseHold`: these say what is read, the derived classes how it is asked for. Nothing here
-knows a database or a network.
+(:mod:`tightbudget.client`) derive their budgets from :class:`Payer`, their sets of blocks from
+:class:`BaseBlocks` and :class:`BaseBlockRange`, and their holds from :class:`BaseHold`: these say
+what is read, the derived classes how it is asked for. Nothing here knows a database or a network.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from tightbudget import notebook
 from tightbudget.errors import BudgetExceeded, TightBudgetError
+from tightbudget.ledger.block_names import BlockNames, Values
 from tightbudget.ledger.pricing import Guarantee, Stored, content_of
-from tightbudget.ledger.values import ReservationView, Statement
+from tightbudget.ledger.values import BlockTerms, ReservationView, Statement, statements_table
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Budget
 from tightbudget.output_dp.guarantee import Cell
 
-__all__ = ["BaseHold", "Keyed", "Payer", "Paying"]
+__all__ = ["BaseBlockRange", "BaseBlocks", "BaseHold", "Keyed", "Payer", "Paying"]
 
 H = TypeVar("H")
 H_co = TypeVar("H_co", covariant=True)
 R = TypeVar("R")
+Range = TypeVar("Range", bound="BaseBlockRange[Any]")
 
 
 class Paying(Protocol[H_co]):
@@ -158,6 +161,130 @@ class Keyed(Generic[H]):
                 raise
             self._answered = number
             return hold
+
+
+class BaseBlocks(ABC, Generic[Range]):
+    """A set of blocks: rows by public columns, each block with a budget of its own.
+
+    Args:
+        terms: of the set.
+    """
+
+    def __init__(self, terms: BlockTerms) -> None:
+        self._terms = terms
+        self._names = BlockNames(name=terms.name, by=terms.by)
+
+    def __repr__(self) -> str:
+        person = self.person
+        return (
+            f"<{type(self).__name__} {self.name!r} by {', '.join(self.by)}:"
+            f" a person's epsilon is at most {person.amount!r}, delta {person.delta!r}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Writes the blocks that were touched as a table; the name alone if it cannot be read."""
+        try:
+            return statements_table(self.statements(), title=repr(self))
+        except TightBudgetError as error:
+            return notebook.shown(f"{self!r}: {error}")
+
+    @property
+    def terms(self) -> BlockTerms:
+        """The terms on which the set was declared."""
+        return self._terms
+
+    @property
+    def name(self) -> str:
+        """The name of the set, and of its own budget."""
+        return self._terms.name
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The names of the dimensions."""
+        return self._terms.by
+
+    @property
+    def has_cap(self) -> bool:
+        """True if each run is charged to a cap over all blocks, too."""
+        return self._terms.cap is not None
+
+    @property
+    def person(self) -> Budget:
+        """The epsilon and delta (rounded up) of all that is ever released about one person."""
+        return self._terms.person
+
+    def where(self, **values: Values) -> Range:
+        """Returns a range of blocks: all combinations of the values of the dimensions.
+
+        Args:
+            values: for each dimension a text, an integer, a date, or several of them. A dimension
+                ``day``, ``month`` or ``year`` takes longer periods, too: ``day="2026-01"`` is all
+                days of January. Both ends of ``"2026-01..2026-03"`` and of ``"1..12"`` belong to
+                it.
+
+        Raises:
+            ParameterError: a dimension is missing, unknown or refused; more than 10,000 blocks.
+        """
+        return self._range(self._names.values_in(values))
+
+    @abstractmethod
+    def _range(self, chosen: Mapping[str, tuple[str, ...]]) -> Range:
+        """The range of all combinations of these values."""
+
+    @abstractmethod
+    def statements(self) -> tuple[Statement, ...]:
+        """Reads the budgets that were touched, in the order of their names."""
+
+    def values(self, name: str) -> dict[str, str] | None:
+        """Returns the value of each dimension of a block by its name; None for a quota."""
+        values = self._names.values(name)
+        return None if values is None else dict(zip(self.by, values, strict=True))
+
+
+class BaseBlockRange(ABC, Generic[H]):
+    """Blocks of one set that pay for a run together: each is charged, or none.
+
+    Args:
+        of: the names of the set.
+        chosen: for each dimension the values, all combinations of which are blocks of the range.
+    """
+
+    def __init__(self, of: BlockNames, chosen: Mapping[str, Sequence[str]]) -> None:
+        self._of, self._names = of, of.combinations(chosen)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} blocks of {self._of.name!r}>"
+
+    def _repr_html_(self) -> str:
+        """Writes what is left as text; the range alone if it cannot be read."""
+        try:
+            return notebook.shown(f"{self!r}: {self.left}")
+        except TightBudgetError as error:
+            return notebook.shown(f"{self!r}: {error}")
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the blocks."""
+        return self._names
+
+    @property
+    @abstractmethod
+    def left(self) -> Budget:
+        """The amount that every block has left, unlocked today (rounded down)."""
+
+    @abstractmethod
+    def reserve(self, key: str, guarantee: Guarantee, *, interactive: bool = False) -> H:
+        """Holds the worst-case price of a mechanism under a key, in every block or in none."""
+
+    def keyed(self, key: str) -> Keyed[H]:
+        """Returns a meter for a mechanism that knows no keys: runs are key, key#2, key#3, ..."""
+        return Keyed(self, key)
 
 
 class BaseHold(ABC, Generic[R]):

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from tightbudget.ledger import queries
 from tightbudget.ledger.queries import Which
+from tightbudget.ledger.seen import Seen
 from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.text import check_encodable
 from tightbudget.ledger.values import Event
@@ -21,7 +22,7 @@ def selection(
     session: LedgerSession,
     *,
     budget: str | None = None,
-    budgets: Collection[str] | None = None,
+    budgets: Collection[str] | Seen | None = None,
     key: str | None = None,
     kind: str | None = None,
     search: str | None = None,
@@ -36,7 +37,7 @@ def selection(
             check_encodable(**{name: text})
     return Which(
         budget=None if budget is None else session.named(budget=budget),
-        budgets=budgets,
+        budgets=None if budgets is None else Seen.of(budgets),
         key=None if key is None else session.keyed(key),
         kind=kind,
         search=search,

@@ -10,6 +10,7 @@ from tightbudget.ledger.charging import BaseHold
 from tightbudget.ledger.pricing import Guarantee, Stored
 from tightbudget.ledger.queries import Reservation, Summary
 from tightbudget.ledger.secret import new_secret
+from tightbudget.ledger.seen import Seen
 from tightbudget.ledger.session import LedgerSession, why
 from tightbudget.ledger.text import printable, storable_cell
 from tightbudget.ledger.transactions import RefusedRequest, Request
@@ -216,17 +217,19 @@ def hold_of(session: LedgerSession, key: str, token: str | int | None) -> Ledger
     return LedgerHold(session, _granted(answer), shown)
 
 
-def holds_of(session: LedgerSession, budgets: Collection[str] | None) -> tuple[LedgerHold, ...]:
+def holds_of(
+    session: LedgerSession, budgets: Collection[str] | Seen | None
+) -> tuple[LedgerHold, ...]:
     """Reads the reservations that are not ended, of these budgets or of all."""
     with session.read() as connection:
-        found = queries.open_reservations(connection, budgets)
+        found = queries.open_reservations(connection, _seen(budgets))
     return tuple(LedgerHold(session, reservation, None) for reservation in found)
 
 
 def open_holds(
     session: LedgerSession,
     *,
-    budgets: Collection[str] | None,
+    budgets: Collection[str] | Seen | None,
     interactive: bool,
     after: str | None,
     limit: int | None,
@@ -242,7 +245,7 @@ def open_holds(
         if first is None:
             raise SettlementError(f"there is no reservation {after!r}")
         found = queries.open_summaries(
-            connection, budgets, interactive=interactive, after=first, limit=limit
+            connection, _seen(budgets), interactive=interactive, after=first, limit=limit
         )
     return tuple(map(_listed, found))
 
@@ -270,6 +273,11 @@ def _listed(summary: Summary) -> OpenHold:
         by=summary.by,
         charges={charge.name: charge.units.up(charge.rule.unit) for charge in summary.charges},
     )
+
+
+def _seen(budgets: Collection[str] | Seen | None) -> Seen | None:
+    """The budgets of these names; None stands for all."""
+    return None if budgets is None else Seen.of(budgets)
 
 
 def _granted(answer: Reservation | RefusedRequest) -> Reservation:

@@ -35,6 +35,7 @@ from tightbudget.ledger.checkpoint import Checkpoint
 from tightbudget.ledger.copy import copy
 from tightbudget.ledger.hold import LedgerHold
 from tightbudget.ledger.pricing import Guarantee
+from tightbudget.ledger.seen import Seen
 from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.text import printable
@@ -169,7 +170,7 @@ class Ledger:
     def statements(
         self,
         *,
-        budgets: Collection[str] | None = None,
+        budgets: Collection[str] | Seen | None = None,
         after: str | None = None,
         limit: int | None = None,
         blocks: bool = True,
@@ -245,10 +246,16 @@ class Ledger:
         )
         return block_sets.declare(self.session, terms)
 
-    def within(self, names: Collection[str]) -> frozenset[str]:
-        """Returns the names of these budgets and of all their parts, without unknown names."""
+    def within(self, names: Collection[str], *, analyst: str | None = None) -> Seen:
+        """Returns these budgets and all their parts, and of sets of blocks every block.
+
+        Args:
+            names: of the budgets; unknown ones are left out.
+            analyst: whose quotas in these sets belong to them; by default nobody's.
+        """
         with self.session.read() as connection:
-            return frozenset(queries.within(connection, names))
+            found = queries.within(connection, names)
+        return found if analyst is None else found.with_quotas(analyst)
 
     # ---------------------------------------------------------------------- reservations
 
@@ -306,7 +313,7 @@ class Ledger:
     def open_holds(
         self,
         *,
-        budgets: Collection[str] | None = None,
+        budgets: Collection[str] | Seen | None = None,
         interactive: bool = False,
         after: str | None = None,
         limit: int | None = None,
@@ -334,10 +341,10 @@ class Ledger:
         with self.session.read() as connection:
             return queries.number_of(connection, known) is not None
 
-    def count_open(self, budgets: Collection[str]) -> int:
+    def count_open(self, budgets: Collection[str] | Seen) -> int:
         """Counts the reservations that are not ended and charge one of these budgets."""
         with self.session.read() as connection:
-            return queries.count_open(connection, budgets)
+            return queries.count_open(connection, Seen.of(budgets))
 
     def count_open_in_each(self, budgets: Collection[str]) -> dict[str, int]:
         """Counts for each of these budgets the reservations that are not ended and charge it.
@@ -369,7 +376,7 @@ class Ledger:
         after: int = 0,
         limit: int | None = None,
         *,
-        budgets: Collection[str] | None = None,
+        budgets: Collection[str] | Seen | None = None,
         kind: str | None = None,
         search: str | None = None,
     ) -> Iterator[Event]:
@@ -396,7 +403,7 @@ class Ledger:
         *,
         before: int | None = None,
         budget: str | None = None,
-        budgets: Collection[str] | None = None,
+        budgets: Collection[str] | Seen | None = None,
         key: str | None = None,
         kind: str | None = None,
         search: str | None = None,

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    and_,
     bindparam,
     exists,
     func,
@@ -26,8 +27,9 @@ from sqlalchemy import (
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.chain import Entry, Head, canonical, digest
 from tightbudget.ledger.driver import execute
-from tightbudget.ledger.pricing import BLOCK, Stored, guarantee_of, rule_of
+from tightbudget.ledger.pricing import BLOCK, BLOCKS, Stored, guarantee_of, rule_of
 from tightbudget.ledger.schema import budgets, charges, events, reservations, steps, tokens
+from tightbudget.ledger.seen import Seen
 from tightbudget.ledger.stored_words import OPEN_STATES
 from tightbudget.ledger.text import spellings
 from tightbudget.ledger.units import NOTHING, Units
@@ -44,6 +46,7 @@ __all__ = [
     "balance",
     "balances",
     "balances_of",
+    "beginning_with",
     "conversations",
     "declared",
     "declared_in",
@@ -338,7 +341,7 @@ def balances(connection: Connection) -> Iterator[Balance]:
 
 def statements(
     connection: Connection,
-    names: Collection[str] | None = None,
+    seen: Seen | None = None,
     *,
     after: int = 0,
     limit: int | None = None,
@@ -348,7 +351,7 @@ def statements(
 
     Args:
         connection: a view of the ledger.
-        names: the names of these budgets only; by default all.
+        seen: reads these budgets only; by default all.
         after: the number of the last budget that is left out.
         limit: the largest number of budgets.
         blocks: whether budgets that were made by rule, of sets of blocks, are listed.
@@ -359,12 +362,12 @@ def statements(
     wanted = wanted.where(budgets.c.id > after).order_by(budgets.c.id)
     if not blocks:
         wanted = wanted.where(budgets.c.kind != BLOCK)
-    few = names is None or len(names) <= _FEW
+    few = _is_few(seen)
     if few:
         wanted = wanted.limit(limit)
-        wanted = wanted if names is None else wanted.where(budgets.c.name.in_(names))
+        wanted = wanted if seen is None else wanted.where(_among(budgets.c.name, seen))
     with connection.execute(wanted) as found:
-        listed = (row for row in found if few or row.name in (names or ()))
+        listed = (row for row in found if few or seen is None or row.name in seen)
         return [(_balance(row), row.whole) for row in itertools.islice(listed, limit)]
 
 
@@ -385,6 +388,12 @@ def made_by_rule(
         # LIKE takes no notice of case on SQLite
         own = (_balance(row) for row in found if row.name.startswith(beginning))
         yield from itertools.islice(own, last)
+
+
+def beginning_with(connection: Connection, beginning: str) -> str | None:
+    """Returns the name of a budget that begins so, of any kind, or None."""
+    begins = func.substr(budgets.c.name, 1, len(beginning)) == beginning
+    return connection.scalars(select(budgets.c.name).where(begins).limit(1)).one_or_none()
 
 
 def parts(connection: Connection, of: Balance, limit: int) -> list[str]:
@@ -427,12 +436,34 @@ def spent_in_parts(connection: Connection, of: Collection[int]) -> dict[int, Uni
     }
 
 
-def within(connection: Connection, names: Collection[str]) -> Iterable[str]:
-    """Returns the names of these budgets and of all their parts."""
-    known = select(budgets.c.id, budgets.c.name)
+def within(connection: Connection, names: Collection[str]) -> Seen:
+    """Returns these budgets and all their parts, and of the sets among them all blocks."""
+    known = select(budgets.c.id, budgets.c.name, budgets.c.kind)
     found = known.where(budgets.c.name.in_(names)).cte(recursive=True)
     found = found.union(known.join(found, budgets.c.parent == found.c.id))
-    return connection.scalars(select(found.c.name))
+    rows = connection.execute(select(found.c.name, found.c.kind)).all()
+    return Seen(
+        names=frozenset(row.name for row in rows),
+        sets=frozenset(row.name for row in rows if row.kind == BLOCKS),
+    )
+
+
+def _is_few(seen: Seen | None) -> bool:
+    """Whether a statement can compare with all of these names."""
+    return seen is None or len(seen.names) <= _FEW
+
+
+def _among(column: Column[str], seen: Seen) -> ColumnElement[bool]:
+    """The condition that a budget's name is among these.
+
+    Not LIKE alone: it takes no notice of case on SQLite. Not a range of names: in which order they
+    are is up to PostgreSQL's locale.
+    """
+    blocks = (
+        and_(func.substr(column, 1, len(of) + 1) == f"{of}[", column.contains("="))
+        for of in sorted(seen.sets)
+    )  # guard: blocks-by-whole-set
+    return or_(column.in_(seen.names), *blocks)
 
 
 def holders(connection: Connection, of: Balance) -> list[str]:
@@ -568,16 +599,14 @@ def reservation(connection: Connection, key: str) -> Reservation | None:
     return None if row is None else _reservation(row, _lines(connection, [row]))
 
 
-def open_reservations(
-    connection: Connection, names: Collection[str] | None = None
-) -> list[Reservation]:
-    """Reads the reservations that are not ended, by number; with names, those that charge these."""
-    return list(_reservations(connection, _paying(_OPEN, names)))
+def open_reservations(connection: Connection, seen: Seen | None = None) -> list[Reservation]:
+    """Reads the reservations that are not ended, by number: all, or those that charge these."""
+    return list(_reservations(connection, _paying(_OPEN, seen)))
 
 
 def open_summaries(
     connection: Connection,
-    names: Collection[str] | None = None,
+    seen: Seen | None = None,
     *,
     interactive: bool = False,
     after: int = 0,
@@ -587,13 +616,13 @@ def open_summaries(
 
     Args:
         connection: a view of the ledger.
-        names: reads only what charges one of these budgets; by default all.
+        seen: reads only what charges one of these budgets; by default all.
         interactive: reads only what answers more than once.
         after: the number of the last reservation that is left out.
         limit: the largest number of reservations.
     """
-    few = names is None or len(names) <= _FEW
-    wanted = _paying(_SUMMARY, names if few else None).where(reservations.c.id > after)
+    few = _is_few(seen)
+    wanted = _paying(_SUMMARY, seen if few else None).where(reservations.c.id > after)
     if few:
         wanted = wanted.limit(limit)
     if interactive:
@@ -617,7 +646,7 @@ def open_summaries(
             )
             found += (
                 one for one in listed
-                if few or any(charge.name in (names or ()) for charge in one.charges)
+                if few or seen is None or any(charge.name in seen for charge in one.charges)
             )  # fmt: skip
             if limit is not None and len(found) >= limit:
                 break
@@ -630,11 +659,11 @@ def number_of(connection: Connection, key: str) -> int | None:
     return number
 
 
-def count_open(connection: Connection, names: Collection[str]) -> int:
+def count_open(connection: Connection, seen: Seen) -> int:
     """Counts the reservations that are not ended and charge one of these budgets."""
-    if len(names) > _FEW:
-        return len(open_summaries(connection, names))
-    wanted = _paying(select(func.count()).select_from(reservations).where(_IS_OPEN), names)
+    if not _is_few(seen):
+        return len(open_summaries(connection, seen))
+    wanted = _paying(select(func.count()).select_from(reservations).where(_IS_OPEN), seen)
     found: int = connection.scalars(wanted).one()
     return found
 
@@ -676,13 +705,13 @@ def conversations(connection: Connection, roots: Collection[int]) -> dict[int, l
     return {root: list(there.values()) for root, there in found.items()}
 
 
-def _paying(wanted: Select[Any], names: Collection[str] | None) -> Select[Any]:
-    """Narrows a query of reservations to those that charge one of the named budgets."""
-    if names is None:
+def _paying(wanted: Select[Any], seen: Seen | None) -> Select[Any]:
+    """Narrows a query of reservations to those that charge one of these budgets."""
+    if seen is None:
         return wanted
     there = charges.join(budgets, budgets.c.id == charges.c.budget)
     pays = select(charges.c.budget).select_from(there)
-    of_it = pays.where(charges.c.reservation == reservations.c.id, budgets.c.name.in_(names))
+    of_it = pays.where(charges.c.reservation == reservations.c.id, _among(budgets.c.name, seen))
     return wanted.where(exists(of_it))
 
 
@@ -809,7 +838,7 @@ class Which:
 
     Attributes:
         budget: the name of the event's budget.
-        budgets: names, one of which is that of the event's budget.
+        budgets: budgets, one of which is the event's.
         key: the key of the event's reservation.
         kind: the kind of the event.
         search: a text in the key, the budget's name, the cell or the details; in ASCII, either
@@ -817,7 +846,7 @@ class Which:
     """
 
     budget: str | None = None
-    budgets: Collection[str] | None = None
+    budgets: Seen | None = None
     key: str | None = None
     kind: str | None = None
     search: str | None = None
@@ -832,7 +861,7 @@ class Which:
             if value is not None:
                 yield column == value
         if self.budgets is not None:
-            yield of.budget.in_(self.budgets)
+            yield _among(of.budget, self.budgets)
         if self.search is not None:
             in_json = (of.cell, of.details) if self.budgets is None else (of.cell,)
             yield or_(

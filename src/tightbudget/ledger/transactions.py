@@ -24,8 +24,9 @@ from tightbudget.errors import (
     SettlementError,
 )
 from tightbudget.ledger import queries
-from tightbudget.ledger.blocks import BlockSet, Chosen
+from tightbudget.ledger.blocks import BlockSet
 from tightbudget.ledger.chain import canonical, digest
+from tightbudget.ledger.chosen_blocks import Chosen
 from tightbudget.ledger.pricing import (
     BLOCK,
     BLOCKS,
@@ -320,7 +321,7 @@ def _payers(connection: Connection, request: Request) -> list[Balance]:
         if name in known:
             found.append(known[name])
         elif name.startswith(own.beginning):
-            found.append(own.fresh(name, -number))
+            found.append(chosen.fresh(name, -number))
         else:
             raise refuse("also", "be names of budgets in this ledger", name)
     for payer in found:
@@ -334,7 +335,7 @@ def _opened(act: Act, request: Request, payers: Sequence[Balance]) -> Sequence[B
     chosen, fresh = request.chosen, [payer.name for payer in payers if payer.id < 0]
     if chosen is None or not fresh:
         return payers
-    made = act.open_by_rule([chosen.set.fresh(name, -1) for name in fresh])
+    made = act.open_by_rule([chosen.fresh(name, -1) for name in fresh])
     return [replace(payer, id=made.get(payer.name, payer.id)) for payer in payers]
 
 
@@ -729,6 +730,24 @@ class Terms:
         return rule_of(self.kind, self.parameters)
 
 
+def _check_name(connection: Connection, name: str, terms: Terms) -> None:
+    """Keeps the names that a set of blocks gives for its blocks and quotas.
+
+    Raises:
+        ParameterError: there is such a set, or this is one, and there is such a budget.
+    """
+    if terms.kind == BLOCKS:
+        taken = queries.beginning_with(connection, f"{name}[")
+        if taken is not None:
+            must = f"be another: there is a budget {taken!r}, as blocks of the set would be named"
+            raise refuse("name", must, name)
+    elif "[" in name:
+        of = queries.find_balance(connection, name.partition("[")[0])
+        if of is not None and of.kind == BLOCKS:  # guard: names-of-blocks-kept
+            must = f"be another: so the set {of.name!r} names its blocks"
+            raise refuse("name", must, name)
+
+
 # Proof: proofs/account.v, theorems nothing_lost, account_private, account_both_directions
 def open_budget(act: Act, *, name: str, terms: Terms, parent: str | None) -> Balance:
     """Makes a budget; its cap is held in its parent until it is closed.
@@ -737,6 +756,7 @@ def open_budget(act: Act, *, name: str, terms: Terms, parent: str | None) -> Bal
 
     Raises:
         KeyConflictError: there is a budget of this name on other terms.
+        ParameterError: the name is one that a set of blocks gives.
     """
     said = {
         "kind": terms.kind, "parameters": json.loads(terms.parameters), "parent": parent
@@ -747,6 +767,7 @@ def open_budget(act: Act, *, name: str, terms: Terms, parent: str | None) -> Bal
         if opened is None or opened.details != canonical(said):
             raise KeyConflictError(f"there is a budget {name!r} already, on other terms")
         return known
+    _check_name(act.connection, name, terms)
     whole = None if parent is None else queries.balance(act.connection, parent)
     if whole is not None:
         _check_part(act.connection, whole, terms, name)

@@ -24,6 +24,7 @@ from tightbudget.output_dp.amount import Budget, amounts_table, in_short
 from tightbudget.output_dp.guarantee import Cell, cell_from_json, cell_from_lists
 
 __all__ = [
+    "BlockTerms",
     "Event",
     "OpenHold",
     "Preview",
@@ -302,6 +303,54 @@ class Preview:
             left=Budget.from_dict(content["left"]),
             left_after=Budget.from_dict(content["left_after"]),
             message=content["message"],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockTerms:
+    """The terms of a set of blocks, with its amounts rounded down, and those of a person up.
+
+    Attributes:
+        name: the name of the set, and of its own budget.
+        by: the names of the dimensions.
+        block: the budget of each block.
+        rows_in: the largest number of blocks that have rows of one person.
+        cap: what all blocks together are charged for at most; None for no such cap.
+        quota: what each analyst is charged for at most, beside the blocks; None for no quota.
+        unlocking: the number of days over which the budget of a block is unlocked; None for all
+            at once.
+        person: the epsilon and delta of all that is ever released about one person.
+    """
+
+    name: str
+    by: tuple[str, ...]
+    block: Budget
+    rows_in: int
+    cap: Budget | None
+    quota: Budget | None
+    unlocking: int | None
+    person: Budget
+
+    def to_dict(self) -> dict[str, Any]:
+        """Writes the terms as plain JSON."""
+        return {**dataclasses.asdict(self), "by": list(self.by)}
+
+    @staticmethod
+    def from_dict(content: Mapping[str, Any]) -> BlockTerms:
+        """Reads the answer of a served ledger."""
+
+        def amount(name: str) -> Budget | None:
+            return None if content[name] is None else Budget.from_dict(content[name])
+
+        return BlockTerms(
+            name=content["name"],
+            by=tuple(content["by"]),
+            block=Budget.from_dict(content["block"]),
+            rows_in=content["rows_in"],
+            cap=amount("cap"),
+            quota=amount("quota"),
+            unlocking=content["unlocking"],
+            person=Budget.from_dict(content["person"]),
         )
 
 

@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from tightbudget.ledger.seen import Seen
 from tightbudget.ledger.tokens import Token
 from tightbudget.web.refusals import HttpRefusal
 from tightbudget.web.settings import is_loopback
@@ -75,14 +76,14 @@ class Caller:
     Attributes:
         role: anonymous, viewer, analyst or administrator.
         name: the name of the token; empty without a token.
-        budgets: the names of the budgets that an analyst sees; None if the caller sees all.
+        budgets: the budgets that an analyst sees; None if the caller sees all.
         expires: when the token expires.
         session: the id of the session; empty without a session.
     """
 
     role: str = "anonymous"
     name: str = ""
-    budgets: frozenset[str] | None = None
+    budgets: Seen | None = None
     expires: datetime | None = None
     session: str = ""
 
@@ -223,7 +224,9 @@ def _bearer(request: Request, text: str) -> tuple[Caller, Token]:
 
 
 def _caller(state: ServerState, token: Token, session: str) -> Caller:
-    seen = state.ledger.within(token.budgets) if token.role == "analyst" else None
+    seen = None
+    if token.role == "analyst":
+        seen = state.ledger.within(token.budgets, analyst=token.name)
     return Caller(
         role=token.role, name=token.name, budgets=seen, expires=token.expires, session=session
     )

@@ -48,19 +48,21 @@ def show(
     """
     with opened(ledger) as it:
         top = None if budget is None else it.budget(budget).name  # refuses an unknown name
-        names = None if top is None else it.within([top])
-        tree = list(_tree(it.statements(budgets=names, blocks=names is not None), top))
+        seen = None if top is None else it.within([top])
+        names = None if seen is None else seen.names
+        tree = list(_tree(it.statements(budgets=names, blocks=seen is not None), top))
         if top is not None and tree[0][1].kind == "blocks":
-            touched = it.blocks(top).statements()
-            tree += [(1, statement) for statement in touched]
-            names = frozenset({top, *(statement.name for statement in touched)})
+            tree += [(1, statement) for statement in it.blocks(top).statements()]
         if json:
             budgets = [statement.to_dict() for _, statement in tree]
-            found = [hold for hold in it.holds() if names is None or names & hold.charges.keys()]
+            found = [
+                hold for hold in it.holds()
+                if seen is None or any(name in seen for name in hold.charges)
+            ]  # fmt: skip
             reservations = [{**hold.to_dict(), "by": hold.by} for hold in found]
             print_json({"ledger": it.url, "budgets": budgets, "reservations": reservations})
             return
-        holds = it.open_holds(budgets=names)
+        holds = it.open_holds(budgets=seen)
     _print_budgets(tree)
     if holds:
         _print_holds(holds)

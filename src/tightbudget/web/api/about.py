@@ -47,7 +47,7 @@ def me(request: Request) -> Response:
         {
             "role": caller.role,
             "name": caller.name,
-            "budgets": None if caller.budgets is None else sorted(caller.budgets),
+            "budgets": None if caller.budgets is None else sorted(caller.budgets.names),
             "expires": None if caller.expires is None else caller.expires.isoformat(),
         }
     )

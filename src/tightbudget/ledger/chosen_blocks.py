@@ -1,0 +1,69 @@
+"""The budgets of blocks that a run is charged to, also of those that nobody has touched before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import date
+
+from tightbudget.errors import ParameterError
+from tightbudget.ledger.blocks import BlockSet
+from tightbudget.ledger.pricing import BLOCK, rule_of
+from tightbudget.ledger.queries import Balance
+from tightbudget.ledger.units import NOTHING, Units
+
+__all__ = ["Chosen"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """The budgets of one set that a run is charged to.
+
+    Attributes:
+        set: the terms of the set.
+        today: the day by the ledger's clock, on which the unlocking of blocks depends.
+    """
+
+    set: BlockSet
+    today: date
+
+    def fresh(self, name: str, number: int) -> Balance:
+        """A budget of this set that nobody has touched; it has no number in the ledger yet.
+
+        Args:
+            name: of a block, or of the quota of an analyst.
+            number: below 0, another one for each budget.
+        """
+        text = self.set.parameters_of(name)
+        return Balance(
+            id=number,
+            name=name,
+            kind=BLOCK,
+            parameters=text,
+            parent=None,
+            root=number,
+            closed=False,
+            cap=Units.granted(rule_of(BLOCK, text).cap),
+            spent=NOTHING,
+            held=NOTHING,
+            saved=NOTHING,
+        )
+
+    def usable(self, payer: Balance) -> Balance:
+        """The budget with the part of its cap that may be used today.
+
+        Raises:
+            ParameterError: there is a budget of a block's name that is no block of this set.
+        """
+        if not payer.name.startswith(self.set.beginning):
+            return payer
+        expected = (BLOCK, self.set.parameters_of(payer.name))
+        if (payer.kind, payer.parameters) != expected:  # guard: block-of-this-set
+            raise ParameterError(
+                f"there is a budget {payer.name!r} that is no block of {self.set.name!r}"
+            )
+        share = self.set.unlocked(payer.name, self.today)
+        if share == 1:
+            return payer
+        cap = Units(*(amount * share.numerator // share.denominator for amount in payer.cap))
+        # guard: locked-is-not-left
+        return replace(payer, cap=cap.most(payer.spent.plus(payer.held)))
