@@ -89,7 +89,13 @@ if TYPE_CHECKING:
 
 # what was promised, durably?
 if TYPE_CHECKING:
-    from tightbudget.client.remote import RemoteBudget, RemoteHold, RemoteLedger
+    from tightbudget.client.remote import (
+        RemoteBlockRange,
+        RemoteBlocks,
+        RemoteBudget,
+        RemoteHold,
+        RemoteLedger,
+    )
     from tightbudget.ledger.ledger import BlockRange, Blocks, Ledger, LedgerBudget, LedgerHold
 
 __version__ = "0.1.0"
@@ -134,6 +140,8 @@ __all__ = [
     "Question",
     "RelationError",
     "ReleaseError",
+    "RemoteBlockRange",
+    "RemoteBlocks",
     "RemoteBudget",
     "RemoteHold",
     "RemoteLedger",
@@ -172,7 +180,8 @@ _LATER = {
         ("tightbudget.ledger.ledger", "sqlalchemy"),
     ),
     **dict.fromkeys(
-        ("RemoteLedger", "RemoteBudget", "RemoteHold"), ("tightbudget.client.remote", "httpx")
+        ("RemoteLedger", "RemoteBlocks", "RemoteBlockRange", "RemoteBudget", "RemoteHold"),
+        ("tightbudget.client.remote", "httpx"),
     ),
 }
 

@@ -87,6 +87,10 @@ def plain(answer: Any) -> Any:
         return {name: getattr(answer, name) for name in names} | {"charge": answer.charge}
     if isinstance(answer, (tb.LedgerBudget, tb.RemoteBudget)):
         return repr(answer).replace("Remote", "Ledger")
+    if isinstance(answer, (tb.Blocks, tb.RemoteBlocks)):
+        return (repr(answer).replace("Remote", ""), answer.terms, answer.has_cap, answer.person)
+    if isinstance(answer, (tb.BlockRange, tb.RemoteBlockRange)):
+        return (repr(answer).replace("Remote", ""), answer.names, len(answer), answer.left)
     if isinstance(answer, Iterator):
         return [anonymous(event) for event in answer]
     return tuple(map(plain, answer)) if isinstance(answer, tuple) else answer
@@ -128,7 +132,7 @@ def told(deed: Callable[[], Any]) -> Any:
 @pytest.fixture
 def twins(tmp_path: Path, ledger: tb.Ledger, remote: tb.RemoteLedger) -> Iterator[Any]:
     """Two ledgers in the same state, one here and one served; ``both`` asks them the same."""
-    with tb.Ledger(f"sqlite:///{tmp_path}/twin.db") as twin:
+    with tb.Ledger(f"sqlite:///{tmp_path}/twin.db", by="administrator") as twin:
         Tokens(twin).create("administrator", "administrator", lasts=timedelta(hours=1))
         for book in (twin, ledger):
             book.open_budget("data", epsilon=1, delta=1e-6)
@@ -136,6 +140,11 @@ def twins(tmp_path: Path, ledger: tb.Ledger, remote: tb.RemoteLedger) -> Iterato
             book.open_budget("rho", kind="zcdp", rho=0.5)
             book.open_budget("plan", kind="plan", plan=tb.Gaussian(4.0) * 10, delta=1e-6)
             book.open_budget("over", epsilon=1).close()
+            book.blocks("visits", by=["day"], epsilon=Fraction(1, 3), rows_in=3, unlocking=10)
+            book.blocks(
+                "clicks", by=("day", "site"), epsilon=1, delta=1e-6, cap_epsilon=3, cap_delta=1,
+                quota_epsilon=0.5, quota_delta=1e-6,
+            )  # fmt: skip
 
         def both(deed: Callable[[Any], Any]) -> Any:
             here, far = told(lambda: deed(twin)), told(lambda: deed(remote))
@@ -220,6 +229,70 @@ STORY: list[Callable[[Any], Any]] = [
     lambda b: b.events(limit=0),
     lambda b: b.head().sequence,
 ]
+
+
+def days(book: Any, when: Any = "2026-01-01..2026-01-03", site: Any = ("a", "b")) -> Any:
+    return book.blocks("clicks").where(day=when, site=site)
+
+
+STORY_OF_BLOCKS: list[Callable[[Any], Any]] = [
+    lambda b: b.blocks("clicks"),
+    lambda b: b.blocks("visits"),
+    lambda b: b.blocks("clicks").statements(),
+    lambda b: b.blocks("data"),
+    lambda b: b.blocks("nowhere"),
+    lambda b: b.blocks("\ud800"),
+    lambda b: days(b),
+    lambda b: days(b, when="2026-01", site="a"),
+    lambda b: days(b, when="yesterday"),
+    lambda b: days(b, when=()),
+    lambda b: days(b, when="2000..2100"),
+    lambda b: days(b, site={"a": 1}),
+    lambda b: b.blocks("clicks").where(day="2026"),
+    lambda b: b.blocks("visits").where(day=2020),
+    lambda b: b.blocks("visits").where(day="2999").what_if(COIN),
+    lambda b: b.blocks("visits").where(day=["2020-01-01", "2020-02"]).reserve("V", COIN),
+    lambda b: b.blocks("visits").where(day="2020").reserve("V2", tb.OutputDP.from_dp(0.2)),
+    lambda b: b.blocks("visits").where(day="2020").reserve("V3", tb.OutputDP.from_dp(0.2)),
+    lambda b: days(b).what_if(COIN),
+    lambda b: days(b).reserve("C1", COIN),
+    lambda b: days(b).reserve("C1", COIN),
+    lambda b: days(b, site="a").reserve("C1", COIN),
+    lambda b: days(b).left,
+    lambda b: begun(b, b.hold("C1")),
+    lambda b: b.hold("C1", token=TOKENS.get((b, "C1"))).settle("nothing"),
+    lambda b: days(b, site="c").reserve("C2", COIN, also=["data"], interactive=True),
+    lambda b: days(b, site="c").reserve("C3", tb.OutputDP.from_dp(0.1), interactive=True),
+    lambda b: days(b, site="c").reserve("C4", COIN, also=["data"]),
+    lambda b: days(b, site="c").reserve("C5", COIN, also="data"),
+    lambda b: days(b, site="c").reserve("C5", COIN, also=["nobody"]),
+    lambda b: days(b, site="c").reserve("C5", COIN, also=["clicks"]),
+    lambda b: days(b, site="c").reserve("C5", COIN, also=["visits"]),
+    lambda b: days(b, site="c").reserve("C5", 0.3),
+    lambda b: days(b, site="c").reserve("C6", tb.OutputDP.from_dp(0.45)),
+    lambda b: days(b, site="c").what_if(tb.OutputDP.from_dp(0.45)),
+    lambda b: b.reserve("C7", COIN, ["clicks"]),
+    lambda b: b.budget("clicks[day=2026-01-01, site=a]").statement(),
+    lambda b: b.budget("clicks[day=2026-01-01, site=z]"),
+    lambda b: b.blocks("clicks").statements(),
+    lambda b: b.blocks("clicks").values("clicks[day=2026-01-01, site=a]"),
+    lambda b: b.blocks("clicks").values("clicks[analyst administrator]"),
+    lambda b: days(b).keyed("K").left,
+    lambda b: b.statements(),
+    lambda b: b.events(),
+    lambda b: b.head().sequence,
+]
+
+
+@pytest.mark.slow
+def test_blocks_that_are_served_and_blocks_here_answer_alike(
+    twins: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_module, "_MOST", 3)  # lists of blocks come in pages
+    answers = [twins(deed) for deed in STORY_OF_BLOCKS]
+    refused = [answer.kind for answer in answers if isinstance(answer, Refused)]
+    assert {tb.BudgetExceeded, tb.KeyConflictError, tb.ParameterError} <= set(refused)
+    assert len(refused) < len(answers) / 2
 
 
 @pytest.mark.slow

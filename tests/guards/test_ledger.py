@@ -463,7 +463,11 @@ MUTATIONS = [
         {"blocks-by-their-values": "for name in ():"},
         blocks_beside_a_range_have_values,
     ),
-    Without("whole set", {"blocks-by-whole-set": "blocks = ()"}, blocks_belong_to_their_set),
+    Without(
+        "whole set",
+        {"blocks-by-whole-set": "return column.in_(seen.names)"},
+        blocks_belong_to_their_set,
+    ),
     Without("locked", {"locked-is-not-left": "return payer"}, what_is_locked_is_not_left),
     Without("terms of blocks", {"blocks-keep-their-terms": "if False:"}, a_set_keeps_its_terms),
     Without("cap of blocks", {"cap-beside-blocks": "pass"}, a_cap_over_all_blocks_is_charged),

@@ -93,7 +93,7 @@ REFUSING: dict[str, Callable[[], Any]] = {
 # of one ledger, in its file or behind its address: a copy is the same one, and charges it
 OF_A_LEDGER = {
     "Ledger", "LedgerBudget", "LedgerHold", "Keyed", "Blocks", "BlockRange", "RemoteLedger",
-    "RemoteBudget", "RemoteHold",
+    "RemoteBudget", "RemoteHold", "RemoteBlocks", "RemoteBlockRange",
 }  # fmt: skip
 # that have no state of their own, or none that is paid for, and why
 OTHERS = {
@@ -102,6 +102,8 @@ OTHERS = {
     "Variable": "inside accounts, which are refused",
     "Payer": "an abstract part of budgets of a ledger",
     "BaseHold": "an abstract part of holds of a ledger",
+    "BaseBlocks": "an abstract part of sets of blocks of a ledger",
+    "BaseBlockRange": "an abstract part of ranges of blocks of a ledger",
     "OpenDPNoise": "keeps nothing between calls",
     "FixedNoise": "no noise, for tests alone",
     "PrivateLogisticRegression": "keeps what was released, and no meter",

@@ -305,7 +305,7 @@ def test_budgets_beside_blocks_pay_the_same_price(ledger: tb.Ledger) -> None:
     views = ledger.blocks("views", **TERMS)
     run(views.where(day="2026-01-01", region="eu"), "B")
     for also, message in (
-        (["nobody"], "also must be names of budgets in this ledger, got 'nobody'"),
+        (["nobody"], "budget must be the name of a budget in this ledger, got 'nobody'"),
         (["planned"], "guarantee must be steps of the plan"),
         (["views"], "name no block of another set"),
         (["views[day=2026-01-01, region=eu]"], "name no block of another set"),

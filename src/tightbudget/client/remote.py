@@ -13,11 +13,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tightbudget.client.http import Retry, Wire
+from tightbudget.ledger.block_names import BlockNames
 from tightbudget.ledger.chain import Head
-from tightbudget.ledger.charging import BaseHold, Payer
+from tightbudget.ledger.charging import BaseBlockRange, BaseBlocks, BaseHold, Payer
 from tightbudget.ledger.pricing import Guarantee, Stored, content_of
 from tightbudget.ledger.text import check_encodable, printable, storable_cell
-from tightbudget.ledger.values import Event, Preview, ReservationView, Statement, token_text
+from tightbudget.ledger.values import (
+    BlockTerms,
+    Event,
+    Preview,
+    ReservationView,
+    Statement,
+    token_text,
+)
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.amount import Budget
 from tightbudget.output_dp.guarantee import Cell
@@ -25,7 +33,7 @@ from tightbudget.output_dp.guarantee import Cell
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["RemoteBudget", "RemoteHold", "RemoteLedger"]
+__all__ = ["RemoteBlockRange", "RemoteBlocks", "RemoteBudget", "RemoteHold", "RemoteLedger"]
 
 T = TypeVar("T")
 
@@ -109,6 +117,15 @@ class RemoteLedger:
     def _statement(self, name: str) -> Statement:
         """Reads the statement of one budget."""
         return self._wire.get("budget", {"name": printable(name=name)}, Statement.from_dict)
+
+    def blocks(self, name: str) -> RemoteBlocks:
+        """Returns the set of blocks of this name, which was declared beside the ledger.
+
+        Raises:
+            ParameterError: there is none, or it is not for this token.
+        """
+        query = {"name": printable(name=name), "limit": 1}
+        return RemoteBlocks(self, self._wire.get("blocks", query, BlockTerms.from_dict))
 
     # ---------------------------------------------------------------------- reservations
 
@@ -278,6 +295,90 @@ class RemoteBudget(Payer["RemoteHold"]):
         return self._ledger.events(budget=self._name)
 
 
+class RemoteBlocks(BaseBlocks["RemoteBlockRange"]):
+    """A set of blocks of a ledger that is served; :class:`Blocks` says what it guarantees.
+
+    :meth:`RemoteLedger.blocks` makes one.
+
+    Args:
+        ledger: the ledger.
+        terms: the terms of the set.
+    """
+
+    def __init__(self, ledger: RemoteLedger, terms: BlockTerms) -> None:
+        super().__init__(terms)
+        self._ledger = ledger
+
+    def _range(self, chosen: Mapping[str, Sequence[str]]) -> RemoteBlockRange:
+        return RemoteBlockRange(self._ledger, self._names, chosen)
+
+    def statements(self) -> tuple[Statement, ...]:
+        """Reads the budgets that were touched, in the order of their names.
+
+        Each thousand of them are of one moment. Of the quotas, a token of an analyst reads its own.
+        """
+        found = self._ledger._pages("blocks", {"name": self.name}, _statements)
+        return tuple(sorted(found, key=lambda statement: statement.name))
+
+
+class RemoteBlockRange(BaseBlockRange["RemoteHold"]):
+    """Blocks of a set of a ledger that is served: each is charged for a run, or none.
+
+    :meth:`RemoteBlocks.where` makes one.
+
+    Args:
+        ledger: the ledger.
+        of: the names of the set.
+        chosen: for each dimension the values, all combinations of which are blocks of the range.
+    """
+
+    def __init__(
+        self, ledger: RemoteLedger, of: BlockNames, chosen: Mapping[str, Sequence[str]]
+    ) -> None:
+        super().__init__(of, chosen)
+        self._ledger = ledger
+        self._said = {
+            "set": of.name,
+            "where": {name: list(found) for name, found in chosen.items()},
+        }
+
+    @property
+    def left(self) -> Budget:
+        """The amount that every block has left, unlocked today (rounded down)."""
+        return self._ledger._wire.post("blocks/left", self._said, _left, Retry.READING)
+
+    def reserve(
+        self,
+        key: str,
+        guarantee: Guarantee,
+        *,
+        also: Sequence[str] = (),
+        interactive: bool = False,
+    ) -> RemoteHold:
+        """Holds the mechanism's worst-case price in every block, and in the budgets ``also``.
+
+        The quota that pays, if the set has quotas, is that of the token's name. See
+        :meth:`BlockRange.reserve`.
+        """
+        asked = {
+            **self._said,
+            "key": key,
+            "guarantee": content_of(guarantee),
+            "also": self._beside(also),
+            "interactive": bool(interactive),
+        }
+        wire = self._ledger._wire
+        return RemoteHold(wire, wire.post("blocks/reserve", asked, ReservationView.from_dict), None)
+
+    def what_if(self, guarantee: Guarantee) -> Preview:
+        """Answers as a reservation would be answered now; nothing is held, no block is opened.
+
+        See :meth:`BlockRange.what_if`.
+        """
+        asked = {**self._said, "guarantee": content_of(guarantee)}
+        return self._ledger._wire.post("blocks/what-if", asked, Preview.from_dict, Retry.READING)
+
+
 class RemoteHold(BaseHold[ReservationView]):
     """One reservation, as it was when this object last asked the ledger.
 
@@ -370,6 +471,11 @@ class RemoteHold(BaseHold[ReservationView]):
 
 
 # ---------------------------------------------------------------- answers of several values
+
+
+def _left(content: Mapping[str, Any]) -> Budget:
+    """Reads what a range of blocks has left."""
+    return Budget.from_dict(content["left"])
 
 
 def _views(content: Mapping[str, Any]) -> tuple[list[ReservationView], str | None]:

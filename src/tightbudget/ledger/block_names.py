@@ -143,18 +143,18 @@ def _chosen(dimension: str, values: Values) -> tuple[str, ...]:
     Raises:
         ParameterError: there is none, or one is refused.
     """
-    # a text is iterable, too, and so are bytes, which name nothing
-    one = isinstance(values, (str, bytes)) or not isinstance(values, Iterable)
+    # a text is iterable, too, and so are bytes and mappings, which name nothing
+    one = isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable)
     listed: Iterable[Any] = (values,) if one else values  # type: ignore[assignment]
-    # whoever names more values is refused with the range that is too large
-    several = map(plain, itertools.islice(listed, _MOST + 1))
     read = _dates if dimension in CALENDAR else _words
-    found: dict[str, None] = {}
-    for value in several:
-        found.update(dict.fromkeys(itertools.islice(read(dimension, value), _MOST + 1)))
+    named = itertools.chain.from_iterable(read(dimension, plain(value)) for value in listed)
+    # no more are read than a range may have: a period of ten letters names 3,652,059 days
+    found = list(itertools.islice(named, _MOST + 1))
     if not found:
         raise refuse(dimension, "name at least one value", values)
-    return tuple(sorted(found))
+    if len(found) > _MOST:
+        raise refuse(dimension, f"name at most {_MOST} values", "more")
+    return tuple(sorted(set(found)))
 
 
 def _words(dimension: str, value: Any) -> Iterator[str]:

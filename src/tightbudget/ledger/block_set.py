@@ -16,7 +16,7 @@ from tightbudget.ledger.hold import LedgerHold, reserve_request
 from tightbudget.ledger.pricing import BLOCKS, Guarantee
 from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.transactions import Request, Terms
-from tightbudget.ledger.units import Units
+from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.ledger.values import BlockTerms, Preview, Statement
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Budget, ExactAmount, printed_up
@@ -57,7 +57,9 @@ class Blocks(BaseBlocks["BlockRange"]):
         """
         with self._session.read() as connection:
             found = [*queries.made_by_rule(connection, self._set.beginning, last)]
-        return tuple(statement_of(balance, None) for balance in reversed(found))
+        # by their characters, wherever the ledger is: the order of PostgreSQL is its locale's
+        found.sort(key=lambda balance: balance.name)
+        return tuple(statement_of(balance, None, NOTHING) for balance in found)
 
     def close(self) -> Budget:
         """Ends the set: no run is charged to its blocks any more.
@@ -156,9 +158,7 @@ class BlockRange(BaseBlockRange[LedgerHold]):
         self, guarantee: Any, also: Sequence[str], interactive: bool, by: str | None
     ) -> Request:
         """The request of a run: its blocks, what the set has beside them, and ``also``."""
-        if isinstance(also, str):
-            raise refuse("also", "be a list of names", also)
-        beside = [self._session.named(also=name) for name in also]
+        beside = [self._session.named(also=name) for name in self._beside(also)]
         for name in filter(self._set.has, beside):  # guard: blocks-by-their-values
             raise refuse(
                 "also", "name other budgets than the set's: where() names its blocks", name

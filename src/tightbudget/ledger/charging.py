@@ -19,6 +19,7 @@ from tightbudget.errors import BudgetExceeded, TightBudgetError
 from tightbudget.ledger.block_names import BlockNames, Values
 from tightbudget.ledger.pricing import Guarantee, Stored, content_of
 from tightbudget.ledger.values import BlockTerms, ReservationView, Statement, statements_table
+from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Budget
 from tightbudget.output_dp.guarantee import Cell
@@ -213,7 +214,7 @@ class BaseBlocks(ABC, Generic[Range]):
         """The epsilon and delta (rounded up) of all that is ever released about one person."""
         return self._terms.person
 
-    def where(self, **values: Values) -> Range:
+    def where(self, /, **values: Values) -> Range:
         """Returns a range of blocks: all combinations of the values of the dimensions.
 
         Args:
@@ -285,6 +286,16 @@ class BaseBlockRange(ABC, Generic[H]):
     def keyed(self, key: str) -> Keyed[H]:
         """Returns a meter for a mechanism that knows no keys: runs are key, key#2, key#3, ..."""
         return Keyed(self, key)
+
+    def _beside(self, also: Sequence[str]) -> list[str]:
+        """Checks the names of further budgets that pay.
+
+        Raises:
+            ParameterError: it is a text, which is a list of letters.
+        """
+        if isinstance(also, str):
+            raise refuse("also", "be a list of names", also)
+        return list(also)
 
 
 class BaseHold(ABC, Generic[R]):

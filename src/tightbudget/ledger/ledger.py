@@ -255,7 +255,7 @@ class Ledger:
         """
         with self.session.read() as connection:
             found = queries.within(connection, names)
-        return found if analyst is None else found.with_quotas(analyst)
+        return found if analyst is None else found.and_quotas_of(analyst)
 
     # ---------------------------------------------------------------------- reservations
 

@@ -459,11 +459,10 @@ def _among(column: Column[str], seen: Seen) -> ColumnElement[bool]:
     Not LIKE alone: it takes no notice of case on SQLite. Not a range of names: in which order they
     are is up to PostgreSQL's locale.
     """
-    blocks = (
-        and_(func.substr(column, 1, len(of) + 1) == f"{of}[", column.contains("="))
-        for of in sorted(seen.sets)
-    )  # guard: blocks-by-whole-set
-    return or_(column.in_(seen.names), *blocks)
+    of_sets = [func.substr(column, 1, len(of) + 1) == f"{of}[" for of in sorted(seen.sets)]
+    if not seen.with_quotas:
+        of_sets = [and_(begins, column.contains("=")) for begins in of_sets]
+    return or_(column.in_(seen.names), *of_sets)  # guard: blocks-by-whole-set
 
 
 def holders(connection: Connection, of: Balance) -> list[str]:

@@ -17,10 +17,12 @@ class Seen:
     Attributes:
         names: the names of budgets.
         sets: the names of the sets whose blocks belong to them.
+        with_quotas: whether the quotas of all analysts in these sets belong to them, too.
     """
 
-    names: frozenset[str]
+    names: frozenset[str] = frozenset()
     sets: frozenset[str] = frozenset()
+    with_quotas: bool = False
 
     @staticmethod
     def of(budgets: Collection[str] | Seen) -> Seen:
@@ -31,8 +33,11 @@ class Seen:
         """Says whether a budget of this name belongs to them."""
         if name in self.names:
             return True
-        return isinstance(name, str) and any(is_block(of, name) for of in self.sets)
+        return isinstance(name, str) and any(
+            name.startswith(f"{of}[") if self.with_quotas else is_block(of, name)
+            for of in self.sets
+        )
 
-    def with_quotas(self, analyst: str) -> Seen:
+    def and_quotas_of(self, analyst: str) -> Seen:
         """Returns these budgets, and an analyst's quotas in the sets among them."""
         return replace(self, names=self.names.union(quota(of, analyst) for of in self.sets))

@@ -323,7 +323,7 @@ def _payers(connection: Connection, request: Request) -> list[Balance]:
         elif name.startswith(own.beginning):
             found.append(chosen.fresh(name, -number))
         else:
-            raise refuse("also", "be names of budgets in this ledger", name)
+            raise refuse("budget", "be the name of a budget in this ledger", name)
     for payer in found:
         if payer.kind in (BLOCKS, BLOCK) and not own.has(payer.name):
             raise refuse("also", "name no block of another set, and no such set", payer.name)

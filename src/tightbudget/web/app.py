@@ -24,7 +24,16 @@ from tightbudget.explorer.workers import Pools
 from tightbudget.ledger.ledger import Ledger
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.web.access import ADMINISTER, PUBLIC, READ, WRITE, Need, gate_of
-from tightbudget.web.api import about, balance_history, budgets, events, explore, holds, verify
+from tightbudget.web.api import (
+    about,
+    balance_history,
+    blocks,
+    budgets,
+    events,
+    explore,
+    holds,
+    verify,
+)
 from tightbudget.web.failures import Failures
 from tightbudget.web.guards import Guards
 from tightbudget.web.head_requests import HeadRequests
@@ -47,6 +56,7 @@ ROUTERS = [
     budgets.router,
     events.router,
     holds.router,
+    blocks.router,
     verify.router,
     explore.router,
     explorer_page.router,

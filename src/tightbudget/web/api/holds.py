@@ -16,10 +16,10 @@ from tightbudget.web.api.limits import check_room, short_guarantee
 from tightbudget.web.api.schemas import (
     IN_DIGITS,
     MOST,
-    Amount,
     AnswerShape,
     Body,
     Cell,
+    Foreseen,
     Guarantee,
     Hold,
     Limit,
@@ -70,14 +70,9 @@ class WhatIf(Body):
     times: Annotated[int, Field(ge=1, le=10**9), IN_DIGITS] = Field(1, examples=[3])
 
 
-class Foreseen(AnswerShape):
-    """The answer that a reservation would get now."""
+class ForeseenTimes(Foreseen):
+    """The answer that a reservation would get now, and whether several would get it."""
 
-    fits: bool
-    requested: Amount
-    left: Amount
-    left_after: Amount
-    message: str | None
     affordable: bool = Field(description="Whether it would be granted so many times.")
 
 
@@ -146,7 +141,7 @@ def hold(request: Request, key: Annotated[str, Query(examples=["A1"])]) -> Respo
     return answered(hold_seen(hold_found(request, key), caller_of(request)))
 
 
-@router.post("/what-if", dependencies=[allow(READ)], response_model=Foreseen)
+@router.post("/what-if", dependencies=[allow(READ)], response_model=ForeseenTimes)
 def what_if(request: Request, body: WhatIf) -> Response:
     """Tells how a reservation would be answered now; nothing is held."""
     budget, guarantee = budget_seen(request, body.budget), short_guarantee(request, body.guarantee)

@@ -29,6 +29,7 @@ __all__ = [
     "Body",
     "Cell",
     "Event",
+    "Foreseen",
     "Guarantee",
     "Hold",
     "IN_DIGITS",
@@ -206,6 +207,16 @@ class Amount(AnswerShape):
     amount: float
     delta: float
     unit: str = Field(description="What the budget counts: epsilon, rho, ...")
+
+
+class Foreseen(AnswerShape):
+    """The answer that a reservation would get now."""
+
+    fits: bool
+    requested: Amount
+    left: Amount
+    left_after: Amount
+    message: str | None
 
 
 class Statement(AnswerShape):

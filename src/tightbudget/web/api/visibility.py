@@ -11,7 +11,8 @@ from typing import Any
 from fastapi import Request
 
 from tightbudget.errors import BudgetExceeded, ParameterError, SettlementError
-from tightbudget.ledger.ledger import Event, LedgerBudget, LedgerHold, Statement
+from tightbudget.ledger.ledger import Blocks, Event, LedgerBudget, LedgerHold, Statement
+from tightbudget.ledger.seen import Seen
 from tightbudget.ledger.text import printable
 from tightbudget.numerics.validate import refuse
 from tightbudget.web.access import Caller, caller_of
@@ -20,6 +21,8 @@ from tightbudget.web.refusals import HttpRefusal
 from tightbudget.web.state import state_of
 
 __all__ = [
+    "blocks_listed",
+    "blocks_seen",
     "budget_seen",
     "event_seen",
     "hold_seen",
@@ -47,6 +50,34 @@ def budget_seen(request: Request, name: str) -> LedgerBudget:
         must = "be the name of a budget in this ledger"
         raise HttpRefusal(404, "ParameterError", str(refuse("budget", must, name)))
     return found
+
+
+def blocks_seen(request: Request, name: str) -> Blocks:
+    """Returns the set of blocks of this name.
+
+    Raises:
+        HttpRefusal: there is no such budget for this caller.
+        ParameterError: the budget is no set of blocks.
+    """
+    return state_of(request).ledger.blocks(budget_seen(request, name).name)
+
+
+def blocks_listed(
+    request: Request, of: Blocks, *, after: str | None, limit: int
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Lists the touched blocks of a set, and the quotas in it that the caller sees.
+
+    Returns:
+        budgets, the first opened first; and the name to go on after, if there are more.
+
+    Raises:
+        HttpRefusal: there is no budget ``after`` for this caller.
+    """
+    caller = caller_of(request)
+    touched = Seen(sets=frozenset([of.name]), with_quotas=caller.budgets is None)
+    if caller.budgets is not None:
+        touched = touched.and_quotas_of(caller.name)
+    return _listed(request, touched, after=after, limit=limit, blocks=True)
 
 
 def names_seen(request: Request, names: Sequence[str]) -> list[str]:
@@ -160,10 +191,18 @@ def statements_seen(
     Raises:
         HttpRefusal: there is no budget ``after`` for this caller.
     """
+    budgets = caller_of(request).budgets
+    return _listed(request, budgets, after=after, limit=limit, blocks=blocks)
+
+
+def _listed(
+    request: Request, budgets: Seen | None, *, after: str | None, limit: int, blocks: bool
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Lists some budgets, or all; see :func:`statements_seen`."""
     caller, ledger = caller_of(request), state_of(request).ledger
     if after is not None:
         budget_seen(request, after)
-    found = ledger.statements(budgets=caller.budgets, after=after, limit=limit + 1, blocks=blocks)
+    found = ledger.statements(budgets=budgets, after=after, limit=limit + 1, blocks=blocks)
     shown = [statement_seen(statement, caller) for statement in found[:limit]]
     return shown, shown[-1]["name"] if len(found) > limit else None
 
