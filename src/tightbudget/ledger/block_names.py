@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
+from tightbudget.errors import ParameterError
 from tightbudget.ledger.text import printable
 from tightbudget.numerics.validate import plain, refuse
 
@@ -153,7 +154,7 @@ def _chosen(dimension: str, values: Values) -> tuple[str, ...]:
     if not found:
         raise refuse(dimension, "name at least one value", values)
     if len(found) > _MOST:
-        raise refuse(dimension, f"name at most {_MOST} values", "more")
+        raise ParameterError(f"{dimension} must name at most {_MOST} values, got more")
     return tuple(sorted(set(found)))
 
 

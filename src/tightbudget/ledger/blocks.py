@@ -24,6 +24,8 @@ from tightbudget.output_dp.amount import Price, exact_positive, exact_probabilit
 
 __all__ = ["BlockSet"]
 
+_LONGEST = 10**6  # days until a block is unlocked: centuries
+
 
 @dataclass(frozen=True, kw_only=True)
 class BlockSet(BlockNames):
@@ -89,6 +91,8 @@ class BlockSet(BlockNames):
         if one.unlocking is not None and one.clock is None:
             known = ", ".join(map(repr, CALENDAR))
             raise refuse("unlocking", f"be None unless a dimension is one of {known}", unlocking)
+        if one.unlocking is not None and one.unlocking > _LONGEST:
+            raise ParameterError(f"unlocking must be at most {_LONGEST} days, got more")
         return one
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Query, Request
 from pydantic import Field, WithJsonSchema
@@ -45,7 +45,11 @@ router = router_of("blocks")
 
 _FEW = 20  # dimensions; the name of a block, with a value for each, has 200 characters at most
 _COUNT = {"output_dp": {"cells": [["many", 0.3], ["few", 0.1]], "delta": 0, "sup": 0.3}}
-Count = Annotated[Guarantee, Field(examples=[{"tightbudget": 1, **_COUNT}])]
+Asked = Annotated[Guarantee, Field(examples=[{"tightbudget": 1, **_COUNT}])]
+Count = Annotated[
+    Any,
+    WithJsonSchema({"anyOf": [{"const": "one block"}, {"type": "integer", "minimum": 1}]}),
+]
 Set = Annotated[Name, Field(description="The name of the set.", examples=["clicks"])]
 _VALUES = [{"type": "string"}, {"type": "integer"}]
 _SEVERAL = {"type": "array", "items": {"anyOf": _VALUES}}
@@ -70,7 +74,7 @@ class Declare(Body):
     by: list[Name] = Field(min_length=1, max_length=_FEW, examples=[["day", "region"]])
     epsilon: Number = Field(examples=[1])
     delta: Number = Field(0, examples=[1e-6])
-    rows_in: Literal["one block"] | Annotated[int, Field(ge=1), IN_DIGITS] = Field(
+    rows_in: Count = Field(
         "one block", description="The largest number of blocks that have rows of one person."
     )
     cap_epsilon: Number | None = Field(None, description="A cap over all blocks, beside them.")
@@ -127,14 +131,14 @@ class LeftInRange(AnswerShape):
 class WhatIfInRange(Range):
     """A reservation on a range of blocks that is tried and not made."""
 
-    guarantee: Count
+    guarantee: Asked
 
 
 class ReserveRange(Range):
     """A reservation to be made on a range of blocks: its guarantee and its key."""
 
     key: Annotated[Name, Field(examples=["clicks in January"])]
-    guarantee: Count
+    guarantee: Asked
     also: list[Name] = Field([], max_length=10_000, description="Budgets that pay, too.")
     interactive: bool = False
 
