@@ -146,6 +146,49 @@ def test_several_budgets_pay_at_once() -> None:
     ] in rows
 
 
+BLOCKS: list[object] = [
+    "blocks", "clicks", "--dimension", "day", "--dimension", "region", "--epsilon", "1/3",
+    "--rows-in", 30, "--cap-epsilon", 2, "--quota-epsilon", "1.5", "--unlocking", 2,
+]  # fmt: skip
+RANGE = ["--blocks", "clicks", "--where", "day=2020-01-01..2020-01-06", "--where", "region=eu,us"]
+
+
+def test_blocks_are_declared_once_and_a_range_pays() -> None:
+    terms = said(*BLOCKS)
+    assert said(*BLOCKS) == said("blocks", "clicks") == terms
+    assert (terms["by"], terms["rows_in"], terms["unlocking"]) == (["day", "region"], 30, 2)
+    assert (terms["block"], terms["cap"]) == (amount(0.333333333333), amount(2))
+    assert (terms["quota"], terms["person"]) == (amount(1.5), amount(2))
+    assert ["a", "person", "loses", "epsilon", "2.0,", "delta", "0.0", "at", "most"] in shown(
+        "blocks", "clicks"
+    )
+    more = ["--epsilon", "0.25", "--by", "ann", "--budget", "census"]
+    held = said("reserve", *RANGE, "--key", "A1", *more)
+    assert len(held["charges"]) == 12 + 3
+    assert held["charges"]["clicks[analyst ann]"] == held["charges"]["census"] == amount(0.25)
+    rows = shown("reserve", *RANGE, "--key", "A1", *more)
+    assert rows[2:4] == [
+        ["holds", "epsilon", "0.25", "of", "census"],
+        ["epsilon", "0.25", "of", "clicks"],
+    ]
+    assert rows[-1] == ["and", "5", "more"]
+    ran = run(
+        "ledger", "run", *RANGE, "--where", "region=asia", "--key", "A2", "--epsilon", "0.05",
+        "--", sys.executable, "-c", "print(3)",
+    )  # fmt: skip
+    assert (ran.exit_code, ran.stdout) == (0, "3\n")
+    assert ran.stderr.startswith("settled with cell 'ran': epsilon 0.05 of clicks, ")
+    assert ran.stderr.endswith(", and 10 more\n")
+    found = said("show", "clicks")
+    assert len(found["budgets"]) == 1 + 18 + 2
+    assert [hold["key"] for hold in found["reservations"]] == ["A1"]
+    (block,) = said("show", "clicks[day=2020-01-01, region=eu]")["budgets"]
+    assert (block["held"], block["spent"]) == (amount(0.25), amount(0.05))
+    message = refusal("ledger", "reserve", *RANGE, "--key", "A3", "--epsilon", "0.1", code=4)
+    assert message.startswith("requested epsilon 0.1, delta 0.0 of 'clicks[day=2020-01-01, region")
+    assert "12 of 14 budgets have too little left" in message
+
+
 @pytest.mark.parametrize(
     ("kind", "cap", "asked", "charged"),
     [
@@ -338,6 +381,20 @@ REFUSED: dict[str, tuple[list[object], int, str]] = {
     ),
     "no reason": (["raise-cap", "ada", "--epsilon", 2, "--by", "grace"], 2, "Missing.*--reason"),
     "no guarantee": ([*RESERVE[:-2]], 2, "give one of --guarantee, --epsilon, .*, got none"),
+    "no payer": (["reserve", "--key", "A1", "--epsilon", 1], 2, "give --budget or --blocks, got n"),
+    "a range of nothing": (
+        [*RESERVE, "--where", "day=2026"], 2, "--where belongs to --blocks, got it without"
+    ),
+    "no dimension": (
+        ["reserve", "--key", "A1", "--epsilon", 1, "--blocks", "ada", "--where", "2026"],
+        2,
+        "name must be the name of a set of blocks, got 'ada'",
+    ),
+    "a dimension alone": (
+        ["blocks", "clicks", "--dimension", "day"],
+        2,
+        "give --dimension and --epsilon both, or neither for a known set",
+    ),
     "two guarantees": (
         [*RESERVE, "--epsilon", 1],
         2,
@@ -646,9 +703,9 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
     assert "pip install 'tightbudget[ledger]'" in refusal("ledger", "show")
 
 
-COMMANDS = ["init", "open", "close", "reserve", "start", "settle", "void", "forfeit", "run", "show",
-            "history", "verify", "export-head", "import-check", "raise-cap", "correct", "expire",
-            "copy"]  # fmt: skip
+COMMANDS = ["init", "open", "close", "blocks", "reserve", "start", "settle", "void", "forfeit",
+            "run", "show", "history", "verify", "export-head", "import-check", "raise-cap",
+            "correct", "expire", "copy"]  # fmt: skip
 
 
 def test_the_commands_are_these() -> None:

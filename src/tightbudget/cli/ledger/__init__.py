@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from tightbudget.cli.commands import Command
-from tightbudget.cli.ledger import budgets, copy, history, holds, run, show
+from tightbudget.cli.ledger import blocks, budgets, copy, history, holds, run, show
 
 __all__ = ["commands"]
 
@@ -19,6 +19,7 @@ commands.command(cls=Command)(budgets.init)
 commands.command("open", cls=Command)(budgets.open_)
 for _command in (
     budgets.close,
+    blocks.blocks,
     holds.reserve,
     holds.start,
     holds.settle,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tightbudget import Budget
@@ -11,12 +13,24 @@ if TYPE_CHECKING:
     from tightbudget import LedgerHold
     from tightbudget.ledger.ledger import Statement
 
-__all__ = ["in_words", "print_hold", "print_statement"]
+__all__ = ["charged", "in_words", "print_hold", "print_statement"]
+
+_SHOWN = 10  # budgets of a run that people are told of; a range of blocks has up to ten thousand
 
 
 def in_words(amount: Budget) -> str:
     """Writes an amount; delta is named only where it is not 0."""
     return str(amount) if amount.delta else f"{amount.unit} {amount.amount!r}"
+
+
+def charged(charges: Mapping[str, Budget]) -> list[str]:
+    """Writes the first charges of a run, and how many more there are."""
+    shown = [
+        f"{in_words(charge)} of {name}"
+        for name, charge in itertools.islice(charges.items(), _SHOWN)
+    ]
+    more = len(charges) - len(shown)
+    return [*shown, *[f"and {more} more"] * (more > 0)]
 
 
 def print_statement(statement: Statement, *, json: bool) -> None:
@@ -47,8 +61,7 @@ def print_hold(hold: LedgerHold, *, json: bool) -> None:
     if hold.token is not None:
         rows["token"] = hold.token
     taken = "holds" if hold.state.value in ("reserved", "started") else "cost"
-    charges = (f"{in_words(charge)} of {name}" for name, charge in hold.charges.items())
-    rows[taken] = "\n".join(charges)
+    rows[taken] = "\n".join(charged(hold.charges))
     if hold.told is not None:
         rows["note"] = hold.told
     print_rows(rows)

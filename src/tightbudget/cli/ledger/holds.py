@@ -10,6 +10,7 @@ import typer
 from tightbudget.cli.ledger.answers import print_hold
 from tightbudget.cli.ledger.options import (
     Amount,
+    BlocksOf,
     Budgets,
     By,
     ByDefault,
@@ -20,8 +21,10 @@ from tightbudget.cli.ledger.options import (
     Plan,
     Reason,
     Url,
+    Where,
     guarantee_from_options,
     opened,
+    reserved,
 )
 from tightbudget.cli.options import AsJson
 from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_from_json
@@ -32,9 +35,11 @@ KeyArgument = Annotated[str, typer.Argument(help="The reservation's key.")]
 
 
 def reserve(
-    budget: Budgets,
     key: Key,
     ledger: Url,
+    budget: Budgets = None,
+    blocks: BlocksOf = None,
+    where: Where = None,
     guarantee: GuaranteeFile = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -46,6 +51,8 @@ def reserve(
 ) -> None:
     """Holds the worst-case price in all named budgets or in none; asking again is safe.
 
+    With --blocks, all blocks of a range pay, and the named budgets beside them.
+
     For example: tightbudget ledger reserve --budget ada --key A1 --guarantee search.json
     --ledger sqlite:///budget.db
     """
@@ -53,7 +60,10 @@ def reserve(
         wanted = guarantee_from_options(
             file=guarantee, epsilon=epsilon, delta=delta, amount=amount, plan=plan
         )
-        print_hold(it.reserve(key, wanted, budget, interactive=interactive), json=json)
+        hold = reserved(
+            it, key, wanted, budgets=budget, blocks=blocks, where=where, interactive=interactive
+        )
+        print_hold(hold, json=json)
 
 
 def start(key: KeyArgument, ledger: Url, by: ByDefault = None, json: AsJson = False) -> None:

@@ -14,13 +14,14 @@ from tightbudget import FileError, OutputDP, ParameterError, read_plan
 from tightbudget.accounting.describe import value_of
 from tightbudget.accounting.text_file import read_text
 from tightbudget.cli.completion import budgets, plans
-from tightbudget.numerics.validate import quotient_of
+from tightbudget.numerics.validate import quotient_of, refuse
 
 if TYPE_CHECKING:
-    from tightbudget import Ledger
+    from tightbudget import Ledger, LedgerHold
 
 __all__ = [
     "Amount",
+    "BlocksOf",
     "Budgets",
     "By",
     "ByDefault",
@@ -31,10 +32,12 @@ __all__ = [
     "Plan",
     "Reason",
     "Url",
+    "Where",
     "as_written",
     "exact_number",
     "guarantee_from_options",
     "opened",
+    "reserved",
 ]
 
 
@@ -67,9 +70,24 @@ Url = Annotated[
     ),
 ]
 Budgets = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
         help="The budget that pays; may be repeated: all or none.", autocompletion=budgets
+    ),
+]
+BlocksOf = Annotated[
+    str | None,
+    typer.Option(
+        "--blocks",
+        help="A set of blocks, of which --where says the range that pays.",
+        autocompletion=budgets,
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="DIMENSION=VALUES",
+        help="Of --blocks, for each dimension: day=2026-01..2026-03, region=eu,us.",
     ),
 ]
 Key = Annotated[str, typer.Option(help="Your name for this one run; the same again is once.")]
@@ -94,6 +112,46 @@ Plan = Annotated[
 def opened(url: str, *, create: bool = False, by: str | None = None) -> Ledger:
     """Opens a ledger for one command, in a ``with`` statement."""
     return tightbudget.Ledger(url, create=create, by=by)
+
+
+def reserved(
+    ledger: Ledger,
+    key: str,
+    guarantee: Any,
+    *,
+    budgets: list[str] | None,
+    blocks: str | None,
+    where: list[str] | None,
+    interactive: bool = False,
+) -> LedgerHold:
+    """Reserves in the budgets that the options name, or in a range of blocks.
+
+    Raises:
+        TightBudgetError: the options name no budgets and no blocks; or it is refused.
+    """
+    if blocks is None:
+        if where:
+            raise ParameterError("--where belongs to --blocks, got it without")
+        if not budgets:
+            raise ParameterError("give --budget or --blocks, got none")
+        return ledger.reserve(key, guarantee, budgets, interactive=interactive)
+    there = ledger.blocks(blocks).where(**_values(where or []))
+    return there.reserve(key, guarantee, also=budgets or (), interactive=interactive)
+
+
+def _values(where: list[str]) -> dict[str, list[str]]:
+    """Reads for each dimension the values that the options give.
+
+    Raises:
+        ParameterError: one names no dimension.
+    """
+    found: dict[str, list[str]] = {}
+    for text in where:
+        dimension, separator, values = text.partition("=")
+        if not separator:
+            raise refuse("--where", "be DIMENSION=VALUES, such as day=2026-01", text)
+        found.setdefault(dimension, []).extend(values.split(","))
+    return found
 
 
 def guarantee_from_options(

@@ -20,10 +20,11 @@ from tightbudget import (
     OutputDP,
     SettlementError,
 )
-from tightbudget.cli.ledger.answers import in_words
+from tightbudget.cli.ledger.answers import charged
 from tightbudget.cli.ledger.holds import cell_of, is_declared
 from tightbudget.cli.ledger.options import (
     Amount,
+    BlocksOf,
     Budgets,
     ByDefault,
     Delta,
@@ -32,8 +33,10 @@ from tightbudget.cli.ledger.options import (
     Key,
     Plan,
     Url,
+    Where,
     guarantee_from_options,
     opened,
+    reserved,
 )
 from tightbudget.cli.ledger.program import HeldBack, program_of
 from tightbudget.cli.options import AsJson
@@ -67,9 +70,11 @@ _BEFORE = {
 
 def run(
     command: Annotated[list[str], typer.Argument(help="The program and its arguments, after --.")],
-    budget: Budgets,
     key: Key,
     ledger: Url,
+    budget: Budgets = None,
+    blocks: BlocksOf = None,
+    where: Where = None,
     guarantee: GuaranteeFile = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -93,7 +98,7 @@ def run(
         wanted = guarantee_from_options(
             file=guarantee, epsilon=epsilon, delta=delta, amount=amount, plan=plan
         )
-        hold = it.reserve(key, wanted, budget)
+        hold = reserved(it, key, wanted, budgets=budget, blocks=blocks, where=where)
         if hold.state is not State.RESERVED:
             raise SettlementError(f"{key!r} {_BEFORE[hold.state]}")
         hold.start()
@@ -159,7 +164,7 @@ def _reveal(
         return
     if not status:  # guard: failed-output-hidden
         running.reveal()
-    cost = ", ".join(f"{in_words(c)} of {name}" for name, c in hold.charges.items())
+    cost = ", ".join(charged(hold.charges))
     end = f"settled with cell {hold.cell!r}" if why is None else f"forfeited, since {why}"
     kept = f"; {running.size} bytes of output are not shown" if status else ""
     told = "" if hold.told is None else f"; {hold.told}"

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from tightbudget.cli.completion import budgets
-from tightbudget.cli.ledger.answers import in_words
+from tightbudget.cli.ledger.answers import charged
 from tightbudget.cli.ledger.options import Url, opened
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json, print_table, print_text, speaks_unicode
@@ -151,7 +151,7 @@ def _print_holds(holds: Sequence[OpenHold]) -> None:
             hold.key,
             hold.state.value,
             hold.by or "",
-            ", ".join(f"{in_words(charge)} of {name}" for name, charge in hold.charges.items()),
+            ", ".join(charged(hold.charges)),
         )
         for hold in holds
     ]
