@@ -30,6 +30,7 @@ SLOW = {
     "docs/how-to/ask-many-questions.md",
     "docs/how-to/calibrate-noise.md",
     "docs/how-to/charge-a-ledger.md",
+    "docs/how-to/charge-blocks.md",
     "docs/how-to/charge-from-another-machine.md",
     "docs/how-to/compare-with-other-bounds.md",
     "docs/how-to/noise-schedules.md",
