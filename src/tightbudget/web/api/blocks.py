@@ -94,7 +94,7 @@ class Declare(Body):
         return terms | {name: number_of(**{name: terms[name]}) for name in texts}
 
 
-class Terms(AnswerShape):
+class SetOfBlocks(AnswerShape):
     """The terms of a set of blocks."""
 
     name: str
@@ -107,7 +107,7 @@ class Terms(AnswerShape):
     person: Amount = Field(description="Of all that is ever released about one person.")
 
 
-class WithBlocks(Terms):
+class WithBlocks(SetOfBlocks):
     """A set of blocks, and the blocks that runs have touched, the first opened first."""
 
     budgets: list[Statement]
@@ -143,7 +143,7 @@ class ReserveRange(Range):
     interactive: bool = False
 
 
-@router.post("/blocks", dependencies=[allow(ADMINISTER)], response_model=Terms)
+@router.post("/blocks", dependencies=[allow(ADMINISTER)], response_model=SetOfBlocks)
 def declare(request: Request, body: Declare) -> Response:
     """Declares a set of blocks; again on the same terms, it is the one that is there."""
     declared = state_of(request).ledger.blocks(**body.given())
