@@ -219,7 +219,7 @@ LINES = [
         "what was held comes back",
         {
             "held-again": (
-                "return replace(after, held=after.held, spent=after.spent.minus(cost), "
+                "return after.but(held=after.held, spent=after.spent.minus(cost), "
                 "saved=after.saved.minus(Units(epsilon=saved, delta=0)))"
             )
         },
@@ -229,7 +229,7 @@ LINES = [
         "what it cost goes",
         {
             "held-again": (
-                "return replace(after, held=after.held.plus(held), spent=after.spent, "
+                "return after.but(held=after.held.plus(held), spent=after.spent, "
                 "saved=after.saved.minus(Units(epsilon=saved, delta=0)))"
             )
         },
@@ -239,7 +239,7 @@ LINES = [
         "what was saved goes",
         {
             "held-again": (
-                "return replace(after, held=after.held.plus(held), "
+                "return after.but(held=after.held.plus(held), "
                 "spent=after.spent.minus(cost), saved=after.saved)"
             )
         },

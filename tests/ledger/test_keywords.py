@@ -18,11 +18,16 @@ import pytest
 import tightbudget.client
 import tightbudget.ledger
 from tightbudget.ledger.chain import Entry
-from tightbudget.ledger.schema import events
+from tightbudget.ledger.queries import Balance
+from tightbudget.ledger.schema import budgets, events
 
 ROOMS = (tightbudget.ledger, tightbudget.client)
 # whose fields of one type have an order that everybody knows
-IN_ORDER = {"Units": "epsilon, delta", "Entry": "the columns of the table events"}
+IN_ORDER = {
+    "Units": "epsilon, delta",
+    "Entry": "the columns of the table events",
+    "Balance": "the columns of the table budgets",
+}
 
 
 def modules() -> Iterator[ModuleType]:
@@ -96,6 +101,11 @@ def test_an_event_has_the_columns_of_its_table_in_their_order() -> None:
     assert Entry._fields == tuple(column.name for column in events.columns)
 
 
+def test_a_balance_has_the_columns_of_its_table_in_their_order() -> None:
+    """A row is read as Balance(*row), and written as one."""
+    assert Balance._fields == tuple(column.name for column in budgets.columns)
+
+
 def swappable(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Functions that take three or more arguments of one type by their place."""
     for function in ast.walk(tree):
@@ -116,7 +126,9 @@ def test_no_function_takes_many_arguments_of_one_type_by_their_place() -> None:
     assert list(swappable(ast.parse("def f(a: int, b: int, c: int): ..."))) == [("f", 1)]
 
 
-@pytest.mark.parametrize("name", ["Statement", "Event", "OpenHold", "ReservationView", "Preview"])
+@pytest.mark.parametrize(
+    "name", ["BlockTerms", "Statement", "Event", "OpenHold", "ReservationView", "Preview"]
+)
 def test_a_value_that_is_sent_is_made_by_name_alone(name: str) -> None:
     kind = getattr(importlib.import_module("tightbudget.ledger.values"), name)
     with pytest.raises(TypeError, match="positional argument"):

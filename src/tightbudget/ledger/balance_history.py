@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from sqlalchemy import Connection
 
@@ -64,7 +63,7 @@ class _Undo:
 
     def reserved(self, entry: Entry, after: Balance) -> Balance:
         """Takes back the units that were held."""
-        return replace(after, held=after.held.minus(_amount(entry)))  # guard: undo-reserved
+        return after.but(held=after.held.minus(_amount(entry)))  # guard: undo-reserved
 
     def settled(self, entry: Entry, after: Balance) -> Balance:
         """Holds the worst-case price again, instead of the cost and the saving."""
@@ -95,15 +94,15 @@ class _Undo:
         """Sets the cap of the last change before, or else that of the opening."""
         # guard: undo-capped
         cap = self._earlier(entry, EventKind.CAPPED) or self._earlier(entry, EventKind.OPENED)
-        return replace(after, cap=_known(entry, cap))
+        return after.but(cap=_known(entry, cap))
 
     def corrected(self, entry: Entry, after: Balance) -> Balance:
         """Takes the correction off the spent units."""
-        return replace(after, spent=after.spent.minus(_amount(entry)))  # guard: undo-corrected
+        return after.but(spent=after.spent.minus(_amount(entry)))  # guard: undo-corrected
 
     def closed(self, entry: Entry, after: Balance) -> Balance:
         """Opens the budget again."""
-        return replace(after, closed=False)  # guard: undo-closed
+        return after._replace(closed=False)  # guard: undo-closed
 
     def _held_by(self, entry: Entry) -> Units:
         """Finds the units that a reservation held in this budget until the event ended it."""
@@ -145,8 +144,7 @@ _UNDO: Mapping[str, Callable[[_Undo, Entry, Balance], Balance]] = {
 
 def _held_again(after: Balance, *, held: Units, cost: Units, saved: int) -> Balance:
     """Turns a cost and a saving back into units that are held."""
-    return replace(
-        after,
+    return after.but(
         held=after.held.plus(held),
         spent=after.spent.minus(cost),
         saved=after.saved.minus(Units(epsilon=saved, delta=0)),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 
 from tightbudget.errors import ParameterError
 from tightbudget.ledger.blocks import BlockSet
 from tightbudget.ledger.pricing import BLOCK, rule_of
 from tightbudget.ledger.queries import Balance
-from tightbudget.ledger.units import NOTHING, Units
+from tightbudget.ledger.units import Units
 
 __all__ = ["Chosen"]
 
@@ -34,19 +34,8 @@ class Chosen:
             number: below 0, another one for each budget.
         """
         text = self.set.parameters_of(name)
-        return Balance(
-            id=number,
-            name=name,
-            kind=BLOCK,
-            parameters=text,
-            parent=None,
-            root=number,
-            closed=False,
-            cap=Units.granted(rule_of(BLOCK, text).cap),
-            spent=NOTHING,
-            held=NOTHING,
-            saved=NOTHING,
-        )
+        cap = Units.granted(rule_of(BLOCK, text).cap)
+        return Balance.opened(number, name, kind=BLOCK, parameters=text, cap=cap)
 
     def usable(self, payer: Balance) -> Balance:
         """The budget with the part of its cap that may be used today.
@@ -66,4 +55,4 @@ class Chosen:
             return payer
         cap = Units(*(amount * share.numerator // share.denominator for amount in payer.cap))
         # guard: locked-is-not-left
-        return replace(payer, cap=cap.most(payer.spent.plus(payer.held)))
+        return payer.but(cap=cap.most(payer.spent.plus(payer.held)))

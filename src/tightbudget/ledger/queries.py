@@ -7,7 +7,7 @@ import itertools
 import json
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import (
     Column,
@@ -84,9 +84,8 @@ T = TypeVar("T")
 _FEW = 10_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Balance:
-    """A budget as it is stored, its amounts in units.
+class Balance(NamedTuple):
+    """A row of ``budgets``, its columns in their order; ten thousand of them are read at once.
 
     Attributes:
         id: the number of the event that has opened it.
@@ -96,10 +95,13 @@ class Balance:
         parent: the ``id`` of the budget that it is a part of, or None.
         root: the ``id`` of the outermost budget around it, which may be itself.
         closed: says whether it was closed.
-        cap: the most that spent and held may come to.
-        spent: the units of settled and forfeited runs, and of parts that are closed.
-        held: the units that open reservations and open parts hold.
-        saved: the units by which worst cases would have cost more; delta is always 0.
+        cap_epsilon: of the most that spent and held may come to, in units.
+        cap_delta: the delta of that, in units.
+        spent_epsilon: of settled and forfeited runs, and of parts that are closed.
+        spent_delta: the delta of these.
+        held_epsilon: of what open reservations and open parts hold.
+        held_delta: the delta of that.
+        saved_epsilon: the units by which worst cases would have cost more; never delta.
     """
 
     id: int
@@ -109,10 +111,64 @@ class Balance:
     parent: int | None
     root: int
     closed: bool
-    cap: Units
-    spent: Units
-    held: Units
-    saved: Units
+    cap_epsilon: int
+    cap_delta: int
+    spent_epsilon: int
+    spent_delta: int
+    held_epsilon: int
+    held_delta: int
+    saved_epsilon: int
+
+    @staticmethod
+    def opened(
+        id: int,
+        name: str,
+        *,
+        kind: str,
+        parameters: str,
+        whole: Balance | None = None,
+        cap: Units,
+        spent: Units = NOTHING,
+    ) -> Balance:
+        """Returns the budget that an event opens, which holds nothing yet."""
+        parent, root = (None, id) if whole is None else (whole.id, whole.root)
+        return Balance(
+            id, name, kind, parameters, parent, root, False, *cap, *spent, *NOTHING, NOTHING.epsilon
+        )
+
+    @property
+    def cap(self) -> Units:
+        """The most that spent and held may come to."""
+        return Units(self.cap_epsilon, self.cap_delta)
+
+    @property
+    def spent(self) -> Units:
+        """The units of settled and forfeited runs, and of parts that are closed."""
+        return Units(self.spent_epsilon, self.spent_delta)
+
+    @property
+    def held(self) -> Units:
+        """The units that open reservations and open parts hold."""
+        return Units(self.held_epsilon, self.held_delta)
+
+    @property
+    def saved(self) -> Units:
+        """The units by which worst cases would have cost more; delta is always 0."""
+        return Units(self.saved_epsilon, 0)
+
+    def but(
+        self,
+        *,
+        cap: Units | None = None,
+        spent: Units | None = None,
+        held: Units | None = None,
+        saved: Units | None = None,
+    ) -> Balance:
+        """Returns this budget with other amounts, where one is given."""
+        (cap_e, cap_d), (spent_e, spent_d) = cap or self.cap, spent or self.spent
+        (held_e, held_d), (saved_e, _) = held or self.held, saved or self.saved
+        amounts = cap_e, cap_d, spent_e, spent_d, held_e, held_d, saved_e
+        return Balance._make((*self[: -len(amounts)], *amounts))
 
     @property
     def rule(self) -> BudgetRule:
@@ -122,11 +178,15 @@ class Balance:
     @property
     def left(self) -> Units:
         """The units that may still be reserved."""
-        return NOTHING if self.closed else self.cap.minus(self.spent).minus(self.held)
+        if self.closed:
+            return NOTHING
+        return Units(
+            self.cap_epsilon - self.spent_epsilon - self.held_epsilon,
+            self.cap_delta - self.spent_delta - self.held_delta,
+        )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Charge:
+class Charge(NamedTuple):
     """The units that a reservation holds in one of its budgets, or has cost there.
 
     Attributes:
@@ -261,6 +321,16 @@ def _stored(connection: Connection, column: Column[str], text: str) -> str | Non
 
 _BALANCE = select(budgets).where(budgets.c.name == bindparam("name"))
 _BALANCES = select(budgets).order_by(budgets.c.id)
+# the budgets of names that a JSON text lists: one value, however many names there are
+_NAMED = {
+    dialect: select(budgets).where(
+        budgets.c.name.in_(select(listed(bindparam("names")).table_valued("value").c.value))
+    )
+    for dialect, listed in (
+        ("sqlite", func.json_each),
+        ("postgresql", func.json_array_elements_text),
+    )
+}
 _PARTS = select(budgets.c.cap_epsilon, budgets.c.name).where(
     budgets.c.parent == bindparam("of"), budgets.c.closed == 0
 )
@@ -303,11 +373,9 @@ def balances_of(connection: Connection, names: Sequence[str]) -> list[Balance]:
 
 def known_balances(connection: Connection, names: Sequence[str]) -> dict[str, Balance]:
     """Returns those of the budgets of these names that there are, by name."""
-    found: dict[str, Balance] = {}
-    for few in _chunks(names):
-        rows = connection.execute(select(budgets).where(budgets.c.name.in_(few)))
-        found.update((row.name, _balance(row)) for row in rows)
-    return found
+    statement = _NAMED[connection.dialect.name]
+    rows = execute(connection, statement, names=json.dumps(names)).all()
+    return {row.name: _balance(row) for row in rows}
 
 
 def parents_of(connection: Connection, children: Sequence[Balance]) -> dict[int, int | None]:
@@ -496,21 +564,14 @@ def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
     return (values[first : first + _FEW] for first in range(0, len(values), _FEW))
 
 
+_PLACE_OF_CLOSED = list(budgets.c).index(budgets.c.closed)
+
+
 def _balance(row: Row[Any]) -> Balance:
-    """Reads a row of ``budgets``."""
-    return Balance(
-        id=row.id,
-        name=row.name,
-        kind=row.kind,
-        parameters=row.parameters,
-        parent=row.parent,
-        root=row.root,
-        closed=_truth(row.closed),
-        cap=Units(row.cap_epsilon, row.cap_delta),
-        spent=Units(row.spent_epsilon, row.spent_delta),
-        held=Units(row.held_epsilon, row.held_delta),
-        saved=Units(row.saved_epsilon, 0),
-    )
+    """Reads a row that begins with the columns of ``budgets``."""
+    values = row[: len(Balance._fields)]
+    closed = _truth(values[_PLACE_OF_CLOSED])
+    return Balance._make((*values[:_PLACE_OF_CLOSED], closed, *values[_PLACE_OF_CLOSED + 1 :]))
 
 
 def _truth(value: int) -> bool:
@@ -730,7 +791,7 @@ def _lines(connection: Connection, page: Sequence[Row[Any]]) -> dict[int, list[C
     numbers = [row.id for row in page]
     rows: Iterable[Row[Any]]
     if len(numbers) == 1:
-        rows = execute(connection, _LINES_OF_ONE, reservation=numbers[0])
+        rows = execute(connection, _LINES_OF_ONE, reservation=numbers[0]).all()
     else:
         rows = connection.execute(_LINES.where(charges.c.reservation.in_(numbers)))
     found: dict[int, list[Charge]] = {}
@@ -742,10 +803,7 @@ def _lines(connection: Connection, page: Sequence[Row[Any]]) -> dict[int, list[C
 def _charge(row: Any) -> Charge:
     """Reads a row of ``_LINES``."""
     return Charge(
-        budget=row.budget,
-        name=row.name,
-        rule=rule_of(row.kind, row.parameters),
-        units=Units(row.epsilon, row.delta),
+        row.budget, row.name, rule_of(row.kind, row.parameters), Units(row.epsilon, row.delta)
     )
 
 

@@ -336,7 +336,7 @@ def _opened(act: Act, request: Request, payers: Sequence[Balance]) -> Sequence[B
     if chosen is None or not fresh:
         return payers
     made = act.open_by_rule([chosen.fresh(name, -1) for name in fresh])
-    return [replace(payer, id=made.get(payer.name, payer.id)) for payer in payers]
+    return [payer._replace(id=made.get(payer.name, payer.id)) for payer in payers]
 
 
 def _asked(rules: Sequence[BudgetRule], guarantee: Stored, cell: Cell | None) -> list[Units]:
@@ -567,7 +567,7 @@ def _hold(
     lines, told = [], []
     for payer, wanted in zip(payers, asked, strict=True):
         units = wanted.least(payer.left)
-        lines.append(Charge(budget=payer.id, name=payer.name, rule=payer.rule, units=units))
+        lines.append(Charge(payer.id, payer.name, payer.rule, units))
         if units != wanted:
             unit = payer.rule.unit
             told.append(
@@ -773,18 +773,14 @@ def open_budget(act: Act, *, name: str, terms: Terms, parent: str | None) -> Bal
         _check_part(act.connection, whole, terms, name)
     number = act.log(EventKind.OPENED, budget=name, units=terms.cap, details=said)
     plan = terms.rule if isinstance(terms.rule, PlanRule) else None
-    balance = Balance(
-        id=number,
-        name=name,
+    balance = Balance.opened(
+        number,
+        name,
         kind=terms.kind,
         parameters=terms.parameters,
-        parent=None if whole is None else whole.id,
-        root=number if whole is None else whole.root,
-        closed=False,
+        whole=whole,
         cap=terms.cap,
         spent=NOTHING if plan is None else terms.cap,  # a plan is charged whole
-        held=NOTHING,
-        saved=NOTHING,
     )
     act.add_budget(balance)
     if plan is not None:

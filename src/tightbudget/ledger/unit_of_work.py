@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, update
+from sqlalchemy import Connection, Table, bindparam, insert, update
 
 from tightbudget.errors import LedgerCorruptError, LedgerError, SettlementError
 from tightbudget.ledger import queries
@@ -69,7 +69,10 @@ _USE = (
     )
     .values(used=steps.c.used + bindparam("more"))
 )
-_INSERT = {table: insert(table) for table in (budgets, steps, reservations, charges, events)}
+_INSERT = {
+    table: (insert(table), tuple(table.c.keys()))
+    for table in (budgets, steps, reservations, charges, events)
+}
 
 # the state that a reservation has after the event that ends it
 _STATE_AFTER = {
@@ -156,7 +159,7 @@ class Act:
             )
             entries.append(entry)
             head = Head(entry.sequence, entry.hash)
-        execute_each(self.connection, _INSERT[events], [entry._asdict() for entry in entries])
+        self._insert(events, entries)
         self._head = head
         return entries[0].sequence
 
@@ -181,17 +184,8 @@ class Act:
         """
         self._each(
             _EXCHANGE,
-            [
-                {
-                    "of": change.budget,
-                    "held_e": change.held.epsilon,
-                    "held_d": change.held.delta,
-                    "spent_e": change.spent.epsilon,
-                    "spent_d": change.spent.delta,
-                    "saved": change.saved,
-                }
-                for change in changes
-            ],
+            ("of", "held_e", "held_d", "spent_e", "spent_d", "saved"),
+            [(one.budget, *one.held, *one.spent, one.saved) for one in changes],
         )
 
     def open_by_rule(self, made: Sequence[Balance]) -> dict[str, int]:
@@ -209,13 +203,13 @@ class Act:
             rows = []
             for number, balance in enumerate(alike, start=first):
                 numbers[balance.name] = number
-                rows.append(_row(dataclasses.replace(balance, id=number, root=number)))
-            execute_each(self.connection, _INSERT[budgets], rows)
+                rows.append(_row(balance._replace(id=number, root=number)))
+            self._insert(budgets, rows)
         return numbers
 
     def add_budget(self, balance: Balance) -> None:
         """Inserts a new budget."""
-        execute_each(self.connection, _INSERT[budgets], [_row(balance)])
+        self._insert(budgets, [_row(balance)])
 
     def change_budget(self, budget: int, **values: Any) -> None:
         """Sets columns of a budget."""
@@ -239,28 +233,25 @@ class Act:
 
     def add_reservation(self, reservation: Reservation) -> None:
         """Inserts a new reservation and holds its charges."""
-        row = {
-            "id": reservation.id,
-            "key": reservation.key,
-            "body": reservation.body,
-            "digest": reservation.digest,
-            "interactive": int(reservation.interactive),
-            "state": str(reservation.state),
-            "started": None,
-            "token": None,
-            "cell": None,
-            "told": reservation.told,
-        }
-        execute_each(self.connection, _INSERT[reservations], [row])
+        row = (
+            reservation.id,
+            reservation.key,
+            reservation.body,
+            reservation.digest,
+            int(reservation.interactive),
+            str(reservation.state),
+            None,  # it was not started, so that it has no token
+            None,
+            None,  # nor a cell
+            reservation.told,
+        )
+        self._insert(reservations, [row])
         if reservation.charges:
             self.exchange_each(
                 [Exchange(budget=one.budget, held=one.units) for one in reservation.charges]
             )
-            held = [
-                {"reservation": reservation.id, "budget": one.budget, **one.units._asdict()}
-                for one in reservation.charges
-            ]
-            execute_each(self.connection, _INSERT[charges], held)
+            held = [(reservation.id, one.budget, *one.units) for one in reservation.charges]
+            self._insert(charges, held)
 
     def advance(self, hold: Reservation, state: ReservationState, **values: Any) -> Reservation:
         """Moves a reservation to its next state, and sets ``started``, ``token`` or ``cell``."""
@@ -295,42 +286,29 @@ class Act:
             ]
         )
         changed = [
-            {"of": hold.id, "in": one.budget, **costs[one.name]._asdict()}
+            (hold.id, one.budget, *costs[one.name])
             for one in hold.charges
             if costs[one.name] != one.units
         ]
         if changed:
-            self._each(_CHARGE, changed)
+            self._each(_CHARGE, ("of", "in", "epsilon", "delta"), changed)
         lines = [(one.name, costs[one.name]) for one in hold.charges]
         self.log_each(kind, lines, key=hold.key, cell=cell, details=details)
         after = self.advance(hold, _STATE_AFTER[kind], cell=cell)
-        ended = (dataclasses.replace(one, units=costs[one.name]) for one in hold.charges)
+        ended = (one._replace(units=costs[one.name]) for one in hold.charges)
         return dataclasses.replace(after, charges=tuple(ended))
 
     # -------------------------------------------------------------------- steps of a plan
 
     def declare(self, plan: int, declared: Mapping[str, int]) -> None:
         """Inserts the steps of a plan, each with the number of its runs."""
-        execute_each(
-            self.connection,
-            _INSERT[steps],
-            [
-                {"budget": plan, "step": step, "times": times, "used": 0}
-                for step, times in declared.items()
-            ],
-        )
+        self._insert(steps, [(plan, step, times, 0) for step, times in declared.items()])
 
     def use(self, plans: Sequence[int], wanted: Mapping[str, int]) -> None:
         """Takes runs of steps from each of these plans; negative numbers give runs back."""
         if plans and wanted:
-            self._each(
-                _USE,
-                [
-                    {"of": plan, "named": step, "more": runs}
-                    for plan in plans
-                    for step, runs in wanted.items()
-                ],
-            )
+            rows = [(plan, step, runs) for plan in plans for step, runs in wanted.items()]
+            self._each(_USE, ("of", "named", "more"), rows)
 
     # ---------------------------------------------------------------------------- inside
 
@@ -340,16 +318,21 @@ class Act:
         Raises:
             LedgerCorruptError: they are not; the transaction is rolled back.
         """
-        self._each(statement, [values])
+        self._each(statement, tuple(values), [tuple(values.values())])
 
-    def _each(self, statement: Any, values: Sequence[Mapping[str, Any]]) -> None:
-        """Changes exactly one row for each set of values, each of another row.
+    def _each(self, statement: Any, names: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> None:
+        """Changes exactly one row of the table for each row of values, each another one.
 
         Raises:
             LedgerCorruptError: a condition that the act has checked is no longer true; the
                 transaction is rolled back.
         """
-        self._changed(execute_each(self.connection, statement, values).rowcount, len(values))
+        self._changed(execute_each(self.connection, statement, names, rows).rowcount, len(rows))
+
+    def _insert(self, table: Table, rows: Sequence[Sequence[Any]]) -> None:
+        """Inserts rows, whose values are in the order of the table's columns."""
+        statement, columns = _INSERT[table]
+        execute_each(self.connection, statement, columns, rows)
 
     def _changed(self, rows: int, expected: int) -> None:
         """Refuses to go on where other rows were changed than the act had read.
@@ -365,23 +348,6 @@ class Act:
             )
 
 
-def _columns(name: str, units: Units) -> dict[str, int]:
-    """Spreads an amount over the two columns of this name."""
-    return {f"{name}_epsilon": units.epsilon, f"{name}_delta": units.delta}
-
-
-def _row(balance: Balance) -> dict[str, Any]:
-    """The row of a new budget."""
-    return {
-        "id": balance.id,
-        "name": balance.name,
-        "kind": balance.kind,
-        "parameters": balance.parameters,
-        "parent": balance.parent,
-        "root": balance.root,
-        "closed": 0,
-        **_columns("cap", balance.cap),
-        **_columns("spent", balance.spent),
-        **_columns("held", balance.held),
-        "saved_epsilon": 0,
-    }
+def _row(balance: Balance) -> tuple[Any, ...]:
+    """The row of a budget; a database without truth values has 0 and 1."""
+    return tuple(int(value) if isinstance(value, bool) else value for value in balance)

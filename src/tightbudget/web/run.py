@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 from collections.abc import Callable
@@ -36,6 +37,10 @@ def run(settings: Settings, ready: Callable[[str], None]) -> None:
     """
     app = create_app(settings)
     app.state.open.explorer.warm()
+    # what is loaded by now stays until the end: without it in every collection of garbage, acts on
+    # ten thousand budgets take four fifths of the time
+    gc.collect()
+    gc.freeze()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     with _listening(settings.host, settings.port) as listening:
         where = f"[{settings.host}]" if ":" in settings.host else settings.host
