@@ -321,15 +321,16 @@ def _stored(connection: Connection, column: Column[str], text: str) -> str | Non
 
 _BALANCE = select(budgets).where(budgets.c.name == bindparam("name"))
 _BALANCES = select(budgets).order_by(budgets.c.id)
-# the budgets of names that a JSON text lists: one value, however many names there are
-_NAMED = {
-    dialect: select(budgets).where(
-        budgets.c.name.in_(select(listed(bindparam("names")).table_valued("value").c.value))
-    )
+# The names that a JSON text lists, as each database reads it: one value, however many there are.
+_NAMES = {
+    dialect: select(listed(bindparam("names")).table_valued("value").c.value)
     for dialect, listed in (
         ("sqlite", func.json_each),
         ("postgresql", func.json_array_elements_text),
     )
+}
+_NAMED = {
+    dialect: select(budgets).where(budgets.c.name.in_(names)) for dialect, names in _NAMES.items()
 }
 _PARTS = select(budgets.c.cap_epsilon, budgets.c.name).where(
     budgets.c.parent == bindparam("of"), budgets.c.closed == 0
@@ -504,12 +505,21 @@ def spent_in_parts(connection: Connection, of: Collection[int]) -> dict[int, Uni
     }
 
 
-def within(connection: Connection, names: Collection[str]) -> Seen:
-    """Returns these budgets and all their parts, and of the sets among them all blocks."""
+def _within(names: Select[Any]) -> Select[Any]:
+    """The query of the budgets of these names and of all their parts."""
     known = select(budgets.c.id, budgets.c.name, budgets.c.kind)
     found = known.where(budgets.c.name.in_(names)).cte(recursive=True)
     found = found.union(known.join(found, budgets.c.parent == found.c.id))
-    rows = connection.execute(select(found.c.name, found.c.kind)).all()
+    return select(found.c.name, found.c.kind)
+
+
+_WITHIN = {dialect: _within(names) for dialect, names in _NAMES.items()}
+
+
+def within(connection: Connection, names: Collection[str]) -> Seen:
+    """Returns these budgets and all their parts, and of the sets among them all blocks."""
+    statement = _WITHIN[connection.dialect.name]
+    rows = execute(connection, statement, names=json.dumps(list(names))).all()
     return Seen(
         names=frozenset(row.name for row in rows),
         sets=frozenset(row.name for row in rows if row.kind == BLOCKS),
@@ -728,20 +738,25 @@ def count_open(connection: Connection, seen: Seen) -> int:
     return found
 
 
+_COUNTED = {
+    dialect: (
+        select(budgets.c.name, func.count())
+        .join(charges, charges.c.budget == budgets.c.id)
+        # As a join with reservations, SQLite would read the charges of all that were ever made; and
+        # by an index of names, those of each of ten thousand names apart.
+        .where(charges.c.reservation.in_(select(reservations.c.id).where(_IS_OPEN)))
+        .where((budgets.c.name + "").in_(names))
+        .group_by(budgets.c.name)
+    )
+    for dialect, names in _NAMES.items()
+}
+
+
 def count_open_in_each(connection: Connection, names: Collection[str]) -> dict[str, int]:
     """Counts for each budget the open reservations that charge it; one without any is left out."""
-    found: dict[str, int] = {}
-    for few in _chunks(list(names)):
-        wanted = (
-            select(budgets.c.name, func.count())
-            .select_from(reservations)
-            .join(charges, charges.c.reservation == reservations.c.id)
-            .join(budgets, budgets.c.id == charges.c.budget)
-            .where(_IS_OPEN, budgets.c.name.in_(few))
-            .group_by(budgets.c.name)
-        )
-        found.update((name, int(number)) for name, number in connection.execute(wanted))
-    return found
+    statement = _COUNTED[connection.dialect.name]
+    rows = execute(connection, statement, names=json.dumps(list(names))).all()
+    return {name: int(number) for name, number in rows}
 
 
 def reservations_numbered(connection: Connection, numbers: Collection[int]) -> list[Reservation]:
