@@ -211,6 +211,8 @@ def test_analysts_of_a_set_share_its_blocks_and_not_their_quotas(
         assert about == set(names)
         keys = [hold["key"] for hold in there.get("/api/v1/holds").json()["holds"]]
         assert keys == ["A", "B"]
+        of_set = there.get("/api/v1/holds", params={"budget": "clicks"}).json()["holds"]
+        assert [hold["key"] for hold in of_set] == keys
         left = there.post("/api/v1/blocks/left", json=DAYS).json()
         assert (left["blocks"], left["left"]["amount"]) == (4, 0.4)
         assert there.get("/budget", params={"name": names[1]}).status_code == 200

@@ -12,6 +12,7 @@ from fastapi import Request
 
 from tightbudget.errors import BudgetExceeded, ParameterError, SettlementError
 from tightbudget.ledger.ledger import Blocks, Event, LedgerBudget, LedgerHold, Statement
+from tightbudget.ledger.pricing import BLOCKS
 from tightbudget.ledger.seen import Seen
 from tightbudget.ledger.text import printable
 from tightbudget.numerics.validate import refuse
@@ -170,11 +171,17 @@ def holds_seen(
         SettlementError: there is no reservation ``after``.
     """
     caller, ledger = caller_of(request), state_of(request).ledger
-    names = caller.budgets if budget is None else (budget_seen(request, budget).name,)
+    seen = caller.budgets if budget is None else _with_blocks(budget_seen(request, budget))
     # guard: one-more-is-asked
-    found = ledger.open_holds(budgets=names, after=after, limit=limit + 1)
+    found = ledger.open_holds(budgets=seen, after=after, limit=limit + 1)
     shown = [_charging(hold.to_dict(), caller) for hold in found[:limit]]
     return shown, shown[-1]["key"] if len(found) > limit else None
+
+
+def _with_blocks(budget: LedgerBudget) -> Seen:
+    """A budget, with all blocks if it is a set of them."""
+    name = frozenset([budget.name])
+    return Seen(names=name, sets=name if budget.kind == BLOCKS else frozenset())
 
 
 def statements_seen(
