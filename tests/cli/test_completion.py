@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def completed(line: str) -> list[str]:
         ("tightbudget delta pl", ["plan.toml"]),
         ("tightbudget ledger open a --kind z", ["zcdp"]),
         ("tightbudget ledger show --ledger sqlite:///budget.db ad", ["ada"]),
-        ("tightbudget ledger history --ledger sqlite:///budget.db --budget ", ["census", "ada"]),
+        ("tightbudget ledger history --ledger sqlite:///budget.db --budget ", ["ada", "census"]),
         ("tightbudget ledger close --ledger sqlite:///none.db ", []),
         ("tightbudget mech", ["mechanisms"]),
     ],
@@ -94,3 +95,18 @@ def test_budgets_that_cannot_be_read_complete_to_nothing(url: str | None, folder
     (folder / "broken.db").write_bytes(b"no database")
     assert completion.budgets(Context(url), "") == []  # type: ignore[arg-type]
     assert not (folder / "none.db").exists()
+
+
+def test_the_first_names_of_budgets_are_completed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion, "_SHOWN", 3)
+    url = f"sqlite:///{folder}/budget.db"
+    with tb.Ledger(url) as ledger:
+        for name in ("ada %", "ada_b", "adam", "Ada", "bob", "ada_a"):
+            ledger.open_budget(name, epsilon=1)
+    context: Any = Context(url)
+    assert completion.budgets(context, "ada") == ["ada %", "ada_a", "ada_b"]
+    assert completion.budgets(context, "ada_") == ["ada_a", "ada_b"]
+    assert completion.budgets(context, "x") == []
+    assert len(completion.budgets(context, "")) == 3

@@ -383,7 +383,7 @@ def test_the_names_of_a_set_are_for_its_blocks(ledger: tb.Ledger) -> None:
             ledger.open_budget(name, epsilon=100)
     for name in ("Clicks[x=1]", "clicks x[y]", "[", "click[s]"):
         ledger.open_budget(name, epsilon=1)
-    with pytest.raises(tb.ParameterError, match=r"there is a budget 'Clicks\[x=1\]', as blocks of"):
+    with pytest.raises(tb.ParameterError, match=r"a budget 'Clicks\[x=1\]', as its blocks"):
         ledger.blocks("Clicks", **TERMS)
     assert ledger.blocks("clicks", **TERMS).terms == clicks.terms
     run(clicks.where(day="2026-01-01", region="eu"), "A")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 from sqlalchemy import Engine, event
 
 import tightbudget as tb
+from tightbudget.ledger.queries import balance
 from tightbudget.ledger.transactions import Terms, open_budget
-from tightbudget.ledger.unit_of_work import Act
+from tightbudget.ledger.unit_of_work import Act, Exchange
+from tightbudget.ledger.units import Units
 
 PRICES = tb.OutputDP({"yes": 0.3, "no": 0.1}, delta=1e-7)
 TALK = tb.OutputDP({"yes": 0.3, "no": 0.1})
@@ -126,6 +129,33 @@ def test_one_budget_that_cannot_pay_refuses_for_all(ledger: tb.Ledger) -> None:
 def test_the_first_unknown_name_is_told(ledger: tb.Ledger) -> None:
     with pytest.raises(tb.ParameterError, match="'part 2'"):
         ledger.reserve("run", PRICES, [*opened(ledger, 2), "part 3", "part 2"])
+
+
+def test_a_budget_that_is_named_twice_is_charged_twice_or_not_at_all(ledger: tb.Ledger) -> None:
+    """PostgreSQL changes a row once in a statement: the act that meant twice is undone."""
+    ledger.open_budget("data", epsilon=1)
+    with ledger.session.read() as connection:
+        data = balance(connection, "data").id
+    twice = [Exchange(budget=data, held=Units(10**11, 0))] * 2
+    with contextlib.suppress(tb.LedgerCorruptError):
+        ledger.session.write(lambda act: act.exchange_each(twice))
+    assert ledger.budget("data").held.amount in (0.0, 0.2)
+
+
+@pytest.mark.parametrize("name", ["\U0001f600", "\\", '"', "%(x)s", ":x ?", "é", "'"])
+def test_texts_are_stored_as_they_are_whatever_reads_them(ledger: tb.Ledger, name: str) -> None:
+    """Rows and names travel as JSON, and statements have marks for values."""
+    names = [f"{name} {i}" for i in range(3)]
+    for one in names:
+        ledger.open_budget(one, epsilon=1)
+    hold = ledger.reserve(f"key {name}", tb.OutputDP({name: 0.3, "no": 0.1}), names)
+    hold.start()
+    hold.settle(name)
+    assert ledger.hold(f"key {name}").cell == name
+    assert [*ledger.hold(f"key {name}").charges] == sorted(names)
+    assert ledger.within(names).names == set(names)
+    assert ledger.count_open_in_each(names) == {}
+    ledger.verify()
 
 
 @pytest.mark.slow

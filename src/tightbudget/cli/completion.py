@@ -17,6 +17,7 @@ from tightbudget import MECHANISMS, Neighbouring
 __all__ = ["budgets", "kinds", "papers", "plans", "relations", "sources"]
 
 _SQLITE = "sqlite:///"
+_SHOWN = 200  # names: of a hundred thousand, a shell would ask whether to show them all
 
 
 def sources(incomplete: str) -> list[str]:
@@ -72,7 +73,7 @@ def budgets(ctx: typer.Context, incomplete: str) -> list[str]:
         # another database may be away, and a shell does not wait for it
         if url.startswith(_SQLITE) and Path(url.removeprefix(_SQLITE)).is_file():
             with tightbudget.Ledger(url, create=False) as ledger:
-                return _beginning([budget.name for budget in ledger.budgets()], incomplete)
+                return list(ledger.names(incomplete, _SHOWN))
     return []
 
 

@@ -246,6 +246,11 @@ class Ledger:
         )
         return block_sets.declare(self.session, terms)
 
+    def names(self, beginning: str, limit: int) -> tuple[str, ...]:
+        """Returns the first names of budgets that begin with a text, in alphabetical order."""
+        with self.session.read() as connection:
+            return tuple(queries.beginning_with(connection, beginning, limit))
+
     def within(self, names: Collection[str], *, analyst: str | None = None) -> Seen:
         """Returns these budgets and all their parts, and of sets of blocks every block.
 

@@ -459,10 +459,11 @@ def made_by_rule(
         yield from itertools.islice(own, last)
 
 
-def beginning_with(connection: Connection, beginning: str) -> str | None:
-    """Returns the name of a budget that begins so, of any kind, or None."""
+def beginning_with(connection: Connection, beginning: str, limit: int) -> list[str]:
+    """Returns the first names of budgets, of any kind, that begin so."""
     begins = func.substr(budgets.c.name, 1, len(beginning)) == beginning
-    return connection.scalars(select(budgets.c.name).where(begins).limit(1)).one_or_none()
+    found = select(budgets.c.name).where(begins).order_by(budgets.c.name).limit(limit)
+    return list(connection.scalars(found))
 
 
 def parts(connection: Connection, of: Balance, limit: int) -> list[str]:

@@ -737,9 +737,11 @@ def _check_name(connection: Connection, name: str, terms: Terms) -> None:
         ParameterError: there is such a set, or this is one, and there is such a budget.
     """
     if terms.kind == BLOCKS:
-        taken = queries.beginning_with(connection, f"{name}[")
-        if taken is not None:
-            must = f"be another: there is a budget {taken!r}, as blocks of the set would be named"
+        taken = queries.beginning_with(connection, f"{name}[", 1)
+        if taken:
+            must = (
+                f"be another: there is a budget {taken[0]!r}, as blocks of the set would be named"
+            )
             raise refuse("name", must, name)
     elif "[" in name:
         of = queries.find_balance(connection, name.partition("[")[0])
