@@ -48,7 +48,9 @@ _COUNT = {"output_dp": {"cells": [["many", 0.3], ["few", 0.1]], "delta": 0, "sup
 Asked = Annotated[Guarantee, Field(examples=[{"tightbudget": 1, **_COUNT}])]
 Count = Annotated[
     Any,
-    WithJsonSchema({"anyOf": [{"const": "one block"}, {"type": "integer", "minimum": 1}]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "enum": ["one block"]}, {"type": "integer", "minimum": 1}]}
+    ),
 ]
 Set = Annotated[Name, Field(description="The name of the set.", examples=["clicks"])]
 _VALUES = [{"type": "string"}, {"type": "integer"}]
@@ -72,17 +74,17 @@ class Declare(Body):
 
     name: Set
     by: list[Name] = Field(min_length=1, max_length=_FEW, examples=[["day", "region"]])
-    epsilon: Number = Field(examples=[1])
-    delta: Number = Field(0, examples=[1e-6])
+    epsilon: Number = Field(description="Of each block.", examples=[1])
+    delta: Number = Field(0, description="Of each block.", examples=[1e-6])
     rows_in: Count = Field(
         "one block", description="The largest number of blocks that have rows of one person."
     )
     cap_epsilon: Number | None = Field(None, description="A cap over all blocks, beside them.")
-    cap_delta: Number = 0
+    cap_delta: Number = Field(0, description="Of this cap.")
     quota_epsilon: Number | None = Field(
         None, description="What each token of one name may spend, beside the blocks."
     )
-    quota_delta: Number = 0
+    quota_delta: Number = Field(0, description="Of this quota.")
     unlocking: Annotated[int, Field(ge=1), IN_DIGITS] | None = Field(
         None, description="Days over which the budget of a block is unlocked."
     )
