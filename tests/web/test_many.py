@@ -327,7 +327,7 @@ GUARDS: list[tuple[Without, Callable[[Client, Token], bool]]] = [
             "next",
             {
                 "one-more-is-asked": (
-                    "found = ledger.open_holds(budgets=names, after=after, limit=limit)"
+                    "found = ledger.open_holds(budgets=seen, after=after, limit=limit)"
                 )
             },
             bool,

@@ -24,7 +24,7 @@ __all__ = ["HOLDS", "After", "held_page", "router", "to_budget"]
 router = APIRouter(include_in_schema=False)
 
 _REFUSALS = 5  # shown on the page
-_BUDGETS = 80  # shown on one page, which has then less than 200 kB with all its reservations
+_BUDGETS = 75  # shown on one page, which has then less than 200 kB with all its reservations
 HOLDS = 50  # open reservations shown on one page
 
 After = Annotated[str | None, Query(max_length=200)]
