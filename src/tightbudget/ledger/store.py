@@ -62,17 +62,17 @@ _MOST_ACTS, _LONGEST_BATCH = 64, 0.02
 # "serialization_failure", "deadlock_detected": rolled back, says PostgreSQL, and to be tried again
 _PASSING = ("40001", "40P01")
 
-# Every transaction begins here. On SQLite a write takes the lock at its beginning: with the
-# default ("deferred") two of them could read the same balance. On PostgreSQL the lock is the
-# advisory one of this number; what is read afterwards is what others have committed. It is freed
-# when a commit is in the log, which may not be on the disk yet: the log keeps the order of acts,
-# and a flush afterwards, with the commit of a message that says nothing, waits for the disk and
-# for the standby servers that are to be waited for.
+# Every transaction begins here: the drivers begin nothing on their own. On SQLite a write takes the
+# lock at its beginning: with the default ("deferred") two of them could read the same balance. On
+# PostgreSQL the lock is the advisory one of this number; what is read afterwards is what others
+# have committed. It is freed when a commit is in the log, which may not be on the disk yet: the log
+# keeps the order of acts, and a flush afterwards, with the commit of a message that says nothing,
+# waits for the disk and for the standby servers that are to be waited for.
 _BEGIN = {
     ("sqlite", "write"): "BEGIN IMMEDIATE",
     ("sqlite", "read"): "BEGIN DEFERRED",
     ("postgresql", "write"): (
-        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;"
+        "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE;"
         " SET LOCAL synchronous_commit = off;"
         " SET LOCAL lock_timeout = '60s';"
         # who is paused in the middle of an act loses it, and does not keep the others waiting
@@ -80,11 +80,11 @@ _BEGIN = {
         " SELECT pg_advisory_xact_lock(8386102942711423603)"
     ),
     ("postgresql", "flush"): (
-        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;"
+        "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE;"
         " SET LOCAL synchronous_commit = on;"
         " SELECT pg_logical_emit_message(true, 'tightbudget', '')"
     ),
-    ("postgresql", "read"): "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+    ("postgresql", "read"): "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
 }
 # Asked by the first statement of a reading, so after its snapshot was made: all that the snapshot
 # shows is in the log before the place at which the log ends now. A standby server has only what
@@ -472,6 +472,8 @@ def _engine(url: URL) -> Engine:
     if url.get_backend_name() == "sqlite":
         settings = {"timeout": _PATIENCE, "factory": GuardedConnection}
     else:
+        # the driver begins nothing on its own: a BEGIN of its would be one more way to the server
+        pool["isolation_level"] = "AUTOCOMMIT"
         pool["pool_size"] = 32  # threads that wait for the same flush, each with its connection
     try:
         # as many connections as there are threads: they queue for the lock, not for a connection
