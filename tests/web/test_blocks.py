@@ -63,6 +63,8 @@ def test_the_page_of_a_set_shows_its_blocks(
     said = text_of(page.text)
     assert "All that is released about one person is ( 2 , 0 )-DP" in said
     assert "of 2 ε left" not in said  # nothing is charged to the set itself
+    assert "Balance" not in said
+    assert "course.js" not in page.text
     assert "<b>" not in page.text
     spots = [found for tag, found in tags(page.text) if found.get("class", "").startswith("heat-")]
     assert [spot["class"] for spot in spots] == ["heat-7", "heat-7", "heat-0"]
@@ -82,6 +84,7 @@ def test_the_page_of_a_set_with_a_cap_shows_what_is_left_of_it(
     ledger.blocks("clicks", by=["day"], epsilon=1, cap_epsilon=3)
     page = client(token("viewer")).get("/budget", params={"name": "clicks"}).text
     assert "of 3 ε left" in text_of(page)
+    assert "Balance" in text_of(page)
     assert "No run has touched a block yet" in page
 
 

@@ -152,6 +152,7 @@ def _page(
     course, numbers = course_seen(found, caller, _PLOTTED), fields(statement["kind"])
     asked = {"name": name, **wanted.said()}
     holds, following = holds_seen(request, name, after=held_after, limit=HOLDS)
+    blocks = heat_map(ledger.blocks(name), caller.sees) if statement["kind"] == BLOCKS else None
     return render(
         request,
         "budget.html",
@@ -159,7 +160,8 @@ def _page(
         problem=problem,
         statement=statement,
         share=share_of(statement),
-        blocks=heat_map(ledger.blocks(name), caller.sees) if statement["kind"] == BLOCKS else None,
+        blocks=blocks,
+        is_charged=blocks is None or blocks.has_cap,
         wholes=list(_wholes(request, statement))[::-1],
         inside=found.parts(_PARTS + 1),
         most_inside=_PARTS,
