@@ -37,8 +37,8 @@ class Token:
     Attributes:
         id: the text by which it is listed and revoked; no secret.
         name: the name of its bearer or its purpose; it is written down beside each act.
-        role: a viewer sees everything; an analyst sees and charges some budgets and their
-            parts; an administrator may do everything.
+        role: a viewer sees everything; an analyst sees and charges some budgets, their parts,
+            and all blocks of sets among them; an administrator may do everything.
         budgets: the names of an analyst's budgets; empty for others.
         created: the time of its creation, by the ledger's clock.
         expires: the time from which it opens nothing, by the ledger's clock.
