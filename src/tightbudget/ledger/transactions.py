@@ -739,9 +739,7 @@ def _check_name(connection: Connection, name: str, terms: Terms) -> None:
     if terms.kind == BLOCKS:
         taken = queries.beginning_with(connection, f"{name}[", 1)
         if taken:
-            must = (
-                f"be another: there is a budget {taken[0]!r}, as blocks of the set would be named"
-            )
+            must = f"be another: there is a budget {taken[0]!r}, as its blocks would be named"
             raise refuse("name", must, name)
     elif "[" in name:
         of = queries.find_balance(connection, name.partition("[")[0])
