@@ -176,7 +176,7 @@ class Act:
         """
         self.exchange_each([Exchange(budget=budget, held=held, spent=spent, saved=saved)])
 
-    def exchange_each(self, changes: Sequence[Exchange]) -> None:
+    def exchange_each(self, changes: Iterable[Exchange]) -> None:
         """Adds to the held, spent and saved units of several budgets, each named once.
 
         Raises:
@@ -248,7 +248,7 @@ class Act:
         self._insert(reservations, [row])
         if reservation.charges:
             self.exchange_each(
-                [Exchange(budget=one.budget, held=one.units) for one in reservation.charges]
+                Exchange(budget=one.budget, held=one.units) for one in reservation.charges
             )
             held = [(reservation.id, one.budget, *one.units) for one in reservation.charges]
             self._insert(charges, held)
@@ -275,15 +275,13 @@ class Act:
         """Turns the held units of a reservation into its costs, in every budget."""
         settled = kind == EventKind.SETTLED
         self.exchange_each(
-            [
-                Exchange(
-                    budget=one.budget,
-                    held=NOTHING.minus(one.units),
-                    spent=costs[one.name],
-                    saved=one.units.epsilon - costs[one.name].epsilon if settled else 0,
-                )
-                for one in hold.charges
-            ]
+            Exchange(
+                budget=one.budget,
+                held=NOTHING.minus(one.units),
+                spent=costs[one.name],
+                saved=one.units.epsilon - costs[one.name].epsilon if settled else 0,
+            )
+            for one in hold.charges
         )
         changed = [
             (hold.id, one.budget, *costs[one.name])
