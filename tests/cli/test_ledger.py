@@ -395,6 +395,11 @@ REFUSED: dict[str, tuple[list[object], int, str]] = {
         2,
         "give --dimension and --epsilon both, or neither for a known set",
     ),
+    "a term without the others": (
+        ["blocks", "clicks", "--cap-epsilon", 2],
+        2,
+        "terms of a set must be given with by and epsilon, or none",
+    ),
     "two guarantees": (
         [*RESERVE, "--epsilon", 1],
         2,

@@ -390,6 +390,19 @@ def test_the_names_of_a_set_are_for_its_blocks(ledger: tb.Ledger) -> None:
     assert ledger.blocks("clicks", **TERMS).terms == clicks.terms
 
 
+@pytest.mark.parametrize(
+    "given",
+    [{"delta": 0.5}, {"rows_in": 2}, {"cap_epsilon": 3}, {"quota_epsilon": 1},
+     {"unlocking": 10**5000}, {"delta": np.zeros(2)}],
+    ids=["delta", "rows_in", "cap", "quota", "unlocking", "an array"],
+)  # fmt: skip
+def test_terms_of_a_known_set_are_not_ignored(ledger: tb.Ledger, given: dict[str, Any]) -> None:
+    clicks = ledger.blocks("clicks", **TERMS)
+    with pytest.raises(tb.ParameterError, match="terms of a set must be given with by and epsilon"):
+        ledger.blocks("clicks", **given)
+    assert ledger.blocks("clicks").terms == clicks.terms
+
+
 def test_whoever_sees_a_set_sees_its_blocks(ledger: tb.Ledger) -> None:
     for name in ("clicks", "Clicks", "click"):
         here = ledger.blocks(name, **TERMS, quota_epsilon=5, quota_delta=1)

@@ -47,7 +47,8 @@ def execute_each(
 ) -> CursorResult[Any]:
     """Executes a statement that a module keeps, once for each row of values.
 
-    PostgreSQL gets all rows in one statement, which takes a third of the time of one for each.
+    PostgreSQL gets all rows in one statement: one for each was half of the time of an act on
+    10,000 budgets.
 
     Args:
         connection: a connection in a transaction.
@@ -94,13 +95,14 @@ def _set_based(
 ) -> tuple[str, dict[str, Any]]:
     """Makes a statement that does for all rows of a JSON text what another does for one.
 
-    Returns its text, and the values that it has itself.
-
     Args:
         statement: an INSERT of these columns, or an UPDATE with parameters of these names.
         dialect: that of PostgreSQL.
         names: the names of the values.
         kinds: the types of the values of an UPDATE, int or str; an INSERT has its table's.
+
+    Returns:
+        its text, and the values that it has itself.
     """
     if isinstance(statement, Insert):
         types = [statement.table.c[name].type for name in names]

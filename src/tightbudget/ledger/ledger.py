@@ -229,6 +229,11 @@ class Ledger:
             ParameterError: a term is refused; or there is no such set.
         """
         if by is None and epsilon is None:
+            others = (delta, rows_in, cap_epsilon, cap_delta, quota_epsilon, quota_delta, unlocking)
+            absent = (0, "one block", None, 0, None, 0, None)
+            # types first: what compares in its own way is a term, too
+            if any(type(a) is not type(b) or a != b for a, b in zip(others, absent, strict=True)):
+                raise ParameterError("terms of a set must be given with by and epsilon, or none")
             return block_sets.find(self.session, name)
         if by is None or epsilon is None:
             raise refuse("by, epsilon", "be given both, or neither for a known set", (by, epsilon))

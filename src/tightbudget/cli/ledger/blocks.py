@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["blocks"]
 
 _RowsIn = Annotated[
-    int, typer.Option(help="The largest number of blocks that have rows of one person.")
+    int | None,
+    typer.Option(
+        help="The largest number of blocks that have rows of one person.", show_default="one block"
+    ),
 ]
 _Unlocking = Annotated[
     int | None, typer.Option(help="Days over which the budget of a block is unlocked.")
@@ -34,7 +37,7 @@ def blocks(
     ] = None,
     epsilon: Annotated[Any, exact_number("Of each block, nats.")] = None,
     delta: Annotated[Any, exact_number("Of each block.")] = 0,
-    rows_in: _RowsIn = 1,
+    rows_in: _RowsIn = None,
     cap_epsilon: Annotated[Any, exact_number("Of a cap over all blocks, beside them.")] = None,
     cap_delta: Annotated[Any, exact_number("Of this cap.")] = 0,
     quota_epsilon: Annotated[Any, exact_number("Of each analyst, beside the blocks.")] = None,
@@ -57,7 +60,7 @@ def blocks(
             by=dimension or None,
             epsilon=epsilon,
             delta=delta,
-            rows_in=rows_in,
+            rows_in="one block" if rows_in is None else rows_in,
             cap_epsilon=cap_epsilon,
             cap_delta=cap_delta,
             quota_epsilon=quota_epsilon,
