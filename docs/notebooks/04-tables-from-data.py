@@ -208,7 +208,7 @@ budget
 #
 # - Every mechanism on data, what happens when a query fails, and what is not hidden: [answer from
 #   data](../how-to/answer-from-data.md).
-# - [Release statistics and a model](../how-to/release-with-change.md), with scikit-learn.
+# - [Release statistics and a model](../how-to/release-a-model.md), with scikit-learn.
 # - [Pay for what came out](../explanation/pay-for-what-came-out.md): why the change is real.
 # - [Propose, test, release](../explanation/propose-test-release.md): how the median works.
 # - The same mechanisms on a budget that lasts: [a ledger for a team](03-a-ledger-for-a-team.md).

@@ -808,7 +808,7 @@ def _worst_below(
     Args:
         line: a bound of the divergences of some releases together.
         tables: bounds of those of other releases, each with the number of its runs.
-        relation: what the mechanism is declared for.
+        relation: the relation that the mechanism is declared for.
     """
 
     def divergence(order: float) -> Bounds:

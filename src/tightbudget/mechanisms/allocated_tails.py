@@ -1,4 +1,7 @@
-"""The call of one epoch of random allocation far out on the right, without cancellation.
+"""E[(R - K)+] for large K, where R is the density ratio of one epoch of random allocation.
+
+It is computed without subtracting nearly equal numbers. E[(R - K)+] is the *call* at the strike K,
+as in option pricing.
 
 psi(s) = E[e^(-s W)] has a cut along s < 0, since W has no exponential moments. Pulling the line of
 :mod:`tightbudget.mechanisms.allocated_line` to the left, around the cut, leaves a residue of

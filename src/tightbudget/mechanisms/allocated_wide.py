@@ -1,4 +1,4 @@
-"""The call of one epoch of random allocation of wide noise, with W cut at a far quantile.
+"""E[(R - K)+] of one epoch of random allocation with wide noise, with W cut at a far quantile.
 
 With W = 0 in place of e^(m z - m^2/2) where z > b, every exponential moment exists, and the call
 is an integral over a line to the left of 0: for every c > 0,

@@ -84,7 +84,8 @@ class Batches(Derived):
         batch: how many records a batch has, an integer from 1 to ``of``.
         of: how many records the data set has, an integer up to 10^15.
         replacement: whether a record can be drawn several times for one batch.
-        sensitivity_of: "clip" or "replace-one": what the sensitivity of the base is of.
+        sensitivity_of: "clip" if the sensitivity of the base is the norm to which a record is
+            clipped, or "replace-one" if it is the distance that a replaced record moves the sum.
 
     Raises:
         ParameterError: ``base`` is not a :class:`~tightbudget.Gaussian`, or a parameter is out of

@@ -1,9 +1,9 @@
-"""Price rules: frozen formulas for what a guarantee costs, and for what a whole budget is worth.
+"""Price rules: frozen formulas for the price of a guarantee, and for the worth of a whole budget.
 
 A price rule holds the terms of a budget (say its epsilon and delta) and no state. An account in
-memory and a budget of a ledger charge by the same rules. Only :class:`OutputDPRule` prices what
-came out. The other rules charge the worst case, because their theorems are about worst cases that
-were fixed before a mechanism ran, and are false for prices that depend on what came out.
+memory and a budget of a ledger charge by the same rules. Only :class:`OutputDPRule` charges
+the price of the output. The other rules charge the worst case. Their theorems are about worst cases
+that were fixed before a mechanism ran, and are false for prices that depend on the output.
 
 All prices are exact rational numbers. Where a formula has a root or a logarithm, it is rounded so
 that less fits into the budget, never more.

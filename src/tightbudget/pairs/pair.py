@@ -202,7 +202,7 @@ class Pair:
         return None
 
     def formula_is_exact(self) -> bool:
-        """Whether closed_delta is that of an exact pair, which this pair's masses are only near to.
+        """Returns True if ``closed_delta`` is exact although the masses only approximate the pair.
 
         A pair that dominates the exact one, or is dominated by it, may know the exact delta of one
         run. The two are two pairs: an answer comes from the formula, or from the masses.

@@ -279,7 +279,7 @@ class _InOneDirection:
 
 
 def _given_up(why: str, best: Bounds, share: float, share_of_cuts: float) -> Known:
-    """Bounds that are not close enough, and what the gap of the last pass was made of."""
+    """Returns bounds that are not close enough, with the shares of the last pass's gap."""
     if share_of_cuts >= 0.01:  # a smaller share would be told as 0%
         why += f" (of the last gap {share_of_cuts:.0%} came from cuts and rounding, the rest from"
         why += " buckets)"

@@ -103,7 +103,7 @@ def _end(losses: Engine, slack: float) -> float:
 
 @dataclass(frozen=True)
 class _Points:
-    """delta at ascending eps from 0 on, at the last of which it is at most the slack."""
+    """delta at ascending eps from 0 on. At the last eps it is at most the slack."""
 
     epsilon: FloatArray  # (n,)
     lower: FloatArray
