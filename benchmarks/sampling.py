@@ -4,8 +4,8 @@
 
 Every answer is asked of a fresh process, which is stopped after some time: its seconds are those of
 the question alone, with everything imported and one small question asked before; its memory is the
-peak of the whole process. The neighbours are PLD_accounting, which bounds random allocation, and
-dp-accounting. A full run writes sampling.json beside this file.
+peak of the whole process. The neighbours are PLD_accounting with Numba, which bounds random
+allocation, and dp-accounting. A full run writes sampling.json beside this file.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def main() -> None:
         "load": os.getloadavg()[0],
         "cores": os.cpu_count(),
         "limit": options.limit,
-        "versions": {name: _version(name) for name in ("dp-accounting", "PLD_accounting")},
+        "versions": {name: _version(name) for name in ("dp-accounting", "PLD_accounting", "numba")},
         "rows": rows,
     }
     options.out.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from tests.cases import each_mechanism
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
+from tightbudget.engine.readings import renyi as readings
 from tightbudget.mechanisms import Mechanism, subsampled
 from tightbudget.numerics.bounds import Bounds
 
@@ -143,6 +144,14 @@ def test_divergences_grow_with_the_order_and_add_up(mechanism: Mechanism) -> Non
         assert three.lower <= 3 * bounds.upper * (1 + 1e-12)
         assert three.upper >= 3 * bounds.lower * (1 - 1e-12)
         before = bounds
+
+
+@pytest.mark.parametrize("rtol", [1e-4, 1e-9])
+def test_a_moment_that_is_known_closely_enough_needs_no_bins(rtol: float) -> None:
+    mechanism = tb.Gaussian(1.0).subsampled(0.1)  # known within 1.3e-10 of itself
+    with mock.patch.object(readings, "_by_parts", side_effect=AssertionError) as asked:
+        assert mechanism.renyi(1.25, rtol=rtol).relative_gap <= rtol
+    assert not asked.called
 
 
 # ------------------------------------------------------------------------- mutations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tests.cases import CASES, CORE, Case
+from tests.cases import CASES, CORE, Case, with_every_kind
 
 import tightbudget as tb
 from tightbudget.pairs.pair import Direction
@@ -29,7 +29,12 @@ def traits(case: Case) -> tuple[object, ...]:
 
 def test_the_names_are_those_of_cases() -> None:
     assert {case.name for case in CASES} >= CORE
-    assert len(CORE) <= 42
+
+
+def test_a_mechanism_whose_cases_are_not_named_is_asked_about_its_first_one() -> None:
+    named = frozenset({"laplace-1"})
+    cases = [Case("laplace-1", tb.Laplace(1.0)), Case("a", tb.Logistic(1.0))]
+    assert with_every_kind(named, [*cases, Case("b", tb.Logistic(2.0))]) == {"laplace-1", "a"}
 
 
 def test_every_mechanism_is_there() -> None:

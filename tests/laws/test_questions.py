@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,27 @@ spec.loader.exec_module(questions)
 
 
 def test_every_mechanism_is_drawn() -> None:
-    assert set(questions.DRAWN) == set(MECHANISMS) - questions.NOT_DRAWN
+    assert not questions.missing(), questions.missing()
+    assert set(questions.DRAWN) | questions.NOT_DRAWN == set(MECHANISMS)
+
+
+def test_a_mechanism_that_needs_a_scale_alone_is_drawn_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @dataclass(frozen=True)
+    class Scaled(tb.Mechanism):
+        scale: float
+        sensitivity: float = 1.0
+        tails: int = 2
+
+    @dataclass(frozen=True)
+    class Shaped(tb.Mechanism):
+        shape: float
+
+    assert questions.by_scale(Scaled)
+    assert not questions.by_scale(Shaped)
+    monkeypatch.setitem(MECHANISMS, "shaped", Shaped)
+    assert "not drawn: shaped; a mechanism that needs more than a sigma" in questions.missing()
 
 
 def test_a_question_is_drawn_again_and_can_be_asked() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -243,3 +244,16 @@ def test_a_base_declared_for_zeroed_records_keeps_its_relation():
         Subsampled(base, 0.1, relation=Neighbouring.ADD_OR_REMOVE)
     again = Composition.from_json((zeroed * 3).to_json())
     assert again == zeroed * 3
+
+
+@pytest.mark.parametrize("q", [1e-4, 0.01, 0.25, 0.999])
+def test_losses_below_the_largest_one_are_not_counted_above_it(q: float) -> None:
+    """An edge at the largest loss moves what is within rounding of it, and no other mass."""
+    pair = Gaussian(1.0).subsampled(q).pair(Direction.ADD)
+    end = -math.log1p(-q)
+    for edges in ([0.5 * end, end, 1.01 * end], [end, np.nextafter(end, 9.0)], [0.5 * end, end]):
+        bins = pair.bins(np.array(edges), np.zeros(len(edges)))
+        assert bins is not None
+        below = edges.index(end)  # the bin with the right edge ``end``
+        assert bins.p.lower[below] > 1e-3
+        assert bins.p.upper[below + 1 :].sum() < 1e-100

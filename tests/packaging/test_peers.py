@@ -39,6 +39,7 @@ sha256 = "{sha256}"
 [[suite]]
 files = ["tests/test_peer.py"]
 tests = 4
+skipped = 1
 differ = 1
 [suite.replace]
 "from here import answer" = "answer = lambda: 1"
@@ -135,8 +136,13 @@ def test_other_numbers_than_the_listed_ones_are_seen(small: Small) -> None:
     small.list(differs("test_values[2]"))
     (peer,) = run.peers(small.lists)
     assert run.compare(peer, [RAN]) == []
-    fewer = {test: said for test, said in RAN.items() if test.endswith("]")}
-    assert run.compare(peer, [fewer]) == ["tests/test_peer.py: tests = 2, listed 4"]
+    fewer = {test: said for test, said in RAN.items() if not test.endswith("right")}
+    assert run.compare(peer, [fewer]) == ["tests/test_peer.py: tests = 3, listed 4"]
+    more = {**RAN, "tests/test_peer.py::TestMore::test_right": "skipped"}
+    assert run.compare(peer, [more]) == ["tests/test_peer.py: skipped = 2, listed 1"]
+    del peer.suite[0]["skipped"]
+    assert run.compare(peer, [RAN]) == ["tests/test_peer.py: skipped = 1, listed 0"]
+    peer.suite[0]["skipped"] = 1
     both = {**RAN, "tests/test_peer.py::test_values[1]": "failed"}
     assert run.compare(peer, [both])[0] == "tests/test_peer.py: differ = 2, listed 1"
 

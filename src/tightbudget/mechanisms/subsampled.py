@@ -178,12 +178,18 @@ class AddPair(_SubsampledPair):
         outside = np.flatnonzero(np.isinf(minus_y))
         n = int(outside[0]) if outside.size else edges.size
         beyond = n + int(np.sum(edges[n:] - slack[n:] <= _mixed_log_end(q)))
-        based = self._base_bins(-minus_y[:n], dy[:n])
+        minus_y, dy, right = minus_y[:n], dy[:n], edges[:n]
+        if beyond > n:  # what is clearly below the first such edge stays in the bin below it
+            minus_c, dc = _unmixed_log(q, *_clear_of_end(q, -edges[n : n + 1], slack[n : n + 1]))
+            if np.isfinite(minus_c[0]) and not (n and minus_c[0] >= minus_y[-1]):
+                minus_y, dy = np.append(minus_y, minus_c), np.append(dy, dc)
+                right = edges[: n + 1]
+        based = self._base_bins(-minus_y, dy)
         if based is None:
             return None
         base, base_reference = based
         # the last bin of the base holds everything up to the largest loss
-        reference = np.append(edges[:n], edges[min(beyond, edges.size - 1)])
+        reference = np.append(right, edges[min(beyond, edges.size - 1)])
         # w' = e^r' ((1 - q) P + q Q) / P with Q / P = w e^-r
         stay, shift = (
             self.keep * exp_enclosure(reference),
@@ -191,11 +197,12 @@ class AddPair(_SubsampledPair):
         )
         w = stay + (base.w * shift).scaled(q)
         qs = base.p * stay + (base.q * shift).scaled(q)
-        between, after = beyond - n, edges.size - beyond
+        below = right.size
+        between, after = beyond - below, edges.size - beyond
 
         def spread(part: Enclosure, filler: float) -> Enclosure:
             gap, rest = exact(np.full(between, filler)), exact(np.full(after, filler))
-            return stack(part[:n], gap, part[n:], rest)
+            return stack(part[:below], gap, part[below:], rest)
 
         return Bins(spread(base.p, 0.0), spread(qs, 0.0), spread(w, 1.0))
 
@@ -296,6 +303,14 @@ def _unmixed_log(q: float, x: FloatArray, slack: FloatArray) -> tuple[FloatArray
         y = np.where(x > 300.0, x - math.log(q), y)
         dy += 8 * UNIT * (np.abs(y) + np.abs(x))
     return np.where(inside, y, -np.inf), dy
+
+
+def _clear_of_end(q: float, x: FloatArray, slack: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """An x just so far above ln(1 - q) that :func:`_unmixed_log` inverts it, and its slack."""
+    floor = math.log1p(-q)
+    # that wants e^(x - floor) - 1 to be above 4.04 times its own reach; 16 leaves room
+    reach = slack + 4 * UNIT * (np.abs(x) + abs(floor))
+    return np.maximum(x, floor) + 16 * reach, np.zeros(x.size)
 
 
 def _exp_difference(x: FloatArray, y: FloatArray) -> Enclosure:
