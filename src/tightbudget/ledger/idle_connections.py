@@ -17,7 +17,7 @@ __all__ = ["IdleConnections"]
 
 
 class IdleConnections(Pool):
-    """As many connections as there are threads that need one, of which the last few are kept.
+    """Opens a connection for each thread that needs one, and keeps the last few for their next use.
 
     Args:
         creator: opens a connection.

@@ -67,7 +67,7 @@ class _Link:
 
 
 class _Chain(Generic[N]):
-    """Those who have a right one after the other: the last one has it while it is running."""
+    """Lists who has a right one after the other: the last one has it while it is running."""
 
     def __init__(self, first: N) -> None:
         self._known = first
