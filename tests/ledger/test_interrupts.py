@@ -7,6 +7,7 @@ locks. The traceback is kept, as notebooks keep it, and with it all objects of t
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import signal
 import sqlite3
@@ -56,11 +57,13 @@ class Interrupts:
     def next(self) -> Iterator[None]:
         """Interrupts what this thread does, at the first place where it was not interrupted yet."""
         self.raised, before = None, sys.gettrace()
+        gc.disable()  # it finalizes a forgotten ledger, and drops the exceptions of that
         sys.settrace(self._called)
         try:
             yield
         finally:
             sys.settrace(before)
+            gc.enable()
 
     def _called(self, frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
