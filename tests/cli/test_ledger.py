@@ -682,6 +682,16 @@ def test_the_blocks_of_a_set_are_listed_where_it_is_asked_for() -> None:
     assert [row[0] for row in shown("show", "clicks")[1:4]] == ["clicks", *blocks]
 
 
+def test_a_block_that_nobody_has_touched_is_corrected() -> None:
+    with tb.Ledger("sqlite:///budget.db") as ledger:
+        ledger.blocks("clicks", by=["day"], epsilon=1, delta=1e-6)
+    block = "clicks[day=2026-01-01]"
+    assert [one["spent"] for one in said("show", block)["budgets"]] == [amount(0, 0)]
+    found = said("correct", block, "--epsilon", 0.25, "--by", "eve", "--reason", "lost")
+    assert found["spent"] == amount(0.25, 0)
+    assert [one["spent"] for one in said("show", block)["budgets"]] == [amount(0.25, 0)]
+
+
 def test_parts_follow_their_whole() -> None:
     found = tuple(
         statement(name, parent)

@@ -17,11 +17,13 @@ from sqlalchemy import bindparam, update
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
-from tightbudget.ledger import chain, queries, store
+from tightbudget.ledger import chain, queries
 from tightbudget.ledger import unit_of_work as act_module
 from tightbudget.ledger.checkpoint import Checkpoint
+from tightbudget.ledger.guard import Files
 from tightbudget.ledger.schema import budgets
 from tightbudget.ledger.tokens import Tokens
+from tightbudget.ledger.turns import Turn, Turns
 from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.units import Units
 from tightbudget.output_dp.amount import ExactAmount
@@ -350,8 +352,8 @@ def the_loser_of_a_race_is_refused() -> bool:
         other = tb.Ledger(ledger.url).budget(data.name)
         patch.setattr(queries, "balances_of", slow)
         # what comes before the transaction begins: turns of threads, and of processes
-        patch.setattr(store.Store, "_in_turn", lambda *_: contextlib.nullcontext(True))
-        patch.setattr(store.Store, "_alone", lambda _: contextlib.nullcontext())
+        patch.setattr(Turns, "take", lambda _, mine, __: Turn(mine))
+        patch.setattr(Files, "writing", lambda _, __, deed: deed())
 
         def ask(key: str, budget: tb.LedgerBudget) -> None:
             try:

@@ -553,3 +553,98 @@ def test_a_refusal_names_no_further_budget_beside_the_set(ledger: tb.Ledger) -> 
     assert "of 'clicks[analyst ann]'; left epsilon 0.5" in said
     assert "4 of 4 budgets have too little left: next 'clicks[day=2026-01-01" in said
     assert "secret" not in said
+
+
+# ------------------------------------------------------------- what a lost disk has forgotten
+
+
+def test_a_block_that_nobody_has_touched_is_corrected(ledger: tb.Ledger) -> None:
+    """After a restore: what was lost may have touched it first."""
+    clicks = ledger.blocks(
+        "clicks", **TERMS, cap_epsilon=4, cap_delta=1, quota_epsilon=2, quota_delta=1
+    )
+    block, quota = "clicks[day=2026-01-31, region=eu]", "clicks[analyst ann]"
+    run(clicks.where(day="2026-01-30", region="eu"), "before")
+    for name in (block, "clicks[analyst bob]", "clicks"):
+        budget = ledger.budget(name)
+        left, before = budget.left, ledger.head().sequence
+        assert budget.statement().spent.epsilon == (0.1 if name == "clicks" else 0)
+        budget.correct(epsilon=Fraction(1, 4), by="grace", reason="lost with the disk")
+        assert budget.left.epsilon == left.epsilon - 0.25
+        assert ledger.head().sequence - before == (1 if name == "clicks" else 2)
+    assert [event.kind for event in ledger.budget(block).history()] == ["opened", "corrected"]
+    assert len(ledger.budget(block).course()) == 2
+    assert clicks.where(day="2026-01-31", region="eu").left.epsilon == 0.75
+    run(clicks.where(day="2026-01-30..2026-01-31", region="eu"), "after")
+    assert spent(ledger)[block] == 0.35
+    assert spent(ledger)[quota] == 0.2
+    ledger.verify()
+
+
+def test_a_correction_that_is_refused_opens_no_block(ledger: tb.Ledger) -> None:
+    clicks = ledger.blocks("clicks", **TERMS)
+    ledger.open_budget("other", epsilon=1, delta=0)
+    block, before = "clicks[day=2026-01-31, region=eu]", ledger.head()
+    budget = ledger.budget(block)
+    with pytest.raises(tb.BudgetError, match="does not fit"):
+        budget.correct(epsilon=2, by="grace", reason="lost")
+    with pytest.raises(tb.ParameterError, match=r"name|terms"):
+        budget.raise_cap(epsilon=2, by="grace", reason="more")
+    with pytest.raises(tb.ParameterError, match="name"):
+        budget.reserve("A", PRICES)
+    assert budget.statement().left.epsilon == 1
+    assert not list(budget.history())
+    assert not budget.course()
+    assert not budget.parts(1)
+    assert budget.can_afford(PRICES)
+    assert ledger.head() == before
+    clicks.close()
+    with pytest.raises(tb.SettlementError, match="closed"):
+        budget.correct(epsilon=Fraction(1, 2), by="grace", reason="lost")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "clicks[day=2026-01, region=eu]",
+        "clicks[day=2026-01-31..2026-02-01, region=eu]",
+        "clicks[region=eu, day=2026-01-31]",
+        "clicks[day=2026-01-31]",
+        "clicks[day=2026-01-31, region=eu",
+        "clicks[day=2026-01-31,region=eu]",
+        "clicks[day=2026-01-31, region=eu, x=1]",
+        "clicks[day=2026-02-30, region=eu]",
+        "clicks[day=2026-01-31, region=]",
+        "clicks[analyst ann]",
+        "clicks[]",
+        "clicks[",
+        "data[day=2026-01-31, region=eu]",
+        "nobody[day=2026-01-31, region=eu]",
+    ],
+)
+def test_what_names_no_block_is_no_budget(ledger: tb.Ledger, name: str) -> None:
+    ledger.blocks("clicks", **TERMS)
+    ledger.open_budget("data", epsilon=1, delta=0)
+    with pytest.raises(tb.ParameterError, match="must be the name of a budget in this ledger"):
+        ledger.budget(name)
+
+
+@given(
+    st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=3, unique=True),
+    st.data(),
+)
+def test_a_name_is_a_blocks_if_a_range_has_it(by: list[str], data: st.DataObject) -> None:
+    """Law: any text that is taken for the name of a block is the name that its values give."""
+    try:
+        declared = _set(by=by)
+    except tb.ParameterError:
+        return
+    values = [data.draw(st.one_of(st.text(max_size=4), st.integers().map(str))) for _ in by]
+    name = f"clicks[{', '.join(f'{n}={v}' for n, v in zip(by, values, strict=True))}]"
+    try:
+        (block,) = blocks_in(declared, dict(zip(declared.by, values, strict=True)))
+    except (tb.ParameterError, ValueError):
+        assert not declared.names_block(name)
+    else:
+        assert declared.names_block(block)
+        assert declared.names_block(name) == (name == block)

@@ -12,6 +12,7 @@ from tests.ledger.make_version import tell_a_story, tell_more
 
 import tightbudget as tb
 from tightbudget.ledger import verification
+from tightbudget.ledger.chain import canonical, digest
 from tightbudget.ledger.checkpoint import Checkpoint
 from tightbudget.ledger.tokens import Tokens
 
@@ -163,3 +164,28 @@ def test_only_a_whole_checkpoint_is_read(story: tb.Ledger) -> None:
         with pytest.raises(tb.ParameterError, match=r"^a checkpoint must be the whole text that"):
             Checkpoint.from_text(broken)
     assert Checkpoint.from_text(f"{text}\n") == checkpoint
+
+
+def sealed(text: str, **changed: object) -> str:
+    """A checkpoint that somebody has made up, with the right digest."""
+    content = {**json.loads(text), **changed}
+    del content["sha256"]
+    return canonical({**content, "sha256": digest(canonical(content))})
+
+
+@pytest.mark.parametrize("head", [None, 1, [], "tightbudget-ledger:1:x", "[" * 1000])
+def test_a_forged_head_is_refused(story: tb.Ledger, head: object) -> None:
+    (checkpoint,) = kept(story)
+    with pytest.raises(tb.ParameterError, match=r"^a checkpoint must be the whole text that"):
+        Checkpoint.from_text(sealed(str(checkpoint), head=head))
+
+
+@pytest.mark.parametrize(
+    "state",
+    ["", "[" * 100_000, '{"a":' * 100_000, "[]", "{}", "null", "1e999", "\0", "9" * 10_000, 7],
+)
+def test_a_forged_state_is_a_finding(story: tb.Ledger, state: object) -> None:
+    (checkpoint,) = kept(story)
+    forged = Checkpoint.from_text(sealed(str(checkpoint), state=state))
+    with pytest.raises(tb.LedgerCorruptError, match=r"^the checkpoint .* make no sense: "):
+        story.verify(since=forged)

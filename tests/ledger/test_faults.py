@@ -11,7 +11,9 @@ import resource
 import shutil
 import signal
 import sqlite3
+import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -28,6 +30,7 @@ from tests.ledger.victims import born, heard, watched
 import tightbudget as tb
 from tightbudget.ledger import store
 from tightbudget.ledger.testing import Deed, LedgerActor
+from tightbudget.ledger.turns import Waiting
 
 NOBODY = 65534
 TEN_YEARS = timedelta(days=3653)
@@ -65,7 +68,7 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
                 assert actor.told(f"reserve B{granted} 1e-3") == ["ok"]
                 granted += 1
         assert 0 < granted < 100
-        with pytest.raises(tb.LedgerError, match=r"nothing was changed .* full"):
+        with pytest.raises(tb.LedgerError, match=r"nothing was changed .* full: free some space"):
             actor.told(f"reserve B{granted} 1e-3")
         balance = actor.act(Deed.read("epsilon data"))
         actor.close()
@@ -77,6 +80,69 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     spent, held = actor.act(Deed.read("epsilon data")).split()[1:4:2]
     assert (spent, Fraction(held)) == ("0.1", Fraction(granted + 1, 1000))
     actor.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of one megabyte, where this user may mount one."""
+    asked = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)]
+    if os.geteuid() != 0 or subprocess.run(asked, check=False, capture_output=True).returncode:
+        pytest.skip("only root can mount a small disk")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+def test_a_full_disk_says_that_space_helps(small_disk: Path) -> None:
+    """Nobody knows whether the commit was written; to ask again is answered when there is room."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(300_000))
+    with tb.Ledger(f"sqlite:///{small_disk}/budget.db") as ledger:
+        data = ledger.open_budget("data", epsilon=1, delta=0)
+        charged = itertools.count()
+
+        def charge() -> None:
+            while True:
+                data.reserve(f"A{next(charged)}", tb.OutputDP.from_dp(1e-4))
+
+        with pytest.raises(tb.LedgerError) as full:
+            charge()
+        assert full.value.unknown
+        assert str(full.value).endswith(
+            "did not say whether the act happened: database or disk is full: free some space on its"
+            " disk; ask again under the same key"
+        )
+        before = ledger.head()
+        ledger.verify()
+        ballast.unlink()
+        tried = next(charged)  # the last of them is asked for again
+        data.reserve(f"A{tried - 1}", tb.OutputDP.from_dp(1e-4))
+        ledger.check(before)
+        assert data.held.epsilon == pytest.approx(1e-4 * tried)
+        ledger.verify()
+
+
+class DiskFullError(Exception):
+    """What PostgreSQL's driver raises."""
+
+    sqlstate = "53100"
+
+
+@pytest.mark.parametrize(("moment", "unknown"), [("before insert", False), ("before commit", True)])
+def test_a_full_disk_of_a_server_says_that_space_helps(
+    actor: LedgerActor, moment: str, unknown: bool
+) -> None:
+    actor.told(*STORY)
+    passed = set()
+
+    def pass_by(point: str) -> None:
+        passed.add(point)
+        if point == moment and "before insert" in passed:
+            raise OperationalError(point, None, DiskFullError("could not extend file"))
+
+    with watched(pass_by), pytest.raises(tb.LedgerError, match="file: free some space on") as full:
+        actor.told("settle A1 no")
+    assert full.value.unknown is unknown
+    assert actor.told("settle A1 no") == ["ok"]
 
 
 def test_a_disk_that_stops_in_the_middle_of_a_write_changes_nothing(tmp_path: Path) -> None:
@@ -361,11 +427,25 @@ def test_a_child_of_fork_does_not_wait_for_a_turn_of_its_parent(url: str) -> Non
 
 def _forking_in_turn(url: str, _: Any) -> None:
     actor = LedgerActor(url)
-    with actor.ledger._store._in_turn():
+
+    def fork() -> None:
         child = os.fork()
         if not child:
             os._exit(int(actor.told("open data 1 1e-6") != ["ok"]))
         os._exit(int(bool(os.waitpid(child, 0)[1])))
+
+    in_turn(actor.ledger, fork)
+
+
+def in_turn(ledger: tb.Ledger, deed: Callable[[], object]) -> None:
+    """Does a deed while this thread has the turn to write, before any transaction begins."""
+    turns, mine = ledger._store._here().turns, Waiting(is_alone=True)
+
+    def taken() -> None:
+        assert turns.take(mine, 1)
+        deed()
+
+    assert turns.enter(mine, taken)
 
 
 def test_an_act_that_does_not_get_its_turn_changes_nothing(
@@ -374,13 +454,21 @@ def test_an_act_that_does_not_get_its_turn_changes_nothing(
     """Another thread of the process is in the middle of an act, and stays there."""
     actor.told(*STORY)
     monkeypatch.setattr(store, "_PATIENCE", 0.05)
-    with actor.ledger._store._in_turn():
-        with pytest.raises(
-            tb.LedgerError, match=r"^nothing was changed in .*: too many acts"
-        ) as no:
-            actor.told("settle A1 no")
-        assert not no.value.unknown
-        assert actor.told("state A1") == ["started"]
+    begun, over = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        begun.set()
+        over.wait(30)
+
+    other = threading.Thread(target=in_turn, args=[actor.ledger, stay])
+    other.start()
+    begun.wait(30)
+    with pytest.raises(tb.LedgerError, match=r"^nothing was changed in .*: too many acts") as no:
+        actor.told("settle A1 no")
+    assert not no.value.unknown
+    assert actor.told("state A1") == ["started"]
+    over.set()
+    other.join()
     assert actor.told("settle A1 no") == ["ok"]
 
 

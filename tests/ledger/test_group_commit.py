@@ -71,7 +71,7 @@ def together(
         return first(connection) if first else None
 
     leader = Thread(lambda: ledger._store.write(act))
-    while ledger._store._here().turns._leader is None:
+    while not ledger._store._here().turns._turns.last().is_running:
         time.sleep(0.001)
     threads = []
     for number, deed in enumerate(deeds, start=1):
@@ -224,6 +224,30 @@ def given_up_is_not_run(ledger: tb.Ledger, monkeypatch: pytest.MonkeyPatch) -> b
     return not keys(ledger)
 
 
+def nobody_claims_what_is_given_up(_: tb.Ledger, __: pytest.MonkeyPatch) -> bool:
+    """Its thread has given up, and is not gone yet."""
+    turns, leader, late = Turns(), Waiting(), Waiting()
+    given_up, over, found = threading.Event(), threading.Event(), []
+
+    def gives_up() -> None:
+        with pytest.raises(TimeoutError):
+            turns.take(late, 0.01)
+        given_up.set()
+        over.wait(30)
+
+    def leads() -> None:
+        turn = turns.take(leader, 1)
+        assert turn is not None
+        thread = Thread(lambda: turns.enter(late, gives_up))
+        given_up.wait(30)
+        found.append(turns.next(turn))
+        over.set()
+        thread.join()
+
+    turns.enter(leader, leads)
+    return found == [None]
+
+
 def test_an_act_that_is_being_run_when_it_is_given_up_is_unknown(
     ledger: tb.Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,7 +358,7 @@ def test_threads_share_a_flush_that_began_after_they_asked() -> None:
     first = Thread(lambda: shared.wait(30))
     begun.wait(30)
     others = [Thread(lambda: shared.wait(30)) for _ in range(8)]
-    while shared._asked < 9:
+    while len(shared._flushes.last()._bells) < 8:
         time.sleep(0.001)
     may_end.set()
     for thread in (first, *others):
@@ -494,8 +518,8 @@ LOCAL = [
         one_that_raises_leaves_nothing,
     ),
     (
-        Without("given up is withdrawn", {"given-up-act-withdrawn": "pass"}, bool),
-        given_up_is_not_run,
+        Without("given up is withdrawn", {"given-up-act-withdrawn": "claimed = True"}, bool),
+        nobody_claims_what_is_given_up,
     ),
 ]
 
@@ -509,6 +533,7 @@ def test_without_the_guard_acts_are_mixed_up(
     mutation: Without,
     true: Callable[[tb.Ledger, pytest.MonkeyPatch], bool],
 ) -> None:
+    assert true(ledger, monkeypatch), "it does not even hold with the guard"
     mutate(monkeypatch, mutation)
     assert not true(ledger, monkeypatch), "nothing noticed that the guard is gone"
 
@@ -517,21 +542,27 @@ def test_without_the_guard_acts_are_mixed_up(
 
 
 def test_threads_write_in_the_order_in_which_they_came() -> None:
-    turns, order, threads = Turns(), [], []
+    turns, order = Turns(), list[int]()
+    threads: list[Thread] = []
 
     def visit(number: int) -> None:
         mine = Waiting(is_alone=True)
-        turns.take(mine, 30)
-        order.append(number)
-        turns.pass_on(mine)
 
-    first = Waiting()
-    assert turns.take(first, 1)
-    for number in range(16):
-        threads.append(Thread(lambda number=number: visit(number)))  # type: ignore[misc]
-        while len(turns._waiting) <= number:
-            time.sleep(0.001)
-    turns.pass_on(first)
+        def deed() -> None:
+            assert turns.take(mine, 30)
+            order.append(number)
+
+        assert turns.enter(mine, deed)
+
+    def first() -> None:
+        assert turns.take(leader, 1)
+        for number in range(16):
+            threads.append(Thread(lambda number=number: visit(number)))  # type: ignore[misc]
+            while len(turns._waiting) <= number:
+                time.sleep(0.001)
+
+    leader = Waiting()
+    assert turns.enter(leader, first)
     for thread in threads:
         thread.join()
     assert order == list(range(16))
@@ -569,8 +600,7 @@ def test_a_process_that_lets_its_turn_go_by_stops_nobody(
     stopped, other = (Files(str(tmp_path / "file"), (0, 0)) for _ in range(2))
     stopped._database, other._database = descriptors(tmp_path / "file", 2)
     with stopped._in_line():
-        with other.writing(5):
-            pass
+        other.writing(5, lambda: None)
         with other._in_line() as ahead:
             assert not ahead()
     os.close(stopped._database)

@@ -11,6 +11,7 @@ import contextlib
 import json
 import re
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -161,6 +162,59 @@ def test_no_value_is_changed_unseen(
     assert not unseen
     busy.ledger.verify()
     engine.dispose()
+
+
+HOSTILE = {
+    "very deep": "[" * 10**5,
+    "a deep object": '{"a":' * 10**5,
+    "very long": "x" * 10**6,
+    "empty": "",
+    "infinite": "1e999",
+    "not a number": "NaN",
+    "too many digits": "9" * 10**4,
+    "divided by zero": "1/0",
+    "half a character": r'"\ud800"',
+    "a character that ends texts": "a\0b",
+    "another type": "[]",
+}
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        pytest.param(
+            text, id=name, marks=[] if name in ("very deep", "empty") else pytest.mark.slow
+        )
+        for name, text in HOSTILE.items()
+    ],
+)
+def test_what_cannot_be_read_is_a_finding(url: str, busy: LedgerActor, hostile: str) -> None:
+    """In each cell of text of a row of each table; no other exception comes out."""
+    engine, unseen = create_engine(url), []
+    for table in TABLES:
+        with engine.connect() as connection:
+            row = connection.execute(select(table)).all()[-1]._asdict()
+        for column in table.columns:
+            changed = row | {column.name: hostile}
+            is_text = column.type.python_type is str
+            if is_text and row != changed and replaced(engine, table, row, changed):
+                if not detected(busy):
+                    unseen.append(str(column))
+                assert replaced(engine, table, changed, row)
+    assert not unseen
+    busy.ledger.verify()
+    engine.dispose()
+
+
+@pytest.mark.parametrize("version", ["", "[" * 10**5, "NaN", "a\0b", b"\xff"])
+def test_a_version_that_cannot_be_read_is_a_finding(tmp_path: Path, version: str | bytes) -> None:
+    """A ledger is opened, and brought up to date, before it is verified."""
+    url = f"sqlite:///{tmp_path}/budget.db"
+    tb.Ledger(url).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "budget.db")) as connection, connection:
+        connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = CAST(? AS TEXT)", [version])
+    with pytest.raises(tb.LedgerCorruptError, match="version"):
+        tb.Ledger(url)
 
 
 def replaced(engine: Engine, table: Table, old: dict[str, Any], new: dict[str, Any]) -> bool:

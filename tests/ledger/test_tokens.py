@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import create_engine, select
 
 import tightbudget as tb
@@ -50,6 +52,50 @@ def tokens(ledger: tb.Ledger) -> Tokens:
 def a_token(tokens: Tokens, role: str = "viewer") -> tuple[Token, str]:
     budgets = ["ada"] if role == "analyst" else []
     return tokens.create("for ada", role, budgets=budgets, lasts=DAY)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tb.Ledger]:
+    """A set of blocks with quotas, whose name is the longest that such a set may have."""
+    with tb.Ledger(f"sqlite:///{tmp_path_factory.mktemp('names')}/budget.db") as it:
+        it.blocks("s" * 90, by=["day"], epsilon=1, quota_epsilon=1)
+        yield it
+
+
+letters = st.text(st.sampled_from("aä\u0301 =,[].\t\u200b\U0001f600"), max_size=4)
+
+
+@given(name=st.one_of(st.text(max_size=6), letters, st.integers(1, 300).map(lambda n: "x" * n)))
+def test_whoever_got_a_token_may_charge_a_set_with_quotas(shared: tb.Ledger, name: str) -> None:
+    """Law: a name is refused when the token is made, or never."""
+    try:
+        token, _ = Tokens(shared).create(name, "viewer", lasts=DAY)
+    except tb.ParameterError:
+        return
+    here = shared.blocks("s" * 90).where(day="2026-01-01")
+    assert here.what_if(tb.OutputDP({"yes": 0.1}), by=token.name).fits
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a=b", "name must be without =, got 'a=b'"),
+        ("", "name must be a text of 1 to 200 printable characters"),
+        ("x" * 101, "name must have at most 100 characters"),
+        ("x" * 201, "name must be a text of 1 to 200 printable characters"),
+    ],
+)
+def test_names_that_no_quota_can_have_are_refused(tokens: Tokens, name: str, message: str) -> None:
+    with pytest.raises(tb.ParameterError, match=message):
+        tokens.create(name, "viewer", lasts=DAY)
+    assert not tokens.all()
+
+
+def test_a_set_with_quotas_leaves_room_for_names(ledger: tb.Ledger) -> None:
+    terms: dict[str, Any] = {"by": ["day"], "epsilon": 1}
+    with pytest.raises(tb.ParameterError, match=r"at most 90 characters, since the set has quotas"):
+        ledger.blocks("s" * 91, **terms, quota_epsilon=1)
+    ledger.blocks("s" * 91, **terms)
 
 
 @pytest.mark.parametrize("role", ROLES)

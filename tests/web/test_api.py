@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import re
+import threading
 import time
 from collections.abc import Callable
 from fractions import Fraction
@@ -208,6 +209,25 @@ def test_a_verification_that_fails_says_why(
         "failed", "the budget 'bob' is not what the history says"
     )  # fmt: skip
     assert "bob" not in verified(client(token("analyst", "ada")))["message"]
+
+
+def test_a_verification_that_breaks_ends_and_another_one_begins(
+    client: Client, token: Token, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever breaks in it: nobody is told for ever that it runs."""
+
+    def broken(*_: object) -> None:
+        raise RecursionError("too deep")
+
+    ask, analyst = client(token("viewer")), client(token("analyst", "ada"))
+    with monkeypatch.context() as patch:
+        patch.setattr(tb.Ledger, "verify", broken)
+        patch.setattr(threading, "excepthook", lambda _: None)  # it is in the server's log
+        seen = verified(ask)
+        assert seen["state"] == "failed"
+        assert seen["message"] == "the verification came to no end: RecursionError('too deep')"
+        assert verified(analyst)["message"] == "it came to no end"
+    assert verified(ask)["state"] == "verified"
 
 
 def verified(ask: TestClient) -> dict[str, Any]:

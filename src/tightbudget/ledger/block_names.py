@@ -19,7 +19,18 @@ from tightbudget.errors import ParameterError
 from tightbudget.ledger.text import printable
 from tightbudget.numerics.validate import plain, refuse
 
-__all__ = ["CALENDAR", "BlockNames", "Values", "dimensions", "is_block", "period", "quota", "word"]
+__all__ = [
+    "CALENDAR",
+    "BlockNames",
+    "Values",
+    "bearer",
+    "dimensions",
+    "is_block",
+    "period",
+    "quota",
+    "set_with_quotas",
+    "word",
+]
 
 # What names the values of a dimension: one value, several, or a range "a..b" with both ends.
 Values = str | int | date | Iterable[str | int | date]
@@ -29,6 +40,8 @@ CALENDAR = {"year": 4, "month": 7, "day": 10}  # characters of a value in ISO 86
 _MEANT = "=,[]"  # characters with a meaning in the name of a block
 _INTEGERS = re.compile(r"-?[0-9]{1,18}\.\.-?[0-9]{1,18}")
 _LARGE = 10**18
+# together with the ten characters of "[analyst ]" as long as the name of a budget may be
+_LONGEST_SET, _LONGEST_BEARER = 90, 100
 _PERIOD = re.compile(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2})?)?")
 
 
@@ -64,7 +77,7 @@ class BlockNames:
 
     def quota_of(self, analyst: str) -> str:
         """The name of an analyst's quota."""
-        return printable(analyst=quota(self.name, word(analyst=analyst)))
+        return printable(analyst=quota(self.name, _analyst(analyst=analyst)))
 
     def block(self, values: Sequence[str]) -> str:
         """The name of the block of these values, one for each dimension."""
@@ -85,6 +98,25 @@ class BlockNames:
             return None
         inside = block[len(self.beginning) : -1]
         return tuple(pair.partition("=")[2] for pair in inside.split(", "))
+
+    def names_block(self, name: str) -> bool:
+        """Whether a name is, word by word, that of a block that a range of this set may have."""
+        values = self.values(name)
+        if values is None or len(values) != len(self.by):
+            return False
+        try:
+            chosen = self.values_in(dict(zip(self.by, values, strict=True)))
+        except ParameterError:
+            return False
+        return self.combinations(chosen) == (name,)
+
+    def names_quota(self, name: str) -> bool:
+        """Whether a name is that of the quota that an analyst may have beside this set."""
+        analyst = name.removeprefix(f"{self.beginning}analyst ").removesuffix("]")
+        try:
+            return name == self.quota_of(analyst)
+        except ParameterError:
+            return False
 
     def values_in(self, where: Mapping[str, Values]) -> dict[str, tuple[str, ...]]:
         """The values that a range has in each dimension; its blocks are all their combinations.
@@ -117,6 +149,46 @@ def word(**given: Any) -> str:
     text = printable(**given)
     if any(character in _MEANT for character in text) or ".." in text or text != text.strip():
         must = f"be without {' '.join(_MEANT)} .. and without a space at an end"
+        raise refuse(what, must, value)
+    return text
+
+
+def bearer(**given: Any) -> str:
+    """The name of a token's bearer, who has a quota in each set of blocks with quotas.
+
+    Raises:
+        ParameterError: some set could not name such a quota.
+    """
+    ((what, value),) = given.items()
+    text = _analyst(**given)
+    if len(text) > _LONGEST_BEARER:
+        raise refuse(what, f"have at most {_LONGEST_BEARER} characters", value)
+    return text
+
+
+def _analyst(**given: Any) -> str:
+    """The name of an analyst, which tells a quota from a block.
+
+    Raises:
+        ParameterError: it has a "=", as the names of blocks have.
+    """
+    ((what, value),) = given.items()
+    text = printable(**given)
+    if "=" in text:
+        raise refuse(what, "be without =", value)
+    return text
+
+
+def set_with_quotas(**given: Any) -> str:
+    """The name of a set of blocks that has quotas.
+
+    Raises:
+        ParameterError: with the name of a token's bearer behind it, it would be too long.
+    """
+    ((what, value),) = given.items()
+    text = word(**given)
+    if len(text) > _LONGEST_SET:
+        must = f"have at most {_LONGEST_SET} characters, since the set has quotas"
         raise refuse(what, must, value)
     return text
 

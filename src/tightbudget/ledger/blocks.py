@@ -17,7 +17,14 @@ from fractions import Fraction
 from typing import Literal
 
 from tightbudget.errors import ParameterError
-from tightbudget.ledger.block_names import CALENDAR, BlockNames, dimensions, period, word
+from tightbudget.ledger.block_names import (
+    CALENDAR,
+    BlockNames,
+    dimensions,
+    period,
+    set_with_quotas,
+    word,
+)
 from tightbudget.ledger.chain import canonical
 from tightbudget.numerics.validate import positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive, exact_probability
@@ -72,7 +79,7 @@ class BlockSet(BlockNames):
             ParameterError: one of them is refused.
         """
         one = BlockSet(
-            name=word(name=name),
+            name=word(name=name) if quota_epsilon is None else set_with_quotas(name=name),
             by=dimensions(by),
             epsilon=exact_positive(epsilon=epsilon),
             delta=exact_probability(delta=delta),

@@ -48,7 +48,7 @@ class LedgerBudget(Payer[LedgerHold]):
     def statement(self) -> Statement:
         """Reads the whole budget at one moment."""
         with self._session.read() as connection:
-            balance = queries.balance(connection, self._name)
+            balance = transactions.balance_of(connection, self._name)
             inside = queries.spent_in_parts(connection, [balance.id]).get(balance.id, NOTHING)
             return statement_of(balance, _parent_name(connection, balance), inside)
 
@@ -120,7 +120,7 @@ class LedgerBudget(Payer[LedgerHold]):
             last: the largest number of events; those before them cost no time.
         """
         with self._session.read() as connection:
-            now = queries.balance(connection, self._name)
+            now = transactions.balance_of(connection, self._name)
             parent = _parent_name(connection, now)
             found = course(connection, now, positive_count(last=last))
         return tuple((Event.of(entry), statement_of(then, parent)) for entry, then in found)
@@ -128,7 +128,8 @@ class LedgerBudget(Payer[LedgerHold]):
     def parts(self, limit: int) -> tuple[str, ...]:
         """Returns the names of its first parts, as many as the limit at most."""
         with self._session.read() as connection:
-            return tuple(queries.parts(connection, queries.balance(connection, self._name), limit))
+            whole = transactions.balance_of(connection, self._name)
+            return tuple(queries.parts(connection, whole, limit))
 
     # --------------------------------------------------------------------- administration
 
@@ -153,6 +154,8 @@ class LedgerBudget(Payer[LedgerHold]):
 
     def correct(self, *, epsilon: Price, delta: Price = 0, by: str, reason: str) -> None:
         """Adds to what was spent, for what happened elsewhere. Nothing is ever taken off.
+
+        The budget of a block that nobody has touched is opened by it.
 
         Args:
             epsilon: the amount of what the budget counts: in other kinds rho, mu^2, ...
@@ -185,7 +188,7 @@ class LedgerBudget(Payer[LedgerHold]):
     def _balance(self) -> Balance:
         """Reads this budget's row."""
         with self._session.read() as connection:
-            return queries.balance(connection, self._name)
+            return transactions.balance_of(connection, self._name)
 
 
 def preview_of(payer: Balance, asked: Units, refusal: RefusedRequest | None) -> Preview:

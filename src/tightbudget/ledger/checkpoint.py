@@ -64,9 +64,9 @@ class Checkpoint:
         try:
             content = json.loads(text)
             said = content.pop("sha256")
-            form, head = content["format"], content["head"]
-            state = content["state"]
-            whole = said == digest(canonical(content)) and form == _FORMAT
+            state = str(content["state"])
+            whole = said == digest(canonical(content)) and content["format"] == _FORMAT
+            head = Head.from_text(content["head"])
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             whole = False
         if not whole:  # guard: whole-checkpoints
@@ -74,7 +74,7 @@ class Checkpoint:
                 "a checkpoint must be the whole text that a verification has written; without one,"
                 " a verification begins at the first event"
             )
-        return Checkpoint(Head.from_text(head), state)
+        return Checkpoint(head, state)
 
     @staticmethod
     def of(history: History, compared: Compared) -> Checkpoint:

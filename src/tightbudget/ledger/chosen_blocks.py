@@ -11,7 +11,7 @@ from tightbudget.ledger.pricing import BLOCK, rule_of
 from tightbudget.ledger.queries import Balance
 from tightbudget.ledger.units import Units
 
-__all__ = ["Chosen"]
+__all__ = ["Chosen", "untouched"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,15 +27,8 @@ class Chosen:
     today: date
 
     def fresh(self, name: str, number: int) -> Balance:
-        """A budget of this set that nobody has touched; it has no number in the ledger yet.
-
-        Args:
-            name: of a block, or of the quota of an analyst.
-            number: below 0, another one for each budget.
-        """
-        text = self.set.parameters_of(name)
-        cap = Units.granted(rule_of(BLOCK, text).cap)
-        return Balance.opened(number, name, kind=BLOCK, parameters=text, cap=cap)
+        """A budget of this set that nobody has touched; see :func:`untouched`."""
+        return untouched(self.set, name, number)
 
     def usable(self, payer: Balance) -> Balance:
         """The budget with the part of its cap that may be used today.
@@ -56,3 +49,16 @@ class Chosen:
         cap = Units(*(amount * share.numerator // share.denominator for amount in payer.cap))
         # guard: locked-is-not-left
         return payer.but(cap=cap.most(payer.spent.plus(payer.held)))
+
+
+def untouched(of: BlockSet, name: str, number: int) -> Balance:
+    """Returns a budget of a set that nobody has touched; it has no number in the ledger yet.
+
+    Args:
+        of: the set.
+        name: of a block, or of the quota of an analyst.
+        number: below 0, another one for each budget.
+    """
+    text = of.parameters_of(name)
+    cap = Units.granted(rule_of(BLOCK, text).cap)
+    return Balance.opened(number, name, kind=BLOCK, parameters=text, cap=cap)

@@ -22,7 +22,6 @@ import re
 import sqlite3
 import struct
 import sys
-import threading
 import time
 import weakref
 from collections import ChainMap, deque
@@ -34,7 +33,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from tightbudget.errors import LedgerError
-from tightbudget.ledger.turns import Turns
+from tightbudget.ledger.turns import Exclusive, Turns
 
 try:
     import fcntl
@@ -56,6 +55,7 @@ _IN_USE: _Range = (128, 1)
 # taken; their number starts again whenever nobody waits.
 _TURN: _Range = (1 << 62, 1)
 _FIRST_TICKET = _TURN[0] + 16
+_OURS: _Range = (_TURN[0], 0)  # all of these, without an end
 
 # elsewhere the structure that describes a lock has another order
 _SET = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
@@ -88,9 +88,18 @@ class GuardedConnection(sqlite3.Connection):
         self.file = _identity(database)
 
     def close(self) -> None:
-        """Closes the connection; a child that is forked from then on does not inherit it."""
-        super().close()
-        this_process().discard(self)
+        """Closes the connection; a child that is forked from then on does not inherit it.
+
+        SQLite closes it for good when the last cursor has gone, which the traceback of an interrupt
+        may keep. Its transaction, with the lock, ends here.
+        """
+        try:
+            self.rollback()
+        except sqlite3.Error:
+            pass  # there is no database behind it
+        finally:
+            super().close()
+            this_process().discard(self)
 
 
 class Files:
@@ -112,7 +121,7 @@ class Files:
         self.turns = Turns()
         self.engines: dict[int, Engine] = {}
         self.is_locked = False
-        self._opening = threading.Lock()
+        self._opening = Exclusive()
         self._seen: tuple[Identity | None, ...] | None = None
         self._ours: dict[int, Identity] = {}  # our own descriptors, and what they were opened on
         self._database = self._index = -1
@@ -155,12 +164,16 @@ class Files:
 
     def remember(self, patience: float) -> None:
         """Guards ``-shm``, too, and notes which files there are: a connection has them open now."""
-        with self._opening:
-            if self._seen is None:
-                if self.is_locked:
-                    self._index = self._open(self._names[2], os.O_RDONLY)
-                    self._take("read", self._index, _IN_USE, patience)  # guard: index-in-use
-                self._seen = self._now()
+        if self._seen is None:
+            self._opening.run(lambda: self._remember(patience))
+
+    def _remember(self, patience: float) -> None:
+        """Does it, unless another thread has."""
+        if self._seen is None:
+            if self.is_locked:
+                self._index = self._open(self._names[2], os.O_RDONLY)
+                self._take("read", self._index, _IN_USE, patience)  # guard: index-in-use
+            self._seen = self._now()
 
     def check(self) -> None:
         """Compares the files that are there now with those that were opened.
@@ -187,9 +200,8 @@ class Files:
         """Reads which files have the names of the database, ``-wal`` and ``-shm`` now."""
         return tuple(map(_identity, self._names))
 
-    @contextmanager
-    def writing(self, patience: float) -> Iterator[None]:
-        """Keeps other processes from writing, whatever has become of SQLite's own locks.
+    def writing(self, patience: float, deed: Callable[[], None]) -> None:
+        """Does a deed while no other process writes, whatever has become of SQLite's own locks.
 
         Processes write in the order in which they came. The order is a courtesy, kept by tickets;
         that one process writes at a time is a promise, kept by the lock of the byte ``_TURN``.
@@ -200,12 +212,15 @@ class Files:
         if not self._is_writable:
             raise LedgerError(f"nothing was changed in {self.path}, which is readonly")
         try:
-            with self._in_line() as ahead:
-                # guard: one-process-writes
-                self._take("write", self._database, _TURN, patience, ahead)
-            yield
-        finally:
-            _unlock(self._database, _TURN)  # in a child, the descriptor is closed
+            try:
+                with self._in_line() as ahead:
+                    # guard: one-process-writes
+                    self._take("write", self._database, _TURN, patience, ahead)
+                deed()
+            finally:
+                _unlock(self._database, _OURS)  # in a child, the descriptor is closed
+        finally:  # for an interrupt of the one above: other processes cannot tell that we have gone
+            _unlock(self._database, _OURS)
 
     @contextmanager
     def _in_line(self) -> Iterator[Callable[[], int]]:
@@ -288,6 +303,10 @@ class Files:
         """Lists the open descriptors of this object, each with the file that it was opened on."""
         return _still_open(self._ours)
 
+    def forget(self) -> None:
+        """Forgets the descriptors, whose numbers may soon belong to others."""
+        self._ours.clear()
+
 
 class ProcessState:
     """The SQLite ledgers that one process has open; a forked child begins with a new state.
@@ -299,7 +318,7 @@ class ProcessState:
     def __init__(self, lost: frozenset[Identity] = frozenset()) -> None:
         self.number = os.getpid()
         self.lost = lost
-        self._door, self._inside = threading.Lock(), 0  # the thread that is behind the door
+        self._door = Exclusive()  # for those who open a file, or give it back
         self._files: dict[Identity, Files] = {}
         self._leaving: deque[tuple[Files, Engine]] = deque()
         self._unclosed: dict[int, Identity] = {}
@@ -331,17 +350,21 @@ class ProcessState:
             OSError: the database cannot be opened.
             sqlite3.Error: it is none, or SQLite cannot use it.
         """
+
+        def guarded() -> Files:
+            while self._leaving:  # also what an interrupt has left half done
+                self._let_one_go()
+            files = self._guarded(path, patience)
+            files.engines[id(engine)] = engine
+            return files
+
         try:
-            with self._door:
-                self._inside = threading.get_ident()
-                try:
-                    files = self._guarded(path, patience)
-                    files.engines[id(engine)] = engine
-                    return files
-                finally:
-                    self._inside = 0
+            files = self._door.run(guarded)
         finally:
             self._let_go(wait=False)
+        if files is None:
+            raise LedgerError(f"this thread is in the middle of opening or closing {path}")
+        return files
 
     def _guarded(self, path: str, patience: float) -> Files:
         """Returns the guarded files of a path; makes the database if there is none."""
@@ -388,32 +411,34 @@ class ProcessState:
 
     def _let_go(self, wait: bool) -> None:
         """Lets all engines go that are to be detached, one after the other."""
-        may_wait = wait and self._inside != threading.get_ident()
-        while self._leaving and self._door.acquire(blocking=may_wait):
-            self._inside = threading.get_ident()
-            try:
-                with suppress(IndexError):  # another thread was faster
-                    self._let_one_go(*self._leaving.popleft())
-            finally:
-                self._inside = 0
-                self._door.release()
+        while self._leaving:
+            if not self._door.run(self._let_one_go, wait=wait):
+                return  # another thread does it, or this one, behind what it is in the middle of
 
-    def _let_one_go(self, files: Files, engine: Engine) -> None:
+    def _let_one_go(self) -> bool:
         """Closes the connections of one engine, and after the last one removes ``-wal``."""
-        is_last = files.engines.pop(id(engine), None) is not None and not files.engines
-        if is_last:
-            files.unlock()  # before the connections are closed: the last of all tidies up
-        engine.dispose()
-        if is_last:
-            files.tidy_up()  # does nothing, where the last connection did it
-            del self._files[files.identity]
-            self._close(files)
+        with suppress(IndexError):  # another thread was faster
+            files, engine = self._leaving[0]
+            is_last = files.engines.keys() == {id(engine)}
+            if is_last:
+                # who opens the file after an interrupt of this locks it anew
+                if self._files.get(files.identity) is files:
+                    del self._files[files.identity]
+                files.unlock()  # before the connections are closed: the last of all tidies up
+            engine.dispose()
+            if is_last:
+                files.tidy_up()  # does nothing, where the last connection did it
+                self._close(files)
+            files.engines.pop(id(engine), None)
+            self._leaving.popleft()
+        return True
 
     def _close(self, files: Files) -> None:
         """Closes descriptors, unless that would take their locks from connections of others."""
         ours = _still_open(self._unclosed) | files.descriptors()
         in_use = {_identity(fd) for fd in _descriptors() if fd not in ours}
         self._unclosed = {fd: file for fd, file in ours.items() if file in in_use}
+        files.forget()
         for descriptor in ours.keys() - self._unclosed.keys():
             os.close(descriptor)
 

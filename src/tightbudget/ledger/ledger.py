@@ -25,7 +25,7 @@ except ImportError as error:
 
 from tightbudget.ledger import block_set as block_sets
 from tightbudget.ledger import budget as budget_acts
-from tightbudget.ledger import history, queries
+from tightbudget.ledger import history, queries, transactions
 from tightbudget.ledger import hold as hold_acts
 from tightbudget.ledger.block_set import BlockRange, Blocks
 from tightbudget.ledger.blocks import BlockSet
@@ -154,14 +154,14 @@ class Ledger:
         )
 
     def budget(self, name: str) -> LedgerBudget:
-        """Returns the budget of this name.
+        """Returns the budget of this name, which may be that of a block that nobody has touched.
 
         Raises:
             ParameterError: there is none.
         """
         known = self.session.named(name=name)
         with self.session.read() as connection:
-            return LedgerBudget(self.session, queries.balance(connection, known).name)
+            return LedgerBudget(self.session, transactions.balance_of(connection, known).name)
 
     def budgets(self) -> tuple[LedgerBudget, ...]:
         """Returns all budgets, each after the one that it is a part of."""

@@ -14,7 +14,9 @@ from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.chain import BEGINNING, Entry, canonical, digest, follow
 from tightbudget.ledger.stored_words import OPEN_STATES, EventKind, ReservationState
 
-__all__ = ["History", "ReplayedBudget", "ReplayedRun", "ReplayedToken"]
+__all__ = ["History", "ReplayedBudget", "ReplayedRun", "ReplayedToken", "shortened"]
+
+_LONGEST = 300  # characters of an exception that are shown: its text may be any that is stored
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,10 +89,11 @@ class History:
             _REPLAY[entry.kind](self, entry)
             if entry.budget is not None:
                 self._check_limits(entry, self.budgets[entry.budget])
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # the details, too, may be any text that somebody has written there
+        except LedgerCorruptError:
+            raise
+        except Exception as error:  # the details may be any text that somebody has written there
             raise LedgerCorruptError(
-                f"event {entry.sequence} ({entry.kind}) makes no sense: {error!r}"
+                f"event {entry.sequence} ({entry.kind}) makes no sense: {shortened(error)}"
             ) from error
 
     def _check_limits(self, entry: Entry, balance: ReplayedBudget) -> None:
@@ -285,6 +288,12 @@ _REPLAY: Mapping[str, Callable[[History, Entry], None]] = {
     EventKind.MOVED: History.leave,
     EventKind.ARRIVED: History.arrive,
 }
+
+
+def shortened(error: object) -> str:
+    """Writes an exception down, of a long one the beginning."""
+    said = repr(error)
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
 
 
 def _fixed(said: dict[str, object]) -> dict[str, object]:

@@ -11,11 +11,13 @@ SQLite itself does not take, and :mod:`tightbudget.ledger.turns` the turns of th
 
 from __future__ import annotations
 
+import re
 import sqlite3
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,7 +36,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
-from tightbudget.errors import ExtraError, LedgerError, ParameterError
+from tightbudget.errors import ExtraError, LedgerCorruptError, LedgerError, ParameterError
 from tightbudget.ledger.guard import (
     Files,
     GuardedConnection,
@@ -42,8 +44,16 @@ from tightbudget.ledger.guard import (
     abandon,
     this_process,
 )
+from tightbudget.ledger.idle_connections import IdleConnections
 from tightbudget.ledger.schema import VERSION, VERSION_TABLE
-from tightbudget.ledger.turns import SharedFlush, Turns, Waiting
+from tightbudget.ledger.turns import (
+    SharedFlush,
+    Turn,
+    Turns,
+    UnknownOutcomeError,
+    Waiting,
+    interrupt_behind,
+)
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.transactions import Uncopied
 
@@ -197,41 +207,27 @@ class Store(Uncopied):
             else:
                 abandon(connection)
 
-    @contextmanager
-    def _in_turn(self, mine: Waiting | None = None) -> Iterator[bool]:
-        """Lets one thread of this process write at a time, in the order in which they came.
+    def _write_on_connection(self, deed: Callable[[Connection], None]) -> None:
+        """Does a deed on a connection of its own, whose transaction ends with the deed.
 
-        SQLite keeps no queue of its own: a thread that has just come may overtake all others.
-
-        Args:
-            mine: the act to be done, which another thread may do.
-
-        Yields:
-            True: it is this thread's turn. False: another thread has done the act ``mine``.
-
-        Raises:
-            LedgerError: the other threads did not come to an end.
+        A deed that raises, an interrupt too, costs the connection: it is closed, however much of it
+        a traceback keeps.
         """
-        turns = self._here().turns
-        mine = mine or Waiting(is_alone=True)
+        process, here = this_process(), self._here()
+        if here.files is not None:
+            here.files.check()  # SQLite would make the files that are not there
+        connection = here.engine.connect()
+        driver = connection.connection.dbapi_connection
         try:
-            has_turn = turns.take(mine, _PATIENCE)
-        except TimeoutError as error:
-            if not mine.is_begun:
-                raise LedgerError(
-                    f"nothing was changed in {self}: too many acts are waiting"
-                ) from error
-            raise self._unknown("another thread does not come to an end") from error
-        try:
-            yield has_turn
-        finally:
-            if has_turn:
-                turns.pass_on(mine)
-
-    def _alone(self) -> AbstractContextManager[None]:
-        """Lets one process write at a time to SQLite; PostgreSQL sees to that by itself."""
-        files = self._here().files
-        return nullcontext() if files is None else files.writing(_PATIENCE)
+            try:
+                deed(connection)
+            except BaseException:
+                _drop(process, connection, driver)
+                raise
+        except BaseException:  # for an interrupt of the one above
+            _drop(process, connection, driver)
+            raise
+        connection.close()
 
     def version(self) -> str | None:
         """Reads the version of the ledger's tables; None if there are no tables."""
@@ -246,6 +242,7 @@ class Store(Uncopied):
 
         Raises:
             LedgerError: the database cannot be read.
+            LedgerCorruptError: it has something in it that is no text, or no row.
         """
         try:
             with self._connection() as connection:
@@ -258,7 +255,8 @@ class Store(Uncopied):
                 if this_process() is process:
                     _commit(connection)
         except DBAPIError as error:
-            raise LedgerError(f"{self} cannot be read: {error.orig}") from error
+            kind = LedgerCorruptError if _is_damaged(error) else LedgerError
+            raise kind(f"{self} cannot be read: {error.orig}") from error
 
     def write(self, act: Callable[[Connection], T]) -> T:
         """Runs an act in one transaction: all of it is durable on return, or nothing was done.
@@ -271,17 +269,22 @@ class Store(Uncopied):
         Raises:
             LedgerError: the database does not do it; ``unknown`` where it may have.
         """
-        mine = Waiting(act)
-        with self._here().turns.entered() as may_ask:
-            if not may_ask:
-                raise LedgerError(
-                    f"nothing was changed in {self}: this thread is in the middle of another act"
-                )
-            self._run(mine)
-            found: T = mine.outcome()
+        mine, before = Waiting(act), sys.exc_info()[1]
+        try:
+            turns = self._here().turns
+            may_ask = turns.enter(mine, lambda: self._run(mine, turns))
+        except Exception as error:
+            if interrupt := interrupt_behind(error, before):
+                raise interrupt from None
+            raise
+        if not may_ask:
+            raise LedgerError(
+                f"nothing was changed in {self}: this thread is in the middle of another act"
+            )
+        found: T = mine.outcome()
         return found
 
-    def _run(self, mine: Waiting) -> None:
+    def _run(self, mine: Waiting, turns: Turns) -> None:
         """Has an act run, by this thread or by another, until it is committed or has raised.
 
         Raises:
@@ -289,85 +292,106 @@ class Store(Uncopied):
         """
         tries = 0
         while True:
+            turn = self._turn(mine, turns)
+            if turn is None:
+                return
             try:
-                with self._in_turn(mine) as has_turn:
-                    if has_turn:
-                        self._lead(mine)
+                self._lead(mine, turn, turns)
                 return
             except _SharedError:
-                continue  # the next time it is alone
+                turns.pass_on(mine)  # the next time it is alone
             except DBAPIError as error:
+                turns.pass_on(mine)
                 tries += 1
                 if tries == _TRIES or not _may_pass(error):
-                    raise LedgerError(f"nothing was changed in {self}: {error.orig}") from error
+                    raise LedgerError(f"nothing was changed in {self}: {_said(error)}") from error
 
-    def _lead(self, mine: Waiting) -> None:
+    def _turn(self, mine: Waiting, turns: Turns) -> Turn | None:
+        """Waits for the turn of this thread; None if another one has done the act ``mine``.
+
+        Raises:
+            LedgerError: the other threads did not come to an end.
+        """
+        try:
+            return turns.take(mine, _PATIENCE)
+        except TimeoutError as error:
+            raise LedgerError(
+                f"nothing was changed in {self}: too many acts are waiting"
+            ) from error
+        except UnknownOutcomeError as error:
+            raise self._unknown(error) from error
+
+    def _lead(self, mine: Waiting, turn: Turn, turns: Turns) -> None:
         """Runs an act, and on SQLite the acts that wait for this process's turn, and commits once.
 
         Raises:
             DBAPIError: nothing was changed.
             LedgerError: nothing was changed; ``unknown`` where it may have been.
         """
-        process, turns = this_process(), self._here().turns
-        others: list[Waiting] = []
-        committing = False
-        try:
-            with self._alone(), self._connection() as connection:
-                files = self._here().files
-                connection.begin()
-                try:
-                    mine.result, mine.error = mine.act(connection), None
-                except DBAPIError:
-                    raise
-                except Exception as error:
-                    if this_process() is not process:
-                        raise
-                    mine.error = error
-                    connection.rollback()
-                    self._flush(connection, mine)  # guard: nothing-refused-before-flushed
-                    return
-                if files is not None and not mine.is_alone and this_process() is process:
-                    self._run_others(connection, mine, others)
-                if this_process() is not process:
-                    raise LedgerError(f"an act on {self} is its parent's, not a child's")
-                committing = True
-                _commit(connection)
-                if files is not None:
-                    self._check_committed(connection, files)
-                self._flush(connection, mine)  # guard: flushed-before-answered
-        except BaseException as error:
-            if this_process() is process and not committing:
-                turns.put_back(others)
-            elif this_process() is process:
-                for other in others:
-                    other.fail(self._unknown(f"the commit of several acts failed: {error}"))
-            if committing and isinstance(error, DBAPIError):
-                raise self._unknown(error.orig) from error
-            raise
-        for other in others:
-            other.answer()
+        files = self._here().files
 
-    def _run_others(self, connection: Connection, mine: Waiting, others: list[Waiting]) -> None:
+        def deed(connection: Connection) -> None:
+            self._transact(connection, mine, turn, turns)
+
+        if files is None:  # PostgreSQL lets one process write at a time
+            self._write_on_connection(deed)
+        else:
+            files.writing(_PATIENCE, lambda: self._write_on_connection(deed))
+
+    def _transact(self, connection: Connection, mine: Waiting, turn: Turn, turns: Turns) -> None:
+        """Runs the acts of a turn in one transaction of a connection; see :meth:`_lead`."""
+        process, files = this_process(), self._here().files
+        connection.begin()
+        try:
+            mine.result, mine.error = _done(mine.act, connection), None
+        except DBAPIError:
+            raise
+        except Exception as error:
+            if this_process() is not process:
+                raise
+            mine.error = error
+            connection.rollback()
+            self._flush(connection, mine)  # guard: nothing-refused-before-flushed
+            return
+        if files is not None and not mine.is_alone and this_process() is process:
+            self._run_others(connection, mine, turn, turns)
+        if this_process() is not process:
+            raise LedgerError(f"an act on {self} is its parent's, not a child's")
+        turn.is_committing = True
+        try:
+            _commit(connection)
+            if files is not None:
+                self._check_committed(connection, files)
+            self._flush(connection, mine)  # guard: flushed-before-answered
+        except Exception as error:
+            said = _said(error) if isinstance(error, DBAPIError) else str(error)
+            turn.failure = f"the commit of several acts failed: {said}"
+            if isinstance(error, DBAPIError):
+                raise self._unknown(said) from error
+            raise
+        turn.is_durable = True
+
+    def _run_others(self, connection: Connection, mine: Waiting, turn: Turn, turns: Turns) -> None:
         """Runs the acts that wait, each in a savepoint of the transaction that has begun.
 
         Args:
             connection: a connection in a transaction.
             mine: the act of this thread, which was run.
-            others: the acts that were taken are added here.
+            turn: the turn of this thread, which claims the others.
+            turns: of this process.
 
         Raises:
             _SharedError: the transaction cannot be shared; nothing may be committed.
         """
-        process, turns, end = this_process(), self._here().turns, time.monotonic() + _LONGEST_BATCH
-        while len(others) < _MOST_ACTS - 1 and time.monotonic() < end:
-            other = turns.next()
+        process, end = this_process(), time.monotonic() + _LONGEST_BATCH
+        while len(turn.others) < _MOST_ACTS - 1 and time.monotonic() < end:
+            other = turns.next(turn)
             if other is None:
                 return
-            others.append(other)
             try:
                 connection.exec_driver_sql("SAVEPOINT act")
                 try:
-                    other.result, other.error = other.act(connection), None
+                    other.result, other.error = _done(other.act, connection), None
                 except DBAPIError:
                     raise
                 except Exception as error:
@@ -468,7 +492,8 @@ def _engine(url: URL) -> Engine:
         ExtraError: the database's driver is not installed.
     """
     settings: dict[str, Any] = {}
-    pool: dict[str, Any] = {"max_overflow": -1}
+    # as many connections as there are threads: they queue for the lock, not for a connection
+    pool: dict[str, Any] = {"poolclass": IdleConnections}
     if url.get_backend_name() == "sqlite":
         settings = {"timeout": _PATIENCE, "factory": GuardedConnection}
     else:
@@ -476,7 +501,6 @@ def _engine(url: URL) -> Engine:
         pool["isolation_level"] = "AUTOCOMMIT"
         pool["pool_size"] = 32  # threads that wait for the same flush, each with its connection
     try:
-        # as many connections as there are threads: they queue for the lock, not for a connection
         engine = create_engine(url, connect_args=settings, **pool)
     except (ImportError, NoSuchModuleError) as error:
         raise ExtraError(
@@ -522,6 +546,42 @@ def _commit(connection: Connection) -> None:
         raise
 
 
+def _done(act: Callable[[Connection], T], connection: Connection) -> T:
+    """Runs an act; an interrupt that becomes another exception on its way stays an interrupt."""
+    before = sys.exc_info()[1]
+    try:
+        return act(connection)
+    except Exception as error:
+        if interrupt := interrupt_behind(error, before):
+            raise interrupt from None
+        raise
+
+
+def _drop(process: ProcessState, connection: Connection, driver: Any) -> None:
+    """Closes a connection for good, and with it a transaction; a child leaves it to its parent."""
+    if this_process() is not process:
+        abandon(connection)
+        return
+    try:
+        with suppress(Exception):  # an interrupt leaves SQLAlchemy's own state anywhere
+            connection.invalidate()
+    finally:
+        driver.close()
+
+
+def _said(error: DBAPIError) -> str:
+    """Returns what the database has said, and on a full disk what helps: to ask again does not."""
+    code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorcode", None)
+    is_full = code in ("53100", sqlite3.SQLITE_FULL)  # of PostgreSQL, "disk_full"
+    return f"{error.orig}: free some space on its disk" if is_full else str(error.orig)
+
+
+def _is_damaged(error: DBAPIError) -> bool:
+    """Says whether SQLite has found what is no text, or no row, which it never writes."""
+    is_corrupt = getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_CORRUPT
+    return is_corrupt or "Could not decode to UTF-8" in str(error.orig)
+
+
 def _may_pass(error: DBAPIError) -> bool:
     """Says whether an act that failed before its commit may succeed in another attempt."""
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _PASSING
@@ -543,10 +603,13 @@ def _upgrade(connection: Connection, create: bool) -> None:
 
     Raises:
         LedgerError: there are no tables and none may be made, or a later version made them.
+        LedgerCorruptError: no version made them.
     """
     found = _version(connection)
     if found is None and not create:
         raise LedgerError(f"there is no ledger in this database: {_INIT}")
+    if found is not None and not re.fullmatch("[0-9]{4}", found):
+        raise LedgerCorruptError(f"the version of the ledger's tables is none: {found[:100]!r}")
     migrate(connection, VERSION)
 
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from tightbudget.errors import ParameterError
 from tightbudget.ledger import queries, transactions
+from tightbudget.ledger.block_names import bearer
 from tightbudget.ledger.chain import canonical, digest
 from tightbudget.ledger.ledger import Ledger
 from tightbudget.ledger.secret import new_secret, opens
-from tightbudget.ledger.text import printable
 from tightbudget.numerics.validate import one_of, refuse
 
 __all__ = ["ROLES", "Token", "Tokens"]
@@ -81,7 +81,8 @@ class Tokens:
         """Makes a token, and the text that its bearer shows: 256 random bits, kept nowhere.
 
         Args:
-            name: the name of its bearer, or its purpose.
+            name: the name of its bearer, or its purpose: 1 to 100 printable characters without
+                ``=``, so that it can stand in the name of a quota.
             role: viewer, analyst or administrator.
             budgets: the names of an analyst's budgets; none for others.
             lasts: the time until it expires, at most ten years.
@@ -103,7 +104,7 @@ class Tokens:
         now, id, secret = self._session.now(), new_secret(6), new_secret(32)
         row = {
             "id": id,
-            "name": printable(name=name),
+            "name": bearer(name=name),
             "role": role,
             "budgets": canonical(sorted(opened)),
             "created": now.isoformat(),

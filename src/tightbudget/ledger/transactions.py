@@ -26,7 +26,7 @@ from tightbudget.errors import (
 from tightbudget.ledger import queries
 from tightbudget.ledger.blocks import BlockSet
 from tightbudget.ledger.chain import canonical, digest
-from tightbudget.ledger.chosen_blocks import Chosen
+from tightbudget.ledger.chosen_blocks import Chosen, untouched
 from tightbudget.ledger.pricing import (
     BLOCK,
     BLOCKS,
@@ -56,6 +56,7 @@ __all__ = [
     "add_token",
     "affords",
     "answer",
+    "balance_of",
     "change_cap",
     "close_budget",
     "correct",
@@ -351,9 +352,32 @@ def _asked(rules: Sequence[BudgetRule], guarantee: Stored, cell: Cell | None) ->
     return [costs[id(rule)] for rule in rules]
 
 
+def balance_of(connection: Connection, name: str) -> Balance:
+    """Reads a budget; that of a block or quota that nobody has touched, as it would be opened.
+
+    Raises:
+        ParameterError: there is no budget of this name, and no set gives it to one.
+    """
+    return queries.find_balance(connection, name) or _untouched(connection, name)
+
+
+def _untouched(connection: Connection, name: str) -> Balance:
+    """Makes up the budget of a block or quota that nobody has touched, under the number -1.
+
+    Raises:
+        ParameterError: no set gives this name to a budget.
+    """
+    of = queries.find_balance(connection, name.partition("[")[0])
+    if of is not None and of.kind == BLOCKS:
+        own = BlockSet.of_text(of.name, of.parameters)
+        if own.names_block(name) or (own.quota_epsilon is not None and own.names_quota(name)):
+            return untouched(own, name, -1)
+    return queries.balance(connection, name)
+
+
 def affords(connection: Connection, name: str, guarantee: Stored, times: int) -> bool:
     """Says whether a budget has enough for so many runs at their worst-case price."""
-    balance = queries.balance(connection, name)
+    balance = balance_of(connection, name)
     each = Units.charged(balance.rule.cost(guarantee, None))
     if balance.closed:
         return False
@@ -841,11 +865,16 @@ def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Bal
 def correct(act: Act, name: str, more: Units, why: Why) -> Balance:
     """Adds to the spent units of a budget, for what happened elsewhere; never takes any off.
 
+    A block that nobody has touched is opened by it: what was lost may have touched it first.
+
     Raises:
         BudgetError: it does not fit into what is left.
-        SettlementError: the budget is closed.
+        SettlementError: the budget, or its set of blocks, is closed.
     """
-    balance = queries.balance(act.connection, name)
+    balance = balance_of(act.connection, name)
+    if balance.id < 0:
+        _check_open([queries.balance(act.connection, name.partition("[")[0])])
+        balance = balance._replace(id=act.open_by_rule([balance])[name])
     _check_open([balance])
     unit = balance.rule.unit
     if not more.fits(balance.left):

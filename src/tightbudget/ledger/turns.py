@@ -2,7 +2,15 @@
 
 Nothing here knows a database. :class:`Turns` lets one thread write at a time, in the order in
 which threads came, and hands the acts that wait to the thread that writes. :class:`SharedFlush`
-lets one thread flush for all that asked before it began.
+lets one thread flush for all that asked before it began. :class:`Exclusive` runs one deed at a
+time.
+
+An interrupt (Ctrl-C) may end a thread's work between any two instructions, also between the one
+that takes a lock and the ``try`` whose ``finally`` would give it back. So nothing here is given
+back, and there are no locks: a thread has a right as long as its :class:`Visit` runs, which the
+interpreter knows, and whoever finds that the visit runs no more may take the right. Each step is
+one operation on a dictionary or a deque, which the interpreter does as a whole; after an interrupt
+between two of them, the next thread that looks goes on from there.
 """
 
 from __future__ import annotations
@@ -11,17 +19,101 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection
 
-__all__ = ["SharedFlush", "Turns", "Waiting"]
+__all__ = [
+    "Exclusive",
+    "UnknownOutcomeError",
+    "SharedFlush",
+    "Turn",
+    "Turns",
+    "Visit",
+    "Waiting",
+    "interrupt_behind",
+]
 
-# Seconds after which a thread that waits looks around by itself. An interrupt between the two
-# instructions that pass a turn on may swallow the wake-up call, so a lost call costs this long.
+T = TypeVar("T")
+N = TypeVar("N", bound="_Link")
+
+# Seconds after which a thread that waits looks around by itself: an interrupt may swallow the
+# wake-up call, so a lost call costs this long.
 _LOOK_AROUND = 1.0
+_PAUSE = 0.001  # seconds between two attempts to begin an exclusive deed, which takes milliseconds
+
+
+def _nothing(_: Connection) -> None:
+    """Is an act that does nothing."""
+
+
+class UnknownOutcomeError(Exception):
+    """Nobody can tell whether the act of a thread that waited was done."""
+
+
+class _Link:
+    """One of those who have a right one after the other.
+
+    Attributes:
+        after: has the next one, if there is one. ``setdefault`` lets one thread alone be the next.
+    """
+
+    is_running = False
+
+    def __init__(self) -> None:
+        self.after: dict[None, Any] = {}
+
+
+class _Chain(Generic[N]):
+    """Lists who has a right one after the other: the last one has it while it is running."""
+
+    def __init__(self, first: N) -> None:
+        self._known = first
+
+    def last(self) -> N:
+        """Returns who came last."""
+        link = self._known
+        while (after := link.after.get(None)) is not None:
+            link = after
+        return link
+
+    def follow(self, before: N, link: N) -> bool:
+        """Lets a link be the one after another; False if there is one already."""
+        if before.after.setdefault(None, link) is not link:
+            return False
+        self._known = link  # a shorter way to the end; an older one leads there, too
+        return True
+
+
+class Visit(_Link):
+    """A deed of the thread that makes this object.
+
+    Whether the deed is running is the state of a generator, and so the interpreter's own: no
+    interrupt leaves it wrong, and a traceback that is kept does not prolong it.
+    """
+
+    def __init__(self, deed: Callable[[], object] = lambda: None) -> None:
+        super().__init__()
+        self.thread = threading.get_ident()
+        self._steps = self._step(deed)
+
+    @staticmethod
+    def _step(deed: Callable[[], object]) -> Generator[object]:
+        yield deed()
+
+    @property
+    def is_running(self) -> bool:  # type: ignore[override]
+        """True between the beginning of the deed and its end, however it ends."""
+        running: bool = self._steps.gi_running  # type: ignore[attr-defined]
+        return running
+
+    def run(self) -> object:
+        """Does the deed, once, and returns what it returns."""
+        found = next(self._steps)
+        self._steps.close()  # forgets the deed, and whatever it refers to
+        return found
 
 
 class Waiting:
@@ -30,34 +122,21 @@ class Waiting:
     Attributes:
         act: is run in a transaction.
         is_alone: whether the act may not share a transaction with other acts.
-        is_answered: whether the outcome is durable, and may be told.
-        is_begun: whether another thread may have run the act when its own thread gave it up.
-        is_withdrawn: whether its own thread has given the act up, so that nobody may begin it.
         result: the value that the act has returned.
         error: the exception that the act has raised, or None.
+        visit: the time that its thread spends on it.
     """
 
     def __init__(
-        self, act: Callable[[Connection], Any] = lambda _: None, *, is_alone: bool = False
+        self, act: Callable[[Connection], Any] = _nothing, *, is_alone: bool = False
     ) -> None:
         self.act = act
         self.is_alone = is_alone
-        self.is_answered = False
-        self.is_begun = False
-        self.is_withdrawn = False
         self.result: Any = None
         self.error: BaseException | None = None
-        self.woken = threading.Event()
-
-    def answer(self) -> None:
-        """Lets the thread that waits have the outcome."""
-        self.is_answered = True
-        self.woken.set()
-
-    def fail(self, error: BaseException) -> None:
-        """Lets the thread that waits raise an exception."""
-        self.result, self.error = None, error
-        self.answer()
+        self.visit = Visit()
+        self._claims: dict[None, Turn] = {}
+        self._bell = threading.Lock()  # a thread that waits for it waits to be woken
 
     def outcome(self) -> Any:
         """Returns the result of the act, or raises its exception."""
@@ -69,6 +148,53 @@ class Waiting:
         finally:
             del error
 
+    @property
+    def claimed(self) -> Turn | None:
+        """The turn in which the act is run; None as long as nobody has begun it."""
+        return self._claims.get(None)
+
+    def claim(self, turn: Turn) -> Turn:
+        """Lets a turn run the act, unless another one does; returns the one that does."""
+        return self._claims.setdefault(None, turn)
+
+    def ask_anew(self) -> None:
+        """Lets the act be claimed again, for its thread, which knows that nothing came of it."""
+        self._claims = {}
+
+    def wake(self) -> None:
+        """Wakes the thread that waits."""
+        with suppress(RuntimeError):  # it was woken before, and has not looked yet
+            self._bell.release()
+
+    def sleep(self, longest: float) -> bool:
+        """Waits to be woken; False after so many seconds."""
+        return self._bell.acquire(timeout=longest)
+
+
+class Turn(_Link):
+    """The turn of one thread, in which it may run the acts of others, too.
+
+    Attributes:
+        of: the act of the thread that has the turn.
+        others: the acts of others that it has claimed.
+        is_over: whether the thread has passed the turn on.
+        is_committing: whether the commit was begun, so that all that was run may be done.
+        is_durable: whether all that was run is on the disk, and its outcomes may be told.
+        failure: the reason for which the commit failed, if it is known.
+    """
+
+    def __init__(self, of: Waiting) -> None:
+        super().__init__()
+        self.of = of
+        self.others: list[Waiting] = []
+        self.is_over = self.is_committing = self.is_durable = False
+        self.failure = "the thread that committed it was interrupted"
+
+    @property
+    def is_running(self) -> bool:  # type: ignore[override]
+        """True until the turn is passed on, or the thread has gone without that."""
+        return not self.is_over and self.of.visit.is_running
+
 
 class Turns:
     """The turn to write, which one thread of a process has at a time, first come, first served.
@@ -79,105 +205,143 @@ class Turns:
 
     def __init__(self) -> None:
         self._process = os.getpid()
-        self._door = threading.Lock()  # held for a few instructions
-        self._leader: Waiting | None = None
-        self._waiting: deque[Waiting] = deque()
-        self._inside: set[int] = set()
+        self._turns: _Chain[Turn] = _Chain(Turn(Waiting()))
+        self._waiting: deque[Waiting] = deque()  # the order; an act is run by who claims it
+        self._inside: dict[int, Visit] = {}
 
-    @contextmanager
-    def entered(self) -> Iterator[bool]:
-        """Notes that this thread asks for an act; False if it is in the middle of one.
+    def enter(self, mine: Waiting, deed: Callable[[], object]) -> bool:
+        """Does a deed for an act, unless this thread is in the middle of another; then False.
 
         A signal handler runs in the middle of the act that it interrupts, which would wait for
-        itself.
+        itself. A turn that the deed leaves behind is passed on.
         """
         me = threading.get_ident()
-        if me in self._inside:
-            yield False
-            return
-        self._inside.add(me)
-        try:
-            yield True
-        finally:
-            self._inside.discard(me)
+        before = self._inside.get(me)
+        if before is not None and before.is_running:
+            return False
 
-    def take(self, mine: Waiting, patience: float) -> bool:
+        def entered() -> None:
+            self._inside[me] = mine.visit
+            try:
+                try:
+                    deed()
+                finally:
+                    self.pass_on(mine)
+            finally:  # for an interrupt of the one above
+                self.pass_on(mine)
+
+        mine.visit = Visit(entered)
+        try:
+            mine.visit.run()
+        finally:
+            mine.act = (
+                _nothing  # the last turn is kept, and must not keep a ledger from being closed
+            )
+            self._inside.pop(me, None)  # what an interrupt leaves there is not running
+        return True
+
+    def take(self, mine: Waiting, patience: float) -> Turn | None:
         """Waits for the turn, or for another thread to run the act ``mine``.
 
         Returns:
-            True: this thread has the turn. False: the act ``mine`` has been answered.
+            the turn, which this thread has now; or None: the act ``mine`` is done and durable.
 
         Raises:
-            TimeoutError: neither happened; unless ``mine.is_begun``, it never will.
+            TimeoutError: neither happened, and nobody will begin the act.
+            UnknownOutcomeError: another thread may have done the act.
         """
-        with self._door:
-            if self._leader is None:
-                self._leader = mine
-                return True
-            mine.woken.clear()
-            self._waiting.append(mine)
+        end = time.monotonic() + patience
+        mine.ask_anew()
+        self._waiting.append(mine)
         try:
-            end = time.monotonic() + patience
-            while not (mine.is_answered or self._leader is mine):
+            while True:
+                now = self._hand_over()
+                if now.of is mine and mine.claim(now) is now:
+                    return now
+                run = mine.claimed
+                if run is not None and self._is_done(run):
+                    return None
+                if run is not None and not run.is_running:
+                    mine.ask_anew()
+                    self._waiting.appendleft(mine)
+                    continue
                 left = end - time.monotonic()
-                if left <= 0 and self._is_given_up(mine, left < -patience):
+                if os.getpid() != self._process:
+                    left = -patience - 1  # a child of fork, in which the other threads are not
+                if left <= 0 and mine.claim(Turn(mine)).of is mine:
                     raise TimeoutError
-                mine.woken.wait(max(0.01, min(left, _LOOK_AROUND)))
+                if left < -patience:  # one that another thread is running is waited for once more
+                    raise UnknownOutcomeError("another thread does not come to an end")
+                was_woken = mine.sleep(max(0.01, min(left, _LOOK_AROUND)))
+                if not was_woken and mine.claimed is None and mine not in self._waiting:
+                    self._waiting.appendleft(mine)  # who took it out was interrupted
         except BaseException:
-            self._leave(mine)
+            mine.claim(Turn(mine))  # nobody is to begin the act any more
             raise
-        return not mine.is_answered
 
-    def _is_given_up(self, mine: Waiting, at_last: bool) -> bool:
-        """Says whether a thread stops to wait for its act.
+    @staticmethod
+    def _is_done(run: Turn) -> bool:
+        """Says whether the acts that were run in a turn are durable.
 
-        One that another thread is running is waited for once more.
+        Raises:
+            UnknownOutcomeError: the turn ended in the middle of its commit.
         """
-        if os.getpid() != self._process:
-            return True  # a child of fork, in which the other threads are not there
-        with self._door:
-            return mine in self._waiting or at_last
+        is_running, is_committing = run.is_running, run.is_committing
+        if run.is_durable:
+            return True
+        if is_committing and not is_running:
+            raise UnknownOutcomeError(run.failure)
+        return False
 
-    def _leave(self, mine: Waiting) -> None:
-        """Withdraws the act of a thread that gives up, and passes on the turn that it got."""
-        if os.getpid() != self._process:
-            return
-        with self._door:
-            mine.is_withdrawn = True
-            has_turn = self._leader is mine
-            if mine in self._waiting:
-                self._waiting.remove(mine)  # guard: given-up-act-withdrawn
+    def _hand_over(self) -> Turn:
+        """Gives the turn, if nobody has it, to the thread that has waited longest.
+
+        Returns:
+            the turn of the thread that has it, or the last one if nobody has it.
+        """
+        while True:
+            now = self._turns.last()
+            if now.is_running:
+                return now
+            try:
+                first = self._waiting.popleft()
+            except IndexError:
+                return now
+            if first.claimed is not None or not first.visit.is_running:
+                continue  # it has given up, or is there twice
+            if self._turns.follow(now, Turn(first)):
+                first.wake()
             else:
-                mine.is_begun = not has_turn
-        if has_turn:
-            self.pass_on(mine)
+                self._waiting.appendleft(first)  # another thread was faster
 
-    def next(self) -> Waiting | None:
-        """Takes the act that has waited longest, to be run by the thread that has the turn.
+    def next(self, turn: Turn) -> Waiting | None:
+        """Claims the act that has waited longest for the turn of this thread.
 
         Returns:
             None if nobody waits, or if the next act may not share a transaction.
         """
-        with self._door:
-            if not self._waiting or self._waiting[0].is_alone:
+        while True:
+            try:
+                first = self._waiting.popleft()
+            except IndexError:
                 return None
-            return self._waiting.popleft()
-
-    def put_back(self, acts: list[Waiting]) -> None:
-        """Lets acts that were taken, and not committed, wait again in their old order."""
-        with self._door:
-            self._waiting.extendleft(one for one in reversed(acts) if not one.is_withdrawn)
+            if first.is_alone:
+                self._waiting.appendleft(first)
+                return None
+            # guard: given-up-act-withdrawn
+            claimed = first.visit.is_running and first.claim(turn) is turn
+            if claimed:
+                turn.others.append(first)
+                return first
 
     def pass_on(self, mine: Waiting) -> None:
         """Gives the turn of ``mine``, if it still has it, to the thread that has waited longest."""
-        if os.getpid() != self._process:
-            return  # the turn is the parent's, and so is the door
-        with self._door:
-            if self._leader is not mine:
-                return
-            self._leader = self._waiting.popleft() if self._waiting else None
-            if self._leader is not None:
-                self._leader.woken.set()
+        now = self._turns.last()
+        if now.of is mine:
+            now.is_over = True
+            for other in now.others:
+                other.wake()
+        self._hand_over()
 
 
 class SharedFlush:
@@ -189,9 +353,7 @@ class SharedFlush:
 
     def __init__(self, flush: Callable[[], None]) -> None:
         self._flush = flush
-        self._changed = threading.Condition()
-        self._asked = self._done = 0
-        self._leader: int | None = None  # the thread that is flushing
+        self._flushes: _Chain[_Flush] = _Chain(_Flush())
 
     def wait(self, patience: float) -> None:
         """Returns as soon as a flush has ended that began after this call.
@@ -201,20 +363,127 @@ class SharedFlush:
         Raises:
             TimeoutError: another thread is flushing, and does not come to an end.
         """
-        me, end = threading.get_ident(), time.monotonic() + patience
-        with self._changed:
-            self._asked += 1
-            mine = self._asked
-            while self._leader not in (None, me):  # a signal handler may interrupt the leader
-                if not self._changed.wait(end - time.monotonic()):
-                    raise TimeoutError
-                if self._done >= mine:
+        end = time.monotonic() + patience
+        last = self._flushes.last()  # began before this call; those after it did not
+        while True:
+            if last.is_running and last.thread == threading.get_ident():
+                self._flush()  # a signal handler in the middle of the flush that it interrupts
+                return
+            if not last.is_running:
+                if self._try(last):
                     return
-            outer, self._leader, covered = self._leader, me, self._asked
-        try:
-            self._flush()
-            self._done = max(self._done, covered)
-        finally:
-            with self._changed:
-                self._leader = outer
-                self._changed.notify_all()
+            elif not last.sleep(end - time.monotonic()):
+                raise TimeoutError
+            while (after := last.after.get(None)) is not None:
+                last = after
+                if last.is_done:
+                    return
+
+    def _try(self, before: _Flush) -> bool:
+        """Flushes after another flush, unless another thread has begun to; then False."""
+
+        def flush() -> bool:
+            if not self._flushes.follow(before, mine):
+                return False
+            try:
+                self._flush()
+                mine.is_done = True
+            finally:
+                mine.is_over = True
+                mine.wake()
+            return True
+
+        mine = _Flush(flush)
+        return bool(mine.run())
+
+
+class _Flush(Visit):
+    """A flush by one thread, for which others wait.
+
+    Attributes:
+        is_done: whether it came to a good end.
+        is_over: whether it came to any end, and those who wait may be woken.
+    """
+
+    def __init__(self, deed: Callable[[], object] = lambda: None) -> None:
+        super().__init__(deed)
+        self.is_done = self.is_over = False
+        self._bells: deque[threading.Lock] = deque()
+
+    @property
+    def is_running(self) -> bool:  # type: ignore[override]
+        """True until the flush is over, or the thread has gone."""
+        return not self.is_over and super().is_running
+
+    def sleep(self, longest: float) -> bool:
+        """Waits for the end of the flush, or for a while; False if there is no time left."""
+        if longest <= 0:
+            return False
+        bell = threading.Lock()
+        bell.acquire()
+        self._bells.append(bell)
+        if self.is_running:
+            bell.acquire(timeout=min(longest, _LOOK_AROUND))
+        return True
+
+    def wake(self) -> None:
+        """Wakes all threads that wait."""
+        with suppress(IndexError):
+            while True:
+                self._bells.popleft().release()
+
+
+class Exclusive:
+    """Deeds of which one runs at a time."""
+
+    def __init__(self) -> None:
+        self._deeds: _Chain[Visit] = _Chain(Visit())
+
+    @property
+    def is_mine(self) -> bool:
+        """True while this thread is in the middle of such a deed."""
+        last = self._deeds.last()
+        return last.is_running and last.thread == threading.get_ident()
+
+    def run(self, deed: Callable[[], T], *, wait: bool = True) -> T | None:
+        """Runs a deed, and returns what it returns.
+
+        Args:
+            deed: is run while no other is.
+            wait: whether to wait for the deed of another thread.
+
+        Returns:
+            None, without running the deed, if another one is running that is not waited for, or
+            that this thread is in the middle of, so that it would wait for itself.
+        """
+
+        def alone() -> T | None:
+            while True:
+                last = self._deeds.last()
+                if not last.is_running:
+                    if self._deeds.follow(last, visit):
+                        return deed()
+                elif wait and last.thread != visit.thread:
+                    time.sleep(_PAUSE)
+                else:
+                    return None
+
+        visit = Visit(alone)
+        return visit.run()  # type: ignore[return-value]
+
+
+def interrupt_behind(error: BaseException, before: BaseException | None) -> BaseException | None:
+    """Finds the interrupt in whose handling an exception was raised; None if there was none.
+
+    What is cleaned up behind an interrupt may fail for it, and would hide it.
+
+    Args:
+        error: the exception that came out.
+        before: the exception that was being handled when all began, ``sys.exc_info()[1]``.
+    """
+    behind: BaseException | None = error
+    while behind is not None and behind is not before:
+        if not isinstance(behind, Exception):
+            return behind
+        behind = behind.__context__
+    return None

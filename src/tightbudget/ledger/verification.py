@@ -18,14 +18,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Table, exists, func, select, text
+from sqlalchemy.exc import DBAPIError
 
-from tightbudget.errors import LedgerCorruptError
+from tightbudget.errors import LedgerCorruptError, LedgerError
 from tightbudget.ledger import queries
 from tightbudget.ledger.chain import Head, digest
 from tightbudget.ledger.checkpoint import Checkpoint, Compared
 from tightbudget.ledger.pricing import rule_of
 from tightbudget.ledger.queries import Balance, Reservation
-from tightbudget.ledger.replay import History, ReplayedRun
+from tightbudget.ledger.replay import History, ReplayedRun, shortened
 from tightbudget.ledger.schema import charges, events, reservations, steps
 from tightbudget.ledger.shape import check_shape
 from tightbudget.ledger.stored_words import EventKind, ReservationState
@@ -79,20 +80,22 @@ def verify(
     Raises:
         LedgerCorruptError: says where they first differ.
     """
-    with _making_sense():
+    with _making_sense("definitions of the database"):
         check_shape(connection)
+    with _making_sense("the checkpoint and the event that it ends with"):
         history, compared = _begun(connection, since)
+    with _making_sense("rows of events"):
         count, first = _count(connection, events), history.head.sequence
     for after in progress(range(first, count, _PAGE)):
-        with _making_sense():
+        with _making_sense("rows of events"):
             for entry in queries.entries(connection, after=after, limit=_PAGE):
                 history.add(entry)
+        with _making_sense("rows of reservations"):
             _compare_reservations(connection, history.forget_ended(), compared)
         if keep is not None and (after - first) % _KEPT == _KEPT - _PAGE:
             keep(Checkpoint.of(history, compared))
     at_the_end = None if keep is None else Checkpoint.of(history, compared)
-    with _making_sense():
-        found = _compare_the_end(connection, history, compared, count)
+    found = _compare_the_end(connection, history, compared, count)
     if keep is not None and at_the_end is not None:
         keep(at_the_end)
     return found
@@ -106,15 +109,20 @@ def _compare_the_end(
     Raises:
         LedgerCorruptError: something differs.
     """
-    if history.head != queries.head(connection):
+    with _making_sense("rows of events"):
+        head = queries.head(connection)
+    if history.head != head:
         raise LedgerCorruptError(f"event {history.head.sequence + 1} is missing")
     # guard: events-counted
     if count != history.head.sequence:  # their numbers are below 1, and no list shows them
         raise LedgerCorruptError(f"{count - history.head.sequence} events are before the first")
-    _compare_reservations(connection, history.runs, compared)
-    _check_counts(connection, compared)
-    _compare_budgets(connection, history, compared.used)
-    tokens = _compare_tokens(connection, history)
+    with _making_sense("rows of reservations"):
+        _compare_reservations(connection, history.runs, compared)
+        _check_counts(connection, compared)
+    with _making_sense("rows of budgets"):
+        _compare_budgets(connection, history, compared.used)
+    with _making_sense("rows of access tokens"):
+        tokens = _compare_tokens(connection, history)
     return Verification(
         head=history.head,
         budgets=len(history.budgets),
@@ -124,16 +132,21 @@ def _compare_the_end(
 
 
 @contextmanager
-def _making_sense() -> Iterator[None]:
-    """Refuses rows that cannot be read: anybody may have written anything there.
+def _making_sense(what: str) -> Iterator[None]:
+    """Refuses what cannot be read: anybody may have written anything there.
+
+    Args:
+        what: names what is read, for the message.
 
     Raises:
-        LedgerCorruptError: a row cannot be read.
+        LedgerCorruptError: it cannot be read.
     """
     try:
         yield
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise LedgerCorruptError(f"a row makes no sense: {error!r}") from error
+    except (LedgerError, DBAPIError, MemoryError):
+        raise
+    except Exception as error:
+        raise LedgerCorruptError(f"{what} make no sense: {shortened(error)}") from error
 
 
 def _begun(connection: Connection, since: Checkpoint | None) -> tuple[History, Compared]:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tightbudget.errors import TightBudgetError
+from tightbudget.errors import LedgerError, TightBudgetError
 from tightbudget.ledger.ledger import Ledger
 from tightbudget.ledger.verification import Verification
 
@@ -51,8 +51,9 @@ class Verifications:
         """Begins a verification, unless one runs already, and returns the running one."""
         with self._lock:
             if self._job is None or self._job.result is not None:
-                self._job = VerificationJob(str(next(self._numbers)))
-                threading.Thread(target=self._run, args=[self._job], daemon=True).start()
+                job = VerificationJob(str(next(self._numbers)))
+                threading.Thread(target=self._run, args=[job], daemon=True).start()
+                self._job = job
             return self._job
 
     def find(self, id: str) -> VerificationJob | None:
@@ -72,3 +73,6 @@ class Verifications:
             job.result = self._ledger.verify(counted)
         except TightBudgetError as error:
             job.result = error
+        except BaseException as error:  # whoever asks must not be told for ever that it runs
+            job.result = LedgerError(f"the verification came to no end: {error!r:.200}")
+            raise

@@ -50,7 +50,10 @@ def show(
         top = None if budget is None else it.budget(budget).name  # refuses an unknown name
         seen = None if top is None else it.within([top])
         names = None if seen is None else seen.names
-        tree = list(_tree(it.statements(budgets=names, blocks=seen is not None), top))
+        statements = it.statements(budgets=names, blocks=seen is not None)
+        if top is not None and not statements:
+            statements = (it.budget(top).statement(),)  # of a block that nobody has touched
+        tree = list(_tree(statements, top))
         if top is not None and tree[0][1].kind == "blocks":
             tree += [(1, statement) for statement in it.blocks(top).statements()]
         if json:

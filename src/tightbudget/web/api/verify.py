@@ -8,6 +8,7 @@ from fastapi import Request
 from pydantic import Field
 from starlette.responses import Response
 
+from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.verification import Verification
 from tightbudget.web.access import READ, allow, caller_of
 from tightbudget.web.api.schemas import AnswerShape, answered, router_of
@@ -82,7 +83,9 @@ def _seen(job: VerificationJob, *, sees_all: bool) -> dict[str, Any]:
         result |= {n: getattr(job.result, n) if sees_all else None for n in
                    ("budgets", "reservations")}  # fmt: skip
     elif job.result is not None:
-        message = str(job.result) if sees_all else "the ledger is not what its history says"
+        is_found = isinstance(job.result, LedgerCorruptError)
+        told = "the ledger is not what its history says" if is_found else "it came to no end"
+        message = str(job.result) if sees_all else told
     return {
         "state": job.state,
         "checked": job.checked,
