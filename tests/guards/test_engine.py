@@ -15,8 +15,14 @@ from unittest import mock
 import numpy as np
 import pytest
 from flint import arb, ctx
+from tests.engine.test_directions import (
+    QUESTIONS,
+    an_uncertain_mass_proves_nothing,
+    worse_direction_is_asked,
+)
 from tests.exact import Composed, normalised, response_delta
 from tests.guards.mutants import Without, each, lose_a_truth
+from tests.laws.test_pairs import slack_covers_longer_bins
 
 import tightbudget as tb
 from tightbudget.engine.buckets import compose, refine
@@ -222,7 +228,35 @@ def coarser(measure: Any) -> Any:
     return measure.coarsened().coarsened()
 
 
+def longer_bins_hold() -> bool:
+    """The law of edges that are closer than their slack, for one Laplace step."""
+    try:
+        slack_covers_longer_bins(tb.Laplace(1.0).pair(Direction.REMOVE))
+    except AssertionError:
+        return False
+    return True
+
+
 MUTATIONS = [
+    Without(
+        "the second direction is asked",
+        {"other-direction-below": "if True:"},
+        lambda: all(map(worse_direction_is_asked, QUESTIONS)),
+    ),
+    Without(
+        "the upper end of the mass at infinity decides",
+        {"infinity-certainly-covered": "sure = parts.infinity.lower <= delta"},
+        an_uncertain_mass_proves_nothing,
+    ),
+    Without(
+        "a bin may be longer than its edges say",
+        {
+            "bins-are-longer-by-slack": (
+                "most = exp_enclosure(lengths, UNIT * np.abs(lengths)).upper"
+            )
+        },
+        longer_bins_hold,
+    ),
     Without(
         "the sum that is carried from one piece to the next",
         {"carried-between-pieces": "pass"},

@@ -38,11 +38,14 @@ from tightbudget.mechanisms import (
     gaussian_schedule,
     gaussian_transform,
     gaussian_transform_bounds,
+    laplace,
+    subsampled,
 )
 from tightbudget.mechanisms import gaussian_transform_plan as plan
 from tightbudget.mechanisms.gaussian_integrand import MOST_NESTED, LeftOut, Nodes, Rule
 from tightbudget.mechanisms.gaussian_schedule import Schedule
 from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
+from tightbudget.mechanisms.logistic import LogisticPair
 from tightbudget.mechanisms.mixture_transform import MixtureTransform
 from tightbudget.mechanisms.weighted_transform import WeightedTransform
 from tightbudget.numerics import rounding, special
@@ -1079,6 +1082,41 @@ def outer_sums_hold() -> bool:
     )
 
 
+# ------------------------------------------------------------------------ masses of mechanisms
+
+
+def laplace_masses_hold() -> bool:
+    """Each mass of a Laplace step's continuous part, times an exact share."""
+    m, share = 3.0, exact_masses(np.array([0.5]))
+    left = np.array([-3.0, -1.25, 0.0, 2.5, 2.9375])
+    right = np.array([-2.5, 0.75, 3.0, 2.75, 3.0])
+    found = laplace._masses(m, share, left, right)
+    for i, (a, b) in enumerate(zip(map(arb, left.tolist()), map(arb, right.tolist()), strict=True)):
+        mass = ((b - arb(m)) / 2).exp() * -(-(b - a) / 2).expm1() / 2
+        if not (arb(float(found.lower[i])) <= mass and mass <= arb(float(found.upper[i]))):
+            return False
+    return True
+
+
+def logistic_shares_hold() -> bool:
+    """1 / (1 - e^-m)."""
+    for m in (0.001, 0.3, 1.0, 7.0):
+        share = LogisticPair(m)._share
+        truth = -1 / (-arb(m)).expm1()
+        if not (arb(float(share.lower[0])) <= truth and truth <= arb(float(share.upper[0]))):
+            return False
+    return True
+
+
+def sampled_rests_hold() -> bool:
+    """1 - q of a sampled step."""
+    for q in (0.1, 1e-5, 1e-17, 2.0**-60, 0.7):
+        kept = subsampled.RemovePair(LogisticPair(1.0), q).keep
+        if not Fraction(float(kept.lower[0])) <= 1 - Fraction(q) <= Fraction(float(kept.upper[0])):
+            return False
+    return True
+
+
 # ------------------------------------------------------------------------------ the cases
 
 NODES, DENSE, ALL = fine(-4.0, 6.0), fine(-8.0, 9.0, 2.0**-8), fine(-8.0, 9.0)
@@ -1223,6 +1261,10 @@ CASES: dict[str, Callable[[], bool]] = {
     "sum-exp": lambda: off(np, "exp", "EXP", lambda: sum_holds(line_of([0.3, 0.1], 1.0, 1.0), 1.0)),
     "sum-order": lambda: in_any_order(lambda: sum_holds(line_of([0.0] * 3000, 1.0, 1.0), 0.0)),
     "line-scale": lambda: off(math, "exp", "EXP", scale_holds),
+    # masses of mechanisms
+    "laplace-masses": lambda: off(np, "expm1", "EXPM1", laplace_masses_hold),
+    "logistic-share": lambda: off(math, "expm1", "EXPM1", logistic_shares_hold),
+    "sampled-rest": sampled_rests_hold,
 }
 
 

@@ -166,6 +166,7 @@ def log_delta_at(
     s = order - 1.0  # exact
     log = mul_up(s, sub_up(divergence, epsilon))  # guard: conversion-inverse-rounded-up
     if conversion is Conversion.CANONNE:
+        # guard: conversion-inverse-order
         log = add_up(log, mul_up(s, log_up(next_up(s / order))), -log_down(order))
     return log
 
