@@ -414,7 +414,6 @@ class RenyiTable:
         share = (s - s_left) / (s_right - s_left)
         chord = ((1 - share) * s_left * left + share * s_right * right) / s
         # Three differences, a quotient and four operations: below 32 units of the chord. 1 - share
-        # is off by the rounding of share, which is large beside it near 1: an absolute 2^-53
-        chord *= 1 + 32 * UNIT  # guard: chord-rounded-up-1
-        # guard: chord-rounded-up-2
-        return Bounds(0.0, min(right, add_up(chord, 2 * UNIT * s_left * left / s)))
+        # is off by the rounding of share, which is large beside it near 1: but it is an absolute
+        # 2^-53, and s_left * left is no larger than s_right * right
+        return Bounds(0.0, min(right, chord * (1 + 32 * UNIT)))  # guard: chord-rounded-up
