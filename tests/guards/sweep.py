@@ -163,7 +163,9 @@ def files(places: Iterable[str]) -> list[str]:
     found = {
         path.relative_to(PACKAGE).as_posix()
         for place in places
-        for path in ([PACKAGE / place] if place.endswith(".py") else (PACKAGE / place).rglob("*.py"))
+        for path in (
+            [PACKAGE / place] if place.endswith(".py") else (PACKAGE / place).rglob("*.py")
+        )
     }
     return sorted(found)
 
@@ -217,28 +219,27 @@ def survives(line: Line, turned: bool) -> bool:
     return ended == 0
 
 
-def sweep(lines: Sequence[Line], turned: bool, jobs: int) -> list[Line]:
-    """The lines that survive."""
+def sweep(lines: Sequence[Line], turned: bool, jobs: int) -> Iterator[tuple[Line, bool]]:
+    """Each line, and whether it survives."""
     with ThreadPoolExecutor(jobs) as pool:
-        kept = list(pool.map(lambda line: survives(line, turned), lines))
-    return [line for line, alive in zip(lines, kept, strict=True) if alive]
+        yield from zip(lines, pool.map(lambda line: survives(line, turned), lines), strict=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Takes the rounding out of one line at a time.")
     parser.add_argument("places", nargs="+", help="folders or files of the package")
     parser.add_argument("--turned", action="store_true", help="a million units the wrong way")
-    parser.add_argument("--only", help="a file with names of lines, one a line: the others are left")
+    parser.add_argument(
+        "--only", help="a file with names of lines, one a line: the others are left"
+    )
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
     lines = [line for path in files(given.places) for line in lines_of(path)]
     if given.only:
         names = set(Path(given.only).read_text(encoding="utf-8").splitlines())
         lines = [line for line in lines if line.name in names]
-    found = sweep(lines, given.turned, given.jobs)
-    print(f"# {len(found)} of {len(lines)} lines survive", file=sys.stderr)
-    for line in found:
-        print(line.name)
+    for line, alive in sweep(lines, given.turned, given.jobs):
+        print("survives" if alive else "noticed ", line.name, flush=True)
 
 
 if __name__ == "__main__":

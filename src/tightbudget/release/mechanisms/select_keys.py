@@ -164,6 +164,7 @@ class KeyedCounts(MechanismOnData[Mapping[Any, int], dict[Any, int]]):
             raise refuse("delta", "be larger: the tail of the noise is not listed", self.delta)
         appears, g = float(tails[away]), self.keys_per_unit
         # all keys a unit's own: one of the cases below, and the cheapest to decide
+        # guard: own-keys-alone
         if not appears < 0.5 or any_of([(appears, g)], up=True) > self._delta:
             return False
         hidden = -log1p_down(-appears)  # the loss of one own key that does not appear
