@@ -21,6 +21,7 @@ import numpy as np
 from flint import arb, ctx
 
 from tightbudget.engine.buckets import enumerate, measures, profile
+from tightbudget.engine.readings import renyi
 from tightbudget.engine.saddle_point import contour, saddle_points, smoothed
 from tightbudget.mechanisms import (
     gaussian_integrand,
@@ -60,6 +61,7 @@ MODULES = (
     measures,
     profile,
     enumerate,
+    renyi,
 )
 
 
