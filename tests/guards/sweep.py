@@ -9,7 +9,8 @@ million of them is not. A line survives if no fast test of its room fails.
     python -m tests.guards.sweep engine/readings           # all lines of a folder or file
     python -m tests.guards.sweep --turned engine/readings  # of those, each line turned
 
-prints the lines that survive. Each line takes as long as its room's tests need to fail.
+says of each line whether it was noticed or survives, which takes as long as its room's tests need
+to fail. Lines that survive are in ``survivors.toml``, each with its reason.
 """
 
 from __future__ import annotations
@@ -20,11 +21,8 @@ import builtins
 import contextlib
 import functools
 import importlib
-import io
-import json
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -38,7 +36,7 @@ from tests.guards.mutants import PACKAGE, _function, _functions, _holds_line, _l
 
 from tightbudget.numerics import rounding
 
-__all__ = ["ROOMS", "Line", "lines_of", "survives"]
+__all__ = ["Line", "files", "lines_of", "survives"]
 
 ROOT = Path(__file__).resolve().parents[2]
 MILLION = 1e6 * rounding.UNIT  # how far a line that is turned is off, relative to what it rounds
@@ -229,15 +227,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Takes the rounding out of one line at a time.")
     parser.add_argument("places", nargs="+", help="folders or files of the package")
     parser.add_argument("--turned", action="store_true", help="a million units the wrong way")
-    parser.add_argument(
-        "--only", help="a file with names of lines, one a line: the others are left"
-    )
+    parser.add_argument("--line", action="append", help="only the lines of these names")
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
     lines = [line for path in files(given.places) for line in lines_of(path)]
-    if given.only:
-        names = set(Path(given.only).read_text(encoding="utf-8").splitlines())
-        lines = [line for line in lines if line.name in names]
+    if given.line:
+        lines = [line for line in lines if line.name in given.line]
     for line, alive in sweep(lines, given.turned, given.jobs):
         print("survives" if alive else "noticed ", line.name, flush=True)
 

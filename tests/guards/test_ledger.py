@@ -21,6 +21,7 @@ from tightbudget.ledger import chain, queries, store
 from tightbudget.ledger import unit_of_work as act_module
 from tightbudget.ledger.checkpoint import Checkpoint
 from tightbudget.ledger.schema import budgets
+from tightbudget.ledger.secret import opens
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.units import Units
@@ -761,6 +762,11 @@ MUTATIONS = [
         "a checkpoint is a whole text",
         {"whole-checkpoints": "if False:"},
         a_changed_checkpoint_is_refused,
+    ),
+    Without(
+        "no text opens what nobody has kept",
+        {"nothing-kept-opens-nothing": "return same"},
+        lambda: not opens("", None),
     ),
     Without("heads fork", {"heads-fork": "if False:"}, a_fork_is_seen),
     Without(
