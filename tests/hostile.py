@@ -5,8 +5,9 @@ any order. A real machine uses little of that, so that a margin may be missing a
 Here one function at a time is off by all that it is granted, and the grant is a million
 times as large, so that it is paid by its own lines or not at all.
 
-Scalars move by one double after each step, which grants no more than libm promises. There the machine
-answers with the double that is furthest from the exact value within one unit in the last place.
+Scalars move by one double after each step, which grants no more than libm promises. There the
+machine answers with the double that is furthest from the exact value within one unit in the last
+place.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ LIMIT = 300  # seconds; a search that no longer ends has been noticed, too
 # The fast tests that are asked about a folder or file, in this order: what fails soon comes first.
 ROOMS: dict[str, tuple[str, ...]] = {
     "engine/readings/renyi.py": ("guards/test_rounding.py", "engine/test_renyi.py"),
-    "engine/readings": ("guards/test_rounding.py", "guards/test_risk.py", "mechanisms/test_curve.py",
-                        "mechanisms/test_risk.py"),
+    "engine/readings": ("guards/test_rounding.py", "guards/test_risk.py",
+                        "mechanisms/test_curve.py", "mechanisms/test_risk.py"),
     "engine/buckets": ("guards/test_rounding.py", "guards/test_engine.py",
                        "engine/test_soundness.py", "engine/test_one_run.py"),
     "engine/saddle_point": ("guards/test_rounding.py", "guards/test_saddle_point.py",
@@ -67,7 +67,7 @@ _NEAREST: dict[str, Callable[..., Any]] = {
     "add": lambda *terms: float(np.float64(sum(terms))) if len(terms) < 3 else _sum(terms),
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,
-    "exp": lambda x: float(np.exp(min(x, 709.0))) if x == x else np.inf,  # noqa: PLR0124
+    "exp": lambda x: float(np.exp(min(x, 709.0))) if x == x else np.inf,
     "expm1": lambda x: float(np.expm1(min(x, 709.0))),
     "log": lambda x: float(np.log(x)),
     "log1p": lambda x: float(np.log1p(x)),

@@ -1153,6 +1153,14 @@ def renyi_lump_holds(left: float, right: float, w: float) -> bool:
     return bool(truth <= arb(float(found.upper[0])))
 
 
+def renyi_logarithm_holds() -> bool:
+    """The logarithm of what is at both ends, for a G whose own logarithm is exact, e^-L."""
+    known = mock.patch.object(renyi, "_log_g", lambda losses, s: renyi._Terms(-losses, -losses))
+    with known:
+        found = renyi._bins(OneBin(1.0), np.array([-9.5, 0.0]), 1.0)
+    return bool(arb(0.25).log() <= arb(float(found.upper[0])))  # all of it is at 0
+
+
 def renyi_left_holds() -> bool:
     """The Q-mass on the left of all bins, q e^-x, from both sides."""
     for x in np.linspace(-599.0, -520.0, 40).tolist():
@@ -1355,6 +1363,7 @@ CASES: dict[str, Callable[[], bool]] = {
     "renyi-spread": lambda: off(
         np, "log1p", "LOG1P", lambda: renyi_lump_holds(-300.0, 300.0, math.exp(600.001))
     ),
+    "renyi-spread-log": lambda: off(np, "log", "LOG", renyi_logarithm_holds),
     "renyi-left": renyi_left_holds,
     "renyi-loss": lambda: off(np, "log", "LOG", renyi_losses_hold),
     # masses of mechanisms

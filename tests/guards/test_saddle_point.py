@@ -202,7 +202,7 @@ class Displaced(Lines):
 
 
 def ends_are_proved(sign: float) -> bool:
-    """Both ends of an epsilon of one Gaussian step are where delta is on the right side for sure."""
+    """At both ends of an epsilon of one Gaussian step the exact delta is on the right side."""
     line = line_of(Term((Group(NormalTransform(1.0), 1),)), 2.0, 0.1, 400)
     lines = Displaced(1.0, math.log(0.2), (line,), ())
     lines.__dict__["sign"] = sign

@@ -219,7 +219,7 @@ def logarithms_of_delta_hold() -> bool:
 
 
 def logarithms_of_orders_hold() -> bool:
-    """Both logarithms are off by a unit in the last place, each to the side of too small a delta."""
+    """Both logarithms are off by a unit in the last place, so that delta gets too small."""
     with worst_logarithms(lambda x: 1.0 if x > 1 else -1.0):
         return all(
             (ball(order) - 1) * ((ball(order) - 1) / ball(order)).log() - ball(order).log()

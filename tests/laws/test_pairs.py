@@ -320,7 +320,10 @@ def slack_covers_longer_bins(pair: Pair) -> None:
     slack = min(1e-5, 1e-3 * float(np.min(np.diff(edges))))
     edges = np.sort(np.append(edges, edges + 0.01 * slack))
     right = np.arange(edges.size) % 2
-    for move in ((right - 1) * slack, right * slack):  # the left edge goes left, the right one right
+    for move in (
+        (right - 1) * slack,
+        right * slack,
+    ):  # one edge, outwards
         slack_covers(pair, edges, slack, move * (1 - 1e-6))
 
 

@@ -188,7 +188,8 @@ def _bins(pair: Pair, x: FloatArray, s: float) -> _Terms:
     # the share by 2 EXPM1 of itself; the exponentials are at most 1
     off = (2.0 * EXPM1 + 2.0 * EXP + 16.0) * UNIT  # pays: renyi-chord
     spread = top + np.log(chord + off)  # guard: bin-mass-goes-both-ends
-    spread = spread + LOG * UNIT * (np.abs(top) + 64.0)
+    # the logarithm of a chord above 48 units, which is above e^-33, and the sum with top
+    spread = spread + LOG * (np.abs(top) + 64.0) * UNIT  # pays: renyi-spread-log
     # below x[0] <= 0: p G is at most q, since f(t) falls from f(0) = s as t = p/q <= 1 rises, and
     # at least q - (1 + 1/s) p
     apart = 4.0 * abs(x[0]) * UNIT  # pays: renyi-left
