@@ -1398,3 +1398,8 @@ def test_a_line_that_pays_is_needed(monkeypatch: pytest.MonkeyPatch, name: str) 
     assert CASES[name](), "it does not even hold with the line"
     unpaid(monkeypatch, name)
     assert not CASES[name](), f"nothing noticed that {name} is not paid"
+
+
+def test_a_sum_of_many_terms_may_be_added_in_any_order() -> None:
+    """Five thousand terms of a Renyi divergence lose more than each term and their logarithm."""
+    assert in_any_order(lambda: renyi_sums_hold(1.0, *[-3.0] * 5000))
