@@ -240,7 +240,7 @@ def displaced_masses_hold(which: str, theta: float) -> bool:
     p[[0, 8]] = q[[0, 8]] = a * np.exp(theta * losses)
     error = 0.01 * p[-1]
     (p if which == "p" else q)[-1] += error if which == "p" else -error
-    errors = {f"{one}_error": error if one == which else 0.0 for one in "pq"}
+    errors: dict[str, Any] = {f"{one}_error": error if one == which else 0.0 for one in "pq"}
     measure = LowerMeasure(Grid(Fraction(0), 1.0), Tilt(theta, Fraction(0)), p, q, 0, 0, **errors)
     return all(
         LowerDelta(measure)(epsilon)

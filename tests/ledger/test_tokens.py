@@ -12,8 +12,9 @@ import pytest
 from sqlalchemy import create_engine, select
 
 import tightbudget as tb
+from tightbudget.ledger.chain import digest
 from tightbudget.ledger.schema import tokens as table
-from tightbudget.ledger.secret import digest, opens
+from tightbudget.ledger.secret import opens
 from tightbudget.ledger.tokens import ROLES, Token, Tokens
 
 DAY = timedelta(days=1)
