@@ -185,18 +185,6 @@ def sampled_in_both_directions() -> bool:
     return bounds.upper >= rate * gaussian_truth(1.0, inner)[0] * (1 - 1e-12)
 
 
-def rare_samples() -> bool:
-    """Three runs, of which one at most samples the record: delta is three times a single one."""
-    rate, epsilon = 1e-12, 1.0
-    inner = math.log1p(math.expm1(epsilon) / rate)
-    truth = 3 * rate * gaussian_truth(1.0, inner)[0]
-    try:
-        bounds = (tb.Gaussian(1.0).subsampled(rate) * 3).delta(epsilon)
-    except tb.PrecisionError as error:
-        bounds = Bounds(error.lower, error.upper)
-    return bounds.lower <= truth * (1 + 1e-6) and bounds.upper >= truth * (1 - 1e-6)
-
-
 def refused_knows_a_wider_gap() -> bool:
     """Arrays are too long at once for a gap of 1e-10: the bounds are those of a wider gap."""
     steps = (compose.Parts.of((tb.Laplace(20.0) * 50).pairs(Direction.REMOVE)),)
@@ -449,3 +437,17 @@ def test_without_the_guard_a_truth_is_lost(
 
 def test_histograms_are_answered_with_all_guards_on() -> None:
     assert histogram((0.5, 0.25, 0.25, 1e-8), (1e-20, 0.25, 0.75, 0.0), 2, 0.5, 1.0)
+
+
+@pytest.mark.slow
+def test_rare_samples_are_answered_with_all_guards_on() -> None:
+    """Three runs, of which one at most samples the record: delta is three times a single one."""
+    rate, epsilon = 1e-12, 1.0
+    inner = math.log1p(math.expm1(epsilon) / rate)
+    truth = 3 * rate * gaussian_truth(1.0, inner)[0]
+    try:
+        bounds = (tb.Gaussian(1.0).subsampled(rate) * 3).delta(epsilon)
+    except tb.PrecisionError as error:
+        bounds = Bounds(error.lower, error.upper)
+    assert bounds.lower <= truth * (1 + 1e-6)
+    assert bounds.upper >= truth * (1 - 1e-6)
