@@ -4,18 +4,25 @@ The package grants each elementary function some units of error (``EXP``, ``LOG`
 any order. A real machine uses little of that, so that a margin may be missing and nothing shows.
 Here one function at a time is off by all that it is granted, and the grant is a million
 times as large, so that it is paid by its own lines or not at all.
+
+Scalars move by one double after each step, which grants no more than libm promises. There the
+machine answers with the double that is furthest from the exact value within one unit in the last
+place.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
 import numpy as np
+from flint import arb, ctx
 
 from tightbudget.engine.buckets import enumerate, measures, profile
+from tightbudget.engine.readings import renyi
 from tightbudget.engine.saddle_point import contour, saddle_points, smoothed
 from tightbudget.mechanisms import (
     gaussian_integrand,
@@ -23,13 +30,15 @@ from tightbudget.mechanisms import (
     gaussian_schedule,
     gaussian_transform,
     gaussian_transform_bounds,
+    laplace,
+    logistic,
     mixture_transform,
     weighted_transform,
 )
 from tightbudget.numerics import convolve, enclosure, rounding, special
 from tightbudget.numerics.rounding import UNIT
 
-__all__ = ["MILLION", "displaced", "granted", "in_the_worst_order"]
+__all__ = ["MILLION", "displaced", "granted", "in_the_worst_order", "within_a_unit"]
 
 MILLION = 1e6
 
@@ -43,6 +52,8 @@ MODULES = (
     gaussian_schedule,
     gaussian_transform,
     gaussian_transform_bounds,
+    laplace,
+    logistic,
     mixture_transform,
     weighted_transform,
     smoothed,
@@ -51,6 +62,7 @@ MODULES = (
     measures,
     profile,
     enumerate,
+    renyi,
 )
 
 
@@ -95,4 +107,26 @@ def in_the_worst_order() -> Iterator[None]:
         return product(x, y) * (1.0 + 0.999 * np.shape(x)[-1] * UNIT)
 
     with mock.patch.object(np, "sum", off_sum), mock.patch.object(np, "matmul", off_product):
+        yield
+
+
+@contextmanager
+def within_a_unit(function: str, sign: Callable[[float], float]) -> Iterator[None]:
+    """A function of libm is off by as much as one unit in the last place lets it be.
+
+    Args:
+        function: of ``math``, such as "log".
+        sign: the direction in which it is off, 1 or -1, for each argument.
+    """
+
+    def off(x: float) -> float:
+        with ctx.workprec(256):
+            exact = getattr(arb(x), function)()
+            found = float(exact)
+            unit, end = arb(math.ulp(found)), sign(x) * math.inf
+            while abs(arb(math.nextafter(found, end)) - exact) <= unit:
+                found = math.nextafter(found, end)
+        return found
+
+    with mock.patch.object(math, function, off):
         yield

@@ -16,6 +16,7 @@ import re
 import sys
 import textwrap
 import tokenize
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ __all__ = [
     "Guard",
     "Mark",
     "Without",
+    "company",
     "each",
     "guards",
     "lose_a_truth",
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 PACKAGE = Path(tb.__file__).parent
+SURVIVORS = Path(__file__).with_name("survivors.toml")
 GUARD = re.compile(r"# guard: ([a-z0-9-]+)$")
 
 
@@ -51,6 +54,12 @@ class Without:
     changes: Mapping[str, str]  # name of a guard -> what its statement becomes
     true: Callable[[], bool]
     slow: bool = False  # the truth takes more than half a second to find out
+
+
+def company() -> Mapping[str, str]:
+    """The guards that are never taken away alone, each with its reason."""
+    rows = tomllib.loads(SURVIVORS.read_text(encoding="utf-8"))
+    return dict[str, str](rows["company"])
 
 
 def each(mutations: Sequence[Without]) -> pytest.MarkDecorator:

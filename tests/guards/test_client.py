@@ -165,12 +165,7 @@ MUTATIONS = [
     ),
     Without(
         "the failure carries the request",
-        {
-            "why-without-failure": "why = str(lost)\nfailure = lost",
-            "unread-without-cause": (
-                'raise LedgerError(f"{self} cannot be read: {why}") from failure'
-            ),
-        },
+        {"why-without-failure": 'raise LedgerError(f"{self} cannot be read: {lost}") from lost'},
         keeps_the_token_to_itself,
     ),
     Without(

@@ -265,11 +265,13 @@ MUTATIONS = [
         a_poisson_number_of_runs_adds_a_delta,
     ),
     Without(
-        "no hair",
-        {
-            "epsilon-margin": "delta = read(epsilon * (1 + 1e3 * _MARGIN), _GAP).upper",
-            "delta-margin": "deltas.append(min(1.0, delta))",
-        },
+        "an exported epsilon has a margin",
+        {"epsilon-margin": "delta = read(epsilon * (1 + 1e3 * _MARGIN), _GAP).upper"},
+        an_exported_distribution_is_above,
+    ),
+    Without(
+        "an exported delta has a margin",
+        {"delta-margin": "deltas.append(min(1.0, delta))"},
         an_exported_distribution_is_above,
     ),
     Without(

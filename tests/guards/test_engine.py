@@ -15,14 +15,20 @@ from unittest import mock
 import numpy as np
 import pytest
 from flint import arb, ctx
+from tests.engine.test_directions import (
+    QUESTIONS,
+    an_uncertain_mass_proves_nothing,
+    worse_direction_is_asked,
+)
 from tests.exact import Composed, normalised, response_delta
 from tests.guards.mutants import Without, each, lose_a_truth
+from tests.laws.test_pairs import slack_covers_longer_bins
 
 import tightbudget as tb
 from tightbudget.engine.buckets import compose, refine
 from tightbudget.engine.buckets.loss_grid import Grid
-from tightbudget.engine.buckets.measures import Tilt, discretise
-from tightbudget.engine.buckets.profile import Profile
+from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, discretise
+from tightbudget.engine.buckets.profile import LowerDelta, Profile
 from tightbudget.engine.question import EpsilonAt
 from tightbudget.engine.readings import renyi
 from tightbudget.numerics import convolve
@@ -179,18 +185,6 @@ def sampled_in_both_directions() -> bool:
     return bounds.upper >= rate * gaussian_truth(1.0, inner)[0] * (1 - 1e-12)
 
 
-def rare_samples() -> bool:
-    """Three runs, of which one at most samples the record: delta is three times a single one."""
-    rate, epsilon = 1e-12, 1.0
-    inner = math.log1p(math.expm1(epsilon) / rate)
-    truth = 3 * rate * gaussian_truth(1.0, inner)[0]
-    try:
-        bounds = (tb.Gaussian(1.0).subsampled(rate) * 3).delta(epsilon)
-    except tb.PrecisionError as error:
-        bounds = Bounds(error.lower, error.upper)
-    return bounds.lower <= truth * (1 + 1e-6) and bounds.upper >= truth * (1 - 1e-6)
-
-
 def refused_knows_a_wider_gap() -> bool:
     """Arrays are too long at once for a gap of 1e-10: the bounds are those of a wider gap."""
     steps = (compose.Parts.of((tb.Laplace(20.0) * 50).pairs(Direction.REMOVE)),)
@@ -222,7 +216,56 @@ def coarser(measure: Any) -> Any:
     return measure.coarsened().coarsened()
 
 
+def displaced_masses_hold(which: str, theta: float) -> bool:
+    """A lower answer of two outputs, where the second mass is off by all that its error says.
+
+    With a large theta its weight is e^-480, whose square is no double.
+    """
+    losses = np.array([0.0, 8.0])
+    a = np.array([1.0, math.exp(-8.0 * theta - 3.0)])
+    b = a * np.exp(-losses)
+    p, q = np.zeros(9), np.zeros(9)
+    p[[0, 8]] = q[[0, 8]] = a * np.exp(theta * losses)
+    error = 0.01 * p[-1]
+    (p if which == "p" else q)[-1] += error if which == "p" else -error
+    errors: dict[str, Any] = {f"{one}_error": error if one == which else 0.0 for one in "pq"}
+    measure = LowerMeasure(Grid(Fraction(0), 1.0), Tilt(theta, Fraction(0)), p, q, 0, 0, **errors)
+    return all(
+        LowerDelta(measure)(epsilon)
+        <= float(np.sum(np.maximum(a - math.exp(epsilon) * b, 0.0))) * (1 + 1e-12)
+        for epsilon in (1.5, 5.0, 7.0)
+    )
+
+
+def longer_bins_hold() -> bool:
+    """The law of edges that are closer than their slack, for one Laplace step."""
+    try:
+        slack_covers_longer_bins(tb.Laplace(1.0).pair(Direction.REMOVE))
+    except AssertionError:
+        return False
+    return True
+
+
 MUTATIONS = [
+    Without(
+        "the second direction is asked",
+        {"other-direction-below": "if True:"},
+        lambda: all(map(worse_direction_is_asked, QUESTIONS)),
+    ),
+    Without(
+        "the upper end of the mass at infinity decides",
+        {"infinity-certainly-covered": "sure = parts.infinity.lower <= delta"},
+        an_uncertain_mass_proves_nothing,
+    ),
+    Without(
+        "a bin may be longer than its edges say",
+        {
+            "bins-are-longer-by-slack": (
+                "most = exp_enclosure(lengths, UNIT * np.abs(lengths)).upper"
+            )
+        },
+        longer_bins_hold,
+    ),
     Without(
         "the sum that is carried from one piece to the next",
         {"carried-between-pieces": "pass"},
@@ -253,21 +296,24 @@ MUTATIONS = [
         upper_responses,
     ),
     Without(
-        "error term of the lower answer",
-        {
-            "error-term-lower-answer-1": "self.p_correction = 0.0 * w * (1 + at.margin)",
-            "error-term-lower-answer-2": "self.q_correction = 0.0 * v * (1 + at.margin)",
-        },
-        lower_responses,
+        "the error of P-masses in the lower answer",
+        {"error-term-lower-answer-1": "self.p_correction = 0.0 * w * (1 + at.margin)"},
+        lambda: displaced_masses_hold("p", 1.0),
     ),
     Without(
-        "the error's weights where their squares are no doubles",
-        {
-            "error-weights-their-squares-1": "w = np.sqrt(_suffix_sums(at.decay**2))",
-            "error-weights-their-squares-2": ("v = np.sqrt(_suffix_sums(at.decay**2, ratio**2))"),
-        },
-        rare_samples,
-        slow=True,
+        "the error of Q-masses in the lower answer",
+        {"error-term-lower-answer-2": "self.q_correction = 0.0 * v * (1 + at.margin)"},
+        lambda: displaced_masses_hold("q", 1.0),
+    ),
+    Without(
+        "the weights of an error of P-masses where their squares are no doubles",
+        {"error-weights-their-squares-1": "w = np.sqrt(_suffix_sums(at.decay**2))"},
+        lambda: displaced_masses_hold("p", 60.0),
+    ),
+    Without(
+        "the weights of an error of Q-masses where their squares are no doubles",
+        {"error-weights-their-squares-2": "v = np.sqrt(_suffix_sums(at.decay**2, ratio**2))"},
+        lambda: displaced_masses_hold("q", 60.0),
     ),
     Without(
         "what is cut from an upper measure",
@@ -391,3 +437,17 @@ def test_without_the_guard_a_truth_is_lost(
 
 def test_histograms_are_answered_with_all_guards_on() -> None:
     assert histogram((0.5, 0.25, 0.25, 1e-8), (1e-20, 0.25, 0.75, 0.0), 2, 0.5, 1.0)
+
+
+@pytest.mark.slow
+def test_rare_samples_are_answered_with_all_guards_on() -> None:
+    """Three runs, of which one at most samples the record: delta is three times a single one."""
+    rate, epsilon = 1e-12, 1.0
+    inner = math.log1p(math.expm1(epsilon) / rate)
+    truth = 3 * rate * gaussian_truth(1.0, inner)[0]
+    try:
+        bounds = (tb.Gaussian(1.0).subsampled(rate) * 3).delta(epsilon)
+    except tb.PrecisionError as error:
+        bounds = Bounds(error.lower, error.upper)
+    assert bounds.lower <= truth * (1 + 1e-6)
+    assert bounds.upper >= truth * (1 - 1e-6)

@@ -169,6 +169,30 @@ MUTATIONS = [
         runs_answer_like_records,
     ),
     Without(
+        "a median has noise for its bin",
+        {
+            "median-bin-width": (
+                "return Proposal(records.to_move(m, low, low + width), value, "
+                "sensitivity=width // 2)"
+            )
+        },
+        lambda: kept.change_over_sensitivity("median") <= 1,
+    ),
+    Without(
+        "a range has noise for its bin",
+        {"range-sensitivity": "return Proposal(distance, step, sensitivity=_STEPS - 2)"},
+        lambda: kept.change_over_sensitivity("range") <= 1,
+    ),
+    Without(
+        "a sum has noise for the spread",
+        {
+            "sum-sensitivity": (
+                "return [Proposal(distance, records.sum(a, b), sensitivity=bound - 1)]"
+            )
+        },
+        lambda: kept.change_over_sensitivity("trimmed mean") <= 1,
+    ),
+    Without(
         "a median's bin has as many values as noise is for",
         {
             "median-bin-width": (

@@ -9,7 +9,9 @@ import math
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 from tests.guards.test_engine import gaussian_truth
@@ -108,10 +110,26 @@ def sampled() -> bool:
     return one_gaussian(tb.Gaussian(1.0).subsampled(0.01) * 1000, 1e-8)
 
 
+def outlier_by_one_line(share: float) -> bool:
+    """The same, where one of the two lines between two points is all that is compared."""
+    with mock.patch.object(np, "clip", lambda x, least, most: np.full_like(x, share)):
+        return outlier()
+
+
 def certain() -> bool:
     """What tells the neighbours apart for certain is no Gaussian's."""
     run = tb.WorstCase(1.0, 1e-3) * 1
-    return gaussian_dp.gaussian_mu_bounds(run.engine, 1e-4, 1e-2).upper == math.inf
+    found = gaussian_dp.gaussian_mu_bounds(run.engine, 1e-4, 1e-2)
+    return (found.lower, found.upper) == (math.inf, math.inf)
+
+
+def without_end() -> bool:
+    """A slack that is below the exact mass at infinity, 1/3, but not below its lower bound."""
+    run = tb.Histogram((1.0, 2.0), (0.0, 3.0)) * 1
+    slack = run.engine.parts[0].infinity.lower
+    if not Fraction(slack) < Fraction(1, 3):
+        raise AssertionError("the lower bound has to be below the exact mass")
+    return gaussian_dp.gaussian_mu_bounds(run.engine, slack, 1e-2).upper == math.inf
 
 
 def wrong_guesses() -> bool:
@@ -211,12 +229,14 @@ MUTATIONS = [
         outlier,
     ),
     Without(
-        "the tangent of a Gaussian falls",
-        {
-            "tangent-gaussian-falls-1": "proved = self._below(chord, left, 0.0 * x)",
-            "tangent-gaussian-falls-2": ("proved &= self._below(chord, right, -1.0 * (1.0 - x))"),
-        },
-        outlier,
+        "the tangent of a Gaussian falls on the right of a point",
+        {"tangent-gaussian-falls-1": "proved = self._below(chord, left, 0.0 * x)"},
+        lambda: outlier_by_one_line(1.0),
+    ),
+    Without(
+        "the tangent of a Gaussian rises on the left of a point",
+        {"tangent-gaussian-falls-2": "proved &= self._below(chord, right, -1.0 * (1.0 - x))"},
+        lambda: outlier_by_one_line(0.0),
     ),
     Without(
         "all eps up to where the slack covers the rest",
@@ -229,9 +249,14 @@ MUTATIONS = [
         slow=True,
     ),
     Without(
-        "a mass at infinity above the slack",
-        {"mass-infinity-above-slack-1": "pass", "mass-infinity-above-slack-2": "end = 10.0"},
+        "a mass at infinity above the slack leaves no mu",
+        {"mass-infinity-above-slack-1": "pass"},
         certain,
+    ),
+    Without(
+        "no eps from which the slack covers the rest",
+        {"mass-infinity-above-slack-2": "end = 10.0"},
+        without_end,
     ),
     Without(
         "the least that can be caught for the most that can be missed",

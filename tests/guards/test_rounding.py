@@ -19,7 +19,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from flint import acb, arb, ctx
-from tests.balls import ball
+from tests.balls import ball, inside
 from tests.engine import test_smoothed
 from tests.guards.mutants import marks, unpaid
 from tests.hostile import MILLION, displaced, granted, in_the_worst_order
@@ -30,6 +30,7 @@ from tightbudget.engine.buckets import measures, profile
 from tightbudget.engine.buckets.enumerate import Outcomes
 from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure
+from tightbudget.engine.readings import renyi
 from tightbudget.engine.saddle_point import contour
 from tightbudget.engine.saddle_point.saddle_points import Group, Term
 from tightbudget.mechanisms import (
@@ -38,11 +39,14 @@ from tightbudget.mechanisms import (
     gaussian_schedule,
     gaussian_transform,
     gaussian_transform_bounds,
+    laplace,
+    subsampled,
 )
 from tightbudget.mechanisms import gaussian_transform_plan as plan
 from tightbudget.mechanisms.gaussian_integrand import MOST_NESTED, LeftOut, Nodes, Rule
 from tightbudget.mechanisms.gaussian_schedule import Schedule
 from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
+from tightbudget.mechanisms.logistic import LogisticPair
 from tightbudget.mechanisms.mixture_transform import MixtureTransform
 from tightbudget.mechanisms.weighted_transform import WeightedTransform
 from tightbudget.numerics import rounding, special
@@ -51,6 +55,7 @@ from tightbudget.numerics.convolve import convolve, correlate
 from tightbudget.numerics.enclosure import exact as exact_masses
 from tightbudget.numerics.enclosure import exp_enclosure
 from tightbudget.numerics.rounding import EXP, UNIT, next_down, next_up
+from tightbudget.pairs.pair import Bins, Pair
 from tightbudget.pairs.transform import Line
 
 BOTH = (1.0, -1.0)
@@ -1079,6 +1084,128 @@ def outer_sums_hold() -> bool:
     )
 
 
+# -------------------------------------------------------------------------- Renyi divergences
+
+
+def renyi_sums_hold(s: float, *logs: float) -> bool:
+    """ln(1 + s A) / s for a sum A of exact terms."""
+    given = np.array(logs)
+    found = renyi._divergence(renyi._Terms(given, given), s)
+    total = sum((arb(log).exp() for log in logs), arb(0))
+    return inside(found, (arb(s) * total).log1p() / arb(s))
+
+
+def renyi_masses_hold() -> bool:
+    """The logarithm of a mass, from both sides."""
+    masses = np.array([1e-200, 1e-9, 0.3, 0.99])
+    low, high = (renyi._log(masses, side) for side in (-1.0, 1.0))
+    return all(
+        arb(float(low[i])) <= arb(mass).log() <= arb(float(high[i]))
+        for i, mass in enumerate(masses.tolist())
+    )
+
+
+def renyi_losses_hold() -> bool:
+    """ln G of a loss, of either sign, small and large."""
+    losses = np.array([-40.0, -0.7, -1e-9, 1e-3, 0.6, 9.0, 200.0])
+    for s in (0.01, 1.0, 30.0):
+        found = renyi._log_g(losses, s)
+        for i, loss in enumerate(map(arb, losses.tolist())):
+            truth = log_of_g(loss, s)
+            if not arb(float(found.lower[i])) <= truth <= arb(float(found.upper[i])):
+                return False
+    return True
+
+
+class OneBin(Pair):
+    """A pair whose bin (l, r] has the P-mass 1/4 and a known w; on its left is nearly no P-mass."""
+
+    def __init__(self, w: float) -> None:
+        self.w = w
+
+    def bins(self, edges: np.ndarray, slack: np.ndarray) -> Bins:
+        p = exact_masses(np.array([1e-300, 0.25, 0.0]))
+        q = exact_masses(np.array([0.9375, 0.25, 0.0]))
+        return Bins(p, q, exact_masses(np.array([1.0, self.w, 1.0])))
+
+
+def log_of_g(loss: arb, s: float) -> arb:
+    first = (arb(s) * loss).expm1() - arb(s) * loss
+    return (first / arb(s) + (-loss).expm1() + loss).log()
+
+
+def renyi_bin_holds(left: float, right: float, w: float, s: float) -> bool:
+    """From below all of a bin has one loss; from above its mass is at both ends."""
+    found = renyi._bins(OneBin(w), np.array([left, right]), s)
+    merged = log_of_g(arb(right) - arb(w).log(), s)
+    share = (arb(w) - 1) / (arb(right) - arb(left)).expm1()
+    ends = [log_of_g(arb(end), s) for end in (left, right)]
+    spread = (share * ends[0].exp() + (1 - share) * ends[1].exp()).log()
+    mass = arb(0.25).log()
+    below, above = arb(float(found.lower[0])), arb(float(found.upper[0]))
+    return bool(below <= mass + merged) and bool(mass + spread <= above)
+
+
+def renyi_lump_holds(left: float, right: float, w: float) -> bool:
+    """All of a bin may lie a little to the left of it, if w says so."""
+    found = renyi._bins(OneBin(w), np.array([left, right]), 1.0)
+    truth = arb(0.25).log() + log_of_g(arb(right) - arb(w).log(), 1.0)
+    return bool(truth <= arb(float(found.upper[0])))
+
+
+def renyi_logarithm_holds() -> bool:
+    """The logarithm of what is at both ends, for a G whose own logarithm is exact, e^-L."""
+    known = mock.patch.object(renyi, "_log_g", lambda losses, s: renyi._Terms(-losses, -losses))
+    with known:
+        found = renyi._bins(OneBin(1.0), np.array([-9.5, 0.0]), 1.0)
+    return bool(arb(0.25).log() <= arb(float(found.upper[0])))  # all of it is at 0
+
+
+def renyi_left_holds() -> bool:
+    """The Q-mass on the left of all bins, q e^-x, from both sides."""
+    for x in np.linspace(-599.0, -520.0, 40).tolist():
+        found = renyi._bins(OneBin(1.5), np.array([x, 1.0]), 1.0)
+        truth = arb(0.9375).log() - arb(x)
+        if not arb(float(found.lower[1])) <= truth <= arb(float(found.upper[1])):
+            return False
+    return True
+
+
+# ------------------------------------------------------------------------ masses of mechanisms
+
+
+def laplace_masses_hold() -> bool:
+    """Each mass of a Laplace step's continuous part, times an exact share."""
+    m, share = 3.0, exact_masses(np.array([0.5]))
+    left = np.array([-3.0, -1.25, 0.0, 2.5, 2.9375])
+    right = np.array([-2.5, 0.75, 3.0, 2.75, 3.0])
+    found = laplace._masses(m, share, left, right)
+    for i, (a, b) in enumerate(zip(map(arb, left.tolist()), map(arb, right.tolist()), strict=True)):
+        mass = ((b - arb(m)) / 2).exp() * -(-(b - a) / 2).expm1() / 2
+        if not (arb(float(found.lower[i])) <= mass and mass <= arb(float(found.upper[i]))):
+            return False
+    return True
+
+
+def logistic_shares_hold() -> bool:
+    """1 / (1 - e^-m)."""
+    for m in (0.001, 0.3, 1.0, 7.0):
+        share = LogisticPair(m)._share
+        truth = -1 / (-arb(m)).expm1()
+        if not (arb(float(share.lower[0])) <= truth and truth <= arb(float(share.upper[0]))):
+            return False
+    return True
+
+
+def sampled_rests_hold() -> bool:
+    """1 - q of a sampled step."""
+    for q in (0.1, 1e-5, 1e-17, 2.0**-60, 0.7):
+        kept = subsampled.RemovePair(LogisticPair(1.0), q).keep
+        if not Fraction(float(kept.lower[0])) <= 1 - Fraction(q) <= Fraction(float(kept.upper[0])):
+            return False
+    return True
+
+
 # ------------------------------------------------------------------------------ the cases
 
 NODES, DENSE, ALL = fine(-4.0, 6.0), fine(-8.0, 9.0, 2.0**-8), fine(-8.0, 9.0)
@@ -1223,6 +1350,26 @@ CASES: dict[str, Callable[[], bool]] = {
     "sum-exp": lambda: off(np, "exp", "EXP", lambda: sum_holds(line_of([0.3, 0.1], 1.0, 1.0), 1.0)),
     "sum-order": lambda: in_any_order(lambda: sum_holds(line_of([0.0] * 3000, 1.0, 1.0), 0.0)),
     "line-scale": lambda: off(math, "exp", "EXP", scale_holds),
+    # Renyi divergences
+    "renyi-terms": lambda: off(np, "exp", "EXP", lambda: renyi_sums_hold(1.0, -1.0, -2.0, -9.0)),
+    "renyi-sum": lambda: off(math, "log", "LOG", lambda: renyi_sums_hold(7.0, -20.0, -20.5)),
+    "renyi-mass": lambda: off(np, "log", "LOG", renyi_masses_hold),
+    "renyi-merged": lambda: off(
+        np, "log1p", "LOG1P", lambda: renyi_bin_holds(-300.0, 300.0, math.exp(299.9), 1.0)
+    ),
+    "renyi-chord": lambda: off(
+        np, "expm1", "EXPM1", lambda: renyi_bin_holds(-40.0, -38.0, 3.0, 1.0)
+    ),
+    "renyi-spread": lambda: off(
+        np, "log1p", "LOG1P", lambda: renyi_lump_holds(-300.0, 300.0, math.exp(600.001))
+    ),
+    "renyi-spread-log": lambda: off(np, "log", "LOG", renyi_logarithm_holds),
+    "renyi-left": renyi_left_holds,
+    "renyi-loss": lambda: off(np, "log", "LOG", renyi_losses_hold),
+    # masses of mechanisms
+    "laplace-masses": lambda: off(np, "expm1", "EXPM1", laplace_masses_hold),
+    "logistic-share": lambda: off(math, "expm1", "EXPM1", logistic_shares_hold),
+    "sampled-rest": sampled_rests_hold,
 }
 
 
@@ -1251,3 +1398,8 @@ def test_a_line_that_pays_is_needed(monkeypatch: pytest.MonkeyPatch, name: str) 
     assert CASES[name](), "it does not even hold with the line"
     unpaid(monkeypatch, name)
     assert not CASES[name](), f"nothing noticed that {name} is not paid"
+
+
+def test_a_sum_of_many_terms_may_be_added_in_any_order() -> None:
+    """Five thousand terms of a Renyi divergence lose more than each term and their logarithm."""
+    assert in_any_order(lambda: renyi_sums_hold(1.0, *[-3.0] * 5000))

@@ -23,7 +23,7 @@ from tests.reference.test_gaussian import gaussian_delta
 
 import tightbudget as tb
 from tightbudget.engine.saddle_point import contour, smoothed
-from tightbudget.engine.saddle_point.contour import LineIntegral, Lines
+from tightbudget.engine.saddle_point.contour import LineIntegral, Lines, Reading
 from tightbudget.engine.saddle_point.saddle_points import Group, Term, Track
 from tightbudget.mechanisms import gaussian_path
 from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
@@ -183,7 +183,48 @@ def smoothed_gaussian(variance: float, goal: float) -> bool:
     return holds
 
 
+class Displaced(Lines):
+    """Lines whose value is off by all that they state: 0.005 at 1, and with a sign more below."""
+
+    sign = 1.0
+
+    def _off(self, epsilon: float) -> float:
+        return 0.005 * math.exp(40.0 * (1.0 - epsilon) if self.sign > 0 else 0.0)
+
+    def read(self, epsilon: float) -> Reading:
+        truth, off = super().read(epsilon).value, self._off(epsilon)
+        value = truth + self.sign * off
+        return Reading(value, value - off, value + off)
+
+    def slope(self, epsilon: float) -> tuple[float, float]:
+        falls = 40.0 * self._off(epsilon) if self.sign > 0 else 0.0
+        return self.read(epsilon).value, super().slope(epsilon)[1] + falls
+
+
+def ends_are_proved(sign: float) -> bool:
+    """At both ends of an epsilon of one Gaussian step the exact delta is on the right side."""
+    line = line_of(Term((Group(NormalTransform(1.0), 1),)), 2.0, 0.1, 400)
+    lines = Displaced(1.0, math.log(0.2), (line,), ())
+    lines.__dict__["sign"] = sign
+    delta = lines.read(1.0).value
+    found = lines.epsilon_of(delta, 1.0)
+    if found is None:
+        raise AssertionError("these lines have to answer")
+    at_least, at_most = (gaussian_delta(arb(1), end) for end in (found.upper, found.lower))
+    return bool(at_least <= delta) and bool(at_most >= delta)
+
+
 MUTATIONS = [
+    Without(
+        "the upper end of an epsilon is proved by the reading's upper end",
+        {"end-of-epsilon-proved": "proved = at.value <= delta if sign > 0 else at.lower > delta"},
+        lambda: ends_are_proved(-1.0),
+    ),
+    Without(
+        "the lower end of an epsilon is proved by the reading's lower end",
+        {"end-of-epsilon-proved": "proved = at.upper <= delta if sign > 0 else at.value > delta"},
+        lambda: ends_are_proved(1.0),
+    ),
     Without(
         "aliasing",
         {"aliasing": "lower = add_down(total, *(-error for error in off))"},

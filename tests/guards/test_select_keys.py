@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
-from tests.guards.mutants import Without, each, lose_a_truth
+from tests.guards.mutants import Without, company, each, lose_a_truth, mutate
 from tests.release.test_select_keys import delta, profile
 
 import tightbudget as tb
@@ -109,3 +110,12 @@ MUTATIONS = [
 @each(MUTATIONS)
 def test_each_guard_guards(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     lose_a_truth(monkeypatch, mutation)
+
+
+@pytest.mark.parametrize("name", ["own-keys-alone", "worst-of-all-splits"])
+def test_two_locks_hold_without_one_of_them(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """They are listed as such; a truth that one of them alone holds takes it off the list."""
+    assert name in company()
+    (group,) = (one for one in MUTATIONS if name in one.changes)
+    mutate(monkeypatch, replace(group, changes={name: group.changes[name]}))
+    assert group.true()

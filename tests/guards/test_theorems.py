@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 from flint import arb, ctx
 from tests.balls import ball
 from tests.guards.mutants import Without, each, lose_a_truth
+from tests.hostile import within_a_unit
 from tests.theorems.test_concentrated import lies_above
 from tests.theorems.test_kov import truth
 from tests.theorems.test_naive import exact_advanced
@@ -149,13 +153,104 @@ def lines_are_rounded_up() -> bool:
     return True
 
 
+# ------------------------------------ one rounding alone, where no other one makes up for it
+
+
+def worst_logarithms(sign: Callable[[float], float]) -> AbstractContextManager[None]:
+    return within_a_unit("log", sign)
+
+
+def binomial_sums_hold_from_below() -> bool:
+    """The lower end at a point, where the sums are off by nearly all that their margin allows."""
+    eps, k, m = 0.1, 100, 45
+    found = kov._Answers.of(eps, k, 40.0)
+    off = dataclasses.replace(found, totals=found.totals * (1 + 0.9 * found.margin))
+    return bool(off.at(m).lower <= truth(eps, 0.0, k, (k - 2 * m) * Fraction(eps)))
+
+
+def advanced_delta_holds(eps: float, each: float, k: int, at: float) -> bool:
+    far = (ball(at) - k * ball(eps) * ball(eps).expm1()) / ball(eps)
+    truth = k * ball(each) + (-far * far / (2 * k)).exp()
+    return bool(truth <= arb(advanced.delta(eps, each, k, at).upper))
+
+
+def differences_hold() -> bool:
+    """Most of epsilon is the mean of the loss, so that the difference has few digits."""
+    return all(
+        advanced_delta_holds(eps, 0.0, k, at)
+        for eps, k, at in (
+            (1.6060860946490843, 41, 281.4161339187274),
+            (1.6184768974003738, 49, 326.71361719960686),
+            (1.9698297655370773, 40, 497.9148725175518),
+        )
+    )
+
+
+def squares_hold() -> bool:
+    """An exponent of -680, whose digits count 680 times."""
+    return all(
+        advanced_delta_holds(eps, 0.0, 3, at)
+        for eps, at in (
+            (1.8580475257152662e-09, 1.191457792096631e-07),
+            (1.8450679918781198e-09, 1.1854495808463851e-07),
+            (1.8496147881554985e-09, 1.1884220646251818e-07),
+        )
+    )
+
+
+def deltas_add_up() -> bool:
+    """The theorem's own delta is nothing beside those of the steps."""
+    return all(advanced_delta_holds(1e-3, each / 7000, 11, 40.0) for each in range(1, 70))
+
+
+def logarithms_of_delta_hold() -> bool:
+    """A logarithm of delta is off by a unit in the last place, and so may its quotient be."""
+    mironov = Conversion.MIRONOV
+    with worst_logarithms(lambda x: 1.0):
+        return all(
+            exact_epsilon(order, 0.0, delta, mironov)
+            <= renyi.epsilon_at(order, 0.0, delta, mironov)
+            for order, delta in (
+                (9.846165326696275, 0.8795107491002017),
+                (2.0201486849186416, 0.6023875147797038),
+                (2.157599354278209, 0.6014419868124353),
+            )
+        )
+
+
+def logarithms_of_orders_hold() -> bool:
+    """Both logarithms are off by a unit in the last place, so that delta gets too small."""
+    with worst_logarithms(lambda x: 1.0 if x > 1 else -1.0):
+        return all(
+            (ball(order) - 1) * ((ball(order) - 1) / ball(order)).log() - ball(order).log()
+            <= renyi.log_delta_at(order, 0.3, 0.3)
+            for order in (8.737057407316094, 9.72345418705681, 8.247013156902572, 7.396839651299586)
+        )
+
+
+def line_logarithms_hold() -> bool:
+    """A logarithm of delta is off by a unit in the last place, and nothing but it matters."""
+    with worst_logarithms(lambda x: 1.0):
+        return all(
+            ball(rho) + 2 * (ball(rho) * -ball(delta).log()).sqrt()
+            <= Line(0.0, rho).epsilon(delta).upper
+            for rho, delta in (
+                (6.404695013201894e-07, 8.554115088462569e-33),
+                (3.5491662358265765e-05, 5.871435607170389e-43),
+                (1.4338602720639877e-07, 1.8623818366590712e-152),
+            )
+        )
+
+
 MUTATIONS = [
     Without(
-        "the sums of binomial masses round",
-        {
-            "binomial-sum-rounded-down": "lower = max(0.0, value)",
-            "binomial-sum-rounded-up": "return Bounds(min(1.0, lower), min(1.0, value))",
-        },
+        "the sums of binomial masses round, from below",
+        {"binomial-sum-rounded-down": "lower = max(0.0, value)"},
+        binomial_sums_hold_from_below,
+    ),
+    Without(
+        "the sums of binomial masses round, from above",
+        {"binomial-sum-rounded-up": "return Bounds(min(1.0, lower), min(1.0, value))"},
         kov_holds,
     ),
     Without(
@@ -198,14 +293,19 @@ MUTATIONS = [
         advanced_holds,
     ),
     Without(
+        "what epsilon leaves beside the mean loss is rounded down",
+        {"distance-from-mean-rounded-down": "left = epsilon - k * eps * math.expm1(eps)"},
+        differences_hold,
+    ),
+    Without(
         "the square of a quotient is rounded down",
-        {
-            "square-quotient-rounded-down-1": "left = epsilon - k * eps * math.expm1(eps)",
-            "square-quotient-rounded-down-2": "far = left / eps",
-            "square-quotient-rounded-down-3": "slack = math.exp(-far * far / (2 * k))",
-            "square-quotient-rounded-down-4": ("return Bounds(0.0, min(1.0, k * each + slack))"),
-        },
-        advanced_holds,
+        {"square-quotient-rounded-down": "slack = exp_up(-mul_down(far, far) / (2 * k))"},
+        squares_hold,
+    ),
+    Without(
+        "a sum of deltas is rounded up",
+        {"sum-of-deltas-rounded-up": "return Bounds(0.0, min(1.0, k * each + slack))"},
+        deltas_add_up,
     ),
     Without("a product of chances rounds", {"product-chances-rounds": "margin = 0.0"}, sums_hold),
     Without(
@@ -214,11 +314,13 @@ MUTATIONS = [
         tiny_sums_hold,
     ),
     Without(
-        "a closed form rounds",
-        {
-            "closed-form-rounds-1": "lower = value if value > least else 0.0",
-            "closed-form-rounds-2": "return Bounds(lower, max(value, least))",
-        },
+        "a closed form rounds, from below",
+        {"closed-form-rounds-1": "lower = value if value > least else 0.0"},
+        closed_forms_hold,
+    ),
+    Without(
+        "a closed form rounds, from above",
+        {"closed-form-rounds-2": "return Bounds(lower, max(value, least))"},
         closed_forms_hold,
     ),
     Without(
@@ -231,12 +333,23 @@ MUTATIONS = [
         closed_forms_hold,
     ),
     Without(
+        "the logarithm of a conversion is rounded up",
+        {"conversion-rounded-up-1": "log = -math.log(delta)"},
+        logarithms_of_delta_hold,
+    ),
+    Without(
         "a conversion is rounded up",
-        {
-            "conversion-rounded-up-1": "log = -math.log(delta)",
-            "conversion-rounded-up-2": "return divergence + log / s",
-        },
+        {"conversion-rounded-up-2": "return divergence + log / s"},
         conversions_hold,
+    ),
+    Without(
+        "an order's logarithm is rounded down where it is taken away",
+        {
+            "conversion-inverse-order": (
+                "log = add_up(log, mul_up(s, log_up(next_up(s / order))), -log_up(order))"
+            )
+        },
+        logarithms_of_orders_hold,
     ),
     Without(
         "and so is its inverse",
@@ -245,7 +358,7 @@ MUTATIONS = [
     ),
     Without(
         "a chord is rounded up",
-        {"chord-rounded-up-1": "pass", "chord-rounded-up-2": "return Bounds(0.0, (chord))"},
+        {"chord-rounded-up": "return Bounds(0.0, min(right, chord))"},
         chords_hold,
     ),
     Without(
@@ -262,12 +375,16 @@ MUTATIONS = [
         ),
     ),
     Without(
+        "the root of a line's epsilon is rounded up",
+        {"line-epsilon-rounded-up-1": "root = math.sqrt(self.rho * -math.log(d))"},
+        line_logarithms_hold,
+    ),
+    Without(
         "a line's epsilon is rounded up",
         {
-            "line-epsilon-rounded-up-1": "root = math.sqrt(self.rho * -math.log(d))",
             "line-epsilon-rounded-up-2": (
                 "return Bounds(0.0, max(0.0, self.xi + self.rho + 2 * root))"
-            ),
+            )
         },
         lines_are_rounded_up,
     ),

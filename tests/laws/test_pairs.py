@@ -284,29 +284,53 @@ def test_finer_edges_refine_the_masses(mechanism: Mechanism, direction: Directio
             assert np.all(good), name
 
 
+def slack_covers(pair: Pair, edges: np.ndarray, slack: float, moves: np.ndarray) -> None:
+    """The bins of edges that are known within a slack hold those of the moved edges."""
+    loose = pair.bins(edges, np.full(edges.size, slack))
+    moved = pair.bins(edges + moves, np.zeros(edges.size))
+    assert loose is not None
+    assert moved is not None
+    # a lump of mass at the end of the losses goes with one edge or the other
+    end = pair.grid_origin()
+    near = np.abs(edges - (np.inf if end is None else end)) < 3 * slack
+    clear = ~(np.append(near, False) | np.append(False, near))
+    assert np.all((loose.p.lower <= moved.p.upper)[clear])
+    assert np.all((moved.p.lower <= loose.p.upper)[clear])
+    wide = clear & (moved.p.lower > 1e-250)
+    assert np.all((loose.p.lower <= moved.p.lower * (1 + 1e-11))[wide])
+    assert np.all((loose.p.upper >= moved.p.upper * (1 - 1e-11))[wide])
+    # the ratio refers to the edge given, wherever the exact one is
+    back = np.exp(-np.append(moves, moves[-1]))
+    assert np.all((loose.w.lower <= moved.w.lower * back * (1 + 1e-11))[wide])
+    assert np.all((loose.w.upper >= moved.w.upper * back * (1 - 1e-11))[wide])
+
+
 @ask(EVERY_EDGE)
 def test_slack_covers_edges_that_lie_elsewhere(mechanism: Mechanism, direction: Direction):
     pair = mechanism.pair(direction)
     edges = np.unique(grid(pair, 60))
     slack = min(1e-5, 1e-3 * float(np.min(np.diff(edges))))
-    loose = pair.bins(edges, np.full(edges.size, slack))
-    assert loose is not None
     for move in (-slack, slack):
-        moved = pair.bins(edges + move * (1 - 1e-6), np.zeros(edges.size))
-        assert moved is not None
-        # a lump of mass at the end of the losses goes with one edge or the other
-        end = pair.grid_origin()
-        near = np.abs(edges - (np.inf if end is None else end)) < 3 * slack
-        clear = ~(np.append(near, False) | np.append(False, near))
-        assert np.all((loose.p.lower <= moved.p.upper)[clear])
-        assert np.all((moved.p.lower <= loose.p.upper)[clear])
-        wide = clear & (moved.p.lower > 1e-250)
-        assert np.all((loose.p.lower <= moved.p.lower * (1 + 1e-11))[wide])
-        assert np.all((loose.p.upper >= moved.p.upper * (1 - 1e-11))[wide])
-        # the ratio refers to the edge given, wherever the exact one is
-        back = np.exp(-move * (1 - 1e-6))
-        assert np.all((loose.w.lower <= moved.w.lower * back * (1 + 1e-11))[wide])
-        assert np.all((loose.w.upper >= moved.w.upper * back * (1 - 1e-11))[wide])
+        slack_covers(pair, edges, slack, np.full(edges.size, move * (1 - 1e-6)))
+
+
+def slack_covers_longer_bins(pair: Pair) -> None:
+    """Every second bin is a hundredth of its slack; its exact edges are a slack apart."""
+    edges = np.unique(grid(pair, 60))
+    slack = min(1e-5, 1e-3 * float(np.min(np.diff(edges))))
+    edges = np.sort(np.append(edges, edges + 0.01 * slack))
+    right = np.arange(edges.size) % 2
+    for move in (
+        (right - 1) * slack,
+        right * slack,
+    ):  # one edge, outwards
+        slack_covers(pair, edges, slack, move * (1 - 1e-6))
+
+
+@ask(EVERY_EDGE)
+def test_slack_covers_bins_that_are_longer_or_gone(mechanism: Mechanism, direction: Direction):
+    """Edges that are closer than their slack: all of a bin's length may be what is not known."""
+    slack_covers_longer_bins(mechanism.pair(direction))
 
 
 @ask(ASKED)

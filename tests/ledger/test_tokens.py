@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine, select
 
 import tightbudget as tb
+from tightbudget.ledger.chain import digest
 from tightbudget.ledger.schema import tokens as table
+from tightbudget.ledger.secret import opens
 from tightbudget.ledger.tokens import ROLES, Token, Tokens
 
 DAY = timedelta(days=1)
@@ -233,3 +235,9 @@ def test_a_budget_is_seen_with_its_parts(ledger: tb.Ledger) -> None:
     assert ledger.within(["census"]).names == {"census", "ada", "eve", "bob"}
     assert ledger.within(["bob", "unheard of"]).names == {"bob"}
     assert ledger.within([]).names == frozenset()
+
+
+def test_no_text_opens_where_nothing_is_kept() -> None:
+    """Not even the empty one, whose digest the comparison takes in place of none."""
+    assert opens("", digest(""))
+    assert not opens("", None)

@@ -11,9 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.exact import exp_ends
-from tests.release.small import Geometric, Script, columns, ordered, worst_excess
+from tests.release.small import (
+    Column,
+    Geometric,
+    Script,
+    columns,
+    neighbours,
+    ordered,
+    worst_excess,
+)
 
 import tightbudget as tb
+from tightbudget.release.mechanisms import interquartile_range
 from tightbudget.release.mechanisms.propose_test_release import StabilityTest
 from tightbudget.release.noise.noise import IntArray
 
@@ -255,3 +264,34 @@ def test_two_bounds_can_fail_at_once() -> None:
     generous = tb.ProposeTestRelease(bins._propose, test.epsilon, 2 * test.delta, 2)
     everything = {x: ordered(x, 60) for x in columns(5, FAR)}
     assert worst_excess(generous, everything, HALF, 3) > Fraction(19, 10) * test.delta
+
+
+# ------------------------------------------------------------------ what a proposal promises
+
+GIVEN: dict[str, Any] = {"epsilon": 1, "delta": 0.1, "step": 1}
+# the least and the largest range of one bin of the first try, far from where ranges round
+LOW, HIGH = (int(interquartile_range._scale(8)[32 * 20 + i]) - i // 32 for i in (0, 32))
+PROPOSED: dict[str, tuple[Any, list[Column]]] = {
+    "median": (tb.Median(**GIVEN, scale=4 * math.cbrt(5)), columns(5, range(-1, 5))),
+    "range": (tb.InterquartileRange(**GIVEN), columns(8, (0, LOW, HIGH))),
+    "trimmed mean": (tb.TrimmedMean(**GIVEN, spread=3, trim=0.2), columns(5, range(-2, 3))),
+}
+
+
+def change_over_sensitivity(name: str) -> Fraction:
+    """The largest change of a proposed value, as a part of the sensitivity, over all neighbours."""
+    statistic, everything = PROPOSED[name]
+    proposed = {x: statistic._propose(ordered(x, HIGH)) for x in everything}
+    parts = [Fraction(0)]
+    for x, y in neighbours(everything):
+        for mine, other in zip(proposed[x], proposed[y], strict=True):
+            assert mine.sensitivity == other.sensitivity
+            if mine.distance >= 2:
+                parts.append(Fraction(abs(mine.value - other.value), mine.sensitivity))
+    return max(parts)
+
+
+@pytest.mark.parametrize("name", list(PROPOSED))
+def test_a_sensitivity_is_the_largest_change_of_a_proposed_value(name: str) -> None:
+    """At a distance of two or more no neighbour's value is further away, and one is as far."""
+    assert change_over_sensitivity(name) == 1

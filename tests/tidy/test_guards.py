@@ -5,35 +5,46 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from tests.guards import mutants
-from tests.guards.mutants import Without, guards, mutate
+from tests.guards.mutants import Without, company, guards, mutate
 
 from tightbudget.numerics import search
 
 TESTS = Path(__file__).resolve().parents[1]
 
 
-def taken_away(text: str) -> Iterator[str]:
-    """The names of guards in the calls of ``Without`` in the source of a test."""
+def taken_away(text: str) -> Iterator[frozenset[str]]:
+    """The names of guards in each call of ``Without`` in the source of a test."""
     if "Without(" not in text:
         return
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Without":
             for changes in (one for one in node.args if isinstance(one, ast.Dict)):
-                yield from (str(ast.literal_eval(key)) for key in changes.keys if key is not None)
+                yield frozenset(str(ast.literal_eval(key)) for key in changes.keys if key)
+
+
+@cache
+def groups() -> tuple[frozenset[str], ...]:
+    """The guards of each mutation."""
+    return tuple(
+        group
+        for path in TESTS.rglob("test_*.py")
+        if path != Path(__file__).resolve()
+        for group in taken_away(path.read_text(encoding="utf-8"))
+    )
 
 
 def test_every_guard_has_a_mutation_and_every_mutation_a_guard() -> None:
-    found = {
-        name
-        for path in TESTS.rglob("test_*.py")
-        if path != Path(__file__).resolve()
-        for name in taken_away(path.read_text(encoding="utf-8"))
-    }
-    assert found == set(guards())
+    assert frozenset().union(*groups()) == set(guards())
+
+
+def test_every_guard_is_taken_away_alone_or_has_a_reason_why_not() -> None:
+    alone = frozenset().union(*(group for group in groups() if len(group) == 1))
+    assert set(guards()) - alone == set(company())
 
 
 SOURCE = textwrap.dedent("""

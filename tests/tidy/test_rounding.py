@@ -21,6 +21,7 @@ HELD = [
     "mechanisms/gaussian_transform_bounds.py",
     "mechanisms/mixture_transform.py",
     "mechanisms/weighted_transform.py",
+    "engine/readings/renyi.py",
     "engine/saddle_point/contour.py",
     "engine/buckets/enumerate.py",
     "engine/buckets/loss_grid.py",

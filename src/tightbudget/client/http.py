@@ -164,7 +164,7 @@ class Wire(Uncopied):
                 why = str(refusal)
                 break
         if act is Retry.READING:
-            raise LedgerError(f"{self} cannot be read: {why}")  # guard: unread-without-cause
+            raise LedgerError(f"{self} cannot be read: {why}")
         if not in_doubt:
             raise LedgerError(f"nothing was changed in {self}: {why}")
         now = {

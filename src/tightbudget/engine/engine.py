@@ -210,6 +210,7 @@ class Engine:
                 # that nothing widens; the upper one does where only a target matters, and
                 # closer bounds of many different mechanisms would take seconds
                 decided = target is not None and worst.upper <= target and engine.takes_products
+                # guard: other-direction-below
                 if engine.below(*question.at(worst.upper if decided else worst.lower)):
                     continue
             if not asked:

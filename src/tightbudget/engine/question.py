@@ -231,7 +231,7 @@ class EpsilonAt:
         if delta <= parts.infinity.upper:
             # nothing is left for finite losses: the largest of them, if there is one
             proved = max(0.0, parts.max_loss.lower) if delta <= parts.infinity.lower else 0.0
-            sure = parts.infinity.upper <= delta
+            sure = parts.infinity.upper <= delta  # guard: infinity-certainly-covered
             return Bounds(proved, max(0.0, parts.max_loss.upper) if sure else math.inf)
         few = Outcomes.of(parts)
         return None if few is None else few.epsilon(delta)

@@ -25,4 +25,4 @@ def opens(text: str, kept: str | None) -> bool:
     Guarantee: the time of the comparison does not depend on either of them.
     """
     same = hmac.compare_digest(digest(text), kept or digest(""))
-    return same and kept is not None
+    return same and kept is not None  # guard: nothing-kept-opens-nothing

@@ -13,7 +13,7 @@ import numpy as np
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
-from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, double_down
+from tightbudget.numerics.rounding import EXP, EXPM1, TINY, UNIT, FloatArray, double_down
 from tightbudget.numerics.validate import in_double_range, positive
 from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch
 
@@ -180,9 +180,9 @@ def _masses(m: float, share: Enclosure, left: FloatArray, right: FloatArray) -> 
     d = np.maximum(right - left, 0.0)
     mass = np.exp((right - m) / 2) * -np.expm1(-d / 2)
     # in units u of 2^-53: the exponent (right - m) / 2 moves by u m / 2 for m, a rounded quotient,
-    # and by u m for the difference, which together cost 3 u m / 2; exp and expm1 cost 8 each, d one
-    # and three products three. (32 + 4 m) u is granted for these (20 + 3 m / 2) u
-    margin = float(np.expm1((16 + 2 * m) * 2 * UNIT))
+    # and by u m for the difference, which together cost 3 u m / 2; exp and expm1 by their grants, d
+    # one and three products three. Sixteen units and 4 u m are granted for the last two
+    margin = float(np.expm1((EXP + EXPM1 + 16 + 4 * m) * UNIT))  # pays: laplace-masses
     return Enclosure(
         np.where(mass > 2 * TINY, mass * share.lower * max(0.0, 1 - margin), 0.0),
         np.where(d > 0, (mass * (1 + margin) + 2 * TINY) * share.upper, 0.0),

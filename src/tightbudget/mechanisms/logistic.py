@@ -11,7 +11,7 @@ import numpy as np
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.laplace import loss_bins
 from tightbudget.numerics.enclosure import Enclosure
-from tightbudget.numerics.rounding import UNIT, FloatArray
+from tightbudget.numerics.rounding import EXPM1, UNIT, FloatArray
 from tightbudget.numerics.validate import in_double_range, positive
 from tightbudget.pairs.pair import Bins, Direction, Pair, Sketch
 
@@ -69,8 +69,10 @@ class LogisticPair(Pair):
     def _share(self) -> Enclosure:
         """1 / (1 - e^-m)."""
         value = np.array([-1.0 / math.expm1(-self.m)])
-        # m is a rounded quotient, whose relative error 1 - e^-m does not magnify; expm1, division
-        return Enclosure(value * (1 - 16 * UNIT), value * (1 + 16 * UNIT))
+        # m is a rounded quotient, whose relative error 1 - e^-m does not magnify; the call; the
+        # division and the products with the margin. 16 units are above these
+        off = (EXPM1 + 8) * UNIT  # pays: logistic-share
+        return Enclosure(value * (1 - off), value * (1 + off))
 
     def bins(self, edges: FloatArray, slack: FloatArray) -> Bins:
         return loss_bins(self.m, self._share, edges, slack)

@@ -30,9 +30,8 @@ class _SubsampledPair(Pair):
     @property
     def keep(self) -> Enclosure:
         """The enclosure of 1 - q, which rounds."""
-        return Enclosure(
-            np.array([(1 - self.q) * (1 - 2 * UNIT)]), np.array([(1 - self.q) * (1 + 2 * UNIT)])
-        )
+        kept, off = np.array([1 - self.q]), 2 * UNIT  # pays: sampled-rest
+        return Enclosure(kept * (1 - off), kept * (1 + off))
 
     def transform(self) -> Transform | None:
         base = self.base.transform()

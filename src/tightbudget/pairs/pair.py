@@ -99,6 +99,7 @@ class Bins:
         ``slack`` is how far each exact edge may lie from the double, in total.
         """
         lengths = np.diff(edges)
+        # guard: bins-are-longer-by-slack
         most = exp_enclosure(lengths, slack[:-1] + UNIT * np.abs(lengths)).upper
         floor = exp_enclosure(np.zeros(edges.size), slack).lower
         floor[slack == 0.0] = 1.0

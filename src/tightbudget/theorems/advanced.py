@@ -61,18 +61,18 @@ def delta(step_epsilon: float, step_delta: float, runs: int, epsilon: float) -> 
         ParameterError: an argument is refused.
     """
     eps, each, k = _step(step_epsilon, step_delta, runs)
-    # guard: square-quotient-rounded-down-1
+    # guard: distance-from-mean-rounded-down
     left = sub_down(non_negative(epsilon=epsilon), _mean_up(eps, k))
     if left <= 0:  # only d' = 1 is left
         return Bounds(0.0, 1.0)
     slack = 0.0
     if eps > 0:
-        # solved for d': ln d' = -(left / eps)^2 / (2 k). A quotient or a product rounds by one
-        # unit; 4 are granted to each, so that the square is no larger than the exact one
-        far = left / eps * (1 - 4 * UNIT)  # guard: square-quotient-rounded-down-2
-        # guard: square-quotient-rounded-down-3
-        slack = exp_up(-mul_down(far, far) / (2 * k) * (1 - 4 * UNIT))
-    # guard: square-quotient-rounded-down-4
+        # solved for d': ln d' = -(left / eps)^2 / (2 k). The first quotient is off by one unit, its
+        # square by two more, the second quotient and the product with the margin by one each
+        far = left / eps
+        # guard: square-quotient-rounded-down
+        slack = exp_up(-mul_down(far, far) / (2 * k) * (1 - 8 * UNIT))
+    # guard: sum-of-deltas-rounded-up
     return Bounds(0.0, min(1.0, add_up(mul_up(k, each), slack)))
 
 

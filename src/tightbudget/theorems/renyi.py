@@ -166,6 +166,7 @@ def log_delta_at(
     s = order - 1.0  # exact
     log = mul_up(s, sub_up(divergence, epsilon))  # guard: conversion-inverse-rounded-up
     if conversion is Conversion.CANONNE:
+        # guard: conversion-inverse-order
         log = add_up(log, mul_up(s, log_up(next_up(s / order))), -log_down(order))
     return log
 
@@ -413,7 +414,6 @@ class RenyiTable:
         share = (s - s_left) / (s_right - s_left)
         chord = ((1 - share) * s_left * left + share * s_right * right) / s
         # Three differences, a quotient and four operations: below 32 units of the chord. 1 - share
-        # is off by the rounding of share, which is large beside it near 1: an absolute 2^-53
-        chord *= 1 + 32 * UNIT  # guard: chord-rounded-up-1
-        # guard: chord-rounded-up-2
-        return Bounds(0.0, min(right, add_up(chord, 2 * UNIT * s_left * left / s)))
+        # is off by the rounding of share, which is large beside it near 1: but it is an absolute
+        # 2^-53, and s_left * left is no larger than s_right * right
+        return Bounds(0.0, min(right, chord * (1 + 32 * UNIT)))  # guard: chord-rounded-up

@@ -27,6 +27,7 @@ from tightbudget.numerics.rounding import (
     EXP,
     EXPM1,
     LOG,
+    LOG1P,
     UNIT,
     FloatArray,
     sum_down,
@@ -125,15 +126,15 @@ def _divergence(terms: _Terms, s: float) -> Bounds:
             continue
         below = np.maximum(logs - top, -700.0 if side > 0 else -math.inf)
         # the difference and exp; what is below e^-700 counts as e^-700
-        each = np.exp(below) * (
-            1.0 + side * (EXP + np.where(np.isinf(below), 0.0, -below) + 2.0) * UNIT
-        )
+        made = EXP + np.where(np.isinf(below), 0.0, -below) + 2.0
+        each = np.exp(below) * (1.0 + side * made * UNIT)  # pays: renyi-terms
         total = sum_up(each) if side > 0 else sum_down(each)
         y = top + math.log(total) + math.log(s)
-        # two logarithms and two sums; as ln(1 + e^y) has a slope of at most itself, an error of y
-        # is a relative error of the answer
-        off = (4.0 * LOG + 4.0) * (abs(top) + abs(math.log(total)) + abs(math.log(s)) + 1.0) * UNIT
-        ends.append(max(0.0, float(np.logaddexp(0.0, y)) / s * (1.0 + side * (off + 64.0 * UNIT))))
+        # Two logarithms and two sums; as ln(1 + e^y) has a slope of at most itself, an error of y
+        # is a relative error of the answer. Its own exp and log1p and the quotient are below 4 LOG
+        size = abs(top) + abs(math.log(total)) + abs(math.log(s)) + 1.0
+        off = (4.0 * LOG + 4.0) * size * UNIT  # pays: renyi-sum
+        ends.append(max(0.0, float(np.logaddexp(0.0, y)) / s * (1.0 + side * off)))
     return Bounds(min(ends), ends[1])
 
 
@@ -166,15 +167,16 @@ def _bins(pair: Pair, x: FloatArray, s: float) -> _Terms:
     # merged: all of a bin has the loss r - ln w
     with np.errstate(divide="ignore"):
         log_w_low, log_w_high = np.log1p(w_low - 1.0), np.log1p(w_high - 1.0)
-    pad = 16.0 * UNIT * (np.abs(right) + np.abs(x[:-1]))
-    least = np.where(np.isfinite(log_w_high), right - log_w_high * (1.0 + 16.0 * UNIT), x[:-1])
-    low = least - pad
-    high = np.maximum(right - log_w_low * (1.0 - 16.0 * UNIT) + pad, low)
+    # ln w and the difference: the exact ln w is at most the length of the bin
+    size = np.abs(right) + np.abs(x[:-1])
+    pad = (LOG1P + 8.0) * size * UNIT  # pays: renyi-merged
+    low = np.where(np.isfinite(log_w_high), right - log_w_high, x[:-1]) - pad
+    high = np.maximum(right - log_w_low + pad, low)
     at_low, at_high = _log_g(low, s), _log_g(high, s)
     merged = np.where((low > 0) | (high < 0), np.minimum(at_low.lower, at_high.lower), -np.inf)
     # spread: the share (w - 1) / (e^h - 1) of a bin's P-mass goes to its left end. A lump of mass
     # that rounding has put into the bin above may lie a little further left, as w says
-    spare = 64.0 * UNIT * (np.abs(right) + np.abs(x[:-1]))
+    spare = 8.0 * LOG1P * size * UNIT  # pays: renyi-spread
     left = np.where(np.isfinite(log_w_high), np.minimum(x[:-1], right - log_w_high), x[:-1]) - spare
     g_left, g_right = _log_g(left, s).upper, _log_g(right, s).upper
     w = np.where(g_left > g_right, w_high, w_low)
@@ -184,15 +186,18 @@ def _bins(pair: Pair, x: FloatArray, s: float) -> _Terms:
     top = np.maximum(g_left, g_right)
     chord = share * np.exp(g_left - top) + (1.0 - share) * np.exp(g_right - top)
     # the share by 2 EXPM1 of itself; the exponentials are at most 1
-    # guard: bin-mass-goes-both-ends
-    spread = top + np.log(chord + (2.0 * EXPM1 + 2.0 * EXP + 16.0) * UNIT)
-    spread = spread + LOG * UNIT * (np.abs(top) + 64.0)
+    off = (2.0 * EXPM1 + 2.0 * EXP + 16.0) * UNIT  # pays: renyi-chord
+    spread = top + np.log(chord + off)  # guard: bin-mass-goes-both-ends
+    # the logarithm of a chord above 48 units, which is above e^-33, and the sum with top
+    spread = spread + LOG * (np.abs(top) + 64.0) * UNIT  # pays: renyi-spread-log
     # below x[0] <= 0: p G is at most q, since f(t) falls from f(0) = s as t = p/q <= 1 rises, and
     # at least q - (1 + 1/s) p
-    first = _log(bins.q.upper[:1], 1.0) - x[0] * (1.0 + 4.0 * UNIT)
+    apart = 4.0 * abs(x[0]) * UNIT  # pays: renyi-left
+    first = _log(bins.q.upper[:1], 1.0) - x[0] + apart
     with np.errstate(invalid="ignore", divide="ignore"):
-        under = _log(bins.q.lower[:1], -1.0) - x[0] * (1.0 - 4.0 * UNIT)
-        less = _log(bins.p.upper[:1], 1.0) + math.log1p(1.0 / s) * (1.0 + 16.0 * UNIT) - under
+        under = _log(bins.q.lower[:1], -1.0) - x[0] - apart
+        # -ln(1 - e^less) is nearly e^less; twice that pays for the rounding of less, too
+        less = _log(bins.p.upper[:1], 1.0) + math.log1p(1.0 / s) - under
         under = np.where(less < -30.0, under - 2.0 * np.exp(less), -np.inf)
     tail = _tail(pair, float(x[-1]), float(bins.p.upper[-1]), s)
     return _Terms(
@@ -227,7 +232,8 @@ def _log(x: FloatArray, side: float) -> FloatArray:
     """A bound of ln x for x >= 0: lower for the side -1, upper for 1."""
     with np.errstate(divide="ignore"):
         log = np.log(x)
-    return np.asarray(log + side * LOG * UNIT * (np.where(np.isinf(log), 0.0, np.abs(log)) + 1.0))
+    size = np.where(np.isinf(log), 0.0, np.abs(log)) + 1.0
+    return np.asarray(log + side * LOG * size * UNIT)  # pays: renyi-mass
 
 
 def _log_g(losses: FloatArray, s: float) -> _Terms:
@@ -239,7 +245,8 @@ def _log_g(losses: FloatArray, s: float) -> _Terms:
     # units: the logarithms and sums of both parts; the rounding of s L, which moves phi by at most
     # 2 + |s L| of itself; series and differences by less than 40 of phi
     sizes = np.abs(np.log(np.abs(loss))) + abs(math.log(s)) + np.abs(value) + 16.0
-    off = (4.0 * LOG * sizes + 8.0 * (np.abs(s * loss) + np.abs(loss))) * UNIT
+    made = 4.0 * LOG * sizes + 8.0 * (np.abs(s * loss) + np.abs(loss))
+    off = made * UNIT  # pays: renyi-loss
     return _Terms(np.where(small, -np.inf, value - off), value + off)
 
 

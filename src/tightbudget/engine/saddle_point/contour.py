@@ -326,6 +326,7 @@ class Lines:
                 end = max(0.0, epsilon + sign * factor * max(room, 4 * UNIT * abs(epsilon)))
                 end = next_up(end) if sign > 0 else max(0.0, next_down(end))
                 at = self.read(end)
+                # guard: end-of-epsilon-proved
                 proved = at.upper <= delta if sign > 0 else at.lower > delta
                 if proved or (end == 0.0 and sign < 0):
                     found.append(end)

@@ -74,7 +74,7 @@ def _bin(records: Ordered, a: int, b: int, step: int, first: int) -> Proposal:
     begin = step - (step - first) % _STEPS
     low = int(scale[begin]) if begin >= 0 else 0  # a range of 0 has the step -1
     distance = records.to_leave(a, b, low, int(scale[begin + _STEPS]))
-    return Proposal(distance, step, sensitivity=_STEPS - 1)
+    return Proposal(distance, step, sensitivity=_STEPS - 1)  # guard: range-sensitivity
 
 
 @lru_cache(maxsize=8)

@@ -66,6 +66,7 @@ class TrimmedMean(RobustStatistic):
         a, b = self._kept(records.n)
         bound = math.ceil(self._in_steps(spread=self.spread))
         distance = records.to_exceed(a, b, bound)
+        # guard: sum-sensitivity
         return [Proposal(distance, records.sum(a, b), sensitivity=bound)]
 
     def _answer(self, value: int, n: int) -> float:
