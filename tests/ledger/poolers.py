@@ -21,12 +21,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 from tests.ledger.servers import Server
 
-__all__ = ["POOLERS", "Pooler", "pgbouncer", "proxied"]
+__all__ = ["POOLERS", "Pooler", "Proxy", "pgbouncer", "proxied"]
 
 # what makes a pooler before a server: yields what turns an address into that through the pooler
 Pooler = Callable[[Server], AbstractContextManager[Callable[[str], str]]]
@@ -34,7 +33,7 @@ Pooler = Callable[[Server], AbstractContextManager[Callable[[str], str]]]
 _SSL, _GSS = 80877103, 80877104  # requests for encryption, instead of a version of the protocol
 
 
-class _Gone(Exception):
+class _GoneError(Exception):
     """The other end has closed its connection."""
 
 
@@ -53,7 +52,7 @@ class _Wire:
             except OSError:
                 more = b""
             if not more:
-                raise _Gone
+                raise _GoneError
             data += more
         return data
 
@@ -84,7 +83,7 @@ class _Wire:
         try:
             self.link.sendall(data)
         except OSError:
-            raise _Gone from None
+            raise _GoneError from None
 
     @property
     def is_silent(self) -> bool:
@@ -100,21 +99,37 @@ class _Wire:
             self.link.setblocking(True)
 
 
-class _Proxy:
-    """Takes the longest idle server connection for each transaction of a client."""
+class Proxy:
+    """Takes the longest idle server connection for each transaction of a client.
+
+    Attributes:
+        server: where it makes new connections to; it may be changed.
+    """
 
     def __init__(self, server: Server) -> None:
-        folder = server.url.query.get("host") or server.url.host
-        self._server = f"{folder}/.s.PGSQL.{server.url.port or 5432}"
+        self.server = server
         self._idle: dict[bytes, deque[_Wire]] = {}
-        self._door = threading.Lock()
-        self.door = socket.create_server(("127.0.0.1", 0))
-        self.port = self.door.getsockname()[1]
+        self._lock = threading.Lock()
+        self._door = socket.create_server(("127.0.0.1", 0))
 
-    def serve(self) -> None:
+    def __enter__(self) -> Proxy:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._door.close()
+        for idle in self._idle.values():
+            for wire in idle:
+                wire.link.close()
+
+    def through(self, url: str) -> str:
+        """The address of a database, through this proxy."""
+        return _through(self._door.getsockname()[1])(url)
+
+    def _serve(self) -> None:
         while True:
             try:
-                link, _ = self.door.accept()
+                link, _ = self._door.accept()
             except OSError:
                 return  # it is closed
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -122,14 +137,14 @@ class _Proxy:
 
     def _client(self, client: _Wire) -> None:
         server: _Wire | None = None
-        with contextlib.closing(client.link), contextlib.suppress(_Gone):
+        with contextlib.closing(client.link), contextlib.suppress(_GoneError):
             who = client.first()
             try:
                 server, hello = self._connected(who)
                 client.give(hello)
                 while True:
                     if server is not None and server.status == b"I":
-                        with self._door:
+                        with self._lock:
                             self._idle.setdefault(who, deque()).append(server)
                         server = None
                     message = client.message()
@@ -145,7 +160,7 @@ class _Proxy:
 
     def _free(self, who: bytes) -> _Wire:
         while True:
-            with self._door:
+            with self._lock:
                 idle = self._idle.get(who)
                 wire = idle.popleft() if idle and len(idle) > 1 else None
             if wire is None:
@@ -158,18 +173,14 @@ class _Proxy:
         link = socket.socket(socket.AF_UNIX)
         wire = _Wire(link)
         try:
-            link.connect(self._server)
+            of = self.server.url
+            folder = of.query.get("host") or of.host
+            link.connect(f"{folder}/.s.PGSQL.{of.port or 5432}")
             wire.give(who)
             return wire, wire.answers()
-        except (OSError, _Gone):
+        except (OSError, _GoneError):
             link.close()
-            raise _Gone from None
-
-    def close(self) -> None:
-        self.door.close()
-        for idle in self._idle.values():
-            for wire in idle:
-                wire.link.close()
+            raise _GoneError from None
 
 
 def _through(port: int) -> Callable[[str], str]:
@@ -183,12 +194,8 @@ def _through(port: int) -> Callable[[str], str]:
 @contextmanager
 def proxied(server: Server) -> Iterator[Callable[[str], str]]:
     """A proxy that never does two transactions in a row on the same server connection."""
-    proxy = _Proxy(server)
-    threading.Thread(target=proxy.serve, daemon=True).start()
-    try:
-        yield _through(proxy.port)
-    finally:
-        proxy.close()
+    with Proxy(server) as proxy:
+        yield proxy.through
 
 
 @contextmanager
