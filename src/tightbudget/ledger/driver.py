@@ -14,7 +14,6 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    ColumnElement,
     Connection,
     CursorResult,
     Dialect,
@@ -30,7 +29,7 @@ from sqlalchemy.sql.elements import BindParameter
 from sqlalchemy.sql.expression import Executable
 from sqlalchemy.sql.visitors import replacement_traverse
 
-__all__ = ["execute", "execute_each", "looked_up_by"]
+__all__ = ["execute", "execute_each"]
 
 Row = Sequence[Any]
 
@@ -121,25 +120,9 @@ def _set_based(
         each: Any = insert(statement.table).from_select(list(names), select(*of))
     else:
         each = replacement_traverse(statement, {}, of_the_row)  # type: ignore[call-overload]
-        each = each.where(looked_up_by(of[names[0]]))
     compiled = each.compile(dialect=dialect)
     fixed = {name: value for name, value in compiled.params.items() if name != _GIVEN}
     return str(compiled), fixed
-
-
-def looked_up_by(given: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Makes a condition that is always true, and lets PostgreSQL expect one row of a JSON text.
-
-    The planner takes a JSON text for 100 rows, and a table for as many as it had when statistics
-    were gathered. If that was one, it reads the whole text again for each row that the table has by
-    now: 10,000 times 10,000 pairs. An equation holds for one row in 200, it thinks. One row is
-    looked up by an index as soon as the table has more pages than a search in the index reads,
-    which the planner counts on the disk; 10,000 rows are then searched for one by one.
-
-    Args:
-        given: a column of the JSON text that is never null, of integers or texts.
-    """
-    return given == (given + "" if isinstance(given.type, Text) else given + 0)
 
 
 def _as_json(names: tuple[str, ...], rows: Sequence[Row]) -> str:

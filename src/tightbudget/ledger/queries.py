@@ -15,7 +15,6 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
-    Text,
     and_,
     bindparam,
     exists,
@@ -27,7 +26,7 @@ from sqlalchemy import (
 
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.chain import Entry, Head, canonical, digest
-from tightbudget.ledger.driver import execute, looked_up_by
+from tightbudget.ledger.driver import execute
 from tightbudget.ledger.pricing import BLOCK, BLOCKS, Stored, guarantee_of, rule_of
 from tightbudget.ledger.schema import budgets, charges, events, reservations, steps, tokens
 from tightbudget.ledger.seen import Seen
@@ -323,15 +322,12 @@ def _stored(connection: Connection, column: Column[str], text: str) -> str | Non
 _BALANCE = select(budgets).where(budgets.c.name == bindparam("name"))
 _BALANCES = select(budgets).order_by(budgets.c.id)
 # The names that a JSON text lists, as each database reads it: one value, however many there are.
-_in_json = {
-    "sqlite": func.json_each(bindparam("names")).table_valued(Column("value", Text)).c.value,
-    "postgresql": func.json_array_elements_text(bindparam("names"))
-    .table_valued(Column("value", Text))
-    .c.value,
-}
 _NAMES = {
-    "sqlite": select(_in_json["sqlite"]),
-    "postgresql": select(_in_json["postgresql"]).where(looked_up_by(_in_json["postgresql"])),
+    dialect: select(listed(bindparam("names")).table_valued("value").c.value)
+    for dialect, listed in (
+        ("sqlite", func.json_each),
+        ("postgresql", func.json_array_elements_text),
+    )
 }
 _NAMED = {
     dialect: select(budgets).where(budgets.c.name.in_(names)) for dialect, names in _NAMES.items()

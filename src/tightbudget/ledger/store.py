@@ -77,10 +77,12 @@ _BEGIN = {
         " SET LOCAL lock_timeout = '60s';"
         # who is paused in the middle of an act loses it, and does not keep the others waiting
         " SET LOCAL idle_in_transaction_session_timeout = '60s';"
-        # Rows are looked up by an index. The plan of a foreign key's check lives as long as its
-        # session: made for a table of one row, it would read all of ten thousand at each check.
-        # Where there is no index, the planner takes what remains for dear, and would compile it.
-        " SET LOCAL enable_seqscan = off; SET LOCAL jit = off;"
+        # Rows are searched for in an index, one by one: no table and no index is read through. By
+        # statistics of a table of one row that would be cheap; and the plan of a foreign key's
+        # check lives as long as its session. What cannot be searched for costs so much by these
+        # settings that it would be compiled.
+        " SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off;"
+        " SET LOCAL enable_indexonlyscan = off; SET LOCAL jit = off;"
         " SELECT pg_advisory_xact_lock(8386102942711423603)"
     ),
     ("postgresql", "flush"): (
