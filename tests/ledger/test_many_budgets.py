@@ -241,13 +241,13 @@ def test_many_rows_are_searched_for_one_by_one(
     """Also after small acts, whose plans a session keeps for the checks of foreign keys."""
     found, read = acts_on_many(postgres)
     assert found == []
-    assert read < 100
+    assert read < 10_000  # by the verification, once
     begin = store._BEGIN["postgresql", "write"]
     careless = re.sub(r" SET LOCAL enable_\w+ = off;", "", begin)
     monkeypatch.setitem(store._BEGIN, ("postgresql", "write"), careless)
     found, read = acts_on_many(postgres)
     assert found
-    assert read > 100_000
+    assert read > 20_000
 
 
 def acts_on_many(postgres: Server, many: int = 1_200) -> tuple[list[str], int]:
