@@ -90,13 +90,14 @@ class _Wire:
         """Whether the connection is open, and nothing is to be read."""
         self.link.setblocking(False)
         try:
-            return not self.link.recv(1, socket.MSG_PEEK) and False
+            self.link.recv(1, socket.MSG_PEEK)  # the end, or an error that nobody has asked for
         except BlockingIOError:
             return True
         except OSError:
-            return False
+            pass
         finally:
             self.link.setblocking(True)
+        return False
 
 
 class Proxy:

@@ -7,12 +7,12 @@ import fcntl
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
 
-import psutil
 import psycopg
 from sqlalchemy.engine import URL, make_url
 
@@ -79,8 +79,8 @@ class OwnServer(Server):
         process = self._server.get_postmaster_info().process
         children = process.children(recursive=True)
         for doomed in (process, *children):
-            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended by itself
-                doomed.kill()
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                os.kill(doomed.pid, signal.SIGKILL)
         for doomed in (process, *children):
             doomed.wait(10)
 
