@@ -144,7 +144,7 @@ class Proxy:
                 server, hello = self._connected(who)
                 client.give(hello)
                 while True:
-                    if server is not None and server.status == b"I":
+                    if server.status == b"I":
                         with self._lock:
                             self._idle.setdefault(who, deque()).append(server)
                         server = None
