@@ -239,7 +239,7 @@ def wait_for(standby: OwnServer, url: str) -> None:
     end = time.monotonic() + 60
     while time.monotonic() < end:
         with contextlib.suppress(tb.LedgerError), tb.Ledger(at(standby, url), create=False) as it:
-            if it.budgets:
+            if it.budgets():
                 return
         time.sleep(0.1)
     raise AssertionError("the standby does not follow")
