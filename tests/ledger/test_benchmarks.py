@@ -106,6 +106,8 @@ def test_runs_on_many_budgets_are_counted(url: str, worker: Any) -> None:
         assert row[act]["statements"] >= 2
         assert row[act]["seconds"] > 0
     assert row["worst_wait"] > 0
+    row = worker.does("run_on_blocks", url=url, blocks=30, key="blocks", small=2)
+    assert row["worst_wait"] > 0
     worker.does("verified", url=url)
 
 

@@ -27,9 +27,9 @@ SOME = tb.OutputDP.from_dp(1e-3)
 
 
 @pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tb.Ledger]:
+def ledger(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tb.Ledger]:
     monkeypatch.setattr(store, "_LONGEST_BATCH", 60.0)  # a busy machine takes long for one act
-    with tb.Ledger(f"sqlite:///{tmp_path}/budget.db") as ledger:
+    with tb.Ledger(url) as ledger:
         ledger.open_budget("data", epsilon=1, delta=0)
         yield ledger
 
@@ -99,11 +99,13 @@ def keys(ledger: tb.Ledger) -> list[str]:
 
 
 @contextlib.contextmanager
-def commits() -> Iterator[list[str]]:
-    """Lists the commits of this process."""
+def commits(ledger: tb.Ledger) -> Iterator[list[str]]:
+    """Lists the commits of acts of this process, without those that flush the log after each."""
     seen: list[str] = []
     with watched(lambda point: seen.append(point) if point == "before commit" else None):
         yield seen
+    if ledger._store.dialect == "postgresql":
+        del seen[::2]
 
 
 def broken(connection: Any) -> None:
@@ -122,7 +124,7 @@ def ended(connection: Any) -> None:
 
 
 def test_acts_that_wait_share_one_commit(ledger: tb.Ledger) -> None:
-    with commits() as seen:
+    with commits(ledger) as seen:
         answers = together(ledger, *(reserve(ledger, f"A{number}") for number in range(8)))
     assert answers == ["done"] * 9
     assert len(seen) == 1
@@ -185,7 +187,7 @@ def test_a_batch_takes_no_more_acts_than_it_may(
     ledger: tb.Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "_MOST_ACTS", 3)
-    with commits() as seen:
+    with commits(ledger) as seen:
         answers = together(ledger, *(reserve(ledger, f"A{number}") for number in range(6)))
     assert answers == ["done"] * 7
     assert len(seen) == 3
@@ -195,7 +197,7 @@ def test_a_long_batch_takes_no_more_acts(
     ledger: tb.Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "_LONGEST_BATCH", 0)
-    with commits() as seen:
+    with commits(ledger) as seen:
         assert together(ledger, reserve(ledger, "A1"), reserve(ledger, "A2")) == ["done"] * 3
     assert len(seen) == 3
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import Engine, event
+from tests.ledger.servers import Server
 
 import tightbudget as tb
+from tightbudget.ledger import store
 from tightbudget.ledger.queries import balance
 from tightbudget.ledger.transactions import Terms, open_budget
 from tightbudget.ledger.unit_of_work import Act, Exchange
@@ -169,3 +173,108 @@ def test_ten_thousand_budgets_pay_for_one_run(ledger: tb.Ledger) -> None:
     spent = {str(one.spent) for one in ledger.statements(budgets=names)}
     assert spent == {"epsilon 0.1, delta 1e-07"}
     ledger.verify()
+
+
+# ------------------------------------------------------- plans, whatever the statistics say
+
+# rows and pages that a table had when PostgreSQL last counted them
+COUNTS = {
+    "never counted": (-1, 0),
+    "one row": (1, 1),
+    "one row, many pages": (1, 10_000),
+    "many rows, one page": (10_000_000, 1),
+}
+
+
+@contextmanager
+def explained() -> Iterator[list[dict[str, Any]]]:
+    """Lists the plans of the statements that are executed on PostgreSQL."""
+    plans: list[dict[str, Any]] = []
+
+    def listen(_: Any, cursor: Any, statement: str, parameters: Any, *__: Any) -> None:
+        if statement.lstrip().startswith(("SELECT", "UPDATE", "INSERT")):
+            found = cursor.connection.execute(f"EXPLAIN (FORMAT JSON) {statement}", parameters)
+            plans.append(found.fetchone()[0][0]["Plan"])
+
+    event.listen(Engine, "before_cursor_execute", listen)
+    try:
+        yield plans
+    finally:
+        event.remove(Engine, "before_cursor_execute", listen)
+
+
+def read_again(plan: dict[str, Any]) -> list[str]:
+    """The parts of a plan that read a whole table or text again for each row of another."""
+    below = plan.get("Plans", [])
+    found = [part for one in below for part in read_again(one)]
+    if plan["Node Type"] == "Nested Loop" and not _is_searched(below[1]):
+        found.append(str(below[1]))
+    return found
+
+
+def _is_searched(plan: dict[str, Any]) -> bool:
+    """Whether an index is searched for what the other side of a join has in a column."""
+    condition = plan.get("Index Cond", "")
+    return re.search(r"\w\.\w", condition) is not None or any(
+        map(_is_searched, plan.get("Plans", []))
+    )
+
+
+def read_without_index(url: str) -> int:
+    """The rows that acts have read while they looked through a whole table."""
+    with psycopg.connect(plain(url), autocommit=True) as connection:
+        (rows,) = connection.execute(
+            "SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname IN"
+            " ('budgets', 'charges', 'reservations')"
+        ).fetchone() or (0,)
+    return int(rows)
+
+
+def plain(url: str) -> str:
+    return url.replace("+psycopg", "", 1)
+
+
+@pytest.mark.slow
+def test_many_rows_are_searched_for_one_by_one(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after small acts, whose plans a session keeps for the checks of foreign keys."""
+    found, read = acts_on_many(postgres)
+    assert found == []
+    assert read < 10_000  # by the verification, once
+    begin = store._BEGIN["postgresql", "write"]
+    careless = re.sub(r" SET LOCAL enable_\w+ = off;", "", begin)
+    monkeypatch.setitem(store._BEGIN, ("postgresql", "write"), careless)
+    found, read = acts_on_many(postgres)
+    assert found
+    assert read > 20_000
+
+
+def acts_on_many(postgres: Server, many: int = 1_200) -> tuple[list[str], int]:
+    """Runs on many blocks, by each of the statistics; what was read again and again."""
+    url = postgres.create_database()
+    found = []
+    with psycopg.connect(plain(url), autocommit=True) as root, tb.Ledger(url) as ledger:
+        ledger.open_budget("data", epsilon=10, delta=1e-3)
+        clicks = ledger.blocks("clicks", by=["page"], epsilon=9, delta=1e-3, rows_in=9)
+        for number in range(12):
+            ledger.reserve(f"small {number}", PRICES, ["data"]).void()
+        for number, (count, counted) in enumerate(COUNTS.items()):
+            root.execute(
+                "UPDATE pg_class SET reltuples = %s, relpages = %s WHERE relname IN"
+                " ('budgets', 'charges', 'reservations', 'events')",
+                counted,
+            )
+            first = number * many // 2  # half of the blocks are there already
+            some = clicks.where(page=f"{first + 1}..{first + many}")
+            with explained() as plans:
+                hold = some.reserve(f"many {number}", PRICES)
+                hold.start()
+                hold.settle("no")
+            assert len(plans) > 10
+            found += [f"{count}: {part}" for plan in plans for part in read_again(plan)]
+        ledger.verify()
+    # a session has counted all that it has read when it is closed
+    read = read_without_index(url)
+    postgres.drop_database(url)
+    return found, read

@@ -3,8 +3,8 @@
 Every write goes through :meth:`Store.write`. A transaction there begins by taking the one lock of
 the ledger, so that acts happen one after the other and each sees all that was done before it. An
 act is durable when ``write`` returns, and so is everything that :meth:`Store.reading` shows. Many
-acts become durable together: on SQLite, the acts that wait in one process share a transaction; on
-PostgreSQL, a transaction is committed without waiting for the disk, and all that are to be
+acts become durable together: the acts that wait in one process share a transaction; on
+PostgreSQL, it is committed without waiting for the disk, and all that are to be
 answered share a flush of the log. The module :mod:`tightbudget.ledger.guard` adds the locks that
 SQLite itself does not take, and :mod:`tightbudget.ledger.turns` the turns of threads.
 """
@@ -87,6 +87,12 @@ _BEGIN = {
         " SET LOCAL lock_timeout = '60s';"
         # who is paused in the middle of an act loses it, and does not keep the others waiting
         " SET LOCAL idle_in_transaction_session_timeout = '60s';"
+        # Rows are searched for in an index, one by one: no table and no index is read through. By
+        # statistics of a table of one row that would be cheap; and the plan of a foreign key's
+        # check lives as long as its session. What cannot be searched for costs so much by these
+        # settings that it would be compiled.
+        " SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off;"
+        " SET LOCAL enable_indexonlyscan = off; SET LOCAL jit = off;"
         " SELECT pg_advisory_xact_lock(8386102942711423603)"
     ),
     ("postgresql", "flush"): (
@@ -96,6 +102,16 @@ _BEGIN = {
     ),
     ("postgresql", "read"): "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
 }
+# Asked by the last statement of an act: the last event that it has written or seen, whose hash is
+# of all events before it, and whether the server writes anything to the disk at all.
+_LAST = """
+SELECT sequence, hash, current_setting('fsync') = 'on'
+FROM events ORDER BY sequence DESC LIMIT 1
+"""
+# Asked by a flush. Its connection need not lead to the server of the act: a pooler keeps it open
+# when the server has crashed or another one has taken its place, and the act is gone. A
+# transaction that sees the event comes after the act in the log, and is the proof.
+_HASH = "SELECT hash FROM events WHERE sequence = %(sequence)s"
 # Asked by the first statement of a reading, so after its snapshot was made: all that the snapshot
 # shows is in the log before the place at which the log ends now. A standby server has only what
 # is on the disk of its primary.
@@ -137,8 +153,16 @@ class Store(Uncopied):
         self._file: tuple[int, int] | None = None
         self._end: weakref.finalize[..., Store] | None = None
         try:
-            if self.version() != VERSION:
-                self.write(lambda connection: _upgrade(connection, create))
+            found = self.version()
+            if found is None and not create:
+                raise LedgerError(f"there is no ledger in this database: {_INIT}")
+            if found is not None and not re.fullmatch("[0-9]{4}", found):
+                said = f"{found[:100]!r}"
+                raise LedgerCorruptError(f"the version of the ledger's tables is none: {said}")
+            if found != VERSION:
+                self.write(lambda connection: migrate(connection, VERSION))
+                if self.version() != VERSION:  # a reading shows what is durable
+                    raise LedgerError(f"{self} has lost the tables that were just made in it")
         except BaseException:
             self.close()
             raise
@@ -322,7 +346,7 @@ class Store(Uncopied):
             raise self._unknown(error) from error
 
     def _lead(self, mine: Waiting, turn: Turn, turns: Turns) -> None:
-        """Runs an act, and on SQLite the acts that wait for this process's turn, and commits once.
+        """Runs an act, and the acts that wait for this process's turn, and commits once.
 
         Raises:
             DBAPIError: nothing was changed.
@@ -349,27 +373,28 @@ class Store(Uncopied):
         except Exception as error:
             if this_process() is not process:
                 raise
-            mine.error = error
+            mine.error, last = error, self._last(connection)
             connection.rollback()
-            self._flush(connection, mine)  # guard: nothing-refused-before-flushed
+            self._flush(connection, mine, last)  # guard: nothing-refused-before-flushed
             return
-        if files is not None and not mine.is_alone and this_process() is process:
+        if not mine.is_alone and this_process() is process:
             self._run_others(connection, mine, turn, turns)
         if this_process() is not process:
             raise LedgerError(f"an act on {self} is its parent's, not a child's")
+        last = self._last(connection)
         turn.is_committing = True
         try:
             _commit(connection)
             if files is not None:
                 self._check_committed(connection, files)
-            self._flush(connection, mine)  # guard: flushed-before-answered
+            self._flush(connection, mine, last)  # guard: flushed-before-answered
         except Exception as error:
             said = _said(error) if isinstance(error, DBAPIError) else str(error)
-            turn.failure = f"the commit of several acts failed: {said}"
+            turn.fail(f"the commit of several acts failed: {said}")
             if isinstance(error, DBAPIError):
                 raise self._unknown(said) from error
             raise
-        turn.is_durable = True
+        turn.settle()
 
     def _run_others(self, connection: Connection, mine: Waiting, turn: Turn, turns: Turns) -> None:
         """Runs the acts that wait, each in a savepoint of the transaction that has begun.
@@ -407,20 +432,52 @@ class Store(Uncopied):
                 mine.is_alone = other.is_alone = True
                 raise _SharedError from error
 
-    def _flush(self, connection: Connection, mine: Waiting) -> None:
+    def _last(self, connection: Connection) -> tuple[int, str] | None:
+        """Reads the number and the hash of the last event that an act on PostgreSQL has seen.
+
+        Returns:
+            None on SQLite, and in a ledger without events.
+
+        Raises:
+            LedgerError: the server writes nothing to the disk.
+        """
+        if self.dialect != "postgresql":
+            return None
+        found = connection.exec_driver_sql(_LAST).one_or_none()
+        if found is None:
+            return None
+        sequence, hash, is_durable = found
+        if not is_durable:  # guard: nothing-charged-without-fsync
+            raise LedgerError(
+                f"nothing was changed in {self}: its server runs with fsync = off, and may lose"
+                " after a power cut what was charged; set fsync = on"
+            )
+        return sequence, hash
+
+    def _flush(self, connection: Connection, mine: Waiting, last: tuple[int, str] | None) -> None:
         """Passes the turn on, and waits until all that an act has done or seen is on the disk.
 
-        SQLite needs nothing of that. On PostgreSQL it takes the connection of the act: another one
-        might have been made after a crash that has undone the act, and would know nothing of it.
+        SQLite needs nothing of that.
+
+        Args:
+            connection: the connection of the act, whose transaction has ended.
+            mine: the act, which has the turn.
+            last: the number and the hash of the last event that the act has written or seen.
 
         Raises:
             DBAPIError: the server does not do it.
+            LedgerError: the server has lost that event; ``unknown`` is set.
         """
-        if self.dialect == "postgresql":
-            self._here().turns.pass_on(mine)
-            connection.execution_options(deed="flush")
-            connection.begin()
-            _commit(connection)
+        if self.dialect != "postgresql":
+            return
+        self._here().turns.pass_on(mine)
+        connection.execution_options(deed="flush")
+        connection.begin()
+        sequence, hash = last or (0, None)
+        kept = connection.exec_driver_sql(_HASH, {"sequence": sequence}).scalar() == hash
+        _commit(connection)
+        if not kept:  # guard: answered-if-still-there
+            raise self._unknown("the server has lost it, or another server has taken its place")
 
     def _wait_for_log(self) -> None:
         """Waits until the log of PostgreSQL is on the disk as far as this thread has seen it.
@@ -497,6 +554,9 @@ def _engine(url: URL) -> Engine:
     if url.get_backend_name() == "sqlite":
         settings = {"timeout": _PATIENCE, "factory": GuardedConnection}
     else:
+        # No statement is prepared. Behind a pooler, a name would be that of another client's
+        # statement; and a plan that is kept is one for the rows that there were.
+        settings = {"prepare_threshold": None}
         # the driver begins nothing on its own: a BEGIN of its would be one more way to the server
         pool["isolation_level"] = "AUTOCOMMIT"
         pool["pool_size"] = 32  # threads that wait for the same flush, each with its connection
@@ -596,21 +656,6 @@ def _version(connection: Connection) -> str | None:
         return None
     found: str | None = connection.scalar(select(_versions.c.version_num))
     return found
-
-
-def _upgrade(connection: Connection, create: bool) -> None:
-    """Brings the tables of any earlier version to the version of this code.
-
-    Raises:
-        LedgerError: there are no tables and none may be made, or a later version made them.
-        LedgerCorruptError: no version made them.
-    """
-    found = _version(connection)
-    if found is None and not create:
-        raise LedgerError(f"there is no ledger in this database: {_INIT}")
-    if found is not None and not re.fullmatch("[0-9]{4}", found):
-        raise LedgerCorruptError(f"the version of the ledger's tables is none: {found[:100]!r}")
-    migrate(connection, VERSION)
 
 
 def migrate(connection: Connection, version: str) -> None:

@@ -177,9 +177,10 @@ class Turn(_Link):
     Attributes:
         of: the act of the thread that has the turn.
         others: the acts of others that it has claimed.
-        is_over: whether the thread has passed the turn on.
+        is_over: whether the thread has passed the turn on. It may still wait for the disk.
         is_committing: whether the commit was begun, so that all that was run may be done.
         is_durable: whether all that was run is on the disk, and its outcomes may be told.
+        has_failed: whether the commit, or what makes it durable, has failed.
         failure: the reason for which the commit failed, if it is known.
     """
 
@@ -187,13 +188,37 @@ class Turn(_Link):
         super().__init__()
         self.of = of
         self.others: list[Waiting] = []
-        self.is_over = self.is_committing = self.is_durable = False
+        self.is_over = self.is_committing = self.is_durable = self.has_failed = False
         self.failure = "the thread that committed it was interrupted"
 
     @property
     def is_running(self) -> bool:  # type: ignore[override]
         """True until the turn is passed on, or the thread has gone without that."""
         return not self.is_over and self.of.visit.is_running
+
+    @property
+    def is_at_work(self) -> bool:
+        """True as long as its thread may still come to an end with what was run in the turn.
+
+        Until the commit is begun, that is as long as the thread has the turn. Afterwards it may
+        have passed the turn on, and wait for the disk.
+        """
+        may_have_turn = self.is_committing or not self.is_over
+        return may_have_turn and not self.has_failed and self.of.visit.is_running
+
+    def settle(self) -> None:
+        """Says that all that was run is durable, and wakes those who wait for it."""
+        self.is_durable = True
+        self._wake_others()
+
+    def fail(self, why: str) -> None:
+        """Says that nobody knows what became of all that was run, and wakes those who wait."""
+        self.failure, self.has_failed = why, True
+        self._wake_others()
+
+    def _wake_others(self) -> None:
+        for other in self.others:
+            other.wake()
 
 
 class Turns:
@@ -261,7 +286,7 @@ class Turns:
                 run = mine.claimed
                 if run is not None and self._is_done(run):
                     return None
-                if run is not None and not run.is_running:
+                if run is not None and not run.is_at_work:
                     mine.ask_anew()
                     self._waiting.appendleft(mine)
                     continue
@@ -286,10 +311,11 @@ class Turns:
         Raises:
             UnknownOutcomeError: the turn ended in the middle of its commit.
         """
-        is_running, is_committing = run.is_running, run.is_committing
+        # in this order: who is seen to have ended has said before how it ended
+        is_at_work, is_committing = run.is_at_work, run.is_committing
         if run.is_durable:
             return True
-        if is_committing and not is_running:
+        if is_committing and not is_at_work:
             raise UnknownOutcomeError(run.failure)
         return False
 
@@ -339,8 +365,7 @@ class Turns:
         now = self._turns.last()
         if now.of is mine:
             now.is_over = True
-            for other in now.others:
-                other.wake()
+            now._wake_others()
         self._hand_over()
 
 
