@@ -960,7 +960,7 @@ MUTATIONS = [
     ),
     Without(
         "wide integers are doubles",
-        {"wide-integers-exact": 'return _Value(x.cast("float64"), "double", _Range.of(64, 0, 0))'},
+        {"wide-integers-exact": 'wide = value.cast("float64").cast(_WIDE)'},
         wide_integers_are_exact,
     ),
     Without(

@@ -500,7 +500,7 @@ def _field(row: _Reader, op: Any) -> _Value:
     if kind.is_integer() and not kind.is_uint64():
         return _Value(x.cast("int64"), "integer", _INTEGER)
     if kind.is_uint64():
-        return _Value(x.cast(_WIDE), "wide integer", _WIDE_RANGE)  # guard: wide-integers-exact
+        return _Value(_whole(x), "wide integer", _WIDE_RANGE)
     # Ibis says that a HUGEINT of DuckDB has 38 digits, of which some have 39: it becomes a double
     if kind.is_decimal() and kind.scale == 0 and (kind.precision or 38) < 38:
         return _Value(_whole(x), "wide integer", _WIDE_RANGE)
@@ -1084,8 +1084,10 @@ def _double_of(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """Returns a decimal without a fraction as one of 38 digits; NaN (of PostgreSQL) is NULL."""
-    wide = value.cast(_WIDE)
+    """Returns an integer as a decimal of 38 digits; NaN, which PostgreSQL has, is NULL."""
+    wide = value.cast(_WIDE)  # guard: wide-integers-exact
+    if value.type().is_integer():
+        return wide
     return _cases((wide.cast("float64").isnan(), _ibis().null(_WIDE)), wide)
 
 
