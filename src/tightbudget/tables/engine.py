@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import glob
 import importlib
 import os
@@ -19,6 +18,7 @@ from typing import Any
 from tightbudget.errors import ExtraError, ParameterError, SourceError
 from tightbudget.numerics.validate import refuse
 from tightbudget.tables import rules
+from tightbudget.tables.csv_file import read_csv
 from tightbudget.tables.source import HALF, Contribution, Key, OnGrid, Rule, Runs
 
 __all__ = ["IbisSource", "opened"]
@@ -34,8 +34,13 @@ _LISTED = 1000
 _OWN = "tightbudget_"
 
 
-def opened(data: Any, types: Mapping[str, str]) -> IbisSource:
+def opened(data: Any, types: Mapping[str, str], *, line_breaks: bool = False) -> IbisSource:
     """Opens a path, a frame or an Ibis table.
+
+    Args:
+        data: the path, the frame or the table.
+        types: of the columns of a CSV file.
+        line_breaks: values of a CSV file may have line breaks; see :func:`read_csv`.
 
     Raises:
         ParameterError: it is none of them.
@@ -68,7 +73,7 @@ def opened(data: Any, types: Mapping[str, str]) -> IbisSource:
     try:
         connection = _own_duckdb()
         if files is not None:
-            table = _read(connection, Path(files), types)
+            table = _read(connection, Path(files), types, line_breaks)
         else:
             # Ibis has no windows for Polars, whose rows are in this process anyway
             table = ibis.memtable(data.to_pyarrow() if isinstance(data, ibis.Table) else data)
@@ -112,33 +117,13 @@ def _own_duckdb() -> Any:
     return connection
 
 
-def _read(connection: Any, path: Path, types: Mapping[str, str]) -> Any:
+def _read(connection: Any, path: Path, types: Mapping[str, str], line_breaks: bool) -> Any:
     """Opens Parquet or CSV files in DuckDB; their rows stay where they are."""
     if path.suffix == ".parquet":
         return connection.read_parquet(str(path))
     if path.suffix != ".csv":
         raise refuse("data", "be a path that ends in .parquet or .csv", str(path))
-    # Types and delimiters that DuckDB guesses depend on the records, and a record that has another
-    # type would be an error that is seen. So all columns are read as texts, and become missing
-    # values where they are no value of the declared type. A line with too few or too many values
-    # is left out by itself.
-    # The first line is read with some bytes of records after it, of which none may be an error.
-    with path.open(newline="", encoding="utf-8", errors="replace") as file:
-        names = next(csv.reader(file), [])
-    for name in types:
-        if name not in names:
-            raise refuse("types", f"name columns among {', '.join(names)}", name)
-    table = connection.read_csv(
-        str(path),
-        columns=dict.fromkeys(names, "VARCHAR"),
-        auto_detect=False,
-        header=True,
-        delim=",",
-        quote='"',
-        escape='"',
-        ignore_errors=True,
-    )
-    return table.mutate(**{name: table[name].try_cast(kind) for name, kind in types.items()})
+    return read_csv(connection, path, types, line_breaks=line_breaks)
 
 
 @dataclass(frozen=True, eq=False)
