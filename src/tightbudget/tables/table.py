@@ -36,9 +36,9 @@ class Table:
 
     Args:
         data: a path of Parquet or CSV files, an Ibis table of any of its engines, a frame of
-            pandas, Polars or Arrow, or a mapping from names to NumPy arrays. The first line of a CSV
-            file is its header, which is public; each other line is a row by itself, and a line that
-            is none is left out.
+            pandas, Polars or Arrow, or a mapping from names to NumPy arrays. The first line of a
+            CSV file is its header, which is public. Each other line is a row by itself; one that
+            is no row is left out.
         unit: the column that names the unit of privacy, say a person; None where each row is a
             unit. A row whose unit is missing is a unit of its own.
         rows_per_unit: >= 1, how many rows of a unit count; it must be given with a unit.
