@@ -6,6 +6,7 @@ import itertools
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 from tests.release.test_select_keys import delta, profile
@@ -46,7 +47,7 @@ def rule_holds() -> bool:
 
 
 def pays_for_all_groups(question: Any) -> bool:
-    table = Table({"u": [1], "k": ["a"]}, unit="u", rows_per_unit=9, groups_per_unit=3)
+    table = Table({"u": np.array([1]), "k": np.array(["a"])}, unit="u", rows_per_unit=9, groups_per_unit=3)
     return bool(question.plan(table).mechanism.keys_per_unit == 3)
 
 
