@@ -17,6 +17,7 @@ from typing import Any
 
 from tightbudget.errors import ExtraError, ParameterError, SourceError
 from tightbudget.numerics.validate import refuse
+from tightbudget.release.interrupts import interrupts
 from tightbudget.tables import rules
 from tightbudget.tables.csv_file import read_csv
 from tightbudget.tables.source import HALF, Contribution, Key, OnGrid, Rule, Runs
@@ -70,19 +71,28 @@ def opened(data: Any, types: Mapping[str, str], *, line_breaks: bool = False) ->
         raise refuse("data", must, type(data).__name__)
     _check_frame(data)
     files = str(data) if isinstance(data, (str, os.PathLike)) else None
-    try:
-        connection = _own_duckdb()
-        if files is not None:
-            table = _read(connection, Path(files), types, line_breaks)
-        else:
-            # Ibis has no windows for Polars, whose rows are in this process anyway
-            table = ibis.memtable(data.to_pyarrow() if isinstance(data, ibis.Table) else data)
-        _check_columns(table.columns)
-    except ParameterError:
-        raise
-    except Exception as error:  # its text may show values
-        what = "the frame" if files is None else f"the file {files!r}"
-        raise SourceError(f"{what} could not be read ({type(error).__name__})") from None
+    with interrupts() as seen:
+        try:
+            return _opened(data, types, files, line_breaks)
+        except ParameterError:
+            raise
+        except Exception as error:  # its text may show values
+            seen.check()
+            what = "the frame" if files is None else f"the file {files!r}"
+            raise SourceError(f"{what} could not be read ({type(error).__name__})") from None
+
+
+def _opened(
+    data: Any, types: Mapping[str, str], files: str | None, line_breaks: bool
+) -> IbisSource:
+    """Opens files or a frame in a DuckDB of their own."""
+    ibis, connection = _ibis(), _own_duckdb()
+    if files is not None:
+        table = _read(connection, Path(files), types, line_breaks)
+    else:
+        # Ibis has no windows for Polars, whose rows are in this process anyway
+        table = ibis.memtable(data.to_pyarrow() if isinstance(data, ibis.Table) else data)
+    _check_columns(table.columns)
     # files that are not on this machine have no time of change here
     return IbisSource(table, connection, still=files is None or bool(_stamps(files)), files=files)
 
@@ -157,13 +167,15 @@ class IbisSource:
         Raises:
             SourceError: the engine does not answer.
         """
-        try:
-            with self.turn:
-                self.connection.to_pyarrow(self.table.limit(0))
-        except Exception as error:
-            raise SourceError(
-                f"the table's engine does not answer ({type(error).__name__})"
-            ) from None
+        with interrupts() as seen:
+            try:
+                with self.turn:
+                    self.connection.to_pyarrow(self.table.limit(0))
+            except Exception as error:
+                seen.check()  # guard: interrupt-of-a-check
+                raise SourceError(
+                    f"the table's engine does not answer ({type(error).__name__})"
+                ) from None
 
     def check_rules(
         self, conditions: Sequence[Rule | None] = (), columns: Sequence[OnGrid] = ()
