@@ -110,14 +110,14 @@ def test_an_interrupt_of_a_scan_passes() -> None:
     """A real SIGINT, of which DuckDB makes an error of its own."""
     draw = np.random.default_rng(0)
     frame = pa.table(
-        {"u": draw.integers(0, 10**5, 10**6), "x": draw.random(10**6), "k": [1] * 10**6}
+        {"u": draw.integers(0, 10**5, 3 * 10**5), "x": draw.random(3 * 10**5), "k": [1] * 3 * 10**5}
     )
     asks, began = session(frame), time.monotonic()
     asks.ask(QUESTIONS["sum"])
     took = time.monotonic() - began
-    for part in range(8):
+    for part in range(5):
         asks = session(frame)
-        timer = threading.Timer(took * (part + 0.5) / 10, os.kill, (os.getpid(), signal.SIGINT))
+        timer = threading.Timer(took * (part + 0.5) / 6, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         caught: Any = None
         try:

@@ -850,6 +850,21 @@ def unusual_dates(connection: Any) -> list[tuple[Any, ...]]:
     return answers(table, *(rules.resolved(table, rule, kind="any") for rule in asked))
 
 
+def variables_are_refused() -> bool:
+    """Whether a text that Databricks may replace is refused there, and nowhere else."""
+    table = SimpleNamespace(get_backend=lambda: SimpleNamespace(name="databricks"))
+    try:
+        rules._Reader(table, "where").check_text("a${x}")
+    except ParameterError as error:
+        rules._Reader(ibis.memtable({"s": ["a"]}), "where").check_text("a${x}")
+        return "have no text with ${ on databricks, a variable there, got 'a${x}'" in str(error)
+    return False
+
+
+def test_a_text_that_is_a_variable_is_refused() -> None:
+    assert variables_are_refused()
+
+
 def test_dates_beyond_the_usual_years_are_missing() -> None:
     assert unusual_dates(ibis.duckdb.connect()) == [(None,) * 6] * 3
 
@@ -953,6 +968,7 @@ def missing_conditions_are_false() -> bool:
 
 
 MUTATIONS = [
+    Without("texts are variables", {"no-variables": "if False:"}, variables_are_refused),
     Without(
         "a rule is called with rows",
         {"rules-see-no-rows": "columns = table"},

@@ -9,7 +9,8 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -78,8 +79,8 @@ def opened(data: Any, types: Mapping[str, str], *, line_breaks: bool = False) ->
             raise
         except Exception as error:  # its text may show values
             seen.check()
-            what = "the frame" if files is None else f"the file {files!r}"
-            raise SourceError(f"{what} could not be read ({type(error).__name__})") from None
+            file = f"the file {files!r} could not be read ({type(error).__name__})"
+            raise SourceError(_unread(data, error) if files is None else file) from None
 
 
 def _opened(
@@ -98,21 +99,39 @@ def _opened(
 
 
 def _check_frame(data: Any) -> None:
-    """Refuses a pandas frame with columns of objects, whose types would be read off the records.
+    """Refuses a pandas frame with columns whose types would be read off the records.
 
-    One record could change such a type, and with it what is refused before anything is paid.
+    Those are objects, categories and the like: one record could change such a type, and with it
+    what is refused before anything is paid.
     """
     kinds: Any = getattr(data, "dtypes", None)
     if not hasattr(kinds, "items"):
         return
     # guard: typed-frame
-    objects = [str(name) for name, kind in kinds.items() if str(kind) == "object"]
+    objects = [f"{name} ({kind})" for name, kind in kinds.items() if not _has_type(kind)]
     if objects:
         raise ParameterError(
-            f"data must have a type in each column, got objects in {', '.join(objects)}: drop "
+            f"data must have a type in each column, got {', '.join(objects)}: drop "
             "them, or say frame.astype({...}) with string, Int64, boolean, float64 or a type of "
             "Arrow"
         )
+
+
+def _has_type(kind: Any) -> bool:
+    """Whether a type of pandas says what values are: one of NumPy, of Arrow, or of texts."""
+    texts = type(kind).__name__ in ("ArrowDtype", "StringDtype")
+    return texts or getattr(kind, "kind", "O") != "O"
+
+
+def _unread(frame: Any, error: Exception) -> str:
+    """Says which column of a frame could not be read, by its name and type."""
+    for name in getattr(frame, "columns", ()):
+        try:
+            _ibis().memtable(frame[[name]].head(0)).schema()
+        except Exception:
+            kind = getattr(frame[name], "dtype", "unknown")
+            return f"the frame's column {name!r} of type {kind} could not be read"
+    return f"the frame could not be read ({type(error).__name__})"
 
 
 def _own_duckdb() -> Any:
@@ -471,11 +490,30 @@ class IbisSource:
 
     def _columns(self, query: Any) -> dict[str, list[Any]]:
         before = _stamps(self.files)
-        with self.turn:  # one connection answers one query at a time
+        # one connection answers one query at a time
+        with self.turn, _texts_as_they_are(self.connection):
             columns: dict[str, list[Any]] = self.connection.to_pyarrow(query).to_pydict()
         if _stamps(self.files) != before:  # guard: files-unchanged
             raise SourceError("files of the table have changed while they were read")
         return columns
+
+
+@contextmanager
+def _texts_as_they_are(connection: Any) -> Iterator[None]:
+    """Keeps Spark from replacing ``${name}`` in a query, also within its texts and names.
+
+    A rule would then look for another text, say one of the driver's environment.
+    """
+    if connection.name != "pyspark":
+        yield
+        return
+    setting, name = connection._session.conf, "spark.sql.variable.substitute"
+    before = setting.get(name)
+    setting.set(name, "false")  # guard: texts-as-they-are
+    try:
+        yield
+    finally:
+        setting.set(name, before)
 
 
 def _check_columns(names: Sequence[str]) -> None:

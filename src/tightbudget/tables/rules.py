@@ -336,6 +336,11 @@ class _Reader:
         if not 1700 <= value.year <= 2260:  # guard: moments-within-nanoseconds
             raise refuse(self.name, "have timestamps of the years 1700 to 2260", str(value))
 
+    def check_text(self, value: str) -> None:
+        """Refuses a text that Databricks could replace by another one, as Spark does."""
+        if "${" in value and _backend(self.table) == "databricks":  # guard: no-variables
+            raise refuse(self.name, "have no text with ${ on databricks, a variable there", value)
+
     def check_try_cast(self) -> None:
         """Refuses to read numbers from texts on an engine that may fail to."""
         backend = _backend(self.table)
@@ -538,6 +543,7 @@ def _literal(row: _Reader, op: Any) -> _Value:
     if kind.is_string():
         if "\0" in value or not _encodes(value):
             raise refuse(row.name, "have texts of Unicode without the character 0", value)
+        row.check_text(value)
         return _Value(ibis.literal(value), "string")
     if kind.is_date() or (kind.is_timestamp() and kind.timezone is None):
         if kind.is_date():
