@@ -41,7 +41,7 @@ class _Watched:
 
 
 class Interrupts:
-    """What handlers of signals have raised since a moment."""
+    """Exceptions that handlers of signals have raised since a moment, to leave the program."""
 
     def __init__(self, watched: list[_Watched]) -> None:
         self._watched = [(one, len(one.raised)) for one in watched]
@@ -74,7 +74,7 @@ def interrupts() -> Iterator[Interrupts]:
     watched, placed = [], list[tuple[int, _Watched]]()
     try:
         for number in _SIGNALS:
-            handler = signal.getsignal(number)
+            handler: Any = signal.getsignal(number)
             if callable(handler) and not isinstance(handler, (_Watched, signal.Handlers)):
                 placed.append((number, _Watched(handler)))
                 signal.signal(number, placed[-1][1])  # guard: interrupts-are-watched
@@ -83,6 +83,6 @@ def interrupts() -> Iterator[Interrupts]:
                 watched.append(handler)
         yield Interrupts(watched)
     finally:
-        for number, one in placed:
-            if signal.getsignal(number) is one:
-                signal.signal(number, one.handler)
+        for place, one in placed:
+            if signal.getsignal(place) is one:
+                signal.signal(place, one.handler)
