@@ -31,7 +31,7 @@ class Odd:
         self.of = of
 
     @property
-    def __class__(self) -> Any:
+    def __class__(self) -> Any:  # type: ignore[misc]
         return self._failed("class", Odd)
 
     def __eq__(self, other: object) -> Any:
@@ -209,7 +209,7 @@ def _same(one: Any, other: Any) -> bool:
 def test_a_selected_key_has_one_form(values: list[Any], shown: Any) -> None:
     for given_ in (values, values[::-1], values[1:]):
         table = Table({"z": of_objects(given_)})
-        asked = {"by": "z", "epsilon": 50, "delta": 0.01}
+        asked: dict[str, Any] = {"by": "z", "epsilon": 50, "delta": 0.01}
         (key,) = SelectedKeys(**asked).release(table, meter=tb.OutputDPFilter(99, 0.5)).value
         assert repr(key) == repr(shown)
         (key,) = SelectedCounts(**asked).release(table, meter=tb.OutputDPFilter(99, 0.5)).value

@@ -221,6 +221,7 @@ def test_names_of_files_and_columns_are_no_sql(tmp_path: Path) -> None:
     assert table.source.counts(EACH_ROW, [lambda t: t["a'b"] == "1"]) == [1]
 
 
+_PATH = Path()
 MUTATIONS = [
     Without(
         "DuckDB finds the ends of lines by quotes",
@@ -229,7 +230,6 @@ MUTATIONS = [
         slow=True,
     )
 ]
-_PATH = Path()
 
 
 @each(MUTATIONS)

@@ -71,7 +71,7 @@ def interrupts() -> Iterator[Interrupts]:
     if threading.current_thread() is not threading.main_thread():
         yield Interrupts([])  # Python runs handlers in the main thread alone
         return
-    watched, placed = [], list[tuple[int, _Watched]]()
+    watched, placed = list[_Watched](), list[tuple[int, _Watched]]()
     try:
         for number in _SIGNALS:
             handler: Any = signal.getsignal(number)
@@ -79,7 +79,7 @@ def interrupts() -> Iterator[Interrupts]:
                 placed.append((number, _Watched(handler)))
                 signal.signal(number, placed[-1][1])  # guard: interrupts-are-watched
                 handler = placed[-1][1]
-            if isinstance(handler, _Watched):
+            if type(handler) is _Watched:
                 watched.append(handler)
         yield Interrupts(watched)
     finally:
