@@ -84,5 +84,6 @@ def interrupts() -> Iterator[Interrupts]:
         yield Interrupts(watched)
     finally:
         for place, one in placed:
-            if signal.getsignal(place) is one:
+            now: Any = signal.getsignal(place)
+            if now is one:
                 signal.signal(place, one.handler)
