@@ -30,8 +30,8 @@ class Odd:
     def __init__(self, of: str) -> None:
         self.of = of
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
         return self._failed("class", Odd)
 
     def __eq__(self, other: object) -> Any:
