@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.terminal import answer, refusal, run
 
 import tightbudget as tb
-from tightbudget.cli.release.where import condition, key_of
+from tightbudget.cli.release.where import condition, keys_of
 
 ROWS = pd.DataFrame(
     {
@@ -270,7 +271,7 @@ def test_no_text_does_more_than_compare_or_be_refused(text: str) -> None:
         assert rule(Rows({n: 3 if n == name else None for n in COLUMNS})) in (True, False)
 
 
-@given(st.integers(), st.integers(), st.sampled_from(["==", "!=", "<=", ">=", "<", ">"]))
+@given(st.integers(), st.integers(-(2**63), 2**63 - 1), st.sampled_from(["==", "!=", "<", ">="]))
 def test_integers_are_compared_exactly(row: int, value: int, sign: str) -> None:
     rule = condition(f"a {sign} {value}", COLUMNS)
     assert rule(Rows(a=row)) is eval(f"{row} {sign} {value}")
@@ -280,4 +281,92 @@ def test_a_type_that_cannot_be_typed_in_is_refused() -> None:
     with pytest.raises(tb.ParameterError, match=re.escape("a type that can be typed in, got arr")):
         condition("x == 3", COLUMNS)
     assert condition('t == "a > b"', COLUMNS)(Rows(t="a > b"))
-    assert key_of("'a'", "string", "t") == "a"
+    assert keys_of("'a'", "string", "t") == ["a"]
+
+
+def quoted(text: str, quote: str) -> str:
+    """A text as a person writes it in quotes."""
+    return quote + text.replace(quote, quote * 2) + quote
+
+
+BLANKS = st.sampled_from(["", " ", "  "])
+WRITTEN = st.tuples(st.text(max_size=8), st.sampled_from("'\""), BLANKS, BLANKS)
+
+
+@given(st.lists(WRITTEN, min_size=1, max_size=5))
+def test_keys_that_are_written_in_quotes_are_read_back(
+    written: list[tuple[str, str, str, str]],
+) -> None:
+    text = ",".join(before + quoted(key, q) + behind for key, q, before, behind in written)
+    assert keys_of(text, "string", "t") == [key for key, *_ in written]
+
+
+@given(
+    st.lists(st.from_regex(r"[^'\",\s]([^,\n]*[^,\s])?", fullmatch=True), min_size=1, max_size=5)
+)
+def test_plain_keys_are_read_back(keys: list[str]) -> None:
+    keys = [key.strip() for key in keys]
+    assert keys_of(", ".join(keys), "string", "t") == keys
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_integers_are_keys(key: int) -> None:
+    assert keys_of(f"{key} ,1", "int64", "t") == [key, 1]
+
+
+@given(st.text(max_size=8), st.sampled_from("'\""), st.text(min_size=1, max_size=8))
+def test_nothing_may_follow_a_text_in_quotes(text: str, quote: str, more: str) -> None:
+    rule = condition(f"t == {quoted(text, quote)}", COLUMNS)
+    assert rule(Rows(t=text)) is True
+    if more.strip() and not more.lstrip().startswith(quote):
+        with pytest.raises(tb.ParameterError, match="must be one condition: give --where again"):
+            condition(f"t == {quoted(text, quote)} {more}{quote}", COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("a,'c,d", "must stand in quotes, say a,'b, c','d''s': got \"a,'c,d\", at \"'c,d\""),
+        ("'c'd,a", "keys must have commas between them, and a key with a comma or a quote at its"),
+        ("a,,b", "keys must not be empty, got 'a,,b': write '' for an empty text"),
+        ("a,", "keys must not be empty, got 'a,'"),
+        ("", "keys must not be empty, got ''"),
+    ],
+)
+def test_keys_of_another_form_are_refused(keys: str, said: str) -> None:
+    assert said in refusal(*GROUPS, "--column", "zone", "--keys", keys)
+    assert spent() == 0
+
+
+def test_a_key_may_have_a_comma() -> None:
+    zones = released("groups", "--column", "zone", "--keys", "a,'c,d',' e','it''s'")
+    assert [row[:2] for row in zones["rows"]] == [["a", 3], ["c,d", 0], [" e", 0], ["it's", 0]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "zone == 'a' or 1==1",
+        "zone == a or b",
+        "zone == a AND paid == true",
+        "zone == 'a",
+        "zone == 'a'b'",
+        "zone == a == b",
+    ],
+)
+def test_two_conditions_in_one_are_refused(text: str) -> None:
+    said = refusal(*COUNT, *ADA, *EXACT, "--where", text)
+    assert f"where {text!r} must be one condition: give --where again for another one" in said
+    assert spent() == 0
+
+
+def test_integers_beyond_int64_are_compared_or_refused() -> None:
+    for value in (2**63, -(2**63) - 1):
+        with pytest.raises(tb.ParameterError, match="must have a value of type int64"):
+            condition(f"a == {value}", COLUMNS)
+    with pytest.raises(tb.ParameterError, match="must have a value of type uint64"):
+        condition(f"u == {2**64}", {"u": "uint64"})
+    table = tb.Table(pa.table({"u": pa.array([2**63, 2**63 - 1, 5], pa.uint64())}))
+    for sign, number in (("==", 1), ("<", 2), (">=", 1)):
+        found = table.filter(condition(f"u {sign} {2**63}", table.columns))
+        assert found.source.counts(found.contribution(), [None]) == [number]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.guards.mutants import Without, company, each, lose_a_truth, mutate
 from tests.release.test_select_keys import delta, profile
@@ -47,7 +48,7 @@ def rule_holds() -> bool:
 
 
 def pays_for_all_groups(question: Any) -> bool:
-    table = Table({"u": [1], "k": ["a"]}, unit="u", rows_per_unit=9, groups_per_unit=3)
+    table = Table({"u": np.array([1]), "k": np.array(["a"])}, unit="u", rows_per_unit=9, groups_per_unit=3)
     return bool(question.plan(table).mechanism.keys_per_unit == 3)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import operator
 import random
 import struct
 from collections.abc import Callable, Iterator
@@ -660,6 +661,15 @@ REFUSED: list[tuple[Any, str]] = [
         r"got StringConcat \(it is not among the operations that are known",
     ),
     (lambda t: t.s - 1, r"where must be an expression of the columns .*"),
+    (
+        lambda t: t.i == 2**63,
+        r'got False: write a number beyond int64 as ibis.literal\(2\*\*63, "u',
+    ),
+    (_.i != 2**63, r"where must be an expression of the columns, got True: write a number beyond"),
+    (lambda t: None, r"be an expression of the columns, got None: .* as ibis.literal\(True\)"),
+    (lambda t: True, r"be an expression of the columns, got True: .* as ibis.literal\(True\)"),
+    (lambda t: "b", r"where must be an expression of the columns, got str: write"),
+    (lambda t: t.x.mean().execute() > 1, r"where must be an expression .* cannot be executed"),
 ]
 
 
@@ -676,6 +686,118 @@ def test_a_name_and_a_deferred_expression_are_rules(duckdb: Any) -> None:
     assert column(duckdb, _.x < _.y) == column(duckdb, lambda t: t.x < t.y)
     found = [row[0] for row in answers(duckdb, rules.resolved(duckdb, "b"))]
     assert found == [row["b"] is True for row in ROWS]
+
+
+class Watching:
+    """A rule that keeps the tables that it was called with, and asks each for its rows."""
+
+    def __init__(self) -> None:
+        self.tables: list[Any] = []
+
+    def __call__(self, table: Any) -> Any:
+        self.tables.append(table)
+        try:
+            mean = float(table.x.mean().execute())
+        except Exception:
+            mean = 0.0
+        return table.x > mean
+
+
+def no_rule_sees_rows() -> bool:
+    """Whether a rule is called once, on a table without rows, and says nothing of them."""
+    table, rule = ibis.memtable({"x": [1.0, 2.0, 5.0]}), Watching()
+    asked: list[Callable[[], Any]] = [
+        lambda: rules.resolved(table, rule),
+        lambda: rules.resolved(table.filter(table.x > 0), rule, kind="any"),
+        lambda: rules.written(table, rule),
+    ]
+    for number, ask in enumerate(asked, start=1):
+        ask()
+        if len(rule.tables) != number:
+            return False
+    if rules.written(table, rule) != "Greater(x, 0.0)":
+        return False
+    bound = ibis.expr.operations.PhysicalTable
+    return all(
+        isinstance(one.op(), ibis.expr.operations.UnboundTable)
+        and one.op().find(bound) == [one.op()]
+        for one in rule.tables
+    )
+
+
+def test_a_rule_is_called_once_and_never_with_rows() -> None:
+    assert no_rule_sees_rows()
+
+
+def test_a_rule_that_counts_its_calls_is_what_it_was_at_this_call(duckdb: Any) -> None:
+    calls: list[Any] = []
+
+    def more(table: Any) -> Any:
+        calls.append(table)
+        return table.i > len(calls)
+
+    for number in (1, 2, 3):
+        assert column(duckdb, more) == column(duckdb, lambda t, n=number: t.i > n)
+    assert len(calls) == 3
+
+
+WIDE = [0, 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1]
+SIGNS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">=": operator.ge,
+}
+
+
+def _wide(numbers: list[int | None], kind: str) -> Any:
+    """A column of Arrow, of integers or of decimals without a fraction."""
+    if kind == "uint64":
+        return pa.array(numbers, pa.uint64())
+    digits = int(kind.partition("(")[2].partition(",")[0])
+    exact = [None if n is None else Decimal(n) for n in numbers]
+    return pa.array(exact, pa.decimal128(digits, 0))
+
+
+def wide_integers_are_exact(kind: str = "uint64") -> bool:
+    """Whether integers beyond int64 are compared as integers, and not as doubles."""
+    numbers = [*WIDE, None]
+    table = ibis.memtable(pa.table({"u": _wide(numbers, kind)}))
+    written = {n: ibis.literal(n, "uint64") for n in WIDE}
+    asked = {
+        f"{sign}{n}": rules.resolved(table, lambda t, c=compare, n=n: c(t.u, written[n]))
+        for sign, compare in SIGNS.items()
+        for n in WIDE
+    }
+    asked["in"] = rules.resolved(table, lambda t: t.u.isin([written[2**63 + 1], 2**53, 7]))
+    found = table.get_backend().to_pyarrow(table.select(**asked)).to_pydict()
+    expected = {
+        f"{sign}{n}": [u is not None and compare(u, n) for u in numbers]
+        for sign, compare in SIGNS.items()
+        for n in WIDE
+    }
+    expected["in"] = [u in (2**63 + 1, 2**53) for u in numbers]
+    return bool(found == expected)
+
+
+@pytest.mark.parametrize("kind", ["uint64", "decimal(20, 0)", "decimal(37, 0)"])
+def test_integers_beyond_int64_are_compared_exactly(kind: str) -> None:
+    assert wide_integers_are_exact(kind)
+
+
+def test_integers_beyond_int64_are_numbers_in_arithmetic() -> None:
+    table = ibis.memtable(pa.table({"u": _wide([*WIDE, None], "uint64")}))
+    made = rules.resolved(table, lambda t: t.u * 2 + 1, kind="number")
+    found = table.get_backend().to_pyarrow(table.select(y=made))["y"].to_pylist()
+    assert found == [*(float(u) * 2 + 1 for u in WIDE), None]
+
+
+def test_an_integer_of_39_digits_is_no_error() -> None:
+    con = ibis.duckdb.connect()
+    con.raw_sql(f"create table t as select {2**127 - 1}::hugeint as h union all select 5")
+    table = con.table("t")
+    found = rules.resolved(table, lambda t: t.h > ibis.literal(2**63, "uint64"))
+    assert sorted(con.to_pyarrow(table.select(y=found))["y"].to_pylist()) == [False, True]
 
 
 def test_a_rule_of_a_derived_table_may_name_its_parent(duckdb: Any) -> None:
@@ -726,6 +848,21 @@ def unusual_dates(connection: Any) -> list[tuple[Any, ...]]:
         *(_.w.date() > dt.date(2000, 1, 1), _.d > dt.date(2000, 1, 1)),
     ]
     return answers(table, *(rules.resolved(table, rule, kind="any") for rule in asked))
+
+
+def variables_are_refused() -> bool:
+    """Whether a text that Databricks may replace is refused there, and nowhere else."""
+    table = SimpleNamespace(get_backend=lambda: SimpleNamespace(name="databricks"))
+    try:
+        rules._Reader(table, "where").check_text("a${x}")
+    except ParameterError as error:
+        rules._Reader(ibis.memtable({"s": ["a"]}), "where").check_text("a${x}")
+        return "have no text with ${ on databricks, a variable there, got 'a${x}'" in str(error)
+    return False
+
+
+def test_a_text_that_is_a_variable_is_refused() -> None:
+    assert variables_are_refused()
 
 
 def test_dates_beyond_the_usual_years_are_missing() -> None:
@@ -831,6 +968,17 @@ def missing_conditions_are_false() -> bool:
 
 
 MUTATIONS = [
+    Without("texts are variables", {"no-variables": "if False:"}, variables_are_refused),
+    Without(
+        "a rule is called with rows",
+        {"rules-see-no-rows": "columns = table"},
+        no_rule_sees_rows,
+    ),
+    Without(
+        "wide integers are doubles",
+        {"wide-integers-exact": 'wide = value.cast("float64").cast(_WIDE)'},
+        wide_integers_are_exact,
+    ),
     Without(
         "an operation that is not on the list is refused",
         {"allowed-operations": "if read is None:"},

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from tests.guards.mutants import Without, lose_a_truth
 from tests.tables import engines
 from tests.tables.cases import CASES, COLUMNS, DOMAINS, arrow
 from tests.tables.engines import ROWS, answers, arrays, shuffled
@@ -174,3 +175,36 @@ def test_only_the_small_vector_leaves_the_cluster(cluster: Cluster) -> None:
     column = OnGrid(column="x", low=0, high=1024, step=0.125)
     assert table.source.sums(bound, [column]) == [1000 * sum(range(1000))]
     assert table.source.histogram(bound, column) == [(x, 1000) for x in range(1000)]
+
+
+def texts_are_as_they_are(cluster: Cluster) -> bool:
+    """Whether ``${name}`` in a rule or a key is that text, and no variable of Spark."""
+    import pyarrow as pa
+
+    texts = ["${env:HOME}", "${x}", "$", "a${x}b", "{x}", "plain"]
+    frame = cluster.spark.createDataFrame([(text,) for text in texts], "z string")
+    table = Table(cluster.view("dollars", frame))
+    arrays_ = Table(pa.table({"z": texts}))
+    name = "spark.sql.variable.substitute"
+    before = cluster.spark.conf.get(name)
+    for text in texts:
+        rules: list[Any] = [
+            lambda t, text=text: t.z.contains(text),
+            lambda t, text=text: t.z.isin([text, "no"]),
+            lambda t, text=text: t.z == text,
+        ]
+        if table.source.counts(EACH_ROW, rules) != arrays_.source.counts(EACH_ROW, rules):
+            return False
+    groups = table.source.groups(EACH_ROW, ["z"], [], keys=texts[:4])
+    return groups == {text: [1] for text in texts[:4]} and cluster.spark.conf.get(name) == before
+
+
+def test_texts_of_rules_are_no_variables(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    lose_a_truth(
+        monkeypatch,
+        Without(
+            "Spark replaces variables",
+            {"texts-as-they-are": "pass"},
+            lambda: texts_are_as_they_are(cluster),
+        ),
+    )

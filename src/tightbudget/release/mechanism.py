@@ -129,7 +129,7 @@ class MechanismOnData(Priced, Generic[D, V]):
         try:
             # guard: data-shape-checked
             return paid(meter, self.guarantee, data, run, self._admitted)
-        except (ReleaseError, KeyboardInterrupt) as error:
+        except (ReleaseError, KeyboardInterrupt, SystemExit) as error:
             # an error that is kept keeps the variables of its frames: none of them holds the data
             del data  # guard: kept-error-without-data
             raise error.with_traceback(None) from None  # guard: kept-error-without-run

@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from tightbudget.output_dp.amount import (
 )
 from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_name
 from tightbudget.output_dp.transactions import Uncopied
+from tightbudget.release.interrupts import interrupts
 from tightbudget.release.meter import Meter
 from tightbudget.release.rehearsal import in_rehearsal, rehearsal
 
@@ -303,13 +304,15 @@ def answered(call: Callable[[], T]) -> T | None:
     NumPy's warnings of single numbers (overflow, NaN) are off while the code runs. In a rehearsal
     the error is raised.
     """
-    try:
-        with np.errstate(all="ignore"):
-            return call()
-    except BaseException as error:  # guard: leaving-not-seen
-        if isinstance(error, KeyboardInterrupt) or in_rehearsal():
-            raise  # guarded passes an interrupt on without its text
-        _operator.debug("a query has failed: its fallback is used", exc_info=True)
+    with interrupts() as seen:
+        try:
+            with np.errstate(all="ignore"):
+                return call()
+        except BaseException as error:  # guard: leaving-not-seen
+            if isinstance(error, KeyboardInterrupt) or in_rehearsal():
+                raise  # guarded passes an interrupt on without its text
+            _operator.debug("a query has failed: its fallback is used", exc_info=True)
+        seen.check()  # the code may have made another error of an interrupt
         return None  # guard: failing-not-seen
 
 
@@ -325,14 +328,21 @@ def guarded(call: Callable[[], T], advice: str = "") -> T:
 
     Raises:
         ReleaseError: the call raised.
-        KeyboardInterrupt: the call was interrupted; this is a new interrupt, without a text.
+        KeyboardInterrupt: the call was interrupted, whatever error it has made of that; this is a
+            new interrupt, without a text.
+        SystemExit: a handler of SIGTERM has ended the program while the call ran.
     """
-    try:
-        return call()
-    except BaseException as error:  # guard: every-error-hidden
-        interrupted = isinstance(error, KeyboardInterrupt)  # guard: interrupt-silent
-        # guard: cause-for-operator-alone
-        _operator.debug("a mechanism failed after it had started", exc_info=True)
+    with interrupts() as seen:
+        answer, failed, interrupted = None, True, False
+        try:
+            answer, failed = call(), False
+        except BaseException as error:  # guard: every-error-hidden
+            interrupted = isinstance(error, KeyboardInterrupt)  # guard: interrupt-silent
+            # guard: cause-for-operator-alone
+            _operator.debug("a mechanism failed after it had started", exc_info=True)
+        seen.check()  # guard: interrupt-of-an-engine
+        if not failed:
+            return cast(T, answer)
     if interrupted:
         raise KeyboardInterrupt  # a new one: the text and the frames of the first may hold data
     raise ReleaseError(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
+import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,6 +17,7 @@ from numpy.typing import NDArray
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
+from tightbudget.release.private_number import number
 from tightbudget.tables.rules import numpy_points
 from tightbudget.tables.source import HALF, Contribution, Key, OnGrid, Rule, Runs
 
@@ -21,7 +26,7 @@ __all__ = ["Arrays"]
 
 @dataclass(frozen=True, eq=False)
 class Arrays:
-    """Columns as NumPy arrays, all of one length; None and NaN are missing."""
+    """Columns as NumPy arrays, all of one length; None, NaN and masked values are missing."""
 
     arrays: Mapping[str, NDArray[Any]]
 
@@ -30,14 +35,20 @@ class Arrays:
         """Reads a mapping from names to columns.
 
         Raises:
-            ParameterError: a name is no text, or a column is not one-dimensional or has another
-                length than the first.
+            ParameterError: a name is no text, or a column is no array, is not one-dimensional or
+                has another length than the first.
         """
         arrays = {}
         for name, column in data.items():
             if not isinstance(name, str):
                 raise refuse("data", "have texts as names of columns", name)
-            array = np.asarray(column)
+            if not isinstance(column, np.ndarray):  # guard: typed-arrays
+                # NumPy would read the type of a list off its values: one record could change it
+                raise ParameterError(
+                    f"data[{name!r}] must be a NumPy array, which has a type, got "
+                    f"{type(column).__name__}: say np.array(column, dtype=...), or give a frame"
+                )
+            array = _plain(column)
             if array.ndim != 1:
                 raise ParameterError(f"data[{name!r}] must be one column, got {array.ndim} axes")
             arrays[name] = array
@@ -70,20 +81,21 @@ class Arrays:
         found = [self._true(rule) for rule in conditions]
         if units:
             names = self._units(contribution)
-            return [len({names[i] for i in np.flatnonzero(true)}) for true in found]
+            rows = self._rows(contribution)
+            return [len({names[i] for i in rows[true[rows]]}) for true in found]
         used = [rule for rule in conditions if isinstance(rule, str)]
-        kept = self._chosen(contribution, sorted(set(used)), np.arange(self._length))
+        kept = self._chosen(contribution, sorted(set(used)), self._rows(contribution))
         return [int(np.count_nonzero(true[kept])) for true in found]
 
     def sums(self, contribution: Contribution, columns: Sequence[OnGrid]) -> list[int]:
         """Adds up each of the columns, exactly."""
         used = _names(columns)
-        kept = self._chosen(contribution, used, np.arange(self._length))
+        kept = self._chosen(contribution, used, self._rows(contribution))
         return [sum(int(x) for x in self._integers(column)[kept]) for column in columns]
 
     def histogram(self, contribution: Contribution, column: OnGrid) -> Runs:
         """Counts the rows of each point that occurs, in ascending order of the points."""
-        kept = self._chosen(contribution, _names([column]), np.arange(self._length))
+        kept = self._chosen(contribution, _names([column]), self._rows(contribution))
         return sorted(Counter(int(x) for x in self._integers(column)[kept]).items())
 
     def groups(
@@ -105,7 +117,7 @@ class Arrays:
             ],
             dtype=np.int64,
         )
-        kept, units = rows, self._units(contribution)
+        kept, units = np.intersect1d(rows, self._rows(contribution)), self._units(contribution)
         if not columns or contribution.groups < contribution.rows:
             kept = self._in_groups(contribution, kept, named)
         if columns:
@@ -144,13 +156,28 @@ class Arrays:
     def _length(self) -> int:
         return len(next(iter(self.arrays.values())))
 
-    def _units(self, contribution: Contribution) -> list[Any]:
-        """Returns the unit of each row; a row whose unit is missing has one of its own."""
+    def _rows(self, contribution: Contribution) -> NDArray[np.int64]:
+        """Returns the numbers of the rows that may count: not those whose unit cannot be told.
+
+        Such a row would be a unit of its own, whoever it is of, and a person could have many.
+        """
         if contribution.unit is None:
-            return [("row", i) for i in range(self._length)]
+            return np.arange(self._length)
+        names = _known(self.arrays[contribution.unit])
+        # guard: rows-of-odd-units-left-out
+        counts = [name is not _NO_NAME for name in names]
+        return np.flatnonzero(counts)
+
+    def _units(self, contribution: Contribution) -> list[Any]:
+        """Returns the unit of each row; a row whose unit is missing has one of its own.
+
+        No name has None in it.
+        """
+        if contribution.unit is None:
+            return [(None, i) for i in range(self._length)]
         names = _known(self.arrays[contribution.unit])
         # guard: row-without-unit-alone
-        return [("row", i) if _missing(u) else u for i, u in enumerate(names)]
+        return [(None, i) if _missing(u) else u for i, u in enumerate(names)]
 
     def _in_groups(
         self, contribution: Contribution, rows: NDArray[np.int64], named: Sequence[Key]
@@ -236,28 +263,95 @@ def text(value: Any) -> str:
     return str(value).replace("%", "%0").replace("|", "%1")
 
 
-def _known(array: NDArray[Any]) -> list[Any]:
-    """Returns the values of a column; None for an object that cannot name a unit or a group.
+class _NoName:
+    """An object of an array that names nothing: no text, number or date."""
 
-    A name is hashed, compared and written. An object of which one of these fails is a missing
-    name: an error would tell that its record is there.
+
+_NO_NAME = _NoName()
+
+
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    """Returns an array with missing values in place of masked ones.
+
+    Its type depends on the type of the array alone, and not on what is masked.
     """
+    if not isinstance(array, np.ma.MaskedArray):
+        return np.asarray(array)
+    # guard: masked-values-are-missing
+    hidden = np.ma.getmaskarray(array)
+    kind, values = array.dtype.kind, np.array(array.data)
+    if kind in "fc" or kind == "M":
+        values[hidden] = np.nan if kind in "fc" else np.datetime64("NaT")
+        return values
+    values = values.astype(object)
+    values[hidden] = None
+    return values
+
+
+def _known(array: NDArray[Any]) -> list[Any]:
+    """Returns the names of units or groups that a column has, None where one is missing."""
+    if array.dtype.kind == "M":
+        return [
+            None if lost else x for x, lost in zip(array.tolist(), np.isnat(array), strict=True)
+        ]
     values: list[Any] = array.tolist()
     return [_named(value) for value in values] if array.dtype.kind == "O" else values
 
 
 def _named(value: Any) -> Any:
-    """Returns an object that can be hashed, compared and written; None for any other."""
+    """Returns an object of an array in the one form that all objects equal to it have.
+
+    Python takes True, 1, 1.0 and Decimal("1.00") for one key, and would show the form of the first
+    record. A number is an integer where it is one, else a double that is equal, else a fraction.
+
+    No code of the object itself is called, since that could raise an error, or look about. So an
+    object of another type than those below names nothing: see :meth:`Arrays._rows`.
+    """
+    kind = type(value)
+    if kind in (str, bytes, np.str_, np.bytes_, uuid.UUID, datetime.date):
+        return value.item() if issubclass(kind, np.generic) else value
+    if kind is datetime.datetime and value.tzinfo is None:
+        return value.replace(fold=0)  # two that are equal may differ in it
+    if kind is tuple:
+        parts = tuple(_named(part) for part in value)
+        odd = any(part is None or part is _NO_NAME for part in parts)
+        return _NO_NAME if odd else parts
+    if value is None or value is np.ma.masked or _is_not_a_time(value):
+        return None
+    if kind in _NUMBERS or issubclass(kind, (np.integer, np.floating, np.bool_)):
+        return _one_form(value)  # guard: one-form-of-a-name
+    return _NO_NAME  # guard: odd-objects-name-nothing
+
+
+_NUMBERS = (bool, int, float, Decimal, Fraction)
+
+
+def _one_form(value: Any) -> Any:
+    """Returns a number in one form; None for NaN."""
+    exact = number(value)
+    if not isinstance(exact, Fraction):
+        # str() of an integer of more digits is an error
+        return _NO_NAME if isinstance(exact, int) and exact.bit_length() > 4096 else exact
+    if exact.denominator == 1:
+        return _one_form(int(exact))
     try:
-        hash(value)
-        text(value)
-        return None if _missing(value) else value
-    except Exception:
-        return None  # guard: odd-objects-are-missing
+        near = float(exact)
+    except OverflowError:
+        return exact
+    return near if Fraction(near) == exact else exact
+
+
+def _is_not_a_time(value: Any) -> bool:
+    """Whether an object stands for a missing value: NaT of NumPy, NaT and NA of pandas."""
+    if type(value) in (np.datetime64, np.timedelta64):
+        return bool(np.isnat(value))
+    kind = type(value)
+    return kind.__module__.startswith("pandas.") and kind.__name__ in ("NaTType", "NAType")
 
 
 def _missing(value: Any) -> bool:
-    return value is None or bool(value != value)
+    """Whether a name, or a value of a typed array, is missing."""
+    return value is None or value is _NO_NAME or bool(value != value)
 
 
 def _names(columns: Sequence[OnGrid]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import glob
 import importlib
 import os
@@ -10,7 +9,8 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -18,7 +18,9 @@ from typing import Any
 
 from tightbudget.errors import ExtraError, ParameterError, SourceError
 from tightbudget.numerics.validate import refuse
+from tightbudget.release.interrupts import interrupts
 from tightbudget.tables import rules
+from tightbudget.tables.csv_file import read_csv
 from tightbudget.tables.source import HALF, Contribution, Key, OnGrid, Rule, Runs
 
 __all__ = ["IbisSource", "opened"]
@@ -34,8 +36,13 @@ _LISTED = 1000
 _OWN = "tightbudget_"
 
 
-def opened(data: Any, types: Mapping[str, str]) -> IbisSource:
+def opened(data: Any, types: Mapping[str, str], *, line_breaks: bool = False) -> IbisSource:
     """Opens a path, a frame or an Ibis table.
+
+    Args:
+        data: the path, the frame or the table.
+        types: of the columns of a CSV file.
+        line_breaks: values of a CSV file may have line breaks; see :func:`read_csv`.
 
     Raises:
         ParameterError: it is none of them.
@@ -65,39 +72,66 @@ def opened(data: Any, types: Mapping[str, str]) -> IbisSource:
         raise refuse("data", must, type(data).__name__)
     _check_frame(data)
     files = str(data) if isinstance(data, (str, os.PathLike)) else None
-    try:
-        connection = _own_duckdb()
-        if files is not None:
-            table = _read(connection, Path(files), types)
-        else:
-            # Ibis has no windows for Polars, whose rows are in this process anyway
-            table = ibis.memtable(data.to_pyarrow() if isinstance(data, ibis.Table) else data)
-        _check_columns(table.columns)
-    except ParameterError:
-        raise
-    except Exception as error:  # its text may show values
-        what = "the frame" if files is None else f"the file {files!r}"
-        raise SourceError(f"{what} could not be read ({type(error).__name__})") from None
+    with interrupts() as seen:
+        try:
+            return _opened(data, types, files, line_breaks)
+        except ParameterError:
+            raise
+        except Exception as error:  # its text may show values
+            seen.check()
+            file = f"the file {files!r} could not be read ({type(error).__name__})"
+            raise SourceError(_unread(data, error) if files is None else file) from None
+
+
+def _opened(
+    data: Any, types: Mapping[str, str], files: str | None, line_breaks: bool
+) -> IbisSource:
+    """Opens files or a frame in a DuckDB of their own."""
+    ibis, connection = _ibis(), _own_duckdb()
+    if files is not None:
+        table = _read(connection, Path(files), types, line_breaks)
+    else:
+        # Ibis has no windows for Polars, whose rows are in this process anyway
+        table = ibis.memtable(data.to_pyarrow() if isinstance(data, ibis.Table) else data)
+    _check_columns(table.columns)
     # files that are not on this machine have no time of change here
     return IbisSource(table, connection, still=files is None or bool(_stamps(files)), files=files)
 
 
 def _check_frame(data: Any) -> None:
-    """Refuses a pandas frame with columns of objects, whose types would be read off the records.
+    """Refuses a pandas frame with columns whose types would be read off the records.
 
-    One record could change such a type, and with it what is refused before anything is paid.
+    Those are objects, categories and the like: one record could change such a type, and with it
+    what is refused before anything is paid.
     """
     kinds: Any = getattr(data, "dtypes", None)
     if not hasattr(kinds, "items"):
         return
     # guard: typed-frame
-    objects = [str(name) for name, kind in kinds.items() if str(kind) == "object"]
+    objects = [f"{name} ({kind})" for name, kind in kinds.items() if not _has_type(kind)]
     if objects:
         raise ParameterError(
-            f"data must have a type in each column, got objects in {', '.join(objects)}: drop "
+            f"data must have a type in each column, got {', '.join(objects)}: drop "
             "them, or say frame.astype({...}) with string, Int64, boolean, float64 or a type of "
             "Arrow"
         )
+
+
+def _has_type(kind: Any) -> bool:
+    """Whether a type of pandas says what values are: one of NumPy, of Arrow, or of texts."""
+    texts = type(kind).__name__ in ("ArrowDtype", "StringDtype")
+    return texts or getattr(kind, "kind", "O") != "O"
+
+
+def _unread(frame: Any, error: Exception) -> str:
+    """Says which column of a frame could not be read, by its name and type."""
+    for name in getattr(frame, "columns", ()):
+        try:
+            _ibis().memtable(frame[[name]].head(0)).schema()
+        except Exception:
+            kind = getattr(frame[name], "dtype", "unknown")
+            return f"the frame's column {name!r} of type {kind} could not be read"
+    return f"the frame could not be read ({type(error).__name__})"
 
 
 def _own_duckdb() -> Any:
@@ -112,33 +146,13 @@ def _own_duckdb() -> Any:
     return connection
 
 
-def _read(connection: Any, path: Path, types: Mapping[str, str]) -> Any:
+def _read(connection: Any, path: Path, types: Mapping[str, str], line_breaks: bool) -> Any:
     """Opens Parquet or CSV files in DuckDB; their rows stay where they are."""
     if path.suffix == ".parquet":
         return connection.read_parquet(str(path))
     if path.suffix != ".csv":
         raise refuse("data", "be a path that ends in .parquet or .csv", str(path))
-    # Types and delimiters that DuckDB guesses depend on the records, and a record that has another
-    # type would be an error that is seen. So all columns are read as texts, and become missing
-    # values where they are no value of the declared type. A line with too few or too many values
-    # is left out by itself.
-    # The first line is read with some bytes of records after it, of which none may be an error.
-    with path.open(newline="", encoding="utf-8", errors="replace") as file:
-        names = next(csv.reader(file), [])
-    for name in types:
-        if name not in names:
-            raise refuse("types", f"name columns among {', '.join(names)}", name)
-    table = connection.read_csv(
-        str(path),
-        columns=dict.fromkeys(names, "VARCHAR"),
-        auto_detect=False,
-        header=True,
-        delim=",",
-        quote='"',
-        escape='"',
-        ignore_errors=True,
-    )
-    return table.mutate(**{name: table[name].try_cast(kind) for name, kind in types.items()})
+    return read_csv(connection, path, types, line_breaks=line_breaks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,13 +186,15 @@ class IbisSource:
         Raises:
             SourceError: the engine does not answer.
         """
-        try:
-            with self.turn:
-                self.connection.to_pyarrow(self.table.limit(0))
-        except Exception as error:
-            raise SourceError(
-                f"the table's engine does not answer ({type(error).__name__})"
-            ) from None
+        with interrupts() as seen:
+            try:
+                with self.turn:
+                    self.connection.to_pyarrow(self.table.limit(0))
+            except Exception as error:
+                seen.check()  # guard: interrupt-of-a-check
+                raise SourceError(
+                    f"the table's engine does not answer ({type(error).__name__})"
+                ) from None
 
     def check_rules(
         self, conditions: Sequence[Rule | None] = (), columns: Sequence[OnGrid] = ()
@@ -474,11 +490,30 @@ class IbisSource:
 
     def _columns(self, query: Any) -> dict[str, list[Any]]:
         before = _stamps(self.files)
-        with self.turn:  # one connection answers one query at a time
+        # one connection answers one query at a time
+        with self.turn, _texts_as_they_are(self.connection):
             columns: dict[str, list[Any]] = self.connection.to_pyarrow(query).to_pydict()
         if _stamps(self.files) != before:  # guard: files-unchanged
             raise SourceError("files of the table have changed while they were read")
         return columns
+
+
+@contextmanager
+def _texts_as_they_are(connection: Any) -> Iterator[None]:
+    """Keeps Spark from replacing ``${name}`` in a query, also within its texts and names.
+
+    A rule would then look for another text, say one of the driver's environment.
+    """
+    if connection.name != "pyspark":
+        yield
+        return
+    setting, name = connection._session.conf, "spark.sql.variable.substitute"
+    before = setting.get(name)
+    setting.set(name, "false")  # guard: texts-as-they-are
+    try:
+        yield
+    finally:
+        setting.set(name, before)
 
 
 def _check_columns(names: Sequence[str]) -> None:

@@ -12,13 +12,14 @@ the operations in ``_ALLOWED``. An operation that is not in this table is refuse
 later Ibis adds. The tests try every allowed operation on DuckDB, PostgreSQL and Polars, with
 missing, infinite, huge, tiny and odd values.
 
-**Numbers.** Integers and doubles are kept apart. Comparisons of integers are exact. Arithmetic is
-in doubles, with the operations that IEEE 754 defines to the last bit: ``+ - * /``, square roots and
-floors. NaN is a missing number (NULL), since engines order NaN differently. Before arithmetic, a
-column is moved into [-2^200, 2^200], and numbers below 2^-200 become 0. From there on magnitudes
-are followed through the expression. An expression whose value could overflow or underflow is
-refused, since PostgreSQL ends a query there. A division by 0 and the square root of a negative
-number are missing. Zeros of both signs are equal, and no operation tells them apart.
+**Numbers.** Integers and doubles are kept apart. Comparisons of integers are exact, also of those
+beyond int64 (uint64, and decimals of up to 37 digits without a fraction). Arithmetic is in doubles,
+with the operations that IEEE 754 defines to the last bit: ``+ - * /``, square roots and floors. NaN
+is a missing number (NULL), since engines order NaN differently. Before arithmetic, a column is
+moved into [-2^200, 2^200], and numbers below 2^-200 become 0. From there on magnitudes are followed
+through the expression. An expression whose value could overflow or underflow is refused, since
+PostgreSQL ends a query there. A division by 0 and the square root of a negative number are missing.
+Zeros of both signs are equal, and no operation tells them apart.
 
 **Missing values.** They are those of SQL: a comparison with NULL is NULL. A condition that is NULL
 counts as False.
@@ -207,7 +208,10 @@ class _Range:
 
 _COLUMN = _Range.of(200, -200)
 _INTEGER = _Range.of(63, 0, 0)
+_WIDE_RANGE = _Range.of(127, 0, 0)  # 10^38 < 2^127
 _TRUTH = _Range.of(0, 0, 0)
+# The type in which engines compare integers beyond int64 exactly.
+_WIDE = "decimal(38, 0)"
 
 
 @dataclass(frozen=True)
@@ -216,9 +220,10 @@ class _Value:
 
     Args:
         expression: of Ibis, total and the same on every engine.
-        kind: "integer" (int64), "double", "boolean", "string", "date", "timestamp", "nanoseconds"
-            (a timestamp of them, whose years are 1678 to 2261), "moment" (a timestamp that is
-            written in the rule, and is compared with both), or "null".
+        kind: "integer" (int64), "wide integer" (of up to 38 digits), "double", "boolean",
+            "string", "date", "timestamp", "nanoseconds" (a timestamp of them, whose years are 1678
+            to 2261), "moment" (a timestamp that is written in the rule, and is compared with
+            both), or "null".
         range: of a double; None where a double is a column as it is, which may be infinite.
     """
 
@@ -232,16 +237,23 @@ class _Value:
             return self.expression
         if self.kind == "moment":
             return self.expression
-        types = {"integer": "int64", "double": "float64", "nanoseconds": "timestamp(9)"}
+        types = {
+            "integer": "int64",
+            "wide integer": _WIDE,
+            "double": "float64",
+            "nanoseconds": "timestamp(9)",
+        }
         if self.kind == "null":
             return _ibis().null(types.get(kind, kind))
+        if kind == "wide integer" and self.kind == "integer":
+            return self.expression.cast(_WIDE)
         if kind == "double":
             return self.double().expression
         raise AssertionError(f"{self.kind} does not become {kind}")
 
     def double(self) -> _Value:
         """Returns an integer or a truth value as a double; a double is returned as it is."""
-        if self.kind == "integer":
+        if self.kind in ("integer", "wide integer"):
             # the nearest double, by IEEE 754
             return _Value(self.expression.cast("float64"), "double", self.range or _INTEGER)
         if self.kind == "boolean":
@@ -324,6 +336,11 @@ class _Reader:
         if not 1700 <= value.year <= 2260:  # guard: moments-within-nanoseconds
             raise refuse(self.name, "have timestamps of the years 1700 to 2260", str(value))
 
+    def check_text(self, value: str) -> None:
+        """Refuses a text that Databricks could replace by another one, as Spark does."""
+        if "${" in value and _backend(self.table) == "databricks":  # guard: no-variables
+            raise refuse(self.name, "have no text with ${ on databricks, a variable there", value)
+
     def check_try_cast(self) -> None:
         """Refuses to read numbers from texts on an engine that may fail to."""
         backend = _backend(self.table)
@@ -362,7 +379,7 @@ class _Reader:
     def number(self, op: Any, of: Any) -> _Value:
         """Reads an operand of arithmetic."""
         value = self(op)
-        if value.kind not in ("integer", "double", "boolean", "null"):
+        if value.kind not in ("integer", "wide integer", "double", "boolean", "null"):
             raise self.refusal(of, f"it is of a {value.kind}: give a number")
         return value
 
@@ -385,13 +402,15 @@ class _Reader:
         kinds = {value.kind for value in values} - {"null"}
         if "moment" in kinds:
             kinds = (kinds - {"moment"}) or {"timestamp"}
-        if kinds == {"integer", "double"}:
+        if "double" in kinds and kinds <= {"integer", "wide integer", "double"}:
             kinds = {"double"}
             values = [value if value.kind == "null" else value.double() for value in values]
+        if kinds == {"integer", "wide integer"}:
+            kinds = {"wide integer"}
         if len(kinds) > 1:
             raise self.refusal(of, f"it is of values of the types {', '.join(sorted(kinds))}")
         kind, span = kinds.pop() if kinds else "null", None
-        if kind in ("double", "integer"):
+        if kind in ("double", "integer", "wide integer"):
             spans = [value.range for value in values if value.kind != "null"]
             known = [one for one in spans if one is not None]
             if len(known) == len(spans):
@@ -413,11 +432,10 @@ def _bound(table: Any, rule: Any, name: str) -> Any:
             raise refuse(name, f"be one of the columns {', '.join(table.columns)}", rule)
         return table[rule]
     try:
-        if callable(rule) and not isinstance(rule, (_ibis().Deferred, _ibis().Expr)):
-            # A function could run a query, and put what it has seen into the question. So it is
-            # called on a table of these columns that has no rows, where every query fails.
-            _ = rule(_ibis().table(table.schema(), name="rows"))  # guard: rules-see-no-rows
-        found = table.bind(rule)
+        if isinstance(rule, _ibis().expr.types.Value):
+            (found,) = table.bind(rule)
+        else:
+            found = _in_place_of(table, rule, name)
     except ParameterError:
         raise
     except Exception as error:  # a column that is not there, types that do not go together, ...
@@ -426,9 +444,36 @@ def _bound(table: Any, rule: Any, name: str) -> Any:
             f"{name} must be an expression of the columns {', '.join(table.columns)}: "
             f"{type(error).__name__}: {told}"
         ) from error
-    if len(found) != 1:
-        raise ParameterError(f"{name} must be one expression, got {len(found)}")
-    return found[0]
+    return found
+
+
+def _in_place_of(table: Any, rule: Any, name: str) -> Any:
+    """Calls a rule once, on a table without rows, and puts the real table into its expression.
+
+    A function could run a query, and put what it has seen into the question. On a table of columns
+    alone every query fails; and the function is never called with the rows.
+
+    Raises:
+        ParameterError: the rule gives no expression.
+    """
+    ibis = _ibis()
+    columns = ibis.table(table.schema(), name="rows")  # guard: rules-see-no-rows
+    found = rule.resolve(columns) if isinstance(rule, ibis.Deferred) else rule
+    if callable(found) and not isinstance(found, (ibis.Expr, ibis.Deferred)):
+        found = found(columns)
+    if isinstance(found, ibis.Deferred):  # of a function: lambda t: _.fare > 10
+        found = found.resolve(columns)
+    if not isinstance(found, ibis.expr.types.Value):
+        # Python answers a comparison of which Ibis knows nothing, say t.n == 2**63, by False
+        if isinstance(found, ibis.Table):
+            raise ParameterError(f"{name} must be one expression, got {len(found.columns)}")
+        plain = found is None or isinstance(found, (bool, int, float))
+        raise ParameterError(
+            f"{name} must be an expression of the columns, got "
+            f"{found if plain else type(found).__name__}: write a number beyond int64 as "
+            'ibis.literal(2**63, "uint64"), and a condition that always holds as ibis.literal(True)'
+        )
+    return found.op().replace({columns.op(): table.op()}).to_expr()
 
 
 def _size(op: Any) -> tuple[int, int]:
@@ -460,7 +505,10 @@ def _field(row: _Reader, op: Any) -> _Value:
     if kind.is_integer() and not kind.is_uint64():
         return _Value(x.cast("int64"), "integer", _INTEGER)
     if kind.is_uint64():
-        return _Value(x.cast("float64"), "double", _Range.of(64, 0, 0))
+        return _Value(_whole(x), "wide integer", _WIDE_RANGE)
+    # Ibis says that a HUGEINT of DuckDB has 38 digits, of which some have 39: it becomes a double
+    if kind.is_decimal() and kind.scale == 0 and (kind.precision or 38) < 38:
+        return _Value(_whole(x), "wide integer", _WIDE_RANGE)
     if kind.is_floating() or kind.is_decimal():
         _check_number(x, row.name)
         return _Value(_double_of(x), "double")
@@ -482,6 +530,11 @@ def _literal(row: _Reader, op: Any) -> _Value:
         return _Value(ibis.literal(bool(value)), "boolean")
     if kind.is_integer() and -(2**63) <= int(value) < 2**63:
         return _Value(_integer(int(value)), "integer", _magnitude(float(value), exact=int(value)))
+    if isinstance(value, int) and abs(value) < 10**38:
+        # written as a text, which every engine reads exactly
+        return _Value(
+            ibis.literal(str(value)).cast(_WIDE), "wide integer", _magnitude(value, exact=value)
+        )
     if kind.is_numeric():
         x = float(value)
         if not math.isfinite(x):
@@ -490,6 +543,7 @@ def _literal(row: _Reader, op: Any) -> _Value:
     if kind.is_string():
         if "\0" in value or not _encodes(value):
             raise refuse(row.name, "have texts of Unicode without the character 0", value)
+        row.check_text(value)
         return _Value(ibis.literal(value), "string")
     if kind.is_date() or (kind.is_timestamp() and kind.timezone is None):
         if kind.is_date():
@@ -617,7 +671,7 @@ def _least(row: _Reader, op: Any) -> _Value:
 def _cast(row: _Reader, op: Any) -> _Value:
     """A change of type that no record can make fail, and that rounds nowhere but to a double."""
     value, to = row(op.arg), op.to
-    if to.is_float64() and value.kind in ("integer", "double", "boolean", "null"):
+    if to.is_float64() and value.kind in ("integer", "wide integer", "double", "boolean", "null"):
         return value.double()
     if to.is_int64() and value.kind in ("integer", "null"):
         return _Value(value.as_kind("integer"), "integer", value.range)
@@ -673,7 +727,7 @@ def _in_values(row: _Reader, op: Any) -> _Value:
     if any(option.kind == "null" for option in options):
         raise row.refusal(op, "NULL is among its values: use isnull() for missing ones")
     (x, *others), like = row.alike([row(op.value), *options], op)
-    if like.kind not in ("integer", "double", "string"):
+    if like.kind not in ("integer", "wide integer", "double", "string"):
         raise row.refusal(op, f"it is of a {like.kind}: compare with ==")
     return _Value(x.isin(others), "boolean")
 
@@ -1033,6 +1087,14 @@ def _double_of(value: Any) -> Any:
     if not kind.is_integer():  # a decimal of PostgreSQL may be NaN, too
         x = _cases((x.isnan(), _null_double()), x)  # guard: nan-is-missing
     return x
+
+
+def _whole(value: Any) -> Any:
+    """Returns an integer as a decimal of 38 digits; NaN, which PostgreSQL has, is NULL."""
+    wide = value.cast(_WIDE)  # guard: wide-integers-exact
+    if value.type().is_integer():
+        return wide
+    return _cases((wide.cast("float64").isnan(), _ibis().null(_WIDE)), wide)
 
 
 def _number_of_truth(truth: Any) -> Any:

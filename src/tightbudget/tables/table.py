@@ -36,8 +36,9 @@ class Table:
 
     Args:
         data: a path of Parquet or CSV files, an Ibis table of any of its engines, a frame of
-            pandas, Polars or Arrow, or a mapping from names to NumPy arrays. CSV files must be well
-            formed: a quote that is not closed takes the lines behind it into one row.
+            pandas, Polars or Arrow, or a mapping from names to NumPy arrays. The first line of a
+            CSV file is its header, which is public. Each other line is a row by itself; one that
+            is no row is left out.
         unit: the column that names the unit of privacy, say a person; None where each row is a
             unit. A row whose unit is missing is a unit of its own.
         rows_per_unit: >= 1, how many rows of a unit count; it must be given with a unit.
@@ -48,6 +49,9 @@ class Table:
             cheaper.
         types: of the columns of a CSV file, from names to types of Ibis, say ``"float64"``: a text
             that is no such value is a missing one. Columns that are not named are texts.
+        line_breaks: values of a CSV file may have line breaks, where they are in quotes. You then
+            trust every record to have its quotes closed and doubled: one that has not takes the
+            lines behind it with it.
 
     Raises:
         ParameterError: a parameter is refused, or a column is not there. No value is shown.
@@ -63,10 +67,11 @@ class Table:
     domains: Mapping[str, Sequence[Key]] = field(default_factory=dict)
     row_id: str | None = None
     types: Mapping[str, str] = field(default_factory=dict)
+    line_breaks: bool = False
     source: Source = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "source", _source(self.data, self.types))
+        object.__setattr__(self, "source", _source(self.data, self.types, self.line_breaks))
         self._check_names(unit=self.unit)
         self._check_names(row_id=self.row_id)
         if self.unit is None:
@@ -220,10 +225,10 @@ def _domain(by: str, keys: Any) -> tuple[Key, ...]:
     return listed
 
 
-def _source(data: Any, types: Mapping[str, str]) -> Source:
+def _source(data: Any, types: Mapping[str, str], line_breaks: bool) -> Source:
     """Returns the source that reads the data: arrays by NumPy, all else by Ibis."""
     if isinstance(data, Table):
         return data.source
     if isinstance(data, Mapping):
         return Arrays.of(data)
-    return engine.opened(data, types)
+    return engine.opened(data, types, line_breaks=line_breaks)

@@ -12,7 +12,7 @@ from tightbudget import ParameterError
 from tightbudget.accounting.describe import value_of
 from tightbudget.cli.options import number
 from tightbudget.cli.release.table import Asked
-from tightbudget.cli.release.where import key_of
+from tightbudget.cli.release.where import keys_of
 from tightbudget.numerics.validate import refuse
 
 __all__ = ["count", "groups", "histogram", "mean", "quantiles", "sum_"]
@@ -123,7 +123,7 @@ def groups(
     epsilon: Any,
     delta: Any,
     column: Annotated[str, typer.Option(help="The column that names the group.")],
-    keys: Annotated[str, typer.Option(help="The public keys, with commas between them.")],
+    keys: Annotated[str, typer.Option(help="The public keys: a,'b, c','it''s'.")],
     of: Of = "rows",
 ) -> Asked:
     """Counts the rows, or the units, of groups with public keys, and pays for the answer.
@@ -135,9 +135,8 @@ def groups(
     """
     if column not in columns:
         raise refuse("column", f"be one of the columns {', '.join(columns)}", column)
-    domain = [key_of(text.strip(), columns[column], column) for text in keys.split(",")]
     question = tb.GroupedCounts(by=column, epsilon=epsilon, delta=delta, of=_of(of))
-    return question, {column: domain}
+    return question, {column: keys_of(keys, columns[column], column)}
 
 
 def _numbers(**given: str) -> tuple[Any, ...]:

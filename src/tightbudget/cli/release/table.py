@@ -89,6 +89,9 @@ def _released(
         list[str] | None,
         typer.Option("--type", help="Type of a column of a CSV file: fare=float64; repeatable."),
     ] = None,
+    line_breaks: Annotated[
+        bool, typer.Option("--line-breaks", help="Values in quotes may have line breaks (CSV).")
+    ] = False,
     where: Annotated[
         list[str] | None,
         typer.Option(help="Rows that count: 'fare > 10'; repeatable, all must hold."),
@@ -113,7 +116,7 @@ def _released(
     watch = Stopwatch()
     if as_csv and json:
         raise ParameterError("give one of --csv and --json, got both")
-    found = Table(data, types=_types(type_))
+    found = Table(data, types=_types(type_), line_breaks=line_breaks)
     mechanism, domains = question(found.columns, epsilon, delta, **own)
     table = Table(
         found,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib
 import math
 import operator
 import re
@@ -11,7 +12,7 @@ from typing import Any
 
 from tightbudget import ParameterError
 
-__all__ = ["condition", "key_of"]
+__all__ = ["condition", "keys_of"]
 
 _SIGNS: Mapping[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -22,6 +23,17 @@ _SIGNS: Mapping[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
 }
 _FORM = re.compile(r"\s*([^=!<>]*[^=!<>\s])\s*(==|!=|<=|>=|<|>)\s*([^=!<>].*?|)\s*", re.DOTALL)
+# A text in quotes, in which the same quote is written twice.
+_QUOTED = """'(?:[^']|'')*'|"(?:[^"]|"")*\""""
+_TEXT = re.compile(_QUOTED, re.DOTALL)
+# One of the keys, up to the comma behind it or the end.
+_KEY = re.compile(rf"\s*(?P<key>{_QUOTED}|(?!['\"])[^,]*?)\s*(?P<end>,|\Z)", re.DOTALL)
+# What looks like a second condition.
+_MORE = re.compile(r"[=!<>]|\b(?:and|or)\b", re.IGNORECASE)
+_ONE = (
+    "must be one condition: give --where again for another one, which must hold, too; a text that "
+    "has such words or signs stands in quotes, and a quote in it is written twice: 'it''s a or b'"
+)
 # Engines order texts in different ways, so that texts are compared for equality alone.
 _EQUAL = ("==", "!=")
 
@@ -32,7 +44,8 @@ def condition(text: str, columns: Mapping[str, str]) -> Callable[[Any], Any]:
     A row whose value is missing does not count, whatever the sign.
 
     Args:
-        text: a column, one of the signs == != < <= > >=, and a value.
+        text: a column, one of the signs == != < <= > >=, and a value; a text may stand in quotes,
+            and a quote in it is then written twice.
         columns: the names of the columns, with the names of their types.
 
     Raises:
@@ -55,19 +68,41 @@ def condition(text: str, columns: Mapping[str, str]) -> Callable[[Any], Any]:
         must = f"compare {name!r} of type {columns[name]} by == or !="
         raise ParameterError(f"where must {must}, got {text!r}")
     compare = _SIGNS[sign]
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        if columns[name] != "uint64" or not 0 <= value < 2**64:
+            raise ParameterError(f"where {text!r} must have a value of type {columns[name]}")
+        value = importlib.import_module("ibis").literal(value, "uint64")
     return lambda rows: compare(rows[name], value)
 
 
-def key_of(text: str, kind: str, column: str) -> Any:
-    """Reads a public key of a column of this type.
+def keys_of(text: str, kind: str, column: str) -> list[Any]:
+    """Reads public keys of a column of this type, with commas between them.
+
+    A key that has a comma, or blanks at its ends, stands in quotes.
 
     Raises:
-        ParameterError: it is none of this type, or the type does not name groups.
+        ParameterError: a key is none of this type, a quote is not closed, or the type does not
+            name groups.
     """
     if not kind.startswith(("int", "uint", "string", "boolean")):
         must = "name a column of integers, texts or truth values"
         raise ParameterError(f"column must {must}, got {column!r} of type {kind}")
-    return _value(text, kind, f"key {text!r}")
+    keys, rest = [], text.strip()
+    while True:
+        found = _KEY.match(rest)
+        if found is None:
+            raise ParameterError(
+                "keys must have commas between them, and a key with a comma or a quote at its "
+                f"beginning must stand in quotes, say a,'b, c','d''s': got {text!r}, at {rest!r}"
+            )
+        if not found["key"]:
+            raise ParameterError(
+                f"keys must not be empty, got {text!r}: write '' for an empty text"
+            )
+        keys.append(_value(found["key"], kind, f"key {found['key']!r}"))
+        if not found["end"]:
+            return keys
+        rest = rest[found.end() :]
 
 
 def _value(text: str, kind: str, what: str) -> Any:
@@ -77,8 +112,13 @@ def _value(text: str, kind: str, what: str) -> Any:
         ParameterError: it is none of this type.
     """
     if kind.startswith("string"):
-        quoted = len(text) >= 2 and text[0] == text[-1] and text[0] in "'\""
-        return text[1:-1] if quoted else text
+        if text[:1] not in ("'", '"'):
+            if what.startswith("where") and _MORE.search(text):
+                raise ParameterError(f"{what} {_ONE}")
+            return text
+        if _TEXT.fullmatch(text) is None:
+            raise ParameterError(f"{what} {_ONE}")
+        return text[1:-1].replace(text[0] * 2, text[0])
     readers: tuple[tuple[str, Callable[[str], Any]], ...] = (
         ("int", int),
         ("uint", int),

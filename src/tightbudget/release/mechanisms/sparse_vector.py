@@ -303,7 +303,7 @@ class SparseVectorRun(Uncopied):
             self._open, self._charge.cell = False, None  # guard: error-ends-run
             try:
                 answer = self._compared(query, least)
-            except (ReleaseError, KeyboardInterrupt) as error:
+            except (ReleaseError, KeyboardInterrupt, SystemExit) as error:
                 # without the frames below, whose variables hold the answer of the query
                 raise error.with_traceback(None) from None  # guard: question-error-without-answer
             self._open, self._charge.cell = True, self._search.found

@@ -126,7 +126,7 @@ class AboveThreshold(TableMechanism[tuple[bool, ...]]):
         try:
             with conversation(meter, self.guarantee, table, begin, self._admitted) as run:
                 yield AboveThresholdRun(run, thresholds)
-        except (ReleaseError, KeyboardInterrupt) as error:
+        except (ReleaseError, KeyboardInterrupt, SystemExit) as error:
             # an error that is kept keeps the variables of its frames: none of them holds the table
             del table  # guard: kept-error-without-table
             raise error.with_traceback(None) from None
