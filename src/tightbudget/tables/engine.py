@@ -262,7 +262,8 @@ class IbisSource:
         """Returns the rows with the half, 0 or 1, that a keyed hash puts each unit into."""
         unit = self.table[contribution.unit]
         second = unit.notnull() & (_hashed(contribution.salt, ["half", _text(unit)]) >= "8")
-        half = second.cast("int64")
+        # PostgreSQL makes no bigint of a truth value
+        half = _ibis().cases((second, _ibis().literal(1, "int64")), else_=0).cast("int64")
         return replace(self, table=self.table.mutate(**{HALF: half}), still=False)
 
     def mutated(self, given: Mapping[str, Rule]) -> IbisSource:
@@ -662,7 +663,10 @@ def _listed(table: Any, by: Sequence[str], keys: Sequence[Key] | None) -> Any:
     if keys is None:
         return table
     if len(by) == 1 and len(keys) <= _LISTED:
-        return table.filter(table[by[0]].isin(list(keys)))
+        # Ibis takes an integer for one of the smallest type that has it, and finds no type for
+        # some that are beyond int64 and some that are not
+        kind = table[by[0]].type()
+        return table.filter(table[by[0]].isin([_ibis().literal(key, kind) for key in keys]))
     columns = zip(*keys, strict=True) if len(by) > 1 else [keys]
     arrow = importlib.import_module("pyarrow")
     known = _ibis().memtable(
