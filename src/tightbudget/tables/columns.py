@@ -29,6 +29,7 @@ import numpy as np
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
+from tightbudget.tables import rules
 
 __all__ = [
     "KINDS",
@@ -40,6 +41,7 @@ __all__ = [
     "check_role",
     "formed",
     "kind_of",
+    "of_parquet",
     "public_keys",
     "read_columns",
     "why",
@@ -163,8 +165,8 @@ KINDS: Mapping[str, Kind] = {
     "dates": Kind(types="date", form="as they are", roles=_ALL, key=_date),
     "timestamps": Kind(
         types=r"timestamp(\([0-6]\))?",
-        form="as they are",
-        roles=_ALL - {"secret key"},  # Python has no years beyond 9999
+        form="as they are; outside of the years 1 to 9999 they are missing",
+        roles=_ALL - {"secret key"},
         key=_timestamp,
     ),
     "timestamps of nanoseconds": Kind(
@@ -191,6 +193,10 @@ KINDS: Mapping[str, Kind] = {
         key=lambda kind, key: key,
     ),
 }
+# The first and the last second of the years 1 to 9999, from 1970 on.
+_FIRST, _LAST = -62_135_596_800, 253_402_300_799
+# DuckDB reads them as microseconds, and fails at one that has too many of them.
+_MILLISECONDS = "timestamp of milliseconds in Parquet"
 # An engine may fail to make a double of a decimal with more digits.
 _DIGITS = 38
 
@@ -211,6 +217,8 @@ def _small(kind: str) -> bool:
 
 def why(kind: str) -> str:
     """Says what to do about a type that is not let in, as the end of a refusal."""
+    if kind == _MILLISECONDS:
+        return ": DuckDB fails at one that is too far away; write microseconds into the file"
     if kind.startswith("decimal"):
         return f": declare how many digits it has, at most {_DIGITS}, say NUMERIC(18, 2)"
     return ": cast it to a type that is let in, in a view or a frame"
@@ -301,6 +309,11 @@ def formed(value: Any, kind: str, origin: Origin) -> Any:
     name = _name(kind)
     if name == "UUIDs" and origin in ("frame", "files"):
         return value.cast("string")
+    if name == "timestamps" and origin != "frame":
+        if kind != "timestamp(6)" and value.get_backend().name == "duckdb":
+            # it has timestamps of seconds that no comparison can be made with
+            value = value.try_cast("timestamp(6)")
+        return rules.usual_timestamp(value)  # guard: times-of-engines
     if name not in ("texts", "padded texts", "UUIDs") or origin == "frame":
         return value
     return _text_form()(value, origin).to_expr()
@@ -417,6 +430,21 @@ def _postgres(name: str, sort: str, whole: str) -> str | None:
     return whole
 
 
+def of_parquet(connection: Any, files: str) -> dict[str, str]:
+    """Returns the types in files of Parquet that DuckDB names otherwise.
+
+    Args:
+        connection: of Ibis, to DuckDB.
+        files: the pattern of their paths.
+    """
+    asked = (
+        "SELECT DISTINCT name FROM parquet_schema(?) WHERE converted_type = 'TIMESTAMP_MILLIS' "
+        "OR logical_type LIKE 'TimestampType%MILLIS=MilliSeconds%'"
+    )
+    rows = connection.con.execute(asked, [files]).fetchall()
+    return dict.fromkeys((name for (name,) in rows), _MILLISECONDS)  # guard: times-of-files
+
+
 def check_engine(connection: Any) -> None:
     """Refuses an engine that is set to compare or encode texts otherwise.
 
@@ -501,6 +529,8 @@ def _plain(column: Any, told: str, odd: dict[str, str], name: str) -> Any:
         return _valid(column)
     if types.is_float16(kind):
         column = column.cast(arrow.float32())
+    if types.is_timestamp(kind) and kind.unit != "ns":
+        column = _usual_times(column)
     try:
         found = str(formats.PyArrowType.to_ibis(column.type)).removeprefix("!")
     except Exception:
@@ -509,6 +539,23 @@ def _plain(column: Any, told: str, odd: dict[str, str], name: str) -> Any:
         odd[name] = found
         return None
     return column
+
+
+def _usual_times(column: Any) -> Any:
+    """Returns timestamps of microseconds, of the years 1 to 9999; others are missing.
+
+    DuckDB has fewer years than int64 has seconds, and a cast of another one is an error.
+    """
+    arrow = importlib.import_module("pyarrow")
+    compute = importlib.import_module("pyarrow.compute")
+    points = column.cast(arrow.int64())
+    second = {"s": 1, "ms": 10**3, "us": 10**6}[column.type.unit]
+    # guard: times-of-frames
+    usual = compute.and_(
+        compute.greater_equal(points, _FIRST * second), compute.less_equal(points, _LAST * second)
+    )
+    kept = compute.if_else(usual, column, arrow.scalar(None, column.type))
+    return kept.cast(arrow.timestamp("us", column.type.tz))
 
 
 def _valid(column: Any) -> Any:

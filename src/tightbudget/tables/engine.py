@@ -71,10 +71,13 @@ def opened(data: Any, types: Mapping[str, str]) -> IbisSource:
         raise refuse("data", must, type(data).__name__)
     _check_frame(data)
     files, odd = str(data) if isinstance(data, (str, os.PathLike)) else None, dict[str, str]()
+    catalog = dict[str, str]()
     try:
         connection, origin = _own_duckdb(), _ORIGINS.get(Path(files or "").suffix, "frame")
         if files is not None:
             table = _read(connection, Path(files), types)
+            if origin == "files":
+                catalog = kinds.of_parquet(connection, files)
         else:
             given = kinds.read_columns(data.to_polars() if isinstance(data, ibis.Table) else data)
             _check_columns([name for name, *_ in given])
@@ -89,7 +92,9 @@ def opened(data: Any, types: Mapping[str, str]) -> IbisSource:
         raise SourceError(f"{what} could not be read ({type(error).__name__})") from None
     # files that are not on this machine have no time of change here
     still = files is None or bool(_stamps(files))
-    return _in_form(IbisSource(table, connection, still=still, files=files, odd=odd), origin)
+    return _in_form(
+        IbisSource(table, connection, still=still, files=files, odd=odd), origin, catalog
+    )
 
 
 def _told(data: Any, connection: Any) -> IbisSource:
