@@ -33,6 +33,7 @@ from tightbudget.tables import rules
 
 __all__ = [
     "KINDS",
+    "ROW",
     "Kind",
     "alike",
     "arrow_of",
@@ -47,6 +48,8 @@ __all__ = [
     "why",
 ]
 
+# The one column of a table of which no column is let in.
+ROW = "tightbudget_row"
 # The name and the type of a column of a frame, and what makes it one of Arrow.
 _Read = tuple[str, str, Callable[[], Any]]
 # A row_id has the role of a unit: its equality decides which rows are one.
@@ -78,7 +81,7 @@ def _integer(kind: str, key: Any) -> Any:
     bits, signed = int(kind.lstrip("uint")), kind.startswith("int")
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
     # an engine may fail at a number that its type has not, when the budget is already spent
-    if type(key) is not int or not low <= key <= high:  # guard: keys-of-the-type
+    if type(key) is not int or not low <= key <= high:
         raise ValueError(f"have keys of the column's type, {kind} (integers from {low} to {high})")
     return key
 
@@ -283,7 +286,7 @@ def public_keys(columns: Mapping[str, str], by: str, keys: Any) -> tuple[Any, ..
             raise refuse(argument, "have no missing key", key)
         if make is not None:
             try:
-                key = make(kind, key)
+                key = make(kind, key)  # guard: keys-of-the-type
             except ValueError as error:
                 raise refuse(argument, str(error), given) from None
         if key in seen:
@@ -338,7 +341,9 @@ def _text_form() -> Any:
         "shape": importlib.import_module("ibis.expr.rules").shape_like("arg"),
     }
     made = type(operations.Value)("TightbudgetText", (operations.Value,), body)
-    compilers.SQLGlotCompiler.visit_TightbudgetText = _written
+    compilers.SQLGlotCompiler.visit_TightbudgetText = lambda compiler, op, **parts: _written(
+        compiler, op, **parts
+    )
     return made
 
 
@@ -478,16 +483,19 @@ def arrow_of(given: Sequence[_Read]) -> tuple[Any, dict[str, str]]:
         The table, and from the names of columns that are not let in to their types.
     """
     arrow = importlib.import_module("pyarrow")
-    made, odd = {}, {}
+    made, odd, rows = {}, {}, 0
     for name, told, read in given:
         try:
             column = read()
         except Exception:  # the type has no counterpart, which no record decides
             odd[name] = told
             continue
+        rows = len(column)
         column = _plain(column, told, odd, name)
         if column is not None:
             made[name] = column
+    if not made:  # rows can be counted all the same
+        made[ROW] = arrow.array([1] * rows, arrow.int64())
     return arrow.table(made), odd
 
 

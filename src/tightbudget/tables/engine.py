@@ -34,8 +34,6 @@ _PART = 22
 _LISTED = 1000
 # Columns of queries that are not the table's own have names that begin so.
 _OWN = "tightbudget_"
-# The one column of a table of which no column is let in.
-_ROW = f"{_OWN}row"
 # How texts come from files.
 _ORIGINS: Mapping[str, kinds.Origin] = {".parquet": "files"}
 
@@ -76,6 +74,7 @@ def opened(data: Any, types: Mapping[str, str]) -> IbisSource:
         connection, origin = _own_duckdb(), _ORIGINS.get(Path(files or "").suffix, "frame")
         if files is not None:
             table = _read(connection, Path(files), types)
+            _check_columns(table.columns)
             if origin == "files":
                 catalog = kinds.of_parquet(connection, files)
         else:
@@ -84,7 +83,6 @@ def opened(data: Any, types: Mapping[str, str]) -> IbisSource:
             # Ibis has no windows for Polars, whose rows are in this process anyway
             frame, odd = kinds.arrow_of(given)
             table = ibis.memtable(frame)
-        _check_columns(table.columns)
     except ParameterError:
         raise
     except Exception as error:  # its text may show values
@@ -135,7 +133,7 @@ def _in_form(
         formed[name] = kinds.formed(given[name], kind, "padded" if padded else origin)
         own[name] = kind
     if not formed:  # rows can be counted all the same
-        formed[_ROW] = _ibis().literal(1, "int64")
+        formed[kinds.ROW] = _ibis().literal(1, "int64")
     return replace(source, table=given.select(**formed), told=own, odd=odd)
 
 
@@ -230,9 +228,9 @@ class IbisSource:
     @cached_property
     def columns(self) -> Mapping[str, str]:
         """The names of the columns, with the names of their types as the catalog tells them."""
-        kinds = {name: str(kind).removeprefix("!") for name, kind in self.table.schema().items()}
-        kinds.pop(_ROW, None)
-        return {**{name: self.told.get(name, kind) for name, kind in kinds.items()}, **self.odd}
+        found = {name: str(kind).removeprefix("!") for name, kind in self.table.schema().items()}
+        found.pop(kinds.ROW, None)
+        return {**{name: self.told.get(name, kind) for name, kind in found.items()}, **self.odd}
 
     def check(self) -> None:
         """Asks the engine for no row.
