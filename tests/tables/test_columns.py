@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import os
 import re
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -442,7 +443,27 @@ def test_texts_are_written_in_their_form_for_each_engine(dialect: str, written: 
     )
 
 
+def in_a_folder(true: Callable[[Path], bool]) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        return true(Path(folder))
+
+
 MUTATIONS = [
+    Without(
+        "texts of files that are no UTF-8",
+        {"utf8-of-files": "return connection.read_parquet(str(path))"},
+        lambda: in_a_folder(texts_of_files_are_no_error),
+    ),
+    Without(
+        "blocks of files are skipped",
+        {"texts-of-files": "return arg"},
+        lambda: in_a_folder(no_record_hides_others),
+    ),
+    Without(
+        "milliseconds of files are let in",
+        {"times-of-files": "return {}"},
+        lambda: in_a_folder(milliseconds_of_files_are_not_let_in),
+    ),
     Without(
         "texts are compared by their collation",
         {"texts-by-their-bytes": "return text"},
@@ -483,29 +504,3 @@ MUTATIONS = [
 @pytest.mark.filterwarnings("ignore:FixedNoise")
 def test_without_the_guard(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     lose_a_truth(monkeypatch, mutation)
-
-
-IN_FILES: list[tuple[str, dict[str, str], Callable[[Path], bool]]] = [
-    (
-        "texts that are no UTF-8",
-        {"utf8-of-files": "return connection.read_parquet(str(path))"},
-        texts_of_files_are_no_error,
-    ),
-    ("blocks are skipped", {"texts-of-files": "return arg"}, no_record_hides_others),
-    (
-        "milliseconds are let in",
-        {"times-of-files": "return {}"},
-        milliseconds_of_files_are_not_let_in,
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "changes", "true"), IN_FILES, ids=[one[0] for one in IN_FILES])
-def test_without_the_guard_of_files(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    name: str,
-    changes: dict[str, str],
-    true: Callable[[Path], bool],
-) -> None:
-    lose_a_truth(monkeypatch, Without(name, changes, lambda: true(tmp_path)))

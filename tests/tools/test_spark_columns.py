@@ -53,7 +53,8 @@ def rows(cluster: Cluster, kind: str, name: str) -> Any | None:
         cast = f"try_cast(t AS {to})" if to != "string" else "substr(t, 1, 3)"
         cluster.spark.sql(
             f"INSERT INTO {name} SELECT cast(row_number() OVER (ORDER BY t, n) AS bigint), {cast} "
-            f"FROM (SELECT explode(array({texts}, NULL)) AS t) LATERAL VIEW explode(array(0, 1)) AS n"
+            f"FROM (SELECT explode(array({texts}, NULL)) AS t) "
+            "LATERAL VIEW explode(array(0, 1)) AS n"
         )
         return cluster.connection.table(name)
     return None
