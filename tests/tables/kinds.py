@@ -446,10 +446,11 @@ def of_pandas() -> Iterator[Column]:
     for kind in dict.fromkeys(names):
         with contextlib.suppress(Exception):
             values = _accepted(lambda given, kind=kind: pd.Series(given, dtype=kind))
-            try:
-                column = pd.Series(values, dtype=kind)
-            except Exception:  # it has no missing value
-                column = pd.Series([v for v in values if v is not None], dtype=kind)
+            parts = []  # not all types have a missing value
+            for value in values:
+                with contextlib.suppress(Exception):
+                    parts.append(pd.Series([value], dtype=kind))
+            column = pd.concat(parts, ignore_index=True)
             if len(column):
                 yield Column(kind, pd.DataFrame({"i": range(len(column)), "c": column}))
 
