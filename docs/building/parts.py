@@ -24,6 +24,7 @@ from tightbudget import errors, release
 from tightbudget.ledger.testing import TABLES
 from tightbudget.release.mechanism import MechanismOnData, Priced
 from tightbudget.tables import __all__ as names_of_tables
+from tightbudget.tables.columns import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PART = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
@@ -69,6 +70,16 @@ def mechanisms_on_tables() -> str:
         for name, thing in found.items()
         if inspect.isclass(thing) and issubclass(thing, Priced)
     )
+
+
+def kinds_of_columns() -> str:
+    """Which types of columns a table lets in, the form of each, and what each may be used for."""
+    lines = ["| kind | types | form | serves as |", "|" + " --- |" * 4]
+    for name, kind in KINDS.items():
+        types = kind.types.replace("|", "\\|")
+        roles = ", ".join(sorted(kind.roles))
+        lines.append(f"| {name} | `{types}` | {kind.form} | {roles} |")
+    return "\n".join(lines)
 
 
 def refusals() -> str:
@@ -219,6 +230,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "mechanisms": mechanisms,
     "mechanisms-on-data": mechanisms_on_data,
     "mechanisms-on-tables": mechanisms_on_tables,
+    "kinds-of-columns": kinds_of_columns,
     "refusals": refusals,
     "command-line": command_line,
     "http-api": http_api,

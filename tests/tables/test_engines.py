@@ -354,7 +354,7 @@ class Meddler:
     name = "duckdb"
 
     def __init__(self, connection: Any, meddle: Callable[[], object]) -> None:
-        self.connection, self.meddle = connection, meddle
+        self.connection, self.meddle, self.con = connection, meddle, connection.con
 
     def to_pyarrow(self, query: Any) -> Any:
         answer = self.connection.to_pyarrow(query)

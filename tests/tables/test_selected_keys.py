@@ -57,7 +57,10 @@ def test_the_noise_is_that_for_all_groups_of_a_unit(groups: int) -> None:
     ("by", "said"),
     [
         ("z", "by must name a column of the table (u, k, x), got 'z'"),
-        ("x", "by must have a type of keys (integers, text, truth values or dates; 'x'), got "),
+        (
+            "x",
+            "by must be a column of integers, texts, truth values or dates, got 'x' of type float",
+        ),
         (("k", "k"), "by must name one column, or several different ones, got ('k', 'k')"),
         ((), "by must name one column, or several different ones, got ()"),
     ],

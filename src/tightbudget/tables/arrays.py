@@ -365,5 +365,8 @@ def _kind(array: NDArray[Any]) -> str:
     """
     if array.dtype.kind == "O":
         return "object"
-    names_by_kind = {"U": "string", "b": "boolean", "M": "timestamp"}
+    if array.dtype.kind == "M":  # NumPy gives nanoseconds as integers
+        units = {"D": "date", "s": "timestamp(0)", "ms": "timestamp(3)", "us": "timestamp(6)"}
+        return units.get(np.datetime_data(array.dtype)[0], "timestamp(9)")
+    names_by_kind = {"U": "string", "b": "boolean"}
     return names_by_kind.get(array.dtype.kind, array.dtype.name)

@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tightbudget.errors import ExtraError, ParameterError, SourceError
 from tightbudget.numerics.validate import refuse
 from tightbudget.release.interrupts import interrupts
+from tightbudget.tables import columns as kinds
 from tightbudget.tables import rules
 from tightbudget.tables.csv_file import read_csv
 from tightbudget.tables.source import HALF, Contribution, Key, OnGrid, Rule, Runs
@@ -34,6 +36,8 @@ _PART = 22
 _LISTED = 1000
 # Columns of queries that are not the table's own have names that begin so.
 _OWN = "tightbudget_"
+# How texts come from files.
+_ORIGINS: Mapping[str, kinds.Origin] = {".parquet": "files"}
 
 
 def opened(data: Any, types: Mapping[str, str], *, line_breaks: bool = False) -> IbisSource:
@@ -61,7 +65,7 @@ def opened(data: Any, types: Mapping[str, str], *, line_breaks: bool = False) ->
         connection = data.get_backend()
         if connection.name in _ENGINES:  # guard: known-engine
             _check_columns(data.columns)
-            return IbisSource(data, connection)
+            return _told(data, connection)
         if connection.name != "polars":
             raise ParameterError(
                 f"data must be a table of {', '.join(_ENGINES)} or polars, got one of "
@@ -87,15 +91,72 @@ def _opened(
     data: Any, types: Mapping[str, str], files: str | None, line_breaks: bool
 ) -> IbisSource:
     """Opens files or a frame in a DuckDB of their own."""
-    ibis, connection = _ibis(), _own_duckdb()
+    ibis, odd, catalog = _ibis(), dict[str, str](), dict[str, str]()
+    connection, origin = _own_duckdb(), _ORIGINS.get(Path(files or "").suffix, "frame")
     if files is not None:
         table = _read(connection, Path(files), types, line_breaks)
+        _check_columns(table.columns)
+        if origin == "files":
+            catalog = kinds.of_parquet(connection, files)
     else:
+        given = kinds.read_columns(data.to_polars() if isinstance(data, ibis.Table) else data)
+        _check_columns([name for name, *_ in given])
         # Ibis has no windows for Polars, whose rows are in this process anyway
-        table = ibis.memtable(data.to_pyarrow() if isinstance(data, ibis.Table) else data)
-    _check_columns(table.columns)
+        frame, odd = kinds.arrow_of(given)
+        table = ibis.memtable(frame)
     # files that are not on this machine have no time of change here
-    return IbisSource(table, connection, still=files is None or bool(_stamps(files)), files=files)
+    still = files is None or bool(_stamps(files))
+    return _in_form(
+        IbisSource(table, connection, still=still, files=files, odd=odd), origin, catalog
+    )
+
+
+def _told(data: Any, connection: Any) -> IbisSource:
+    """Opens a table of an engine, whose catalog tells the types that Ibis names otherwise.
+
+    Raises:
+        ParameterError: the engine is set to compare texts otherwise.
+        SourceError: the engine does not answer.
+    """
+    with interrupts() as seen:
+        try:
+            kinds.check_engine(connection)
+            catalog = kinds.catalog(connection, data)
+        except ParameterError:
+            raise
+        except Exception as error:
+            seen.check()
+            raise _unanswered(error) from None
+    return _in_form(IbisSource(data, connection), "engine", catalog)
+
+
+def _in_form(
+    source: IbisSource, origin: kinds.Origin, catalog: Mapping[str, str] = MappingProxyType({})
+) -> IbisSource:
+    """Returns the rows with each column that is let in, in its form; the others are only named.
+
+    Args:
+        source: the rows.
+        origin: how texts come from the engine.
+        catalog: the types that Ibis names otherwise.
+    """
+    given, formed, odd, own = source.table, {}, dict(source.odd), dict[str, str]()
+    for name, kind in {**source.columns, **catalog}.items():
+        if name not in given.columns:
+            continue
+        if kinds.kind_of(kind) is None:  # guard: kinds-let-in
+            odd[name] = kind
+            continue
+        padded = kind.startswith("char")
+        formed[name] = kinds.formed(given[name], kind, "padded" if padded else origin)
+        own[name] = kind
+    if not formed:  # rows can be counted all the same
+        formed[kinds.ROW] = _ibis().literal(1, "int64")
+    return replace(source, table=given.select(**formed), told=own, odd=odd)
+
+
+def _unanswered(error: Exception) -> SourceError:
+    return SourceError(f"the table's engine does not answer ({type(error).__name__})")
 
 
 def _check_frame(data: Any) -> None:
@@ -149,7 +210,8 @@ def _own_duckdb() -> Any:
 def _read(connection: Any, path: Path, types: Mapping[str, str], line_breaks: bool) -> Any:
     """Opens Parquet or CSV files in DuckDB; their rows stay where they are."""
     if path.suffix == ".parquet":
-        return connection.read_parquet(str(path))
+        # a text that is no UTF-8 would be an error: one record would stop the scan
+        return connection.read_parquet(str(path), utf8_validation="replace")  # guard: utf8-of-files
     if path.suffix != ".csv":
         raise refuse("data", "be a path that ends in .parquet or .csv", str(path))
     return read_csv(connection, path, types, line_breaks=line_breaks)
@@ -167,6 +229,8 @@ class IbisSource:
             its end. A view of a database, or a cluster without snapshots, does not promise it.
         files: a pattern of paths that the rows are read from; None for rows that are no files.
         turn: the lock of the connection, which all tables that are derived from one share.
+        told: from names to types as the catalog tells them, where the form has another type.
+        odd: from the names of columns that are not let in to their types; the table lacks them.
     """
 
     table: Any
@@ -174,11 +238,15 @@ class IbisSource:
     still: bool = False
     files: str | None = None
     turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    told: Mapping[str, str] = field(default_factory=dict, repr=False)
+    odd: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @cached_property
     def columns(self) -> Mapping[str, str]:
-        """The names of the columns, with the names of their types."""
-        return {name: str(kind).removeprefix("!") for name, kind in self.table.schema().items()}
+        """The names of the columns, with the names of their types as the catalog tells them."""
+        found = {name: str(kind).removeprefix("!") for name, kind in self.table.schema().items()}
+        found.pop(kinds.ROW, None)
+        return {**{name: self.told.get(name, kind) for name, kind in found.items()}, **self.odd}
 
     def check(self) -> None:
         """Asks the engine for no row.
@@ -189,12 +257,13 @@ class IbisSource:
         with interrupts() as seen:
             try:
                 with self.turn:
+                    kinds.check_engine(self.connection)
                     self.connection.to_pyarrow(self.table.limit(0))
+            except ParameterError:
+                raise
             except Exception as error:
                 seen.check()  # guard: interrupt-of-a-check
-                raise SourceError(
-                    f"the table's engine does not answer ({type(error).__name__})"
-                ) from None
+                raise _unanswered(error) from None
 
     def check_rules(
         self, conditions: Sequence[Rule | None] = (), columns: Sequence[OnGrid] = ()
@@ -214,17 +283,23 @@ class IbisSource:
         """Returns the rows with the half, 0 or 1, that a keyed hash puts each unit into."""
         unit = self.table[contribution.unit]
         second = unit.notnull() & (_hashed(contribution.salt, ["half", _text(unit)]) >= "8")
-        half = second.cast("int64")
+        # PostgreSQL makes no bigint of a truth value
+        half = _ibis().cases((second, _ibis().literal(1, "int64")), else_=0).cast("int64")
         return replace(self, table=self.table.mutate(**{HALF: half}), still=False)
 
     def mutated(self, given: Mapping[str, Rule]) -> IbisSource:
         """Returns the rows with derived columns."""
         derived = {
-            name: rules.resolved(self.table, rule, kind="any", name=name)
-            for name, rule in given.items()
+            name: self._resolved(rule, kind="any", name=name) for name, rule in given.items()
         }
         _check_columns([*dict.fromkeys([*self.columns, *given])])
-        return replace(self, table=self.table.mutate(**derived))
+        kept = {name: kind for name, kind in self.told.items() if name not in given}
+        for name, value in derived.items():  # a column under another name is what it was
+            op = value.op()
+            if type(op).__name__ == "Field" and op.name in self.told:
+                kept[name] = self.told[op.name]
+        odd = {name: kind for name, kind in self.odd.items() if name not in given}
+        return replace(self, table=self.table.mutate(**derived), told=kept, odd=odd)
 
     def joined(self, public: Any, on: str) -> IbisSource:
         """Returns the rows with the columns of a public table, whose key is unique."""
@@ -232,17 +307,17 @@ class IbisSource:
         read = opened(public, {})
         # it is public, and may be read here; so it is the same when the rows are scanned
         other = ibis.memtable(read.connection.to_pyarrow(read.table))
-        for columns in (self.columns, dict(other.schema().items())):
+        for columns in (self.columns, read.columns):
             if on not in columns:
                 raise refuse("on", f"be a column of both tables, one has {', '.join(columns)}", on)
-        twice = set(other.columns) & set(self.columns) - {on}
+        twice = set(read.columns) & set(self.columns) - {on}
         if twice:
             raise ParameterError(
                 "the public table must have columns of its own, got "
                 f"{', '.join(sorted(twice))} in both"
             )
         _check_columns([*self.columns, *(name for name in other.columns if name != on)])
-        _check_alike(on, self.table[on].type(), other[on].type())
+        _check_alike(on, self.columns[on], read.columns[on])
         keys = other.filter(other[on].notnull())
         many, distinct = (
             self.connection.to_pyarrow(
@@ -255,7 +330,14 @@ class IbisSource:
             raise refuse("on", "name a column whose values occur once in the public table", on)
         joined = self.table.left_join(keys, on)
         extra = [name for name in other.columns if name != on]
-        return replace(self, table=joined.select(*self.columns, *extra))
+        told = {**self.told, **{name: read.told[name] for name in extra if name in read.told}}
+        more = {name: kind for name, kind in read.odd.items() if name != on}
+        return replace(
+            self,
+            table=joined.select(*self.table.columns, *extra),
+            told=told,
+            odd={**self.odd, **more},
+        )
 
     # ------------------------------------------------------------------ verbs
 
@@ -417,13 +499,32 @@ class IbisSource:
             if isinstance(rule, str):
                 used.add(rule)
             elif rule is not None:
-                value = rules.resolved(self.table, rule, kind="any", name="column")
+                value = self._resolved(rule, kind="any", name="column")
                 # the table's own columns, and not those that a derived one is made of
                 fields = value.op().find(operations.Field, filter=operations.Value)
                 used |= {field.name for field in fields}
         return sorted(used)
 
     # ------------------------------------------------------------------ columns
+
+    def _resolved(self, rule: Rule, *, kind: rules.Kind, name: str) -> Any:
+        """Returns the expression of a rule; refuses one that looks at a column not let in."""
+        if isinstance(rule, str) and rule in self.odd:
+            raise self._not_let_in(name, rule)
+        try:
+            return rules.resolved(self.table, rule, kind=kind, name=name)
+        except ParameterError as error:
+            # Ibis has not found the column, and says so with its name in quotes
+            missing = [odd for odd in self.odd if f"{odd!r}" in str(error.__cause__)]
+            if not missing:
+                raise
+            raise self._not_let_in(name, missing[0]) from None
+
+    def _not_let_in(self, argument: str, name: str) -> ParameterError:
+        kind = self.odd[name]
+        return ParameterError(
+            f"{argument} must not look at columns of type {kind}, got {name!r}{kinds.why(kind)}"
+        )
 
     def _with(self, **derived: Any) -> Any:
         return self.table.mutate(**derived)
@@ -432,11 +533,11 @@ class IbisSource:
         """Returns a condition that is true or false; a missing one is false, and None is true."""
         if rule is None:
             return _ibis().literal(True)
-        return rules.resolved(self.table, rule, kind="boolean", name="where").fill_null(False)
+        return self._resolved(rule, kind="boolean", name="where").fill_null(False)
 
     def _number_true(self, condition: Rule) -> Any:
         """Returns the number of rows for which a condition is true, and neither false nor NULL."""
-        true = rules.resolved(self.table, condition, kind="any", name="where")
+        true = self._resolved(condition, kind="any", name="where")
         if self.connection.name == "duckdb":
             return _count_if()(true)
         return true.sum()
@@ -446,7 +547,7 @@ class IbisSource:
         ibis = _ibis()
         if column.column is None:
             return ibis.literal(1, "int64")
-        value = rules.resolved(self.table, column.column, kind="number", name="column")
+        value = self._resolved(column.column, kind="number", name="column")
         points = rules.points(value, column.low, column.high, column.step)
         centred = points - ibis.literal(column.origin, "int64") if column.origin else points
         return centred * centred if column.power == 2 else centred
@@ -537,17 +638,16 @@ def _check_columns(names: Sequence[str]) -> None:
         seen[key] = name
 
 
-def _check_alike(on: str, kind: Any, other: Any) -> None:
-    """Refuses a join of columns of two types, unless both are integers.
+def _check_alike(on: str, kind: str, other: str) -> None:
+    """Refuses a join of columns of two types, unless both are integers or both texts.
 
     An engine compares values of two types by a change of type, which may make different keys
     equal: 2^53 and 2^53 + 1 are one double. A row would then have two partners, and count twice.
 
     Raises:
-        ParameterError: the types are not alike.
+        ParameterError: the types are not alike, or not let in.
     """
-    alike = kind.copy(nullable=True) == other.copy(nullable=True)
-    if not alike and not (kind.is_integer() and other.is_integer()):  # guard: join-of-one-type
+    if not kinds.alike(kind, other):  # guard: join-of-one-type
         raise refuse("on", f"name columns of one type, got {kind} and {other}", on)
 
 
@@ -603,7 +703,10 @@ def _listed(table: Any, by: Sequence[str], keys: Sequence[Key] | None) -> Any:
     if keys is None:
         return table
     if len(by) == 1 and len(keys) <= _LISTED:
-        return table.filter(table[by[0]].isin(list(keys)))
+        # Ibis takes an integer for one of the smallest type that has it, and finds no type for
+        # some that are beyond int64 and some that are not
+        kind = table[by[0]].type()
+        return table.filter(table[by[0]].isin([_ibis().literal(key, kind) for key in keys]))
     columns = zip(*keys, strict=True) if len(by) > 1 else [keys]
     arrow = importlib.import_module("pyarrow")
     known = _ibis().memtable(

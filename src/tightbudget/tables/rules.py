@@ -40,7 +40,7 @@ from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
 from tightbudget.release.columns import column as read_column
 
-__all__ = ["numpy_points", "points", "resolved", "usual_date", "written"]
+__all__ = ["numpy_points", "points", "resolved", "usual_date", "usual_timestamp", "written"]
 
 Kind = Literal["boolean", "number", "any"]
 
@@ -1060,6 +1060,11 @@ def _usual_dates(x: Any, known: str) -> Any:
 def usual_date(value: Any) -> Any:
     """Returns an Ibis expression of dates; NULL outside of the years 1 to 9999."""
     return _usual_dates(value, "date")
+
+
+def usual_timestamp(value: Any) -> Any:
+    """Returns an Ibis expression of timestamps; NULL outside of the years 1 to 9999."""
+    return _usual_dates(value, "timestamp")
 
 
 def _check_number(value: Any, name: str) -> None:

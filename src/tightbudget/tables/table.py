@@ -8,18 +8,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import plain_numbers, positive_count, refuse
-from tightbudget.tables import engine
+from tightbudget.tables import columns, engine
 from tightbudget.tables.arrays import Arrays
 from tightbudget.tables.source import Contribution, Key, Rule, Source
 
 __all__ = ["Table"]
-
-# types that name a unit or a group: equality of others (floats, NaN) differs between engines
-_NAMES = ("int", "uint", "string", "boolean", "date", "timestamp", "uuid", "object")
 
 
 @plain_numbers
@@ -89,9 +84,10 @@ class Table:
         for name in ("groups_per_unit", "units"):
             if getattr(self, name) is not None:
                 positive_count(**{name: getattr(self, name)})
-        domains = {by: _domain(by, keys) for by, keys in dict(self.domains).items()}
-        for by in domains:
-            self._check_names(**{f"domains[{by!r}]": by})
+        domains = dict[str, tuple[Key, ...]]()
+        for by, keys in dict(self.domains).items():
+            check_column(self.source, f"domains[{by!r}]", by)
+            domains[by] = columns.public_keys(self.columns, by, keys)
         object.__setattr__(self, "domains", MappingProxyType(domains))
 
     def __repr__(self) -> str:
@@ -189,13 +185,7 @@ class Table:
         if name is None:
             return
         check_column(self.source, argument, name)
-        kind = self.columns[name]
-        if not kind.startswith(_NAMES):
-            must = "be a column of integers, texts, truth values or dates"
-            hint = " (missing ones make pandas turn integers into floats: use Int64)"
-            raise ParameterError(
-                f"{argument} must {must}, got {name!r} of type {kind}{hint * ('float' in kind)}"
-            )
+        columns.check_role(self.columns, argument, name, "unit")
 
 
 def check_column(source: Source, argument: str, name: Any) -> None:
@@ -206,23 +196,6 @@ def check_column(source: Source, argument: str, name: Any) -> None:
     """
     if not isinstance(name, str) or name not in source.columns:
         raise refuse(argument, f"be one of the columns {', '.join(source.columns)}", name)
-
-
-def _domain(by: str, keys: Any) -> tuple[Key, ...]:
-    """Returns public keys as a tuple; refuses a key that is there twice."""
-    if isinstance(keys, (str, bytes)) or not hasattr(keys, "__iter__"):
-        raise refuse(f"domains[{by!r}]", "be a list of keys", keys)
-    listed = tuple(key.item() if isinstance(key, np.generic) else key for key in keys)
-    seen = set[Key]()
-    for key in listed:
-        if key is None or key != key:
-            raise refuse(f"domains[{by!r}]", "have no missing key", key)
-        if key in seen:
-            raise refuse(f"domains[{by!r}]", "have each key once", key)
-        seen.add(key)
-    if not listed:
-        raise refuse(f"domains[{by!r}]", "have at least one key", listed)
-    return listed
 
 
 def _source(data: Any, types: Mapping[str, str], line_breaks: bool) -> Source:

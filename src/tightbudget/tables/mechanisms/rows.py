@@ -10,8 +10,9 @@ from typing import Any
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
+from tightbudget.tables import columns
 from tightbudget.tables.source import Contribution, Key, OnGrid, Rule, Source
-from tightbudget.tables.table import Table
+from tightbudget.tables.table import Table, check_column
 
 __all__ = [
     "as_it_is",
@@ -23,13 +24,6 @@ __all__ = [
     "where_true",
     "whole_range",
 ]
-
-# the type of a column that names groups, by the beginning of its name, and the types of its keys
-_KEYS: tuple[tuple[tuple[str, ...], tuple[type, ...]], ...] = (
-    (("int", "uint"), (int,)),
-    (("string",), (str,)),
-    (("boolean",), (bool,)),
-)
 
 
 def where_true(table: Table, rule: Rule | None) -> Table:
@@ -50,15 +44,12 @@ def public_keys(table: Table, by: str | tuple[str, ...]) -> tuple[tuple[str, ...
     names = (by,) if isinstance(by, str) else tuple(by)
     if not names or len(set(names)) < len(names):
         raise refuse("by", "name one column, or several different ones", by)
-    domains = [table.domain(name) for name in names]
-    for name, domain in zip(names, domains, strict=True):
-        kind = table.columns.get(name, "")
-        for types in (types for kinds, types in _KEYS if kind.startswith(kinds)):
-            wrong = [key for key in domain if type(key) not in types]
-            if wrong:
-                # an engine would fail at this comparison when the budget is already spent
-                must = f"have keys of the column's type, {kind}"
-                raise refuse(f"domains[{name!r}]", must, wrong[0])
+    domains = []
+    for name in names:
+        domain = table.domain(name)  # refuses a column without one
+        check_column(table.source, "by", name)
+        # a derived column may have taken the place of the one that had these keys
+        domains.append(columns.public_keys(table.columns, name, domain))
     return names, list(domains[0]) if len(names) == 1 else list(itertools.product(*domains))
 
 
@@ -66,12 +57,17 @@ def grouped(
     source: Source,
     contribution: Contribution,
     by: Sequence[str],
-    columns: Sequence[OnGrid],
+    sums: Sequence[OnGrid],
     keys: Sequence[Key],
 ) -> list[list[int]]:
-    """Asks for the sums of each public key, in the order of the keys; zeros where none occur."""
-    found = source.groups(contribution, by, columns, keys=keys)
-    nothing = [0] * max(1, len(columns))
+    """Asks for the sums of each public key, in the order of the keys; zeros where none occur.
+
+    A key that was not asked for does not count. It would mean that the engine holds values for
+    equal that Python tells apart, which the form of columns excludes; an error here would tell
+    that such a record is there.
+    """
+    found = source.groups(contribution, by, sums, keys=keys)
+    nothing = [0] * max(1, len(sums))
     return [found.get(key, nothing) for key in keys]
 
 

@@ -10,15 +10,13 @@ from tightbudget.output_dp.amount import Price
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.mechanism import MechanismOnData
 from tightbudget.release.mechanisms.select_keys import KeyedCounts, SelectKeys
+from tightbudget.tables.columns import check_role
 from tightbudget.tables.mechanism import Plan, TableMechanism
 from tightbudget.tables.mechanisms.rows import where_true
 from tightbudget.tables.source import Contribution, Key, Rule
 from tightbudget.tables.table import Table
 
 __all__ = ["SelectedCounts", "SelectedKeys"]
-
-# types whose values become Python's for every record: a moment of nanoseconds may not
-_KINDS = ("int", "uint", "string", "boolean", "date", "object")
 
 
 @plain_numbers
@@ -129,9 +127,7 @@ def _plan(
     for name in names:
         if name not in rows.columns:
             raise refuse("by", f"name a column of the table ({', '.join(rows.columns)})", name)
-        if not rows.columns[name].startswith(_KINDS):
-            must = f"have a type of keys (integers, text, truth values or dates; {name!r})"
-            raise refuse("by", must, rows.columns[name])
+        check_role(rows.columns, "by", name, "secret key")
 
     def scan(contribution: Contribution) -> dict[Key, int]:
         found = rows.source.groups(contribution, names, [], keys=None)

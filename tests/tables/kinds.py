@@ -1,0 +1,460 @@
+"""Columns of every type that an engine can declare, with values at the edges of each type.
+
+Types come from the engines' own catalogs. Values come from one list of texts: an engine keeps those
+that it can read as the type. So a type or a value that a later version has is there by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import decimal
+import inspect
+import itertools
+import re
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tightbudget.errors import ParameterError
+from tightbudget.tables import GroupedCounts, SelectedCounts
+from tightbudget.tables.columns import check_role, public_keys
+from tightbudget.tables.source import ONE, Contribution, OnGrid, Source
+from tightbudget.tables.table import Table
+
+__all__ = [
+    "Column",
+    "duckdb_types",
+    "in_duckdb",
+    "in_postgres",
+    "law",
+    "of_arrow",
+    "of_pandas",
+    "of_polars",
+    "postgres_types",
+]
+
+# Values that a collation, a pad or a change of type may take for one another stand side by side,
+# so that they are in different parts.
+TEXTS = [
+    *("a", "A", "\u00e1", "ab", "ab ", "AB", "", " ", "%", "|", "\U0001f418", "e\u0301", "\u00e9"),
+    *("0", "1", "-1", "-0", "127", "-128", "255", "32767", "65535", "2147483647", "4294967295"),
+    *("9223372036854775807", "-9223372036854775808", "9223372036854775808"),
+    *("18446744073709551615", "9007199254740993", "9007199254740992", "1" + "0" * 37, "9" * 38),
+    *("1e308", "-1e308", "5e-324", "nan", "inf", "-inf", "0.1", "0.10", "1e-30", "true", "false"),
+    *("infinity", "-infinity", "2020-01-01", "2020-01-01 00:00:00", "2020-01-01 00:00:00.000001"),
+    *("1970-01-01 00:00:00.123456789", "9999-12-31 23:59:59.999999", "0001-01-01"),
+    *("200000-01-01", "4000-01-01 (BC)", "2020-10-25 01:30:00+01", "2020-10-25 01:30:00+02"),
+    *("00:00:00", "1 day", "24 hours", "30 days", "1 month", "100000000 years"),
+    *("5b5f2a2e-0000-4000-8000-0123456789ab", "5B5F2A2E-0000-4000-8000-0123456789AC"),
+    *('{"a":1}', '{"a": 1}', "[1]", "{1}", "\\x00", "\\xff", "101", "127.0.0.1"),
+    "08:00:2b:01:02:03",
+]  # fmt: skip
+# The same for frames, which are made of Python's values.
+VALUES: list[Any] = [
+    *TEXTS,
+    *(True, False, 0, 1, -1, 127, -128, 255, 2**63 - 1, -(2**63), 2**63, 2**64 - 1, 2**53 + 1),
+    *(0.1, -0.0, 1e308, 5e-324, float("nan"), float("inf"), decimal.Decimal("1.0")),
+    *(datetime.date(1, 1, 1), datetime.date(9999, 12, 31), datetime.datetime(2020, 1, 1)),
+    *(datetime.timedelta(1), datetime.time(1), b"a", b"\xff", uuid.UUID(int=1), [1], {"a": 1}),
+]
+PARTS = 2  # row i is in part i % PARTS
+
+
+@dataclass(frozen=True)
+class Column:
+    """Rows of (i, c), where c has a type and all of the values that the type has."""
+
+    name: str
+    data: Any
+
+
+def law(data: Any) -> str:
+    """Checks every role of the column c; returns the roles that its type does not serve.
+
+    The law: what is asked of rows together is the sum of what is asked of each part of them, and
+    each row adds at most the sensitivity. So one record more moves an answer by its own amount.
+    """
+    try:
+        table = Table(data)
+    except ParameterError as error:  # of pandas, whose objects have no type
+        if "must have a type in each column" not in str(error):
+            raise
+        return "table"
+    many = answer(table, lambda s: s.counts(EACH, [None])[0])
+    assert many > 0
+    # nobody asks about c here, whatever its type is
+    assert sum(_part(table, i).source.counts(EACH, [None])[0] for i in range(PARTS)) == many
+    refused = []
+    for role, ask in ROLES.items():
+        try:
+            ask(table, many)
+        except ParameterError as error:
+            if "c" not in str(error):
+                raise
+            refused.append(role)
+    return ", ".join(refused)
+
+
+EACH = Contribution(unit=None, rows=1, groups=1, salt="5a")
+
+
+def _part(table: Table, i: int) -> Table:
+    return table.filter(lambda t: t.i % PARTS == i)
+
+
+def answer(table: Table, ask: Callable[[Source], Any]) -> Any:
+    """Asks rows, when the engine has said that it answers; a refusal comes before."""
+    table.source.check()
+    return ask(table.source)
+
+
+def _adds_up(table: Table, ask: Callable[[Source], Any]) -> Any:
+    """Asks all rows and each part of them, and returns the answer for all."""
+    whole = Counter(answer(table, ask))
+    parts = [Counter(answer(_part(table, i), ask)) for i in range(PARTS)]
+    together = Counter[Any]()
+    for part in parts:
+        for key, number in part.items():
+            together[key] += number
+    assert whole == together, (whole, parts)
+    return whole
+
+
+def _secret_keys(table: Table, many: int) -> None:
+    plan = SelectedCounts(by="c", epsilon=1, delta=1e-6).plan(table)
+    found = _adds_up(table, lambda s: plan_of(s, table))
+    assert plan.scan(EACH) == dict(found)
+    assert all(isinstance(key, (int, str, bool, datetime.date)) for key in found)
+
+
+def plan_of(source: Source, table: Table) -> dict[Any, int]:
+    found = source.groups(EACH, ["c"], [], keys=None)
+    return {key: count for key, (count,) in found.items()}
+
+
+def _public_keys(table: Table, many: int) -> None:
+    admitted = []
+    for value in VALUES:
+        with contextlib.suppress(ParameterError):
+            (key,) = public_keys(table.columns, "c", [value])
+            if key not in admitted:
+                admitted.append(key)
+    if not admitted:  # all are refused; say why
+        Table(table, domains={"c": [VALUES[0]]})
+    public = Table(table, domains={"c": admitted})
+    question = GroupedCounts(by="c", epsilon=1)
+
+    def counted(source: Source) -> dict[Any, int]:
+        rows = public._over(source)
+        return dict(zip(admitted, question.plan(rows).scan(EACH), strict=True))
+
+    found = _adds_up(public, counted)
+    # by the table of keys that many of them are sent as
+    wide = [*admitted, *_more(table, admitted[0])]
+    longer = public.source.groups(EACH, ["c"], [ONE], keys=wide)
+    assert {key: n for key, (n,) in longer.items() if key in set(admitted)} == {
+        key: n for key, n in found.items() if n
+    }
+    with contextlib.suppress(ParameterError):  # types whose keys may be secrets, too
+        check_role(table.columns, "by", "c", "secret key")
+        there = {k: n for k, n in plan_of(table.source, table).items() if k in set(admitted)}
+        assert there == {k: n for k, n in found.items() if n}
+
+
+def _more(table: Table, key: Any) -> list[Any]:
+    """More than a thousand keys of one type, if it has so many."""
+    numbers = range(1000, 2001)
+    keys: list[Any] = {
+        str: [f"more {n}" for n in numbers],
+        int: list(numbers),
+        datetime.date: [datetime.date.fromordinal(n) for n in numbers],
+        datetime.datetime: [datetime.datetime.fromordinal(n) for n in numbers],
+    }.get(type(key), [])
+    with contextlib.suppress(ParameterError):
+        return list(public_keys(table.columns, "c", keys))
+    return []
+
+
+def _units(table: Table, many: int) -> None:
+    """Takes all rows of a part away: no more units are lost than the part has rows."""
+    rows = Table(table, unit="c", rows_per_unit=1)
+    twice = _questions_of_units(rows)
+    for i in range(PARTS):
+        fewer = _questions_of_units(rows.filter(lambda t, i=i: t.i % PARTS != i))
+        lost = many - answer(_part(table, i), lambda s: s.counts(EACH, [None])[0])
+        for name, number in twice.items():
+            assert 0 <= number - fewer[name] <= many - lost, name
+
+
+def _questions_of_units(rows: Table) -> dict[str, int]:
+    bound = Contribution(unit="c", rows=1, groups=1, salt="5a")
+    source = rows.source
+    source.check()
+    return {
+        "rows": source.counts(bound, [None])[0],
+        "units": source.counts(bound, [None], units=True)[0],
+        "chosen": source.counts(bound, [lambda t: t.i >= 0])[0],
+        "sum": source.sums(bound, [ONE])[0],
+        "groups": sum(n for (n,) in source.groups(bound, ["i"], [], keys=None).values()),
+        "half": source.with_half(bound).counts(EACH, [None])[0],
+    }
+
+
+def _number(table: Table, many: int) -> None:
+    grids = [
+        OnGrid(column="c", low=-(2**40), high=2**40, step=2.0**-10),
+        OnGrid(column="c", low=0, high=2**52, step=2.0**12, power=1),
+    ]
+    for grid in grids:
+        found = _adds_up(table, lambda s, grid=grid: {0: s.sums(EACH, [grid])[0]})
+        assert abs(found[0]) <= many * grid.most
+    low = OnGrid(column="c", low=-3, high=3)
+    assert sum(_adds_up(table, lambda s: dict(s.histogram(EACH, low))).values()) == many
+
+
+# one rule of each sort that a column of some kind may serve
+RULES: Mapping[str, Callable[[Any], Any]] = {
+    "missing": lambda c: c.isnull(),
+    "equal": lambda c: c == "a",
+    "one of": lambda c: c.isin(["a", "ab", "1"]),
+    "contains": lambda c: c.contains("a"),
+    "starts": lambda c: c.startswith("A"),
+    "ends": lambda c: c.endswith("b"),
+    "length": lambda c: c.length() == 1,
+    "part": lambda c: c.substr(0, 1) == "a",
+    "as a number": lambda c: c.try_cast("float64") > 0,
+    "positive": lambda c: c > 0,
+    "odd": lambda c: c % 2 == 1,
+    "arithmetic": lambda c: (c * c + c / 3).floor() > 1,
+    "true": lambda c: c & True,
+    "year": lambda c: c.year() == 2020,
+    "day": lambda c: c.day_of_week.index() == 2,
+    "later": lambda c: c >= datetime.date(2020, 1, 1),
+    "at": lambda c: c < datetime.datetime(2020, 1, 1, 12),
+}
+
+
+def _rules(table: Table, many: int) -> None:
+    served = []
+    for rule in RULES.values():
+        try:
+            table.source.check_rules(conditions=[lambda t, rule=rule: rule(t.c)])
+        except ParameterError:
+            continue
+        served.append(rule)
+    if not served:
+        table.source.check_rules(conditions=[lambda t: t.c.isnull()])
+    asked = [lambda t, rule=rule: rule(t.c) for rule in served]
+    found = _adds_up(table, lambda s: dict(enumerate(s.counts(EACH, asked))))
+    assert all(0 <= number <= many for number in found.values())
+
+
+def _joined(table: Table, many: int) -> None:
+    """Joins with public keys that are spelled otherwise: each row stays one row."""
+    import pyarrow
+
+    column = table.source.table["c"] if "c" in table.source.table.columns else None
+    kind = pyarrow.string() if column is None else column.type().to_pyarrow()
+    found = []
+    for value in VALUES:
+        with contextlib.suppress(Exception):
+            array = pyarrow.array([value], kind)
+            if array[0].as_py() == array[0].as_py() and array[0] not in found:
+                found.append(array[0])
+    keys = pyarrow.array([one.as_py() for one in found], kind)
+    public = pyarrow.table({"c": keys, "w": pyarrow.array(range(len(keys)), pyarrow.int64())})
+    joined = table.join(public, on="c")
+    w = OnGrid(column="w", low=0, high=1000)
+    _adds_up(joined, lambda s: {"rows": s.counts(EACH, [None])[0], "w": s.sums(EACH, [w])[0]})
+    assert answer(joined, lambda s: s.counts(EACH, [None])[0]) == many
+
+
+ROLES: Mapping[str, Callable[[Table, int], None]] = {
+    "unit": _units,
+    "secret key": _secret_keys,
+    "public key": _public_keys,
+    "number": _number,
+    "rule": _rules,
+    "join": _joined,
+}
+
+
+# --------------------------------------------------------------------------------- the catalogs
+
+
+def duckdb_types() -> Iterator[str]:
+    """The types of DuckDB by one name each, nested ones of each sort, and texts collated."""
+    import duckdb
+
+    connection = duckdb.connect()
+    asked = "SELECT min(type_name) FROM duckdb_types() GROUP BY logical_type, type_size ORDER BY 1"
+    yield from (name for (name,) in connection.execute(asked).fetchall())
+    yield from ("INTEGER[]", "INTEGER[2]", "STRUCT(a INTEGER)", "MAP(INTEGER, INTEGER)")
+    yield from ("UNION(a INTEGER)", "ENUM('a', 'A', 'ab', '1')", "DECIMAL(38, 38)", "CHAR(3)")
+    yield from ("DECIMAL(1, 0)", "DECIMAL(38, 0)", "DECIMAL(18, 3)")
+    yield from (f"VARCHAR COLLATE {name}" for name in ("nocase", "noaccent", "nfc", "de", "C"))
+    yield "VARCHAR COLLATE nocase.noaccent"
+
+
+def in_duckdb(kind: str) -> Any | None:
+    """A table of DuckDB; None if a table cannot have this type."""
+    import ibis
+
+    connection = ibis.duckdb.connect()
+    execute = connection.con.execute
+    with contextlib.suppress(Exception):
+        execute(f"CREATE TABLE rows (i BIGINT, c {kind})")
+        values = [None]
+        for text in TEXTS:
+            with contextlib.suppress(Exception):
+                execute("INSERT INTO rows VALUES (-1, ?)", [text])
+                values.append(text)
+        execute("DELETE FROM rows")
+        for i, text in enumerate(itertools.chain(values, values)):
+            execute("INSERT INTO rows VALUES (?, ?)", [i, text])
+        return connection.table("rows")
+    return None
+
+
+def postgres_types(connection: Any) -> list[str]:
+    """The types of a PostgreSQL database, and those that have lengths or collations."""
+    asked = (
+        "SELECT format_type(t.oid, NULL) FROM pg_type AS t JOIN pg_namespace AS n "
+        "ON n.oid = t.typnamespace WHERE typtype IN ('b', 'e', 'd', 'r', 'm') "
+        "AND nspname IN ('pg_catalog', 'public') AND typcategory <> 'A' "
+        "AND t.typname !~ '^(pg_|reg)' ORDER BY 1"
+    )
+    more = ["character(3)", "character varying(3)", "numeric(18, 3)", "numeric(38)", "text[]"]
+    more += ["numeric(500)", "numeric(3, -300)", "numeric(50, 40)", "timestamp(0)", "time(0)"]
+    collated = "SELECT quote_ident(collname) FROM pg_collation WHERE NOT collisdeterministic"
+    more += [f"text COLLATE {name}" for (name,) in connection.execute(collated).fetchall()]
+    return [name for (name,) in connection.execute(asked).fetchall()] + more
+
+
+def in_postgres(connection: Any, ibis_connection: Any, kind: str, name: str) -> Any | None:
+    """A table of PostgreSQL; None if a table cannot have this type, or Ibis cannot open it."""
+    with contextlib.suppress(Exception):
+        connection.execute(f"CREATE TABLE {name} (i bigint, c {kind})")
+        values = [None]
+        for text in TEXTS:
+            with contextlib.suppress(Exception):
+                connection.execute(f"INSERT INTO {name} VALUES (-1, %s)", (text,))
+                values.append(text)
+        connection.execute(f"DELETE FROM {name}")
+        for i, text in enumerate(itertools.chain(values, values)):
+            connection.execute(f"INSERT INTO {name} VALUES (%s, %s)", (i, text))
+        return ibis_connection.table(name)
+    return None
+
+
+def of_arrow() -> Iterator[Column]:
+    """A table of Arrow for each type that a function of PyArrow makes."""
+    import pyarrow as pa
+
+    kinds: list[Any] = []
+    for make in list(vars(pa).values()):
+        # some print, or change the memory that all others use
+        if inspect.isroutine(make) and re.match(r"\w+\(.*\)\n\nCreate ", make.__doc__ or ""):
+            with contextlib.suppress(Exception):
+                kind = make()
+                if isinstance(kind, pa.DataType):
+                    kinds.append(kind)
+    for unit in ("s", "ms", "us", "ns"):
+        kinds += [pa.timestamp(unit), pa.timestamp(unit, "Europe/Berlin"), pa.duration(unit)]
+    kinds += [pa.time32("s"), pa.time64("ns"), pa.binary(1), pa.list_(pa.int64())]
+    kinds += [pa.decimal128(38, 0), pa.decimal128(5, 2), pa.decimal256(50, 2)]
+    kinds += [pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int32(), pa.int64())]
+    kinds += [pa.struct([("a", pa.int64())]), pa.map_(pa.string(), pa.int64())]
+    kinds += [pa.run_end_encoded(pa.int32(), pa.string()), pa.list_view(pa.int64())]
+    for kind in dict.fromkeys(kinds):
+        values = _accepted(lambda given, kind=kind: pa.array(given, kind))
+        edges = _raw(kind)
+        column = (
+            pa.concat_arrays([*(pa.array([v], kind) for v in values), *edges])
+            if (not pa.types.is_run_end_encoded(kind))
+            else pa.array(values, kind)
+        )
+        yield Column(
+            str(kind), pa.table({"i": pa.array(range(len(column)), pa.int64()), "c": column})
+        )
+
+
+def _raw(kind: Any) -> list[Any]:
+    """Values that no value of Python stands for: the ends of times, and texts that are none."""
+    import pyarrow as pa
+
+    if pa.types.is_temporal(kind) and not pa.types.is_time(kind):
+        with contextlib.suppress(Exception):
+            width = kind.bit_width
+            ends = [2 ** (width - 1) - 1, -(2 ** (width - 1)), 86_400_000, 10**9 % 2 ** (width - 1)]
+            return [pa.array(ends, pa.int64() if width == 64 else pa.int32()).view(kind)]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        like = pa.binary() if pa.types.is_string(kind) else pa.large_binary()
+        odd = pa.array([b"\xff", b"a\xe9", b"\xed\xa0\x80", b"a\xff"], like)
+        return [pa.Array.from_buffers(kind, len(odd), odd.buffers())]
+    return []
+
+
+def _accepted(make: Callable[[list[Any]], Any]) -> list[Any]:
+    """The values of which a frame can make a column, each of them twice."""
+    found: list[Any] = [None]
+    for value in VALUES:
+        with contextlib.suppress(Exception):
+            make([value])
+            found.append(value)
+    return found + found
+
+
+def of_polars() -> Iterator[Column]:
+    """A frame of Polars for each of its types."""
+    import polars as pl
+
+    kinds = [
+        kind
+        for kind in vars(pl.datatypes).values()
+        if inspect.isclass(kind) and issubclass(kind, pl.DataType) and not kind.is_nested()
+    ]
+    kinds += [pl.Enum(["a", "A", "1"]), pl.Decimal(38, 0), pl.Decimal(5, 2), pl.List(pl.Int64)]
+    kinds += [pl.Datetime(unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "UTC")]
+    kinds += [pl.Array(pl.Int64, 1), pl.Struct({"a": pl.Int64}), pl.Duration("ns")]
+    for kind in dict.fromkeys(kinds):
+        with contextlib.suppress(Exception):
+            values = _accepted(lambda given, kind=kind: pl.Series(given, dtype=kind, strict=True))
+            column = pl.Series("c", values, dtype=kind)
+            yield Column(str(kind), pl.DataFrame({"i": range(len(column)), "c": column}))
+
+
+def of_pandas() -> Iterator[Column]:
+    """A frame of pandas for each type of NumPy and each that pandas registers."""
+    import numpy as np
+    import pandas as pd
+
+    kinds: list[Any] = [np.dtype(code) for code in np.typecodes["All"]]
+    kinds += [f"datetime64[{unit}]" for unit in ("s", "ms", "us", "ns")]
+    for kind in _below(pd.api.extensions.ExtensionDtype):
+        with contextlib.suppress(Exception):
+            kinds.append(kind())
+    kinds += ["string", "Int64", "UInt64", "boolean", "Float64", "datetime64[ns, UTC]"]
+    kinds += ["period[D]", "interval[int64]", "Sparse[float]", "category", "int64[pyarrow]"]
+    names = []
+    for kind in kinds:
+        with contextlib.suppress(NotImplementedError):  # a class that is above others
+            names.append(str(kind))
+    for kind in dict.fromkeys(names):
+        with contextlib.suppress(Exception):
+            values = _accepted(lambda given, kind=kind: pd.Series(given, dtype=kind))
+            parts = []  # not all types have a missing value
+            for value in values:
+                with contextlib.suppress(Exception):
+                    parts.append(pd.Series([value], dtype=kind))
+            column = pd.concat(parts, ignore_index=True)
+            if len(column):
+                yield Column(kind, pd.DataFrame({"i": range(len(column)), "c": column}))
+
+
+def _below(kind: type) -> list[type]:
+    """All classes below a class."""
+    return [one for below in kind.__subclasses__() for one in (below, *_below(below))]

@@ -1,0 +1,506 @@
+"""Kinds of columns: each is brought to one form, or refused by its type before anything is paid."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import re
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import ibis
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from tests.guards.mutants import Without, each, lose_a_truth
+from tests.ledger.conftest import own_server
+from tests.ledger.servers import Server
+from tests.tables import kinds
+
+import tightbudget as tb
+from tightbudget.errors import ParameterError
+from tightbudget.tables import Count, GroupedCounts, Sum, Table, columns
+from tightbudget.tables.source import ONE, Contribution
+
+EACH = Contribution(unit=None, rows=1, groups=1, salt="5a")
+
+# ------------------------------------------------------------------ the law, for each declared type
+
+
+def test_the_law_holds_for_a_text_that_is_compared_without_case() -> None:
+    assert kinds.law(kinds.in_duckdb("VARCHAR COLLATE nocase")) == "number"
+
+
+def test_a_type_that_is_not_let_in_serves_no_role_and_is_in_nobodys_way() -> None:
+    assert kinds.law(kinds.in_duckdb("INTERVAL")) == ", ".join(kinds.ROLES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(kinds.duckdb_types()))
+def test_the_law_holds_for_each_type_of_duckdb(kind: str) -> None:
+    data = kinds.in_duckdb(kind)
+    if data is None:
+        pytest.skip("no column has this type by its name alone")
+    kinds.law(data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["arrow", "polars", "pandas"])
+def test_the_law_holds_for_each_type_of_a_frame(library: str) -> None:
+    names = list[str]()
+    for column in getattr(kinds, f"of_{library}")():
+        names.append(column.name)
+        kinds.law(column.data)
+    assert len(names) > 20
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    """A database of the tests' own server, or of one that has citext and ICU."""
+    given = os.environ.get("TIGHTBUDGET_TEST_POSTGRES")
+    server = Server(given) if given else own_server()
+    url = server.create_database()
+    yield url.replace("postgresql+psycopg", "postgresql")
+    if given:
+        server.drop_database(url)
+    else:
+        server.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_the_law_holds_for_each_type_of_postgresql(database: str) -> None:
+    import psycopg
+
+    with psycopg.connect(database, autocommit=True) as connection:
+        for statement in (
+            "CREATE EXTENSION citext",
+            "CREATE COLLATION ci (provider=icu, locale='und-u-ks-level2', deterministic=false)",
+            "CREATE TYPE mood AS ENUM ('a', 'A', 'ab', '1')",
+            "CREATE DOMAIN word AS text",
+        ):
+            with contextlib.suppress(psycopg.Error):  # not all servers have them
+                connection.execute(statement)
+        opened = ibis.connect(database)
+        served = {
+            kind: kinds.law(data)
+            for i, kind in enumerate(kinds.postgres_types(connection))
+            if (data := kinds.in_postgres(connection, opened, kind, f"rows{i}")) is not None
+        }
+        opened.disconnect()
+    assert served["character(3)"] == served["mood"] == served["text"] == "number"
+    assert served["money"] == served["oid"] == served["word"] == ", ".join(kinds.ROLES)
+    assert served.get("citext", "number") == served.get("text COLLATE ci", "number") == "number"
+
+
+# ------------------------------------------------------------------ texts that are no UTF-8
+
+ODD = [b"caf\xe9", b"\xed\xa0\x80", b"a\xff"]
+
+
+def texts(values: list[bytes | None]) -> Any:
+    """Returns a column of texts with these bytes, whatever they are."""
+    odd = pa.array(values, pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(odd), odd.buffers(), null_count=odd.null_count)
+
+
+def parquet(folder: Path, values: list[bytes | None]) -> Path:
+    path = folder / "rows.parquet"
+    pa.parquet.write_table(pa.table({"c": texts(values)}), path)
+    return path
+
+
+def texts_of_files_are_no_error(folder: Path) -> bool:
+    table = Table(parquet(folder, [b"a", None, *ODD]), domains={"c": ["a"]})
+    try:
+        found = table.source.groups(EACH, ["c"], [], keys=None)
+    except Exception:
+        return False
+    return found["a"] == [1] and sum(n for (n,) in found.values()) == 4
+
+
+def no_record_hides_others(folder: Path) -> bool:
+    """Rows that are no UTF-8 count alike, whatever is beside them in the file."""
+    found = set()
+    for more in ([], [b"a"], [b"caf?"]):
+        data = parquet(folder, [b"caf\xe9"] * 100 + [b"cafx", b"zz", *more])
+        (n,) = Table(data).source.counts(EACH, [lambda t: t.c == "caf?"])
+        found.add(n - (more == [b"caf?"]))
+    return len(found) == 1
+
+
+def texts_of_frames_are_no_error() -> bool:
+    try:
+        table = Table(pa.table({"c": texts([b"a", None, *ODD])}))
+        found = table.source.groups(EACH, ["c"], [], keys=None)
+    except Exception:
+        return False
+    return found["a"] == [1] and sum(n for (n,) in found.values()) == 4
+
+
+def test_texts_that_are_no_utf8_are_no_error(tmp_path: Path) -> None:
+    assert texts_of_files_are_no_error(tmp_path)
+    assert no_record_hides_others(tmp_path)
+    assert texts_of_frames_are_no_error()
+
+
+def test_missing_texts_of_files_stay_missing(tmp_path: Path) -> None:
+    source = Table(parquet(tmp_path, [b"", None, b"a"])).source
+    rules = [lambda t: t.c.isnull(), lambda t: t.c == "", lambda t: t.c.length() == 0]
+    assert source.counts(EACH, rules) == [1, 1, 1]
+
+
+# ------------------------------------------------------------------ times beyond an engine's years
+
+
+def far(unit: str) -> Any:
+    ends = pa.array([0, 2**63 - 1, -(2**63)], pa.int64()).view(pa.timestamp(unit))
+    return pa.table({"c": ends})
+
+
+def times_of_frames_are_no_error() -> bool:
+    try:
+        return Table(far("s")).source.counts(EACH, [lambda t: t.c.isnull()]) == [2]
+    except Exception:
+        return False
+
+
+def times_of_engines_are_no_error() -> bool:
+    connection = ibis.duckdb.connect()
+    connection.con.register("given", far("us"))
+    connection.con.execute("CREATE TABLE kept AS SELECT * FROM given")
+    table = Table(connection.table("kept"), unit="c", rows_per_unit=1)
+    try:
+        return table.source.sums(table.contribution(), [ONE]) == [3]
+    except Exception:
+        return False
+
+
+def milliseconds_of_files_are_not_let_in(folder: Path) -> bool:
+    path = folder / "times.parquet"
+    rows = pa.table(
+        {"c": pa.array([0], pa.timestamp("ms")), "d": pa.array([0], pa.timestamp("us"))}
+    )
+    pa.parquet.write_table(rows, path, version="2.6")
+    found = Table(path).columns
+    return found["d"] == "timestamp(6)" and columns.kind_of(found["c"]) is None
+
+
+def test_times_beyond_an_engines_years_are_no_error(tmp_path: Path) -> None:
+    assert times_of_frames_are_no_error()
+    assert times_of_engines_are_no_error()
+    assert milliseconds_of_files_are_not_let_in(tmp_path)
+    with pytest.raises(
+        ParameterError,
+        match=r"^where must not look at columns of type timestamp of milliseconds in Parquet, got "
+        r"'c': DuckDB fails at one that is too far away; write microseconds into the file$",
+    ):
+        Count(epsilon=1, where=lambda t: t.c.isnull()).rehearse(Table(tmp_path / "times.parquet"))
+
+
+# ------------------------------------------------------------------ columns that are not let in
+
+
+def with_an_interval() -> Any:
+    connection = ibis.duckdb.connect()
+    connection.con.execute("CREATE TABLE kept AS SELECT INTERVAL 1 DAY AS c, 1 AS d, 'a' AS e")
+    return connection.table("kept")
+
+
+def nobody_asks_about_it() -> bool:
+    try:
+        meter = tb.OutputDPOdometer()
+        table = Table(with_an_interval())
+        Count(epsilon=1).release(table, meter=meter, noise=tb.FixedNoise([0] * 99))
+    except Exception:
+        return False
+    return True
+
+
+@pytest.mark.filterwarnings("ignore:FixedNoise")
+def test_a_column_that_is_not_let_in_is_refused_by_its_type_and_costs_nothing() -> None:
+    assert nobody_asks_about_it()
+    table, meter = Table(with_an_interval()), tb.OutputDPFilter(1)
+    said = r"must not look at columns of type interval.*, got 'c': cast it to a type that is let in"
+    for question in (
+        Count(epsilon=1, where=lambda t: t.c.isnull()),
+        Count(epsilon=1, where=lambda t: t["c"].isnull()),
+        Count(epsilon=1, where="c"),
+        Sum(epsilon=1, column="c", bounds=(0, 1)),
+    ):
+        with pytest.raises(ParameterError, match=said):
+            question.release(table, meter=meter)
+    assert meter.spent.epsilon == 0
+    with pytest.raises(ParameterError, match=r"unit must be a column of .*, got 'c' of type inter"):
+        Table(with_an_interval(), unit="c", rows_per_unit=1)
+    derived = table.mutate(c=lambda t: t.d)
+    assert derived.columns["c"] == derived.columns["d"]
+    assert derived.source.counts(EACH, [lambda t: t.c == 1]) == [1]
+    many = pa.table({"c": pa.array([10**60], pa.decimal256(70, 2))})
+    with pytest.raises(ParameterError, match=r"decimal\(70, 2\), got 'c': declare how many digits"):
+        Sum(epsilon=1, column="c", bounds=(0, 1)).rehearse(Table(many))
+
+
+def floats_name_no_unit() -> bool:
+    with contextlib.suppress(ParameterError):
+        Table(pa.table({"c": [1.5]}), unit="c", rows_per_unit=1)
+        return False
+    return True
+
+
+def test_a_table_of_which_nothing_is_let_in_has_rows() -> None:
+    table = Table(pa.table({"c": pa.array([1, 2], pa.duration("s"))}))
+    assert table.source.counts(EACH, [None]) == [2]
+    assert list(table.columns) == ["c"]
+
+
+def test_types_are_named_by_their_whole_names() -> None:
+    assert columns.kind_of("int64") is columns.KINDS["integers"]
+    for kind in ("interval('s')", "int128", "timestamptz", "datetime", "decimal", "decimal(39, 0)"):
+        assert columns.kind_of(kind) is None
+    assert columns.kind_of("decimal(3, 4)") is None
+    # all but objects, which no engine has, stand for types of Ibis
+    assert [name for name, kind in columns.KINDS.items() if not kind.roles] == []
+
+
+# ------------------------------------------------------------------ public keys
+
+DAY, NOON = datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1, 12)
+ID = uuid.UUID("5b5f2a2e-0000-4000-8000-0123456789ab")
+KEYS: dict[str, tuple[Any, Any, list[Any], list[Any], str]] = {
+    # a type, a value, spellings of it, keys that are refused, and what the refusal says
+    "int8": (pa.int8(), 1, [1, np.int64(1)], [128, -129, 1.0, True, "1"], "integers from -128 to"),
+    "uint64": (pa.uint64(), 2**64 - 1, [2**64 - 1], [2**64, -1], "integers from 0 to"),
+    "bool": (pa.bool_(), True, [True, np.True_], [1, "true"], "True and False"),
+    "string": (pa.string(), "a", ["a"], [1, b"a", ID], "texts"),
+    "date": (pa.date32(), DAY, [DAY, "2020-01-01"], [NOON, "1.1.2020", 0], "dates, or texts like"),
+    "timestamp": (
+        pa.timestamp("us"),
+        NOON,
+        [NOON, "2020-01-01T12:00:00"],
+        [DAY, NOON.replace(tzinfo=datetime.UTC), "2020-01-01T12:00:00Z", "noon"],
+        "timestamps without a time zone",
+    ),
+    "seconds": (
+        pa.timestamp("us"), NOON, [NOON], [DAY], "timestamps without a time zone"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_are_counted_rightly_or_refused_for_nothing(name: str) -> None:
+    kind, value, spelled, refused, said = KEYS[name]
+    data = pa.table({"c": pa.array([value, value, None], kind)})
+    for key in spelled:
+        table = Table(data, domains={"c": [key]})
+        assert table.domain("c") == (value,)
+        assert GroupedCounts(by="c", epsilon=1).plan(table).scan(EACH) == [2]
+    for key in refused:
+        with pytest.raises(ParameterError, match=rf"^domains\['c'\] must have .*{said}.*, got"):
+            Table(data, domains={"c": [key]})
+
+
+def in_duckdb(kind: str, *values: str) -> Any:
+    connection = ibis.duckdb.connect()
+    connection.con.execute(f"CREATE TABLE kept (c {kind})")
+    for value in values:
+        connection.con.execute("INSERT INTO kept VALUES (?)", [value])
+    return connection.table("kept")
+
+
+def test_uuids_are_texts_with_small_letters() -> None:
+    data = in_duckdb("UUID", str(ID))
+    for key in (ID, str(ID), str(ID).upper()):
+        table = Table(data, domains={"c": [key]})
+        assert table.columns["c"] == "uuid"
+        assert table.domain("c") == (str(ID),)
+        assert GroupedCounts(by="c", epsilon=1).plan(table).scan(EACH) == [1]
+    with pytest.raises(ParameterError, match=r"column's type, uuid \(UUIDs, or their texts\), got"):
+        Table(data, domains={"c": ["a"]})
+    # under another name it is what it was
+    assert Table(data).mutate(d=lambda t: t.c).columns["d"] == "uuid"
+
+
+def test_a_key_that_an_enum_lacks_is_counted_as_none() -> None:
+    table = Table(in_duckdb("ENUM('a', 'b')", "a"), domains={"c": ["a", "b", "z"]})
+    assert GroupedCounts(by="c", epsilon=1).plan(table).scan(EACH) == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "said"),
+    [
+        ("string", "a\0", "have texts of Unicode without the character 0"),
+        ("string", "\ud800", "have texts of Unicode without the character 0"),
+        (
+            "char(3)",
+            "ab ",
+            "have keys without blanks at their end, as the column's",
+        ),
+        ("timestamp(3)", "2020-01-01T00:00:00.000001", "no finer than the column"),
+        ("timestamp(9)", NOON, "be a column of integers, texts, truth values or dates"),
+        ("timestamp('UTC', 6)", NOON, "be a column of integers, texts, truth values or dates"),
+        ("float64", 1.0, "missing ones make pandas turn integers into floats: use Int64"),
+        ("date", None, "have no missing key"),
+    ],
+)
+def test_refusals_of_keys(kind: str, key: Any, said: str) -> None:
+    with pytest.raises(ParameterError, match=re.escape(said)):
+        columns.public_keys({"c": kind}, "c", [key])
+
+
+def test_one_key_that_is_spelled_twice_is_there_twice() -> None:
+    with pytest.raises(ParameterError, match=r"must have each key once, got '2020-01-01'"):
+        columns.public_keys({"c": "date"}, "c", [DAY, "2020-01-01"])
+
+
+def test_arrays_of_times_are_named_by_what_python_makes_of_them() -> None:
+    times = {unit: np.array(["2020-01-01"], f"datetime64[{unit}]") for unit in ("D", "s", "ns")}
+    found = Table(times).columns
+    assert found == {"D": "date", "s": "timestamp(0)", "ns": "timestamp(9)"}
+    table = Table(times, domains={"D": ["2020-01-01"], "s": ["2020-01-01T00:00:00"]})
+    for by in ("D", "s"):
+        assert GroupedCounts(by=by, epsilon=1).plan(table).scan(EACH) == [1]
+    with pytest.raises(ParameterError, match="got 'ns' of type timestamp"):
+        Table(times, domains={"ns": [NOON]})
+
+
+def test_a_key_of_a_number_is_asked_for_as_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert keys_of_the_type_alone()
+
+
+def keys_of_the_type_alone() -> bool:
+    with contextlib.suppress(ParameterError):
+        columns.public_keys({"c": "int8"}, "c", [128])
+        return False
+    return True
+
+
+# ------------------------------------------------------------------ engines that compare otherwise
+
+
+def one_name_is_not_taken_for_another() -> bool:
+    data = in_duckdb("VARCHAR COLLATE nocase", "A", "a", "a")
+    table = Table(data, domains={"c": ["a"]})
+    return bool(GroupedCounts(by="c", epsilon=1).plan(table).scan(EACH) == [2])
+
+
+def a_collation_for_all_texts_is_refused() -> bool:
+    data = in_duckdb("VARCHAR", "A")
+    table = Table(data)
+    data.get_backend().con.execute("SET default_collation = 'nocase'")
+    for again in (table.source.check, lambda: Table(data)):
+        with contextlib.suppress(ParameterError):
+            again()
+            return False
+    return True
+
+
+def another_encoding_is_refused() -> bool:
+    @contextlib.contextmanager
+    def asked(query: str) -> Iterator[Any]:
+        yield SimpleNamespace(fetchall=lambda: [("SQL_ASCII",)])
+
+    try:
+        columns.check_engine(SimpleNamespace(name="postgres", _safe_raw_sql=asked))
+    except ParameterError as error:
+        return "be of a PostgreSQL database with the encoding UTF8, got 'SQL_ASCII'" in str(error)
+    return False
+
+
+def test_an_engine_that_compares_texts_otherwise() -> None:
+    data = in_duckdb("VARCHAR")
+    data.get_backend().con.execute("SET default_collation = 'nocase'")
+    said = "data must be of a DuckDB whose default_collation is 'binary', got 'nocase'"
+    with pytest.raises(ParameterError, match=said):
+        Table(data)
+    assert one_name_is_not_taken_for_another()
+    assert a_collation_for_all_texts_is_refused()
+    assert another_encoding_is_refused()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "written"),
+    [
+        ("duckdb", '(CAST("t0"."c" AS TEXT) COLLATE "C")'),
+        ("postgres", '(CAST("t0"."c" AS TEXT) COLLATE "C")'),
+        ("pyspark", "TRY_VALIDATE_UTF8(CAST(`t0`.`c` AS STRING))"),
+        ("databricks", "TRY_VALIDATE_UTF8(CAST(`t0`.`c` AS STRING))"),
+        ("snowflake", 'COLLATE(CAST("t0"."c" AS VARCHAR), \'utf8\')'),
+        ("bigquery", "COLLATE(CAST(`t0`.`c` AS STRING), '')"),
+    ],
+)
+def test_texts_are_written_in_their_form_for_each_engine(dialect: str, written: str) -> None:
+    table = ibis.table({"c": "string"}, name="rows")
+    form = columns.formed(table.c, "string", "engine")
+    query = ibis.to_sql(table.select(c=form), dialect=dialect)
+    assert (
+        written.lower() in re.sub(r"\s+", " ", query).replace("( ", "(").replace(" )", ")").lower()
+    )
+
+
+def in_a_folder(true: Callable[[Path], bool]) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        return true(Path(folder))
+
+
+MUTATIONS = [
+    Without(
+        "texts of files that are no UTF-8",
+        {"utf8-of-files": "return connection.read_parquet(str(path))"},
+        lambda: in_a_folder(texts_of_files_are_no_error),
+    ),
+    Without(
+        "blocks of files are skipped",
+        {"texts-of-files": "return arg"},
+        lambda: in_a_folder(no_record_hides_others),
+    ),
+    Without(
+        "milliseconds of files are let in",
+        {"times-of-files": "return {}"},
+        lambda: in_a_folder(milliseconds_of_files_are_not_let_in),
+    ),
+    Without(
+        "texts are compared by their collation",
+        {"texts-by-their-bytes": "return text"},
+        one_name_is_not_taken_for_another,
+    ),
+    Without("keys beyond the type", {"keys-of-the-type": "pass"}, keys_of_the_type_alone),
+    Without(
+        "a type serves all roles", {"roles-of-types": "if found is None:"}, floats_name_no_unit
+    ),
+    Without("all types are let in", {"kinds-let-in": "if False:"}, nobody_asks_about_it),
+    Without(
+        "texts of frames are as they are",
+        {"texts-of-frames": "except ZeroDivisionError:"},
+        texts_of_frames_are_no_error,
+    ),
+    Without(
+        "times of frames are as they are",
+        {"times-of-frames": "usual = compute.is_valid(points)"},
+        times_of_frames_are_no_error,
+    ),
+    Without(
+        "times of engines are as they are",
+        {"times-of-engines": "return value"},
+        times_of_engines_are_no_error,
+    ),
+    Without(
+        "any collation for all texts",
+        {"default-collation": "if False:"},
+        a_collation_for_all_texts_is_refused,
+    ),
+    Without(
+        "any encoding", {"encoding-of-the-server": "if False:"}, another_encoding_is_refused
+    ),
+]  # fmt: skip
+
+
+@each(MUTATIONS)
+@pytest.mark.filterwarnings("ignore:FixedNoise")
+def test_without_the_guard(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
+    lose_a_truth(monkeypatch, mutation)
