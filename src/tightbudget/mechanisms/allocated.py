@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 from typing import ClassVar
@@ -94,6 +95,15 @@ class Allocated(Derived):
         return self.times == self.steps and self.base.is_mutual()
 
     def pair(self, direction: Direction) -> Pair:
+        return self.pair_with(direction, 0)
+
+    def pair_with(self, direction: Direction, finer: int) -> Pair:
+        """Returns the dominating pair for a direction, on a lattice whose width is halved.
+
+        Args:
+            direction: the direction.
+            finer: how often it is halved.
+        """
         if self.times > 1:
             return _pair_above(self, direction)
         base = self.base.pair(direction)
@@ -101,8 +111,9 @@ class Allocated(Derived):
             # the step that has the record, given away: no amplification
             return base
         if isinstance(self.base, Gaussian):
-            return _GaussianEpoch(self.base, self.steps, direction, above=True)
-        return _kept_above(self.base, self.steps, _side(self.base, direction)).pair(direction)
+            return _GaussianEpoch(self.base, self.steps, direction, True, finer)
+        side = _side(self.base, direction)
+        return _kept_above(self.base, self.steps, side, finer).pair(direction)
 
     def pairs_of_run(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
         if self.times == 1:
@@ -114,17 +125,62 @@ class Allocated(Derived):
             (Allocated(self.base, steps).pair(direction), runs) for steps, runs in blocks if runs
         )
 
+    @property
+    def apart(self) -> str:
+        if 1 < self.times < self.steps:
+            return f"{self.times} of {self.steps} steps"
+        if self.times == self.steps:
+            return self.base.apart
+        below = self.base.instance()
+        if self.steps == 1 or self.base.apart or not (below is None or _is_epoch(below)):
+            return f"an epoch of {self.base.apart or 'steps'}" if self.steps > 1 else self.base.apart
+        known = (self.base.pair(direction) for direction in Direction)
+        surely = any(pair.sketch().losses.size and not within_reach(pair, direction)
+                     for pair, direction in zip(known, Direction, strict=True))  # fmt: skip
+        return "an epoch of steps with next to no noise" if surely else ""
+
+    def finer(self, halvings: int) -> Mechanism:
+        closer = dataclasses.replace(self, base=self.base.finer(halvings))
+        return closer if self.times > 1 or self.steps == 1 else _Finer(closer, halvings)
+
     def instance(self) -> Composable | None:
         if self.steps == 1:
             return self.base.instance()
         base = self.base.instance()
         if base is None:
             base = self.base
-        elif not isinstance(base, _SumOfRatios):
+        elif not _is_epoch(base):
             return WorstCase(0.0)  # nothing is known to be revealed: a lower bound of 0
         if self.times == self.steps:
             return None if base is self.base else base * self.steps
         return _SumOfRatios(base, self.steps, self.times)
+
+
+@dataclass(frozen=True)
+class _Finer(Mechanism):
+    """An epoch with each record in one step, between two laws that are closer together.
+
+    Attributes:
+        epoch: what it is.
+        halvings: how often the distance of the two laws is halved, about.
+    """
+
+    epoch: Allocated
+    halvings: int
+
+    def is_symmetric(self) -> bool:
+        return self.epoch.is_symmetric()
+
+    def pair(self, direction: Direction) -> Pair:
+        # Spreading moves an answer twice as far as merging does, and takes half as long: so it is
+        # the first of the two to be made finer. Each is quartered by half the width.
+        return self.epoch.pair_with(direction, (self.halvings + 1) // 2)
+
+    def instance(self) -> Composable | None:
+        below = self.epoch.instance()
+        if not isinstance(below, _SumOfRatios):
+            return below
+        return dataclasses.replace(below, level=self.halvings // 2)
 
 
 @dataclass(frozen=True)
@@ -134,6 +190,7 @@ class _SumOfRatios(Mechanism):
     base: Mechanism
     steps: int
     times: int
+    level: int = 0  # how often the width of the lattice is halved
 
     def pair(self, direction: Direction) -> Pair:
         base = self.base.pair(direction)
@@ -142,11 +199,16 @@ class _SumOfRatios(Mechanism):
         if not within_reach(base, direction):
             return WorstCase(0.0).pair(direction)  # a lower bound of 0
         if self.times == 1 and isinstance(self.base, Gaussian):
-            return _GaussianEpoch(self.base, self.steps, direction, above=False)
+            return _GaussianEpoch(self.base, self.steps, direction, False, self.level)
         side = _side(self.base, direction)
         if self.times > 1:
             return _kept_sums(self.base, self.steps, self.times, side).pair(direction)
-        return _kept_below(self.base, self.steps, side).pair(direction)
+        return _kept_below(self.base, self.steps, side, self.level).pair(direction)
+
+
+def _is_epoch(instance: Composable) -> bool:
+    """Whether an instance is the law of an epoch from below."""
+    return isinstance(instance, _SumOfRatios)
 
 
 @dataclass(frozen=True)
@@ -161,18 +223,21 @@ class _GaussianEpoch(Pair):
         steps: the number of steps.
         direction: the direction of this pair.
         above: whether this pair dominates the exact one; else it is dominated.
+        finer: how often the width of the lattice is halved.
     """
 
     gaussian: Gaussian
     steps: int
     direction: Direction
     above: bool
+    finer: int
 
     @functools.cached_property
     def masses(self) -> AtomicPair:
         """The pair of the lattice."""
         kept = _kept_above if self.above else _kept_below
-        return kept(self.gaussian, self.steps, Direction.REMOVE).pair(self.direction)
+        law = kept(self.gaussian, self.steps, Direction.REMOVE, self.finer)
+        return law.pair(self.direction)
 
     def formula_is_exact(self) -> bool:
         return True
@@ -219,15 +284,15 @@ def _side(base: Mechanism, direction: Direction) -> Direction:
 
 # A law takes half a second and a megabyte; a question asks for it twice in each direction.
 @functools.lru_cache(maxsize=16)
-def _kept_above(base: Mechanism, steps: int, side: Direction) -> Spread:
+def _kept_above(base: Mechanism, steps: int, side: Direction, finer: int = 0) -> Spread:
     """The law of an epoch's ratio from above."""
-    return Spread.of(base.pair(side), side, steps)
+    return Spread.of(base.pair(side), side, steps, finer)
 
 
 @functools.lru_cache(maxsize=16)
-def _kept_below(base: Mechanism, steps: int, side: Direction) -> Merged:
+def _kept_below(base: Mechanism, steps: int, side: Direction, finer: int = 0) -> Merged:
     """The law of an epoch's ratio from below."""
-    return Merged.of(base.pair(side), side, steps)
+    return Merged.of(base.pair(side), side, steps, finer)
 
 
 @functools.lru_cache(maxsize=16)

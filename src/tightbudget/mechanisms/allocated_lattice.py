@@ -173,15 +173,17 @@ class Spread:
     infinite: Enclosure  # the mass that only the output with the record present has
 
     @staticmethod
-    def of(pair: Pair, direction: Direction, steps: int) -> Spread:
+    def of(pair: Pair, direction: Direction, steps: int, finer: int = 0) -> Spread:
         """The law for ``steps`` ratios of one step's pair.
 
         Args:
             pair: the dominating pair of one step.
             direction: which side of it has the record: P for ``REMOVE``, Q for ``ADD``.
             steps: t >= 1.
+            finer: how often the width of the lattice is halved: each time spreading adds about a
+                quarter of the variance.
         """
-        one = _OneRatio.of(pair, direction, steps)
+        one = _OneRatio.of(pair, direction, steps, finer=finer)
         rows = one.shares.spread()
         law = _Law(1, one.grid.pieces(rows[None, :]), one.shares.error(), one.shares.lost())
         return Spread(_power(law, steps, one.plan), one.plan.positions, one.infinite)
@@ -242,15 +244,17 @@ class Merged:
     infinite: Enclosure  # the mass that only the output with the record present has
 
     @staticmethod
-    def of(pair: Pair, direction: Direction, steps: int) -> Merged:
+    def of(pair: Pair, direction: Direction, steps: int, finer: int = 0) -> Merged:
         """The law for ``steps`` ratios of one step's pair.
 
         Args:
             pair: a pair that one step attains.
             direction: which side of it has the record: P for ``REMOVE``, Q for ``ADD``.
             steps: t >= 1.
+            finer: how often the width of the lattice is halved: each time merging takes about a
+                quarter of the variance.
         """
-        one = _OneRatio.of(pair, direction, steps)
+        one = _OneRatio.of(pair, direction, steps, finer=finer)
         rows, error = one.shares.merged()
         law = _Law(1, one.grid.pieces(rows), error, (0.0, 0.0), merged=True)
         return Merged(_power(law, steps, one.plan), one.infinite)
@@ -466,6 +470,7 @@ class _LatticePlan:
         share: the widest step of the bulk, as a share of its standard deviation.
         relative: the widest step elsewhere, as a share of the distance from 0 or from the mean.
         flat: whether all sums have the step of the lattice.
+        short: entries; a piece with fewer is not made coarser.
     """
 
     steps: int
@@ -475,6 +480,7 @@ class _LatticePlan:
     share: float
     relative: float = _RELATIVE
     flat: bool = False
+    short: int = _SHORT
 
     def table(self, runs: int, current: int, low: float, high: float) -> tuple[int, _Table]:
         """The level of the bulk of a sum of ``runs`` ratios, and all levels with their places.
@@ -489,7 +495,7 @@ class _LatticePlan:
             return 0, ((0, 0),)
         deviation, middle = math.sqrt(runs) * self.deviation, runs * self.mean
         length = min(high, middle + 14 * deviation) - max(low, middle - 14 * deviation)
-        step = min(self.share * deviation, length / _SHORT)
+        step = min(self.share * deviation, length / self.short)
         base = max(current, math.floor(math.log2(step) + 1e-9)) if step > 0 else current
         zero = -runs * self.positions.origin / self.positions.unit
         table = [base]
@@ -643,28 +649,39 @@ def within_reach(pair: Pair, direction: Direction) -> bool:
     return _Picture.of(pair, direction).fits()
 
 
-def _planned(picture: _Picture, steps: int) -> tuple[_LatticePlan, tuple[float, float, float]]:
+def _planned(
+    picture: _Picture, steps: int, finer: int
+) -> tuple[_LatticePlan, tuple[float, float, float]]:
     """The plan for an average, and three places of one ratio.
 
     They are the least that matters in a sum, the least that matters by itself, and the largest.
+    ``finer`` says how often all widths are halved.
     """
     mean, deviation = picture.bulk(steps)
     least, low, high = picture.reach(steps)
-    share = math.sqrt(4.0 * _VARIANCE / (1.0 + math.log2(steps) / 2.0))
+    share = math.sqrt(4.0 * _VARIANCE / (1.0 + math.log2(steps) / 2.0)) / 2**finer
     few = picture.x.size <= _FEW and picture.zero == 0.0
     origin = float(picture.x[0]) * (1.0 - _MARGIN) if few else 0.0
     if few and high > low:
-        unit = (high - origin) / (1 if picture.x.size == 2 else _SHORT)
+        unit = (high - origin) / (1 if picture.x.size == 2 else _SHORT << finer)
     else:
         length = min(high, mean + 14 * deviation) - max(least, mean - 14 * deviation)
-        unit = min(share * deviation, length / _SHORT)
+        unit = min(share * deviation, length / (_SHORT << finer))
         # a power of two: places are exact; one ratio alone has no width to resolve
         unit = 2.0 ** math.floor(math.log2(unit if unit > 0 else mean * share))
     positions = _Positions(origin, unit)
     # the ratios of a step of little noise lie on many levels: fewer points on each keep the cost
     levels = math.log2(max(high, unit) / max(low, unit * 2.0**-_FINEST)) / _APART
-    relative = _RELATIVE * math.sqrt(max(1.0, levels / _MANY))
-    plan = _LatticePlan(steps, positions, (mean - origin) / unit, deviation / unit, share, relative)
+    relative = _RELATIVE / 2**finer * math.sqrt(max(1.0, levels / _MANY))
+    plan = _LatticePlan(
+        steps,
+        positions,
+        (mean - origin) / unit,
+        deviation / unit,
+        share,
+        relative,
+        short=_SHORT << finer,
+    )
     return plan, ((least - origin) / unit, (low - origin) / unit, (high - origin) / unit)
 
 
@@ -697,15 +714,20 @@ class _OneRatio:
     infinite: Enclosure
 
     @staticmethod
-    def of(pair: Pair, direction: Direction, steps: int, *, flat: bool = False) -> _OneRatio:
+    def of(
+        pair: Pair, direction: Direction, steps: int, *, flat: bool = False, finer: int = 0
+    ) -> _OneRatio:
         """Asks a step's pair for its masses between the points that an average of ratios needs.
 
-        With ``flat`` the points are those of one step of the lattice for all sums.
+        With ``flat`` the points are those of one step of the lattice for all sums. ``finer`` says
+        how often the distance of points is halved.
         """
         remove = direction is Direction.REMOVE
         picture = _Picture.of(pair, direction)
         picture = picture.reaching(pair, direction, _LOST / steps)
-        plan, (least, low, high) = (_planned_flat if flat else _planned)(picture, steps)
+        plan, (least, low, high) = (
+            _planned_flat(picture, steps) if flat else _planned(picture, steps, finer)
+        )
         grid = _Edges.of(plan.table(1, 0, low, high)[1], least, high, zero=picture.zero > 0)
         shares = _Shares(plan.positions.ratio(grid.places, 1))
         shares.add_bins(pair, remove=remove)

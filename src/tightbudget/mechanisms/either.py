@@ -109,6 +109,16 @@ class Either(Mechanism):
             self, first=_single(first, self.first), second=_single(second, self.second)
         )
 
+    @property
+    def apart(self) -> str:
+        each = (self.first.apart, self.second.apart)
+        return "; ".join(dict.fromkeys(said for said in each if said))
+
+    def finer(self, halvings: int) -> Mechanism:
+        return dataclasses.replace(
+            self, first=self.first.finer(halvings), second=self.second.finer(halvings)
+        )
+
 
 def _single(instance: Composable | None, mechanism: Mechanism) -> Mechanism:
     """Returns the instance, one part of it where it has several, or the mechanism itself."""

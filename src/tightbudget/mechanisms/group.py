@@ -124,6 +124,10 @@ class Group(Derived):
     def instance(self) -> Composable | None:
         return self._whole.instance()
 
+    @property
+    def apart(self) -> str:
+        return self._whole.apart
+
 
 def grouped(base: Mechanism, size: int) -> Mechanism:
     """Returns a mechanism whose pair dominates ``base`` for ``size`` records of one user.
@@ -202,6 +206,13 @@ class _SampledGaussians(Mechanism):
         up, down = (merged(self.size, self.rate, _COMPONENTS, up=up) for up in (True, False))
         return None if up == down or not self.up else dataclasses.replace(self, up=False)
 
+    @property
+    def apart(self) -> str:
+        # more sizes than components: several of them are one, the largest above, the least below
+        some = merged(self.size, self.rate, _COMPONENTS, up=True)[0]
+        whole = all(after == before + 1 for before, after in itertools.pairwise(some[:-1]))
+        return "" if whole else "a large group's sample"
+
 
 @dataclass(frozen=True)
 class _SampledGroup(Mechanism):
@@ -235,6 +246,10 @@ class _SampledGroup(Mechanism):
 
     def instance(self) -> Mechanism:
         return self.base.subsampled(self._any[0])
+
+    @property
+    def apart(self) -> str:
+        return "a group's sample"
 
 
 @functools.lru_cache(maxsize=64)  # groups of a training: each pair asks anew
