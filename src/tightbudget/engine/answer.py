@@ -76,11 +76,16 @@ class Asked:
         # a fifth more than it takes, since a distance is not halved exactly
         return max(1, math.ceil(math.log2(1.2 * max(bounds.width - own, own) / (wanted - own))))
 
-    def known_no_closer(self, bounds: Bounds, above: Bounds, below: Bounds) -> bool:
-        """Whether bounds of two answers that were reached are among the exceptions of a gap."""
-        if math.isinf(above.upper):  # guard: infinite-below-too
-            return self.unbounded or math.isinf(below.upper)
-        return bounds.width <= ROUNDED and self.settled()
+    def known_no_closer(self, above: Answer, below: Answer) -> bool:
+        """Whether the upper bound of one answer and the lower one of another are an exception.
+
+        An upper bound of inf is an answer where the pair that is dominated has none either; and at
+        the largest loss the rounding of the losses alone may be the distance.
+        """
+        if math.isinf(above.bounds.upper):  # guard: infinite-below-too
+            infinite = self.unbounded or math.isinf(below.bounds.upper)
+            return infinite and above.reached and below.reached
+        return above.bounds.upper - below.bounds.lower <= ROUNDED and self.settled()
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,7 @@ class Answer:
         missed = next((one for one in (self, below) if not one.reached), None)
         if apart and missed is None:
             return Answer(dataclasses.replace(bounds, apart=apart), method=self.method)
-        if missed is None and asked.known_no_closer(bounds, self.bounds, below.bounds):
+        if asked.known_no_closer(self, below):
             return Answer(bounds, method=self.method)
         if apart:  # the words are about one of the pairs, whose bounds they name
             assert missed is not None

@@ -129,15 +129,18 @@ class Allocated(Derived):
     def apart(self) -> str:
         if 1 < self.times < self.steps:
             return f"{self.times} of {self.steps} steps"
-        if self.times == self.steps:
-            return self.base.apart
         below = self.base.instance()
-        if self.steps == 1 or self.base.apart or not (below is None or _is_epoch(below)):
-            return f"an epoch of {self.base.apart or 'steps'}" if self.steps > 1 else self.base.apart
-        known = (self.base.pair(direction) for direction in Direction)
-        surely = any(pair.sketch().losses.size and not within_reach(pair, direction)
-                     for pair, direction in zip(known, Direction, strict=True))  # fmt: skip
-        return "an epoch of steps with next to no noise" if surely else ""
+        if self.steps == self.times or below is None or _is_epoch(below):
+            own = any(self._surely_shown(direction) for direction in Direction)
+            return self.base.apart or "an epoch of steps with next to no noise" * own
+        return f"an epoch of {self.base.apart or 'steps'}"
+
+    def _surely_shown(self, direction: Direction) -> bool:
+        """Whether a step has so little noise that no lattice holds its ratios."""
+        if self.steps == self.times:
+            return False
+        base = self.base.pair(direction)
+        return bool(base.sketch().losses.size) and not within_reach(base, direction)
 
     def finer(self, halvings: int) -> Mechanism:
         closer = dataclasses.replace(self, base=self.base.finer(halvings))
@@ -258,6 +261,9 @@ class _GaussianEpoch(Pair):
     def max_loss(self) -> tuple[float, float]:
         return self.masses.max_loss()
 
+    def tail_is_cut(self) -> bool:
+        return True
+
     def sketch(self) -> Sketch:
         return self.masses.sketch()
 
@@ -286,7 +292,9 @@ def _side(base: Mechanism, direction: Direction) -> Direction:
 @functools.lru_cache(maxsize=16)
 def _kept_above(base: Mechanism, steps: int, side: Direction, finer: int = 0) -> Spread:
     """The law of an epoch's ratio from above."""
-    return Spread.of(base.pair(side), side, steps, finer)
+    other = Direction.ADD if side is Direction.REMOVE else Direction.REMOVE
+    reverse = base.pair(other) if base.is_mutual() else None
+    return Spread.of(base.pair(side), side, steps, finer, reverse=reverse)
 
 
 @functools.lru_cache(maxsize=16)

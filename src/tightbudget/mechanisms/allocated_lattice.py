@@ -36,6 +36,8 @@ from tightbudget.numerics.rounding import (
     FloatArray,
     add_up,
     any_of,
+    exp_down,
+    exp_up,
     mul_down,
     mul_up,
     next_down,
@@ -171,39 +173,51 @@ class Spread:
     law: _Law
     positions: _Positions
     infinite: Enclosure  # the mass that only the output with the record present has
+    ends: tuple[float, float]  # no ratio > 0 is below the first or above the second
 
     @staticmethod
-    def of(pair: Pair, direction: Direction, steps: int, finer: int = 0) -> Spread:
+    def of(
+        pair: Pair,
+        direction: Direction,
+        steps: int,
+        finer: int = 0,
+        *,
+        reverse: Pair | None = None,
+    ) -> Spread:
         """The law for ``steps`` ratios of one step's pair.
 
         Args:
             pair: the dominating pair of one step.
             direction: which side of it has the record: P for ``REMOVE``, Q for ``ADD``.
             steps: t >= 1.
+            reverse: the pair with both sides exchanged, if it is known.
             finer: how often the width of the lattice is halved: each time spreading adds about a
                 quarter of the variance.
         """
         one = _OneRatio.of(pair, direction, steps, finer=finer)
         rows = one.shares.spread()
         law = _Law(1, one.grid.pieces(rows[None, :]), one.shares.error(), one.shares.lost())
-        return Spread(_power(law, steps, one.plan), one.plan.positions, one.infinite)
+        ends = _ends_of_ratio(pair, reverse or pair.reversed(), direction)
+        return Spread(_power(law, steps, one.plan), one.plan.positions, one.infinite, ends)
 
     def pair(self, direction: Direction) -> AtomicPair:
         """The pair for a direction."""
         remove = direction is Direction.REMOVE
-        law, ratios, masses = self.law, [], []
+        law = self.law
+        places = [self.positions.ratio(index, law.steps) for _, index in law.placed()]
+        ratio = np.concatenate(places)
+        rows = np.concatenate([piece.rows[0] for piece in law.pieces])
+        # guard: spread-rounding
+        masses = Enclosure(rows * max(0.0, 1.0 - law.error), rows * (1.0 + law.error))
+        nothing = rows[ratio == 0.0]
+        ratio, absent = _clipped(ratio, masses, *self.ends, above=remove)
         # a certain loss: what is in no piece, and an output that no record can leave behind
         # guard: lost-is-infinite
         only = [law.lost[1], float(self.infinite.upper[0])] if remove else [law.lost[0]]
-        for piece, index in law.placed():
-            ratio = self.positions.ratio(index, law.steps)
-            absent = piece.rows[0] * (1.0 + law.error)  # guard: spread-rounding
-            if not remove:
-                only.append(sum_up(absent[ratio == 0.0]))  # guard: zero-ratio-is-infinite
-            kept = (ratio > 0.0) & (absent > 0.0)
-            ratios.append(ratio[kept])
-            masses.append(absent[kept])
-        ratio, absent = np.concatenate(ratios), np.concatenate(masses)
+        if not remove:
+            only.append(sum_up(absent[ratio == 0.0]))  # guard: zero-ratio-is-infinite
+        kept = (ratio > 0.0) & (absent > 0.0)
+        ratio, absent = ratio[kept], absent[kept]
         loss = np.log(ratio) if remove else -np.log(ratio)
         p = absent * ratio * (1.0 + 8 * UNIT) if remove else absent
         margin = _MARGIN + (LOG + 2) * UNIT * np.abs(loss)
@@ -212,12 +226,6 @@ class Spread:
         ends = Enclosure(p * spare, p)
         q = ends * exp_enclosure(-loss, margin)
         if remove:
-            nothing = np.concatenate(
-                [
-                    piece.rows[0][self.positions.ratio(index, law.steps) == 0.0]
-                    for piece, index in law.placed()
-                ]
-            )
             # guard: nothing-summed-outwards
             alone = sum_down(nothing), add_up(mul_up(sum_up(nothing), 1.0 + law.error), law.lost[0])
         else:
@@ -229,7 +237,73 @@ class Spread:
             Atoms(ends, q, loss - margin, loss + margin),
             only_p=exact(min(1.0, add_up(*only))),
             only_q=rest,
+            tail_cut=not 0.0 < self.ends[1 if remove else 0] < math.inf,
         )
+
+
+def _ends_of_ratio(pair: Pair, reverse: Pair | None, direction: Direction) -> tuple[float, float]:
+    """A lower and an upper bound of the ratios > 0 and finite of one step; (0, inf) if unknown.
+
+    The lower one is 0 where the ratio may be 0.
+    """
+    one, other = pair, reverse
+    if direction is Direction.ADD:
+        one, other = other, pair
+    # guard: least-ratio-not-zero
+    never = pair.q_only() if direction is Direction.REMOVE else pair.p_only()
+    least, most = 0.0, math.inf
+    if one is not None:
+        most = exp_up(min(one.max_loss()[1], 1e3))
+    if other is not None and not never.upper[0] > 0.0:
+        least = exp_down(-other.max_loss()[1])
+    return least, most
+
+
+# Between a lattice point and the end of all ratios there is at least this share of the end, so that
+# the difference keeps 24 bits: nearer points are passed over. Affects width, never truth.
+_CLEAR = 2.0**-28
+
+
+def _clipped(
+    ratio: FloatArray, masses: Enclosure, least: float, most: float, *, above: bool
+) -> tuple[FloatArray, FloatArray]:
+    """The points of a spread law and upper bounds of their masses, none beyond the end of ratios.
+
+    A law from above has points beyond the largest ratio M that there is. Where R stands for the
+    exact average, E[(R - k)+] is convex in k and 0 at M: between a point a and M it is below the
+    chord that ends there, and so is a law that has the points beyond a moved to a and M. With
+    ``above`` the largest ratio is that end, for deltas of the form E[(R - k)+]; else it is the
+    least one, for E[(k - R)+].
+
+    Args:
+        ratio: (n,) the points, each known within 4 units of 2^-53.
+        masses: (n,) their masses.
+        least: no exact ratio is below it.
+        most: no exact ratio is above it.
+        above: which end.
+    """
+    order = np.argsort(ratio, kind="stable")
+    ratio, masses = ratio[order], masses[order]
+    end = most if above else least
+    beyond = ratio > end if above else ratio < end
+    if not beyond.any() or not 0.0 < end < math.inf:
+        return ratio, masses.upper
+    if not above:  # from the last one to the first
+        ratio, masses = ratio[::-1], masses[::-1]
+    distance = np.abs(ratio - end)
+    inside = np.flatnonzero(~beyond[:: 1 if above else -1] & (distance > _CLEAR * end))
+    off = 8 * UNIT * np.maximum(ratio, end)
+    for i in inside[::-1].tolist():
+        # what the points from i on have at the end, if the rest of them is at i
+        apart = np.abs(ratio[i:] - ratio[i])
+        there = distance[i] - off[i]
+        high = sum_up(masses.upper[i:] * (apart + 2 * off[i:])) / there * (1.0 + 8 * UNIT)
+        low = sum_down(masses.lower[i:] * np.maximum(apart - 2 * off[i:], 0.0))
+        low *= (1.0 - 8 * UNIT) / (distance[i] + off[i])
+        if high <= sum_down(masses.lower[i:]):  # guard: chord-of-a-law
+            rest = sub_up(sum_up(masses.upper[i:]), low)
+            return np.append(ratio[: i + 1], end), np.append(masses.upper[:i], [rest, high])
+    return (ratio, masses.upper) if above else (ratio[::-1], masses.upper[::-1])
 
 
 # Proof: proofs/order.v, theorems merging, law_of_pair
@@ -438,7 +512,7 @@ class _Picture:
         kept = beyond * steps >= 1.0
         x, q = self.x[kept], self.absent[kept]
         whole = float(np.sum(q)) + self.zero
-        if not whole > 0:
+        if not x.size or not whole > 0:  # all are rare: no bulk is to be resolved
             return 1.0, 0.0
         mean = float(np.sum(q * x)) / whole
         square = float(np.sum(q * (x - mean) ** 2)) + self.zero * mean**2

@@ -197,6 +197,9 @@ class EitherPair(Pair):
         first, second = self.first.max_loss(), self.second.max_loss()
         return max(first[0], second[0]), max(first[1], second[1])
 
+    def tail_is_cut(self) -> bool:
+        return self.first.tail_is_cut() or self.second.tail_is_cut()
+
     def sketch(self) -> Sketch:
         parts = [(pair.sketch(), math.log(share.upper[0])) for pair, share in self._each]
         return Sketch(

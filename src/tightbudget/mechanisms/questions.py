@@ -206,13 +206,15 @@ class Questions:
             return engine.answer(question, gap, wanted, cache)
 
         def settled() -> bool:
-            return all(question.settled(parts) is not None for parts in self.engine.parts)
+            # guard: cut-tail-not-settled
+            cut = any(pair.tail_is_cut() for pairs in self.engine.pairs for pair, _ in pairs)
+            return not cut and all(question.settled(p) is not None for p in self.engine.parts)
 
         asked = Asked(words=str(question), gap=rtol, target=target, settled=settled)
         return self._of_both(ask, asked, halvings)
 
     def _true_positives(self, fpr: float, rtol: float, target: float | None = None) -> Answer:
-        """Answers for the largest true-positive rate of a test, from both pairs if there are two."""
+        """Answers for the largest true-positive rate of a test, from both pairs if need be."""
         wanted = target if self.attained is None else None
         asked = Asked(
             words=words_of_true_positives(fpr),
@@ -232,9 +234,9 @@ class Questions:
             floor=rounding_of_renyi(self.engine.parts),
             unbounded=True,
         )
-        return self._of_both(
-            lambda engine, gap: renyi_divergence(engine.parts, order, gap), asked
-        )[0]
+        return self._of_both(lambda engine, gap: renyi_divergence(engine.parts, order, gap), asked)[
+            0
+        ]
 
     def _of_both(
         self,
@@ -394,7 +396,7 @@ class Questions:
         return tuple(self._false_negatives(rate, rtol).required() for rate in rates)
 
     def _false_negatives(self, fpr: float, atol: float) -> Answer:
-        """Answers for the least false-negative rate of a test, from both pairs if there are two."""
+        """Answers for the least false-negative rate of a test, from both pairs if need be."""
         asked = Asked(words=words_of_false_negatives(fpr), gap=atol, absolute=True)
         return self._of_both(
             lambda engine, gap: least_false_negatives(engine, fpr, gap), asked, falling=True
