@@ -153,7 +153,7 @@ MUTATIONS = [
     ),
     Without(
         "rounding raises masses above",
-        {"spread-rounding": "absent = piece.rows[0]"},
+        {"spread-rounding": "most = rows"},
         rounding_raises_what_is_above,
     ),
     Without(

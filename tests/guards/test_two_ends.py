@@ -18,7 +18,7 @@ def no_lower_bound_is_above_what_is_attained() -> bool:
 MUTATIONS = [
     Without(
         "the lower bound of an answer is that of what is attained",
-        {"lower-bound-attained": "return above"},
+        {"lower-bound-attained": "joint = above"},
         no_lower_bound_is_above_what_is_attained,
     ),
     Without(

@@ -173,7 +173,7 @@ class Spread:
     law: _Law
     positions: _Positions
     infinite: Enclosure  # the mass that only the output with the record present has
-    ends: tuple[float, float]  # no ratio > 0 is below the first or above the second
+    ends: tuple[float, float] = (0.0, math.inf)  # no ratio > 0 is below or above these
 
     @staticmethod
     def of(
@@ -207,8 +207,8 @@ class Spread:
         places = [self.positions.ratio(index, law.steps) for _, index in law.placed()]
         ratio = np.concatenate(places)
         rows = np.concatenate([piece.rows[0] for piece in law.pieces])
-        # guard: spread-rounding
-        masses = Enclosure(rows * max(0.0, 1.0 - law.error), rows * (1.0 + law.error))
+        most = rows * (1.0 + law.error)  # guard: spread-rounding
+        masses = Enclosure(rows * max(0.0, 1.0 - law.error), most)
         nothing = rows[ratio == 0.0]
         ratio, absent = _clipped(ratio, masses, *self.ends, above=remove)
         # a certain loss: what is in no piece, and an output that no record can leave behind

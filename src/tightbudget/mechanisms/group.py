@@ -174,8 +174,19 @@ def scaled(base: Mechanism, factor: int) -> Mechanism:
     if not isinstance(base, _SCALED):
         raise refuse("base", "add noise that does not depend on its sensitivity", base)
     sensitivity = Fraction(base.sensitivity) * factor
-    whole = isinstance(base.sensitivity, int)
-    given: Any = int(sensitivity) if whole else double_up(sensitivity)
+    if isinstance(base.sensitivity, int):
+        return dataclasses.replace(base, sensitivity=int(sensitivity))
+    if sensitivity == Fraction(float(sensitivity)):
+        return dataclasses.replace(base, sensitivity=float(sensitivity))
+    # A quotient alone matters to these: it is rounded once, as any other, and their pairs pay for
+    # that. A sensitivity that is rounded up would be another mechanism's.
+    if isinstance(base, Gaussian):
+        one = float(sensitivity / Fraction(base.sigma))
+        return dataclasses.replace(base, sigma=1.0, sensitivity=one)
+    if isinstance(base, (Laplace, Logistic)):
+        one = float(sensitivity / Fraction(base.scale))
+        return dataclasses.replace(base, scale=1.0, sensitivity=one)
+    given: Any = double_up(sensitivity)
     return dataclasses.replace(base, sensitivity=given)
 
 
