@@ -6,6 +6,7 @@ real eps. A parameter is the double that it is; nothing else is rounded but by m
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
@@ -88,7 +89,7 @@ def _outputs_of_curve(curve: tb.FromCurve) -> list[tuple[mp.mpf, mp.mpf]]:
         # the farthest of the points that lie on the steepest line, but for rounding
         _, x, y = max((s for s in slopes if s[0] <= least + mp.mpf(10) ** -50), key=lambda s: s[1])
         hull.append((x, y))
-    slope = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(hull, hull[1:], strict=False)]
+    slope = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.pairwise(hull)]
     q = [after - before for before, after in zip(slope, [*slope[1:], mp.mpf(0)], strict=True)]
     found = [(t * mass, mass) for (t, _), mass in zip(hull[1:], q, strict=True)]
     return [*found, (hull[-1][1], mp.mpf(0)), (mp.mpf(0), 1 - sum(q))]
@@ -122,10 +123,11 @@ def _of_noise(mechanism: Mechanism, times: int) -> Curve | None:
         def logistic(eps: mp.mpf) -> mp.mpf:
             if not -m < eps < m:
                 return max(mp.mpf(0), -mp.expm1(eps))
-            # where f(y - m) / f(y) = e^eps: sqrt of it is (1 + e^-y) / (e^(m/2) (...)), solved
-            root = mp.exp(eps / 2)
-            u = (root * mp.exp(m / 2) - mp.exp(m)) / (1 - root * mp.exp(m / 2))  # e^y
-            return u / (u + mp.exp(m)) * 0 + mp.exp(m) / (u + mp.exp(m)) - root**2 / (1 + u)
+            # where f(y - m) = e^eps f(y), in v = e^-y: the root of it is a quotient of two lines
+            root, half = mp.exp(eps / 2), mp.exp(m / 2)
+            v = (root - half) / (half - root * half**2)
+            w = half**2 * v
+            return w / (1 + w) - root**2 * v / (1 + v)
 
         return logistic
     if isinstance(mechanism, (tb.TruncatedGaussian, tb.TruncatedLaplace)):

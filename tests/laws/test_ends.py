@@ -49,7 +49,15 @@ def _epsilons(mechanism: Mechanism, draws: random.Random, many: int) -> list[flo
     """Places between 0 and the largest loss, or where delta is small; and 0."""
     top = (mechanism * 1).epsilon(1e-12, rtol=0.1).upper
     top = top if 0.0 < top < 100.0 else 5.0
-    return [0.0, *(round(draws.uniform(0.0, 1.05) * top, draws.choice([2, 17])) for _ in range(many))]
+    return [
+        0.0,
+        *(round(draws.uniform(0.0, 1.05) * top, draws.choice([2, 17])) for _ in range(many)),
+    ]
+
+
+def _closest(case: Case) -> float:
+    """The gap that is asked for: a few units, or what buckets know in milliseconds."""
+    return 1e-4 if "truncated" in case.name or case.name == "either-of-all" else 1e-12
 
 
 @pytest.mark.parametrize(
@@ -65,14 +73,14 @@ def _epsilons(mechanism: Mechanism, draws: random.Random, many: int) -> list[flo
 )
 def test_one_run_has_its_exact_delta_between_its_bounds(case: Case) -> None:
     draws = random.Random(case.name)
-    _holds(case.mechanism, _epsilons(case.mechanism, draws, 5), rtol=1e-12)
+    _holds(case.mechanism, _epsilons(case.mechanism, draws, 5), _closest(case))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in KNOWN])
 def test_one_run_has_its_exact_delta_between_its_bounds_at_many_places(case: Case) -> None:
     draws = random.Random(f"many {case.name}")
-    _holds(case.mechanism, _epsilons(case.mechanism, draws, 40), rtol=1e-12)
+    _holds(case.mechanism, _epsilons(case.mechanism, draws, 40), _closest(case))
 
 
 def test_most_kinds_of_mechanisms_have_a_formula() -> None:

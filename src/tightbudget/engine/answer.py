@@ -83,8 +83,8 @@ class Asked:
         the largest loss the rounding of the losses alone may be the distance.
         """
         if math.isinf(above.bounds.upper):  # guard: infinite-below-too
-            infinite = self.unbounded or math.isinf(below.bounds.upper)
-            return infinite and above.reached and below.reached
+            infinite = self.unbounded or (below.reached and math.isinf(below.bounds.upper))
+            return infinite and above.reached
         return above.bounds.upper - below.bounds.lower <= ROUNDED and self.settled()
 
 
