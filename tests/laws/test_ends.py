@@ -19,7 +19,8 @@ UNEVEN = [
         (0.1, 5.0), (0.001927371770293331, 0.00029440276563260834), both_ways=False)),
     Case("curve-of-three", tb.FromCurve((0.3, 0.7, 1.1), (0.21, 0.09, 0.011))),
     Case("curve-below-zero", tb.FromCurve((-0.7, 0.1, 2.3), (0.6, 0.13, 0.0), both_ways=False)),
-    Case("curve-on-the-line", tb.FromCurve((-0.7, 1.3), (-math.expm1(-0.7), 0.01), both_ways=False)),
+    Case("curve-on-the-line", tb.FromCurve(
+        (-0.7, 1.3), (-math.expm1(-0.7), 0.01), both_ways=False)),
     Case("curve-of-zero", tb.FromCurve((0.0,), (0.1,))),
     Case("group-gaussian", tb.Gaussian(0.3, sensitivity=0.1).group(3)),
     Case("group-laplace-whole", tb.Laplace(0.3, sensitivity=0.1).group(3)),

@@ -42,15 +42,15 @@ class Allocated(Derived):
     seeing earlier outputs; the base's pair must be stated for the same relation. A base that is
     declared for ``Neighbouring.ZERO_OUT`` must take a zeroed record for an absent one, as sums do.
 
-    With ``times=1`` the bounds are those of two pairs on a lattice, above and below the exact one:
-    an epsilon of one epoch or many is known within some 1e-4 of itself, and ``rtol`` limits what
-    composition adds to each bound. Where a step has next to no noise (a sigma below about 0.06 of
-    the sensitivity) the lower bound is 0. One epoch of Gaussian steps has a formula besides, which
-    knows a delta, and an epsilon where ``rtol`` asks for more than 1e-4, to some nine digits.
-    A lattice counts a mass of up to 1e-41 as a certain loss: below such a delta the lower bound is
-    0, and a Renyi divergence has no finite upper bound.
+    With ``times=1`` the bounds are those of two pairs on lattices, above and below the exact one,
+    which are made as close as ``rtol`` asks: for 1e-4 in half a second or two, for 1e-5 in some
+    seconds. Closer ones of many epochs are refused. One epoch of Gaussian steps has a formula
+    besides, which knows a delta, and an epsilon where ``rtol`` asks for more than 1e-4, to some
+    nine digits. A lattice counts a mass of up to 1e-41 as a certain loss: such a delta is refused,
+    and a Renyi divergence has no finite upper bound. Where a step has next to no noise (a sigma
+    below about 0.06 of the sensitivity) the lower bound is 0, and the answer says ``apart``.
 
-    With ``times=k`` the interval is wide. The upper bound is that of k epochs of 1 of t/k steps
+    With ``times=k`` the interval is wide, and the answer says ``apart``. The upper bound is that of k epochs of 1 of t/k steps
     (k - r of floor(t/k) steps and r of one step more, t = k floor(t/k) + r): k steps at random are
     one step in each block of a random partition, and the upper bound gives the partition away. The
     lower bound is that of an observer who sees the sum of the steps' density ratios alone, a

@@ -300,7 +300,7 @@ def _clipped(
         high = sum_up(masses.upper[i:] * (apart + 2 * off[i:])) / there * (1.0 + 8 * UNIT)
         low = sum_down(masses.lower[i:] * np.maximum(apart - 2 * off[i:], 0.0))
         low *= (1.0 - 8 * UNIT) / (distance[i] + off[i])
-        if high <= sum_down(masses.lower[i:]):  # guard: chord-of-a-law
+        if high <= sum_down(masses.lower[i:]):
             rest = sub_up(sum_up(masses.upper[i:]), low)
             return np.append(ratio[: i + 1], end), np.append(masses.upper[:i], [rest, high])
     return (ratio, masses.upper) if above else (ratio[::-1], masses.upper[::-1])

@@ -261,7 +261,6 @@ class Questions:
         """
         if self.attained is None:
             return ask(self.engine, asked.gap), 0
-        # guard: rtol-shared
         share = asked.gap if self.apart else asked.gap * _SHARE
         while True:
             both = self._with_halved(halvings)
@@ -450,7 +449,7 @@ class Questions:
         close = Close(
             advantage=self.total_variation(rtol),
             tpr=self._true_positives(fpr, rtol).required(),
-            delta=self.delta(epsilon, rtol),
+            delta=self._ask(_delta_at(epsilon), rtol).required(),
         )
         above = risk_of(self.engine, close, epsilon, fpr, prior, slack, rtol)
         if self.attained is None:
