@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import mpmath as mp
 
@@ -37,7 +38,7 @@ def truth(mechanism: Mechanism, direction: tb.Direction) -> Curve | None:
     return _of_noise(mechanism, 1)
 
 
-def _number(x: float | Fraction) -> mp.mpf:
+def _number(x: Any) -> mp.mpf:
     exact = Fraction(x)
     return mp.mpf(exact.numerator) / exact.denominator
 
@@ -57,7 +58,7 @@ def _outputs(mechanism: Mechanism) -> list[tuple[mp.mpf, mp.mpf]] | None:
         return [(lost, mp.mpf(0)), (high, low), (low, high), (mp.mpf(0), lost)]
     if isinstance(mechanism, tb.Histogram) and mechanism.noise is None:
         p, q = ([_number(x) + _number(mechanism.smoothing) for x in side]
-                for side in (mechanism.p, mechanism.q))  # fmt: skip
+                for side in _sides(mechanism))  # fmt: skip
         return [(a / sum(p), b / sum(q)) for a, b in zip(p, q, strict=True)]
     if isinstance(mechanism, tb.DiscreteLaplace):
         a, s = mp.exp(-1 / _number(mechanism.scale)), mechanism.sensitivity
@@ -70,10 +71,18 @@ def _outputs(mechanism: Mechanism) -> list[tuple[mp.mpf, mp.mpf]] | None:
     return None
 
 
+def _points(curve: Any) -> tuple[Any, Any]:
+    return curve.epsilons, curve.deltas
+
+
+def _sides(histogram: Any) -> tuple[Any, Any]:
+    return histogram.p, histogram.q
+
+
 def _outputs_of_curve(curve: tb.FromCurve) -> list[tuple[mp.mpf, mp.mpf]]:
     """The smallest pair under the lower convex hull of the points, by the gift-wrapping way."""
     points = [(mp.mpf(0), mp.mpf(1))]
-    for epsilon, delta in zip(curve.epsilons, curve.deltas, strict=True):  # type: ignore[arg-type]
+    for epsilon, delta in zip(*_points(curve), strict=True):
         t = mp.exp(_number(epsilon))
         d = max(_number(delta), 1 - t)
         points.append((t, d))

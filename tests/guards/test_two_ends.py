@@ -45,7 +45,7 @@ MUTATIONS = [
     ),
     Without(
         "a loss beyond a lattice is not beyond the largest loss",
-        {"cut-tail-not-settled": "pass"},
+        {"cut-tail-not-settled": "cut = False"},
         a_tail_that_is_cut_is_not_known_to_be_nothing,
     ),
     Without(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 import numpy as np
 
@@ -50,11 +50,11 @@ class Allocated(Derived):
     and a Renyi divergence has no finite upper bound. Where a step has next to no noise (a sigma
     below about 0.06 of the sensitivity) the lower bound is 0, and the answer says ``apart``.
 
-    With ``times=k`` the interval is wide, and the answer says ``apart``. The upper bound is that of k epochs of 1 of t/k steps
-    (k - r of floor(t/k) steps and r of one step more, t = k floor(t/k) + r): k steps at random are
-    one step in each block of a random partition, and the upper bound gives the partition away. The
-    lower bound is that of an observer who sees the sum of the steps' density ratios alone, a
-    post-processing of the outputs. What lies between them is not known.
+    With ``times=k`` the interval is wide, and the answer says ``apart``. The upper bound is that of
+    k epochs of 1 of t/k steps (k - r of floor(t/k) steps and r of one step more, t = k floor(t/k) +
+    r): k steps at random are one step in each block of a random partition, and the upper bound
+    gives the partition away. The lower bound is that of an observer who sees the sum of the steps'
+    density ratios alone, a post-processing of the outputs. What lies between them is not known.
 
     Source: Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha, Zhang 2024, "Balls-and-bins sampling for
     DP-SGD", for the pair; Feldman, Shenfeld 2025, "Privacy amplification by random allocation",
@@ -149,14 +149,12 @@ class Allocated(Derived):
     def instance(self) -> Composable | None:
         if self.steps == 1:
             return self.base.instance()
-        base = self.base.instance()
-        if base is None:
-            base = self.base
-        elif not _is_epoch(base):
+        below = self.base.instance()
+        if below is not None and not _is_epoch(below):
             return WorstCase(0.0)  # nothing is known to be revealed: a lower bound of 0
         if self.times == self.steps:
-            return None if base is self.base else base * self.steps
-        return _SumOfRatios(base, self.steps, self.times)
+            return None if below is None else below * self.steps
+        return _SumOfRatios(below or self.base, self.steps, self.times)
 
 
 @dataclass(frozen=True)
@@ -209,7 +207,7 @@ class _SumOfRatios(Mechanism):
         return _kept_below(self.base, self.steps, side, self.level).pair(direction)
 
 
-def _is_epoch(instance: Composable) -> bool:
+def _is_epoch(instance: Composable) -> TypeGuard[_SumOfRatios]:
     """Whether an instance is the law of an epoch from below."""
     return isinstance(instance, _SumOfRatios)
 

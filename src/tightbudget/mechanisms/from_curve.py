@@ -152,11 +152,11 @@ class FromCurve(Mechanism):
 class _Below(Mechanism):
     """The pair below the smallest one under the points of a curve."""
 
-    curve: FromCurve
+    points: FromCurve
 
     def pair(self, direction: Direction) -> Pair:
-        pair = self.curve._ends[1]
-        both = self.curve.both_ways or direction is Direction.REMOVE
+        pair = self.points._ends[1]
+        both = self.points.both_ways or direction is Direction.REMOVE
         return pair if both else pair.reversed()
 
 

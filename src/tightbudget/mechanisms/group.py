@@ -176,8 +176,9 @@ def scaled(base: Mechanism, factor: int) -> Mechanism:
     sensitivity = Fraction(base.sensitivity) * factor
     if isinstance(base.sensitivity, int):
         return dataclasses.replace(base, sensitivity=int(sensitivity))
-    if sensitivity == Fraction(float(sensitivity)):
-        return dataclasses.replace(base, sensitivity=float(sensitivity))
+    given: Any = double_up(sensitivity)
+    if Fraction(given) == sensitivity:
+        return dataclasses.replace(base, sensitivity=given)
     # A quotient alone matters to these: it is rounded once, as any other, and their pairs pay for
     # that. A sensitivity that is rounded up would be another mechanism's.
     if isinstance(base, Gaussian):
@@ -186,7 +187,6 @@ def scaled(base: Mechanism, factor: int) -> Mechanism:
     if isinstance(base, (Laplace, Logistic)):
         one = float(sensitivity / Fraction(base.scale))
         return dataclasses.replace(base, scale=1.0, sensitivity=one)
-    given: Any = double_up(sensitivity)
     return dataclasses.replace(base, sensitivity=given)
 
 

@@ -207,8 +207,9 @@ class Questions:
 
         def settled() -> bool:
             # a lattice's largest loss is not the exact one's; the masses at infinity stay
+            # guard: cut-tail-not-settled
             cut = any(pair.tail_is_cut() for pairs in self.engine.pairs for pair, _ in pairs)
-            if cut and question.at(0.0)[0] < math.inf:  # guard: cut-tail-not-settled
+            if cut and question.at(0.0)[0] < math.inf:
                 return False
             return all(question.settled(parts) is not None for parts in self.engine.parts)
 
