@@ -59,7 +59,7 @@ class Asked:
         return gap <= self.gap or sided or bounds.upper <= self.floor
 
     def halvings(self, bounds: Bounds, above: Bounds, below: Bounds) -> int:
-        """How often the distance of two pairs is to be halved for bounds that are close enough.
+        """Counts how often the distance of two pairs is to be halved for bounds that are close.
 
         Args:
             bounds: from both pairs, not close enough.

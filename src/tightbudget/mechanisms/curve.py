@@ -64,7 +64,7 @@ class Curve:
         return f"<Curve of {self.answered} over {self.given}: {points}{between}{said}>"
 
     def _reasons(self) -> list[str]:
-        """What keeps the bounds of some point apart, each reason once."""
+        """Lists what keeps the bounds of some point apart, each reason once."""
         return list(dict.fromkeys(said for said in self.apart if said))
 
     def __iter__(self) -> Iterator[Bounds]:

@@ -26,7 +26,7 @@ from tightbudget.engine.readings.tradeoff import (
 )
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms.curve import Curve
-from tightbudget.mechanisms.risk import Close, Risk, risk_of
+from tightbudget.mechanisms.risk import Promised, Risk, risk_of
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import (
@@ -77,9 +77,9 @@ class Questions:
 
     @property
     def apart(self) -> str:
-        """What keeps the bounds of an answer apart, whatever ``rtol`` is; "" where nothing does.
+        """Names what keeps the bounds of an answer apart at any ``rtol``; "" where nothing does.
 
-        It names the ways to draw records for which nobody knows the worst data sets, such as
+        That is the ways to draw records for which nobody knows the worst data sets, such as
         "shuffled batches". An answer whose bounds are as close as was asked does not say it.
         """
         return ""
@@ -447,7 +447,7 @@ class Questions:
         epsilon, fpr = non_negative(epsilon=epsilon), probability(fpr=fpr)
         prior, slack = open_probability(prior=prior), probability(slack=slack)
         rtol = _rtol(rtol)
-        close = Close(
+        close = Promised(
             advantage=self.total_variation(rtol),
             tpr=self._true_positives(fpr, rtol).required(),
             delta=self._ask(_delta_at(epsilon), rtol).required(),

@@ -26,7 +26,7 @@ from tightbudget.numerics.rounding import (
     sub_up,
 )
 
-__all__ = ["Close", "Risk", "risk_of"]
+__all__ = ["Promised", "Risk", "risk_of"]
 
 # Parts of an eps at which delta is read to bound P(L > eps); each gives a bound, the least counts.
 _BELOW = (0.0, 0.5, 0.8, 0.9, 0.95)
@@ -151,7 +151,7 @@ class Risk:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Close:
+class Promised:
     """The values of a risk that are as close as is asked: see :class:`Risk`."""
 
     advantage: Bounds
@@ -161,7 +161,7 @@ class Close:
 
 def risk_of(
     losses: Engine,
-    close: Close,
+    close: Promised,
     epsilon: float,
     fpr: float,
     prior: float,
