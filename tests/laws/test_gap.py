@@ -26,6 +26,8 @@ EPOCHS = {
     "response-epochs": tb.RandomizedResponse(0.6).allocated(20) * 2,
     "no-secret-epochs": tb.RandomizedResponse(0.5).allocated(5) * 2,
     "nearly-all-is-lost": tb.WorstCase(0.0, 0.999).allocated(2) * 1,
+    "nearly-all-is-lost-often": tb.WorstCase(0.0, 0.999).allocated(5, 2) * 1,
+    "hardly-anything-is-kept": tb.WorstCase(0.3, 1.0 - 1e-15).allocated(200, 3) * 1,
     "rare-histograms": tb.Histogram((1.0, 0.0), (1.0, 1000.0)).allocated(2) * 1,
     "several-of-many": tb.Histogram((5.0, 3.0), (9.0, 13.0)).allocated(5, 2) * 2
     + tb.DiscreteLaplace(scale=3.9, sensitivity=2),

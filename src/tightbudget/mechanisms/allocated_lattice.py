@@ -222,7 +222,9 @@ class Spread:
         p = absent * ratio * (1.0 + 8 * UNIT) if remove else absent
         margin = _MARGIN + (LOG + 2) * UNIT * np.abs(loss)
         # rounding upwards has made P more than 1: what is too much is in the upper bounds alone
-        spare = 1.0 / max(1.0, float(np.sum(p)) * (1.0 + 1e-12))
+        certain = min(1.0, add_up(*only))
+        whole = float(np.sum(p)) * (1.0 + 1e-12)
+        spare = 1.0 if whole <= 1.0 - certain else (1.0 - certain) / whole
         ends = Enclosure(p * spare, p)
         q = ends * exp_enclosure(-loss, margin)
         if remove:
@@ -235,7 +237,7 @@ class Spread:
         rest = Enclosure(np.array([alone[0] * spare]), np.array([min(1.0, alone[1])]))
         return AtomicPair(
             Atoms(ends, q, loss - margin, loss + margin),
-            only_p=exact(min(1.0, add_up(*only))),
+            only_p=exact(certain),
             only_q=rest,
             tail_cut=not 0.0 < self.ends[1 if remove else 0] < math.inf,
         )
@@ -702,6 +704,9 @@ def _trimmed(law: _Law, plan: _LatticePlan) -> _Law:
         if first < last:
             rows = np.where(none, 0.0, piece.rows)
             kept.append(_Piece(piece.level, piece.first + first, rows[:, first:last]))
+    if not kept:  # one place without mass, so that a law has places
+        empty = law.pieces[0]
+        kept.append(_Piece(empty.level, empty.first, np.zeros((len(empty.rows), 1))))
     return replace(law, pieces=tuple(kept), lost=(add_up(*absent), add_up(*present)))
 
 
@@ -767,8 +772,10 @@ def _planned_flat(picture: _Picture, steps: int) -> tuple[_LatticePlan, tuple[fl
     # labels take a twelfth of the square of this share from the variance; sums then have about
     # _FLAT entries
     share = max(0.02, 28.0 * math.sqrt(steps) / _FLAT)
-    unit = share * (deviation or mean)
-    high = min(high, mean + 14.0 * math.sqrt(steps) * deviation)
+    # a ratio that is mostly 0 may have no other one near its mean: the least of them is reached
+    first = float(picture.x[0])
+    unit = max(share * (deviation or mean), first / _FLAT)
+    high = min(high, max(first, mean + 14.0 * math.sqrt(steps) * deviation))
     plan = _LatticePlan(
         steps, _Positions(0.0, unit), mean / unit, deviation / unit, share, flat=True
     )
