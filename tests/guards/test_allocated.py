@@ -152,8 +152,13 @@ MUTATIONS = [
         what_is_lost_above_is_infinite,
     ),
     Without(
+        "a ratio that may be zero has no least one",
+        {"least-ratio-not-zero": "never = Enclosure(np.zeros(1), np.zeros(1))"},
+        a_ratio_of_zero_is_a_certain_loss,
+    ),
+    Without(
         "rounding raises masses above",
-        {"spread-rounding": "absent = piece.rows[0]"},
+        {"spread-rounding": "most = rows"},
         rounding_raises_what_is_above,
     ),
     Without(

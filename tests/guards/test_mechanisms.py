@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
+from tests.exact import exp_ends
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
@@ -56,7 +57,19 @@ def a_response_of_an_epsilon_loses_at_least_that() -> bool:
     )
 
 
+def a_point_on_the_line_of_all_curves_is_not_raised() -> bool:
+    """No curve is below 1 - e^eps: a delta that rounding put there is taken to lie on it."""
+    curve = tb.FromCurve((-0.7,), (math.nextafter(-math.expm1(-0.7), 0.0) - 1e-16,))
+    lowest = min(delta for t, delta in curve._points(up=False) if 0 < t < 1)
+    return lowest <= 1 - exp_ends(-0.7)[1]
+
+
 MUTATIONS = [
+    Without(
+        "a lifted point is below the exact one in the pair below",
+        {"lifted-point-below": "pass"},
+        a_point_on_the_line_of_all_curves_is_not_raised,
+    ),
     Without(
         "a sigma is rounded down",
         {"multiplier-rounded-down": "sigma = z * s"},

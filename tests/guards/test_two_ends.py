@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
+from tightbudget.engine.answer import Answer, Asked
 
 
 def no_lower_bound_is_above_what_is_attained() -> bool:
@@ -15,10 +18,39 @@ def no_lower_bound_is_above_what_is_attained() -> bool:
     return (epoch * 2).delta(0.5).lower <= (attained * 2).delta(0.5).upper
 
 
+def a_joint_gap_is_compared_with_what_was_asked() -> bool:
+    above, below = Answer(tb.Bounds(1.0, 1.00008)), Answer(tb.Bounds(0.9999, 1.0))
+    return not above.down_to(below, Asked(words="it", gap=1e-4)).reached
+
+
+def no_upper_bound_is_no_answer_where_the_other_pair_has_one() -> bool:
+    above, below = Answer(tb.Bounds(1.7, math.inf)), Answer(tb.Bounds(1.7, 1.70001))
+    return not above.down_to(below, Asked(words="it", gap=1e-4)).reached
+
+
+def a_tail_that_is_cut_is_not_known_to_be_nothing() -> bool:
+    return not (tb.Gaussian(2.61).allocated(50) * 2).answer(epsilon=4.0).reached
+
+
 MUTATIONS = [
     Without(
+        "the gap of the joint bounds decides",
+        {"joint-gap-decides": "if self.reached and below.reached:\n    return Answer(bounds)"},
+        a_joint_gap_is_compared_with_what_was_asked,
+    ),
+    Without(
+        "an upper bound of inf is an answer where the pair below has none either",
+        {"infinite-below-too": "if math.isinf(above.bounds.upper):\n    return above.reached"},
+        no_upper_bound_is_no_answer_where_the_other_pair_has_one,
+    ),
+    Without(
+        "a loss beyond a lattice is not beyond the largest loss",
+        {"cut-tail-not-settled": "cut = False"},
+        a_tail_that_is_cut_is_not_known_to_be_nothing,
+    ),
+    Without(
         "the lower bound of an answer is that of what is attained",
-        {"lower-bound-attained": "return above"},
+        {"lower-bound-attained": "joint = above"},
         no_lower_bound_is_above_what_is_attained,
     ),
     Without(

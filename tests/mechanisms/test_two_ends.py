@@ -28,6 +28,10 @@ class _Between(Mechanism):
     def instance(self) -> Mechanism:
         return tb.Gaussian(2.0)
 
+    @property
+    def apart(self) -> str:
+        return "what is not known"
+
 
 _UPPER, _LOWER = tb.Gaussian(1.0), tb.Gaussian(2.0)
 _LAPLACE = tb.Laplace(3.0)

@@ -246,7 +246,7 @@ def calibrate(
 
 
 def _capped(bounds: Bounds, most: float) -> Bounds:
-    return Bounds(min(bounds.lower, most), min(bounds.upper, most))
+    return Bounds(min(bounds.lower, most), min(bounds.upper, most), apart=bounds.apart)
 
 
 class _Probe:
@@ -364,7 +364,9 @@ class _Probe:
                 below = self.target.bounds(composition.attained, rtol)
                 if below.upper < 0.9 * bounds.upper:
                     break
-            bounds = Bounds(below.lower, bounds.upper)
+            met = Bounds(below.lower, bounds.upper)
+            apart = "" if met.relative_gap <= 1e-4 else composition.apart
+            bounds = Bounds(met.lower, met.upper, apart=apart)
         # that the target is met was certified, maybe at a finer gap than these bounds have
         return _capped(bounds, self.target.most)
 

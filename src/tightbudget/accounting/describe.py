@@ -181,21 +181,17 @@ def number_of_times(runs: int) -> str:
     return f"{runs} time{'s' * (runs != 1)}"
 
 
-def two_ends(composition: Composition, answers: Iterable[Bounds], rtol: float) -> dict[str, str]:
-    """Says in ``ends`` what the two bounds of an answer are, where they are bounds of two pairs.
+def two_ends(answers: Iterable[Bounds]) -> dict[str, str]:
+    """Says in ``ends`` what the two bounds of an answer are, where they say that they are apart.
 
     Args:
-        composition: the mechanisms that the answer is about.
         answers: the bounds that the answer has.
-        rtol: the wanted relative gap of each of them.
 
     Returns:
-        nothing if one pair of distributions is the worst case, or if the bounds of two pairs are
-        as close as was wanted.
+        nothing if all bounds are as close as was wanted.
     """
-    if composition.attained is None or all(bounds.relative_gap <= rtol for bounds in answers):
-        return {}
-    return {"ends": _TWO_ENDS}
+    apart = dict.fromkeys(bounds.apart for bounds in answers if bounds.apart)
+    return {"ends": f"{_TWO_ENDS} ({'; '.join(apart)})"} if apart else {}
 
 
 def _number_of_runs(table: dict[str, Any], runs: int) -> str:

@@ -75,7 +75,7 @@ def calibrate(
             **(search if between is None else {**search, "between": _between(between)}),
             rtol=rtol,
         )
-    target, ends = found.target, two_ends(found.composition, [found.met], rtol)
+    target, ends = found.target, two_ends([found.met])
     if json:
         asked = source.with_value(name, found.value).asked(
             parameter=name,

@@ -32,7 +32,7 @@ def compare(
         for found in comparisons:
             show(str(found))
     ours = found.rows[0].answer
-    ends = two_ends(composition, [ours] if isinstance(ours, Bounds) else [], rtol)
+    ends = two_ends([ours] if isinstance(ours, Bounds) else [])
     if json:
         content = {**found.to_dict(), **ends}
         print_answer(content, source.asked(delta=delta, epsilon=epsilon, rtol=rtol), watch)

@@ -68,7 +68,7 @@ def curve(
     composition = source.composition()
     asked = {"deltas" if epsilons is None else "epsilons": points}
     found = composition.curve(**asked, rtol=rtol, progress=lambda x: tracked(x, "composing"))
-    ends = two_ends(composition, [found[i] for i in range(len(found))], rtol)
+    ends = two_ends(found)
     if csv is not None:
         write_text(csv, _csv(found))
     if out is not None:

@@ -93,7 +93,7 @@ def answer(
     with working("composing"):
         bounds = ask(at, rtol)
     at = float(at)  # the library has accepted it
-    ends = two_ends(composition, [bounds], rtol)
+    ends = two_ends([bounds])
     note = ends | (_note(bounds, asked) if given == "delta" else {})
     if json:
         print_answer({answered: bounds.to_dict(), given: at, **note}, asked, watch)

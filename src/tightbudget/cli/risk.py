@@ -29,7 +29,7 @@ def risk(
     composition = source.composition()
     with working("composing"):
         found = composition.risk(epsilon, fpr=fpr, prior=prior, slack=slack, rtol=rtol)
-    ends = two_ends(composition, [found.advantage, found.tpr, found.delta], rtol)
+    ends = two_ends([found.advantage, found.tpr, found.delta])
     if json:
         asked = source.asked(epsilon=epsilon, fpr=fpr, prior=prior, slack=slack, rtol=rtol)
         print_answer({**found.to_dict(), **ends}, asked, watch)

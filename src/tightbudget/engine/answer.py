@@ -4,21 +4,88 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 
-__all__ = ["BUCKETS", "CLOSED_FORM", "SADDLE_POINT", "Answer"]
+__all__ = ["BUCKETS", "CLOSED_FORM", "FLOOR", "ROUNDED", "SADDLE_POINT", "Answer", "Asked"]
 
 SADDLE_POINT, BUCKETS = "saddle-point", "buckets"  # the two engines
 CLOSED_FORM = "closed form"  # of one run, which needs neither
+
+# A width, in nats or of a delta, that the rounding of the losses alone may account for, some 4,500
+# units of 2^-52. Public docstrings promise it. It decides what counts as reached, no bound.
+ROUNDED = 1e-12
+FLOOR = 1e-290  # a delta below this is answered with [0, upper]; public docstrings name it
 
 # A refusal recommends a gap that an answer would reach. Bounds further apart than a factor of two
 # say so little that no gap is recommended; and a repeated question may end a little wider (it
 # stops at its own gap), so the recommended gap has a quarter to spare. Both only word a message.
 _HOPELESS = 0.5
 _MARGIN = 1.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A question in words, and how close the bounds of its answer are to be.
+
+    Attributes:
+        words: the question, as in "epsilon at delta = 1e-05".
+        gap: the wanted gap.
+        target: a value that the answer is compared with: bounds on one side of it do.
+        floor: an answer whose upper bound is at most this needs no closer lower one.
+        absolute: whether ``gap`` is upper - lower, and not that divided by upper.
+        settled: says whether no engine knows the answer closer than the rounding of the losses
+            does, as at an epsilon that is the largest loss.
+        unbounded: whether an upper bound of inf is an answer, since no bound of a tail is known.
+    """
+
+    words: str
+    gap: float
+    target: float | None = None
+    floor: float = FLOOR
+    absolute: bool = False
+    settled: Callable[[], bool] = lambda: False
+    unbounded: bool = False
+
+    def met_by(self, bounds: Bounds) -> bool:
+        """Whether bounds are as close as asked, or on one side of the target."""
+        gap = bounds.width if self.absolute else bounds.relative_gap
+        sided = self.target is not None and (
+            bounds.upper <= self.target or bounds.lower > self.target
+        )
+        return gap <= self.gap or sided or bounds.upper <= self.floor
+
+    def halvings(self, bounds: Bounds, above: Bounds, below: Bounds) -> int:
+        """Counts how often the distance of two pairs is to be halved for bounds that are close.
+
+        Args:
+            bounds: from both pairs, not close enough.
+            above: the bounds of the dominating pair.
+            below: the bounds of the pair that is dominated.
+
+        Returns:
+            0 where the engine's errors alone are as wide as what was asked for.
+        """
+        wanted = self.gap * (1.0 if self.absolute else bounds.upper)
+        own = above.width + below.width
+        if not own < wanted < math.inf:
+            return 0
+        # a fifth more than it takes, since a distance is not halved exactly
+        return max(1, math.ceil(math.log2(1.2 * max(bounds.width - own, own) / (wanted - own))))
+
+    def known_no_closer(self, above: Answer, below: Answer) -> bool:
+        """Whether the upper bound of one answer and the lower one of another are an exception.
+
+        An upper bound of inf is an answer where the pair that is dominated has none either; and at
+        the largest loss the rounding of the losses alone may be the distance.
+        """
+        if math.isinf(above.bounds.upper):  # guard: infinite-below-too
+            infinite = self.unbounded or (below.reached and math.isinf(below.bounds.upper))
+            return infinite and above.reached
+        return above.bounds.upper - below.bounds.lower <= ROUNDED and self.settled()
 
 
 @dataclass(frozen=True)
@@ -30,7 +97,8 @@ class Answer:
     Attributes:
         bounds: the closest bounds that were certified.
         reached: whether they are as close as asked, or on one side of the target that was given;
-            for an answer :meth:`down_to` another, whether both are.
+            for an answer that is :meth:`down_to` another one, and whose bounds say that they are
+            ``apart``, whether both answers were.
         method: "saddle-point" or "buckets", the engine that answered; "closed form" where one run
             has one; "" where none was needed.
         why: what stood in the way of the gap, as the message of a refusal; "" if it was reached.
@@ -69,22 +137,41 @@ class Answer:
             why += f"; ask for rtol={_rounded_up(_MARGIN * gap):g} or more"
         return Answer(bounds, reached=False, method=method, why=why)
 
-    def down_to(self, below: Answer) -> Answer:
+    def down_to(self, below: Answer, asked: Asked, *, apart: str = "") -> Answer:
         """The answer for what lies between two pairs: this answer's upper bound, the other's lower.
 
         Guarantee: the value of every pair that this answer's pair dominates, and that dominates
-        the other answer's pair, lies in the bounds; reached means that both answers were.
+        the other answer's pair, lies in the bounds. Reached means that these bounds are as close
+        as asked; or, where the pairs are not meant to meet, that both answers were reached: then
+        the bounds say ``apart``.
 
         Args:
             below: the answer to the same question, about the pair that is dominated.
+            asked: the question, and how close its answer is to be.
+            apart: "" if the two pairs enclose one that is exact; else what draws the records so
+                that nobody knows an exact one.
         """
-        missed = next((one for one in (self, below) if not one.reached), self)
         bounds = Bounds(below.bounds.lower, self.bounds.upper)
-        why = missed.why
-        if not missed.reached:  # the words are about one of the pairs, whose bounds they name
+        if asked.met_by(bounds):  # guard: joint-gap-decides
+            return Answer(bounds, method=self.method)
+        missed = next((one for one in (self, below) if not one.reached), None)
+        if apart and missed is None:
+            return Answer(dataclasses.replace(bounds, apart=apart), method=self.method)
+        if asked.known_no_closer(self, below):
+            return Answer(bounds, method=self.method)
+        if apart:  # the words are about one of the pairs, whose bounds they name
+            assert missed is not None
             pair = "dominating pair" if missed is self else "pair attained"
-            why = f"the answer is in {bounds}; of the {pair}, {why}"
-        return dataclasses.replace(missed, bounds=bounds, method=self.method, why=why)
+            why = f"the answer is in {bounds}; of the {pair}, {missed.why}"
+            return Answer(bounds, reached=False, method=self.method, why=why)
+        return Answer.missed(
+            asked.words,
+            bounds,
+            asked.gap,
+            reason="the pairs above and below the exact one are not closer",
+            method=self.method,
+            absolute=asked.absolute,
+        )
 
     def required(self) -> Bounds:
         """The bounds, for a caller who cannot do with wider ones than asked for.

@@ -68,13 +68,13 @@ class Explanation:
         rows = [[_brief(row.get(name, "")) for name in columns] for row in self.details]
         return notebook.shown(notebook.table(rows, head=columns, title=self._head()))
 
-    def down_to(self, below: Explanation) -> Explanation:
+    def down_to(self, below: Explanation, bounds: Bounds) -> Explanation:
         """The explanation of an answer between two pairs: rows of the upper bound, then the lower.
 
         Args:
             below: the explanation of the same question, about the pair that is dominated.
+            bounds: the answer.
         """
-        bounds = Bounds(below.bounds.lower, self.bounds.upper)
         rows = [{"bound": "upper", **row} for row in self.details]
         rows += [{"bound": "lower", **row} for row in below.details]
         return dataclasses.replace(self, bounds=bounds, details=tuple(rows))
@@ -232,15 +232,20 @@ class Engine:
 
         return read
 
-    def explain(self, question: Question, rtol: float) -> Explanation:
+    def explain(self, question: Question, rtol: float, *, refuse: bool = True) -> Explanation:
         """Explains which engine answers a question, and with what.
 
+        Args:
+            question: delta at an epsilon, or epsilon at a delta.
+            rtol: the wanted relative gap.
+            refuse: whether bounds that are not as close are refused.
+
         Raises:
-            PrecisionError: the gap cannot be reached.
+            PrecisionError: the gap cannot be reached, and ``refuse`` is True.
         """
         cache = Cache()
         answer = self.answer(question, rtol, cache=cache)
-        bounds = answer.required()
+        bounds = answer.required() if refuse else answer.bounds
         kept = cache.lines if answer.method == SADDLE_POINT else cache.profiles
         details = tuple(
             {"direction": direction.value, **row}

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tightbudget.engine.answer import ROUNDED
 from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.buckets.enumerate import Outcomes
 from tightbudget.engine.buckets.one_run import OneRun
@@ -23,14 +24,12 @@ from tightbudget.engine.saddle_point.saddle_points import Track, epsilon_at
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import add_up
 
-__all__ = ["NEAR", "ROUNDED", "DeltaAt", "EpsilonAt", "Question"]
+__all__ = ["NEAR", "DeltaAt", "EpsilonAt", "Question"]
 
-# A width, in nats or of a delta, that the rounding of the losses alone may account for, some 4,500
-# units of 2^-52. Public docstrings promise it. It decides what counts as reached, no bound.
-ROUNDED = 1e-12
-# Masses that stand for an exact pair know an epsilon within this relative gap: 3e-5 to 6e-5 were
-# measured for Gaussian steps. Where more is asked for, a formula answers. It decides no bound.
-NEAR = 1e-4
+# Masses that stand for an exact pair know an epsilon about as closely: where more is asked for, a
+# formula answers. A quarter of the default rtol, as either of two pairs is asked for, is not more:
+# the search takes seconds, masses half a second. It decides no bound.
+NEAR = 2.5e-5
 # The share of delta that may count as infinite while the tilt is looked for. A rare huge loss must
 # not pull the first guess; later passes cut at the share that the gap allows. No effect on truth.
 _ROUGH = 0.02

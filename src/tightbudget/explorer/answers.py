@@ -249,7 +249,7 @@ def _about(run: Composition, answers: Iterable[Bounds], rtol: float) -> dict[str
         rtol: the wanted relative gap of each of them.
     """
     steps = [{**mechanism.to_dict(), "times": times} for mechanism, times in run.parts]
-    return {"what": in_words(run), "steps": steps, **two_ends(run, answers, rtol)}
+    return {"what": in_words(run), "steps": steps, **two_ends(answers)}
 
 
 def _deltas(question: questions.Curve, bounds: Bounds) -> list[float]:

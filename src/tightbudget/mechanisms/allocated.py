@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 import numpy as np
 
@@ -41,19 +42,19 @@ class Allocated(Derived):
     seeing earlier outputs; the base's pair must be stated for the same relation. A base that is
     declared for ``Neighbouring.ZERO_OUT`` must take a zeroed record for an absent one, as sums do.
 
-    With ``times=1`` the bounds are those of two pairs on a lattice, above and below the exact one:
-    an epsilon of one epoch or many is known within some 1e-4 of itself, and ``rtol`` limits what
-    composition adds to each bound. Where a step has next to no noise (a sigma below about 0.06 of
-    the sensitivity) the lower bound is 0. One epoch of Gaussian steps has a formula besides, which
-    knows a delta, and an epsilon where ``rtol`` asks for more than 1e-4, to some nine digits.
-    A lattice counts a mass of up to 1e-41 as a certain loss: below such a delta the lower bound is
-    0, and a Renyi divergence has no finite upper bound.
+    With ``times=1`` the bounds are those of two pairs on lattices, above and below the exact one,
+    which are made as close as ``rtol`` asks: for 1e-4 in half a second or two, for 1e-5 in some
+    seconds. Closer ones of many epochs are refused. One epoch of Gaussian steps has a formula
+    besides, which knows a delta, and an epsilon where ``rtol`` asks for more than 1e-4, to some
+    nine digits. A lattice counts a mass of up to 1e-41 as a certain loss: such a delta is refused,
+    and a Renyi divergence has no finite upper bound. Where a step has next to no noise (a sigma
+    below about 0.06 of the sensitivity) the lower bound is 0, and the answer says ``apart``.
 
-    With ``times=k`` the interval is wide. The upper bound is that of k epochs of 1 of t/k steps
-    (k - r of floor(t/k) steps and r of one step more, t = k floor(t/k) + r): k steps at random are
-    one step in each block of a random partition, and the upper bound gives the partition away. The
-    lower bound is that of an observer who sees the sum of the steps' density ratios alone, a
-    post-processing of the outputs. What lies between them is not known.
+    With ``times=k`` the interval is wide, and the answer says ``apart``. The upper bound is that of
+    k epochs of 1 of t/k steps (k - r of floor(t/k) steps and r of one step more, t = k floor(t/k) +
+    r): k steps at random are one step in each block of a random partition, and the upper bound
+    gives the partition away. The lower bound is that of an observer who sees the sum of the steps'
+    density ratios alone, a post-processing of the outputs. What lies between them is not known.
 
     Source: Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha, Zhang 2024, "Balls-and-bins sampling for
     DP-SGD", for the pair; Feldman, Shenfeld 2025, "Privacy amplification by random allocation",
@@ -94,6 +95,15 @@ class Allocated(Derived):
         return self.times == self.steps and self.base.is_mutual()
 
     def pair(self, direction: Direction) -> Pair:
+        return self.pair_with(direction, 0)
+
+    def pair_with(self, direction: Direction, finer: int) -> Pair:
+        """Returns the dominating pair for a direction, on a lattice whose width is halved.
+
+        Args:
+            direction: the direction.
+            finer: how often it is halved.
+        """
         if self.times > 1:
             return _pair_above(self, direction)
         base = self.base.pair(direction)
@@ -101,8 +111,9 @@ class Allocated(Derived):
             # the step that has the record, given away: no amplification
             return base
         if isinstance(self.base, Gaussian):
-            return _GaussianEpoch(self.base, self.steps, direction, above=True)
-        return _kept_above(self.base, self.steps, _side(self.base, direction)).pair(direction)
+            return _GaussianEpoch(self.base, self.steps, direction, True, finer)
+        side = _side(self.base, direction)
+        return _kept_above(self.base, self.steps, side, finer).pair(direction)
 
     def pairs_of_run(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
         if self.times == 1:
@@ -114,17 +125,63 @@ class Allocated(Derived):
             (Allocated(self.base, steps).pair(direction), runs) for steps, runs in blocks if runs
         )
 
+    @property
+    def apart(self) -> str:
+        if 1 < self.times < self.steps:
+            return f"{self.times} of {self.steps} steps"
+        below = self.base.instance()
+        if self.steps == self.times or below is None or _is_epoch(below):
+            own = any(self._surely_shown(direction) for direction in Direction)
+            return self.base.apart or "an epoch of steps with next to no noise" * own
+        return f"an epoch of {self.base.apart or 'steps'}"
+
+    def _surely_shown(self, direction: Direction) -> bool:
+        """Whether a step has so little noise that no lattice holds its ratios."""
+        if self.steps == self.times:
+            return False
+        base = self.base.pair(direction)
+        return bool(base.sketch().losses.size) and not within_reach(base, direction)
+
+    def finer(self, halvings: int) -> Mechanism:
+        closer = dataclasses.replace(self, base=self.base.finer(halvings))
+        return closer if self.times > 1 or self.steps == 1 else _Finer(closer, halvings)
+
     def instance(self) -> Composable | None:
         if self.steps == 1:
             return self.base.instance()
-        base = self.base.instance()
-        if base is None:
-            base = self.base
-        elif not isinstance(base, _SumOfRatios):
+        below = self.base.instance()
+        if below is not None and not _is_epoch(below):
             return WorstCase(0.0)  # nothing is known to be revealed: a lower bound of 0
         if self.times == self.steps:
-            return None if base is self.base else base * self.steps
-        return _SumOfRatios(base, self.steps, self.times)
+            return None if below is None else below * self.steps
+        return _SumOfRatios(below or self.base, self.steps, self.times)
+
+
+@dataclass(frozen=True)
+class _Finer(Mechanism):
+    """An epoch with each record in one step, between two laws that are closer together.
+
+    Attributes:
+        epoch: what it is.
+        halvings: how often the distance of the two laws is halved, about.
+    """
+
+    epoch: Allocated
+    halvings: int
+
+    def is_symmetric(self) -> bool:
+        return self.epoch.is_symmetric()
+
+    def pair(self, direction: Direction) -> Pair:
+        # Spreading moves an answer twice as far as merging does, and takes half as long: so it is
+        # the first of the two to be made finer. Each is quartered by half the width.
+        return self.epoch.pair_with(direction, (self.halvings + 1) // 2)
+
+    def instance(self) -> Composable | None:
+        below = self.epoch.instance()
+        if not isinstance(below, _SumOfRatios):
+            return below
+        return dataclasses.replace(below, level=self.halvings // 2)
 
 
 @dataclass(frozen=True)
@@ -134,6 +191,7 @@ class _SumOfRatios(Mechanism):
     base: Mechanism
     steps: int
     times: int
+    level: int = 0  # how often the width of the lattice is halved
 
     def pair(self, direction: Direction) -> Pair:
         base = self.base.pair(direction)
@@ -142,11 +200,16 @@ class _SumOfRatios(Mechanism):
         if not within_reach(base, direction):
             return WorstCase(0.0).pair(direction)  # a lower bound of 0
         if self.times == 1 and isinstance(self.base, Gaussian):
-            return _GaussianEpoch(self.base, self.steps, direction, above=False)
+            return _GaussianEpoch(self.base, self.steps, direction, False, self.level)
         side = _side(self.base, direction)
         if self.times > 1:
             return _kept_sums(self.base, self.steps, self.times, side).pair(direction)
-        return _kept_below(self.base, self.steps, side).pair(direction)
+        return _kept_below(self.base, self.steps, side, self.level).pair(direction)
+
+
+def _is_epoch(instance: Composable) -> TypeGuard[_SumOfRatios]:
+    """Whether an instance is the law of an epoch from below."""
+    return isinstance(instance, _SumOfRatios)
 
 
 @dataclass(frozen=True)
@@ -161,18 +224,21 @@ class _GaussianEpoch(Pair):
         steps: the number of steps.
         direction: the direction of this pair.
         above: whether this pair dominates the exact one; else it is dominated.
+        finer: how often the width of the lattice is halved.
     """
 
     gaussian: Gaussian
     steps: int
     direction: Direction
     above: bool
+    finer: int
 
     @functools.cached_property
     def masses(self) -> AtomicPair:
         """The pair of the lattice."""
         kept = _kept_above if self.above else _kept_below
-        return kept(self.gaussian, self.steps, Direction.REMOVE).pair(self.direction)
+        law = kept(self.gaussian, self.steps, Direction.REMOVE, self.finer)
+        return law.pair(self.direction)
 
     def formula_is_exact(self) -> bool:
         return True
@@ -192,6 +258,9 @@ class _GaussianEpoch(Pair):
 
     def max_loss(self) -> tuple[float, float]:
         return self.masses.max_loss()
+
+    def tail_is_cut(self) -> bool:
+        return True
 
     def sketch(self) -> Sketch:
         return self.masses.sketch()
@@ -219,15 +288,17 @@ def _side(base: Mechanism, direction: Direction) -> Direction:
 
 # A law takes half a second and a megabyte; a question asks for it twice in each direction.
 @functools.lru_cache(maxsize=16)
-def _kept_above(base: Mechanism, steps: int, side: Direction) -> Spread:
+def _kept_above(base: Mechanism, steps: int, side: Direction, finer: int = 0) -> Spread:
     """The law of an epoch's ratio from above."""
-    return Spread.of(base.pair(side), side, steps)
+    other = Direction.ADD if side is Direction.REMOVE else Direction.REMOVE
+    reverse = base.pair(other) if base.is_mutual() else None
+    return Spread.of(base.pair(side), side, steps, finer, reverse=reverse)
 
 
 @functools.lru_cache(maxsize=16)
-def _kept_below(base: Mechanism, steps: int, side: Direction) -> Merged:
+def _kept_below(base: Mechanism, steps: int, side: Direction, finer: int = 0) -> Merged:
     """The law of an epoch's ratio from below."""
-    return Merged.of(base.pair(side), side, steps)
+    return Merged.of(base.pair(side), side, steps, finer)
 
 
 @functools.lru_cache(maxsize=16)

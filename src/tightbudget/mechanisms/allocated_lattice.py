@@ -36,6 +36,8 @@ from tightbudget.numerics.rounding import (
     FloatArray,
     add_up,
     any_of,
+    exp_down,
+    exp_up,
     mul_down,
     mul_up,
     next_down,
@@ -171,51 +173,61 @@ class Spread:
     law: _Law
     positions: _Positions
     infinite: Enclosure  # the mass that only the output with the record present has
+    ends: tuple[float, float] = (0.0, math.inf)  # no ratio > 0 is below or above these
 
     @staticmethod
-    def of(pair: Pair, direction: Direction, steps: int) -> Spread:
+    def of(
+        pair: Pair,
+        direction: Direction,
+        steps: int,
+        finer: int = 0,
+        *,
+        reverse: Pair | None = None,
+    ) -> Spread:
         """The law for ``steps`` ratios of one step's pair.
 
         Args:
             pair: the dominating pair of one step.
             direction: which side of it has the record: P for ``REMOVE``, Q for ``ADD``.
             steps: t >= 1.
+            reverse: the pair with both sides exchanged, if it is known.
+            finer: how often the width of the lattice is halved: each time spreading adds about a
+                quarter of the variance.
         """
-        one = _OneRatio.of(pair, direction, steps)
+        one = _OneRatio.of(pair, direction, steps, finer=finer)
         rows = one.shares.spread()
         law = _Law(1, one.grid.pieces(rows[None, :]), one.shares.error(), one.shares.lost())
-        return Spread(_power(law, steps, one.plan), one.plan.positions, one.infinite)
+        ends = _ends_of_ratio(pair, reverse or pair.reversed(), direction)
+        return Spread(_power(law, steps, one.plan), one.plan.positions, one.infinite, ends)
 
     def pair(self, direction: Direction) -> AtomicPair:
         """The pair for a direction."""
         remove = direction is Direction.REMOVE
-        law, ratios, masses = self.law, [], []
+        law = self.law
+        places = [self.positions.ratio(index, law.steps) for _, index in law.placed()]
+        ratio = np.concatenate(places)
+        rows = np.concatenate([piece.rows[0] for piece in law.pieces])
+        most = rows * (1.0 + law.error)  # guard: spread-rounding
+        masses = Enclosure(rows * max(0.0, 1.0 - law.error), most)
+        nothing = rows[ratio == 0.0]
+        ratio, absent = _clipped(ratio, masses, *self.ends, above=remove)
         # a certain loss: what is in no piece, and an output that no record can leave behind
         # guard: lost-is-infinite
         only = [law.lost[1], float(self.infinite.upper[0])] if remove else [law.lost[0]]
-        for piece, index in law.placed():
-            ratio = self.positions.ratio(index, law.steps)
-            absent = piece.rows[0] * (1.0 + law.error)  # guard: spread-rounding
-            if not remove:
-                only.append(sum_up(absent[ratio == 0.0]))  # guard: zero-ratio-is-infinite
-            kept = (ratio > 0.0) & (absent > 0.0)
-            ratios.append(ratio[kept])
-            masses.append(absent[kept])
-        ratio, absent = np.concatenate(ratios), np.concatenate(masses)
+        if not remove:
+            only.append(sum_up(absent[ratio == 0.0]))  # guard: zero-ratio-is-infinite
+        kept = (ratio > 0.0) & (absent > 0.0)
+        ratio, absent = ratio[kept], absent[kept]
         loss = np.log(ratio) if remove else -np.log(ratio)
         p = absent * ratio * (1.0 + 8 * UNIT) if remove else absent
         margin = _MARGIN + (LOG + 2) * UNIT * np.abs(loss)
         # rounding upwards has made P more than 1: what is too much is in the upper bounds alone
-        spare = 1.0 / max(1.0, float(np.sum(p)) * (1.0 + 1e-12))
+        certain = min(1.0, add_up(*only))
+        whole = float(np.sum(p)) * (1.0 + 1e-12)
+        spare = 1.0 if whole <= 1.0 - certain else (1.0 - certain) / whole
         ends = Enclosure(p * spare, p)
         q = ends * exp_enclosure(-loss, margin)
         if remove:
-            nothing = np.concatenate(
-                [
-                    piece.rows[0][self.positions.ratio(index, law.steps) == 0.0]
-                    for piece, index in law.placed()
-                ]
-            )
             # guard: nothing-summed-outwards
             alone = sum_down(nothing), add_up(mul_up(sum_up(nothing), 1.0 + law.error), law.lost[0])
         else:
@@ -225,9 +237,75 @@ class Spread:
         rest = Enclosure(np.array([alone[0] * spare]), np.array([min(1.0, alone[1])]))
         return AtomicPair(
             Atoms(ends, q, loss - margin, loss + margin),
-            only_p=exact(min(1.0, add_up(*only))),
+            only_p=exact(certain),
             only_q=rest,
+            tail_cut=not 0.0 < self.ends[1 if remove else 0] < math.inf,
         )
+
+
+def _ends_of_ratio(pair: Pair, reverse: Pair | None, direction: Direction) -> tuple[float, float]:
+    """A lower and an upper bound of the ratios > 0 and finite of one step; (0, inf) if unknown.
+
+    The lower one is 0 where the ratio may be 0.
+    """
+    one, other = pair, reverse
+    if direction is Direction.ADD:
+        one, other = other, pair
+    # guard: least-ratio-not-zero
+    never = pair.q_only() if direction is Direction.REMOVE else pair.p_only()
+    least, most = 0.0, math.inf
+    if one is not None:
+        most = exp_up(min(one.max_loss()[1], 1e3))
+    if other is not None and not never.upper[0] > 0.0:
+        least = exp_down(-other.max_loss()[1])
+    return least, most
+
+
+# Between a lattice point and the end of all ratios there is at least this share of the end, so that
+# the difference keeps 24 bits: nearer points are passed over. Affects width, never truth.
+_CLEAR = 2.0**-28
+
+
+def _clipped(
+    ratio: FloatArray, masses: Enclosure, least: float, most: float, *, above: bool
+) -> tuple[FloatArray, FloatArray]:
+    """The points of a spread law and upper bounds of their masses, none beyond the end of ratios.
+
+    A law from above has points beyond the largest ratio M that there is. Where R stands for the
+    exact average, E[(R - k)+] is convex in k and 0 at M: between a point a and M it is below the
+    chord that ends there, and so is a law that has the points beyond a moved to a and M. With
+    ``above`` the largest ratio is that end, for deltas of the form E[(R - k)+]; else it is the
+    least one, for E[(k - R)+].
+
+    Args:
+        ratio: (n,) the points, each known within 4 units of 2^-53.
+        masses: (n,) their masses.
+        least: no exact ratio is below it.
+        most: no exact ratio is above it.
+        above: which end.
+    """
+    order = np.argsort(ratio, kind="stable")
+    ratio, masses = ratio[order], masses[order]
+    end = most if above else least
+    beyond = ratio > end if above else ratio < end
+    if not beyond.any() or not 0.0 < end < math.inf:
+        return ratio, masses.upper
+    if not above:  # from the last one to the first
+        ratio, masses = ratio[::-1], masses[::-1]
+    distance = np.abs(ratio - end)
+    inside = np.flatnonzero(~beyond[:: 1 if above else -1] & (distance > _CLEAR * end))
+    off = 8 * UNIT * np.maximum(ratio, end)
+    for i in inside[::-1].tolist():
+        # what the points from i on have at the end, if the rest of them is at i
+        apart = np.abs(ratio[i:] - ratio[i])
+        there = distance[i] - off[i]
+        high = sum_up(masses.upper[i:] * (apart + 2 * off[i:])) / there * (1.0 + 8 * UNIT)
+        low = sum_down(masses.lower[i:] * np.maximum(apart - 2 * off[i:], 0.0))
+        low *= (1.0 - 8 * UNIT) / (distance[i] + off[i])
+        if high <= sum_down(masses.lower[i:]):
+            rest = sub_up(sum_up(masses.upper[i:]), low)
+            return np.append(ratio[: i + 1], end), np.append(masses.upper[:i], [rest, high])
+    return (ratio, masses.upper) if above else (ratio[::-1], masses.upper[::-1])
 
 
 # Proof: proofs/order.v, theorems merging, law_of_pair
@@ -242,15 +320,17 @@ class Merged:
     infinite: Enclosure  # the mass that only the output with the record present has
 
     @staticmethod
-    def of(pair: Pair, direction: Direction, steps: int) -> Merged:
+    def of(pair: Pair, direction: Direction, steps: int, finer: int = 0) -> Merged:
         """The law for ``steps`` ratios of one step's pair.
 
         Args:
             pair: a pair that one step attains.
             direction: which side of it has the record: P for ``REMOVE``, Q for ``ADD``.
             steps: t >= 1.
+            finer: how often the width of the lattice is halved: each time merging takes about a
+                quarter of the variance.
         """
-        one = _OneRatio.of(pair, direction, steps)
+        one = _OneRatio.of(pair, direction, steps, finer=finer)
         rows, error = one.shares.merged()
         law = _Law(1, one.grid.pieces(rows), error, (0.0, 0.0), merged=True)
         return Merged(_power(law, steps, one.plan), one.infinite)
@@ -434,7 +514,7 @@ class _Picture:
         kept = beyond * steps >= 1.0
         x, q = self.x[kept], self.absent[kept]
         whole = float(np.sum(q)) + self.zero
-        if not whole > 0:
+        if not x.size or not whole > 0:  # all are rare: no bulk is to be resolved
             return 1.0, 0.0
         mean = float(np.sum(q * x)) / whole
         square = float(np.sum(q * (x - mean) ** 2)) + self.zero * mean**2
@@ -466,6 +546,7 @@ class _LatticePlan:
         share: the widest step of the bulk, as a share of its standard deviation.
         relative: the widest step elsewhere, as a share of the distance from 0 or from the mean.
         flat: whether all sums have the step of the lattice.
+        short: entries; a piece with fewer is not made coarser.
     """
 
     steps: int
@@ -475,6 +556,7 @@ class _LatticePlan:
     share: float
     relative: float = _RELATIVE
     flat: bool = False
+    short: int = _SHORT
 
     def table(self, runs: int, current: int, low: float, high: float) -> tuple[int, _Table]:
         """The level of the bulk of a sum of ``runs`` ratios, and all levels with their places.
@@ -489,7 +571,7 @@ class _LatticePlan:
             return 0, ((0, 0),)
         deviation, middle = math.sqrt(runs) * self.deviation, runs * self.mean
         length = min(high, middle + 14 * deviation) - max(low, middle - 14 * deviation)
-        step = min(self.share * deviation, length / _SHORT)
+        step = min(self.share * deviation, length / self.short)
         base = max(current, math.floor(math.log2(step) + 1e-9)) if step > 0 else current
         zero = -runs * self.positions.origin / self.positions.unit
         table = [base]
@@ -622,6 +704,9 @@ def _trimmed(law: _Law, plan: _LatticePlan) -> _Law:
         if first < last:
             rows = np.where(none, 0.0, piece.rows)
             kept.append(_Piece(piece.level, piece.first + first, rows[:, first:last]))
+    if not kept:  # one place without mass, so that a law has places
+        empty = law.pieces[0]
+        kept.append(_Piece(empty.level, empty.first, np.zeros((len(empty.rows), 1))))
     return replace(law, pieces=tuple(kept), lost=(add_up(*absent), add_up(*present)))
 
 
@@ -643,28 +728,39 @@ def within_reach(pair: Pair, direction: Direction) -> bool:
     return _Picture.of(pair, direction).fits()
 
 
-def _planned(picture: _Picture, steps: int) -> tuple[_LatticePlan, tuple[float, float, float]]:
+def _planned(
+    picture: _Picture, steps: int, finer: int
+) -> tuple[_LatticePlan, tuple[float, float, float]]:
     """The plan for an average, and three places of one ratio.
 
     They are the least that matters in a sum, the least that matters by itself, and the largest.
+    ``finer`` says how often all widths are halved.
     """
     mean, deviation = picture.bulk(steps)
     least, low, high = picture.reach(steps)
-    share = math.sqrt(4.0 * _VARIANCE / (1.0 + math.log2(steps) / 2.0))
+    share = math.sqrt(4.0 * _VARIANCE / (1.0 + math.log2(steps) / 2.0)) / 2**finer
     few = picture.x.size <= _FEW and picture.zero == 0.0
     origin = float(picture.x[0]) * (1.0 - _MARGIN) if few else 0.0
     if few and high > low:
-        unit = (high - origin) / (1 if picture.x.size == 2 else _SHORT)
+        unit = (high - origin) / (1 if picture.x.size == 2 else _SHORT << finer)
     else:
         length = min(high, mean + 14 * deviation) - max(least, mean - 14 * deviation)
-        unit = min(share * deviation, length / _SHORT)
+        unit = min(share * deviation, length / (_SHORT << finer))
         # a power of two: places are exact; one ratio alone has no width to resolve
         unit = 2.0 ** math.floor(math.log2(unit if unit > 0 else mean * share))
     positions = _Positions(origin, unit)
     # the ratios of a step of little noise lie on many levels: fewer points on each keep the cost
     levels = math.log2(max(high, unit) / max(low, unit * 2.0**-_FINEST)) / _APART
-    relative = _RELATIVE * math.sqrt(max(1.0, levels / _MANY))
-    plan = _LatticePlan(steps, positions, (mean - origin) / unit, deviation / unit, share, relative)
+    relative = _RELATIVE / 2**finer * math.sqrt(max(1.0, levels / _MANY))
+    plan = _LatticePlan(
+        steps,
+        positions,
+        (mean - origin) / unit,
+        deviation / unit,
+        share,
+        relative,
+        short=_SHORT << finer,
+    )
     return plan, ((least - origin) / unit, (low - origin) / unit, (high - origin) / unit)
 
 
@@ -676,8 +772,10 @@ def _planned_flat(picture: _Picture, steps: int) -> tuple[_LatticePlan, tuple[fl
     # labels take a twelfth of the square of this share from the variance; sums then have about
     # _FLAT entries
     share = max(0.02, 28.0 * math.sqrt(steps) / _FLAT)
-    unit = share * (deviation or mean)
-    high = min(high, mean + 14.0 * math.sqrt(steps) * deviation)
+    # a ratio that is mostly 0 may have no other one near its mean: the least of them is reached
+    first = float(picture.x[0])
+    unit = max(share * (deviation or mean), first / _FLAT)
+    high = min(high, max(first, mean + 14.0 * math.sqrt(steps) * deviation))
     plan = _LatticePlan(
         steps, _Positions(0.0, unit), mean / unit, deviation / unit, share, flat=True
     )
@@ -697,15 +795,20 @@ class _OneRatio:
     infinite: Enclosure
 
     @staticmethod
-    def of(pair: Pair, direction: Direction, steps: int, *, flat: bool = False) -> _OneRatio:
+    def of(
+        pair: Pair, direction: Direction, steps: int, *, flat: bool = False, finer: int = 0
+    ) -> _OneRatio:
         """Asks a step's pair for its masses between the points that an average of ratios needs.
 
-        With ``flat`` the points are those of one step of the lattice for all sums.
+        With ``flat`` the points are those of one step of the lattice for all sums. ``finer`` says
+        how often the distance of points is halved.
         """
         remove = direction is Direction.REMOVE
         picture = _Picture.of(pair, direction)
         picture = picture.reaching(pair, direction, _LOST / steps)
-        plan, (least, low, high) = (_planned_flat if flat else _planned)(picture, steps)
+        plan, (least, low, high) = (
+            _planned_flat(picture, steps) if flat else _planned(picture, steps, finer)
+        )
         grid = _Edges.of(plan.table(1, 0, low, high)[1], least, high, zero=picture.zero > 0)
         shares = _Shares(plan.positions.ratio(grid.places, 1))
         shares.add_bins(pair, remove=remove)

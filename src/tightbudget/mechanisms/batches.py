@@ -204,6 +204,10 @@ class Batches(Derived):
         mixture = MixtureOfGaussians(replaced.sigma, tuple(sizes), (none, *chances.tolist()))
         return _Attained(mixture, relation=self.relation)
 
+    @property
+    def apart(self) -> str:
+        return "batches of a fixed size" if self.instance() is not None else ""
+
 
 @dataclass(frozen=True)
 class _Attained(Mechanism):

@@ -96,6 +96,14 @@ class Composable(Questions):
         """The mechanisms with their instances in place of them; None if none of them has one."""
         return self._with_instances()
 
+    @property
+    def apart(self) -> str:
+        each = (mechanism.apart for mechanism, _ in self.parts)
+        return "; ".join(dict.fromkeys(said for said in each if said))
+
+    def finer(self, halvings: int) -> Composable:
+        return compose(mechanism.finer(halvings) * runs for mechanism, runs in self.parts)
+
     def _with_instances(self) -> Composable | None:
         instances = [mechanism.instance() for mechanism, _ in self.parts]
         if all(instance is None for instance in instances):
@@ -214,6 +222,23 @@ class Mechanism(Composable):
         :meth:`pair` is itself the worst that can happen.
         """
         return None
+
+    @property
+    def apart(self) -> str:
+        """The way to draw records for which nobody knows the worst data sets; "" if there is none.
+
+        Where it is "" and :meth:`instance` is not None, the two enclose an exact pair, and answers
+        are as close as is asked, or refused.
+        """
+        return ""
+
+    def finer(self, halvings: int) -> Mechanism:
+        """Returns this mechanism with pairs above and below an exact one that are closer together.
+
+        Args:
+            halvings: how often the distance of the two is halved, about; >= 1.
+        """
+        return self
 
     def is_symmetric(self) -> bool:
         """True if delta(eps) is proved to be the same in both directions."""
@@ -526,6 +551,17 @@ class Subsampled(Derived):
             return None
         # guard: sample-attains-nothing
         return attained if self.rate == 1.0 else dataclasses.replace(self, rate=0.0)
+
+    @property
+    def apart(self) -> str:
+        if self.rate == 1.0 or self.base.instance() is None:
+            return self.base.apart if self.rate else ""
+        return f"a sample of {self.base.apart or 'an epoch'}" if self.rate else ""
+
+    def finer(self, halvings: int) -> Mechanism:
+        if self.rate < 1.0:
+            return self
+        return dataclasses.replace(self, base=self.base.finer(halvings))
 
     def __repr__(self) -> str:
         return f"{self.base!r}.subsampled({self.rate!r})"

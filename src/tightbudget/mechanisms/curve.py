@@ -29,12 +29,14 @@ class Curve:
     Attributes:
         given: "epsilon" or "delta", the name of ``x``; ``y`` is the other one.
         x: (n,) as asked. lower, upper: (n,).
+        apart: (n,) of each point what keeps its bounds apart: see :class:`~tightbudget.Bounds`.
     """
 
     given: str
     x: FloatArray
     lower: FloatArray
     upper: FloatArray
+    apart: tuple[str, ...]
 
     @staticmethod
     def of_deltas(epsilons: Sequence[float], deltas: Sequence[Bounds]) -> Curve:
@@ -57,23 +59,30 @@ class Curve:
     def __repr__(self) -> str:
         points = f"{len(self):,} points"
         between = f" from {self.x[0].item()!r} to {self.x[-1].item()!r}" if len(self) else ""
-        return f"<Curve of {self.answered} over {self.given}: {points}{between}>"
+        apart = "; ".join(self._reasons())
+        said = f" (apart: {apart})" if apart else ""
+        return f"<Curve of {self.answered} over {self.given}: {points}{between}{said}>"
+
+    def _reasons(self) -> list[str]:
+        """Lists what keeps the bounds of some point apart, each reason once."""
+        return list(dict.fromkeys(said for said in self.apart if said))
 
     def __iter__(self) -> Iterator[Bounds]:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, i: int) -> Bounds:
-        return Bounds(float(self.lower[i]), float(self.upper[i]))
+        return Bounds(float(self.lower[i]), float(self.upper[i]), apart=self.apart[i])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: ``{"epsilon": [...], "delta": {"lower": [...], "upper": [...]}}``.
 
-        The names change places where delta was given.
+        The names change places where delta was given. Beside ``upper`` stands ``"apart"``, what
+        keeps the bounds of each point apart, where some point has such a reason.
         """
-        return {
-            self.given: self.x.tolist(),
-            self.answered: {"lower": self.lower.tolist(), "upper": self.upper.tolist()},
-        }
+        answered: dict[str, Any] = {"lower": self.lower.tolist(), "upper": self.upper.tolist()}
+        if self._reasons():
+            answered["apart"] = list(self.apart)
+        return {self.given: self.x.tolist(), self.answered: answered}
 
     def plot(self, ax: Any = None, label: str | None = None) -> Any:
         """Draws lower and upper bounds over eps, with delta on a log axis.
@@ -113,4 +122,5 @@ def _curve(given: str, x: Sequence[float], y: Sequence[Bounds]) -> Curve:
         np.array(x, dtype=np.float64),
         np.array([b.lower for b in y], dtype=np.float64),
         np.array([b.upper for b in y], dtype=np.float64),
+        tuple(b.apart for b in y),
     )

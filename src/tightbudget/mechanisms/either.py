@@ -109,6 +109,16 @@ class Either(Mechanism):
             self, first=_single(first, self.first), second=_single(second, self.second)
         )
 
+    @property
+    def apart(self) -> str:
+        each = (self.first.apart, self.second.apart)
+        return "; ".join(dict.fromkeys(said for said in each if said))
+
+    def finer(self, halvings: int) -> Mechanism:
+        return dataclasses.replace(
+            self, first=self.first.finer(halvings), second=self.second.finer(halvings)
+        )
+
 
 def _single(instance: Composable | None, mechanism: Mechanism) -> Mechanism:
     """Returns the instance, one part of it where it has several, or the mechanism itself."""
@@ -186,6 +196,9 @@ class EitherPair(Pair):
     def max_loss(self) -> tuple[float, float]:
         first, second = self.first.max_loss(), self.second.max_loss()
         return max(first[0], second[0]), max(first[1], second[1])
+
+    def tail_is_cut(self) -> bool:
+        return self.first.tail_is_cut() or self.second.tail_is_cut()
 
     def sketch(self) -> Sketch:
         parts = [(pair.sketch(), math.log(share.upper[0])) for pair, share in self._each]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
+from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -13,14 +15,16 @@ from numpy.typing import ArrayLike
 
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms.composition import Mechanism
-from tightbudget.numerics.rounding import UNIT, add_up, exp_up, expm1_up
+from tightbudget.numerics.enclosure import Enclosure
 from tightbudget.numerics.validate import probability, real_array, refuse
 from tightbudget.pairs.atomic import AtomicPair
-from tightbudget.pairs.pair import Direction, Pair
+from tightbudget.pairs.pair import Atoms, Direction, Pair
 
 __all__ = ["FromCurve"]
 
 _LARGEST = 1e4  # nats
+# e^10000 has 4,343 digits before the point: exponents are far from their limit
+_DIGITS = Context(prec=40)
 
 Point = tuple[Fraction, Fraction]  # e^eps and delta
 
@@ -41,8 +45,9 @@ class FromCurve(Mechanism):
     the curve of a pair: the hull is convex and falling, 1 at t = 0 and >= max(0, 1 - t).
     Its pair has the Q-mass (change of slope at t) and t times that as P-mass at the loss
     ln t, what remains of delta as P-mass at +inf and what is missing of Q at -inf. Hull and
-    masses are computed in rational arithmetic; e^eps is rounded up to a rational first,
-    which a falling function allows. Source: Doroshenko et al. 2022, "Connect the Dots".
+    masses are computed in rational arithmetic, twice: with e^eps rounded up to a rational, which
+    gives a pair above, and with e^eps rounded down, which gives one below. The masses of this
+    pair enclose both. Source: Doroshenko et al. 2022, "Connect the Dots".
 
     Args:
         epsilons: (n,) ascending, in [-10000, 10000], nats.
@@ -89,22 +94,75 @@ class FromCurve(Mechanism):
         return self.both_ways
 
     def pair(self, direction: Direction) -> Pair:
-        pair = _smallest_pair(_hull(self._points()))
+        pair = self._enclosed or self._ends[0]
         # a pair that dominates (P, Q) also dominates (Q, P) when both are reversed
         return pair if self.both_ways or direction is Direction.REMOVE else pair.reversed()
 
-    def _points(self) -> list[Point]:
-        """The points (e^eps, delta) that delta is at most at, ascending in e^eps."""
+    def instance(self) -> Mechanism | None:
+        return _Below(self) if self._enclosed is None else None
+
+    @functools.cached_property
+    def _ends(self) -> tuple[AtomicPair, AtomicPair]:
+        """A pair above the smallest one, and a pair below it."""
+        above, below = (_smallest_pair(_hull(self._points(up=up))) for up in (True, False))
+        return above, below
+
+    @functools.cached_property
+    def _enclosed(self) -> AtomicPair | None:
+        """A pair whose enclosures hold the masses of both; None if they have other atoms."""
+        above, below = self._ends
+        a, b = above.given, below.given
+        if len(a) != len(b):
+            return None
+        atoms = Atoms(
+            _either(a.p, b.p),
+            _either(a.q, b.q),
+            np.minimum(a.loss_lower, b.loss_lower),
+            np.maximum(a.loss_upper, b.loss_upper),
+        )
+        return AtomicPair(
+            atoms,
+            only_p=_either(above.only_p, below.only_p),
+            only_q=_either(above.only_q, below.only_q),
+        )
+
+    def _points(self, *, up: bool) -> list[Point]:
+        """The points (e^eps, delta) that delta is at most at, ascending in e^eps.
+
+        With ``up`` their hull is above that of the exact points, else below it.
+        """
         points = [(Fraction(0), Fraction(1))]
         epsilons, deltas = _numbers(epsilons=self.epsilons), _numbers(deltas=self.deltas)
         for epsilon, delta in zip(epsilons, deltas, strict=True):
-            t = _exp_above(epsilon)
+            least, most = _exp_ends(epsilon)
+            t = most if up else least
             point = t, max(Fraction(delta), 1 - t)
+            if not up and point[1] != delta:
+                # on the line 1 - t, which no curve is below: the chord from (0, 1) is that line
+                point = most, 1 - most  # guard: lifted-point-below
             points.append(point)
             if self.both_ways:
                 # delta_{P||Q}(1/t) = 1 - 1/t + delta_{Q||P}(t) / t
+                t = point[0]
                 points.append((1 / t, 1 - 1 / t + point[1] / t))
         return sorted(points)
+
+
+@dataclass(frozen=True)
+class _Below(Mechanism):
+    """The pair below the smallest one under the points of a curve."""
+
+    points: FromCurve
+
+    def pair(self, direction: Direction) -> Pair:
+        pair = self.points._ends[1]
+        both = self.points.both_ways or direction is Direction.REMOVE
+        return pair if both else pair.reversed()
+
+
+def _either(a: Enclosure, b: Enclosure) -> Enclosure:
+    """Enclosures of two numbers each: of all that is in either of two enclosures."""
+    return Enclosure(np.minimum(a.lower, b.lower), np.maximum(a.upper, b.upper))
 
 
 def _numbers(**given: Any) -> tuple[float, ...]:
@@ -118,14 +176,13 @@ def _numbers(**given: Any) -> tuple[float, ...]:
     return tuple(array.astype(np.float64).tolist())
 
 
-def _exp_above(x: float) -> Fraction:
-    """A rational number >= e^x, larger by a few units in the last place of e^x - 1 at most."""
-    if abs(x) <= 0.5:
-        return 1 + Fraction(expm1_up(x)) if x else Fraction(1)
-    shift = round(x / math.log(2))
-    # k ln 2 is within 2 u of |k ln 2|, which is about |x|
-    rest = add_up(x, -shift * math.log(2), 8 * UNIT * (abs(x) + 1))
-    return Fraction(exp_up(rest)) * Fraction(2) ** shift
+def _exp_ends(x: float) -> tuple[Fraction, Fraction]:
+    """A rational number <= e^x and one >= e^x, equal for x = 0; else 10^-40 apart, relatively."""
+    if x == 0.0:
+        return Fraction(1), Fraction(1)
+    # a decimal's exp is correctly rounded, so that its neighbours are on both sides of e^x
+    near = Decimal(x).exp(_DIGITS)
+    return Fraction(near.next_minus(_DIGITS)), Fraction(near.next_plus(_DIGITS))
 
 
 def _hull(points: list[Point]) -> list[Point]:

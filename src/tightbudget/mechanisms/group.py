@@ -124,6 +124,10 @@ class Group(Derived):
     def instance(self) -> Composable | None:
         return self._whole.instance()
 
+    @property
+    def apart(self) -> str:
+        return self._whole.apart
+
 
 def grouped(base: Mechanism, size: int) -> Mechanism:
     """Returns a mechanism whose pair dominates ``base`` for ``size`` records of one user.
@@ -170,8 +174,19 @@ def scaled(base: Mechanism, factor: int) -> Mechanism:
     if not isinstance(base, _SCALED):
         raise refuse("base", "add noise that does not depend on its sensitivity", base)
     sensitivity = Fraction(base.sensitivity) * factor
-    whole = isinstance(base.sensitivity, int)
-    given: Any = int(sensitivity) if whole else double_up(sensitivity)
+    if isinstance(base.sensitivity, int):
+        return dataclasses.replace(base, sensitivity=int(sensitivity))
+    given: Any = double_up(sensitivity)
+    if Fraction(given) == sensitivity:
+        return dataclasses.replace(base, sensitivity=given)
+    # A quotient alone matters to these: it is rounded once, as any other, and their pairs pay for
+    # that. A sensitivity that is rounded up would be another mechanism's.
+    if isinstance(base, Gaussian):
+        one = float(sensitivity / Fraction(base.sigma))
+        return dataclasses.replace(base, sigma=1.0, sensitivity=one)
+    if isinstance(base, (Laplace, Logistic)):
+        one = float(sensitivity / Fraction(base.scale))
+        return dataclasses.replace(base, scale=1.0, sensitivity=one)
     return dataclasses.replace(base, sensitivity=given)
 
 
@@ -201,6 +216,13 @@ class _SampledGaussians(Mechanism):
     def instance(self) -> Mechanism | None:
         up, down = (merged(self.size, self.rate, _COMPONENTS, up=up) for up in (True, False))
         return None if up == down or not self.up else dataclasses.replace(self, up=False)
+
+    @property
+    def apart(self) -> str:
+        # more sizes than components: several of them are one, the largest above, the least below
+        some = merged(self.size, self.rate, _COMPONENTS, up=True)[0]
+        whole = all(after == before + 1 for before, after in itertools.pairwise(some[:-1]))
+        return "" if whole else "a large group's sample"
 
 
 @dataclass(frozen=True)
@@ -235,6 +257,10 @@ class _SampledGroup(Mechanism):
 
     def instance(self) -> Mechanism:
         return self.base.subsampled(self._any[0])
+
+    @property
+    def apart(self) -> str:
+        return "a group's sample"
 
 
 @functools.lru_cache(maxsize=64)  # groups of a training: each pair asks anew

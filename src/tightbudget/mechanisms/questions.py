@@ -8,15 +8,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from tightbudget.engine.answer import Answer
+from tightbudget.engine.answer import Answer, Asked
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.engine import Engine, Explanation
 from tightbudget.engine.question import DeltaAt, EpsilonAt, Question
-from tightbudget.engine.readings.renyi import renyi_divergence
-from tightbudget.engine.readings.tradeoff import least_false_negatives, most_true_positives
+from tightbudget.engine.readings.renyi import (
+    renyi_divergence,
+    rounding_of_renyi,
+    words_of_renyi,
+)
+from tightbudget.engine.readings.tradeoff import (
+    NEGLIGIBLE,
+    least_false_negatives,
+    most_true_positives,
+    words_of_false_negatives,
+    words_of_true_positives,
+)
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms.curve import Curve
-from tightbudget.mechanisms.risk import Risk, risk_of
+from tightbudget.mechanisms.risk import Promised, Risk, risk_of
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import (
@@ -31,16 +41,25 @@ from tightbudget.numerics.validate import (
 
 __all__ = ["Questions"]
 
+# The share of a gap that each of two pairs above and below an exact one is asked for. The rest is
+# for their distance, which takes longer to bring down. Affects time, never truth.
+_SHARE = 0.25
+# Twice as close pairs take up to twice as long: six times is half a minute for the largest epochs.
+_MOST_HALVINGS = 6
+
 
 class Questions:
     """The base of what can be asked about its privacy: a mechanism, or a composition of many.
 
-    All answers are for the worse of the two directions. ``rtol`` limits (upper - lower) / upper.
+    All answers are for the worse of the two directions. ``rtol`` limits (upper - lower) / upper:
+    an answer is that close, or refused, or it says that it is ``apart``.
 
     Where no single pair is known to be the exact one (:attr:`attained` is not None), the upper
-    bound is that of the dominating pair and the lower bound that of a pair which is attained.
-    ``rtol`` then limits the error of each of the two, and the bounds lie as far apart as these
-    pairs do.
+    bound is that of the dominating pair and the lower bound that of a pair which is attained. The
+    two may enclose an exact pair; then they are brought as close together as ``rtol`` asks. Or
+    nobody knows the worst data sets, for batches of a shuffle, say: then ``rtol`` limits the error
+    of each of the two bounds, which lie as far apart as the pairs do, and ``bounds.apart`` of the
+    answer names the reason.
     """
 
     @property
@@ -56,13 +75,33 @@ class Questions:
         """
         return None
 
+    @property
+    def apart(self) -> str:
+        """Names what keeps the bounds of an answer apart at any ``rtol``; "" where nothing does.
+
+        That is the ways to draw records for which nobody knows the worst data sets, such as
+        "shuffled batches". An answer whose bounds are as close as was asked does not say it.
+        """
+        return ""
+
+    def finer(self, halvings: int) -> Questions:
+        """Returns the same with pairs above and below an exact one that are closer together.
+
+        Args:
+            halvings: how often the distance of the two is halved, about; >= 1.
+
+        Returns:
+            Something equal to ``self`` where no pair is made closer.
+        """
+        return self
+
     def epsilon(self, delta: float, rtol: float = 1e-4) -> Bounds:
         """Bounds the exact eps*(delta) = inf{eps >= 0: delta(eps) <= delta}, in nats.
 
         Guarantee: lower <= eps* <= upper, rounding included, and (upper - lower) <= rtol *
-        upper (or <= 1e-12, where the losses themselves are known no better). ``upper`` is inf
-        exactly if delta is not proved to reach the mass of outputs
-        that tell the neighbours apart for certain.
+        upper (or <= 1e-12, where the losses themselves are known no better); unless the answer
+        says that it is :attr:`~tightbudget.Bounds.apart`. ``upper`` is inf exactly if delta is not
+        proved to reach the mass of outputs that tell the neighbours apart for certain.
 
         Args:
             delta: in [0, 1].
@@ -78,8 +117,9 @@ class Questions:
         """Bounds the exact delta(eps) of all runs together.
 
         Guarantee: lower <= delta(eps) <= upper, rounding included, and (upper - lower) <=
-        rtol * upper; unless upper is below 1e-290, or eps is the largest loss up to the
-        rounding of the parameters (then upper - lower <= 1e-12).
+        rtol * upper; unless upper is below 1e-290, or eps is the largest loss or more, up to the
+        rounding of the parameters (then upper - lower <= 1e-12), or the answer says that it is
+        :attr:`~tightbudget.Bounds.apart`.
 
         Args:
             epsilon: >= 0, nats; inf is allowed.
@@ -109,8 +149,9 @@ class Questions:
         :meth:`renyi` does).
 
         Guarantee: the exact value lies in ``answer.bounds``; ``answer.reached`` says whether the
-        relative gap is at most ``rtol``, or, with a ``target``, whether both bounds are on one
-        side of it: then they are no closer than that takes.
+        relative gap is at most ``rtol`` (for bounds that are ``apart``, whether the error of each
+        of them is), or, with a ``target``, whether both bounds are on one side of it: then they are
+        no closer than that takes.
 
         Args:
             delta: in [0, 1].
@@ -132,28 +173,121 @@ class Questions:
         if epsilon is not None:
             return self._ask(_delta_at(epsilon), rtol, target)
         if fpr is not None:
-            rate = probability(fpr=fpr)
-            wanted = target if self.attained is None else None
-            return self._of_both(lambda engine: most_true_positives(engine, rate, rtol, wanted))
+            return self._true_positives(probability(fpr=fpr), rtol, target)
         assert order is not None
         return self._renyi(_order(order), rtol)
 
     def _ask(self, question: Question, rtol: float, target: float | None = None) -> Answer:
         """Answers for delta or epsilon, from both pairs where there are two."""
+        return self._asked(question, rtol, target)[0]
+
+    def _asked(
+        self,
+        question: Question,
+        rtol: float,
+        target: float | None = None,
+        caches: dict[int, Cache] | None = None,
+        halvings: int = 0,
+    ) -> tuple[Answer, int]:
+        """Answers for delta or epsilon, and says by which of the pairs, as :meth:`_of_both` does.
+
+        Args:
+            question: delta at an epsilon, or epsilon at a delta.
+            rtol: wanted relative gap.
+            target: a value to compare the answer with.
+            caches: what earlier questions have left, by the engine that was asked.
+            halvings: which of the pairs are asked first.
+        """
         # a pair that is on one side of the target says nothing of the other pair
         wanted = target if self.attained is None else None
-        return self._of_both(lambda engine: engine.answer(question, rtol, wanted))
+
+        def ask(engine: Engine, gap: float) -> Answer:
+            cache = None if caches is None else caches.setdefault(id(engine), Cache())
+            return engine.answer(question, gap, wanted, cache)
+
+        def settled() -> bool:
+            # a lattice's largest loss is not the exact one's; the masses at infinity stay
+            # guard: cut-tail-not-settled
+            cut = any(pair.tail_is_cut() for pairs in self.engine.pairs for pair, _ in pairs)
+            if cut and question.at(0.0)[0] < math.inf:
+                return False
+            return all(question.settled(parts) is not None for parts in self.engine.parts)
+
+        asked = Asked(words=str(question), gap=rtol, target=target, settled=settled)
+        return self._of_both(ask, asked, halvings)
+
+    def _true_positives(self, fpr: float, rtol: float, target: float | None = None) -> Answer:
+        """Answers for the largest true-positive rate of a test, from both pairs if need be."""
+        wanted = target if self.attained is None else None
+        asked = Asked(
+            words=words_of_true_positives(fpr),
+            gap=rtol,
+            target=target,
+            floor=NEGLIGIBLE if fpr > 0.0 else 1.0,
+        )
+        return self._of_both(
+            lambda engine, gap: most_true_positives(engine, fpr, gap, wanted), asked
+        )[0]
 
     def _renyi(self, order: float, rtol: float) -> Answer:
         """Answers for a Renyi divergence, from both pairs where there are two."""
-        return self._of_both(lambda engine: renyi_divergence(engine.parts, order, rtol))
+        asked = Asked(
+            words=words_of_renyi(order),
+            gap=rtol,
+            floor=rounding_of_renyi(self.engine.parts),
+            unbounded=True,
+        )
+        return self._of_both(lambda engine, gap: renyi_divergence(engine.parts, order, gap), asked)[
+            0
+        ]
 
-    def _of_both(self, ask: Callable[[Engine], Answer]) -> Answer:
-        """Answers what rises with what a mechanism reveals, from both pairs where there are two."""
-        above = ask(self.engine)
+    def _of_both(
+        self,
+        ask: Callable[[Engine, float], Answer],
+        asked: Asked,
+        halvings: int = 0,
+        *,
+        falling: bool = False,
+    ) -> tuple[Answer, int]:
+        """Answers from both pairs where there are two, which are made closer where that helps.
+
+        Args:
+            ask: asks an engine with a gap.
+            asked: the question, and how close the answer is to be.
+            halvings: how often the distance of the two pairs was halved for an earlier question.
+            falling: whether the answer falls with what a mechanism reveals; else it rises.
+
+        Returns:
+            The answer, and how often the distance was halved for it.
+        """
         if self.attained is None:
-            return above
-        return above.down_to(ask(self.attained.engine))  # guard: lower-bound-attained
+            return ask(self.engine, asked.gap), 0
+        share = asked.gap if self.apart else asked.gap * _SHARE
+        while True:
+            both = self._with_halved(halvings)
+            assert both.attained is not None
+            above, below = ask(both.engine, share), ask(both.attained.engine, share)
+            if falling:
+                above, below = below, above
+            # guard: lower-bound-attained
+            joint = above.down_to(below, asked, apart=self.apart)
+            if joint.reached or self.apart:
+                return joint, halvings
+            more = asked.halvings(joint.bounds, above.bounds, below.bounds)
+            if not more or halvings + more > _MOST_HALVINGS:
+                return joint, halvings
+            halvings += more
+            if self._with_halved(halvings) == both:
+                return joint, halvings
+
+    def _with_halved(self, halvings: int) -> Questions:
+        """Returns the same with pairs whose distance is halved so often; remembers it."""
+        if not halvings:
+            return self
+        known: dict[int, Questions] = self.__dict__.setdefault("_halved", {})
+        if halvings not in known:
+            known[halvings] = self.finer(halvings)
+        return known[halvings]
 
     def explain(
         self, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 1e-4
@@ -176,10 +310,18 @@ class Questions:
             question = EpsilonAt(probability(delta=delta))
         else:
             question = DeltaAt(non_negative(epsilon=epsilon))
-        above = self.engine.explain(question, _rtol(rtol))
+        rtol = _rtol(rtol)
         if self.attained is None:
-            return above
-        return above.down_to(self.attained.engine.explain(question, _rtol(rtol)))
+            return self.engine.explain(question, rtol)
+        answer, halvings = self._asked(question, rtol)
+        bounds, both = answer.required(), self._with_halved(halvings)
+        assert both.attained is not None
+        share = rtol if self.apart else rtol * _SHARE
+        above, below = (
+            engine.explain(question, share, refuse=False)
+            for engine in (both.engine, both.attained.engine)
+        )
+        return above.down_to(below, bounds)
 
     def total_variation(self, rtol: float = 1e-4) -> Bounds:
         """Bounds delta(0), the best advantage of an attacker who tells the neighbours apart."""
@@ -210,12 +352,12 @@ class Questions:
             raise ParameterError("give exactly one of epsilons and deltas")
         rtol = _rtol(rtol)
         caches: dict[int, Cache] = {}  # one point's work often answers the next one
+        halvings = 0
 
         def ask(question: Question) -> Bounds:
-            def answer(engine: Engine) -> Answer:
-                return engine.answer(question, rtol, cache=caches.setdefault(id(engine), Cache()))
-
-            return self._of_both(answer).required()
+            nonlocal halvings
+            answer, halvings = self._asked(question, rtol, caches=caches, halvings=halvings)
+            return answer.required()
 
         if epsilons is not None:
             listed(epsilons=epsilons)
@@ -253,11 +395,14 @@ class Questions:
             for i, a in enumerate(false_positive_rates)
         ]
         rtol = _rtol(rtol)
-        least = [least_false_negatives(self.engine, a, rtol).required() for a in rates]
-        if self.attained is None:
-            return tuple(least)
-        most = [least_false_negatives(self.attained.engine, a, rtol).required() for a in rates]
-        return tuple(Bounds(a.lower, b.upper) for a, b in zip(least, most, strict=True))
+        return tuple(self._false_negatives(rate, rtol).required() for rate in rates)
+
+    def _false_negatives(self, fpr: float, atol: float) -> Answer:
+        """Answers for the least false-negative rate of a test, from both pairs if need be."""
+        asked = Asked(words=words_of_false_negatives(fpr), gap=atol, absolute=True)
+        return self._of_both(
+            lambda engine, gap: least_false_negatives(engine, fpr, gap), asked, falling=True
+        )[0]
 
     def renyi(self, order: float, rtol: float = 1e-4) -> Bounds:
         """Bounds the Renyi divergence of an order (nats), the larger of both directions.
@@ -269,6 +414,9 @@ class Questions:
         Args:
             order: > 1; inf gives the largest loss.
             rtol: wanted relative gap, in (0, 1).
+
+        Raises:
+            PrecisionError: the gap cannot be reached.
         """
         return self._renyi(_order(order), _rtol(rtol)).required()
 
@@ -296,17 +444,19 @@ class Questions:
         Raises:
             PrecisionError: the gap cannot be reached for delta, advantage or true positives.
         """
-        asked = (
-            non_negative(epsilon=epsilon),
-            probability(fpr=fpr),
-            open_probability(prior=prior),
-            probability(slack=slack),
-            _rtol(rtol),
+        epsilon, fpr = non_negative(epsilon=epsilon), probability(fpr=fpr)
+        prior, slack = open_probability(prior=prior), probability(slack=slack)
+        rtol = _rtol(rtol)
+        close = Promised(
+            advantage=self.total_variation(rtol),
+            tpr=self._true_positives(fpr, rtol).required(),
+            delta=self._ask(_delta_at(epsilon), rtol).required(),
         )
-        above = risk_of(self.engine, *asked)
+        above = risk_of(self.engine, close, epsilon, fpr, prior, slack, rtol)
         if self.attained is None:
             return above
-        return above.down_to(risk_of(self.attained.engine, *asked), self.engine.reader())
+        below = risk_of(self.attained.engine, close, epsilon, fpr, prior, slack, rtol)
+        return above.down_to(below, self.engine.reader(), rtol, self.apart)
 
 
 def _delta_at(epsilon: float) -> DeltaAt:

@@ -7,10 +7,8 @@ from typing import Any
 
 from tightbudget import notebook
 from tightbudget.engine.engine import Engine, Reader
-from tightbudget.engine.question import DeltaAt
 from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
 from tightbudget.engine.readings.probabilistic_dp import exceedance_bounds
-from tightbudget.engine.readings.tradeoff import most_true_positives
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
     UNIT,
@@ -28,7 +26,7 @@ from tightbudget.numerics.rounding import (
     sub_up,
 )
 
-__all__ = ["Risk", "risk_of"]
+__all__ = ["Promised", "Risk", "risk_of"]
 
 # Parts of an eps at which delta is read to bound P(L > eps); each gives a bound, the least counts.
 _BELOW = (0.0, 0.5, 0.8, 0.9, 0.95)
@@ -85,7 +83,7 @@ class Risk:
     exceedance: Bounds
     belief: Bounds
 
-    def down_to(self, below: Risk, read: Reader) -> Risk:
+    def down_to(self, below: Risk, read: Reader, rtol: float, apart: str) -> Risk:
         """The risk of what lies between two pairs: this one's dominates it, it dominates the other.
 
         P(L > eps) is not ordered as pairs are, but delta is, and for 0 <= e < eps
@@ -95,15 +93,19 @@ class Risk:
         Args:
             below: the risk of the pair that is dominated, for the same questions.
             read: reads delta of the dominating pair.
+            rtol: the gap from which on a value says that its bounds are apart.
+            apart: what keeps the two pairs apart; "" if they enclose an exact one.
         """
+
+        def between(lower: float, upper: float) -> Bounds:
+            bounds = Bounds(lower, upper)
+            return bounds if bounds.relative_gap <= rtol else replace(bounds, apart=apart)
+
         return replace(
             self,
-            advantage=Bounds(below.advantage.lower, self.advantage.upper),
-            tpr=Bounds(below.tpr.lower, self.tpr.upper),
-            bayes_risk=Bounds(self.bayes_risk.lower, below.bayes_risk.upper),
-            mu=Bounds(below.mu.lower, self.mu.upper),
-            delta=Bounds(below.delta.lower, self.delta.upper),
-            exceedance=Bounds(below.delta.lower, _exceeded(read, self.epsilon)),
+            bayes_risk=between(self.bayes_risk.lower, below.bayes_risk.upper),
+            mu=between(below.mu.lower, self.mu.upper),
+            exceedance=between(self.delta.lower, _exceeded(read, self.epsilon)),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,25 +150,36 @@ class Risk:
         return notebook.shown(notebook.table(rows))
 
 
-def risk_of(
-    losses: Engine, epsilon: float, fpr: float, prior: float, slack: float, rtol: float
-) -> Risk:
-    """All answers, from one composition's losses.
+@dataclass(frozen=True, kw_only=True)
+class Promised:
+    """The values of a risk that are as close as is asked: see :class:`Risk`."""
 
-    Raises:
-        PrecisionError: ``advantage``, ``tpr`` or ``delta`` cannot be had with the gap.
-    """
+    advantage: Bounds
+    tpr: Bounds
+    delta: Bounds
+
+
+def risk_of(
+    losses: Engine,
+    close: Promised,
+    epsilon: float,
+    fpr: float,
+    prior: float,
+    slack: float,
+    rtol: float,
+) -> Risk:
+    """All answers: those that are known, and the others from one composition's losses."""
     odds = _against(prior)
     return Risk(
         epsilon=epsilon,
         fpr=fpr,
         prior=prior,
         slack=slack,
-        advantage=losses.answer(DeltaAt(0.0), rtol).required(),
-        tpr=most_true_positives(losses, fpr, rtol).required(),
+        advantage=close.advantage,
+        tpr=close.tpr,
         bayes_risk=_bayes_risk(losses, prior, odds, rtol),
         mu=gaussian_mu_bounds(losses, slack, rtol),
-        delta=losses.answer(DeltaAt(epsilon), rtol).required(),
+        delta=close.delta,
         exceedance=exceedance_bounds(losses, epsilon, rtol),
         belief=_belief(odds, epsilon),
     )

@@ -115,6 +115,10 @@ class Shuffled(Derived):
         quotient = self.base.sensitivity / self.base.sigma
         return LargestSum(quotient, self.steps, relation=self.relation)
 
+    @property
+    def apart(self) -> str:
+        return "shuffled batches" if self.steps > 1 else ""
+
 
 @dataclass(frozen=True)
 class LargestSum(Mechanism):

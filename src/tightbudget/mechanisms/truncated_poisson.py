@@ -107,6 +107,13 @@ class TruncatedPoisson(Derived):
         return self.base.subsampled(least if least >= _LEAST else 0.0)
 
     @property
+    def apart(self) -> str:
+        fits, full = self._cut
+        # where no batch is cut, or every one is, the two ends differ by rounding alone
+        cut = self.rate > 0.0 and full[1] > 0.0 and fits[1] > 0.0
+        return "truncated Poisson batches" if cut else ""
+
+    @property
     def _cut(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Bounds of the chances that the other records do not fill the batch, and that they do."""
         return _tails(self.of - 1, self.rate, self.at_most)

@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -57,6 +57,14 @@ class Bounds:
     or with other bounds: the answer is True or False where it is the same for every value in the
     bounds, and a ParameterError elsewhere. ``==`` compares the two bounds, not the number.
 
+    Attributes:
+        lower, upper: the two bounds.
+        apart: "" for bounds that are as close as was asked. Else it names the way to draw records
+            for which nobody knows the worst data sets, such as "shuffled batches": then ``upper``
+            holds for all data sets, no bound that holds for all of them is below ``lower``, and no
+            ``rtol`` brings the two together. ``str`` and ``repr`` say it, sums and multiples keep
+            it, and ``==`` does not compare it.
+
     >>> b = Bounds(1.23451, 1.23462)
     >>> b
     [1.23450, 1.23463]
@@ -71,6 +79,7 @@ class Bounds:
 
     lower: float
     upper: float
+    apart: str = field(default="", compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if not type(self.lower) is float is type(self.upper):
@@ -148,13 +157,15 @@ class Bounds:
 
     def __add__(self, other: Bounds | float) -> Bounds:
         other = _as_bounds(other)
-        return Bounds(add_down(self.lower, other.lower), add_up(self.upper, other.upper))
+        lower, upper = add_down(self.lower, other.lower), add_up(self.upper, other.upper)
+        return Bounds(lower, upper, apart=_together(self, other))
 
     __radd__ = __add__
 
     def __sub__(self, other: Bounds | float) -> Bounds:
         other = _as_bounds(other)
-        return Bounds(sub_down(self.lower, other.upper), sub_up(self.upper, other.lower))
+        lower, upper = sub_down(self.lower, other.upper), sub_up(self.upper, other.lower)
+        return Bounds(lower, upper, apart=_together(self, other))
 
     def __mul__(self, factor: float) -> Bounds:
         if not _is_number(factor):  # bounds compare with numbers, too
@@ -164,7 +175,8 @@ class Bounds:
         f = _as_bounds(factor)
         least = f.upper if self.lower < 0 else f.lower
         most = f.lower if self.upper < 0 else f.upper
-        return Bounds(mul_down(self.lower, least), mul_up(self.upper, most))
+        lower, upper = mul_down(self.lower, least), mul_up(self.upper, most)
+        return Bounds(lower, upper, apart=self.apart)
 
     __rmul__ = __mul__
 
@@ -172,15 +184,17 @@ class Bounds:
         """Whether the two intervals have a number in common."""
         return self.lower <= other.upper and other.lower <= self.upper
 
-    def to_dict(self) -> dict[str, float]:
-        """Returns ``{"lower": ..., "upper": ...}``."""
-        return {"lower": self.lower, "upper": self.upper}
+    def to_dict(self) -> dict[str, Any]:
+        """Returns ``{"lower": ..., "upper": ...}``, with ``"apart"`` where that says something."""
+        said = {"apart": self.apart} if self.apart else {}
+        return {"lower": self.lower, "upper": self.upper, **said}
 
     def __str__(self) -> str:
         if self.lower == self.upper:
             return f"[{self.lower!r}, {self.upper!r}]"
-        digits = _digits(self)
-        return f"[{rounded(self.lower, digits, up=False)}, {rounded(self.upper, digits, up=True)}]"
+        digits, said = _digits(self), f" (apart: {self.apart})" if self.apart else ""
+        lower, upper = rounded(self.lower, digits, up=False), rounded(self.upper, digits, up=True)
+        return f"[{lower}, {upper}]{said}"
 
     __repr__ = __str__
 
@@ -191,6 +205,8 @@ class Bounds:
 
     def __format__(self, spec: str) -> str:
         """Writes both bounds as a format for floats says, rounded outwards.
+
+        With a precision or a kind, the two numbers are all that is written.
 
         Guarantee: the interval that is written contains this one. Without a precision and a kind,
         equal bounds are written as their double, of which the decimal digits are the nearest ones.
@@ -215,6 +231,11 @@ class Bounds:
             )
             return format(f"[{low}, {high}]", whole)
         return format(str(self), whole)
+
+
+def _together(one: Bounds, other: Bounds) -> str:
+    """Says why the bounds of a sum are apart: for the reasons of both, each of them once."""
+    return "; ".join(dict.fromkeys(said for said in (one.apart, other.apart) if said))
 
 
 def _is_number(x: object) -> bool:

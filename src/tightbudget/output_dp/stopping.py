@@ -116,7 +116,10 @@ def down_to_attained(
         lower = _delta_of(attained, list(prices), rtol).lower
     except PrecisionError as error:
         lower = error.lower
-    return Bounds(lower, bounds.upper)  # guard: stopping-lower-bound-attained
+    joint = Bounds(lower, bounds.upper)  # guard: stopping-lower-bound-attained
+    if joint.relative_gap <= rtol or joint.upper <= _FLOOR:
+        return joint
+    return Bounds(lower, bounds.upper, apart=compose(blocks).apart)
 
 
 def _delta_of(blocks: tuple[Composition, ...], prices: list[float], rtol: float) -> Bounds:

@@ -33,11 +33,18 @@ class AtomicPair(Pair):
 
     ``only_p`` may be [0, t]: mass t that was left out of the list is charged as a loss of
     +inf on the upper side and dropped on the lower one. The same holds for ``only_q``.
+
+    Attributes:
+        given: the atoms.
+        only_p: the P-mass of outputs that Q cannot produce.
+        only_q: the Q-mass of outputs that P cannot produce.
+        tail_cut: see :meth:`tail_is_cut`.
     """
 
     given: Atoms
     only_p: Enclosure = field(default_factory=zero)
     only_q: Enclosure = field(default_factory=zero)
+    tail_cut: bool = False
 
     @staticmethod
     def from_masses(
@@ -126,6 +133,9 @@ class AtomicPair(Pair):
         real = self.given.p.lower > 0
         lower = float(np.max(self.given.loss_lower[real], initial=-np.inf))
         return lower, float(np.max(self.given.loss_upper))
+
+    def tail_is_cut(self) -> bool:
+        return self.tail_cut
 
     def grid_origin(self) -> float | None:
         if not len(self.given):

@@ -164,6 +164,13 @@ class Pair:
         """Lower and upper bound of the largest finite loss; (inf, inf) if losses have no end."""
         raise NotImplementedError
 
+    def tail_is_cut(self) -> bool:
+        """Whether this pair stands for one with larger finite losses, which it counts as infinite.
+
+        Then :meth:`max_loss` says nothing of that pair. False unless a pair says so.
+        """
+        return False
+
     def sketch(self) -> Sketch:
         """A rough picture of the finite losses under P, for planning only."""
         raise NotImplementedError

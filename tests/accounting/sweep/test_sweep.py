@@ -24,7 +24,7 @@ def alone(ask, argument) -> tb.Answer:
         bounds = ask(argument, RTOL)
     except tb.PrecisionError as error:
         return tb.Answer(error.lower, error.upper, refusal=f"PrecisionError: {error}")
-    return tb.Answer(bounds.lower, bounds.upper)
+    return tb.Answer(bounds.lower, bounds.upper, apart=bounds.apart)
 
 
 @each_case

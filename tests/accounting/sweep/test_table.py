@@ -16,7 +16,7 @@ import tightbudget as tb
 ASKED = [*QUESTIONS, tb.Question.of(tb.Gaussian(2.0), delta=1e-5, labels={"name": "a, b"})]
 WHOLE = tb.sweep(ASKED)
 COLUMNS = ("sigma", "runs", "delta", "epsilon", "plan", "name")
-ANSWER = ("asked", "value", "lower", "upper", "refusal")
+ANSWER = ("asked", "value", "lower", "upper", "refusal", "apart")
 
 
 def test_columns_are_all_labels_then_the_answer() -> None:

@@ -29,17 +29,19 @@ class Answer:
         lower, upper: the certified bounds.
         value: the value found for the unknown, or None.
         refusal: why there is no answer, as "PrecisionError: message", or None.
+        apart: what keeps the bounds apart, as :class:`~tightbudget.Bounds` say it, or "".
     """
 
     lower: float = 0.0
     upper: float = math.inf
     value: float | None = None
     refusal: str | None = None
+    apart: str = ""
 
     @property
     def bounds(self) -> Bounds:
         """The certified bounds as one value."""
-        return Bounds(self.lower, self.upper)
+        return Bounds(self.lower, self.upper, apart=self.apart)
 
 
 def answers(plan: str, asked: Sequence[tuple[str | None, str]]) -> list[Answer]:
@@ -67,12 +69,13 @@ def _answer(
     try:
         if find is not None:
             found = calibrate(lambda x: from_steps(with_value(steps, find, x)), **arguments)
-            return Answer(found.met.lower, found.met.upper, found.value)
+            met = found.met
+            return Answer(met.lower, met.upper, found.value, apart=met.apart)
         asked = composition().answer(**arguments)
         lower, upper = asked.bounds.lower, asked.bounds.upper
         if not asked.reached:
             return refusal(asked.error(), lower, upper)  # guard: proved-dropped
-        return Answer(lower, upper)
+        return Answer(lower, upper, apart=asked.bounds.apart)
     # guard: exception-ends-sweep
     except Exception as error:  # whatever it is, it is this row's, and it is said there
         return refusal(error)

@@ -16,7 +16,14 @@ __all__ = ["ANSWER", "ARGUMENTS", "Question", "questions"]
 
 Steps = Sequence[Mapping[str, Any]]  # tables as in a plan file
 
-ANSWER = ("asked", "value", "lower", "upper", "refusal")  # the columns after a row's labels
+ANSWER = (
+    "asked",
+    "value",
+    "lower",
+    "upper",
+    "refusal",
+    "apart",
+)  # the columns after a row's labels
 _TARGET = ("epsilon", "delta", "advantage", "tpr", "fpr")
 ARGUMENTS = ("find", *_TARGET, "between", "integer", "rtol")
 

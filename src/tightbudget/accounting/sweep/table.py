@@ -26,8 +26,8 @@ class Sweep:
     """A table of questions with their answers.
 
     A row has the question's labels, the name of the number that was ``asked`` for ("epsilon",
-    "delta" or the unknown's), the ``value`` found for the unknown, both certified bounds, and the
-    ``refusal``, if any.
+    "delta" or the unknown's), the ``value`` found for the unknown, both certified bounds, the
+    ``refusal``, if any, and what keeps the bounds ``apart``, or "".
 
     Guarantee: each answer is the one that its question has when it is asked alone, to the bit.
 
@@ -52,7 +52,8 @@ class Sweep:
         used = [
             name
             for name in self.columns
-            if name not in ("lower", "upper") and any(rows[i][name] is not None for i in some)
+            if name not in ("lower", "upper", "apart")
+            and any(rows[i][name] is not None for i in some)
         ]
         cells = [
             [i, *("" if rows[i][name] is None else rows[i][name] for name in used), self[i].bounds]
@@ -98,7 +99,14 @@ class Sweep:
         """
         frame = _imported("polars", "tightbudget[sweep]")
         number, text = frame.Float64, frame.String
-        types = {"asked": text, "value": number, "lower": number, "upper": number, "refusal": text}
+        types = {
+            "asked": text,
+            "value": number,
+            "lower": number,
+            "upper": number,
+            "refusal": text,
+            "apart": text,
+        }
         rows = self.rows()
         return frame.DataFrame(
             [

@@ -12,11 +12,12 @@ import functools
 import math
 from dataclasses import dataclass
 
+from tightbudget.engine.answer import FLOOR, ROUNDED
 from tightbudget.engine.buckets.compose import MAX_LENGTH, Demand, Parts, make_plan, profile
 from tightbudget.engine.buckets.one_run import OneRun
 from tightbudget.engine.buckets.tilt import Saddle
 from tightbudget.engine.cache import Cache
-from tightbudget.engine.question import ROUNDED, Question
+from tightbudget.engine.question import Question
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import UNIT
@@ -30,7 +31,6 @@ _PASSES = 8
 _ROUGH = 0.02  # the gap at which two directions are compared first: the worse one mostly shows
 _COSTLY = 2**14  # buckets of one part from which on a cheap plan comes first (milliseconds below)
 _FIRST_LENGTH = 2**17  # buckets that the first guess may spend on one part, a sixteenth of the most
-_FLOOR = 1e-290  # a delta below this is reported as [0, upper]; public docstrings name it
 # A gap that cannot be reached is followed by one ten times as wide, up to a fifth: for a wanted gap
 # of 1e-12 that is twelve questions at most, and wider bounds cost less than closer ones.
 _COARSER, _COARSEST = 10.0, 0.2
@@ -95,7 +95,7 @@ def refine(
                 if floor > target:
                     return Known(Bounds(floor, question.most))
                 floor, ceiling = target, target
-            small = known[i].bounds.upper <= max(_FLOOR, floor)
+            small = known[i].bounds.upper <= max(FLOOR, floor)
             if small or known[i].bounds.relative_gap <= wanted:
                 continue
             ask = one.closest if insist else one.refined
@@ -104,7 +104,7 @@ def refine(
                 why = known[i].why
                 break
     worst = _worst(known)
-    if worst.relative_gap <= rtol or worst.upper <= _FLOOR:
+    if worst.relative_gap <= rtol or worst.upper <= FLOOR:
         return Known(worst)
     if target is not None and (worst.upper <= target or worst.lower > target):
         return Known(worst)
@@ -182,7 +182,7 @@ class _InOneDirection:
         while found.why and wider <= _COARSEST and _COARSER * wider < found.bounds.relative_gap:
             found = self.refined(wider, Known(found.bounds), floor, ceiling, cache)
             wider *= _COARSER
-        decided = found.bounds.upper <= max(_FLOOR, floor) or found.bounds.lower > ceiling
+        decided = found.bounds.upper <= max(FLOOR, floor) or found.bounds.lower > ceiling
         reached = found.bounds.relative_gap <= rtol or decided
         return dataclasses.replace(found, why="" if reached else why)
 
@@ -239,7 +239,7 @@ class _InOneDirection:
             got = self.question.read(seen, saddle, rtol)
             best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
             gap = got.relative_gap
-            decided = best.upper <= max(_FLOOR, floor) or best.lower > ceiling
+            decided = best.upper <= max(FLOOR, floor) or best.lower > ceiling
             if best.relative_gap <= rtol or decided:
                 return Known(best, share * _aim(rtol, gap))
             # one part of the gap is proportional to the variance, the other to the share of cuts

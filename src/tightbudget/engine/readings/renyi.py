@@ -35,7 +35,7 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.pairs.pair import Pair
 
-__all__ = ["renyi_divergence"]
+__all__ = ["renyi_divergence", "rounding_of_renyi", "words_of_renyi"]
 
 _MOST = 2**20  # bins: arrays of 8 MiB, some twenty of them at a time
 _ROUNDED = 1e-12  # a divergence of one run that rounding alone may account for; decides no bound
@@ -52,10 +52,19 @@ def renyi_divergence(directions: tuple[Parts, ...], order: float, rtol: float) -
     """
     ends = [_of_direction(parts, order, rtol) for parts in directions]
     worst = Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
-    rounded = _ROUNDED * max(1, sum(part.count for part in directions[0].parts))
-    if worst.relative_gap > rtol and rounded < worst.upper < math.inf:
-        return Answer.missed(f"the Renyi divergence of order {order:g}", worst, rtol)
+    if worst.relative_gap > rtol and rounding_of_renyi(directions) < worst.upper < math.inf:
+        return Answer.missed(words_of_renyi(order), worst, rtol)
     return Answer(worst)
+
+
+def words_of_renyi(order: float) -> str:
+    """The question in words."""
+    return f"the Renyi divergence of order {order:g}"
+
+
+def rounding_of_renyi(directions: tuple[Parts, ...]) -> float:
+    """A divergence that rounding alone may account for; it decides no bound."""
+    return _ROUNDED * max(1, sum(part.count for part in directions[0].parts))
 
 
 def _of_direction(parts: Parts, order: float, rtol: float) -> Bounds:

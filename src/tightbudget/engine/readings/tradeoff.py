@@ -39,7 +39,7 @@ _ROUGH = 0.5  # the relative gap at which a rate's size is seen
 _SHARES = (0.25, 0.02)  # of the gap, for delta's own: the second where the first did not do
 _WIDE = math.e**2  # neighbours further apart than this are parted in the middle, on a log scale
 _CLEAR = 0.05  # of an interval: how far from its ends it is parted, so that both parts shrink
-_NEGLIGIBLE = 1e-100  # so few true positives need no relative gap; public docstrings name it
+NEGLIGIBLE = 1e-100  # so few true positives need no relative gap; public docstrings name it
 _FAR = 690.0  # nats: e^690 is a double, with a margin for rounding; e^709.8 is none
 _LEAST = 1e-290  # for a rate below it, the upper bound is that of this rate; 2 / rate is a double
 
@@ -66,9 +66,18 @@ def least_false_negatives(losses: Engine, alpha: float, atol: float) -> Answer:
         min(1.0, sub_up(1.0, caught.lower)) if caught.lower < 1 else 0.0,
     )
     if not caught.width <= atol:
-        asked = f"the false-negative rate at a false-positive rate of {alpha:g}"
-        return Answer.missed(asked, missed, atol, absolute=True)
+        return Answer.missed(words_of_false_negatives(alpha), missed, atol, absolute=True)
     return Answer(missed)
+
+
+def words_of_false_negatives(alpha: float) -> str:
+    """The question of the least false-negative rate, in words."""
+    return f"the false-negative rate at a false-positive rate of {alpha:g}"
+
+
+def words_of_true_positives(alpha: float) -> str:
+    """The question of the largest true-positive rate, in words."""
+    return f"the true-positive rate at a false-positive rate of {alpha:g}"
 
 
 def most_true_positives(
@@ -84,15 +93,14 @@ def most_true_positives(
     worst = _larger(losses, alpha, close, rtol)
     # without false positives it is a mass of the pairs, which nothing narrows
     if alpha > 0.0 and not close(worst):
-        asked = f"the true-positive rate at a false-positive rate of {alpha:g}"
-        return Answer.missed(asked, worst, rtol)
+        return Answer.missed(words_of_true_positives(alpha), worst, rtol)
     return Answer(worst)
 
 
 def _within(rtol: float, target: float | None = None) -> Callable[[Bounds], bool]:
     def close(found: Bounds) -> bool:
         if target is None:
-            return found.relative_gap <= rtol or found.upper <= _NEGLIGIBLE
+            return found.relative_gap <= rtol or found.upper <= NEGLIGIBLE
         decided = found.upper <= target or found.lower > target
         return decided or found.relative_gap <= rtol
 

@@ -173,7 +173,7 @@ def headline(upper: float) -> str:
     return rounded(upper, _DIGITS, up=True).replace("inf", "∞")
 
 
-def ends(bounds: dict[str, float]) -> tuple[str, str]:
+def ends(bounds: dict[str, Any]) -> tuple[str, str]:
     """Writes the lower and the upper bound with their certified digits, rounded outwards."""
-    lower, upper = str(Bounds(**bounds))[1:-1].split(", ")
+    lower, upper = str(Bounds(bounds["lower"], bounds["upper"]))[1:-1].split(", ")
     return lower.replace("inf", "∞"), upper.replace("inf", "∞")
