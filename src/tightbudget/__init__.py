@@ -32,7 +32,8 @@ import scipy.special as _early  # noqa: F401
 from tightbudget import privacy_buckets as classic
 from tightbudget import release, theorems
 from tightbudget.accounting.calibrate import Calibration, calibrate
-from tightbudget.accounting.compare import Comparison, compare
+from tightbudget.accounting.compare.compare import compare
+from tightbudget.accounting.compare.comparison import Comparison
 from tightbudget.accounting.plan_file import read_plan, write_plan
 from tightbudget.accounting.schedule import StoppingSchedule, early_stopping
 from tightbudget.accounting.sweep.answer import Answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from tightbudget import Bounds
-from tightbudget.accounting.compare import growing
+from tightbudget.accounting.compare.compare import growing
 from tightbudget.accounting.describe import in_words, two_ends
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, growing_text, print_answer, print_rows, print_text

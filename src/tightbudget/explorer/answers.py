@@ -14,7 +14,7 @@ import numpy as np
 
 import tightbudget
 from tightbudget import Bounds, Composition, ParameterError
-from tightbudget.accounting.compare import growing
+from tightbudget.accounting.compare.compare import growing
 from tightbudget.accounting.describe import in_words, search_of, two_ends
 from tightbudget.explorer import questions
 from tightbudget.explorer.snippets import (

@@ -1,0 +1,1 @@
+"""Certified bounds beside published theorems: the table, the facts, the theorems."""
