@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import tightbudget as tb
 from tightbudget.adapters.opacus import dp_sgd_step
-from tightbudget.adapters.stopping import StoppingCallback
+from tightbudget.release.stopping import StoppingCallback
 
 EPOCHS = 30
 NOISE = 1.5

@@ -14,7 +14,7 @@
 import numpy as np
 
 import tightbudget as tb
-from tightbudget.adapters.stopping import StoppingCallback
+from tightbudget.release.stopping import StoppingCallback
 
 random = np.random.default_rng(11)
 scale = np.geomspace(1, 0.15, 10)  # the weak features take long to learn

@@ -48,7 +48,7 @@ SWEEP = (
 import threading, time
 import tightbudget as tb
 from tightbudget.accounting import worker
-from tightbudget.accounting.sweep import pool
+from tightbudget.sweeps import pool
 
 {patch}
 

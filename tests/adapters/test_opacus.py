@@ -24,7 +24,7 @@ from tests.guards.test_engine import gaussian_truth
 from tests.integrals import Integral, Saddle, Step
 
 import tightbudget as tb
-from tightbudget.adapters.stopping import StoppingCallback
+from tightbudget.release.stopping import StoppingCallback
 
 torch = pytest.importorskip("torch", reason="make adapters")
 opacus = pytest.importorskip("opacus", reason="make adapters")

@@ -7,12 +7,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.accounting.sweep.small import GRID, PLAN, REFUSED
+from tests.sweeps.small import GRID, PLAN, REFUSED
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
-from tightbudget.accounting.sweep import pool
-from tightbudget.accounting.sweep.journal import Journal
+from tightbudget.sweeps import pool
+from tightbudget.sweeps.journal import Journal
 
 ASKED = tb.questions(PLAN, {**GRID, "sigma": [2.0]}, delta="$delta")
 OTHER = tb.Question.of(tb.Gaussian(2.0), delta=1e-5)

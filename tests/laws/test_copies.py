@@ -28,7 +28,7 @@ import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
-from tightbudget.adapters.stopping import StoppingCallback
+from tightbudget.release.stopping import StoppingCallback
 from tightbudget.client.remote import RemoteBudget, RemoteHold
 from tightbudget.ledger.charging import Payer
 from tightbudget.output_dp.account import Account

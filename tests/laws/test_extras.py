@@ -157,7 +157,7 @@ def test_every_adapter_names_the_extra_that_it_needs() -> None:
         [sys.executable, "-c", ALONE, *names], capture_output=True, text=True, check=True
     )
     said = json.loads(done.stdout)
-    assert said.pop("tightbudget.adapters.stopping") is None  # it needs no neighbour
+    assert said.pop("tightbudget.release.stopping") is None  # it needs no neighbour
     assert len(said) >= 3
     extras = set(importlib.metadata.metadata("tightbudget").get_all("Provides-Extra") or ())
     for kind, message in said.values():

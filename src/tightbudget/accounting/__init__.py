@@ -1,1 +1,1 @@
-"""Questions about whole compositions: enough noise, bounds side by side, plans, sweeps."""
+"""Questions about whole compositions: enough noise, bounds side by side, plans."""

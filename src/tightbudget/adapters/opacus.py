@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tightbudget.accounting.calibrate import calibrate
-from tightbudget.adapters.stopping import StoppingCallback
+from tightbudget.release.stopping import StoppingCallback
 from tightbudget.errors import ExtraError, ParameterError, RelationError
 from tightbudget.links import DOCUMENTATION
 from tightbudget.mechanisms.composition import Composition, Mechanism

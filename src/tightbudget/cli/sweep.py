@@ -14,7 +14,7 @@ import typer
 import tightbudget
 from tightbudget import ExtraError, FileError, ParameterError, Sweep, read_questions
 from tightbudget.accounting.describe import value_of
-from tightbudget.accounting.sweep.table import table_path
+from tightbudget.sweeps.table import table_path
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, print_table, tracked
 from tightbudget.numerics.validate import positive_count

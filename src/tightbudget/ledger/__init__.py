@@ -2,3 +2,48 @@
 
 Needs the extra ``ledger``, where it opens a database.
 """
+
+from typing import TYPE_CHECKING
+
+from tightbudget.later import Later, face, installed
+
+if TYPE_CHECKING:
+    from tightbudget.ledger.block_set import BlockRange, Blocks
+    from tightbudget.ledger.budget import LedgerBudget
+    from tightbudget.ledger.checkpoint import Checkpoint
+    from tightbudget.ledger.hold import LedgerHold
+    from tightbudget.ledger.values import BlockTerms, Event, OpenHold, Preview, Statement
+    from tightbudget.ledger.verification import Verification
+
+__all__ = [
+    "BlockRange",
+    "BlockTerms",
+    "Blocks",
+    "Checkpoint",
+    "Event",
+    "LedgerBudget",
+    "LedgerHold",
+    "OpenHold",
+    "Preview",
+    "Statement",
+    "Verification",
+]
+
+_IN_A_DATABASE = Later("tightbudget.ledger.ledger", "sqlalchemy")
+_VALUE = Later("tightbudget.ledger.values", "numpy")
+_LATER = {
+    "BlockRange": _IN_A_DATABASE,
+    "BlockTerms": _VALUE,
+    "Blocks": _IN_A_DATABASE,
+    "Checkpoint": Later("tightbudget.ledger.checkpoint", "numpy"),
+    "Event": _VALUE,
+    "LedgerBudget": _IN_A_DATABASE,
+    "LedgerHold": _IN_A_DATABASE,
+    "OpenHold": _VALUE,
+    "Preview": _VALUE,
+    "Statement": _VALUE,
+    "Verification": _IN_A_DATABASE,
+}
+
+__all__[:] = installed(__all__, _LATER)
+__getattr__, __dir__ = face(globals(), _LATER)

@@ -4,12 +4,9 @@ A mechanism reserves its worst-case price, runs, settles the price of the output
 out, and returns the value with a receipt.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-import importlib.util
-from typing import TYPE_CHECKING, Any
-
+from tightbudget.later import Later, face, installed
 from tightbudget.release.mechanisms.additive import GaussianRelease, LaplaceRelease
 from tightbudget.release.mechanisms.coin_flip import ToyRelease
 from tightbudget.release.mechanisms.erm import (
@@ -41,6 +38,7 @@ from tightbudget.release.meter import Meter, Reserved
 from tightbudget.release.noise.noise import FixedNoise, Noise, OpenDPNoise
 from tightbudget.release.release import Receipt, Rehearsal, Release, WhatIf
 from tightbudget.release.run_lengths import RunLengths
+from tightbudget.release.stopping import StoppingCallback
 
 if TYPE_CHECKING:
     from tightbudget.release.mechanisms.logistic_regression import PrivateLogisticRegression
@@ -73,6 +71,7 @@ __all__ = [
     "SparseVector",
     "SparseVectorRelease",
     "SparseVectorRun",
+    "StoppingCallback",
     "TestedRelease",
     "TestSensitivity",
     "TopK",
@@ -83,18 +82,11 @@ __all__ = [
 ]
 
 
-if importlib.util.find_spec("sklearn") is None:  # `import *` takes what there is
-    __all__[:] = [name for name in __all__ if name != "PrivateLogisticRegression"]
+_LATER = {
+    "PrivateLogisticRegression": Later(
+        "tightbudget.release.mechanisms.logistic_regression", "sklearn"
+    ),
+}
 
-
-def __getattr__(name: str) -> Any:
-    """Loads the estimator that needs scikit-learn when its name is first used."""
-    if name == "PrivateLogisticRegression":
-        module = importlib.import_module("tightbudget.release.mechanisms.logistic_regression")
-        return module.PrivateLogisticRegression
-    raise AttributeError(f"module 'tightbudget.release' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    """Lists all names of the room, also of an estimator that has not been loaded yet."""
-    return sorted({*globals(), *__all__})
+__all__[:] = installed(__all__, _LATER)
+__getattr__, __dir__ = face(globals(), _LATER)

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.accounting.sweep.small import GRID, PLAN, QUESTIONS
+from tests.sweeps.small import GRID, PLAN, QUESTIONS
 
 import tightbudget as tb
-from tightbudget.accounting.sweep import journal as journals
-from tightbudget.accounting.sweep import pool
-from tightbudget.accounting.sweep.journal import Journal
+from tightbudget.sweeps import journal as journals
+from tightbudget.sweeps import pool
+from tightbudget.sweeps.journal import Journal
 
 WHOLE = tb.sweep(QUESTIONS)
 
@@ -194,7 +194,7 @@ def test_a_process_that_is_killed_loses_no_line(path) -> None:
     """SIGKILL while it answers, again and again, until nothing is left to be asked."""
     code = (
         "import sys, tightbudget as tb\n"
-        "from tests.accounting.sweep.small import QUESTIONS\n"
+        "from tests.sweeps.small import QUESTIONS\n"
         "def progress(left):\n"
         "    for i in left:\n"
         "        print(i, flush=True)\n"

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tightbudget import notebook
-from tightbudget.accounting.sweep.answer import Answer
-from tightbudget.accounting.sweep.question import ANSWER, Question
+from tightbudget.sweeps.answer import Answer
+from tightbudget.sweeps.question import ANSWER, Question
 from tightbudget.accounting.text_file import reason, write_text
 from tightbudget.errors import ExtraError, FileError
 

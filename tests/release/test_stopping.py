@@ -17,7 +17,7 @@ from tests import exact
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
-from tightbudget.adapters.stopping import StoppingCallback
+from tightbudget.release.stopping import StoppingCallback
 
 Bits = tuple[int, ...]
 
@@ -180,7 +180,7 @@ def test_a_run_that_others_look_into_is_the_only_one() -> None:
 CRASH = """
 import os, sys
 import tightbudget as tb
-from tightbudget.adapters.stopping import StoppingCallback
+from tightbudget.release.stopping import StoppingCallback
 
 schedule = tb.early_stopping(tb.Gaussian(5.0), [1, 2], 1e-5)
 budget = tb.Ledger(sys.argv[1]).open_budget("ada", epsilon=3, delta=1e-5)

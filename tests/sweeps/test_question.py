@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.accounting.sweep.small import GRID, PLAN
+from tests.sweeps.small import GRID, PLAN
 from tests.cases import CASES
 
 import tightbudget as tb

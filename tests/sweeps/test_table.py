@@ -9,7 +9,7 @@ import math
 from pathlib import Path
 
 import pytest
-from tests.accounting.sweep.small import GRID, PLAN, QUESTIONS
+from tests.sweeps.small import GRID, PLAN, QUESTIONS
 
 import tightbudget as tb
 

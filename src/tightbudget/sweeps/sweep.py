@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from pathlib import Path
 
-from tightbudget.accounting.sweep.answer import Answer
-from tightbudget.accounting.sweep.journal import Journal
-from tightbudget.accounting.sweep.pool import answered
-from tightbudget.accounting.sweep.question import Question
-from tightbudget.accounting.sweep.table import Sweep
+from tightbudget.sweeps.answer import Answer
+from tightbudget.sweeps.journal import Journal
+from tightbudget.sweeps.pool import answered
+from tightbudget.sweeps.question import Question
+from tightbudget.sweeps.table import Sweep
 from tightbudget.numerics.validate import refuse
 
 __all__ = ["sweep"]

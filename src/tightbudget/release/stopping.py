@@ -40,7 +40,7 @@ class StoppingCallback(Uncopied, Generic[T]):
 
     Guarantee: the meter pays for the outputs of the run and for the choice of the stop, if the
     steps between stops are those of the schedule and the rule sees only released outputs (see
-    :mod:`tightbudget.adapters.stopping`). :meth:`step` refuses steps that are not the schedule's.
+    :mod:`tightbudget.release.stopping`). :meth:`step` refuses steps that are not the schedule's.
     Source: Hartmann et al. 2022, Algorithm 3.
 
     Args:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tightbudget.accounting.calibrate import calibrate
-from tightbudget.accounting.sweep.question import with_value
+from tightbudget.sweeps.question import with_value
 from tightbudget.mechanisms.composition import Composition, from_steps
 from tightbudget.numerics.bounds import Bounds
 

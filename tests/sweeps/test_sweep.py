@@ -7,11 +7,11 @@ import math
 from typing import Any
 
 import pytest
-from tests.accounting.sweep.small import GRID, PLAN, QUESTIONS, REFUSED
+from tests.sweeps.small import GRID, PLAN, QUESTIONS, REFUSED
 from tests.cases import each_case
 
 import tightbudget as tb
-from tightbudget.accounting.sweep import pool
+from tightbudget.sweeps import pool
 from tightbudget.engine.engine import Engine
 
 RUNS = (1, 7)

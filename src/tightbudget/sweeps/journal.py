@@ -18,8 +18,8 @@ import os
 from pathlib import Path
 
 from tightbudget import errors
-from tightbudget.accounting.sweep.answer import Answer
-from tightbudget.accounting.sweep.question import Question
+from tightbudget.sweeps.answer import Answer
+from tightbudget.sweeps.question import Question
 from tightbudget.accounting.text_file import reason
 from tightbudget.errors import FileError
 

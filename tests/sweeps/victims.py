@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from tightbudget.accounting.sweep.answer import Answer, answers
+from tightbudget.sweeps.answer import Answer, answers
 
 __all__ = [
     "DELTAS",

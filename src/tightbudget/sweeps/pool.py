@@ -11,8 +11,8 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 
-from tightbudget.accounting.sweep.answer import Answer, answers, refusal
-from tightbudget.accounting.sweep.question import Question
+from tightbudget.sweeps.answer import Answer, answers, refusal
+from tightbudget.sweeps.question import Question
 from tightbudget.accounting.worker import Lost, Worker
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse

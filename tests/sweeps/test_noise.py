@@ -6,7 +6,7 @@ import importlib
 
 import numpy as np
 import pytest
-from tests.accounting.sweep.small import PLAN
+from tests.sweeps.small import PLAN
 
 import tightbudget as tb
 

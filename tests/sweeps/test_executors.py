@@ -11,11 +11,11 @@ from multiprocessing import get_context
 from typing import Any
 
 import pytest
-from tests.accounting.sweep import victims
-from tests.accounting.sweep.small import PLAN, QUESTIONS
+from tests.sweeps import victims
+from tests.sweeps.small import PLAN, QUESTIONS
 
 import tightbudget as tb
-from tightbudget.accounting.sweep import pool
+from tightbudget.sweeps import pool
 
 WHOLE = tb.sweep(QUESTIONS)
 JOBS = len(pool._jobs(QUESTIONS))

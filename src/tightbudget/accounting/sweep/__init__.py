@@ -1,1 +1,0 @@
-"""Thousands of questions at once: grids, executors, a journal and a table."""

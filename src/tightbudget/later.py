@@ -1,0 +1,58 @@
+"""Names of a room that load when they are first used: they need a package that is optional."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["Later", "face", "installed"]
+
+
+class Later(NamedTuple):
+    """Where a name is defined, and the package that must be installed for it."""
+
+    module: str
+    needs: str
+
+
+def installed(names: list[str], later: Mapping[str, Later]) -> list[str]:
+    """Returns the names that can be loaded here, for the ``__all__`` of a room.
+
+    ``from room import *`` asks for every name, so it is told of those that are there. A name that
+    is left out is still refused with its extra's name where somebody asks for it.
+
+    Args:
+        names: all names of the room.
+        later: the names that load when they are first used.
+    """
+    there = {needs: importlib.util.find_spec(needs) is not None for _, needs in later.values()}
+    return [name for name in names if name not in later or there[later[name].needs]]
+
+
+def face(
+    namespace: dict[str, Any],
+    later: Mapping[str, Later],
+    *,
+    hint: Callable[[str], str] = lambda _: "",
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Makes the ``__getattr__`` and the ``__dir__`` of a room that loads some names later.
+
+    Args:
+        namespace: ``globals()`` of the room.
+        later: the names that load when they are first used.
+        hint: from a name that the room does not have to words that help, or "".
+    """
+    room = namespace["__name__"]
+
+    def attribute(name: str) -> Any:
+        if name in later:
+            return getattr(importlib.import_module(later[name].module), name)
+        words = hint(name)
+        raise AttributeError(words or f"module {room!r} has no attribute {name!r}")
+
+    def names() -> list[str]:
+        return sorted({*namespace, *namespace["__all__"], *later} - {"TYPE_CHECKING"})
+
+    return attribute, names
