@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# What is not met in the first week stays in its room: tb.mechanisms.MECHANISMS, tb.tables.TableAnswer.
+# What is not met in the first week stays in its room: tb.tables.TableAnswer.
 _IN_THEIR_ROOM = {
     "MECHANISMS",
     "Direction",

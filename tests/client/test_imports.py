@@ -13,7 +13,8 @@ for name in sys.argv[1:]:
     sys.modules[name] = None
 import tightbudget as tb
 from tightbudget.ledger import charging, values
-print(tb.RemoteLedger("http://127.0.0.1:1"), tb.RemoteHold.__name__, tb.RemoteBudget.__name__)
+print(tb.RemoteLedger("http://127.0.0.1:1"), end=" ")
+print(tb.RemoteHold.__name__, tb.RemoteBudget.__name__)
 loaded = {name.partition(".")[0] for name in sys.modules if sys.modules[name] is not None}
 print(sorted(loaded & set(sys.argv[1:])))
 """

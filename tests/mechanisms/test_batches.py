@@ -347,7 +347,8 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: tb.Gaussian(1.0, relation=REPLACE_ONE).batches(1, 7), tb.RelationError,
      "its sensitivity is of 'replace-one', but sensitivity_of='clip' was given"),
     (lambda: tb.Gaussian(1.0, relation=ZERO_OUT).batches(1, 7, sensitivity_of="replace-one"),
-     tb.RelationError, "its sensitivity is of 'clip', but sensitivity_of='replace-one' was given"),
+     tb.RelationError,
+     "its sensitivity is of 'clip', but sensitivity_of='replace-one' was given"),
     (lambda: tb.Gaussian(1e-12, sensitivity=0.9).batches(1, 7), tb.ParameterError,
      "sensitivity / sigma must be in [1e-100, 1e12], got 18"),
 ]  # fmt: skip

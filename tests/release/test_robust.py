@@ -170,7 +170,7 @@ def test_what_is_no_column_is_refused_and_not_charged(
         (tb.TrimmedMean, {"spread": 1, "trim": 0.5}, r"trim must be in \[0, 1/2\), got 0\.5"),
         (tb.TrimmedMean, {"spread": 1, "trim": -1}, r"trim must be a finite number >= 0, got -1"),
     ],
-)  # fmt: skip
+)
 def test_refusals(kind: Any, given: dict[str, Any], message: str) -> None:
     with pytest.raises(tb.ParameterError, match=f"^{message}$"):
         kind(**(GIVEN | given))

@@ -238,7 +238,8 @@ def test_processes_that_do_not_begin_are_nobodys_refusal(tmp_path) -> None:
     """A script without the usual guard starts itself again in every process."""
     script = tmp_path / "script.py"
     script.write_text(
-        "import tightbudget as tb\ntb.sweep([tb.Question.of(tb.Gaussian(2.0), delta=1e-5)], 1)\n"
+        "import tightbudget as tb\n"
+        "tb.sweep([tb.Question.of(tb.Gaussian(2.0), delta=1e-5)], 1)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert done.returncode == 1

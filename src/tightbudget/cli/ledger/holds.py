@@ -9,7 +9,7 @@ import typer
 
 from tightbudget.cli.ledger.answers import print_hold
 from tightbudget.cli.ledger.options import (
-    Amount,
+    AmountOption,
     BlocksOf,
     Budgets,
     By,
@@ -43,7 +43,7 @@ def reserve(
     guarantee: GuaranteeFile = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
-    amount: Amount = None,
+    amount: AmountOption = None,
     plan: Plan = None,
     interactive: Annotated[bool, typer.Option(help="It answers more than once.")] = False,
     by: ByDefault = None,

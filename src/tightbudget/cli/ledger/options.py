@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tightbudget import Ledger, LedgerHold
 
 __all__ = [
-    "Amount",
+    "AmountOption",
     "BlocksOf",
     "Budgets",
     "By",
@@ -103,7 +103,7 @@ GuaranteeFile = Annotated[
 ]
 Epsilon = Annotated[Any, exact_number("Of a guarantee without cells, nats.")]
 Delta = Annotated[Any, exact_number("Of a guarantee without cells; 0 if absent.")]
-Amount = Annotated[Any, exact_number("What budgets of other kinds count: rho, mu, a divergence.")]
+AmountOption = Annotated[Any, exact_number("What budgets of other kinds count: rho, mu, a divergence.")]
 Plan = Annotated[
     Path | None, typer.Option(help="Steps of a fixed plan: a plan file.", autocompletion=plans)
 ]

@@ -23,7 +23,7 @@ from tightbudget import (
 from tightbudget.cli.ledger.answers import charged
 from tightbudget.cli.ledger.holds import cell_of, is_declared
 from tightbudget.cli.ledger.options import (
-    Amount,
+    AmountOption,
     BlocksOf,
     Budgets,
     ByDefault,
@@ -78,7 +78,7 @@ def run(
     guarantee: GuaranteeFile = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
-    amount: Amount = None,
+    amount: AmountOption = None,
     plan: Plan = None,
     by: ByDefault = None,
     json: AsJson = False,
