@@ -96,7 +96,7 @@ def _curve(random: Random) -> str:
 def _histogram(random: Random) -> str:
     n = int(random.integers(2, 12))
     p, q = (random.integers(0, 1000, n).tolist() for _ in range(2))
-    return f"tb.Histogram({p}, {q}, smoothing={either(random, 0.5, 1.0)})"
+    return f"tb.HistogramPair({p}, {q}, smoothing={either(random, 0.5, 1.0)})"
 
 
 def _loss_table(random: Random) -> str:

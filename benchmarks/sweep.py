@@ -25,16 +25,18 @@ import tightbudget as tb
 PLAN = [{"mechanism": "gaussian", "sigma": "$sigma", "rate": "$rate", "times": "$runs"}]
 
 
-def grid(cells: int) -> list[tb.Question]:
+def grid(cells: int) -> list[tb.sweeps.Question]:
     over = {
         "rate": [0.01, 0.02, 0.05, 0.1],
         "runs": [1_000, 3_000],
         "epsilon": np.geomspace(0.3, 8.0, max(1, cells // 8)),
     }
-    return tb.questions(PLAN, over, find="sigma", epsilon="$epsilon", delta=1e-6)
+    return tb.sweeps.questions(PLAN, over, find="sigma", epsilon="$epsilon", delta=1e-6)
 
 
-def measured(questions: list[tb.Question], workers: int) -> tuple[tb.Sweep, float, float]:
+def measured(
+    questions: list[tb.sweeps.Question], workers: int
+) -> tuple[tb.sweeps.Sweep, float, float]:
     """The answers, the seconds, and the seconds of all processors."""
     before, start = os.times(), time.perf_counter()
     found = tb.sweep(questions, workers)
@@ -42,7 +44,7 @@ def measured(questions: list[tb.Question], workers: int) -> tuple[tb.Sweep, floa
     return found, seconds, sum(after[:4]) - sum(before[:4])
 
 
-def drawn(number: int) -> list[tb.Question]:
+def drawn(number: int) -> list[tb.sweeps.Question]:
     """Questions as they are asked of DP-SGD: sigma 0.5 to 5, rate 1e-3 to 0.1, 100 to 30,000 steps.
 
     Nine of ten ask for epsilon at a delta from 1e-9 to 1e-4, the others for delta at an epsilon
@@ -50,14 +52,14 @@ def drawn(number: int) -> list[tb.Question]:
     """
     random = np.random.default_rng(20261122)
 
-    def one(k: int) -> tb.Question:
+    def one(k: int) -> tb.sweeps.Question:
         sigma, rate, steps, delta = np.exp(
             random.uniform(np.log([0.5, 1e-3, 100, 1e-9]), np.log([5.0, 0.1, 30_000, 1e-4]))
         )
         run = tb.Gaussian(round(sigma, 4)).subsampled(float(f"{rate:.4g}")) * round(steps)
         if k % 10:
-            return tb.Question.of(run, delta=float(f"{delta:.3g}"))
-        return tb.Question.of(run, epsilon=round(run.epsilon(delta, rtol=0.1).upper, 4))
+            return tb.sweeps.Question.of(run, delta=float(f"{delta:.3g}"))
+        return tb.sweeps.Question.of(run, epsilon=round(run.epsilon(delta, rtol=0.1).upper, 4))
 
     return [one(k) for k in range(number)]
 

@@ -21,7 +21,7 @@ delta. Right: the delta that many stops take together, where each alone takes 1e
 sweep.png, from the public API: a sweep. Left: the least noise of DP-SGD for an eps, and what Renyi
 divergences ask for. Right: how much more that is.
 
-buckets-placing.png, buckets-composing.png, buckets-squaring.png, from tb.classic on one
+buckets-placing.png, buckets-composing.png, buckets-squaring.png, from tb.privacy_buckets on one
 small pair: figures 4, 5, 7, 8 and 9 of "Tight on Budget?".
 
 buckets-engine.png, from the engine's measures. Left: one mass a bucket against two. Middle: a
@@ -305,11 +305,11 @@ def draw_risk(figure: Figure) -> None:
 
 
 NOISE = tb.DiscreteGaussian(sigma=4.0, sensitivity=3)
-BUCKETS = tb.classic.Buckets.of(NOISE, factor=math.exp(0.3), n=4)
+BUCKETS = tb.privacy_buckets.Buckets.of(NOISE, factor=math.exp(0.3), n=4)
 ENDS = [*(str(i).replace("-", "−") for i in BUCKETS.indexes), "∞"]
 
 
-def with_infinity(tree: tb.classic.Buckets) -> np.ndarray:
+def with_infinity(tree: tb.privacy_buckets.Buckets) -> np.ndarray:
     """The A-masses of buckets -n .. n and inf."""
     return np.append(tree.masses, tree.infinity)
 
@@ -324,7 +324,7 @@ def exact_noise() -> np.ndarray:
     asked = [
         question
         for rate in RATES
-        for question in tb.questions(
+        for question in tb.sweeps.questions(
             plan,
             {"rate": [rate], "runs": [round(e / rate) for e in EPOCHS], "epsilon": EPSILONS},
             find="sigma",
@@ -406,7 +406,7 @@ def draw_placed(ax: Axes) -> None:
 
 def draw_both_directions(ax: Axes) -> None:
     """Figure 5: A against B upwards, B against A downwards."""
-    against = tb.classic.Buckets.of(
+    against = tb.privacy_buckets.Buckets.of(
         NOISE, factor=BUCKETS.factor, n=BUCKETS.n, direction=Direction.ADD
     )
     places = np.arange(len(ENDS))
@@ -516,7 +516,7 @@ def draw_gaps(ax: Axes) -> None:
     one, corrected, two = [], [], []
     for n in numbers:
         factor = math.exp(0.1 / n)
-        tree = tb.classic.Trees.of(mechanism * runs, factor=factor, n=n).directions[0]
+        tree = tb.privacy_buckets.Trees.of(mechanism * runs, factor=factor, n=n).directions[0]
         gain = np.maximum(0.0, -np.expm1(epsilon - tree.log_factor * tree.indexes))
         definition_5 = tree.infinity + float(np.sum(tree.masses * gain))
         bounds = tree.delta(epsilon)

@@ -81,7 +81,7 @@ def calibration() -> None:
 def delays(out: Path) -> None:
     title("Who takes part, as 512 delays tell that have Gaussian noise of 100 ms?")
     print("  (examples/delays: 5,000 delays of each kind in ms, made up, from a seed)")
-    seen = tb.Histogram.from_samples(
+    seen = tb.HistogramPair.from_samples(
         read_numbers(str(HERE / "delays" / "active_made_up.csv")),
         read_numbers(str(HERE / "delays" / "passive_made_up.csv")),
         bin_width=1.0,  # ms

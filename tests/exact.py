@@ -18,7 +18,7 @@ Outputs = tuple[tuple[Fraction, Fraction], ...]
 
 
 def normalised(p: Sequence[float], q: Sequence[float]) -> Outputs:
-    """What ``tb.Histogram(p, q)`` stands for: the doubles are exact, the totals are theirs."""
+    """What ``tb.HistogramPair(p, q)`` stands for: the doubles are exact, the totals are theirs."""
     a, b = [Fraction(x) for x in p], [Fraction(x) for x in q]
     return tuple((x / sum(a), y / sum(b)) for x, y in zip(a, b, strict=True) if x or y)
 

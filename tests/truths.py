@@ -22,7 +22,7 @@ DIGITS = 60
 ENOUGH = mp.mpf(10) ** -45  # the relative error that the formulas may have, with much to spare
 
 
-def truth(mechanism: Mechanism, direction: tb.Direction) -> Curve | None:
+def truth(mechanism: Mechanism, direction: tb.mechanisms.Direction) -> Curve | None:
     """Returns delta(eps) of one run in a direction, or None where this file has no formula."""
     if isinstance(mechanism, tb.Subsampled):
         return _sampled(mechanism, direction)
@@ -56,7 +56,7 @@ def _outputs(mechanism: Mechanism) -> list[tuple[mp.mpf, mp.mpf]] | None:
         lost, e = _number(mechanism.delta), mp.exp(_number(mechanism.epsilon))
         high, low = (1 - lost) * e / (1 + e), (1 - lost) / (1 + e)
         return [(lost, mp.mpf(0)), (high, low), (low, high), (mp.mpf(0), lost)]
-    if isinstance(mechanism, tb.Histogram) and mechanism.noise is None:
+    if isinstance(mechanism, tb.HistogramPair) and mechanism.noise is None:
         p, q = ([_number(x) + _number(mechanism.smoothing) for x in side]
                 for side in _sides(mechanism))  # fmt: skip
         return [(a / sum(p), b / sum(q)) for a, b in zip(p, q, strict=True)]
@@ -104,8 +104,10 @@ def _outputs_of_curve(curve: tb.FromCurve) -> list[tuple[mp.mpf, mp.mpf]]:
     return [*found, (hull[-1][1], mp.mpf(0)), (mp.mpf(0), 1 - sum(q))]
 
 
-def _of_outputs(outputs: Sequence[tuple[mp.mpf, mp.mpf]], direction: tb.Direction) -> Curve:
-    if direction is tb.Direction.ADD:
+def _of_outputs(
+    outputs: Sequence[tuple[mp.mpf, mp.mpf]], direction: tb.mechanisms.Direction
+) -> Curve:
+    if direction is tb.mechanisms.Direction.ADD:
         outputs = [(b, a) for a, b in outputs]
     return lambda epsilon: mp.fsum(max(mp.mpf(0), a - mp.exp(epsilon) * b) for a, b in outputs)
 
@@ -182,7 +184,7 @@ def _truncated(mechanism: tb.TruncatedGaussian | tb.TruncatedLaplace, times: int
 # ---------------------------------------------------------------------------- ways to draw records
 
 
-def _sampled(mechanism: tb.Subsampled, direction: tb.Direction) -> Curve | None:
+def _sampled(mechanism: tb.Subsampled, direction: tb.mechanisms.Direction) -> Curve | None:
     base, q = truth(mechanism.base, direction), _number(mechanism.rate)
     if base is None:
         return None
@@ -199,10 +201,10 @@ def _sampled(mechanism: tb.Subsampled, direction: tb.Direction) -> Curve | None:
         left = 1 - mp.exp(eps) * (1 - q)
         return mp.mpf(0) if left <= 0 else left * base(mp.log(mp.exp(eps) * q / left))
 
-    return remove if direction is tb.Direction.REMOVE else add
+    return remove if direction is tb.mechanisms.Direction.REMOVE else add
 
 
-def _either(mechanism: tb.Either, direction: tb.Direction) -> Curve | None:
+def _either(mechanism: tb.Either, direction: tb.mechanisms.Direction) -> Curve | None:
     first, second = (truth(m, direction) for m in (mechanism.first, mechanism.second))
     if first is None or second is None:
         return None
@@ -210,6 +212,6 @@ def _either(mechanism: tb.Either, direction: tb.Direction) -> Curve | None:
     return lambda eps: p * first(eps) + (1 - p) * second(eps)
 
 
-def _group(mechanism: tb.Group, direction: tb.Direction) -> Curve | None:
+def _group(mechanism: tb.Group, direction: tb.mechanisms.Direction) -> Curve | None:
     base = mechanism.base
     return None if isinstance(base, (tb.Subsampled, tb.Either)) else _of_noise(base, mechanism.size)

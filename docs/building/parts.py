@@ -52,7 +52,7 @@ def mechanisms() -> str:
 
 def _mechanisms() -> list[tuple[str, type]]:
     """The mechanisms in the order of their names, with their names in plans."""
-    return sorted(tb.MECHANISMS.items(), key=lambda entry: entry[1].__name__)
+    return sorted(tb.mechanisms.MECHANISMS.items(), key=lambda entry: entry[1].__name__)
 
 
 def mechanisms_on_data() -> str:

@@ -129,7 +129,7 @@ print("bob holds:   ", bob.held)
 # %%
 try:
     ledger.hold("search 7").void()
-except tb.SettlementError as refusal:
+except tb.errors.SettlementError as refusal:
     print(refusal)
 ledger.hold("search 7").forfeit(by="grace", reason="killed: out of memory")
 print("bob has left:", bob.left)
@@ -214,7 +214,7 @@ with tb.Ledger("sqlite:///backup.db") as restored:
     restored.verify()  # flawless
     try:
         restored.check(head)
-    except tb.LedgerCorruptError as refusal:
+    except tb.errors.LedgerCorruptError as refusal:
         print(*str(refusal).split(": "), sep=":\n")
 
 # %% [markdown]

@@ -41,7 +41,7 @@ def patients(district):
 
 # %%
 made_up = np.arange(1000) % 200
-table = tb.LaplaceRelease(
+table = tb.release.LaplaceRelease(
     lambda d: np.bincont(d), 2, 0.5, size=200, integers=True
 )
 try:
@@ -50,7 +50,7 @@ except AttributeError as error:
     print("a typing mistake:", error)
 
 # %%
-table = tb.LaplaceRelease(
+table = tb.release.LaplaceRelease(
     patients, sensitivity=2, epsilon=0.5, size=200, integers=True
 )
 print("would cost:", table.rehearse(made_up).cost)
@@ -66,7 +66,7 @@ assert budget.left.epsilon == 4.0
 # It holds 1.0, enough for twenty crowded districts:
 
 # %%
-search = tb.SparseVector(epsilon=1.0, aboves=20)
+search = tb.release.SparseVector(epsilon=1.0, aboves=20)
 with search.open(district, meter=budget) as run:
     crowded = [
         k
@@ -146,9 +146,13 @@ right.text(
 # that is one more question:
 
 # %%
-spread = tb.InterquartileRange(epsilon=0.6, delta=1e-6, step=2.0**-4)
+spread = tb.release.InterquartileRange(
+    epsilon=0.6, delta=1e-6, step=2.0**-4
+)
 scale = spread.release(waited, meter=budget)
-middle = tb.Median(epsilon=0.4, delta=1e-6, step=2.0**-4, scale=scale.value)
+middle = tb.release.Median(
+    epsilon=0.4, delta=1e-6, step=2.0**-4, scale=scale.value
+)
 median = middle.release(waited, meter=budget)
 print(f"released {median.value:.0f} minutes, true {np.median(waited):.0f}")
 

@@ -23,7 +23,7 @@ __all__ = ["CLAIM", "MOVES", "draw", "finding", "numbers"]
 CLAIM = "By output DP the values found get less noise, the less the fewer there are."
 MOVES = 1e-6  # sums of doubles
 LARGE, VALUE = range(1, 21), 1000
-SEARCH = tb.SparseVector(EPSILON, 20, adaptive=False)
+SEARCH = tb.release.SparseVector(EPSILON, 20, adaptive=False)
 
 
 def numbers() -> dict[str, Any]:

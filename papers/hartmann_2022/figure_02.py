@@ -33,13 +33,15 @@ def percentile(
     records: int,
     regularization: float,
     test_epsilon: float,
-    sensitivity: tb.TestSensitivity,
+    sensitivity: tb.release.GateSensitivity,
     share: Fraction = Fraction(3, 10),
 ) -> float:
     """Of the noise that the library's own test adds, where such a share of the records tests."""
     test = int(share * records)
-    perturbation = tb.OutputPerturbation(1.0, regularization, records - test, 10)
-    scale = tb.logistic_with_test(perturbation, test, 1.0, test_epsilon, sensitivity).error_scale
+    perturbation = tb.release.OutputPerturbation(1.0, regularization, records - test, 10)
+    scale = tb.release.logistic_with_test(
+        perturbation, test, 1.0, test_epsilon, sensitivity
+    ).error_scale
     return scale * math.log(10)  # e^(-x / scale) / 2 = 0.05
 
 
@@ -47,7 +49,7 @@ def numbers() -> dict[str, Any]:
     """By epsilon_2 and number of records, with the paper's sensitivity."""
     return {
         str(epsilon): {
-            str(n): percentile(n, 1.0, epsilon, tb.TestSensitivity.PAPER) for n in RECORDS
+            str(n): percentile(n, 1.0, epsilon, tb.release.GateSensitivity.PAPER) for n in RECORDS
         }
         for epsilon in EPSILONS
     }

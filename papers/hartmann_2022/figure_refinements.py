@@ -25,8 +25,8 @@ CLAIM = "Neither the adaptive search nor the tighter sensitivity is in the paper
 MOVES = 1e-6  # sums of doubles
 LARGE, VALUES = (1, 2, 5, 10, 15, 20), (1000, 4000)
 SEARCHES = {
-    "plain": tb.SparseVector(EPSILON, 20, adaptive=False),
-    "adaptive": tb.SparseVector(EPSILON, 20),
+    "plain": tb.release.SparseVector(EPSILON, 20, adaptive=False),
+    "adaptive": tb.release.SparseVector(EPSILON, 20),
 }
 RECORDS, TEST_EPSILON = 10_000, 0.1
 REGULARIZATIONS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -43,12 +43,12 @@ def numbers() -> dict[str, Any]:
     }
     test = {
         kind.value: {str(x): percentile(RECORDS, x, TEST_EPSILON, kind) for x in REGULARIZATIONS}
-        for kind in tb.TestSensitivity
+        for kind in tb.release.GateSensitivity
     }
     return {"noise": noise, "test": test}
 
 
-def _noise(search: tb.SparseVector, large: int, value: int) -> float:
+def _noise(search: tb.release.SparseVector, large: int, value: int) -> float:
     found = Found.of(search, large, value)
     return found.expected(lambda entries, cell: noise_on_values(search, entries, cell))
 

@@ -35,11 +35,11 @@ class Found:
         chances: by entries found and by what was spent (the cell), both from 0 on.
     """
 
-    search: tb.SparseVector
+    search: tb.release.SparseVector
     chances: Array
 
     @staticmethod
-    def of(search: tb.SparseVector, large: int, value: int) -> Found:
+    def of(search: tb.release.SparseVector, large: int, value: int) -> Found:
         """For a vector of so many entries of this value, and then zeros."""
         stride = math.ceil(30 * search.threshold_scale / _POINTS)
         rho = np.arange(-_POINTS, _POINTS + 1) * stride
@@ -62,13 +62,13 @@ class Found:
         return float(self.chances[1:][n, k] @ np.array(found) / self.chances[1:].sum())
 
 
-def noise_on_values(search: tb.SparseVector, entries: int, cell: int) -> float:
+def noise_on_values(search: tb.release.SparseVector, entries: int, cell: int) -> float:
     """The scale of the noise on each value: what the search did not spend goes to the values."""
     prices = search.guarantee
     return entries / (EPSILON + float(prices.sup - prices.price(cell)))
 
 
-def chebyshev(search: tb.SparseVector, large: int) -> float:
+def chebyshev(search: tb.release.SparseVector, large: int) -> float:
     """An upper bound on the expected scale, by Chebyshev's inequality for each small entry.
 
     The scale is convex in the number found, so it is below the chord from what there is to find
@@ -82,7 +82,7 @@ def chebyshev(search: tb.SparseVector, large: int) -> float:
     return least + (most - least) * min(1.0, false / (search.units - large))
 
 
-def _looked(search: tb.SparseVector, state: Array, ahead: Any) -> Array:
+def _looked(search: tb.release.SparseVector, state: Array, ahead: Any) -> Array:
     """After one more entry, which is this far ahead of the noisy threshold."""
     second = _at_least(-ahead, search.scale)[:, None, None]
     after = np.zeros_like(state)

@@ -45,10 +45,10 @@ COUNTS = [512, 2_048, 8_192, 32_768, 131_072, 250_000]
 FACTOR = 2.0  # e^epsilon on the right
 
 
-def delays(case: str, noise: str, bin_width: float = BIN_WIDTH) -> tb.Histogram:
+def delays(case: str, noise: str, bin_width: float = BIN_WIDTH) -> tb.HistogramPair:
     """Active against passive participants, with random delay."""
     active, passive = (np.loadtxt(NEEDS / f"{name}.csv.gz") for name in ("active", "passive"))
-    return tb.Histogram.from_samples(active, passive, bin_width, CASES[case][0], NOISE[noise])
+    return tb.HistogramPair.from_samples(active, passive, bin_width, CASES[case][0], NOISE[noise])
 
 
 def numbers() -> dict[str, Any]:
@@ -67,7 +67,7 @@ def numbers() -> dict[str, Any]:
     return found
 
 
-def _kov(once: tb.Histogram) -> list[float]:
+def _kov(once: tb.HistogramPair) -> list[float]:
     front = tb.theorems.kov.Front(*kov_points(once, largest=1.0), RUNS)
     return [front.delta(math.log(x)).upper for x in E_EPSILONS]
 

@@ -42,7 +42,7 @@ def numbers() -> dict[str, Any]:
 
 def from_buckets(n: int) -> list[float]:
     """The paper's sum, over leaves with 2n + 1 buckets; B(inf) is left out, as there."""
-    buckets = tb.classic.Buckets.of(STEP, n=n)
+    buckets = tb.privacy_buckets.Buckets.of(STEP, n=n)
     losses = buckets.log_factor * buckets.indexes
     return [math.log(float(np.sum(buckets.masses * np.exp(k * losses)))) for k in ORDERS]
 

@@ -79,7 +79,7 @@ def with_uniform(runs: int) -> tuple[tb.Mechanism, float]:
     reach = math.ceil(40 * scale)  # the masses beyond it are below 1e-17
     k = np.arange(-reach, reach + 2)
     p, q = np.exp(-np.abs(k) / scale), np.exp(-np.abs(k - 1) / scale)
-    return tb.Histogram(p, q, noise=("uniform", float(width))), scale / math.sqrt(INFORMATION)
+    return tb.HistogramPair(p, q, noise=("uniform", float(width))), scale / math.sqrt(INFORMATION)
 
 
 def _information() -> float:

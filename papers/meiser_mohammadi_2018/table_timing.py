@@ -37,7 +37,7 @@ def numbers() -> dict[str, Any]:
 
 def _both(runs: tb.Composition, n: int) -> dict[str, Any]:
     return {
-        "paper's algorithm": _timed(lambda: tb.classic.Trees.of(runs, n=n).epsilon(DELTA)),
+        "paper's algorithm": _timed(lambda: tb.privacy_buckets.Trees.of(runs, n=n).epsilon(DELTA)),
         "this library": _timed(lambda: runs.epsilon(DELTA)),
     }
 

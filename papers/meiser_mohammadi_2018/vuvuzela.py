@@ -255,7 +255,7 @@ class _Question:
                 low *= 1.0 + step
                 step *= 1.5
             elif step < tolerance / 100:
-                raise tb.CalibrationError(
+                raise tb.errors.CalibrationError(
                     f"a mean of {mean:g} with a scale of about {low:g} could not be ruled out"
                 )
             else:

@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tightbudget.errors import GridError
 from tightbudget.mechanisms.composition import Composable, Composition, Mechanism
-from tightbudget.mechanisms.histogram import Histogram
+from tightbudget.mechanisms.histogram import HistogramPair
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.convolve import convolve_directly
 from tightbudget.numerics.enclosure import Enclosure, exp_enclosure, stack
@@ -135,7 +135,7 @@ class Buckets:
 
         Source: Definition 7.
         """
-        return Buckets.of(Histogram(p, q), factor=factor, n=n)
+        return Buckets.of(HistogramPair(p, q), factor=factor, n=n)
 
     # ------------------------------------------------------------------------ to look at
 
@@ -323,7 +323,7 @@ class Trees:
             raise refuse("composition", "be a mechanism or a composition", composition)
         n, given = _even(n), None if factor is None else _log(factor)
         free = non_negative(free_infty_budget=free_infty_budget)
-        parts = tuple(composition.parts) or ((Histogram((1.0,), (1.0,)), 1),)
+        parts = tuple(composition.parts) or ((HistogramPair((1.0,), (1.0,)), 1),)
         lost = free / sum(k for _, k in parts)
         reaches = [_reach(mechanism, lost) for mechanism, _ in parts]
 

@@ -114,10 +114,10 @@ def test_an_exception_in_the_middle_of_the_search_does_too() -> None:
     def fragile(x: float) -> tb.Composition:
         calls.append(x)
         if len(calls) > 3:
-            raise tb.CalibrationError("the caller's, not ours")
+            raise tb.errors.CalibrationError("the caller's, not ours")
         return tb.Gaussian(x) * 1
 
-    with pytest.raises(tb.CalibrationError, match="the caller's, not ours"):
+    with pytest.raises(tb.errors.CalibrationError, match="the caller's, not ours"):
         tb.calibrate(fragile, epsilon=1.0, delta=1e-6)
 
 
@@ -127,16 +127,16 @@ def test_a_refused_parameter_of_a_mechanism_reaches_the_caller() -> None:
 
 
 def test_a_target_that_nothing_meets() -> None:
-    with pytest.raises(tb.CalibrationError):
+    with pytest.raises(tb.errors.CalibrationError):
         tb.calibrate(lambda x: tb.WorstCase(0.1, 0.5) * 1, epsilon=1.0, delta=1e-6)
-    with pytest.raises(tb.CalibrationError):
+    with pytest.raises(tb.errors.CalibrationError):
         tb.calibrate(lambda s: tb.Gaussian(s) * 1, epsilon=1.0, delta=1e-6, between=(0.1, 0.2))
 
 
 def test_a_target_that_everything_meets() -> None:
-    with pytest.raises(tb.CalibrationError):
+    with pytest.raises(tb.errors.CalibrationError):
         tb.calibrate(lambda s: tb.Gaussian(s) * 0, epsilon=1.0, delta=1e-6)
-    with pytest.raises(tb.CalibrationError):
+    with pytest.raises(tb.errors.CalibrationError):
         tb.calibrate(lambda s: tb.Gaussian(s) * 1, epsilon=1.0, delta=1e-6, between=(10.0, 20.0))
 
 
@@ -262,7 +262,7 @@ def test_refused_targets(target: dict[str, float], message: str) -> None:
 
 
 def test_an_attack_that_no_noise_rules_out() -> None:
-    with pytest.raises(tb.CalibrationError, match="none meets the target"):
+    with pytest.raises(tb.errors.CalibrationError, match="none meets the target"):
         tb.calibrate(lambda b: tb.Laplace(b) + tb.WorstCase(0.0, 0.2), advantage=0.1)
 
 

@@ -66,7 +66,8 @@ TABLES = {
     "leaking": tb.LossTable(0.5, LEAKING) * 2,
     "sampled": tb.LossTable(1.0, CERTAIN).subsampled(0.3) * 5,
     "beside-a-staircase": tb.Staircase(2.0).subsampled(0.1) * 2 + tb.LossTable(0.1, CERTAIN) * 1,
-    "beside-a-histogram": tb.LossTable(0.2, RISING) * 2 + tb.Histogram((3, 2, 1), (1, 2, 3)) * 1,
+    "beside-a-histogram": tb.LossTable(0.2, RISING) * 2
+    + tb.HistogramPair((3, 2, 1), (1, 2, 3)) * 1,
     "beside-a-curve": tb.LossTable(0.2, RISING) + tb.FromCurve((0.0, 1.0), (0.2, 0.01)),
 }
 
@@ -129,7 +130,7 @@ def test_what_one_certain_loss_costs_is_below_every_bound() -> None:
 class OneWay(tb.Mechanism):
     """A mechanism of somebody's own, with nothing said about its reverse."""
 
-    def pair(self, direction: tb.Direction) -> Any:
+    def pair(self, direction: tb.mechanisms.Direction) -> Any:
         return tb.Gaussian(3.0).pair(direction)
 
 

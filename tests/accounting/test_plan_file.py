@@ -146,33 +146,35 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
 def test_what_is_not_a_plan_is_refused_with_path_and_reason(name: str, tmp_path: Path) -> None:
     content, reason = REFUSED[name]
     path = plan(tmp_path, content)
-    with pytest.raises(tb.FileError, match=reason) as refusal:
+    with pytest.raises(tb.errors.FileError, match=reason) as refusal:
         tb.read_plan(path)
     assert str(refusal.value).startswith(f"{path}: ")
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(tb.FileError, match=r"none\.toml: no such file or directory"):
+    with pytest.raises(tb.errors.FileError, match=r"none\.toml: no such file or directory"):
         tb.read_plan(tmp_path / "none.toml")
-    with pytest.raises(tb.FileError, match="is a directory"):
+    with pytest.raises(tb.errors.FileError, match="is a directory"):
         tb.read_plan(tmp_path)
-    with pytest.raises(tb.FileError, match="null"):
+    with pytest.raises(tb.errors.FileError, match="null"):
         tb.read_plan("a\0b")
 
 
 @pytest.mark.parametrize("damage", [lambda raw: b"steps", lambda raw: raw[:-9], lambda raw: b""])
 def test_a_broken_gzip_is_refused(damage, tmp_path: Path) -> None:
     path = plan(tmp_path, damage(gzip.compress(GOOD.encode())), "plan.toml.gz")
-    with pytest.raises(tb.FileError, match=r"plan\.toml\.gz: (not a whole gzip file|a plan needs)"):
+    with pytest.raises(
+        tb.errors.FileError, match=r"plan\.toml\.gz: (not a whole gzip file|a plan needs)"
+    ):
         tb.read_plan(path)
 
 
 def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(tb.FileError, match="no such file or directory"):
+    with pytest.raises(tb.errors.FileError, match="no such file or directory"):
         tb.write_plan(MIXED, tmp_path / "nowhere" / "plan.toml")
-    with pytest.raises(tb.FileError, match="is a directory"):
+    with pytest.raises(tb.errors.FileError, match="is a directory"):
         tb.write_plan(MIXED, tmp_path)
-    with pytest.raises(tb.FileError, match="null"):
+    with pytest.raises(tb.errors.FileError, match="null"):
         tb.write_plan(MIXED, "a\0b")
 
 
@@ -183,5 +185,7 @@ def test_a_rate_may_be_a_quotient_of_integers(tmp_path: Path) -> None:
     tb.write_plan(sampled * 1, path)
     assert tb.read_plan(path) == sampled * 1
     path = plan(tmp_path, GOOD + 'rate = "1%"')
-    with pytest.raises(tb.FileError, match=r"rate must be in \[0, 1\], got '1%' \(write 0\.01\)"):
+    with pytest.raises(
+        tb.errors.FileError, match=r"rate must be in \[0, 1\], got '1%' \(write 0\.01\)"
+    ):
         tb.read_plan(path)

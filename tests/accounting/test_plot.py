@@ -84,16 +84,18 @@ def test_no_points_make_an_empty_picture(tmp_path: Path) -> None:
 
 
 def test_other_endings_and_places_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(tb.FileError, match=r"a\.jpeg: the name must end in \.png, \.svg, \.pdf"):
+    with pytest.raises(
+        tb.errors.FileError, match=r"a\.jpeg: the name must end in \.png, \.svg, \.pdf"
+    ):
         save_plot({"": DELTA_CURVE}, tmp_path / "a.jpeg")
-    with pytest.raises(tb.FileError, match="no such file or directory"):
+    with pytest.raises(tb.errors.FileError, match="no such file or directory"):
         save_plot({"": DELTA_CURVE}, tmp_path / "nowhere" / "a.png")
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("matplotlib", "matplotlib.pyplot", "matplotlib.figure"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(tb.ExtraError, match=r"pip install 'tightbudget\[plot\]'"):
+    with pytest.raises(tb.errors.ExtraError, match=r"pip install 'tightbudget\[plot\]'"):
         DELTA_CURVE.plot()
     with pytest.raises(ImportError, match="plots need matplotlib"):
         save_plot({"": DELTA_CURVE}, "a.png")
@@ -126,7 +128,7 @@ def test_a_schedule_is_drawn_beside_two_other_accounts(schedule) -> None:
 def test_a_schedule_is_written(schedule, tmp_path: Path) -> None:
     save_schedule(schedule, tmp_path / "prices.svg", title="twenty steps")
     assert "<svg" in (tmp_path / "prices.svg").read_text()
-    with pytest.raises(tb.FileError, match="the name must end in"):
+    with pytest.raises(tb.errors.FileError, match="the name must end in"):
         save_schedule(schedule, tmp_path / "prices.jpeg")
 
 

@@ -21,7 +21,7 @@ from tightbudget.accounting.sampling import (
 )
 from tightbudget.mechanisms.composition import Derived
 
-DERIVED = {kind: cls for kind, cls in tb.MECHANISMS.items() if issubclass(cls, Derived)}
+DERIVED = {kind: cls for kind, cls in tb.mechanisms.MECHANISMS.items() if issubclass(cls, Derived)}
 
 
 def test_every_way_to_sample_has_options() -> None:
@@ -42,7 +42,7 @@ def test_an_option_means_one_thing() -> None:
     assert len(marks) == len({*marks})
     for sampler in SAMPLERS.values():
         assert sampler.mark in sampler.options.values()
-    for cls in {*tb.MECHANISMS.values()} - {*DERIVED.values()}:
+    for cls in {*tb.mechanisms.MECHANISMS.values()} - {*DERIVED.values()}:
         assert not options & {*cls._accepted()}, cls
 
 

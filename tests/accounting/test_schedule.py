@@ -148,5 +148,7 @@ def test_refusals(question, message) -> None:
 
 
 def test_no_price_is_high_enough() -> None:
-    with pytest.raises(tb.CalibrationError, match="delta = 1e-05 must be well above the chance"):
+    with pytest.raises(
+        tb.errors.CalibrationError, match="delta = 1e-05 must be well above the chance"
+    ):
         tb.early_stopping(tb.WorstCase(0.1, 1e-4), [1, 2], 1e-5)

@@ -60,7 +60,7 @@ def end():
 if __name__ == "__main__":
     pool.answers = holding
     threading.Thread(target=end, daemon=True).start()
-    tb.sweep([tb.Question.of(tb.Gaussian(s), delta=1e-5) for s in (1.0, 2.0, 3.0)], 2)
+    tb.sweep([tb.sweeps.Question.of(tb.Gaussian(s), delta=1e-5) for s in (1.0, 2.0, 3.0)], 2)
 """
 )
 SERVER = (

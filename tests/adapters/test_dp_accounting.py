@@ -1265,5 +1265,5 @@ def test_its_calibration_of_a_count_refuses_to_run_nothing() -> None:
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     monkeypatch.delitem(sys.modules, "tightbudget.adapters.dp_accounting")
-    with pytest.raises(tb.ExtraError, match=r"pip install 'tightbudget\[dp-accounting\]'"):
+    with pytest.raises(tb.errors.ExtraError, match=r"pip install 'tightbudget\[dp-accounting\]'"):
         importlib.import_module("tightbudget.adapters.dp_accounting")

@@ -710,5 +710,7 @@ def test_a_selection_that_is_refused(selection: Any, more: dict[str, Any], messa
 def test_without_the_package_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax_privacy", None)
     monkeypatch.delitem(sys.modules, "tightbudget.adapters.jax_privacy")
-    with pytest.raises(tb.ExtraError, match=r"pip install jax-privacy.*pip install 'tightbudget"):
+    with pytest.raises(
+        tb.errors.ExtraError, match=r"pip install jax-privacy.*pip install 'tightbudget"
+    ):
         importlib.import_module("tightbudget.adapters.jax_privacy")

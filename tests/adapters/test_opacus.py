@@ -193,7 +193,7 @@ def test_it_is_there_by_name_however_often_it_is_imported() -> None:
 def test_without_opacus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opacus.accountants", None)
     monkeypatch.delitem(sys.modules, "tightbudget.adapters.opacus")
-    with pytest.raises(tb.ExtraError, match=r"pip install 'tightbudget\[opacus\]'"):
+    with pytest.raises(tb.errors.ExtraError, match=r"pip install 'tightbudget\[opacus\]'"):
         importlib.import_module("tightbudget.adapters.opacus")
 
 
@@ -476,10 +476,10 @@ def test_draws_and_other_steps_do_not_compose(first: str) -> None:
     for then in sorted({"draws", "samples", "passes"} - {first} if first == "draws" else {"draws"}):
         other = made[then]()
         loader = other.loader
-        with pytest.raises(tb.RelationError, match="they need an engine of their own"):
+        with pytest.raises(tb.errors.RelationError, match="they need an engine of their own"):
             run.accountant.hook_for(loader)
     if first == "draws":
-        with pytest.raises(tb.RelationError, match="they need an engine of their own"):
+        with pytest.raises(tb.errors.RelationError, match="they need an engine of their own"):
             run.engine.make_private(
                 module=torch.nn.Linear(3, 2),
                 optimizer=None,
@@ -488,7 +488,7 @@ def test_draws_and_other_steps_do_not_compose(first: str) -> None:
                 max_grad_norm=1.0,
             )
         run.accountant.step(noise_multiplier=1.0, sample_rate=0.1)
-        with pytest.raises(tb.RelationError):
+        with pytest.raises(tb.errors.RelationError):
             run.accountant.get_epsilon(DELTA)
 
 
@@ -620,7 +620,7 @@ def test_a_schedule_of_passes_stops_early() -> None:
     with StoppingCallback(used, account, bool) as stopping:
         run.accountant.report_to(stopping)
         run.epoch()
-        without_effect(run, run.epoch, tb.SettlementError, r"ask should_stop\(1, ...\)")
+        without_effect(run, run.epoch, tb.errors.SettlementError, r"ask should_stop\(1, ...\)")
         assert stopping.should_stop(1, True)
 
 
@@ -976,7 +976,9 @@ def test_steps_are_refused_that_the_schedule_has_not(other: dict[str, float]) ->
 
 def test_an_epoch_that_is_too_short_is_refused() -> None:
     run = Private()
-    with pytest.raises(tb.SettlementError, match=r"stop 1 comes after .* \* 1, which did not run"):
+    with pytest.raises(
+        tb.errors.SettlementError, match=r"stop 1 comes after .* \* 1, which did not run"
+    ):
         begun(run, [*run.loader][:5], schedule())
 
 
@@ -985,12 +987,12 @@ def test_a_run_that_stops_early_pays_for_its_stop() -> None:
     with StoppingCallback(used, account, bool) as stopping:
         run.accountant.report_to(stopping)
         run.epoch()
-        without_effect(run, run.epoch, tb.SettlementError, r"ask should_stop\(1, ...\)")
+        without_effect(run, run.epoch, tb.errors.SettlementError, r"ask should_stop\(1, ...\)")
         assert not stopping.should_stop(1, False)
         run.epoch()
         assert stopping.should_stop(2, True)
-        without_effect(run, run.epoch, tb.SettlementError, "no run is open")
-    without_effect(run, run.epoch, tb.SettlementError, "no run is open")
+        without_effect(run, run.epoch, tb.errors.SettlementError, "no run is open")
+    without_effect(run, run.epoch, tb.errors.SettlementError, "no run is open")
     assert account.spent.epsilon == pytest.approx(used.epsilons[1])
     # less than the worst case, and more than if two epochs had been decided on beforehand
     assert run.engine.get_epsilon(DELTA) < account.spent.epsilon < used.epsilons[2]
@@ -1020,7 +1022,9 @@ def test_a_noisy_look_at_held_out_records_is_one_of_the_steps() -> None:
         run.accountant.report_to(stopping)
         for k in used.stops:
             run.epoch()
-            with pytest.raises(tb.SettlementError, match=r"after Laplace.*, which did not run"):
+            with pytest.raises(
+                tb.errors.SettlementError, match=r"after Laplace.*, which did not run"
+            ):
                 stopping.should_stop(k, False)
             stopping.step(look)
             assert stopping.should_stop(k, False) == (k == 2)
@@ -1097,7 +1101,7 @@ def callback_is_told() -> bool:
         accountant.report_to(run)
         for _ in range(6):
             accountant.step(noise_multiplier=1.0, sample_rate=1 / 6)
-        with contextlib.suppress(tb.SettlementError):
+        with contextlib.suppress(tb.errors.SettlementError):
             accountant.step(noise_multiplier=1.0, sample_rate=1 / 6)
     return len(accountant) == 6
 

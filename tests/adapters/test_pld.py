@@ -25,8 +25,8 @@ COMPOSITIONS = [
     tb.RandomizedResponse(0.75) * 3,
     tb.WorstCase(1.0, 0.1) * 2,
     tb.WorstCase(0.0, 1.0) * 1,
-    tb.Histogram((3, 2, 1), (1, 2, 3)) * 4,
-    tb.Histogram((0, 5, 3), (1, 5, 0)) * 1,
+    tb.HistogramPair((3, 2, 1), (1, 2, 3)) * 4,
+    tb.HistogramPair((0, 5, 3), (1, 5, 0)) * 1,
     tb.LossTable(1.0, (1, (1.0,), 0.0)) * 1,
     tb.LossTable(0.5, (-1, (0.2, 0.2, 0.6), 0.0), (1, (0.6, 0.4), 0.0)) * 2,
 ]

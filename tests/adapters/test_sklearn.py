@@ -83,10 +83,10 @@ class Spy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "classes_") and not self.withheld
 
-    def what_if(self, meter: tb.Meter) -> tb.WhatIf:
+    def what_if(self, meter: tb.release.Meter) -> tb.release.WhatIf:
         return what_if(self.guarantee, meter)
 
-    def fit(self, X: Any, y: Any, *, meter: tb.Meter, noise: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, meter: tb.release.Meter, noise: Any = None) -> Self:
         cell = "bottom" if self.withheld else "value"
         paid(meter, self.guarantee, (X, y), lambda _: (None, cell))
         self.classes_ = np.array(["no", "yes"])
@@ -172,7 +172,7 @@ def test_withheld_models_score_nothing_and_cost_the_least() -> None:
 
 def test_the_real_estimator_learns() -> None:
     meter = tb.OutputDPFilter(100)
-    pipe = make_pipeline(Normalizer(), tb.PrivateLogisticRegression(2.0, clip=True))
+    pipe = make_pipeline(Normalizer(), tb.release.PrivateLogisticRegression(2.0, clip=True))
     name = "privatelogisticregression__regularization"
     tried = search(pipe, {name: [0.05, 0.5]}, score_epsilon=1.0).fit(X, Y, meter=meter)
     assert spent(meter)[0] == 7 * 2 + 6
@@ -183,7 +183,7 @@ def test_the_real_estimator_learns() -> None:
 
 def test_a_model_that_no_test_lets_pass_has_no_score() -> None:
     meter = tb.OutputDPFilter(100)
-    model = tb.PrivateLogisticRegression(1.0, threshold=-1e3, test_epsilon=0.125)
+    model = tb.release.PrivateLogisticRegression(1.0, threshold=-1e3, test_epsilon=0.125)
     tried = search(model, {"regularization": [0.1]}).fit(X, Y, meter=meter)
     assert tried.best_score_ == 0.0
     assert spent(meter)[0] == 4 * Fraction(1, 8)
@@ -254,7 +254,7 @@ def test_steps_that_learn_nothing_are_welcome() -> None:
 def test_a_search_that_may_not_fit_does_not_begin() -> None:
     meter = tb.OutputDPFilter(Fraction("6.9999"), 1)
     Spy.seen.clear()
-    with pytest.raises(tb.BudgetError) as caught:
+    with pytest.raises(tb.errors.BudgetError) as caught:
         search(Spy(), EPSILONS).fit(X, Y, meter=meter)
     assert str(caught.value) == (
         f"the search may cost epsilon 7.0, delta {float(7 * DELTA)!r}; left epsilon 6.9999, "
@@ -271,7 +271,7 @@ class Shared:
         self.budget, self.runs = tb.OutputDPFilter(100, 1), runs
 
     @property
-    def left(self) -> tb.Budget:
+    def left(self) -> tb.Amount:
         return self.budget.left
 
     def reserve(self, guarantee: OutputDP, *, interactive: bool = False) -> Any:
@@ -286,7 +286,7 @@ def test_a_refusal_in_the_middle_ends_the_search(runs: int) -> None:
     """The refusal may come at a fit, at a score or at the refit."""
     meter = Shared(runs)
     tried = search(Spy(), EPSILONS)
-    with pytest.raises(tb.BudgetError, match="requested epsilon"):
+    with pytest.raises(tb.errors.BudgetError, match="requested epsilon"):
         tried.fit(X, Y, meter=meter)
     assert meter.budget.left.epsilon == 0
     assert not hasattr(tried, "best_estimator_") or not hasattr(tried.best_estimator_, "classes_")
@@ -354,7 +354,7 @@ def test_a_score_costs_before_it_looks_and_a_model_that_fails_is_wrong() -> None
     accuracy = PrivateAccuracy(0.2, meter)
     failing = PrivateAccuracy(0.2, meter, Planned(0))  # type: ignore[arg-type]
     assert failing(model, np.zeros((3, 0)), Y[:3]) == 0.0
-    with pytest.raises(tb.BudgetError, match=r"requested epsilon 0\.2"):
+    with pytest.raises(tb.errors.BudgetError, match=r"requested epsilon 0\.2"):
         accuracy(model, X, Y)
     assert spent(meter)[0] == Fraction(1, 5)
     with pytest.raises(tb.ParameterError, match="epsilon must be a finite number > 0, got 0"):
@@ -483,7 +483,7 @@ def test_a_budget_does_not_go_to_other_processes() -> None:
 @pytest.mark.slow  # two processes import the package
 def test_a_default_meter_is_not_seen_in_other_processes() -> None:
     meter = tb.OutputDPFilter(100)
-    model = tb.PrivateLogisticRegression(1.0)
+    model = tb.release.PrivateLogisticRegression(1.0)
     with default_meter(meter), pytest.raises(ValueError, match="another thread or process does"):
         cross_val_score(model, X, Y, cv=KFold(3), n_jobs=2)
     assert spent(meter) == (0, 0)
@@ -592,7 +592,7 @@ def test_a_search_on_a_ledger_has_a_key_and_runs_once(tmp_path: Path) -> None:
         assert {hold.key for hold in ada.holds()} == set()
         keys = {event.key for event in ada.history() if event.kind == "settled"}
         assert keys == {"S", *(f"S#{i}" for i in range(2, 14))}
-        with pytest.raises(tb.SettlementError):  # its models were not kept
+        with pytest.raises(tb.errors.SettlementError):  # its models were not kept
             clone(tried).fit(X, Y, meter=ada.keyed("S"))
         assert ada.spent == charged
         clone(tried).fit(X, Y, meter=ada.keyed("T"))
@@ -606,7 +606,7 @@ def test_a_search_on_a_ledger_has_a_key_and_runs_once(tmp_path: Path) -> None:
 @parametrize_with_checks(
     [
         PrivateGridSearchCV(
-            tb.PrivateLogisticRegression(epsilon=1e9, clip=True),
+            tb.release.PrivateLogisticRegression(epsilon=1e9, clip=True),
             {"regularization": [1e-3]},
             score_epsilon=1e9,
             folds=2,
@@ -622,7 +622,7 @@ def test_estimator_checks(estimator: Any, check: Any) -> None:
 # ------------------------------------------------------- all that scikit-learn does with models
 
 
-class Released(tb.PrivateLogisticRegression):
+class Released(tb.release.PrivateLogisticRegression):
     """Notes the charge of each fit that came to its end."""
 
     charges: ClassVar[list[Fraction]] = []
@@ -739,7 +739,7 @@ def test_weights_are_refused_before_anything() -> None:
 def test_a_search_and_a_score_may_be_paid_by_a_default_meter() -> None:
     meter = tb.OutputDPFilter(100)
     with default_meter(meter):
-        tried = search(tb.PrivateLogisticRegression(0.5), GRID).fit(X, Y)
+        tried = search(tb.release.PrivateLogisticRegression(0.5), GRID).fit(X, Y)
         assert spent(meter)[0] == 5
         PrivateAccuracy(0.25)(tried, X, Y)
     assert spent(meter)[0] == Fraction(21, 4)
@@ -751,7 +751,7 @@ def test_a_search_and_a_score_may_be_paid_by_a_default_meter() -> None:
 
 def test_a_search_is_shown_and_takes_frames() -> None:
     for frame in (pd.DataFrame(X, columns=["a", "b"]), pl.DataFrame(X, schema=["a", "b"])):
-        tried = search(tb.PrivateLogisticRegression(0.5), GRID)
+        tried = search(tb.release.PrivateLogisticRegression(0.5), GRID)
         tried.fit(frame, Y, meter=tb.OutputDPFilter(100))
         host = StandardScaler().fit(frame)  # its version may know no names of Polars
         assert list(getattr(tried, "feature_names_in_", [])) == list(

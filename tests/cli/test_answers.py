@@ -238,7 +238,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_two_files_of_measurements(files: tuple[Path, Path]) -> None:
     args = ["--bin-width", 1, "--keep-below", 300, "--add-noise", "uniform:20", "--steps", 3]
-    pair = tb.Histogram.from_samples(
+    pair = tb.HistogramPair.from_samples(
         [1.5, 2.5, 2.25], [1.5, 1.75, 3.25, 2.5], bin_width=1.0, keep_below=300, noise="uniform:20"
     )
     got = answer("histogram", *files, *args, "--epsilon", 0.5)

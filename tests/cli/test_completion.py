@@ -59,7 +59,7 @@ def test_a_shell_completes(line: str, words: list[str]) -> None:
 def test_a_mechanism_is_completed_as_it_was_begun() -> None:
     assert completion.sources("truncated_g") == ["truncated_gaussian"]
     assert completion.sources("truncated-g") == ["truncated-gaussian"]
-    assert set(completion.sources("")) == {*tb.MECHANISMS}
+    assert set(completion.sources("")) == {*tb.mechanisms.MECHANISMS}
 
 
 def test_plan_files_and_folders_are_completed(folder: Path) -> None:

@@ -254,8 +254,10 @@ def test_the_mechanisms_are_listed() -> None:
     shown = run("mechanisms").stdout
     found = json.loads(run("mechanisms", "--json").stdout)
     assert found["version"] == tb.__version__
-    derived = {kind for kind, cls in tb.MECHANISMS.items() if issubclass(cls, Derived)}
-    assert [m["mechanism"] for m in found["mechanisms"]] == sorted({*tb.MECHANISMS} - derived)
+    derived = {kind for kind, cls in tb.mechanisms.MECHANISMS.items() if issubclass(cls, Derived)}
+    assert [m["mechanism"] for m in found["mechanisms"]] == sorted(
+        {*tb.mechanisms.MECHANISMS} - derived
+    )
     assert [m["mechanism"] for m in found["samplers"]] == sorted(derived)
     for sampler in found["samplers"]:
         line = next(x for x in shown.splitlines() if x.startswith(sampler["options"] + " "))
@@ -294,7 +296,7 @@ def test_help_is_about_the_mechanism_that_is_named(
         assert "--rate" in shown
 
 
-@pytest.mark.parametrize("kind", tb.MECHANISMS)
+@pytest.mark.parametrize("kind", tb.mechanisms.MECHANISMS)
 def test_help_of_a_mechanism_has_each_of_its_parameters(kind: str) -> None:
     shown = run("delta", kind, "--help").stdout
     parameters = [name for name in options_of_kind(kind) if name not in OPTIONS]

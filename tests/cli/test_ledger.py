@@ -651,7 +651,7 @@ def test_a_terminal_without_unicode_gets_letters(monkeypatch: pytest.MonkeyPatch
 
 def statement(name: str, parent: str | None = None, **amounts: float) -> Statement:
     parts = {"cap": 0.0, "spent": 0.0, "held": 0.0, "left": 0.0, "saved": 0.0} | amounts
-    budgets = {part: tb.Budget(value, 0.0, "epsilon") for part, value in parts.items()}
+    budgets = {part: tb.Amount(value, 0.0, "epsilon") for part, value in parts.items()}
     return Statement(name=name, kind="output_dp", parent=parent, closed=False, **budgets)
 
 

@@ -219,15 +219,15 @@ def test_what_does_not_fit_does_not_run() -> None:
 # -------------------------------------------------------------------- the same key again
 
 
-def hold_of(key: str = "A1") -> tb.LedgerHold:
+def hold_of(key: str = "A1") -> tb.ledger.LedgerHold:
     return tb.Ledger("sqlite:///budget.db").hold(key)
 
 
-def reserved() -> tb.LedgerHold:
+def reserved() -> tb.ledger.LedgerHold:
     return tb.Ledger("sqlite:///budget.db").budget("ada").reserve("A1", SEARCH)
 
 
-def started() -> tb.LedgerHold:
+def started() -> tb.ledger.LedgerHold:
     hold = reserved()
     hold.start()
     return hold
@@ -291,15 +291,15 @@ def test_the_price_is_durable_before_anything_is_shown(monkeypatch: pytest.Monke
 
 
 def test_a_ledger_that_comes_back_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle, calls = tb.LedgerHold.settle, []
+    settle, calls = tb.ledger.LedgerHold.settle, []
 
-    def late(self: tb.LedgerHold, cell: Any) -> Any:
+    def late(self: tb.ledger.LedgerHold, cell: Any) -> Any:
         calls.append(cell)
         if len(calls) < 3:
             raise tb.LedgerError("away", unknown=True)
         return settle(self, cell)
 
-    monkeypatch.setattr(tb.LedgerHold, "settle", late)
+    monkeypatch.setattr(tb.ledger.LedgerHold, "settle", late)
     assert wrapped("echo", "found").stdout == "found\n"
     assert (calls, ended()) == (["found"] * 3, FOUND)
 
@@ -308,8 +308,8 @@ def test_a_ledger_that_comes_back_is_waited_for(monkeypatch: pytest.MonkeyPatch)
     ("error", "tries", "code"),
     [
         (tb.LedgerError("away"), 3, 6),
-        (tb.LedgerCorruptError("forged"), 1, 7),
-        (tb.FencingError("overruled"), 1, 5),
+        (tb.errors.LedgerCorruptError("forged"), 1, 7),
+        (tb.errors.FencingError("overruled"), 1, 5),
     ],
 )
 def test_what_cannot_be_paid_is_not_shown(
@@ -317,11 +317,11 @@ def test_what_cannot_be_paid_is_not_shown(
 ) -> None:
     calls = []
 
-    def refuses(self: tb.LedgerHold, cell: Any) -> Any:
+    def refuses(self: tb.ledger.LedgerHold, cell: Any) -> Any:
         calls.append(cell)
         raise error
 
-    monkeypatch.setattr(tb.LedgerHold, "settle", refuses)
+    monkeypatch.setattr(tb.ledger.LedgerHold, "settle", refuses)
     asked = [*RUN, "--key", "A1", *GUARANTEE, "--", "sh", "-c", f"echo '{SECRET}'; echo found"]
     message = refusal(*asked, code=code)
     assert message == str(error) + ("; the output is not shown, and lost" if code == 6 else "")
@@ -329,13 +329,13 @@ def test_what_cannot_be_paid_is_not_shown(
 
 
 def test_a_start_that_may_have_happened_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = tb.LedgerHold.start
+    start = tb.ledger.LedgerHold.start
 
-    def lost(self: tb.LedgerHold) -> None:
+    def lost(self: tb.ledger.LedgerHold) -> None:
         start(self)
         raise tb.LedgerError("no answer", unknown=True)
 
-    monkeypatch.setattr(tb.LedgerHold, "start", lost)
+    monkeypatch.setattr(tb.ledger.LedgerHold, "start", lost)
     assert refusal(*RUN, "--key", "A1", *GUARANTEE, "--", "touch", "ran", code=6) == "no answer"
     assert not Path("ran").exists()
     assert ended() == ("started", None, 0.3)

@@ -33,7 +33,7 @@ GENERATED = {
 def test_every_parameter_of_every_mechanism_has_an_option() -> None:
     names = {
         option
-        for kind in tb.MECHANISMS
+        for kind in tb.mechanisms.MECHANISMS
         for option in options_of_kind(kind)
         if option not in OPTIONS
     }
@@ -57,7 +57,7 @@ def test_help_says_which_mechanism_needs_an_option() -> None:
     assert "discrete_laplace (default 1)" in options["sensitivity"]
 
 
-@pytest.mark.parametrize("kind", tb.MECHANISMS)
+@pytest.mark.parametrize("kind", tb.mechanisms.MECHANISMS)
 def test_names_are_written_with_either_line(kind: str) -> None:
     for name in (kind, kind.replace("_", "-"), kind.replace("-", "_"), kind.upper()):
         assert kind_of(name) == kind
@@ -83,7 +83,7 @@ def test_every_mechanism_can_be_asked_about(case) -> None:
 def test_a_new_mechanism_is_on_the_command_line_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "width" not in generated_options()
     # a class registers itself; the place is taken beforehand, so that it is given back in the end
-    monkeypatch.setitem(tb.MECHANISMS, "cauchy", tb.Gaussian)
+    monkeypatch.setitem(tb.mechanisms.MECHANISMS, "cauchy", tb.Gaussian)
 
     @dataclass(frozen=True)
     class Cauchy(tb.Mechanism):

@@ -48,8 +48,8 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("noise.toml").write_text(NOISE)
 
 
-def whole() -> tb.Sweep:
-    return tb.sweep(tb.read_questions("grid.toml"))
+def whole() -> tb.sweeps.Sweep:
+    return tb.sweep(tb.sweeps.read_questions("grid.toml"))
 
 
 def rows(path: str) -> list[dict[str, str]]:
@@ -59,13 +59,13 @@ def rows(path: str) -> list[dict[str, str]]:
 @pytest.mark.slow
 def test_without_a_file_the_table_is_printed() -> None:
     printed = run("sweep", "noise.toml").stdout.splitlines()
-    assert tuple(printed[0].split()) == tb.sweep(tb.read_questions("noise.toml")).columns
+    assert tuple(printed[0].split()) == tb.sweep(tb.sweeps.read_questions("noise.toml")).columns
     assert [line.split()[:4] for line in printed[1:3]] == [
         [runs, "1.0", "1e-05", "sigma"] for runs in ("100", "300")
     ]
     for line, runs in zip(printed[1:3], (100, 300), strict=True):
         plan = [{"mechanism": "gaussian", "sigma": "$s", "rate": 0.01, "times": runs}]
-        (same,) = tb.sweep([tb.Question.of(plan, find="s", epsilon=1.0, delta=1e-5)])
+        (same,) = tb.sweep([tb.sweeps.Question.of(plan, find="s", epsilon=1.0, delta=1e-5)])
         assert line.split()[4] == repr(same.value)
     assert printed[3].split() == ["questions", "2"]
     assert printed[4].split() == ["refused", "0"]
@@ -136,7 +136,7 @@ def test_resume_with_nothing_to_resume_begins() -> None:
 
 
 def test_a_journal_that_is_resumed_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    tb.sweep(tb.read_questions("grid.toml"), journal="a.csv.journal")
+    tb.sweep(tb.sweeps.read_questions("grid.toml"), journal="a.csv.journal")
 
     def never(*_: object, **__: object) -> None:
         raise AssertionError("asked again")

@@ -79,8 +79,8 @@ def acts(ledger: tb.RemoteLedger) -> dict[str, Callable[[], Any]]:
     }
 
 
-def wire_hold(ledger: tb.RemoteLedger) -> tb.RemoteHold:
-    return tb.RemoteHold(ledger._wire, ReservationView.from_dict(HOLD), "3")
+def wire_hold(ledger: tb.RemoteLedger) -> tb.client.RemoteHold:
+    return tb.client.RemoteHold(ledger._wire, ReservationView.from_dict(HOLD), "3")
 
 
 @pytest.mark.slow
@@ -233,9 +233,9 @@ def test_a_refusal_comes_back_as_it_was_raised() -> None:
         ledger.hold("A1")
     assert str(caught.value) == "too much"
     assert vars(caught.value) == {
-        "requested": tb.Budget(0.0, 0.0, "epsilon"),
-        "left": tb.Budget(1.0, 0.0, "epsilon"),
-        "held": tb.Budget(2.0, 0.0, "epsilon"),
+        "requested": tb.Amount(0.0, 0.0, "epsilon"),
+        "left": tb.Amount(1.0, 0.0, "epsilon"),
+        "held": tb.Amount(2.0, 0.0, "epsilon"),
         "budget": "data",
         "holds": ("A1", "ada"),
     }
@@ -438,7 +438,7 @@ def test_the_client_needs_httpx_alone() -> None:
     code = needless + "print(tb.RemoteLedger('https://ledger.test'))"
     assert python(code) == ["RemoteLedger('https://ledger.test')"]
     code = without.format(["httpx"]) + (
-        "try: tb.RemoteLedger\nexcept tb.ExtraError as error: print(error)"
+        "try: tb.RemoteLedger\nexcept tb.errors.ExtraError as error: print(error)"
     )
     assert python(code) == ["a remote ledger needs httpx: pip install 'tightbudget[remote]'"]
 

@@ -14,7 +14,7 @@ for name in sys.argv[1:]:
 import tightbudget as tb
 from tightbudget.ledger import charging, values
 print(tb.RemoteLedger("http://127.0.0.1:1"), end=" ")
-print(tb.RemoteHold.__name__, tb.RemoteBudget.__name__)
+print(tb.client.RemoteHold.__name__, tb.client.RemoteBudget.__name__)
 loaded = {name.partition(".")[0] for name in sys.modules if sys.modules[name] is not None}
 print(sorted(loaded & set(sys.argv[1:])))
 """

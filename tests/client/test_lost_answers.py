@@ -47,7 +47,9 @@ class Step:
     becomes: tuple[float, float]
     kind: str
 
-    def __call__(self, hold: tb.RemoteHold | None, data: tb.RemoteBudget, key: str) -> None:
+    def __call__(
+        self, hold: tb.client.RemoteHold | None, data: tb.client.RemoteBudget, key: str
+    ) -> None:
         if hold is None:
             data.reserve(key, COIN)
         elif self.act == "settle":
@@ -65,12 +67,14 @@ STEPS = [
 ]
 
 
-def balance(budget: tb.LedgerBudget) -> tuple[float, float]:
+def balance(budget: tb.ledger.LedgerBudget) -> tuple[float, float]:
     statement = budget.statement()
     return statement.spent.epsilon, statement.held.epsilon
 
 
-def prepared(far: tb.RemoteLedger, key: str, before: tuple[str, ...]) -> tb.RemoteHold | None:
+def prepared(
+    far: tb.RemoteLedger, key: str, before: tuple[str, ...]
+) -> tb.client.RemoteHold | None:
     hold = far.budget(key).reserve(key, COIN) if before else None
     if "start" in before and hold is not None:
         hold.start()
@@ -113,16 +117,18 @@ def test_a_start_that_got_no_answer_counts_as_started(
     assert lost.value.unknown
     assert hold.token is None
     assert far.hold("L1").state is State.STARTED
-    with pytest.raises(tb.SettlementError, match="only what was not started is freed"):
+    with pytest.raises(tb.errors.SettlementError, match="only what was not started is freed"):
         hold.void()
-    with pytest.raises(tb.FencingError, match="is settled with the token of its start, got None"):
+    with pytest.raises(
+        tb.errors.FencingError, match="is settled with the token of its start, got None"
+    ):
         hold.settle("no")
     for event in far.events(key="L1"):  # nothing that anybody is shown is the token
         for guess in map(str, (event.sequence, event.hash, *event.details.values())):
-            with pytest.raises(tb.FencingError, match="of its start, got another"):
+            with pytest.raises(tb.errors.FencingError, match="of its start, got another"):
                 far.hold("L1", token=guess).settle("no")
     assert balance(data) == HELD
-    assert hold.forfeit() == tb.Budget(0.3, 1e-7, "epsilon")
+    assert hold.forfeit() == tb.Amount(0.3, 1e-7, "epsilon")
     ledger.verify()
 
 
@@ -138,7 +144,7 @@ def test_a_start_that_did_not_arrive_can_be_given_back(
     assert lost.value.unknown
     hold.void()
     assert balance(data) == NOTHING
-    with pytest.raises(tb.SettlementError, match="a hold is started once, and 'L1' is void"):
+    with pytest.raises(tb.errors.SettlementError, match="a hold is started once, and 'L1' is void"):
         hold.start()
     ledger.verify()
 
@@ -155,7 +161,7 @@ def test_a_mechanism_that_loses_its_ledger_reveals_nothing(
             looked.append(len(data))
             return len(data)
 
-        mechanism = tb.LaplaceRelease(count, 1, 0.5)
+        mechanism = tb.release.LaplaceRelease(count, 1, 0.5)
         budget = ledger.open_budget(key, epsilon=1, delta=1e-6)
         meter = far.budget(key).keyed(key)
         network.spared, network.answers = spared, ALL

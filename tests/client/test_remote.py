@@ -82,14 +82,14 @@ def test_a_served_ledger_answers_as_the_tables_say(
 
 def plain(answer: Any) -> Any:
     """What an answer says, wherever it comes from."""
-    if isinstance(answer, (tb.LedgerHold, tb.RemoteHold)):
+    if isinstance(answer, (tb.ledger.LedgerHold, tb.client.RemoteHold)):
         names = ("key", "state", "guarantee", "interactive", "cell", "told", "token", "charges")
         return {name: getattr(answer, name) for name in names} | {"charge": answer.charge}
-    if isinstance(answer, (tb.LedgerBudget, tb.RemoteBudget)):
+    if isinstance(answer, (tb.ledger.LedgerBudget, tb.client.RemoteBudget)):
         return repr(answer).replace("Remote", "Ledger")
-    if isinstance(answer, (tb.Blocks, tb.RemoteBlocks)):
+    if isinstance(answer, (tb.ledger.Blocks, tb.client.RemoteBlocks)):
         return (repr(answer).replace("Remote", ""), answer.terms, answer.has_cap, answer.person)
-    if isinstance(answer, (tb.BlockRange, tb.RemoteBlockRange)):
+    if isinstance(answer, (tb.ledger.BlockRange, tb.client.RemoteBlockRange)):
         return (repr(answer).replace("Remote", ""), answer.names, len(answer), answer.left)
     if isinstance(answer, Iterator):
         return [anonymous(event) for event in answer]
@@ -305,8 +305,8 @@ def test_a_served_ledger_and_one_here_answer_alike(
     refused = (answer for answer in answers if isinstance(answer, Refused))
     kinds = {answer.kind for answer in refused}
     assert {
-        tb.BudgetExceeded, tb.FencingError, tb.KeyConflictError, tb.ParameterError,
-        tb.SettlementError,
+        tb.BudgetExceeded, tb.errors.FencingError, tb.KeyConflictError, tb.ParameterError,
+        tb.errors.SettlementError,
     } <= kinds  # fmt: skip
 
 
@@ -319,13 +319,13 @@ def test_a_hold_says_how_far_it_has_come(ledger: tb.Ledger, remote: tb.RemoteLed
     assert hold.token is None
     hold.start()
     assert digest(str(hold.token)) == ledger.hold("A1")._is.token
-    assert hold.settle("nothing") == hold.charge == tb.Budget(0.0, 1e-7, "epsilon")
+    assert hold.settle("nothing") == hold.charge == tb.Amount(0.0, 1e-7, "epsilon")
     assert repr(hold) == "<RemoteHold 'A1': settled with cell 'nothing'>"
     assert remote.head() == ledger.head()
     overruled = data.reserve("A2", COIN)
     overruled.start()
     remote.hold("A2").forfeit(reason="the machine is gone")
-    with pytest.raises(tb.FencingError, match="'A2' was overruled"):
+    with pytest.raises(tb.errors.FencingError, match="'A2' was overruled"):
         overruled.settle("nothing")
     assert list(data.history())[-1].details == {
         "by": "administrator", "reason": "the machine is gone"
@@ -351,7 +351,7 @@ def test_a_mechanism_charges_what_it_would_here(
     near = ledger.budget("near").reserve("near", case.mechanism.guarantee)
     held = near.charge
     near.start()
-    assert answer.receipt == tb.Receipt(held, near.settle(answer.cell))
+    assert answer.receipt == tb.release.Receipt(held, near.settle(answer.cell))
     for name in ("spent", "held", "left", "saved"):
         assert getattr(remote.budget("far"), name) == getattr(ledger.budget("near"), name)
 
@@ -366,7 +366,7 @@ def test_what_does_not_fit_is_refused_before_the_data_is_touched(
         case.run(case.mechanism, Untouchable(), remote.budget("small").keyed("run"), None)
     assert caught.value.left == small.left
     assert (caught.value.budget, caught.value.holds) == ("small", ())
-    assert small.spent == small.held == tb.Budget(0.0, 0.0, "epsilon")
+    assert small.spent == small.held == tb.Amount(0.0, 0.0, "epsilon")
 
 
 @every
@@ -383,20 +383,20 @@ def test_a_failure_after_the_start_costs_the_dearest_price(
 @pytest.mark.parametrize(
     ("terms", "charged"),
     [
-        ({"kind": "zcdp", "rho": 1}, tb.Budget(0.00125, 0.0, "rho")),
-        ({"kind": "renyi", "order": 8, "epsilon": 1}, tb.Budget(0.01, 0.0, "divergence")),
+        ({"kind": "zcdp", "rho": 1}, tb.Amount(0.00125, 0.0, "rho")),
+        ({"kind": "renyi", "order": 8, "epsilon": 1}, tb.Amount(0.01, 0.0, "divergence")),
     ],
 )
 def test_a_gaussian_release_is_charged_its_rho_far_away(
-    ledger: tb.Ledger, remote: tb.RemoteLedger, terms: dict[str, Any], charged: tb.Budget
+    ledger: tb.Ledger, remote: tb.RemoteLedger, terms: dict[str, Any], charged: tb.Amount
 ) -> None:
     budget = ledger.open_budget("data", **terms)
-    count = tb.GaussianRelease(len, sensitivity=1, sigma=20, delta=1e-7)
+    count = tb.release.GaussianRelease(len, sensitivity=1, sigma=20, delta=1e-7)
     wrong: Any = remote.budget("data")
     with pytest.raises(tb.ParameterError, match=r"^meter must have a key for its runs, say bud"):
         count.release(Untouchable(), meter=wrong)
     answer = count.release([], meter=remote.budget("data").keyed("A7"))
-    assert answer.receipt == tb.Receipt(charged, charged)
+    assert answer.receipt == tb.release.Receipt(charged, charged)
     assert budget.spent == charged
     assert remote.hold("A7").guarantee == count.guarantee
 
@@ -421,7 +421,7 @@ def test_an_analyst_sees_and_charges_the_budgets_of_the_token(
             ada.budget("bob")
         with pytest.raises(tb.ParameterError, match="budget must be the name of a budget"):
             ada.reserve("A2", SEARCH, ["ada", "bob"])
-        with pytest.raises(tb.SettlementError, match="there is no reservation 'B1'"):
+        with pytest.raises(tb.errors.SettlementError, match="there is no reservation 'B1'"):
             ada.hold("B1")
 
 
@@ -435,7 +435,7 @@ def test_who_may_not_write_reads(
     ):
         with connected(client, bearer) as reader:
             data = reader.budget("data")
-            assert data.left == tb.Budget(1.0, 0.0, "epsilon")
+            assert data.left == tb.Amount(1.0, 0.0, "epsilon")
             with pytest.raises(tb.LedgerError, match=message) as caught:
                 data.reserve("A1", SEARCH)
             assert not caught.value.unknown

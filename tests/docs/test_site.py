@@ -94,7 +94,7 @@ def test_every_public_name_is_described_once() -> None:
 
 def test_every_mechanism_is_in_the_table_with_its_name_in_plans() -> None:
     table = parts.mechanisms_table()
-    for kind, cls in tb.MECHANISMS.items():
+    for kind, cls in tb.mechanisms.MECHANISMS.items():
         assert table.count(f"| [`{cls.__name__}`][tightbudget.{cls.__name__}] | `{kind}` | ") == 1
 
 

@@ -49,7 +49,7 @@ UNITS: list[tuple[Callable[[float], tb.Mechanism], str]] = [
     (lambda u: tb.Staircase(0.7, sensitivity=u), "sensitivity alone"),
     (lambda u: tb.MixtureOfGaussians(2.0 * u, (0.0, 1.5 * u), (1, 1)), "sigma and sensitivities"),
     (
-        lambda u: tb.Histogram((3, 2, 1), (1, 2, 3), noise=("uniform", 2.0 * u), bin_width=u),
+        lambda u: tb.HistogramPair((3, 2, 1), (1, 2, 3), noise=("uniform", 2.0 * u), bin_width=u),
         "noise and bin_width",
     ),
 ]
@@ -106,10 +106,10 @@ def test_mu_is_sensitivity_by_sigma() -> None:
 
 
 def test_a_release_takes_sigma_and_scale_in_the_query_s_unit() -> None:
-    release = tb.GaussianRelease(len, sensitivity=3, sigma=12.0, delta=1e-6)
+    release = tb.release.GaussianRelease(len, sensitivity=3, sigma=12.0, delta=1e-6)
     once = (tb.Gaussian(12.0, sensitivity=3.0) * 1).epsilon(1e-6).upper
     assert float(release.guarantee.sup) == pytest.approx(once, rel=1e-2)
-    noisy = tb.LaplaceRelease(len, sensitivity=3, epsilon=0.5)
+    noisy = tb.release.LaplaceRelease(len, sensitivity=3, epsilon=0.5)
     assert float(noisy.guarantee.sup) == 0.5
 
 
@@ -168,7 +168,7 @@ def test_measurements_their_bins_limits_and_noise_are_in_one_unit() -> None:
     passive = 100 - 15 * np.log(1 / grid - 1)
 
     def delta(unit: float) -> float:
-        pair = tb.Histogram.from_samples(
+        pair = tb.HistogramPair.from_samples(
             (passive + 1.0) * unit,
             passive * unit,
             bin_width=5.0 * unit,
@@ -254,8 +254,8 @@ def test_rising_prices_are_a_first_one_and_equal_rises() -> None:
 
 
 def test_a_release_on_a_grid_takes_its_noise_in_the_query_s_unit_too() -> None:
-    plain = tb.GaussianRelease(len, sensitivity=3, sigma=12.0, delta=1e-6)
-    fine = tb.GaussianRelease(len, sensitivity=3, sigma=12.0, delta=1e-6, step=2.0**-10)
+    plain = tb.release.GaussianRelease(len, sensitivity=3, sigma=12.0, delta=1e-6)
+    fine = tb.release.GaussianRelease(len, sensitivity=3, sigma=12.0, delta=1e-6, step=2.0**-10)
     assert float(fine.guarantee.sup) == pytest.approx(float(plain.guarantee.sup), rel=1e-2)
 
 

@@ -42,7 +42,7 @@ def an_uncertain_mass_proves_nothing() -> bool:
     """
     asked = 0
     for runs in range(1, 30):
-        pairs = (tb.Histogram((1.0, 2.0), (0.0, 3.0)) * runs).pairs(Direction.REMOVE)
+        pairs = (tb.HistogramPair((1.0, 2.0), (0.0, 3.0)) * runs).pairs(Direction.REMOVE)
         parts = Parts.of(pairs)
         delta, exact = parts.infinity.lower, 1 - Fraction(2, 3) ** runs
         if not Fraction(delta) < exact:

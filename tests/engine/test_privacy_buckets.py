@@ -249,7 +249,7 @@ def test_different_mechanisms_overlap_the_engine_together(one: Case, two: Case) 
 
 
 def test_both_directions_are_asked() -> None:
-    one_way = tb.Histogram((8.0, 1.0, 1.0), (5.0, 5.0, 0.0)) * 2
+    one_way = tb.HistogramPair((8.0, 1.0, 1.0), (5.0, 5.0, 0.0)) * 2
     outputs = normalised((8.0, 1.0, 1.0), (5.0, 5.0, 0.0))
     both = [Composed.of([o] * 2).delta(0.1) for o in (outputs, reversed_(outputs))]
     bounds = privacy_buckets.delta(one_way, 0.1, n=512)
@@ -257,9 +257,11 @@ def test_both_directions_are_asked() -> None:
     assert max(low for low, _ in both) <= Fraction(bounds.upper)
     assert len(Trees.of(one_way, n=8).directions) == 2
     assert len(Trees.of(tb.Laplace(1.0), n=8).directions) == 1
-    removed = Buckets.of(tb.Histogram((8.0, 1.0, 1.0), (5.0, 5.0, 0.0)), n=512)
+    removed = Buckets.of(tb.HistogramPair((8.0, 1.0, 1.0), (5.0, 5.0, 0.0)), n=512)
     added = Buckets.of(
-        tb.Histogram((8.0, 1.0, 1.0), (5.0, 5.0, 0.0)), n=512, direction=tb.Direction.ADD
+        tb.HistogramPair((8.0, 1.0, 1.0), (5.0, 5.0, 0.0)),
+        n=512,
+        direction=tb.mechanisms.Direction.ADD,
     )
     assert removed.infinity == pytest.approx(0.1)
     assert added.infinity == 0.0
@@ -454,7 +456,7 @@ def test_refusals_say_what_is_wrong(asked: Callable[[], object], message: str) -
 def test_trees_of_different_buckets_do_not_compose() -> None:
     leaf = Buckets.of(LAPLACE, factor=1.5, n=8)
     for other in (leaf.squared(), Buckets.of(LAPLACE, factor=1.5, n=10)):
-        with pytest.raises(tb.GridError) as caught:
+        with pytest.raises(tb.errors.GridError) as caught:
             leaf.compose(other)
         assert str(caught.value) == (
             f"trees differ: factor {leaf.factor!r} and {other.factor!r}, n = 8 and {other.n}"

@@ -114,7 +114,7 @@ def test_the_bounds_hold_the_divergence(
 
 
 def test_three_atoms_need_no_grid() -> None:
-    one = tb.Histogram([5, 1000], [3, 13]).subsampled(7.6e-6)
+    one = tb.HistogramPair([5, 1000], [3, 13]).subsampled(7.6e-6)
     assert (one * 1).renyi(2.0).relative_gap < 1e-10
 
 

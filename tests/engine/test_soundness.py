@@ -79,7 +79,7 @@ class Step:
 @st.composite
 def steps(draw: st.DrawFn) -> Step:
     p, q = draw(small_pairs())
-    base, outputs = tb.Histogram(p, q), normalised(p, q)
+    base, outputs = tb.HistogramPair(p, q), normalised(p, q)
     rate = draw(rates)
     if rate is None:
         return Step(base, outputs, reversed_(outputs))
@@ -140,7 +140,7 @@ def without_enumeration(active: bool) -> Iterator[None]:
 
 
 def test_outcomes_that_no_double_can_count_are_too_many() -> None:
-    once = tb.Histogram(np.arange(70_000), np.arange(1, 70_001))  # 70,000^64 is about 10^310
+    once = tb.HistogramPair(np.arange(70_000), np.arange(1, 70_001))  # 70,000^64 is about 10^310
     (parts, _) = (once * 64).engine.parts
     assert Outcomes.of(parts) is None
 
@@ -155,7 +155,7 @@ def both_directions(runs: list[Step]) -> tuple[tb.Composition, Composed, Compose
 
 def single(p: tuple[float, ...], q: tuple[float, ...]) -> Step:
     outputs = normalised(p, q)
-    return Step(tb.Histogram(p, q), outputs, reversed_(outputs))
+    return Step(tb.HistogramPair(p, q), outputs, reversed_(outputs))
 
 
 @pytest.mark.slow

@@ -270,10 +270,10 @@ def test_a_plan_is_what_its_steps_are(steps: list[dict[str, Any]], tmp_path: Pat
     [
         ({}, tb.ParameterError, "give exactly one of steps and plan"),
         ({"steps": DP_SGD, "plan": "x"}, tb.ParameterError, "give exactly one of steps and plan"),
-        ({"plan": ""}, tb.FileError, "plan: a plan needs [[steps]], and there are none"),
-        ({"plan": "x"}, tb.FileError, "plan: not TOML: "),
-        ({"plan": "{"}, tb.FileError, "not JSON: "),
-        ({"steps": [{}]}, tb.FileError, "steps[0].mechanism must be one of "),
+        ({"plan": ""}, tb.errors.FileError, "plan: a plan needs [[steps]], and there are none"),
+        ({"plan": "x"}, tb.errors.FileError, "plan: not TOML: "),
+        ({"plan": "{"}, tb.errors.FileError, "not JSON: "),
+        ({"steps": [{}]}, tb.errors.FileError, "steps[0].mechanism must be one of "),
         (
             {"steps": [{"mechanism": "gaussian", "sigma": -1.0}]},
             tb.ParameterError,
@@ -319,9 +319,17 @@ def test_a_question_is_at_one_of_both(given: Any) -> None:
     ("changed", "error", "message"),
     [
         ({"of": 1}, tb.ParameterError, "of must be below 1, got 1"),
-        ({"steps": [{"mechanism": "gauss"}]}, tb.FileError, "steps[0].mechanism must be one of "),
-        ({"parameter": "sigmas"}, tb.FileError, "steps[0]: gaussian has no parameter 'sigmas'"),
-        ({"parameter": "mechanism"}, tb.FileError, "steps[0].mechanism must be one of "),
+        (
+            {"steps": [{"mechanism": "gauss"}]},
+            tb.errors.FileError,
+            "steps[0].mechanism must be one of ",
+        ),
+        (
+            {"parameter": "sigmas"},
+            tb.errors.FileError,
+            "steps[0]: gaussian has no parameter 'sigmas'",
+        ),
+        ({"parameter": "mechanism"}, tb.errors.FileError, "steps[0].mechanism must be one of "),
         (
             {"epsilon": None},
             tb.ParameterError,

@@ -80,7 +80,7 @@ def test_a_form_draws_records_in_each_way(way: str) -> None:
     fields = [(name, value) for name, value in others if name[2:] not in own]
     form = typed(("0.mechanism", "gaussian"), ("0.sampler", way), *fields)
     assert [field.name for field in form.sampling(0)] == [f"0.{name}" for name in own]
-    if any(cls.key == way for cls in tb.MECHANISMS.values() if issubclass(cls, Derived)):
+    if any(cls.key == way for cls in tb.mechanisms.MECHANISMS.values() if issubclass(cls, Derived)):
         table = tb.compose([form.curve().composition()]).parts[0][0].to_dict()
         assert {*table} & {*SAMPLERS} == ({way} if way != "rate" else set())
     assert form.counted(0) == ("Epochs" if SAMPLERS[way].epoch else "Runs")

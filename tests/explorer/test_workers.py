@@ -91,14 +91,14 @@ def test_a_question_that_takes_too_long_is_ended(workers: Workers) -> None:
     began = time.monotonic()
     (error,) = ask(workers, (endless, None))
     assert SECONDS <= time.monotonic() - began < SECONDS + SLACK
-    assert isinstance(error, tb.LimitError)
+    assert isinstance(error, tb.errors.LimitError)
     assert str(error).startswith("the question takes more time than one may take here (1 s): ")
     assert isinstance(ask(workers, (process, None))[0], int)
 
 
 def test_others_are_answered_meanwhile(workers: Workers) -> None:
     slow, *quick = ask(workers, (endless, None), (process, None), (process, None))
-    assert isinstance(slow, tb.LimitError)
+    assert isinstance(slow, tb.errors.LimitError)
     assert all(isinstance(pid, int) for pid in quick)
 
 
@@ -108,7 +108,7 @@ def test_a_question_that_takes_too_much_memory_is_refused(
 ) -> None:
     assert ask(workers, (big, 8)) == [8 << 17]
     (error,) = ask(workers, (answer, question))
-    assert isinstance(error, tb.LimitError)
+    assert isinstance(error, tb.errors.LimitError)
     assert "takes more memory than one may take here (256 MB)" in str(error)
     assert isinstance(ask(workers, (process, None))[0], int)
 
@@ -151,7 +151,7 @@ def test_who_asks_much_does_not_keep_another_out(patient: Workers) -> None:
     [
         tb.ParameterError("sigma must be > 0"),
         tb.PrecisionError("wide", 1.0, 2.0),
-        tb.BudgetError("too much", requested=0.3, left=0.1, held=0.2),
+        tb.errors.BudgetError("too much", requested=0.3, left=0.1, held=0.2),
         KeyError("bug"),
     ],
 )
@@ -173,7 +173,7 @@ def test_what_nobody_wants_any_more_is_given_up(workers: Workers) -> None:
         return await asyncio.gather(*[given_up() for _ in range(4)], return_exceptions=True)
 
     for error in asyncio.run(all_()):
-        assert isinstance(error, tb.LimitError)
+        assert isinstance(error, tb.errors.LimitError)
         assert str(error).startswith("the question was given up")
     # and its place is free again, soon
     until = time.monotonic() + SLACK

@@ -63,7 +63,7 @@ def rounding_raises_what_is_above() -> bool:
 
 def a_ratio_of_zero_is_a_certain_loss() -> bool:
     """A step that shows, with chance 0.2, that it has no record: three do so with 0.2^3."""
-    base = tb.Histogram((1.0, 4.0, 0.0), (1.0, 3.0, 1.0))
+    base = tb.HistogramPair((1.0, 4.0, 0.0), (1.0, 3.0, 1.0))
     exact = float(Fraction(1, 5) ** 3)
     epoch = Spread.of(base.pair(ADD), ADD, 3)
     return float(epoch.pair(ADD).p_only().upper[0]) >= exact * (1 - 1e-9)

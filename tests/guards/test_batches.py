@@ -43,7 +43,7 @@ def a_declared_sensitivity_is_not_taken_for_another_one() -> bool:
     declared = tb.Gaussian(2.0, relation=tb.Neighbouring.ZERO_OUT)
     try:
         declared.batches(1, of=4, sensitivity_of="replace-one")
-    except tb.RelationError:
+    except tb.errors.RelationError:
         return True
     return False
 

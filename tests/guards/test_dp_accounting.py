@@ -77,7 +77,7 @@ def a_response_is_not_rounded_to_the_private_side() -> bool:
                 events.RandomizedResponseDpEvent(p, 3), relation
             ).parts
             true = response(p, 3, relation)[0][0]
-            if isinstance(mechanism, tb.Histogram):
+            if isinstance(mechanism, tb.HistogramPair):
                 a, b = map(Fraction, np.asarray(mechanism.p).tolist())
                 if a / (a + b) < true:
                     return False
@@ -149,12 +149,14 @@ def what_is_too_much_is_taken_from_the_left() -> bool:
 
 
 def no_q_mass_is_above_1() -> bool:
-    pair = tb.LossTable(1.0, (-1, (0.9, 0.0, 0.1), 0.0)).pair(tb.Direction.REMOVE)
+    pair = tb.LossTable(1.0, (-1, (0.9, 0.0, 0.1), 0.0)).pair(tb.mechanisms.Direction.REMOVE)
     return math.fsum(pair.atoms().q.lower) <= 1.0
 
 
 def a_mixture_is_cut_below_its_loss() -> bool:
-    pair = tb.MixtureOfGaussians(1.0, (0.0, 1.0, 2.0), (0.5, 0.25, 0.25)).pair(tb.Direction.REMOVE)
+    pair = tb.MixtureOfGaussians(1.0, (0.0, 1.0, 2.0), (0.5, 0.25, 0.25)).pair(
+        tb.mechanisms.Direction.REMOVE
+    )
     assert isinstance(pair, mixture_of_gaussians.MixturePair)
     losses = np.linspace(-0.5, 3.0, 101)
     return bool(np.all(pair._loss(pair._cuts(losses))[1] <= losses))
@@ -162,7 +164,9 @@ def a_mixture_is_cut_below_its_loss() -> bool:
 
 def a_mixture_is_no_tighter_than_its_bins() -> bool:
     # what is left of an edge's cut by a hair has a smaller loss: w may exceed e^length by it
-    pair = tb.MixtureOfGaussians(1e-3, (1.0, 1.0 + 1e-12), (0.5, 0.5)).pair(tb.Direction.REMOVE)
+    pair = tb.MixtureOfGaussians(1e-3, (1.0, 1.0 + 1e-12), (0.5, 0.5)).pair(
+        tb.mechanisms.Direction.REMOVE
+    )
     edges = np.array([4.9e5, 4.9e5 + 1e-12, 5e5])
     bins = pair.bins(edges, np.zeros(3))
     assert bins is not None
@@ -244,7 +248,7 @@ MUTATIONS = [
         "the special record answers truly",
         {
             "special-record-answers-randomly": (
-                "return [(Histogram(weights, (k - 1, 1), relation=relation), 1)]"
+                "return [(HistogramPair(weights, (k - 1, 1), relation=relation), 1)]"
             )
         },
         the_special_answer_is_uniform,

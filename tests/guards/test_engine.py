@@ -140,7 +140,7 @@ def uncertain_atoms() -> bool:
 
 def histogram(p: tuple[float, ...], q: tuple[float, ...], runs: int, *epsilons: float) -> bool:
     """The public answer against exact arithmetic, both directions."""
-    composition = tb.Histogram(p, q) * runs
+    composition = tb.HistogramPair(p, q) * runs
     outputs = normalised(p, q)
     truth = Composed.of([outputs] * runs), Composed.of([tuple((b, a) for a, b in outputs)] * runs)
     for epsilon in epsilons:
@@ -154,8 +154,8 @@ def histogram(p: tuple[float, ...], q: tuple[float, ...], runs: int, *epsilons: 
 
 def planned(p: tuple[float, ...], q: tuple[float, ...], runs: int, grid: Grid, n: int) -> bool:
     """The same, through a grid that leaves outputs out."""
-    step = compose.Part.of(tb.Histogram(p, q).pair(Direction.REMOVE), runs)
-    steps = compose.Parts.of((tb.Histogram(p, q) * runs).pairs(Direction.REMOVE))
+    step = compose.Part.of(tb.HistogramPair(p, q).pair(Direction.REMOVE), runs)
+    steps = compose.Parts.of((tb.HistogramPair(p, q) * runs).pairs(Direction.REMOVE))
     plan = compose.BucketPlan(
         (compose.Layout(step, grid, n, Tilt(1.0, Fraction(0))),), 0.0, 1e-30, False
     )

@@ -33,7 +33,7 @@ COIN = tb.OutputDP({"number": 0.1, "nothing": 0}, delta=Fraction(1, 10))
 
 
 @contextmanager
-def opened() -> Iterator[tuple[tb.Ledger, tb.LedgerBudget]]:
+def opened() -> Iterator[tuple[tb.Ledger, tb.ledger.LedgerBudget]]:
     with (
         tempfile.TemporaryDirectory() as folder,
         tb.Ledger(f"sqlite:///{folder}/budget.db") as ledger,
@@ -41,7 +41,7 @@ def opened() -> Iterator[tuple[tb.Ledger, tb.LedgerBudget]]:
         yield ledger, ledger.open_budget("data", epsilon=1, delta=1)
 
 
-_ANY = (tb.BudgetError, tb.SettlementError, tb.ParameterError)
+_ANY = (tb.errors.BudgetError, tb.errors.SettlementError, tb.ParameterError)
 
 
 def refused(deed: Callable[[], Any], error: type[Exception] | tuple[Any, ...] = _ANY) -> bool:
@@ -52,7 +52,7 @@ def refused(deed: Callable[[], Any], error: type[Exception] | tuple[Any, ...] = 
     return False
 
 
-def run(budget: tb.LedgerBudget | tb.BlockRange, key: str, cell: str | None) -> None:
+def run(budget: tb.ledger.LedgerBudget | tb.ledger.BlockRange, key: str, cell: str | None) -> None:
     hold = budget.reserve(key, COIN)
     hold.start()
     if cell is None:
@@ -61,7 +61,7 @@ def run(budget: tb.LedgerBudget | tb.BlockRange, key: str, cell: str | None) -> 
         hold.settle(cell)
 
 
-def truth(test: Callable[[tb.Ledger, tb.LedgerBudget], bool]) -> Callable[[], bool]:
+def truth(test: Callable[[tb.Ledger, tb.ledger.LedgerBudget], bool]) -> Callable[[], bool]:
     """Something that must be true of a fresh ledger; to be stopped is to be noticed."""
 
     def true() -> bool:
@@ -89,14 +89,14 @@ def caps_go_down() -> bool:
 
 
 @truth
-def the_same_key_is_one_charge(_: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def the_same_key_is_one_charge(_: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     return refused(
         lambda: (data.reserve("k", COIN), data.reserve("k", tb.OutputDP.from_dp(0.2)))
     ) and bool(data.held.epsilon == 0.1)
 
 
 @truth
-def a_refused_key_stays_refused(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def a_refused_key_stays_refused(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     hold = data.reserve("k", tb.OutputDP.from_dp(1))
     asked = [refused(lambda: data.reserve("k2", COIN))]
     hold.void()
@@ -104,7 +104,7 @@ def a_refused_key_stays_refused(ledger: tb.Ledger, data: tb.LedgerBudget) -> boo
 
 
 @truth
-def parts_of_parts_are_summed(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def parts_of_parts_are_summed(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     team = ledger.open_budget("team", parent="data", epsilon=0.5, delta=0.5)
     ada = ledger.open_budget("ada", parent=team, epsilon=0.5, delta=0.5)
     run(ada, "k", "number")
@@ -113,19 +113,19 @@ def parts_of_parts_are_summed(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
 
 
 @truth
-def a_run_starts_once(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def a_run_starts_once(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     data.reserve("k", COIN).start()
     return refused(ledger.hold("k").start)
 
 
 @truth
-def only_its_token_settles_a_run(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def only_its_token_settles_a_run(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     data.reserve("k", COIN).start()
     return refused(lambda: ledger.hold("k").settle("nothing"))
 
 
 @truth
-def nobody_guesses_a_token(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def nobody_guesses_a_token(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     data.reserve("k", COIN).start()
     guesses = {str(shown) for event in ledger.events() for shown in vars(event).values()}
     guesses |= {str(shown) for event in ledger.events() for shown in event.details.values()}
@@ -136,7 +136,7 @@ def nobody_guesses_a_token(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
 
 
 @truth
-def every_event_of_a_run_names_somebody(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def every_event_of_a_run_names_somebody(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     hold = data.reserve("k", COIN, by="ada")
     hold.start(by="bob")
     hold.settle("nothing", by="carl")
@@ -144,7 +144,7 @@ def every_event_of_a_run_names_somebody(ledger: tb.Ledger, data: tb.LedgerBudget
 
 
 @truth
-def what_was_forfeited_stays_charged(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def what_was_forfeited_stays_charged(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     hold = data.reserve("k", COIN)
     hold.start()
     ledger.hold("k").forfeit()
@@ -152,19 +152,19 @@ def what_was_forfeited_stays_charged(ledger: tb.Ledger, data: tb.LedgerBudget) -
 
 
 @truth
-def what_was_forfeited_is_overruled(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def what_was_forfeited_is_overruled(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     """A worker that comes too late learns so by the type of the refusal."""
     hold = data.reserve("k", COIN)
     hold.start()
     ledger.hold("k").forfeit()
     try:
-        return refused(lambda: hold.settle("nothing"), tb.FencingError)
-    except tb.SettlementError:
+        return refused(lambda: hold.settle("nothing"), tb.errors.FencingError)
+    except tb.errors.SettlementError:
         return False
 
 
 @truth
-def one_cell_is_settled(_: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def one_cell_is_settled(_: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     hold = data.reserve("k", COIN)
     hold.start()
     hold.settle("number")
@@ -172,20 +172,20 @@ def one_cell_is_settled(_: tb.Ledger, data: tb.LedgerBudget) -> bool:
 
 
 @truth
-def what_was_started_is_not_freed(_: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def what_was_started_is_not_freed(_: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     hold = data.reserve("k", COIN)
     hold.start()
     return refused(hold.void)
 
 
 @truth
-def delta_never_comes_back(_: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def delta_never_comes_back(_: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     run(data, "k", "nothing")
     return data.spent.delta == 0.1
 
 
 @truth
-def no_charge_is_above_what_was_held(_: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def no_charge_is_above_what_was_held(_: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     """The last third is granted a unit less; then its price is a unit less."""
     for key in ("1", "2", "3"):
         hold = data.reserve(key, tb.OutputDP({"any": Fraction(1, 3)}))
@@ -195,63 +195,65 @@ def no_charge_is_above_what_was_held(_: tb.Ledger, data: tb.LedgerBudget) -> boo
 
 
 @truth
-def a_part_gives_back_no_delta(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def a_part_gives_back_no_delta(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     ledger.open_budget("part", epsilon=1, delta=0.5, parent=data).close()
     return data.spent.delta == 0.5
 
 
 @truth
-def a_smaller_part_gives_back_no_delta(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def a_smaller_part_gives_back_no_delta(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     part = ledger.open_budget("part", epsilon=1, delta=0.5, parent=data)
     part.raise_cap(delta=0.25, by="eve", reason="less")
     return data.left.delta == 0.5
 
 
 @truth
-def a_part_is_held_in_its_whole(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def a_part_is_held_in_its_whole(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     ledger.open_budget("part", epsilon=1, delta=0.5, parent=data)
     return refused(lambda: data.reserve("k", COIN))
 
 
 @truth
-def a_part_fits_into_its_whole(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def a_part_fits_into_its_whole(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     run(data, "k", None)
     return refused(lambda: ledger.open_budget("part", epsilon=1, parent=data))
 
 
 @truth
-def a_larger_part_fits_into_its_whole(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def a_larger_part_fits_into_its_whole(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     part = ledger.open_budget("part", epsilon=0.5, parent=data)
     return refused(lambda: part.raise_cap(epsilon=2, by="eve", reason="more"))
 
 
 @truth
-def a_budget_that_is_held_stays_open(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def a_budget_that_is_held_stays_open(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     data.reserve("k", tb.OutputDP.from_dp(0))
     return refused(data.close)
 
 
 @truth
-def a_whole_with_parts_stays_open(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def a_whole_with_parts_stays_open(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     ledger.open_budget("part", epsilon=0, parent=data)
     return refused(data.close)
 
 
 @truth
-def a_closed_budget_pays_nothing(_: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def a_closed_budget_pays_nothing(_: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     data.close()
     return refused(lambda: data.reserve("k", tb.OutputDP.from_dp(0)))
 
 
 @truth
-def parts_of_each_other_do_not_pay_together(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def parts_of_each_other_do_not_pay_together(
+    ledger: tb.Ledger, data: tb.ledger.LedgerBudget
+) -> bool:
     part = ledger.open_budget("part", epsilon=0.5, delta=0.5, parent=data)
     ledger.open_budget("small", epsilon=0.2, delta=0.5, parent=part)
     return refused(lambda: ledger.reserve("k", COIN, ["small", "data"]))
 
 
 @truth
-def one_conversation_with_delta_at_a_time(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def one_conversation_with_delta_at_a_time(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     for name in ("ada", "bob"):
         ledger.open_budget(name, epsilon=0.5, delta=0.5, parent=data)
     pure = tb.OutputDP.from_dp(0.1)
@@ -260,7 +262,7 @@ def one_conversation_with_delta_at_a_time(ledger: tb.Ledger, data: tb.LedgerBudg
 
 
 @truth
-def a_plan_costs_at_least_its_epsilon(ledger: tb.Ledger, _: tb.LedgerBudget) -> bool:
+def a_plan_costs_at_least_its_epsilon(ledger: tb.Ledger, _: tb.ledger.LedgerBudget) -> bool:
     for sigma in (2.0, 3.0, 4.0, 5.0, 6.0, 7.0):
         noise = tb.Gaussian(sigma) * 1
         plan = ledger.open_budget(f"{sigma}", kind="plan", plan=noise, delta=1e-6)
@@ -271,7 +273,7 @@ def a_plan_costs_at_least_its_epsilon(ledger: tb.Ledger, _: tb.LedgerBudget) -> 
 
 
 @truth
-def a_step_runs_as_often_as_declared(ledger: tb.Ledger, _: tb.LedgerBudget) -> bool:
+def a_step_runs_as_often_as_declared(ledger: tb.Ledger, _: tb.ledger.LedgerBudget) -> bool:
     noise = tb.Gaussian(2.0)
     ledger.open_budget("plan", kind="plan", plan=noise * 2, delta=1e-6)
     ledger.reserve("1", noise * 2, ["plan"])
@@ -279,13 +281,13 @@ def a_step_runs_as_often_as_declared(ledger: tb.Ledger, _: tb.LedgerBudget) -> b
 
 
 @truth
-def a_cap_covers_what_is_spent(_: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def a_cap_covers_what_is_spent(_: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     run(data, "k", None)
     return refused(lambda: data.raise_cap(epsilon=0.05, by="eve", reason="less"))
 
 
 @truth
-def changed_prices_are_not_used(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+def changed_prices_are_not_used(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     """Nobody shops for a cell after the mechanism has run."""
     queries._guarantee.cache_clear()
     hold = data.reserve("k", COIN)
@@ -300,7 +302,7 @@ def changed_prices_are_not_used(ledger: tb.Ledger, data: tb.LedgerBudget) -> boo
     ledger._store.write(cheaper)
     try:
         hold.settle("number")
-    except tb.LedgerCorruptError:
+    except tb.errors.LedgerCorruptError:
         return data.held.epsilon == 0.1
     return False
 
@@ -309,7 +311,7 @@ def replayed(change: str) -> Callable[[], bool]:
     """A change behind the ledger's back is found by ``verify``."""
 
     @truth
-    def true(ledger: tb.Ledger, data: tb.LedgerBudget) -> bool:
+    def true(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
         data.reserve("k", COIN)
         run(data, "k2", "nothing")
         refused(lambda: data.reserve("k3", tb.OutputDP.from_dp(2)))
@@ -336,7 +338,7 @@ def replayed(change: str) -> Callable[[], bool]:
 
         changes: list[str] = []
         ledger._store.write(deed)
-        return refused(ledger.verify, tb.LedgerCorruptError)
+        return refused(ledger.verify, tb.errors.LedgerCorruptError)
 
     return true
 
@@ -368,7 +370,7 @@ def the_loser_of_a_race_is_refused() -> bool:
         patch.setattr(Turns, "take", lambda _, mine, __: Turn(mine))
         patch.setattr(Files, "writing", lambda _, __, deed: deed())
 
-        def ask(key: str, budget: tb.LedgerBudget) -> None:
+        def ask(key: str, budget: tb.ledger.LedgerBudget) -> None:
             try:
                 budget.reserve(key, tb.OutputDP.from_dp(1))
                 answers.append("granted")
@@ -386,7 +388,7 @@ def the_loser_of_a_race_is_refused() -> bool:
 def a_fork_is_seen() -> bool:
     head = chain.Head(1, "0" * 63 + "1")
     with opened() as (ledger, _):
-        return refused(lambda: ledger.check(head), tb.LedgerCorruptError)
+        return refused(lambda: ledger.check(head), tb.errors.LedgerCorruptError)
 
 
 def a_restored_backup_is_named() -> bool:
@@ -397,7 +399,7 @@ def a_restored_backup_is_named() -> bool:
     with opened() as (other, _):
         try:
             other.check(after)
-        except tb.LedgerCorruptError as error:
+        except tb.errors.LedgerCorruptError as error:
             return "1 event is missing" in str(error)
     return False
 
@@ -411,7 +413,7 @@ def a_changed_checkpoint_is_refused() -> bool:
 
 
 @contextmanager
-def declared(**terms: Any) -> Iterator[tuple[tb.Ledger, tb.Blocks]]:
+def declared(**terms: Any) -> Iterator[tuple[tb.Ledger, tb.ledger.Blocks]]:
     with opened() as (ledger, _):
         yield ledger, ledger.blocks("clicks", by=["day"], epsilon=1, delta=1, **terms)
 
@@ -804,7 +806,7 @@ def test_no_statement_leaves_the_limits(
     with opened() as (ledger, data):
         before = data.statement()
         if what == "held" or min(change) == 0:
-            with pytest.raises(tb.LedgerCorruptError, match="not there any more"):
+            with pytest.raises(tb.errors.LedgerCorruptError, match="not there any more"):
                 ledger._store.write(deed)
         monkeypatch.setattr(act_module, "_EXCHANGE", _UNGUARDED)
         with pytest.raises(tb.LedgerError, match=r"CHECK constraint failed|stays spent"):

@@ -62,7 +62,7 @@ def in_budget_of_exponents() -> bool:
 
 
 def near_the_minimum() -> bool:
-    mean = objective.Objective(tb.Loss.HUBER_SVM, 4.0, 1, 1)
+    mean = objective.Objective(tb.release.Loss.HUBER_SVM, 4.0, 1, 1)
     found = mean.minimum(np.ones((1, 1)), np.ones(1))[0]
     return abs(found - 0.25) <= mean.tolerance
 
@@ -80,7 +80,7 @@ def no_record_counts_more_than_it_may() -> bool:
 def the_error_moves_no_further() -> bool:
     w = 0.1
     moved = np.tanh(w / 2) - np.tanh(0.0), np.tanh(w / 4) - np.tanh(-w / 4)
-    return max(moved) <= tb.TestSensitivity.TIGHT.bound(Fraction(w))
+    return max(moved) <= tb.release.GateSensitivity.TIGHT.bound(Fraction(w))
 
 
 MUTATIONS = [

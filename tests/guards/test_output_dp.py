@@ -44,7 +44,7 @@ def theorem_7(cap: int, delta: Fraction, *mechanisms: Finite) -> bool:
 def refused(deed: Callable[[], Any]) -> bool:
     try:
         deed()
-    except (tb.BudgetError, tb.SettlementError):
+    except (tb.errors.BudgetError, tb.errors.SettlementError):
         return True
     return False
 
@@ -79,7 +79,7 @@ def a_closed_part_has_spent() -> bool:
     part = account.sub(1, 1)
     part.reserve(TENTH).settle("number")
     part.close()
-    return account.spent == tb.Budget(0.1, 0.1, "epsilon")
+    return account.spent == tb.Amount(0.1, 0.1, "epsilon")
 
 
 def a_part_is_closed_once() -> bool:
@@ -87,7 +87,7 @@ def a_part_is_closed_once() -> bool:
     part = account.sub(0.5, 0.5)
     part.close()
     part.close()
-    return account.held == tb.Budget(0.0, 0.0, "epsilon")
+    return account.held == tb.Amount(0.0, 0.0, "epsilon")
 
 
 def a_part_with_a_run_stays_open() -> bool:

@@ -20,16 +20,16 @@ from tightbudget.release.mechanisms.order_statistics import Ordered
 from tightbudget.release.mechanisms.propose_test_release import StabilityTest
 
 GIVEN: dict[str, Any] = {"epsilon": 1, "delta": 0.1, "step": 1}
-MEDIAN = tb.Median(**GIVEN, scale=4 * math.cbrt(5))  # bins of four, for five records
-RANGE = tb.InterquartileRange(**GIVEN)
-TRIMMED = tb.TrimmedMean(**GIVEN, spread=1, trim=0.2)
+MEDIAN = tb.release.Median(**GIVEN, scale=4 * math.cbrt(5))  # bins of four, for five records
+RANGE = tb.release.InterquartileRange(**GIVEN)
+TRIMMED = tb.release.TrimmedMean(**GIVEN, spread=1, trim=0.2)
 
 EVERYTHING = {x: ordered(x, 2) for x in columns(5, kept.FINE)}
 
 
 def median_keeps_its_promise() -> bool:
     given = kept.parameters(2, kept.HALF**3)
-    return kept.worst(tb.Median(**given, scale=4 * math.cbrt(5)), 5, kept.FAR, 3) <= 1
+    return kept.worst(tb.release.Median(**given, scale=4 * math.cbrt(5)), 5, kept.FAR, 3) <= 1
 
 
 def threshold_keeps_delta() -> bool:
@@ -47,11 +47,13 @@ def threshold_is_the_least() -> bool:
 
 def noise_is_wide_enough() -> bool:
     noise, test = kept.Scales(), StabilityTest(Fraction(1), Fraction(1, 10))
-    test.value(tb.Proposal(100, 0, 7), noise)
+    test.value(tb.release.Proposal(100, 0, 7), noise)
     return noise.asked == [1, 7]
 
 
-def stays(statistic: tb.Median | tb.InterquartileRange, width: int, firsts: Sequence[int]) -> bool:
+def stays(
+    statistic: tb.release.Median | tb.release.InterquartileRange, width: int, firsts: Sequence[int]
+) -> bool:
     """Each distance is that of the nearest column whose value is in another bin."""
     proposals = {x: statistic._propose(data) for x, data in EVERYTHING.items()}
     for i, first in enumerate(firsts):

@@ -30,7 +30,7 @@ def failing(data: object) -> Any:
     raise ZeroDivisionError("secret")
 
 
-class Gone(tb.OpenDPNoise):
+class Gone(tb.release.OpenDPNoise):
     """Noise that is there for the threshold, and then fails."""
 
     def laplace(self, scale: Any, size: int) -> Any:
@@ -49,7 +49,7 @@ def spent(run: Any) -> Fraction:
 
 def error_is_silent() -> bool:
     try:
-        tb.SparseVectorRelease(list, 9, 0, tb.SparseVector(1, 1), 1).release(
+        tb.release.SparseVectorRelease(list, 9, 0, tb.release.SparseVector(1, 1), 1).release(
             [0] * 9, meter=tb.OutputDPFilter(2), noise=Gone()
         )
     except Exception as error:
@@ -60,7 +60,7 @@ def error_is_silent() -> bool:
 def interrupt_is_silent() -> bool:
     """Whether an interrupt in a query says nothing of the data."""
     try:
-        tb.LaplaceRelease(interrupted, 1, 1).release("secret", meter=tb.OutputDPFilter(1))
+        tb.release.LaplaceRelease(interrupted, 1, 1).release("secret", meter=tb.OutputDPFilter(1))
     except KeyboardInterrupt as end:
         return end.args == ()
     return False
@@ -72,7 +72,7 @@ def interrupted(data: object) -> int:
 
 def swallows(meter: tb.OutputDPFilter) -> None:
     """An analyst who goes on after an error."""
-    svt = tb.SparseVector(1, 5)
+    svt = tb.release.SparseVector(1, 5)
     with svt.open(0, meter=meter, noise=Gone()) as run, contextlib.suppress(Exception):
         run.ask(len, 0)
 
@@ -81,8 +81,8 @@ def held_after_a_fork() -> float:
     meter = tb.OutputDPFilter(1)
     with (
         pytest.MonkeyPatch.context() as patch,
-        contextlib.suppress(tb.SettlementError),
-        tb.SparseVector(1, 2).open(0, meter=meter),
+        contextlib.suppress(tb.errors.SettlementError),
+        tb.release.SparseVector(1, 2).open(0, meter=meter),
     ):
         patch.setattr(os, "getpid", lambda: -1)
         meter._transactions._process = -1  # a meter that would let a fork charge it
@@ -103,7 +103,7 @@ def reveals_the_undeclared() -> bool:
 
 def found(adaptive: bool, noise: list[int]) -> int:
     """How much four queries at the threshold are said to have found."""
-    search = Search(tb.SparseVector(1, 2, adaptive=adaptive), tb.FixedNoise(noise))
+    search = Search(tb.release.SparseVector(1, 2, adaptive=adaptive), tb.release.FixedNoise(noise))
     for _ in range(4):
         if not search.done:
             search.above(0, 0)
@@ -116,7 +116,7 @@ def two_draws() -> list[int]:
 
 
 def named(entries: list[int]) -> tuple[int, ...]:
-    return tb.TopK(list, 3, 1, 1, 0)._named(np.array(entries), np.zeros(4, dtype=np.int64))
+    return tb.release.TopK(list, 3, 1, 1, 0)._named(np.array(entries), np.zeros(4, dtype=np.int64))
 
 
 def released(value: int, noise: int) -> Any:
@@ -124,9 +124,11 @@ def released(value: int, noise: int) -> Any:
 
 
 def answers(query: Any, bounds: tuple[int, int] | None = None) -> Any:
-    mechanism = tb.LaplaceRelease(query, 1, 1, bounds=bounds)
+    mechanism = tb.release.LaplaceRelease(query, 1, 1, bounds=bounds)
     try:
-        return mechanism.release(0, meter=tb.OutputDPOdometer(), noise=tb.FixedNoise([0])).value
+        return mechanism.release(
+            0, meter=tb.OutputDPOdometer(), noise=tb.release.FixedNoise([0])
+        ).value
     except BaseException:
         return "seen"
 
@@ -137,7 +139,7 @@ def leaves(data: object) -> Any:
 
 def spent_though_refused(error: type[Exception]) -> float:
     meter = tb.OutputDPFilter(1)
-    with contextlib.suppress(error), tb.SparseVector(1, 5).open(0, meter=meter) as run:
+    with contextlib.suppress(error), tb.release.SparseVector(1, 5).open(0, meter=meter) as run:
         with contextlib.suppress(tb.ParameterError):
             run.ask(len, 0.5)
         raise error("mine")
@@ -150,7 +152,7 @@ def moved(x: Any, y: Any, step: float | None) -> int:
 
 def refuses_no_function() -> bool:
     with contextlib.suppress(tb.ParameterError):
-        tb.LaplaceRelease(lambda: 3, 1, 1)  # type: ignore[arg-type, misc]
+        tb.release.LaplaceRelease(lambda: 3, 1, 1)  # type: ignore[arg-type, misc]
         return False
     return True
 
@@ -171,7 +173,7 @@ def admits(data: object) -> bool:
 
 
 def with_empty_noise() -> Any:
-    count = tb.LaplaceRelease(len, 1, 1)
+    count = tb.release.LaplaceRelease(len, 1, 1)
     return count.release([], meter=tb.OutputDPFilter(1), noise=Draws()).value
 
 
@@ -183,7 +185,9 @@ def error_keeps_no_data() -> bool:
     given = [Kept([1, 2, 3])]
     gone = weakref.ref(given[0])
     with pytest.raises(tb.ReleaseError) as caught:
-        tb.TopK(list, 3, 1, 1, 0).release(given.pop(), meter=tb.OutputDPFilter(1), noise=Gone())
+        tb.release.TopK(list, 3, 1, 1, 0).release(
+            given.pop(), meter=tb.OutputDPFilter(1), noise=Gone()
+        )
     gc.collect(1)
     return gone() is None and caught.value.__traceback__ is not None
 
@@ -191,14 +195,14 @@ def error_keeps_no_data() -> bool:
 def end_keeps_no_data() -> bool:
     given = [Kept([1, 2, 3])]
     gone = weakref.ref(given[0])
-    with tb.SparseVector(1, 2).open(given.pop(), meter=tb.OutputDPFilter(1)) as run:
+    with tb.release.SparseVector(1, 2).open(given.pop(), meter=tb.OutputDPFilter(1)) as run:
         run.ask(len, 0)
     gc.collect(1)
     return gone() is None and not run.done
 
 
 def question_shows_no_frame_below() -> bool:
-    run_of = tb.SparseVector(1, 2).open(0, meter=tb.OutputDPFilter(1), noise=Gone())
+    run_of = tb.release.SparseVector(1, 2).open(0, meter=tb.OutputDPFilter(1), noise=Gone())
     with pytest.raises(tb.ReleaseError) as caught, run_of as run:
         run.ask(lambda data: data, 0)
     *_, (last, _) = traceback.walk_tb(caught.value.__traceback__)

@@ -26,7 +26,7 @@ SKEWED = (7.0, 2.0, 1.0), (5.0, 1.0, 4.0)
 
 def detection() -> bool:
     """Two runs of a skewed pair, whose directions differ, by exact arithmetic."""
-    run, truth = tb.Histogram(*SKEWED) * 2, both_ways(*SKEWED, 2)
+    run, truth = tb.HistogramPair(*SKEWED) * 2, both_ways(*SKEWED, 2)
     for fpr in (0.003, 0.05, 0.11, 0.33, 0.6):
         exact = max(exact_tpr(seen, Fraction(fpr)) for seen in truth)
         found = tradeoff.most_true_positives(run.engine, fpr, 1e-4).bounds
@@ -102,7 +102,7 @@ def one_gaussian(run: tb.Composition, slack: float, rtol: float = 1e-4) -> bool:
 
 def outlier() -> bool:
     # few outcomes: one of their losses decides
-    return one_gaussian(tb.Histogram((1.0, 1000.0, 7.0), (2.0, 900.0, 31.0)) * 3, 1e-6)
+    return one_gaussian(tb.HistogramPair((1.0, 1000.0, 7.0), (2.0, 900.0, 31.0)) * 3, 1e-6)
 
 
 def sampled() -> bool:
@@ -125,7 +125,7 @@ def certain() -> bool:
 
 def without_end() -> bool:
     """A slack that is below the exact mass at infinity, 1/3, but not below its lower bound."""
-    run = tb.Histogram((1.0, 2.0), (0.0, 3.0)) * 1
+    run = tb.HistogramPair((1.0, 2.0), (0.0, 3.0)) * 1
     slack = run.engine.parts[0].infinity.lower
     if not Fraction(slack) < Fraction(1, 3):
         raise AssertionError("the lower bound has to be below the exact mass")

@@ -20,20 +20,20 @@ pytestmark = pytest.mark.filterwarnings("ignore:FixedNoise")
 
 
 def laplace_holds() -> bool:
-    counts = tb.KeyedCounts(epsilon=10, delta=0.1, keys_per_unit=10)
+    counts = tb.release.KeyedCounts(epsilon=10, delta=0.1, keys_per_unit=10)
     a = Fraction(36787944117144233, 10**17)  # e^-1, rounded up by less than 1e-17
     appears = a ** (counts.threshold - 1) / (1 + a)
     return 1 - (1 - appears) ** 10 <= Fraction(1, 10)
 
 
 def gaussian_holds() -> bool:
-    counts = tb.KeyedCounts(epsilon=2, delta=1e-2, keys_per_unit=2, noise="gaussian")
+    counts = tb.release.KeyedCounts(epsilon=2, delta=1e-2, keys_per_unit=2, noise="gaussian")
     return profile(counts.scale, counts.threshold, 2, 2) <= 1e-2 * (1 + 1e-9)
 
 
 def released(data: Any, draws: list[int]) -> list[Any]:
-    counts = tb.KeyedCounts(epsilon=1, delta=0.1)
-    noise = tb.FixedNoise([counts.threshold + z for z in draws])
+    counts = tb.release.KeyedCounts(epsilon=1, delta=0.1)
+    noise = tb.release.FixedNoise([counts.threshold + z for z in draws])
     return list(counts.release(data, meter=tb.OutputDPOdometer(), noise=noise).value)
 
 
@@ -48,7 +48,9 @@ def rule_holds() -> bool:
 
 
 def pays_for_all_groups(question: Any) -> bool:
-    table = Table({"u": np.array([1]), "k": np.array(["a"])}, unit="u", rows_per_unit=9, groups_per_unit=3)
+    table = Table(
+        {"u": np.array([1]), "k": np.array(["a"])}, unit="u", rows_per_unit=9, groups_per_unit=3
+    )
     return bool(question.plan(table).mechanism.keys_per_unit == 3)
 
 

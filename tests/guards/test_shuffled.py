@@ -19,7 +19,7 @@ from tightbudget.mechanisms import shuffled
 
 def two_batches_show_at_least_the_lower_bound() -> bool:
     shuffled._pair_of_largest.cache_clear()
-    truth = max(delta_of_two(0.3, 1.0, direction) for direction in tb.Direction)
+    truth = max(delta_of_two(0.3, 1.0, direction) for direction in tb.mechanisms.Direction)
     attained = tb.Gaussian(1.0).shuffled(2).instance()
     return attained is not None and attained.delta(0.3).lower <= truth * (1 + 1e-9)
 

@@ -61,7 +61,7 @@ def gaussians(here: Lattice, m: float = 0.5, number: int = 2, runs: int = 1) -> 
 
 def histograms(p: tuple[float, ...], q: tuple[float, ...], stops: list[int], *e: float) -> bool:
     """The public answer against the tree of all outputs."""
-    bounds = tb.stopping_delta(tb.Histogram(p, q), stops, e)
+    bounds = tb.stopping_delta(tb.HistogramPair(p, q), stops, e)
     ends = [exp_ends(x) for x in e]
     outputs = [normalised(p, q)] * stops[-1]
     low, high = (
@@ -77,7 +77,7 @@ def histograms(p: tuple[float, ...], q: tuple[float, ...], stops: list[int], *e:
 def schedules() -> bool:
     try:
         found = tb.early_stopping(tb.Gaussian(5.0), [2, 4], 1e-4)
-    except tb.CalibrationError:  # there are prices, and none is found
+    except tb.errors.CalibrationError:  # there are prices, and none is found
         return False
     return tb.stopping_delta(tb.Gaussian(5.0), [2, 4], found.epsilons, 1e-4).lower <= 1e-4
 

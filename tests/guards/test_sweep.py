@@ -7,19 +7,21 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.sweeps.small import GRID, PLAN, REFUSED
 from tests.guards.mutants import Without, each, lose_a_truth
+from tests.sweeps.small import GRID, PLAN, REFUSED
 
 import tightbudget as tb
 from tightbudget.sweeps import pool
 from tightbudget.sweeps.journal import Journal
 
-ASKED = tb.questions(PLAN, {**GRID, "sigma": [2.0]}, delta="$delta")
-OTHER = tb.Question.of(tb.Gaussian(2.0), delta=1e-5)
-KNOWN = tb.Answer(1.0, 2.0)
+ASKED = tb.sweeps.questions(PLAN, {**GRID, "sigma": [2.0]}, delta="$delta")
+OTHER = tb.sweeps.Question.of(tb.Gaussian(2.0), delta=1e-5)
+KNOWN = tb.sweeps.Answer(1.0, 2.0)
 
 
-def again(content: bytes | None = None, *, question: tb.Question = OTHER) -> tb.Answer | None:
+def again(
+    content: bytes | None = None, *, question: tb.sweeps.Question = OTHER
+) -> tb.sweeps.Answer | None:
     """What a journal finds that has kept OTHER, perhaps damaged since."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal"
@@ -37,11 +39,11 @@ def torn() -> bool:
         path = Path(folder) / "journal"
         for k, asked in enumerate(ASKED):
             with Journal(path) as book:
-                book.keep(asked, tb.Answer(0.0, float(k)))
+                book.keep(asked, tb.sweeps.Answer(0.0, float(k)))
             path.write_bytes(path.read_bytes() + b"torn")
         with Journal(path) as book:
             return [book.get(q) for q in ASKED] == [
-                tb.Answer(0.0, float(k)) for k in range(len(ASKED))
+                tb.sweeps.Answer(0.0, float(k)) for k in range(len(ASKED))
             ]
 
 
@@ -49,7 +51,9 @@ def durable_refusals() -> bool:
     """A killed worker's refusal is forgotten, ours is not."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal"
-        ours, lost = (tb.Answer(refusal=f"{name}: x") for name in ("PrecisionError", "OSError"))
+        ours, lost = (
+            tb.sweeps.Answer(refusal=f"{name}: x") for name in ("PrecisionError", "OSError")
+        )
         with Journal(path) as book:
             book.keep(ASKED[0], ours)
             book.keep(ASKED[1], lost)
@@ -65,14 +69,14 @@ def foreign() -> bool:
         try:
             with Journal(path):
                 return False
-        except tb.FileError:
+        except tb.errors.FileError:
             return True
 
 
 def kept_apart() -> bool:
     """Other plans, targets and unknowns are other questions."""
-    wider = tb.Question.of(tb.Gaussian(2.5), delta=1e-5)
-    nearer = tb.Question.of(tb.Gaussian(2.0), delta=1e-6)
+    wider = tb.sweeps.Question.of(tb.Gaussian(2.5), delta=1e-5)
+    nearer = tb.sweeps.Question.of(tb.Gaussian(2.0), delta=1e-6)
     return again() == KNOWN and again(question=wider) is None and again(question=nearer) is None
 
 
@@ -94,7 +98,7 @@ def precise() -> bool:
 def typos() -> bool:
     """An axis that is used nowhere is refused, not ignored."""
     try:
-        tb.questions([{"mechanism": "gaussian", "sigma": 1.0}], {"s": [1.0]}, delta=0.1)
+        tb.sweeps.questions([{"mechanism": "gaussian", "sigma": 1.0}], {"s": [1.0]}, delta=0.1)
     except tb.ParameterError:
         return True
     return False

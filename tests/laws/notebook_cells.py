@@ -37,11 +37,11 @@ run_1 = ada.reserve("run 1", tb.OutputDP({"found": 0.3, "not found": 0.05}))
 run_1.start()
 run_1.settle("not found")
 
-amounts = (tb.Budget(amount, 0.0, "epsilon") for amount in (0.3, 0.05))
-receipt = tb.Receipt(*amounts)
+amounts = (tb.Amount(amount, 0.0, "epsilon") for amount in (0.3, 0.05))
+receipt = tb.release.Receipt(*amounts)
 answers = tb.sweep([
-    tb.Question.of(run, delta=1e-5, labels={"steps": 1000}),
-    tb.Question.of(run, delta=2, labels={"steps": 500}),
+    tb.sweeps.Question.of(run, delta=1e-5, labels={"steps": 1000}),
+    tb.sweeps.Question.of(run, delta=2, labels={"steps": 500}),
 ])
 """
 

@@ -353,7 +353,7 @@ def test_mechanisms_of_different_relations_do_not_compose() -> None:
         lambda: tb.compose([sampled * 3, tb.Gaussian(2.0), replaced]),
         lambda: (tb.Gaussian(2.0) + replaced) + sampled * 2,
     ):
-        with pytest.raises(tb.RelationError) as caught:
+        with pytest.raises(tb.errors.RelationError) as caught:
             mixed()
         assert str(tb.Neighbouring.ADD_OR_REMOVE) in str(caught.value)
         assert str(tb.Neighbouring.REPLACE_ONE) in str(caught.value)

@@ -28,13 +28,13 @@ import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
-from tightbudget.release.stopping import StoppingCallback
 from tightbudget.client.remote import RemoteBudget, RemoteHold
 from tightbudget.ledger.charging import Payer
 from tightbudget.output_dp.account import Account
 from tightbudget.output_dp.pricing import OutputDPOdometerRule
 from tightbudget.release.noise.noise import Pool
 from tightbudget.release.release import started
+from tightbudget.release.stopping import StoppingCallback
 
 HALF = tb.OutputDP({"a": 0.5, "b": 0.25})
 REFUSED = "cannot be copied or pickled: "
@@ -46,7 +46,7 @@ def a_hold() -> tb.Hold:
 
 @contextmanager
 def a_run() -> Iterator[Any]:
-    with tb.SparseVector(1, 2).open(None, meter=tb.OutputDPFilter(1)) as run:
+    with tb.release.SparseVector(1, 2).open(None, meter=tb.OutputDPFilter(1)) as run:
         yield run
 
 
@@ -183,7 +183,7 @@ def refused_in_words(name: str, how: str = "copy") -> bool:
             thing = stack.enter_context(thing)
         try:
             COPIES[how](thing)
-        except tb.SettlementError as error:
+        except tb.errors.SettlementError as error:
             said = str(error)
             words = f"{name} {REFUSED}a copy would spend the same budget once more"
             return said.startswith(words) and "tightbudget.Ledger" in said
@@ -197,14 +197,16 @@ def test_a_copy_of_a_part_of_a_ledger_is_the_same_ledger(tmp_path: Path) -> None
         for thing in (ledger, budget, budget.keyed("l"), hold):
             copy.copy(thing)
             for how in ("deepcopy", "pickle"):
-                with pytest.raises(tb.SettlementError, match="open the ledger again by its addr"):
+                with pytest.raises(
+                    tb.errors.SettlementError, match="open the ledger again by its addr"
+                ):
                     COPIES[how](thing)
         again = copy.copy(budget).reserve("m", HALF)
         again.start()
         again.settle("b")
         copy.copy(hold).forfeit()
         assert budget.spent.epsilon == 0.75
-        with pytest.raises(tb.SettlementError, match="forfeited"):
+        with pytest.raises(tb.errors.SettlementError, match="forfeited"):
             hold.settle("b")
     remote = tb.RemoteLedger("http://127.0.0.1:1")
     said: Any = None
@@ -212,7 +214,9 @@ def test_a_copy_of_a_part_of_a_ledger_is_the_same_ledger(tmp_path: Path) -> None
     for thing in things:
         copy.copy(thing)
         for how in ("deepcopy", "pickle"):
-            with pytest.raises(tb.SettlementError, match="open the ledger again by its addr"):
+            with pytest.raises(
+                tb.errors.SettlementError, match="open the ledger again by its addr"
+            ):
                 COPIES[how](thing)
 
 
@@ -264,7 +268,9 @@ def test_a_fork_reads_and_never_charges(name: str, locked: bool) -> None:
 
     def in_the_child() -> str:
         for act in acts:
-            with pytest.raises(tb.SettlementError, match="this process was forked") as caught:
+            with pytest.raises(
+                tb.errors.SettlementError, match="this process was forked"
+            ) as caught:
                 act()
             assert "use a ledger (tightbudget.Ledger)" in str(caught.value)
         assert (account.spent, account.held, account.left) == before
@@ -296,7 +302,7 @@ def test_a_fork_does_not_go_on_with_a_training_run() -> None:
 
         def in_the_child() -> str:
             for act in (lambda: run.should_stop(1, None), lambda: run.step(tb.Gaussian(20.0))):
-                with pytest.raises(tb.SettlementError, match="begun it: this is a fork"):
+                with pytest.raises(tb.errors.SettlementError, match="begun it: this is a fork"):
                     act()
             return "refused"
 
@@ -325,7 +331,7 @@ def a_fork_is_refused() -> bool:
     def reserve() -> str:
         try:
             account.reserve(HALF)
-        except tb.SettlementError:
+        except tb.errors.SettlementError:
             return "refused"
         return "held"
 

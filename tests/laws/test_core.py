@@ -38,7 +38,7 @@ def test_a_mechanism_whose_cases_are_not_named_is_asked_about_its_first_one() ->
 
 
 def test_every_mechanism_is_there() -> None:
-    assert {case.mechanism.kind for case in OURS} == set(tb.MECHANISMS)
+    assert {case.mechanism.kind for case in OURS} == set(tb.mechanisms.MECHANISMS)
 
 
 def test_every_trait_of_a_case_is_there() -> None:

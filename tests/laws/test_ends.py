@@ -29,16 +29,18 @@ UNEVEN = [
     Case("group-truncated-laplace", tb.TruncatedLaplace(0.3, 1.1, sensitivity=0.1).group(3)),
     Case("response-uneven", tb.RandomizedResponse(0.6, categories=7)),
     Case("worst-case-uneven", tb.WorstCase(0.0157, 1e-7)),
-    Case("histogram-uneven", tb.Histogram((0.1, 0.2, 0.7), (0.3, 0.3, 0.3), smoothing=0.1)),
+    Case("histogram-uneven", tb.HistogramPair((0.1, 0.2, 0.7), (0.3, 0.3, 0.3), smoothing=0.1)),
     Case("discrete-laplace-uneven", tb.DiscreteLaplace(0.7, sensitivity=3)),
 ]  # fmt: skip
 
-KNOWN = [case for case in [*CASES, *UNEVEN] if truth(case.mechanism, tb.Direction.REMOVE)]
+KNOWN = [
+    case for case in [*CASES, *UNEVEN] if truth(case.mechanism, tb.mechanisms.Direction.REMOVE)
+]
 
 
 def _holds(mechanism: Mechanism, epsilons: list[float], rtol: float) -> None:
     with mp.workdps(DIGITS):
-        curves = [truth(mechanism, direction) for direction in tb.Direction]
+        curves = [truth(mechanism, direction) for direction in tb.mechanisms.Direction]
         for epsilon in epsilons:
             exact = max(curve(mp.mpf(epsilon)) for curve in curves if curve is not None)
             bounds = (mechanism * 1).answer(epsilon=epsilon, rtol=rtol).bounds

@@ -17,7 +17,7 @@ from tightbudget.accounting.text_file import json_text
 from tightbudget.cli.refusals import as_json as printed_as_json
 from tightbudget.engine.answer import Answer
 from tightbudget.errors import ParameterError, TightBudgetError
-from tightbudget.output_dp.amount import Budget
+from tightbudget.output_dp.amount import Amount
 from tightbudget.web import refusals
 from tightbudget.web.api.schemas import Error
 
@@ -108,7 +108,7 @@ def test_the_served_refusal_has_every_attribute_of_a_ledgers_errors() -> None:
 
 
 def exceeded() -> errors.BudgetExceeded:
-    amounts = {name: Budget(**VALUES[name]) for name in ("requested", "left", "held")}
+    amounts = {name: Amount(**VALUES[name]) for name in ("requested", "left", "held")}
     return errors.BudgetExceeded("too much", **amounts, budget="ada", holds=("A1", "B2"))
 
 
@@ -186,7 +186,7 @@ TOO_NARROW: dict[str, Callable[[], object]] = {
     "optimal_delta": lambda: tb.optimal_delta(
         [(0.3, 0.05), (0.5, 0.1)], [1, 2], [0.2, 0.4], rtol=1e-14
     ),
-    "a release": lambda: tb.GaussianRelease(len, 1, 5, 1e-300),
+    "a release": lambda: tb.release.GaussianRelease(len, 1, 5, 1e-300),
 }
 
 
@@ -208,7 +208,7 @@ def test_a_refusal_for_its_gap_leads_with_the_bounds_that_it_carries(
 
 
 def test_a_row_of_a_sweep_leads_with_its_bounds() -> None:
-    (row,) = tb.sweep([tb.Question.of(LONG, delta=1e-5, rtol=TINY)])
+    (row,) = tb.sweep([tb.sweeps.Question.of(LONG, delta=1e-5, rtol=TINY)])
     assert row.refusal is not None
     assert leads(row.refusal, row.lower, row.upper)
 

@@ -27,7 +27,7 @@ refused = {}
 for name in ("Ledger", "LedgerBudget", "RemoteLedger", "RemoteHold", "PrivateLogisticRegression"):
     try:
         getattr(tb, name)
-    except tb.ExtraError as error:
+    except tb.errors.ExtraError as error:
         refused[name] = str(error)
 print(json.dumps([sorted(names), tb.__all__, dir(tb), dir(tb.release), refused]))
 """
@@ -97,13 +97,13 @@ for module in ("ibis", "duckdb", "pandas"):
 import numpy as np, tightbudget as tb
 table = tb.Table({"fare": np.array([1.0, 2.0])})
 meter = tb.OutputDPFilter(epsilon=1)
-answer = tb.Session(table, meter, noise=tb.FixedNoise([0])).ask(tb.Count(epsilon=1))
+answer = tb.Session(table, meter, noise=tb.release.FixedNoise([0])).ask(tb.Count(epsilon=1))
 assert answer.value == 2, answer
 assert answer.rows()[1][0][0] == 2
 for ask in (lambda: tb.Table("trips.parquet"), answer.frame):
     try:
         ask()
-    except tb.ExtraError as error:
+    except tb.errors.ExtraError as error:
         print(error)
 """
 

@@ -28,8 +28,8 @@ EPOCHS = {
     "nearly-all-is-lost": tb.WorstCase(0.0, 0.999).allocated(2) * 1,
     "nearly-all-is-lost-often": tb.WorstCase(0.0, 0.999).allocated(5, 2) * 1,
     "hardly-anything-is-kept": tb.WorstCase(0.3, 1.0 - 1e-15).allocated(200, 3) * 1,
-    "rare-histograms": tb.Histogram((1.0, 0.0), (1.0, 1000.0)).allocated(2) * 1,
-    "several-of-many": tb.Histogram((5.0, 3.0), (9.0, 13.0)).allocated(5, 2) * 2
+    "rare-histograms": tb.HistogramPair((1.0, 0.0), (1.0, 1000.0)).allocated(2) * 1,
+    "several-of-many": tb.HistogramPair((5.0, 3.0), (9.0, 13.0)).allocated(5, 2) * 2
     + tb.DiscreteLaplace(scale=3.9, sensitivity=2),
     "beside-gaussian": tb.Laplace(1.0).allocated(10) * 2 + tb.Gaussian(3.0),
     "either-of-epochs": tb.Either(0.3, tb.Laplace(1.0).allocated(10), tb.Gaussian(2.0)) * 2,

@@ -124,7 +124,7 @@ def of_case(mechanism: Any) -> Example:
 RUN = tb.Gaussian(20.0) * 3
 HALF = {"a": 0.5}
 TABLE = theorems.renyi.RenyiTable((2.0, 3.0, math.inf), (0.25, 0.375, 0.5))
-BUCKETS = tb.classic.Buckets.of(tb.Laplace(8.0), n=8)
+BUCKETS = tb.privacy_buckets.Buckets.of(tb.Laplace(8.0), n=8)
 
 
 def divergence(order: float) -> tb.Bounds:
@@ -146,14 +146,14 @@ EXAMPLES: list[Example] = [
         {"data": {"u": np.array(["p", "q"])}, "unit": "u", "rows_per_unit": 2}
         | {"groups_per_unit": 3, "units": 5},
     ),
-    of_case(tb.LaplaceRelease(len, 0.5, 0.25, 3, 0.5, (-2.0, 3.0))),
-    of_case(tb.GaussianRelease(len, 0.5, 4.0, 1e-6, 3, 0.5, (-2.0, 3.0))),
-    of_case(replace(tb.Loss.LOGISTIC, curvature=0.5)),
-    of_case(tb.SparseVector(0.5, 3, 2.0, step=0.5, bounds=(-2.0, 3.0))),
-    of_case(tb.TopK(len, 8, 2, 0.5, 3.0, 2.0, step=0.5, bounds=(-2.0, 3.0))),
-    of_case(tb.ToyRelease(len, 2.0, 0.5, step=0.5, bounds=(-2.0, 3.0))),
-    of_case(tb.GradualRelease(len, 0.5, (0.25, 0.5), bool, step=0.5, bounds=(-2.0, 3.0))),
-    of_case(tb.TestedRelease(max, 0.25, max, 0.5, 0.25, 0.25, 0.5)),
+    of_case(tb.release.LaplaceRelease(len, 0.5, 0.25, 3, 0.5, (-2.0, 3.0))),
+    of_case(tb.release.GaussianRelease(len, 0.5, 4.0, 1e-6, 3, 0.5, (-2.0, 3.0))),
+    of_case(replace(tb.release.Loss.LOGISTIC, curvature=0.5)),
+    of_case(tb.release.SparseVector(0.5, 3, 2.0, step=0.5, bounds=(-2.0, 3.0))),
+    of_case(tb.release.TopK(len, 8, 2, 0.5, 3.0, 2.0, step=0.5, bounds=(-2.0, 3.0))),
+    of_case(tb.release.ToyRelease(len, 2.0, 0.5, step=0.5, bounds=(-2.0, 3.0))),
+    of_case(tb.release.GradualRelease(len, 0.5, (0.25, 0.5), bool, step=0.5, bounds=(-2.0, 3.0))),
+    of_case(tb.release.GatedRelease(max, 0.25, max, 0.5, 0.25, 0.25, 0.5)),
     of_case(LatticeNoise(2, 3, 0.5)),
     of_case(PrivateAccuracy(0.5, tb.OutputDPFilter(1))),
     Example(
@@ -167,7 +167,7 @@ EXAMPLES: list[Example] = [
         },
     ),
     Example(
-        tb.Histogram,
+        tb.HistogramPair,
         {
             "p": (3.0, 2.0),
             "q": (2.0, 3.0),
@@ -242,7 +242,7 @@ EXAMPLES: list[Example] = [
         },
     ),
     Example(
-        tb.logistic_with_test,
+        tb.release.logistic_with_test,
         {
             "perturbation": release_cases.MODEL,
             "test_records": 40,
@@ -274,9 +274,9 @@ EXAMPLES: list[Example] = [
         Example(line, {"table": TABLE, "epsilon": 0.5})
         for line in (theorems.concentrated.best_line, theorems.concentrated.mean_line)
     ),
-    Example(tb.classic.r_fold, {"buckets": BUCKETS, "runs": 3, "free_infty_budget": 0.25}),
+    Example(tb.privacy_buckets.r_fold, {"buckets": BUCKETS, "runs": 3, "free_infty_budget": 0.25}),
     Example(
-        tb.classic.delta,
+        tb.privacy_buckets.delta,
         {
             "composition": tb.Laplace(8.0) * 3,
             "epsilon": 0.5,
@@ -306,7 +306,7 @@ EXAMPLES: list[Example] = [
 ]
 # public names that take numbers, and have no example: why
 OTHERS = {
-    "Answer": "a result", "Budget": "a result", "Calibration": "a result", "Comparison": "a result",
+    "Answer": "a result", "Amount": "a result", "Calibration": "a result", "Comparison": "a result",
     "Risk": "a result",
     "Explanation": "a result",
     "tightbudget.privacy_buckets.Buckets": "made by its own constructors",
@@ -335,7 +335,7 @@ def numeric_parameters(thing: Any) -> set[str]:
     return found
 
 
-ROOMS = [tb.classic, *(getattr(theorems, name) for name in theorems.__all__)]
+ROOMS = [tb.privacy_buckets, *(getattr(theorems, name) for name in theorems.__all__)]
 
 
 def title(call: Any) -> str:
@@ -465,18 +465,20 @@ def asked(example: Example, name: str, value: Any) -> Any:
 
 @pytest.mark.parametrize("kind", [*INTEGERS, WrongInt])
 def test_noise_does_not_wrap_around(kind: Any) -> None:
-    scales = {tb.SparseVector(1.0, aboves=number).scale for number in (100, kind(100))}
-    assert scales == {tb.SparseVector(1.0, aboves=100).scale}
+    scales = {tb.release.SparseVector(1.0, aboves=number).scale for number in (100, kind(100))}
+    assert scales == {tb.release.SparseVector(1.0, aboves=100).scale}
 
 
 def test_the_noise_of_a_short_integer_is_that_of_the_integer() -> None:
-    assert float(tb.SparseVector(1.0, aboves=np.uint8(130)).scale) == pytest.approx(266.4, abs=0.1)  # type: ignore[arg-type]
+    assert float(tb.release.SparseVector(1.0, aboves=np.uint8(130)).scale) == pytest.approx(
+        266.4, abs=0.1
+    )  # type: ignore[arg-type]
     small: Any = np.uint8(13)
-    assert tb.SparseVector(1.0, aboves=small, sensitivity=20, adaptive=False) == tb.SparseVector(
-        1.0, aboves=13, sensitivity=20, adaptive=False
-    )
+    assert tb.release.SparseVector(
+        1.0, aboves=small, sensitivity=20, adaptive=False
+    ) == tb.release.SparseVector(1.0, aboves=13, sensitivity=20, adaptive=False)
     tries: Any = np.uint8(255)
-    propose = tb.ProposeTestRelease(lambda _: [], 1, 0.1, tries)
+    propose = tb.release.ProposeTestRelease(lambda _: [], 1, 0.1, tries)
     assert propose == replace(propose, tries=255)
 
 
@@ -485,7 +487,9 @@ def test_the_noise_of_a_short_integer_is_that_of_the_integer() -> None:
 def test_a_short_float_is_not_taken_for_less_than_it_is(value: float, short: Any) -> None:
     exact = Fraction(*short(value).as_integer_ratio())
     assert tb.OutputDP({"a": short(value)}).sup == exact
-    noisy = tb.LaplaceRelease(lambda x: x, sensitivity=short(value), epsilon=1, step=2.0**-20)
+    noisy = tb.release.LaplaceRelease(
+        lambda x: x, sensitivity=short(value), epsilon=1, step=2.0**-20
+    )
     assert noisy.scale >= exact * 2**20
 
 
@@ -520,7 +524,7 @@ def doubled(*parts: Any) -> Fraction:
         return amount.exact(a=Fraction(*parts)) * 2
 
 
-SVT = of_case(tb.SparseVector(0.5, 100))
+SVT = of_case(tb.release.SparseVector(0.5, 100))
 MUTATIONS = [
     Without("integers are plain", {"integers-plain": "return value"}, lambda: same(SVT, "aboves")),
     Without(
@@ -531,7 +535,7 @@ MUTATIONS = [
     Without(
         "short floats are exact",
         {"short-floats-exact": "return near if math.isfinite(near) else exact"},
-        lambda: same(of_case(tb.LaplaceRelease(len, 0.3, 0.5)), "sensitivity"),
+        lambda: same(of_case(tb.release.LaplaceRelease(len, 0.3, 0.5)), "sensitivity"),
     ),
     Without(
         "a fraction's parts are plain",

@@ -33,9 +33,9 @@ def test_every_question_is_asked() -> None:
     assert public == {*ASKED, "engine", "attained", "apart", "finer"}
 
 
-@pytest.mark.parametrize("kind", tb.MECHANISMS)
+@pytest.mark.parametrize("kind", tb.mechanisms.MECHANISMS)
 def test_a_parameter_hides_a_question_only_where_that_is_known(kind: str) -> None:
-    names = {field.name for field in dataclasses.fields(tb.MECHANISMS[kind])}
+    names = {field.name for field in dataclasses.fields(tb.mechanisms.MECHANISMS[kind])}
     assert names & {*ASKED, "engine", "attained", "pairs", "directions"} == OWN.get(kind, set())
 
 

@@ -129,7 +129,7 @@ def test_a_truncated_step_is_answered_at_every_gap() -> None:
     # the first three were refused, and a finer gap was answered
     composition = (
         tb.ClippedNoise(0.5, 2.74, shift=3).subsampled(0.28) * 2
-        + tb.Histogram([13, 1000], [3, 3], smoothing=1.0) * 4
+        + tb.HistogramPair([13, 1000], [3, 3], smoothing=1.0) * 4
         + tb.TruncatedGaussian(1.37, bound=2.92)
     )
     found = [composition.delta(1.51, rtol=rtol) for rtol in (1e-4, 5e-5, 1e-5, 1e-6)]

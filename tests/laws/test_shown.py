@@ -128,7 +128,7 @@ def test_what_a_notebook_shows(values: dict[str, Any]) -> None:
 
 
 def test_a_ledger_that_is_away_says_so(tmp_path: Path) -> None:
-    class Away(tb.LedgerBudget):
+    class Away(tb.ledger.LedgerBudget):
         def statement(self) -> Any:
             raise tb.LedgerError("there is <no> ledger")
 
@@ -155,9 +155,9 @@ def test_a_relation_is_shown(relation: tb.Neighbouring) -> None:
 
 
 def test_long_values_are_cut() -> None:
-    wide = tb.Histogram([1.0] * 1000, [2.0] * 500 + [0.0] * 500)
+    wide = tb.HistogramPair([1.0] * 1000, [2.0] * 500 + [0.0] * 500)
     assert repr(wide) == (
-        "Histogram(p=(1.0, 1.0, 1.0, ... 1000 in all), q=(2.0, 2.0, 2.0, ... 1000 in all))"
+        "HistogramPair(p=(1.0, 1.0, 1.0, ... 1000 in all), q=(2.0, 2.0, 2.0, ... 1000 in all))"
     )
     table = tb.LossTable(0.5, remove=(0, [0.001] * 1000, 0.0))
     assert "... 1000 in all" in repr(table)
@@ -182,7 +182,7 @@ def a_ledger(folder: Path) -> str:
 
 
 def a_refusal(folder: Path) -> str:
-    question = tb.Question.of(tb.Gaussian(1.0) * 1, epsilon=1.0, labels={HOSTILE: HOSTILE})
+    question = tb.sweeps.Question.of(tb.Gaussian(1.0) * 1, epsilon=1.0, labels={HOSTILE: HOSTILE})
     return tb.sweep([question])._repr_html_()
 
 

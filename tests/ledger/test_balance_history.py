@@ -312,5 +312,5 @@ def test_an_end_without_a_beginning_is_corrupt(tmp_path: Path) -> None:
             for (name,) in tampered.execute("SELECT name FROM sqlite_master WHERE type='trigger'"):
                 tampered.execute(f"DROP TRIGGER {name}")
             tampered.execute("DELETE FROM events WHERE kind = 'reserved'")
-        with pytest.raises(tb.LedgerCorruptError, match="event 3 ends what no event began"):
+        with pytest.raises(tb.errors.LedgerCorruptError, match="event 3 ends what no event began"):
             data.course()

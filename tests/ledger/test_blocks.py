@@ -29,7 +29,7 @@ def ledger(url: str) -> Iterator[tb.Ledger]:
         yield ledger
 
 
-def run(blocks: tb.BlockRange, key: str, cell: str = "no", **more: Any) -> None:
+def run(blocks: tb.ledger.BlockRange, key: str, cell: str = "no", **more: Any) -> None:
     hold = blocks.reserve(key, PRICES, **more)
     hold.start()
     hold.settle(cell)
@@ -360,7 +360,7 @@ def test_single_blocks_are_charged_and_changed_by_their_set_alone(ledger: tb.Led
             budget.reserve("B", PRICES)
         with pytest.raises(tb.ParameterError, match="which keeps its terms"):
             budget.raise_cap(by="ada", reason="more", epsilon=9)
-        with pytest.raises(tb.SettlementError, match="still held by 'A'"):
+        with pytest.raises(tb.errors.SettlementError, match="still held by 'A'"):
             budget.close()
     hold.start()
     with pytest.raises(tb.ParameterError, match="False on blocks unless delta = 0"):
@@ -369,10 +369,10 @@ def test_single_blocks_are_charged_and_changed_by_their_set_alone(ledger: tb.Led
     talk.void()
     hold.settle("yes")
     ledger.budget(here.names[0]).close()
-    with pytest.raises(tb.SettlementError, match="is closed"):
+    with pytest.raises(tb.errors.SettlementError, match="is closed"):
         here.reserve("E", PRICES)
     clicks.close()
-    with pytest.raises(tb.SettlementError, match="'clicks' is closed"):
+    with pytest.raises(tb.errors.SettlementError, match="'clicks' is closed"):
         clicks.where(day="2026-01-02", region="eu").reserve("F", PRICES)
 
 
@@ -438,7 +438,7 @@ def test_a_budget_of_a_blocks_name_is_no_block(ledger: tb.Ledger) -> None:
 
 def test_a_range_is_a_meter(ledger: tb.Ledger) -> None:
     here = ledger.blocks("clicks", **TERMS).where(day="2026-01", region="eu")
-    count = tb.LaplaceRelease(lambda data: len(data), sensitivity=1, epsilon=0.25, step=1)
+    count = tb.release.LaplaceRelease(lambda data: len(data), sensitivity=1, epsilon=0.25, step=1)
     answers = [count.release([1] * 50, meter=meter) for meter in [here.keyed("count")] * 2]
     assert len(answers) == 2
     assert here.left.epsilon == 0.5
@@ -586,7 +586,7 @@ def test_a_correction_that_is_refused_opens_no_block(ledger: tb.Ledger) -> None:
     ledger.open_budget("other", epsilon=1, delta=0)
     block, before = "clicks[day=2026-01-31, region=eu]", ledger.head()
     budget = ledger.budget(block)
-    with pytest.raises(tb.BudgetError, match="does not fit"):
+    with pytest.raises(tb.errors.BudgetError, match="does not fit"):
         budget.correct(epsilon=2, by="grace", reason="lost")
     with pytest.raises(tb.ParameterError, match=r"name|terms"):
         budget.raise_cap(epsilon=2, by="grace", reason="more")
@@ -599,7 +599,7 @@ def test_a_correction_that_is_refused_opens_no_block(ledger: tb.Ledger) -> None:
     assert budget.can_afford(PRICES)
     assert ledger.head() == before
     clicks.close()
-    with pytest.raises(tb.SettlementError, match="closed"):
+    with pytest.raises(tb.errors.SettlementError, match="closed"):
         budget.correct(epsilon=Fraction(1, 2), by="grace", reason="lost")
 
 

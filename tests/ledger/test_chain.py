@@ -54,7 +54,7 @@ def test_no_field_is_changed_unseen(field: str) -> None:
     first, second = chain(2)
     value = getattr(second, field)
     other: Any = value + 1 if isinstance(value, int) else "0" + value[1:]
-    with pytest.raises(tb.LedgerCorruptError):
+    with pytest.raises(tb.errors.LedgerCorruptError):
         follow(Head(1, first.hash), second._replace(**{field: other}))
 
 
@@ -66,7 +66,7 @@ def test_refusals_say_which_event() -> None:
         (second._replace(previous="1" * 64), "event 2 does not follow the one before it"),
         (second._replace(epsilon=0), "event 2 was changed"),
     ):
-        with pytest.raises(tb.LedgerCorruptError, match=f"^{re.escape(message)}$"):
+        with pytest.raises(tb.errors.LedgerCorruptError, match=f"^{re.escape(message)}$"):
             follow(head, entry)
 
 

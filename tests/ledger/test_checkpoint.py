@@ -118,9 +118,9 @@ def test_what_comes_after_the_head_is_compared(
         if message is None:
             verification.verify(connection, iter, since=checkpoint)
         else:
-            with pytest.raises(tb.LedgerCorruptError, match=f"^{message}"):
+            with pytest.raises(tb.errors.LedgerCorruptError, match=f"^{message}"):
                 verification.verify(connection, iter, since=checkpoint)
-        with pytest.raises(tb.LedgerCorruptError):
+        with pytest.raises(tb.errors.LedgerCorruptError):
             verification.verify(connection, iter)
         raise KeyboardInterrupt
 
@@ -133,7 +133,9 @@ def test_a_checkpoint_of_another_ledger_is_refused(story: tb.Ledger, tmp_path: P
     with tb.Ledger(f"sqlite:///{tmp_path}/other.db") as other:
         tell_a_story(other)
         (checkpoint,) = kept(other)
-    with pytest.raises(tb.LedgerCorruptError, match=r"^event \d+ is another one: this ledger and"):
+    with pytest.raises(
+        tb.errors.LedgerCorruptError, match=r"^event \d+ is another one: this ledger and"
+    ):
         story.verify(since=checkpoint)
 
 
@@ -141,7 +143,9 @@ def test_a_ledger_that_was_set_back_is_found_out(story: tb.Ledger, tmp_path: Pat
     (checkpoint,) = kept(story)
     with tb.Ledger(f"sqlite:///{tmp_path}/earlier.db") as earlier:
         tell_a_story(earlier)
-        with pytest.raises(tb.LedgerCorruptError, match="this is an earlier state of the ledger"):
+        with pytest.raises(
+            tb.errors.LedgerCorruptError, match="this is an earlier state of the ledger"
+        ):
             earlier.verify(since=checkpoint)
 
 
@@ -187,5 +191,5 @@ def test_a_forged_head_is_refused(story: tb.Ledger, head: object) -> None:
 def test_a_forged_state_is_a_finding(story: tb.Ledger, state: object) -> None:
     (checkpoint,) = kept(story)
     forged = Checkpoint.from_text(sealed(str(checkpoint), state=state))
-    with pytest.raises(tb.LedgerCorruptError, match=r"^the checkpoint .* make no sense: "):
+    with pytest.raises(tb.errors.LedgerCorruptError, match=r"^the checkpoint .* make no sense: "):
         story.verify(since=forged)

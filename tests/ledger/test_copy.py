@@ -141,7 +141,7 @@ def test_what_was_begun_in_the_source_ends_in_the_target(two: tuple[tb.Ledger, t
     target.check(kept)
     target.check(source.head())
     target.verify()
-    with pytest.raises(tb.LedgerCorruptError, match="3 events are missing"):
+    with pytest.raises(tb.errors.LedgerCorruptError, match="3 events are missing"):
         source.check(target.head())
 
 
@@ -225,7 +225,9 @@ def test_what_is_not_as_its_history_says_is_not_moved(files: tuple[tb.Ledger, tb
     source, target = files
     with source._store._engine.begin() as connection:
         connection.execute(text("UPDATE budgets SET saved_epsilon = 7"))
-    with pytest.raises(tb.LedgerCorruptError, match="the budget 'census' is not what the history"):
+    with pytest.raises(
+        tb.errors.LedgerCorruptError, match="the budget 'census' is not what the history"
+    ):
         source.copy_to(target)
     assert source.budget("ada").reserve("later", tb.OutputDP.from_dp(0)).charge.epsilon == 0
     assert target.head().sequence == 0
@@ -256,7 +258,7 @@ def test_a_place_that_is_taken_meanwhile_is_left_alone(
         return leave(*arguments)
 
     monkeypatch.setattr(copying, "_leave", late)
-    with pytest.raises(tb.LedgerCorruptError, match="events are missing"):
+    with pytest.raises(tb.errors.LedgerCorruptError, match="events are missing"):
         source.copy_to(target)
     assert [s.name for s in target.statements()] == ["other"]
 
@@ -330,17 +332,17 @@ def test_a_sealed_ledger_that_was_written_all_the_same_is_found_out(
     number = source.head().sequence + 1
     forge(source, "corrected")
     with pytest.raises(
-        tb.LedgerCorruptError, match=f"event {number} is later than the ledger's move"
+        tb.errors.LedgerCorruptError, match=f"event {number} is later than the ledger's move"
     ):
         source.verify()
-    with pytest.raises(tb.LedgerCorruptError, match="are copies of which both were used"):
+    with pytest.raises(tb.errors.LedgerCorruptError, match="are copies of which both were used"):
         target.check(source.head())
 
 
 def test_nothing_arrives_that_has_not_left(files: tuple[tb.Ledger, tb.Ledger]) -> None:
     source, _ = files
     forge(source, "arrived")
-    with pytest.raises(tb.LedgerCorruptError, match="it had not moved"):
+    with pytest.raises(tb.errors.LedgerCorruptError, match="it had not moved"):
         source.verify()
 
 

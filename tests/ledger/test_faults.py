@@ -237,7 +237,7 @@ def dropped_at(server: Server, url: str, at: int) -> Callable[[str], None]:
     return pass_by
 
 
-ACTS: dict[str, Callable[[tb.Ledger, tb.LedgerHold], object]] = {
+ACTS: dict[str, Callable[[tb.Ledger, tb.ledger.LedgerHold], object]] = {
     "reserve": lambda ledger, hold: ledger.reserve(f"{hold.key}'", COIN, ["data"]),
     "settle": lambda ledger, hold: hold.settle("no"),
     "forfeit": lambda ledger, hold: hold.forfeit(),

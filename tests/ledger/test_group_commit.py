@@ -450,7 +450,7 @@ def what_was_told_survives_a_crash(server: OwnServer) -> bool:
     with tb.Ledger(url) as ledger:
         try:
             ledger.check(told)
-        except tb.LedgerCorruptError:
+        except tb.errors.LedgerCorruptError:
             return False
     return True
 

@@ -157,7 +157,7 @@ class Deed:
 
     def __init__(self, name: str, ledger: tb.Ledger) -> None:
         self.name, self.ledger = name, ledger
-        self.hold: tb.LedgerHold | None = None
+        self.hold: tb.ledger.LedgerHold | None = None
 
     def prepare(self, key: str) -> None:
         if self.name in ("start", "settle"):
@@ -185,7 +185,9 @@ class Deed:
 
     def again(self, key: str) -> None:
         """Whatever the interrupt has left: the deed is done once, now or before."""
-        with contextlib.suppress(tb.SettlementError):  # it was started, and the token is lost
+        with contextlib.suppress(
+            tb.errors.SettlementError
+        ):  # it was started, and the token is lost
             self.do(key)
 
 

@@ -117,7 +117,7 @@ def runs(ledger: tb.Ledger, name: str, say: Callable[..., None]) -> None:
         asked(say, f"{key}/more", "exceed", partial(ledger.reserve, f"{key}/more", COIN, SMALL))
 
 
-def done(hold: tb.LedgerHold, verb: str) -> tb.LedgerHold:
+def done(hold: tb.ledger.LedgerHold, verb: str) -> tb.ledger.LedgerHold:
     if verb == "settle":
         hold.settle("no")
     else:
@@ -126,16 +126,16 @@ def done(hold: tb.LedgerHold, verb: str) -> tb.LedgerHold:
 
 
 def asked(
-    say: Callable[..., None], key: str, verb: str, ask: Callable[[], tb.LedgerHold]
-) -> tb.LedgerHold | None:
+    say: Callable[..., None], key: str, verb: str, ask: Callable[[], tb.ledger.LedgerHold]
+) -> tb.ledger.LedgerHold | None:
     """Says what is asked for and how it was answered; None after a failure."""
-    refusal = {"": tb.SettlementError, "exceed": tb.BudgetExceeded}.get(verb)
+    refusal = {"": tb.errors.SettlementError, "exceed": tb.BudgetExceeded}.get(verb)
     say("asks", key, verb)
     try:
         hold = ask()
         if refusal is not None:
             raise AssertionError("it was granted")
-    except (tb.SettlementError, tb.BudgetExceeded) as error:
+    except (tb.errors.SettlementError, tb.BudgetExceeded) as error:
         if type(error) is not refusal:
             say("broke", f"{key}: {error!r}", verb)
             raise

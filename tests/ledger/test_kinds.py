@@ -23,7 +23,7 @@ from tightbudget.output_dp.pricing import PlanRule, RenyiRule
 
 PURE = tb.OutputDP({"number": 0.1, "nothing": 0.01})
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0.01}, delta=1e-7)
-NOISY = tb.GaussianRelease(len, sensitivity=1, sigma=20, delta=1e-7).guarantee
+NOISY = tb.release.GaussianRelease(len, sensitivity=1, sigma=20, delta=1e-7).guarantee
 PLAN = tb.Gaussian(2.0) * 3 + tb.Laplace(3.0).subsampled(0.1) * 2
 
 # kind: (parameters, guarantees that it takes)

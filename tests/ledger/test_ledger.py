@@ -29,29 +29,29 @@ def ledger(url: str) -> Iterator[tb.Ledger]:
 
 
 @pytest.fixture
-def data(ledger: tb.Ledger) -> tb.LedgerBudget:
+def data(ledger: tb.Ledger) -> tb.ledger.LedgerBudget:
     return ledger.open_budget("data", epsilon=1, delta=1e-6)
 
 
 # ----------------------------------------------------------------------------- one run
 
 
-def test_a_receipt_travels_with_the_answer(ledger: tb.Ledger, data: tb.LedgerBudget) -> None:
+def test_a_receipt_travels_with_the_answer(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> None:
     hold = data.reserve("A1", COIN)
     assert (hold.key, hold.state, hold.guarantee, hold.cell) == ("A1", State.RESERVED, COIN, None)
     assert (hold.told, hold.token, hold.interactive) == (None, None, False)
-    assert hold.charge == data.held == tb.Budget(0.1, 1e-7, "epsilon")
+    assert hold.charge == data.held == tb.Amount(0.1, 1e-7, "epsilon")
     hold.start()
     assert hold.state is State.STARTED
-    assert hold.settle("nothing") == hold.charge == tb.Budget(0.0, 1e-7, "epsilon")
+    assert hold.settle("nothing") == hold.charge == tb.Amount(0.0, 1e-7, "epsilon")
     assert (hold.state, hold.cell) == (State.SETTLED, "nothing")
-    assert (data.spent, data.saved) == (hold.charge, tb.Budget(0.1, 0.0, "epsilon"))
+    assert (data.spent, data.saved) == (hold.charge, tb.Amount(0.1, 0.0, "epsilon"))
     assert repr(hold) == "<LedgerHold 'A1': settled with cell \"nothing\">"
     again = ledger.hold("A1")
     assert (again.state, again.cell, again.charges) == (hold.state, hold.cell, hold.charges)
 
 
-def test_cells_of_any_shape_come_back_as_they_were(data: tb.LedgerBudget) -> None:
+def test_cells_of_any_shape_come_back_as_they_were(data: tb.ledger.LedgerBudget) -> None:
     cells: list[Cell] = ["a", -(10**30), (1, ("b", 2)), (), "\x00\ufffd"]
     for i, cell in enumerate(cells):
         hold = data.reserve(f"k{i}", tb.OutputDP({cell: 0.01, "other": 0.1}))
@@ -60,7 +60,7 @@ def test_cells_of_any_shape_come_back_as_they_were(data: tb.LedgerBudget) -> Non
         assert hold.cell == cell
 
 
-def test_a_cell_that_is_too_long_to_be_one_is_refused(data: tb.LedgerBudget) -> None:
+def test_a_cell_that_is_too_long_to_be_one_is_refused(data: tb.ledger.LedgerBudget) -> None:
     hold = data.reserve("k", COIN)
     hold.start()
     for cell in ("x" * 10_000, 10**5000):
@@ -69,7 +69,7 @@ def test_a_cell_that_is_too_long_to_be_one_is_refused(data: tb.LedgerBudget) -> 
     assert hold.state is State.STARTED
 
 
-def test_the_history_says_it_all(ledger: tb.Ledger, data: tb.LedgerBudget) -> None:
+def test_the_history_says_it_all(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> None:
     hold = data.reserve("A1", COIN)
     hold.start()
     hold.forfeit(by="eve", reason="the machine is gone")
@@ -94,7 +94,7 @@ def test_the_history_says_it_all(ledger: tb.Ledger, data: tb.LedgerBudget) -> No
 
 
 def test_long_histories_are_read_page_by_page(
-    ledger: tb.Ledger, data: tb.LedgerBudget, monkeypatch: pytest.MonkeyPatch
+    ledger: tb.Ledger, data: tb.ledger.LedgerBudget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for i in range(6):
         data.reserve(f"k{i}", tb.OutputDP.from_dp(0.1))
@@ -108,7 +108,7 @@ def test_long_histories_are_read_page_by_page(
 
 
 def test_a_refusal_says_requested_left_held_and_by_whom(
-    ledger: tb.Ledger, data: tb.LedgerBudget
+    ledger: tb.Ledger, data: tb.ledger.LedgerBudget
 ) -> None:
     ledger.open_budget("ada", epsilon=0.25, parent=data)
     data.reserve("A1", COIN)
@@ -121,18 +121,20 @@ def test_a_refusal_says_requested_left_held_and_by_whom(
             "requested epsilon 0.5, delta 1e-08 of 'data'; left epsilon 0.35, delta 9e-07;"
             " held epsilon 0.65, delta 1e-07 by 'A2', 'ada', 'A1'"
         )
-        assert error.requested == tb.Budget(0.5, 1e-8, "epsilon")
-        assert error.left == tb.Budget(0.35, 9e-7, "epsilon")
-        assert error.held == tb.Budget(0.65, 1e-7, "epsilon")
+        assert error.requested == tb.Amount(0.5, 1e-8, "epsilon")
+        assert error.left == tb.Amount(0.35, 9e-7, "epsilon")
+        assert error.held == tb.Amount(0.65, 1e-7, "epsilon")
         assert (error.budget, error.holds) == ("data", ("A2", "ada", "A1"))
         ledger.hold("A1").void()
     with pytest.raises(tb.BudgetExceeded, match="'A2', 'ada', 'A1'"):
         ledger.hold("A3")
-    with pytest.raises(tb.SettlementError, match=r"^'A3' was refused: requested epsilon 0.5"):
+    with pytest.raises(
+        tb.errors.SettlementError, match=r"^'A3' was refused: requested epsilon 0.5"
+    ):
         ledger.expire("A3", by="eve", reason="why not")
 
 
-def test_of_many_holders_the_largest_are_named(data: tb.LedgerBudget) -> None:
+def test_of_many_holders_the_largest_are_named(data: tb.ledger.LedgerBudget) -> None:
     for i in range(12):
         data.reserve(f"k{i:02}", tb.OutputDP.from_dp(Fraction(i + 1, 100)))
     with pytest.raises(
@@ -142,7 +144,7 @@ def test_of_many_holders_the_largest_are_named(data: tb.LedgerBudget) -> None:
     assert len(caught.value.holds) == 10
 
 
-def test_what_is_nearly_left_is_granted_and_told(data: tb.LedgerBudget) -> None:
+def test_what_is_nearly_left_is_granted_and_told(data: tb.ledger.LedgerBudget) -> None:
     for key in ("1", "2"):
         assert data.reserve(key, tb.OutputDP.from_dp(Fraction(1, 3))).told is None
     third = data.reserve("3", tb.OutputDP.from_dp(Fraction(1, 3)))
@@ -150,7 +152,7 @@ def test_what_is_nearly_left_is_granted_and_told(data: tb.LedgerBudget) -> None:
         "granted epsilon 0.333333333332, delta 0.0 of 'data', which is all that is left, for the"
         " epsilon 0.333333333334, delta 0.0 requested: run it with no more"
     )
-    assert data.left == tb.Budget(0.0, 1e-6, "epsilon")
+    assert data.left == tb.Amount(0.0, 1e-6, "epsilon")
     assert data.held.epsilon == 1.0
     third.start()
     assert third.settle("any").epsilon == 0.333333333332
@@ -161,48 +163,52 @@ def test_what_is_nearly_left_is_granted_and_told(data: tb.LedgerBudget) -> None:
     [
         (
             lambda ledger, h: h.settle("number"),
-            tb.SettlementError,
+            tb.errors.SettlementError,
             "'A1' is reserved, and cannot be settled with cell \"number\"",
         ),
         (
             lambda ledger, h: (h.start(), h.start()),
-            tb.SettlementError,
+            tb.errors.SettlementError,
             "a hold is started once, and 'A1' is started",
         ),
         (
             lambda ledger, h: (h.start(), h.void()),
-            tb.SettlementError,
+            tb.errors.SettlementError,
             "'A1' is started: only what was not started is freed",
         ),
         (
             lambda ledger, h: (h.void(), h.forfeit()),
-            tb.SettlementError,
+            tb.errors.SettlementError,
             "'A1' is void, and cannot be forfeited",
         ),
         (
             lambda ledger, h: (h.start(), h.settle("number"), h.settle("nothing")),
-            tb.SettlementError,
+            tb.errors.SettlementError,
             '\'A1\' is settled with cell "number", and cannot be settled with cell "nothing"',
         ),
         (
             lambda ledger, h: (h.start(), ledger.hold("A1").settle("nothing")),
-            tb.FencingError,
+            tb.errors.FencingError,
             "'A1' is settled with the token of its start, got None",
         ),
         (
             lambda ledger, h: (h.start(), ledger.hold("A1", token="0" * 32).settle("nothing")),
-            tb.FencingError,
+            tb.errors.FencingError,
             "'A1' is settled with the token of its start, got another",
         ),
         (
             lambda ledger, h: (h.start(), ledger.hold("A1").forfeit(), h.settle("nothing")),
-            tb.FencingError,
+            tb.errors.FencingError,
             "the run 'A1' was overruled: it is forfeited, at the worst-case price",
         ),
-        (lambda ledger, h: ledger.hold("A9"), tb.SettlementError, "there is no reservation 'A9'"),
+        (
+            lambda ledger, h: ledger.hold("A9"),
+            tb.errors.SettlementError,
+            "there is no reservation 'A9'",
+        ),
         (
             lambda ledger, h: ledger.expire("A9", by="eve", reason="x"),
-            tb.SettlementError,
+            tb.errors.SettlementError,
             "there is no reservation 'A9'",
         ),
         (
@@ -264,7 +270,7 @@ def test_what_is_nearly_left_is_granted_and_told(data: tb.LedgerBudget) -> None:
 )
 def test_refusals(
     ledger: tb.Ledger,
-    data: tb.LedgerBudget,
+    data: tb.ledger.LedgerBudget,
     deed: Callable[[tb.Ledger, Any], Any],
     error: type[Exception],
     message: str,
@@ -276,7 +282,7 @@ def test_refusals(
 
 
 def test_opened_again_on_the_same_terms_it_is_the_one_that_is_there(
-    ledger: tb.Ledger, data: tb.LedgerBudget
+    ledger: tb.Ledger, data: tb.ledger.LedgerBudget
 ) -> None:
     data.raise_cap(epsilon=3, by="eve", reason="more")
     again = ledger.open_budget("data", epsilon=1.0, delta=Fraction(1, 10**6))
@@ -287,7 +293,7 @@ def test_opened_again_on_the_same_terms_it_is_the_one_that_is_there(
 # -------------------------------------------------------------------------- asking first
 
 
-def test_what_if_is_what_reserve_answers(data: tb.LedgerBudget) -> None:
+def test_what_if_is_what_reserve_answers(data: tb.ledger.LedgerBudget) -> None:
     for epsilon in (0.4, 0.7, Fraction(2, 3), 0.6, 0):
         guarantee = tb.OutputDP.from_dp(epsilon)
         said = data.what_if(guarantee)
@@ -320,9 +326,9 @@ class Held(Protocol):
     """What a mechanism needs of a hold."""
 
     def start(self) -> None: ...
-    def settle(self, cell: Cell) -> tb.Budget: ...
-    def forfeit(self) -> tb.Budget: ...
-    def void(self) -> tb.Budget: ...
+    def settle(self, cell: Cell) -> tb.Amount: ...
+    def forfeit(self) -> tb.Amount: ...
+    def void(self) -> tb.Amount: ...
 
 
 class Meter(Protocol):
@@ -331,7 +337,7 @@ class Meter(Protocol):
     def reserve(self, guarantee: tb.OutputDP, *, interactive: bool = False) -> Held: ...
 
 
-def test_a_mechanism_charges_memory_or_a_ledger_alike(data: tb.LedgerBudget) -> None:
+def test_a_mechanism_charges_memory_or_a_ledger_alike(data: tb.ledger.LedgerBudget) -> None:
     meters: list[Meter] = [data.keyed("run"), tb.OutputDPFilter(1, 1e-6)]
     for meter in meters:
         receipts = []
@@ -339,25 +345,25 @@ def test_a_mechanism_charges_memory_or_a_ledger_alike(data: tb.LedgerBudget) -> 
             hold = meter.reserve(COIN, interactive=True)
             hold.start()
             receipts.append(hold.settle(cell))
-            with pytest.raises(tb.SettlementError):
+            with pytest.raises(tb.errors.SettlementError):
                 hold.start()
         lost = meter.reserve(COIN)
         assert [receipt.epsilon for receipt in receipts] == [0.0, 0.1, 0.1]
-        assert lost.forfeit() == tb.Budget(0.1, 1e-7, "epsilon")
+        assert lost.forfeit() == tb.Amount(0.1, 1e-7, "epsilon")
         assert meter.reserve(COIN).void().epsilon == 0.0
-        with pytest.raises(tb.BudgetError):
+        with pytest.raises(tb.errors.BudgetError):
             meter.reserve(tb.OutputDP.from_dp(1))
 
 
 def test_a_meter_counts_its_keys_and_never_runs_one_twice(
-    ledger: tb.Ledger, data: tb.LedgerBudget
+    ledger: tb.Ledger, data: tb.ledger.LedgerBudget
 ) -> None:
     meter = data.keyed("run")
     for _ in range(3):
         meter.reserve(COIN).start()
     assert [hold.key for hold in ledger.holds()] == ["run", "run#2", "run#3"]
     assert [hold.key for hold in data.holds()] == ["run", "run#2", "run#3"]
-    with pytest.raises(tb.SettlementError, match="a hold is started once"):
+    with pytest.raises(tb.errors.SettlementError, match="a hold is started once"):
         data.keyed("run").reserve(COIN).start()  # the same program once more
     fresh = data.keyed("again")
     with pytest.raises(tb.BudgetExceeded):
@@ -401,7 +407,7 @@ def test_a_ledger_that_is_not_there_is_not_made_by_mistake(url: str, tmp_path: P
         ),
         (
             "postgresql+pg8000://host/db",
-            tb.ExtraError,
+            tb.errors.ExtraError,
             "postgresql+pg8000 needs a driver: pip install 'tightbudget[postgresql]'",
         ),
         (
@@ -446,7 +452,7 @@ def test_without_sqlalchemy_the_package_works_and_the_ledger_names_the_extra() -
         "import tightbudget as tb\n"
         "tb.Gaussian(1.0)\n"
         "try: tb.Ledger\n"
-        "except tb.ExtraError as error: print(error)\n"
+        "except tb.errors.ExtraError as error: print(error)\n"
         "try: tb.Ledgers\n"
         "except AttributeError as error: print(error)\n"
     )

@@ -141,7 +141,7 @@ def test_a_budget_that_is_named_twice_is_charged_twice_or_not_at_all(ledger: tb.
     with ledger.session.read() as connection:
         data = balance(connection, "data").id
     twice = [Exchange(budget=data, held=Units(10**11, 0))] * 2
-    with contextlib.suppress(tb.LedgerCorruptError):
+    with contextlib.suppress(tb.errors.LedgerCorruptError):
         ledger.session.write(lambda act: act.exchange_each(twice))
     assert ledger.budget("data").held.amount in (0.0, 0.2)
 

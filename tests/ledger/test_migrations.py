@@ -129,7 +129,7 @@ def test_a_run_that_was_open_is_settled_with_its_old_number(
 ) -> None:
     (started, *_) = (e for e in upgraded.events(key="T3") if e.kind == "started")
     for wrong in (started.sequence + 1, "", None, digest(str(started.sequence))):
-        with pytest.raises(tb.FencingError, match="settled with the token of its start"):
+        with pytest.raises(tb.errors.FencingError, match="settled with the token of its start"):
             upgraded.hold("T3", token=wrong).settle("nothing")
     hold = upgraded.hold("T3", token=as_it_was(started.sequence))
     assert (hold.since, hold.by) == (started.at, None)
@@ -140,12 +140,12 @@ def test_a_run_that_was_open_is_settled_with_its_old_number(
 
 def test_what_was_over_stays_over(upgraded: tb.Ledger) -> None:
     (number, *_) = (e.sequence for e in upgraded.events(key="T2") if e.kind == "started")
-    with pytest.raises(tb.FencingError, match="it is forfeited, at the worst-case price"):
+    with pytest.raises(tb.errors.FencingError, match="it is forfeited, at the worst-case price"):
         upgraded.hold("T2", token=number).settle("nothing")
     upgraded.hold("T1").settle("nothing")  # as it was settled
     for key, state in {"T1": "settled", "T2": "forfeited", "T4": "void"}.items():
         assert upgraded.hold(key).state.value == state
-        with pytest.raises(tb.SettlementError):
+        with pytest.raises(tb.errors.SettlementError):
             upgraded.hold(key).start()
     upgraded.hold("T5").start()
     upgraded.verify()

@@ -205,7 +205,7 @@ def test_a_standby_that_is_waited_for_has_what_was_answered(synchronous: bool) -
                 ledger.check(head)
             else:
                 assert keys(ledger) == []
-                with pytest.raises(tb.LedgerCorruptError):
+                with pytest.raises(tb.errors.LedgerCorruptError):
                     ledger.check(head)
 
 

@@ -92,5 +92,7 @@ def test_an_event_of_no_known_kind_is_corrupt(tmp_path: Path) -> None:
 
         ledger._store.write(change)
         assert [event.kind for event in ledger.events()] == ["opened", "end"]
-        with pytest.raises(tb.LedgerCorruptError, match="event 2 is of no known kind: 'end'"):
+        with pytest.raises(
+            tb.errors.LedgerCorruptError, match="event 2 is of no known kind: 'end'"
+        ):
             data.course()

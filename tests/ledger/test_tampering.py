@@ -213,7 +213,7 @@ def test_a_version_that_cannot_be_read_is_a_finding(tmp_path: Path, version: str
     tb.Ledger(url).close()
     with contextlib.closing(sqlite3.connect(tmp_path / "budget.db")) as connection, connection:
         connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = CAST(? AS TEXT)", [version])
-    with pytest.raises(tb.LedgerCorruptError, match="version"):
+    with pytest.raises(tb.errors.LedgerCorruptError, match="version"):
         tb.Ledger(url)
 
 
@@ -231,7 +231,7 @@ def replaced(engine: Engine, table: Table, old: dict[str, Any], new: dict[str, A
 def detected(someone: LedgerActor) -> bool:
     try:
         someone.ledger.verify()
-    except tb.LedgerCorruptError:
+    except tb.errors.LedgerCorruptError:
         return True
     return False
 
@@ -283,7 +283,7 @@ def test_a_cheap_act_is_seen_although_its_event_is_in_the_chain(
     with monkeypatch.context() as patch:
         patch.setattr(OutputDPRule, "cost", lambda *_: ZERO)
         assert actor.told(line) == ["ok"]
-    with pytest.raises(tb.LedgerCorruptError, match=r"another (price|amount)"):
+    with pytest.raises(tb.errors.LedgerCorruptError, match=r"another (price|amount)"):
         actor.ledger.verify()
 
 
@@ -296,7 +296,9 @@ def test_a_trigger_that_is_gone_is_missed(actor: LedgerActor, url: str, name: st
     with engine.begin() as connection:
         on = f" ON {table_of(name)}" if postgresql else ""
         connection.execute(text(f"DROP TRIGGER {name}{on}"))
-    with pytest.raises(tb.LedgerCorruptError, match=f"^the ledger has lost the trigger {name}$"):
+    with pytest.raises(
+        tb.errors.LedgerCorruptError, match=f"^the ledger has lost the trigger {name}$"
+    ):
         actor.ledger.verify()
     engine.dispose()
 
@@ -334,7 +336,7 @@ def test_a_trigger_that_does_nothing_is_noticed(actor: LedgerActor, url: str, na
         connection.execute(text(f"DROP TRIGGER {name}" + (f" ON {table}" if postgresql else "")))
         connection.exec_driver_sql(changed.replace("%", "%%"))
     message = f"^the trigger {name} is not what the ledger has made$"
-    with pytest.raises(tb.LedgerCorruptError, match=message):
+    with pytest.raises(tb.errors.LedgerCorruptError, match=message):
         actor.ledger.verify()
     engine.dispose()
 
@@ -463,7 +465,7 @@ def test_a_definition_that_was_changed_is_noticed(
         if message == SAME:
             actor.ledger.verify()
         else:
-            with pytest.raises(tb.LedgerCorruptError, match=f"^{re.escape(message)}$"):
+            with pytest.raises(tb.errors.LedgerCorruptError, match=f"^{re.escape(message)}$"):
                 actor.ledger.verify()
     if server is not None:
         server.drop_database(url)
@@ -505,7 +507,7 @@ def test_a_row_that_no_event_explains_is_noticed(
         return
     finally:
         engine.dispose()
-    with pytest.raises(tb.LedgerCorruptError, match=re.escape(ROWS[statement])):
+    with pytest.raises(tb.errors.LedgerCorruptError, match=re.escape(ROWS[statement])):
         busy.ledger.verify()
 
 
@@ -547,11 +549,11 @@ def test_a_restored_backup_is_detected(pair: Pair) -> None:
     backup.ledger.verify()  # nothing is wrong with it in itself
     for ledger, head in ((backup.ledger, early), (now.ledger, early), (now.ledger, late)):
         ledger.check(head)
-    with pytest.raises(tb.LedgerCorruptError, match="an earlier state of the ledger"):
+    with pytest.raises(tb.errors.LedgerCorruptError, match="an earlier state of the ledger"):
         backup.ledger.check(late)
     # going on from the backup does not help
     assert backup.told("settle A1 no", "reserve B1 0.1", "start B1") == ["ok"] * 3
-    with pytest.raises(tb.LedgerCorruptError, match="copies of which both were used"):
+    with pytest.raises(tb.errors.LedgerCorruptError, match="copies of which both were used"):
         backup.ledger.check(late)
 
 
@@ -563,5 +565,5 @@ def test_two_copies_in_use_are_detected(pair: Pair) -> None:
     assert heads[0].sequence == heads[1].sequence
     for actor, head in zip((two, one), heads, strict=True):
         actor.ledger.verify()
-        with pytest.raises(tb.LedgerCorruptError, match="copies of which both were used"):
+        with pytest.raises(tb.errors.LedgerCorruptError, match="copies of which both were used"):
             actor.ledger.check(head)

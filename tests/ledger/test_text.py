@@ -33,7 +33,7 @@ def ledger(url: str) -> Any:
         yield it
 
 
-def started(ledger: tb.Ledger) -> tb.LedgerHold:
+def started(ledger: tb.Ledger) -> tb.ledger.LedgerHold:
     hold = ledger.reserve("run", COIN, ["data"])
     hold.start()
     return hold
@@ -95,7 +95,7 @@ def test_a_key_is_the_same_however_it_is_spelt(ledger: tb.Ledger, one: str, othe
     ledger.hold(other).start()
     assert [e.kind for e in ledger.events(key=other)] == ["reserved", "started"]
     assert [e.kind for e in ledger.events(search=other)] == ["reserved", "started"]
-    with pytest.raises(tb.SettlementError, match="started"):
+    with pytest.raises(tb.errors.SettlementError, match="started"):
         ledger.expire(other, by="grace", reason="gone")
     ledger.verify()
 
@@ -228,7 +228,7 @@ MUTATIONS = [
 ]
 
 
-def started_in(ledger: tb.Ledger) -> tb.LedgerHold:
+def started_in(ledger: tb.Ledger) -> tb.ledger.LedgerHold:
     hold = ledger.reserve("run", tb.OutputDP.from_dp(0.1), ["data"])
     hold.start()
     return hold

@@ -21,20 +21,20 @@ def ledger(url: str) -> Iterator[tb.Ledger]:
         ledger.verify()
 
 
-def numbers(budget: tb.LedgerBudget) -> tuple[float, ...]:
+def numbers(budget: tb.ledger.LedgerBudget) -> tuple[float, ...]:
     """Cap, spent, held, left and saved, of epsilon."""
     now = budget.statement()
     return tuple(amount.amount for amount in (now.cap, now.spent, now.held, now.left, now.saved))
 
 
-def in_parts(budget: tb.LedgerBudget) -> tuple[float, float]:
+def in_parts(budget: tb.ledger.LedgerBudget) -> tuple[float, float]:
     """Epsilon and delta that open parts have spent."""
     spent = budget.statement().spent_in_parts
     assert spent is not None
     return spent.amount, spent.delta
 
 
-def run(budget: tb.LedgerBudget, key: str, cell: str, guarantee: tb.OutputDP = COIN) -> None:
+def run(budget: tb.ledger.LedgerBudget, key: str, cell: str, guarantee: tb.OutputDP = COIN) -> None:
     hold = budget.reserve(key, guarantee)
     hold.start()
     hold.settle(cell)
@@ -75,9 +75,13 @@ def test_the_cap_of_a_part_grows_and_shrinks_in_the_whole(ledger: tb.Ledger) -> 
     ada.raise_cap(epsilon=0.2, delta=2e-7, by="eve", reason="less")
     assert numbers(data) == (1.0, 0.0, 0.2, 0.8, 0.0)
     assert (data.held.delta, data.spent.delta) == (2e-7, 1e-7)  # delta is gone
-    with pytest.raises(tb.BudgetError, match=r"^requested epsilon 0.9, .* of 'data' for 'ada'; le"):
+    with pytest.raises(
+        tb.errors.BudgetError, match=r"^requested epsilon 0.9, .* of 'data' for 'ada'; le"
+    ):
         ada.raise_cap(epsilon=1.1, by="eve", reason="too much")
-    with pytest.raises(tb.BudgetError, match=r"^the cap of 'ada' cannot be epsilon 0.05, delta 2"):
+    with pytest.raises(
+        tb.errors.BudgetError, match=r"^the cap of 'ada' cannot be epsilon 0.05, delta 2"
+    ):
         ada.raise_cap(epsilon=0.05, by="eve", reason="too little")
     ada.close()
     assert numbers(data) == (1.0, 0.1, 0.0, 0.9, 0.0)
@@ -97,7 +101,9 @@ def test_what_happened_elsewhere_is_added_and_never_taken_off(ledger: tb.Ledger)
     assert (data.spent.epsilon, data.spent.delta) == (0.25, 1e-7)
     with pytest.raises(tb.ParameterError, match=r"epsilon must be a finite number >= 0, got -0.1"):
         data.correct(epsilon=-0.1, by="eve", reason="oops")
-    with pytest.raises(tb.BudgetError, match=r"does not fit into 'data': left .*; raise its cap f"):
+    with pytest.raises(
+        tb.errors.BudgetError, match=r"does not fit into 'data': left .*; raise its cap f"
+    ):
         data.correct(epsilon=0.8, by="eve", reason="too much")
     assert [event.kind for event in data.history()] == ["opened", "corrected", "corrected"]
 
@@ -111,7 +117,7 @@ def test_what_happened_elsewhere_is_added_and_never_taken_off(ledger: tb.Ledger)
     ],
 )
 def test_an_administrator_says_who_and_why(
-    ledger: tb.Ledger, deed: Callable[[tb.LedgerBudget], Any], message: str
+    ledger: tb.Ledger, deed: Callable[[tb.ledger.LedgerBudget], Any], message: str
 ) -> None:
     data = ledger.open_budget("data", epsilon=1)
     with pytest.raises(tb.ParameterError, match=f"^{re.escape(message)}"):
@@ -200,7 +206,9 @@ def test_conversations_side_by_side_need_delta_0_in_the_whole_tree(ledger: tb.Le
     other = ledger.open_budget("other", epsilon=1, delta=1e-4)
     first = ada.reserve("A1", PURE, interactive=True)
     second = bob.reserve("B1", PURE, interactive=True)
-    with pytest.raises(tb.SettlementError, match=r"interactive mechanism is open: settle 'A1', 'B"):
+    with pytest.raises(
+        tb.errors.SettlementError, match=r"interactive mechanism is open: settle 'A1', 'B"
+    ):
         bob.reserve("B2", COIN, interactive=True)
     other.reserve("O1", COIN, interactive=True)  # of another whole
     first.void()
@@ -208,7 +216,9 @@ def test_conversations_side_by_side_need_delta_0_in_the_whole_tree(ledger: tb.Le
     second.settle("number")
     alone = ada.reserve("A2", COIN, interactive=True)
     for budget, guarantee in ((bob, PURE), (ada, COIN)):
-        with pytest.raises(tb.SettlementError, match=r"settle 'A2' first \(or all must have delta"):
+        with pytest.raises(
+            tb.errors.SettlementError, match=r"settle 'A2' first \(or all must have delta"
+        ):
             budget.reserve("B2", guarantee, interactive=True)
         budget.reserve(f"one-shot of {budget.name}", COIN)  # these are no matter
     alone.forfeit()
@@ -220,7 +230,7 @@ def test_without_refunds_there_is_one_conversation_at_a_time(ledger: tb.Ledger) 
     ledger.open_budget("data", epsilon=1)
     ledger.reserve("D1", PURE, ["data"], interactive=True)
     rho.reserve("R1", PURE, interactive=True)
-    with pytest.raises(tb.SettlementError, match="settle 'R1' first"):
+    with pytest.raises(tb.errors.SettlementError, match="settle 'R1' first"):
         ledger.reserve("R2", PURE, ["data", "rho"], interactive=True)
     ledger.reserve("D2", PURE, ["data"], interactive=True)
 
@@ -233,12 +243,12 @@ def test_a_budget_that_somebody_holds_is_not_closed(ledger: tb.Ledger) -> None:
     ledger.open_budget("ada", epsilon=0, parent=data)
     hold = data.reserve("k", tb.OutputDP({"free": 0}))
     with pytest.raises(
-        tb.SettlementError, match=r"^'data' is still held by 'ada', 'k': settle, fo"
+        tb.errors.SettlementError, match=r"^'data' is still held by 'ada', 'k': settle, fo"
     ):
         data.close()
     hold.void()
     ledger.budget("ada").close()
-    assert data.close() == data.close() == tb.Budget(0.0, 0.0, "epsilon")
+    assert data.close() == data.close() == tb.Amount(0.0, 0.0, "epsilon")
     for deed in (
         lambda: data.reserve("k2", PURE),
         lambda: data.what_if(PURE),
@@ -246,6 +256,6 @@ def test_a_budget_that_somebody_holds_is_not_closed(ledger: tb.Ledger) -> None:
         lambda: data.raise_cap(epsilon=2, by="eve", reason="more"),
         lambda: data.correct(epsilon=0, by="eve", reason="late"),
     ):
-        with pytest.raises(tb.SettlementError, match=r"^the budget 'data' is closed$"):
+        with pytest.raises(tb.errors.SettlementError, match=r"^the budget 'data' is closed$"):
             deed()
     assert not data.can_afford(tb.OutputDP({"free": 0}))

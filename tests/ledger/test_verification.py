@@ -115,7 +115,7 @@ def test_what_makes_no_sense_is_found_out(name: str) -> None:
     lines, reason = BAD[name]
     play(*lines[:-1])
     message = rf"^event {len(lines)} \({lines[-1][0]}\) makes no sense: .*{re.escape(reason)}"
-    with pytest.raises(tb.LedgerCorruptError, match=message):
+    with pytest.raises(tb.errors.LedgerCorruptError, match=message):
         play(*lines)
 
 
@@ -147,7 +147,7 @@ def test_what_makes_no_sense_is_found_out(name: str) -> None:
     ],
 )
 def test_what_leaves_the_limits_is_found_out(lines: list[Line], message: str) -> None:
-    with pytest.raises(tb.LedgerCorruptError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(tb.errors.LedgerCorruptError, match=f"^{re.escape(message)}$"):
         play(*lines)
 
 
@@ -179,7 +179,7 @@ def test_rows_without_a_history_are_found_out(tmp_path: Path, statement: str, me
             data.reserve("k", tb.OutputDP.from_dp(2))
         ledger.verify()
         ledger._store.write(deed)
-        with pytest.raises(tb.LedgerCorruptError, match=f"^{re.escape(message)}"):
+        with pytest.raises(tb.errors.LedgerCorruptError, match=f"^{re.escape(message)}"):
             ledger.verify()
 
 
@@ -257,7 +257,7 @@ def test_rows_of_runs_that_ended_are_compared(
             connection.exec_driver_sql(f"DROP TRIGGER {trigger}")
         for statement in statements:
             connection.exec_driver_sql(statement)
-        with pytest.raises(tb.LedgerCorruptError, match=f"^{re.escape(message)}"):
+        with pytest.raises(tb.errors.LedgerCorruptError, match=f"^{re.escape(message)}"):
             verification.verify(connection, iter)
         raise KeyboardInterrupt
 

@@ -44,7 +44,7 @@ BASES = [
     tb.WorstCase(1.0, 1e-3),
     tb.LossTable(0.5, (-1, (0.2, 0.2, 0.6), 0.0), (0, (0.6, 0.4), 0.0)),
     tb.TruncatedGaussian(1.0, bound=3.0),
-    tb.Histogram((3.0, 2.0, 1.0, 0.5), (1.0, 2.0, 3.0, 0.0)),
+    tb.HistogramPair((3.0, 2.0, 1.0, 0.5), (1.0, 2.0, 3.0, 0.0)),
     tb.Gaussian(1.0).subsampled(0.2),
 ]
 bases = pytest.mark.parametrize("base", BASES, ids=lambda base: base.kind)

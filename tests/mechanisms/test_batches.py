@@ -19,7 +19,7 @@ import tightbudget as tb
 from tightbudget.mechanisms.batches import CopiesPair, HullPair
 from tightbudget.pairs.pair import Direction
 
-DIRECTIONS = tuple(tb.Direction)
+DIRECTIONS = tuple(tb.mechanisms.Direction)
 
 
 # ------------------------------------------------------------------------- the two data sets
@@ -340,14 +340,14 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
      "replacement must be True or False, got 1"),
     (lambda: tb.Gaussian(1.0).batches(1, 7, sensitivity_of="norm"), tb.ParameterError,
      "sensitivity_of must be one of clip, replace-one, got 'norm'"),
-    (lambda: tb.Gaussian(1.0).batches(1, 7).under(ZERO_OUT), tb.RelationError,
+    (lambda: tb.Gaussian(1.0).batches(1, 7).under(ZERO_OUT), tb.errors.RelationError,
      "cannot be declared for Neighbouring.ZERO_OUT"),
-    (lambda: tb.Batches(tb.Gaussian(1.0), 1, 7, relation=ZERO_OUT), tb.RelationError,
+    (lambda: tb.Batches(tb.Gaussian(1.0), 1, 7, relation=ZERO_OUT), tb.errors.RelationError,
      "batches of a fixed size hold for Neighbouring.REPLACE_ONE, but Neighbouring.ZERO_OUT was"),
-    (lambda: tb.Gaussian(1.0, relation=REPLACE_ONE).batches(1, 7), tb.RelationError,
+    (lambda: tb.Gaussian(1.0, relation=REPLACE_ONE).batches(1, 7), tb.errors.RelationError,
      "its sensitivity is of 'replace-one', but sensitivity_of='clip' was given"),
     (lambda: tb.Gaussian(1.0, relation=ZERO_OUT).batches(1, 7, sensitivity_of="replace-one"),
-     tb.RelationError,
+     tb.errors.RelationError,
      "its sensitivity is of 'clip', but sensitivity_of='replace-one' was given"),
     (lambda: tb.Gaussian(1e-12, sensitivity=0.9).batches(1, 7), tb.ParameterError,
      "sensitivity / sigma must be in [1e-100, 1e12], got 18"),

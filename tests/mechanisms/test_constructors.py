@@ -130,7 +130,9 @@ COLOUR: dict[str, Any] = {"colour": 1}
 def test_every_mechanism_refuses_a_name_that_it_does_not_have(kind: str) -> None:
     with pytest.raises(ParameterError, match=f"^{kind} has no parameter 'colour' \\(it has "):
         MECHANISMS[kind](**COLOUR)
-    with pytest.raises(tb.FileError, match=f"^step: {kind} (has no parameter 'colour'|needs )"):
+    with pytest.raises(
+        tb.errors.FileError, match=f"^step: {kind} (has no parameter 'colour'|needs )"
+    ):
         Mechanism.from_dict({"mechanism": kind, "colour": 1})
 
 

@@ -21,7 +21,7 @@ PARTS = [
 @pytest.mark.parametrize(("one", "other"), PARTS)
 @pytest.mark.parametrize("p", [1e-6, 0.3, 0.999])
 def test_delta_is_the_mean_of_both(one: tb.Mechanism, other: tb.Mechanism, p: float) -> None:
-    for direction in tb.Direction:
+    for direction in tb.mechanisms.Direction:
         for epsilon in (0.0, 0.2, 1.0):
             asked = DeltaAt(epsilon)
 

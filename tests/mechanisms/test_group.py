@@ -58,8 +58,8 @@ def test_more_records_reveal_more(step: tb.Mechanism) -> None:
         assert smaller.upper < larger.lower
 
 
-@pytest.mark.parametrize("direction", tb.Direction, ids=str)
-def test_one_run_is_what_lies_beyond_an_output(direction: tb.Direction) -> None:
+@pytest.mark.parametrize("direction", tb.mechanisms.Direction, ids=str)
+def test_one_run_is_what_lies_beyond_an_output(direction: tb.mechanisms.Direction) -> None:
     # delta at the output z whose loss is eps, from normal tails alone
     size, q = 3, 0.2
     weights = [math.comb(size, i) * q**i * (1 - q) ** (size - i) for i in range(size + 1)]
@@ -71,9 +71,9 @@ def test_one_run_is_what_lies_beyond_an_output(direction: tb.Direction) -> None:
         return math.log(sum(w * math.exp(i * z - i * i / 2) for i, w in enumerate(weights)))
 
     pair = tb.Gaussian(1.0).subsampled(q).group(size).pair(direction)
-    for z in (0.5, 1.0, 2.5) if direction is tb.Direction.REMOVE else (-0.5, -1.0, -2.5):
+    for z in (0.5, 1.0, 2.5) if direction is tb.mechanisms.Direction.REMOVE else (-0.5, -1.0, -2.5):
         with_it, without = sum(w * tail(z - i) for i, w in enumerate(weights)), tail(z)
-        if direction is tb.Direction.REMOVE:
+        if direction is tb.mechanisms.Direction.REMOVE:
             epsilon = log_ratio(z)
             truth = with_it - math.exp(epsilon) * without
         else:

@@ -25,7 +25,7 @@ from tests.mechanisms.checks import (
 )
 
 from tightbudget.errors import ParameterError
-from tightbudget.mechanisms import Histogram
+from tightbudget.mechanisms import HistogramPair
 from tightbudget.mechanisms.histogram import _convolved
 from tightbudget.numerics.enclosure import exact
 
@@ -59,16 +59,16 @@ weights = st.one_of(st.just(0.0), st.integers(1, 1000).map(float), st.floats(1e-
 def test_every_double_counts_as_an_exact_number(pairs):
     p, q = zip(*pairs, strict=True)
     if any(p) and any(q):
-        assert_is(Histogram(p, q), [Fraction(a) for a in p], [Fraction(b) for b in q])
+        assert_is(HistogramPair(p, q), [Fraction(a) for a in p], [Fraction(b) for b in q])
 
 
 def test_equal_counts_are_a_loss_of_zero():
-    atoms = Histogram([3, 1], [3, 1]).pair(REMOVE).atoms()
+    atoms = HistogramPair([3, 1], [3, 1]).pair(REMOVE).atoms()
     assert list(atoms.loss_lower) == list(atoms.loss_upper) == [0.0, 0.0]
 
 
 def test_losses_survive_masses_that_a_double_can_hardly_hold():
-    atoms = Histogram([1e-310, 1.0], [0.5, 0.5]).pair(REMOVE).atoms()
+    atoms = HistogramPair([1e-310, 1.0], [0.5, 0.5]).pair(REMOVE).atoms()
     assert arb(float(atoms.loss_lower[0])) < 2 * arb(1e-310) < arb(1)
     truth = (2 * arb(1e-310)).log()
     assert not arb(float(atoms.loss_lower[0])) > truth
@@ -77,7 +77,7 @@ def test_losses_survive_masses_that_a_double_can_hardly_hold():
 
 
 def test_an_empty_bin_is_infinite_unless_smoothed_on_purpose():
-    raw, smoothed = Histogram([3, 1], [4, 0]), Histogram([3, 1], [4, 0], smoothing=0.5)
+    raw, smoothed = HistogramPair([3, 1], [4, 0]), HistogramPair([3, 1], [4, 0], smoothing=0.5)
     assert raw.pair(REMOVE).p_only().lower[0] == pytest.approx(0.25)
     assert raw.pair(ADD).q_only().lower[0] == pytest.approx(0.25)
     assert smoothed.pair(REMOVE).p_only().upper[0] == 0.0
@@ -89,7 +89,7 @@ def test_an_empty_bin_is_infinite_unless_smoothed_on_purpose():
 @pytest.mark.parametrize("scale", [1.0, 0.1])
 def test_uniform_noise_is_a_moving_sum(width, bin_width, scale):
     p, q = [scale * c for c in (5, 0, 2, 1)], [scale * c for c in (1, 1, 0, 3)]
-    histogram = Histogram(p, q, noise=("uniform", width), bin_width=bin_width)
+    histogram = HistogramPair(p, q, noise=("uniform", width), bin_width=bin_width)
     bins = Fraction(width) / Fraction(bin_width)
     kernel = [Fraction(1)] * math.floor(bins) + [bins - math.floor(bins)] * (bins % 1 != 0)
 
@@ -116,7 +116,7 @@ def test_sums_over_the_noise_are_enclosed_before_anything_else_widens_them():
 
 def test_gaussian_noise_reaches_every_bin():
     sigma, p, q = 2.5, [5, 0, 2], [1, 1, 0]
-    pair = Histogram(p, q, noise="gaussian:2.5").pair(REMOVE)
+    pair = HistogramPair(p, q, noise="gaussian:2.5").pair(REMOVE)
     atoms = pair.atoms()
     assert pair.p_only().upper[0] < 1e-280
     assert pair.q_only().upper[0] < 1e-280
@@ -139,7 +139,9 @@ def test_gaussian_noise_reaches_every_bin():
 
 
 def test_samples_fall_into_bins_at_multiples_of_the_width():
-    histogram = Histogram.from_samples([-0.1, 0.0, 0.49, 2.0], [0.5, 1.2, 99.0], 0.5, keep_below=50)
+    histogram = HistogramPair.from_samples(
+        [-0.1, 0.0, 0.49, 2.0], [0.5, 1.2, 99.0], 0.5, keep_below=50
+    )
     assert histogram.p == (1.0, 2.0, 0.0, 0.0, 0.0, 1.0)
     assert histogram.q == (0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
 
@@ -147,10 +149,10 @@ def test_samples_fall_into_bins_at_multiples_of_the_width():
 @pytest.mark.slow
 def test_a_million_bins_remain_usable():
     ramp = np.arange(1.0, 1e6 + 1)
-    histogram = Histogram(ramp, ramp[::-1])
+    histogram = HistogramPair(ramp, ramp[::-1])
     pair = histogram.pair(REMOVE)
-    assert histogram == Histogram(ramp, ramp[::-1])
-    assert hash(histogram) == hash(Histogram(ramp, ramp[::-1]))
+    assert histogram == HistogramPair(ramp, ramp[::-1])
+    assert hash(histogram) == hash(HistogramPair(ramp, ramp[::-1]))
     assert len(repr(histogram)) < 200
     assert pair.max_loss()[1] == pytest.approx(math.log(1e6))
 
@@ -158,10 +160,10 @@ def test_a_million_bins_remain_usable():
 @pytest.mark.skipif(not MEASURED.is_dir(), reason="the measured delays are not beside the project")
 def test_measured_delays_in_the_foreground():
     active, passive = (np.loadtxt(MEASURED / f"{name}.csv.gz") for name in ("active", "passive"))
-    histogram = Histogram.from_samples(active, passive, keep_below=300, noise="uniform:200")
+    histogram = HistogramPair.from_samples(active, passive, keep_below=300, noise="uniform:200")
     assert sum(histogram.p) == np.sum(active < 300)
     assert_consistent(histogram)
-    bare = Histogram.from_samples(active, passive, keep_below=300)
+    bare = HistogramPair.from_samples(active, passive, keep_below=300)
     # noise is post-processing: it hides some of what gives a side away
     for alone in ("p_only", "q_only"):
         noisy, raw = (getattr(h.pair(REMOVE), alone)() for h in (histogram, bare))
@@ -171,11 +173,11 @@ def test_measured_delays_in_the_foreground():
 @pytest.mark.parametrize(
     "histogram",
     [
-        Histogram([1, 2, 3], [3, 2, 1]),
-        Histogram([1, 0, 3], [3, 2, 0]),
-        Histogram([0.25, 0.75], [0.5, 0.5], smoothing=0.1),
-        Histogram([1, 0, 3], [3, 2, 0], noise="uniform:2.5"),
-        Histogram([1, 0, 3], [3, 2, 0], 0.5, ("gaussian", 4), 2.0),
+        HistogramPair([1, 2, 3], [3, 2, 1]),
+        HistogramPair([1, 0, 3], [3, 2, 0]),
+        HistogramPair([0.25, 0.75], [0.5, 0.5], smoothing=0.1),
+        HistogramPair([1, 0, 3], [3, 2, 0], noise="uniform:2.5"),
+        HistogramPair([1, 0, 3], [3, 2, 0], 0.5, ("gaussian", 4), 2.0),
     ],
     ids=repr,
 )
@@ -188,38 +190,50 @@ def test_directions_agree_and_parameters_come_back(histogram):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Histogram([1, -1], [1, 1]), r"p\[1\] must be a finite number >= 0, got -1.0"),
-        (lambda: Histogram([1, 1], [1, math.nan]), r"q\[1\] must be a finite number >= 0, got nan"),
-        (lambda: Histogram([1, math.inf], [1, 1]), r"p\[1\] must be a finite number >= 0, got inf"),
-        (lambda: Histogram([0, 0], [1, 1]), r"sum\(p\) must be > 0, got 0"),
-        (lambda: Histogram([], []), "p must be a non-empty one-dimensional array"),
-        (lambda: Histogram(["1"], [1]), r"p must be an array of numbers, got \['1'\]"),
-        (lambda: Histogram([True], [1]), r"p must be an array of numbers, got \[True\]"),
-        (lambda: Histogram([[1], [1, 2]], [1]), "p must be an array of numbers"),
-        (lambda: Histogram([1, 2], [1]), r"q must have as many bins as p \(2\), got '1 bins'"),
-        (lambda: Histogram([1], [1], -0.5), "smoothing must be a finite number >= 0, got -0.5"),
-        (lambda: Histogram([1], [1], noise="uniform"), 'noise must be like "uniform:200"'),
-        (lambda: Histogram([1], [1], noise="cauchy:1"), 'noise must be like "uniform:200"'),
-        (lambda: Histogram([1], [1], noise="uniform:x"), 'noise must be like "uniform:200"'),
-        (lambda: Histogram([1], [1], noise="uniform:1_0"), 'noise must be like "uniform:200"'),
-        (lambda: Histogram([1], [1], noise=("gaussian", -1)), 'noise must be like "uniform:200"'),
-        (lambda: Histogram([1], [1], noise="uniform:1e9"), "noise must reach over 1e-06 to"),
-        (lambda: Histogram([1], [1], bin_width=0), "bin_width must be a finite number > 0, got 0"),
+        (lambda: HistogramPair([1, -1], [1, 1]), r"p\[1\] must be a finite number >= 0, got -1.0"),
         (
-            lambda: Histogram.from_samples([1.0, math.nan], [1.0]),
+            lambda: HistogramPair([1, 1], [1, math.nan]),
+            r"q\[1\] must be a finite number >= 0, got nan",
+        ),
+        (
+            lambda: HistogramPair([1, math.inf], [1, 1]),
+            r"p\[1\] must be a finite number >= 0, got inf",
+        ),
+        (lambda: HistogramPair([0, 0], [1, 1]), r"sum\(p\) must be > 0, got 0"),
+        (lambda: HistogramPair([], []), "p must be a non-empty one-dimensional array"),
+        (lambda: HistogramPair(["1"], [1]), r"p must be an array of numbers, got \['1'\]"),
+        (lambda: HistogramPair([True], [1]), r"p must be an array of numbers, got \[True\]"),
+        (lambda: HistogramPair([[1], [1, 2]], [1]), "p must be an array of numbers"),
+        (lambda: HistogramPair([1, 2], [1]), r"q must have as many bins as p \(2\), got '1 bins'"),
+        (lambda: HistogramPair([1], [1], -0.5), "smoothing must be a finite number >= 0, got -0.5"),
+        (lambda: HistogramPair([1], [1], noise="uniform"), 'noise must be like "uniform:200"'),
+        (lambda: HistogramPair([1], [1], noise="cauchy:1"), 'noise must be like "uniform:200"'),
+        (lambda: HistogramPair([1], [1], noise="uniform:x"), 'noise must be like "uniform:200"'),
+        (lambda: HistogramPair([1], [1], noise="uniform:1_0"), 'noise must be like "uniform:200"'),
+        (
+            lambda: HistogramPair([1], [1], noise=("gaussian", -1)),
+            'noise must be like "uniform:200"',
+        ),
+        (lambda: HistogramPair([1], [1], noise="uniform:1e9"), "noise must reach over 1e-06 to"),
+        (
+            lambda: HistogramPair([1], [1], bin_width=0),
+            "bin_width must be a finite number > 0, got 0",
+        ),
+        (
+            lambda: HistogramPair.from_samples([1.0, math.nan], [1.0]),
             r"active\[1\] must be a finite number, got nan",
         ),
         (
-            lambda: Histogram.from_samples([1.0], [-math.inf]),
+            lambda: HistogramPair.from_samples([1.0], [-math.inf]),
             r"passive\[0\] must be a finite number, got -inf",
         ),
-        (lambda: Histogram.from_samples([], [1.0]), "active must be a non-empty"),
+        (lambda: HistogramPair.from_samples([], [1.0]), "active must be a non-empty"),
         (
-            lambda: Histogram.from_samples([1.0], [9.0], keep_below=5.0),
+            lambda: HistogramPair.from_samples([1.0], [9.0], keep_below=5.0),
             "keep_below must be above some value of passive, got 5.0",
         ),
         (
-            lambda: Histogram.from_samples([1.0], [1e30]),
+            lambda: HistogramPair.from_samples([1.0], [1e30]),
             r"bin_width must give at most 20000000 bins \(1e\+30 now\), got 1.0",
         ),
     ],

@@ -241,7 +241,7 @@ def exact_exceedance(seen: Composed, epsilon: float) -> Fraction:
 def test_small_pairs_against_exact_arithmetic(
     p: tuple[float, ...], q: tuple[float, ...], runs: int
 ) -> None:
-    run, truth = tb.Histogram(p, q) * runs, both_ways(p, q, runs)
+    run, truth = tb.HistogramPair(p, q) * runs, both_ways(p, q, runs)
     for epsilon, fpr, prior in (
         (0.1, 0.01, 0.5), (0.3, 1e-7, 0.25), (0.9, 0.3, 0.75), (2.3, 0.99, 0.125)
     ):  # fmt: skip
@@ -259,7 +259,7 @@ def test_mu_is_the_smallest_by_exact_arithmetic(
     p: tuple[float, ...], q: tuple[float, ...], runs: int
 ) -> None:
     slack = 0.25 if 0.0 in p + q else 1e-6
-    mu = (tb.Histogram(p, q) * runs).risk(1.0, slack=slack).mu
+    mu = (tb.HistogramPair(p, q) * runs).risk(1.0, slack=slack).mu
     assert mu.relative_gap <= 1e-3
     truth = both_ways(p, q, runs)
     with ctx.workprec(128):
@@ -367,7 +367,7 @@ def test_nothing_tells_nothing(times: int) -> None:
 
 
 def test_the_ends_of_the_questions() -> None:
-    run = tb.Histogram((1.0, 4.0, 3.0), (0.0, 3.0, 5.0)) * 2
+    run = tb.HistogramPair((1.0, 4.0, 3.0), (0.0, 3.0, 5.0)) * 2
     alone = 1 - Fraction(7, 8) ** 2
     holds(run.risk(0.5, fpr=0.0).tpr, alone, 1e-12)
     tiny = run.risk(0.5, fpr=1e-300).tpr

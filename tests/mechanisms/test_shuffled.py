@@ -19,7 +19,7 @@ import tightbudget as tb
 from tightbudget.mechanisms.shuffled import LargestSum, cell_masses
 from tightbudget.output_dp.pricing import PlanRule, RenyiRule
 
-DIRECTIONS = tuple(tb.Direction)
+DIRECTIONS = tuple(tb.mechanisms.Direction)
 
 
 # ------------------------------------------------------------------------- the two data sets
@@ -71,7 +71,7 @@ def test_cells_have_the_masses_of_the_largest_variable(steps: int, mean: float) 
 @pytest.mark.parametrize("steps", [2, 1000, 10**6])
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 20.0])
 def test_the_cells_are_everything(sigma: float, steps: int) -> None:
-    pair = LargestSum(1 / sigma, steps).pair(tb.Direction.REMOVE)
+    pair = LargestSum(1 / sigma, steps).pair(tb.mechanisms.Direction.REMOVE)
     atoms = pair.atoms()
     for side in (atoms.p, atoms.q):
         assert 1 - 1e-12 <= float(np.sum(side.lower)) <= 1 <= float(np.sum(side.upper)) + 1e-15
@@ -83,11 +83,13 @@ def test_the_cells_are_everything(sigma: float, steps: int) -> None:
 # ------------------------------------------------------------------------------- the lower end
 
 
-def delta_of_largest(epsilon: float, m: float, steps: int, direction: tb.Direction) -> mpmath.mpf:
+def delta_of_largest(
+    epsilon: float, m: float, steps: int, direction: tb.mechanisms.Direction
+) -> mpmath.mpf:
     """delta(eps) of the largest variable itself: P - e^eps Q of where the densities say so."""
     k = steps - 1
     means = (2 * mpmath.mpf(m), mpmath.mpf(m))
-    p_mean, q_mean = means if direction is tb.Direction.REMOVE else means[::-1]
+    p_mean, q_mean = means if direction is tb.mechanisms.Direction.REMOVE else means[::-1]
 
     def density(x: mpmath.mpf, mean: mpmath.mpf) -> mpmath.mpf:
         others = k * mpmath.ncdf(x - mean) * mpmath.npdf(x)
@@ -122,7 +124,7 @@ def delta_of_largest(epsilon: float, m: float, steps: int, direction: tb.Directi
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize(("sigma", "steps", "epsilon"), [(1.0, 100, 1.0), (2.0, 10, 0.2)])
 def test_the_lower_end_is_delta_of_the_largest_sum(
-    sigma: float, steps: int, epsilon: float, direction: tb.Direction
+    sigma: float, steps: int, epsilon: float, direction: tb.mechanisms.Direction
 ) -> None:
     truth = float(delta_of_largest(epsilon, 1 / sigma, steps, direction))
     alone = LargestSum(1 / sigma, steps).engine.apart()[DIRECTIONS.index(direction)]
@@ -131,7 +133,7 @@ def test_the_lower_end_is_delta_of_the_largest_sum(
     assert truth * (1 - 1e-3) <= found.lower <= truth * (1 + 1e-9)
 
 
-def delta_of_two(epsilon: float, m: float, direction: tb.Direction) -> float:
+def delta_of_two(epsilon: float, m: float, direction: tb.mechanisms.Direction) -> float:
     """delta(eps) of two shuffled batches themselves, for the two data sets.
 
     With u = (x + y) / sqrt(2) and v = (x - y) / sqrt(2) the densities, relative to noise around 0,
@@ -139,7 +141,7 @@ def delta_of_two(epsilon: float, m: float, direction: tb.Direction) -> float:
     cosh(m v / sqrt(2)) without. Given v, the loss rises in u.
     """
     root, m = mpmath.sqrt(2), mpmath.mpf(m)
-    sign = 1 if direction is tb.Direction.REMOVE else -1
+    sign = 1 if direction is tb.mechanisms.Direction.REMOVE else -1
 
     def given(v: mpmath.mpf) -> mpmath.mpf:
         ratio = mpmath.cosh(root * m * v) / mpmath.cosh(m * v / root)
@@ -262,7 +264,7 @@ def test_a_gap_out_of_reach_of_stops_is_refused_with_true_bounds(run: tb.Composi
 
 @TWO_ENDS
 def test_buckets_of_a_published_algorithm_have_both_ends(run: tb.Composition) -> None:
-    rough, fine = tb.classic.delta(run, 0.5, n=2000), run.delta(0.5)
+    rough, fine = tb.privacy_buckets.delta(run, 0.5, n=2000), run.delta(0.5)
     assert rough.lower <= fine.lower * (1 + 1e-9)
     assert fine.upper <= rough.upper * (1 + 1e-9)
 
@@ -330,11 +332,11 @@ def test_an_epoch_is_declared_for_a_zeroed_record() -> None:
         (lambda: tb.Gaussian(1.0).shuffled(10**9 + 1), tb.ParameterError,
          "steps must be at most 1000000000, got 1000000001"),
         (lambda: tb.Gaussian(1.0, relation=tb.Neighbouring.ADD_OR_REMOVE).shuffled(7),
-         tb.RelationError, "shuffled batches hold for Neighbouring.ZERO_OUT"),
-        (lambda: tb.Gaussian(1.0).shuffled(7).under("replace-one"), tb.RelationError,
+         tb.errors.RelationError, "shuffled batches hold for Neighbouring.ZERO_OUT"),
+        (lambda: tb.Gaussian(1.0).shuffled(7).under("replace-one"), tb.errors.RelationError,
          "cannot be declared for Neighbouring.REPLACE_ONE"),
         (lambda: tb.Shuffled(tb.Gaussian(1.0), 7, relation=tb.Neighbouring.REPLACE_ONE),
-         tb.RelationError, "but Neighbouring.REPLACE_ONE was declared"),
+         tb.errors.RelationError, "but Neighbouring.REPLACE_ONE was declared"),
     ],
 )  # fmt: skip
 def test_refusals(make: object, error: type[Exception], message: str) -> None:

@@ -54,7 +54,7 @@ def algorithm_1(left: Left, mechanism: Finite, cell: int) -> Left | None:
     account = tb.OutputDPFilter(*left)
     try:
         hold = account.reserve(mechanism.guarantee)
-    except tb.BudgetError:
+    except tb.errors.BudgetError:
         return None
     hold.settle(cell)
     after = account._left()

@@ -107,7 +107,7 @@ class Accounts(RuleBasedStateMachine):
         cap = Fraction(str(epsilon)), Fraction(str(delta))
         try:
             account = place.account.sub(epsilon, delta)
-        except (tb.BudgetError, tb.SettlementError):
+        except (tb.errors.BudgetError, tb.errors.SettlementError):
             assert place.closed or not self.fits(place, *cap)
             return place
         assert not place.closed
@@ -123,7 +123,7 @@ class Accounts(RuleBasedStateMachine):
         allowed = not place.closed and alone and self.fits(place, *guarantee.worst_case())
         try:
             hold = place.account.reserve(guarantee, interactive=talks)
-        except (tb.BudgetError, tb.SettlementError):
+        except (tb.errors.BudgetError, tb.errors.SettlementError):
             assert not allowed
             return None
         assert allowed
@@ -140,7 +140,7 @@ class Accounts(RuleBasedStateMachine):
         allowed = run.state in before or repeated
         try:
             getattr(run.hold, verb)(*named)
-        except tb.SettlementError:
+        except tb.errors.SettlementError:
             assert not allowed
         else:
             assert allowed
@@ -150,7 +150,7 @@ class Accounts(RuleBasedStateMachine):
     def close(self, place: Place) -> None:
         try:
             place.account.close()
-        except tb.SettlementError:
+        except tb.errors.SettlementError:
             assert place.busy
         else:
             assert not place.busy

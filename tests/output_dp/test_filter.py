@@ -31,9 +31,9 @@ def table(account: tb.Account, text: str) -> None:
             else:
                 getattr(holds[name], verb)(*rest)
             seen = "ok"
-        except tb.BudgetError:
+        except tb.errors.BudgetError:
             seen = "too much"
-        except tb.SettlementError:
+        except tb.errors.SettlementError:
             seen = "no"
         assert (seen, account.spent.epsilon, account.held.epsilon) == (
             result,
@@ -50,14 +50,14 @@ def test_ten_charges_of_a_tenth_fit_into_one_and_an_eleventh_does_not() -> None:
     for k in range(1, 11):
         account.reserve(COIN).settle("number")
         assert account.spent.epsilon == k / 10
-    assert account.left == tb.Budget(0.0, 0.0, "epsilon")
-    with pytest.raises(tb.BudgetError) as caught:
+    assert account.left == tb.Amount(0.0, 0.0, "epsilon")
+    with pytest.raises(tb.errors.BudgetError) as caught:
         account.reserve(COIN)
     assert str(caught.value) == (
         "requested epsilon 0.1, delta 1e-07; left epsilon 0.0, delta 0.0; "
         "held epsilon 0.0, delta 0.0"
     )
-    assert caught.value.requested == tb.Budget(0.1, 1e-7, "epsilon")
+    assert caught.value.requested == tb.Amount(0.1, 1e-7, "epsilon")
     assert caught.value.left == account.left
     assert caught.value.held == account.held
     assert account.spent.epsilon == 1.0  # a refusal charges nothing
@@ -69,14 +69,16 @@ def test_the_end_of_bounds_is_a_hair_above_the_decimal() -> None:
     proved = tb.OutputDP({"value": tb.Bounds(0.0, 0.1)})
     for _ in range(9):
         account.reserve(proved).settle("value")
-    with pytest.raises(tb.BudgetError):
+    with pytest.raises(tb.errors.BudgetError):
         account.reserve(proved)
 
 
 def test_one_delta_too_many_is_refused_and_says_so() -> None:
     account = tb.OutputDPFilter(10, 1e-7)
     account.reserve(COIN)
-    with pytest.raises(tb.BudgetError, match=r"left epsilon 9\.9, delta 0\.0; held epsilon 0\.1"):
+    with pytest.raises(
+        tb.errors.BudgetError, match=r"left epsilon 9\.9, delta 0\.0; held epsilon 0\.1"
+    ):
         account.reserve(COIN)
 
 
@@ -139,13 +141,13 @@ def test_delta_comes_back_from_nothing_but_a_run_that_never_was() -> None:
 
 def test_the_charge_is_a_receipt() -> None:
     hold = tb.OutputDPFilter(1, 1e-6).reserve(COIN)
-    assert hold.charge == tb.Budget(0.1, 1e-7, "epsilon")
+    assert hold.charge == tb.Amount(0.1, 1e-7, "epsilon")
     assert (hold.guarantee, hold.state, hold.cell) == (COIN, State.RESERVED, None)
     with pytest.raises(AttributeError):
         hold.guarantee = tb.OutputDP({"number": 0})  # type: ignore[misc]
     hold.start()
     assert hold.state is State.STARTED
-    assert hold.settle("nothing") == hold.charge == tb.Budget(0.0, 1e-7, "epsilon")
+    assert hold.settle("nothing") == hold.charge == tb.Amount(0.0, 1e-7, "epsilon")
     assert (hold.state, hold.cell, str(hold)) == (
         State.SETTLED,
         "nothing",
@@ -182,7 +184,7 @@ def test_refusals_of_a_hold_say_where_it_stands() -> None:
         (settled.void, "the hold is settled with cell 'a', and cannot be void"),
     ]
     for deed, message in messages:
-        with pytest.raises(tb.SettlementError, match=f"^{re.escape(message)}$"):
+        with pytest.raises(tb.errors.SettlementError, match=f"^{re.escape(message)}$"):
             deed()
 
 
@@ -195,13 +197,17 @@ def test_interactive_mechanisms_side_by_side_need_delta_0() -> None:
     account = tb.OutputDPFilter(10, 1e-3)
     first = account.reserve(PURE, interactive=True)
     second = account.reserve(PURE, interactive=True)
-    with pytest.raises(tb.SettlementError, match="another interactive mechanism is open: settle"):
+    with pytest.raises(
+        tb.errors.SettlementError, match="another interactive mechanism is open: settle"
+    ):
         account.reserve(COIN, interactive=True)
     first.settle("stop")
     second.forfeit()
     alone = account.reserve(COIN, interactive=True)
     for guarantee in (PURE, COIN):
-        with pytest.raises(tb.SettlementError, match=r"first \(or both must have delta = 0\)$"):
+        with pytest.raises(
+            tb.errors.SettlementError, match=r"first \(or both must have delta = 0\)$"
+        ):
             account.reserve(guarantee, interactive=True)
         account.reserve(guarantee).settle("stop")  # one-shot ones are no matter
     alone.void()
@@ -213,7 +219,9 @@ def test_conversations_in_other_parts_of_a_budget_count() -> None:
     part, other = account.sub(1, 1e-4), account.sub(1, 1e-4)
     hold = part.sub(0.5, 1e-4).reserve(COIN, interactive=True)
     for place in (account, part, other):
-        with pytest.raises(tb.SettlementError, match="another interactive mechanism is open"):
+        with pytest.raises(
+            tb.errors.SettlementError, match="another interactive mechanism is open"
+        ):
             place.reserve(PURE, interactive=True)
     hold.settle("nothing")
     other.reserve(PURE, interactive=True)
@@ -227,40 +235,46 @@ def test_an_odometer_adds_up_without_a_cap() -> None:
     for _ in range(25):
         odometer.reserve(COIN).settle("number")
     pending = odometer.reserve(COIN)
-    assert odometer.spent == tb.Budget(2.5, 2.5e-6, "epsilon")
+    assert odometer.spent == tb.Amount(2.5, 2.5e-6, "epsilon")
     assert odometer.held == pending.charge
-    assert odometer.left == tb.Budget(math.inf, math.inf, "epsilon")
+    assert odometer.left == tb.Amount(math.inf, math.inf, "epsilon")
 
 
 @pytest.mark.parametrize("whole", [tb.OutputDPFilter(1, 1e-6), tb.OutputDPOdometer()])
 def test_a_part_gives_back_what_it_did_not_spend(whole: tb.OutputDPOdometer) -> None:
     part = whole.sub(0.5, 5e-7)
-    assert whole.held == tb.Budget(0.5, 5e-7, "epsilon")
+    assert whole.held == tb.Amount(0.5, 5e-7, "epsilon")
     part.reserve(COIN).settle("number")
     part.reserve(COIN).settle("nothing")
     part.reserve(COIN).void()
     assert (whole.spent.epsilon, whole.held.epsilon) == (0.0, 0.5)
     # two runs of delta 1e-7: both are spent, also that of "nothing"; the rest was nobody's
-    assert part.close() == whole.spent == tb.Budget(0.1, 2e-7, "epsilon")
-    assert whole.held == tb.Budget(0.0, 0.0, "epsilon")
+    assert part.close() == whole.spent == tb.Amount(0.1, 2e-7, "epsilon")
+    assert whole.held == tb.Amount(0.0, 0.0, "epsilon")
     assert part.close() == whole.spent  # closing twice gives nothing back twice
-    with pytest.raises(tb.SettlementError, match="the account is closed"):
+    with pytest.raises(tb.errors.SettlementError, match="the account is closed"):
         part.reserve(COIN)
-    with pytest.raises(tb.SettlementError, match="the account is closed"):
+    with pytest.raises(tb.errors.SettlementError, match="the account is closed"):
         part.sub(0)
 
 
 def test_a_part_is_refused_and_closed_in_order() -> None:
     whole = tb.OutputDPFilter(1)
     part = whole.sub(0.75)
-    with pytest.raises(tb.BudgetError, match=r"requested epsilon 0\.5, .* left epsilon 0\.25"):
+    with pytest.raises(
+        tb.errors.BudgetError, match=r"requested epsilon 0\.5, .* left epsilon 0\.25"
+    ):
         whole.sub(0.5)
-    with pytest.raises(tb.BudgetError):
+    with pytest.raises(tb.errors.BudgetError):
         part.reserve(tb.OutputDP({"a": 0.8}))
     hold = part.sub(0.5).reserve(tb.OutputDP({"a": 0.25}))
-    with pytest.raises(tb.SettlementError, match=r"epsilon 0\.5, delta 0\.0 is still held here"):
+    with pytest.raises(
+        tb.errors.SettlementError, match=r"epsilon 0\.5, delta 0\.0 is still held here"
+    ):
         part.close()
-    with pytest.raises(tb.SettlementError, match=r"epsilon 0\.75, delta 0\.0 is still held here"):
+    with pytest.raises(
+        tb.errors.SettlementError, match=r"epsilon 0\.75, delta 0\.0 is still held here"
+    ):
         whole.close()
     assert hold.settle("a").epsilon == 0.25
 
@@ -309,7 +323,7 @@ def test_threads_racing_for_the_last_unit_get_exactly_what_fits() -> None:
         for k in range(250):
             try:
                 hold = account.reserve(tenth)
-            except tb.BudgetError:
+            except tb.errors.BudgetError:
                 continue
             hold.settle("dear" if k % 2 else "free")
             mine += 1

@@ -261,7 +261,7 @@ def body(**changes: Any) -> str:
     ],
 )
 def test_texts_that_are_no_guarantee(text: Any, message: str) -> None:
-    with pytest.raises(tb.FileError) as caught:
+    with pytest.raises(tb.errors.FileError) as caught:
         tb.OutputDP.from_json(text)
     assert str(caught.value).startswith(message)
 
@@ -391,7 +391,7 @@ def test_a_long_rising_family_makes_no_price_before_it_is_asked_for(
         return real(self, cell)
 
     monkeypatch.setattr(guarantee._Rising, "__getitem__", counted)
-    svt = tb.SparseVector(1.0, aboves=10**9)
+    svt = tb.release.SparseVector(1.0, aboves=10**9)
     assert svt.what_if(tb.OutputDPFilter(1)).fits
     assert svt.guarantee.price(2 * 10**9) == 1
     assert len(made) < 10

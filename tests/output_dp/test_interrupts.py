@@ -275,10 +275,10 @@ def test_a_reservation_in_the_midst_of_closing_is_refused_or_keeps_it_open(kind:
         scene = scene_of(kind, ACTS["close"])
 
         def reserve(scene: Scene = scene) -> None:
-            with contextlib.suppress(tb.SettlementError):
+            with contextlib.suppress(tb.errors.SettlementError):
                 scene.account.reserve(scene.guarantee)
 
-        with at_call(number, reserve) as places, contextlib.suppress(tb.SettlementError):
+        with at_call(number, reserve) as places, contextlib.suppress(tb.errors.SettlementError):
             close(scene)
         if not places:
             break
@@ -291,10 +291,10 @@ def test_a_finalizer_may_settle_in_the_midst_of_an_act() -> None:
     """A conversation that nobody ends is ended by the collector of garbage."""
     account = tb.OutputDPFilter(2)
     with pytest.warns(UserWarning, match="not random"):
-        noise = tb.FixedNoise([0] * 8)
+        noise = tb.release.FixedNoise([0] * 8)
 
     def begun() -> None:
-        block = tb.SparseVector(0.5, 1).open(None, meter=account, noise=noise)
+        block = tb.release.SparseVector(0.5, 1).open(None, meter=account, noise=noise)
         block.__enter__()
         circle: list[Any] = [block]
         circle.append(circle)
@@ -310,8 +310,8 @@ def test_a_finalizer_may_settle_in_the_midst_of_an_act() -> None:
 def test_an_answer_is_paid_for_whatever_interrupts_the_question() -> None:
     """Also where the analyst goes on after an interrupt, within the block."""
     with pytest.warns(UserWarning, match="not random"):
-        noise = tb.FixedNoise(itertools.repeat(0))
-    svt, places = tb.SparseVector(1, 4), ["before the first"]
+        noise = tb.release.FixedNoise(itertools.repeat(0))
+    svt, places = tb.release.SparseVector(1, 4), ["before the first"]
     for number in itertools.count(1):
         account, answers = tb.OutputDPFilter(1), list[bool]()
         with (
@@ -324,7 +324,7 @@ def test_an_answer_is_paid_for_whatever_interrupts_the_question() -> None:
                 contextlib.suppress(KeyboardInterrupt),
             ):
                 answers.append(run.ask(int, 0))
-            with contextlib.suppress(tb.SettlementError):
+            with contextlib.suppress(tb.errors.SettlementError):
                 answers.append(run.ask(int, 0))
         assert all(answers)
         assert account._spent.counted >= svt.guarantee.price(len(answers))

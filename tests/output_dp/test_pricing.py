@@ -159,4 +159,4 @@ def test_an_exact_amount_is_shown_from_the_safe_side(counted: Fraction, delta: F
     for high, low, exact in ((up.amount, down.amount, counted), (up.delta, down.delta, delta)):
         assert Fraction(repr(low)) <= exact <= Fraction(repr(high))
         assert high - low <= 1e-15 * max(high, 5e-324)
-    assert tb.Budget.from_dict(up.to_dict()) == up
+    assert tb.Amount.from_dict(up.to_dict()) == up

@@ -26,7 +26,7 @@ def replayed(cap: int, delta: Fraction, library: list[Finite], deeds: tuple[Deed
                 holds[i][0].start()
             else:
                 holds[i][0].settle(holds[i][1].outputs[output][2])
-    except tb.BudgetError:
+    except tb.errors.BudgetError:
         return False
     return True
 

@@ -147,7 +147,7 @@ def test_any_finite_mechanisms_against_the_tree(question) -> None:
 
 def against_the_tree(question) -> None:
     steps, stops, epsilons = question
-    mechanisms = [tb.Histogram(*masses_of(bins)) for bins in steps]
+    mechanisms = [tb.HistogramPair(*masses_of(bins)) for bins in steps]
     bounds = reached(tb.stopping_delta, mechanisms, stops, epsilons)
     outputs = [normalised(*masses_of(bins)) for bins in steps]
     ends = [exp_ends(e) for e in epsilons]
@@ -323,5 +323,5 @@ def test_a_parameter_that_is_no_pair_is_refused() -> None:
 
 def test_relations_that_do_not_fit_are_refused() -> None:
     one = tb.Gaussian(1.0, relation=tb.Neighbouring.REPLACE_ONE)
-    with pytest.raises(tb.RelationError):
+    with pytest.raises(tb.errors.RelationError):
         tb.stopping_delta([one, DPSGD], [1, 2], [1.0, 2.0])

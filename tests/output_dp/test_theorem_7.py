@@ -111,5 +111,7 @@ def test_a_delta_that_is_settled_per_cell_is_refuted() -> None:
 def test_the_filter_does_not_let_that_analyst_through() -> None:
     account = tb.OutputDPFilter(0, 0.1)
     account.reserve(TELLTALE.guarantee).settle(0)
-    with pytest.raises(tb.BudgetError, match=r"requested epsilon 0\.0, delta 0\.1; left epsilon"):
+    with pytest.raises(
+        tb.errors.BudgetError, match=r"requested epsilon 0\.0, delta 0\.1; left epsilon"
+    ):
         account.reserve(TELLTALE.guarantee)

@@ -49,9 +49,9 @@ def test_the_worst_case_is_charged_and_settling_gives_nothing_back(
     account: tb.Account, guarantee: Any, charge: tuple[float, float, str]
 ) -> None:
     hold = account.reserve(guarantee)
-    assert account.held == hold.charge == tb.Budget(*charge)
-    assert hold.settle("nothing") == account.spent == tb.Budget(*charge)
-    assert account.held == tb.Budget(0.0, 0.0, charge[2])
+    assert account.held == hold.charge == tb.Amount(*charge)
+    assert hold.settle("nothing") == account.spent == tb.Amount(*charge)
+    assert account.held == tb.Amount(0.0, 0.0, charge[2])
 
 
 def test_a_hundred_squares_of_a_tenth_fit_into_one() -> None:
@@ -59,14 +59,16 @@ def test_a_hundred_squares_of_a_tenth_fit_into_one() -> None:
     for _ in range(100):
         account.reserve(0.1)
     assert account.left.amount == 0.0
-    with pytest.raises(tb.BudgetError, match=r"requested mu\^2 1e-18, delta 0\.0; left mu\^2 0\.0"):
+    with pytest.raises(
+        tb.errors.BudgetError, match=r"requested mu\^2 1e-18, delta 0\.0; left mu\^2 0\.0"
+    ):
         account.reserve(1e-9)
 
 
 def test_deltas_may_use_what_the_formula_does_not() -> None:
     account = tb.AdvancedFilter(1, delta=0.03, slack=0.01)
     account.reserve(tb.OutputDP({"a": 0.01}, delta=0.02)).settle("a")
-    with pytest.raises(tb.BudgetError):
+    with pytest.raises(tb.errors.BudgetError):
         account.reserve(tb.OutputDP({"a": 0.01}, delta=1e-9))
     account.reserve(tb.OutputDP({"a": 0.01}))
 
@@ -74,7 +76,9 @@ def test_deltas_may_use_what_the_formula_does_not() -> None:
 def test_one_conversation_at_a_time() -> None:
     account = tb.ZCDPFilter(1)
     hold = account.reserve(COIN, interactive=True)
-    with pytest.raises(tb.SettlementError, match="another interactive mechanism is open: settle"):
+    with pytest.raises(
+        tb.errors.SettlementError, match="another interactive mechanism is open: settle"
+    ):
         account.reserve(COIN, interactive=True)
     hold.settle("nothing")
     account.reserve(COIN, interactive=True)
@@ -201,7 +205,7 @@ def test_no_analyst_of_randomised_responses_gets_more_than_is_claimed(
                 account.reserve(library[earlier])
             try:
                 account.reserve(guarantee)
-            except tb.BudgetError:
+            except tb.errors.BudgetError:
                 continue
             if len(runs) < 6:
                 total = sum(value(a * p, b * q, (*runs, k)) for p, q in response(k))
@@ -257,7 +261,7 @@ def test_the_filter_itself_charges_the_rare_price_each_time() -> None:
     account = tb.AdvancedFilter(epsilon=1, delta=1e-6, slack=1e-6)
     account.reserve(MOSTLY).settle("common")
     assert account._spent.counted == RARE**2 / 2
-    with pytest.raises(tb.BudgetError):
+    with pytest.raises(tb.errors.BudgetError):
         account.reserve(MOSTLY)
 
 
@@ -266,7 +270,7 @@ def test_a_sum_of_settled_prices_stops_that_analyst() -> None:
     account = tb.OutputDPFilter(1)
     account.reserve(tb.OutputDP({"all common so far": COMMON * 815_500})).settle("so far")
     account.reserve(MOSTLY).settle("common")
-    with pytest.raises(tb.BudgetError):
+    with pytest.raises(tb.errors.BudgetError):
         account.reserve(MOSTLY)
 
 

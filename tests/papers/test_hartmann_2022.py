@@ -65,7 +65,7 @@ def test_too_close_to_tell_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gap_against_exact_arithmetic() -> None:
-    step = tb.Histogram((0.75, 0.25), (0.25, 0.75))
+    step = tb.HistogramPair((0.75, 0.25), (0.25, 0.75))
     stops = Stops(step, [1, 2, 4], delta=0.01)
     outputs = exact.normalised((0.75, 0.25), (0.25, 0.75))
     for every, chosen in ((1, [0, 1, 2]), (3, [2])):
@@ -167,7 +167,7 @@ def entry(i: int, vector: list[int]) -> int:
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_what_a_search_is_expected_to_find_is_what_it_finds(adaptive: bool) -> None:
     """The library's own search, some hundred times, against the enumeration."""
-    search, large = tb.SparseVector(EPSILON, 4, adaptive=adaptive), 3
+    search, large = tb.release.SparseVector(EPSILON, 4, adaptive=adaptive), 3
     found = Found.of(search, large, 600)
     assert found.chances.sum() == pytest.approx(1.0, rel=1e-12)
     queries = [partial(entry, i) for i in range(SIZE)]
@@ -190,25 +190,27 @@ def test_what_a_search_is_expected_to_find_is_what_it_finds(adaptive: bool) -> N
 
 def test_the_noise_of_the_text() -> None:
     """Lap(40) without output DP; Lap(c' / eps3') with it."""
-    search = tb.SparseVector(EPSILON, 20, adaptive=False)
+    search = tb.release.SparseVector(EPSILON, 20, adaptive=False)
     assert noise_on_values(search, 20, 20) == 40.0
     eps_2 = 0.5 * 40 ** (2 / 3) / (1 + 40 ** (2 / 3))
     assert noise_on_values(search, 7, 7) == pytest.approx(7 / (0.5 + 13 / 20 * eps_2), rel=1e-4)
 
 
 def test_expected_noise_is_below_its_bound_and_above_that_of_the_large_entries() -> None:
-    search = tb.SparseVector(EPSILON, 20, adaptive=False)
+    search = tb.release.SparseVector(EPSILON, 20, adaptive=False)
     for large, found in committed("figure_01").items():
         least = noise_on_values(search, int(large), int(large))
         assert 0.99 * least < found["expected"] <= found["bound"] <= found["without"] == 40.0
 
 
 @pytest.mark.parametrize("regularization", [1.0, 0.01])
-@pytest.mark.parametrize("sensitivity", list(tb.TestSensitivity))
-def test_percentiles_by_formula(regularization: float, sensitivity: tb.TestSensitivity) -> None:
+@pytest.mark.parametrize("sensitivity", list(tb.release.GateSensitivity))
+def test_percentiles_by_formula(
+    regularization: float, sensitivity: tb.release.GateSensitivity
+) -> None:
     n = 5000
     w = 2 / (0.7 * n * regularization)
-    moves = w / 2 if sensitivity is tb.TestSensitivity.TIGHT else 2 * math.expm1(w)
+    moves = w / 2 if sensitivity is tb.release.GateSensitivity.TIGHT else 2 * math.expm1(w)
     a = max(2 / (0.3 * n), moves)
     found = figure_02.percentile(n, regularization, 0.1, sensitivity)
     assert found == pytest.approx(a / 0.1 * math.log(10), rel=3e-3)

@@ -106,7 +106,7 @@ def test_less_noise_than_the_least_misses(kind: str) -> None:
 @pytest.mark.slow
 def test_what_cannot_be_proved_is_refused() -> None:
     """Two counts need more than this: a tolerance below what rounding up may hide."""
-    with pytest.raises(tb.CalibrationError, match="could not be ruled out"):
+    with pytest.raises(tb.errors.CalibrationError, match="could not be ruled out"):
         minimal_noise(dialing, "gaussian", 800, tolerance=1e-3)
 
 

@@ -70,14 +70,14 @@ def composition(case: dict[str, Any]) -> tb.Composition:
     raise AssertionError(case)
 
 
-def truncated(case: dict[str, Any]) -> tb.Histogram:
+def truncated(case: dict[str, Any]) -> tb.HistogramPair:
     """Integer noise on [-T, T], against the same shifted by 1; its masses are 2 ulps off."""
     x = np.arange(-case["trunc"], case["trunc"] + 1.0)
     exponents = (
         -(x**2) / (2 * case["scale"] ** 2) if case["mech"] == "gauss" else -abs(x) / case["scale"]
     )
     masses = np.exp(exponents)
-    return tb.Histogram(tuple(np.append(masses, 0.0)), tuple(np.append(0.0, masses)))
+    return tb.HistogramPair(tuple(np.append(masses, 0.0)), tuple(np.append(0.0, masses)))
 
 
 def holds(bounds: Bounds, text: str, slack: float = 0.0, gap: float = RTOL) -> None:

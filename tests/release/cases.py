@@ -12,8 +12,10 @@ import tightbudget as tb
 from tightbudget.release import Meter, Noise
 
 
-def _release(mechanism: Any, data: Any, meter: Meter, noise: Noise | None) -> tb.Release[Any]:
-    answer: tb.Release[Any] = mechanism.release(data, meter=meter, noise=noise)
+def _release(
+    mechanism: Any, data: Any, meter: Meter, noise: Noise | None
+) -> tb.release.Release[Any]:
+    answer: tb.release.Release[Any] = mechanism.release(data, meter=meter, noise=noise)
     return answer
 
 
@@ -24,15 +26,17 @@ class Case:
     name: str
     mechanism: Any
     data: Any
-    run: Callable[[Any, Any, Meter, Noise | None], tb.Release[Any]] = _release
+    run: Callable[[Any, Any, Meter, Noise | None], tb.release.Release[Any]] = _release
 
 
-def _converse(mechanism: Any, data: Any, meter: Meter, noise: Noise | None) -> tb.Release[Any]:
+def _converse(
+    mechanism: Any, data: Any, meter: Meter, noise: Noise | None
+) -> tb.release.Release[Any]:
     with mechanism.open(data, meter=meter, noise=noise) as run:
         for age in range(37):
             if not run.done:
                 run.ask(lambda ages, age=age: int(np.count_nonzero(ages == age)), 1 + age % 2)
-    answer: tb.Release[Any] = run.release()
+    answer: tb.release.Release[Any] = run.release()
     return answer
 
 
@@ -42,7 +46,7 @@ KEYS = {"a": 1, "b": 30, "c": 7}
 ROWS = np.column_stack([np.cos(AGES), np.sin(AGES)]) * 0.99
 SIGNS = np.where(np.cos(AGES) > 0, 1.0, -1.0)
 PARTS = (ROWS[:60], SIGNS[:60]), (ROWS[60:], SIGNS[60:])
-MODEL = tb.OutputPerturbation(0.5, 0.1, 60, 2)
+MODEL = tb.release.OutputPerturbation(0.5, 0.1, 60, 2)
 SCHEDULE = replace(  # what is dearer is true, too; and these print exactly
     tb.early_stopping(tb.DiscreteGaussian(10), (2, 4), 1e-5),
     epsilons=(0.5625, 0.75),
@@ -55,43 +59,47 @@ def noisy_count(data: Any, _: tuple[int, ...], noise: Noise) -> int:
 
 
 CASES: list[Case] = [
-    Case("laplace-count", tb.LaplaceRelease(len, 1, 0.5), AGES),
-    Case("laplace-real", tb.LaplaceRelease(np.mean, 0.37, 0.5, step=2.0**-10), AGES),
-    Case("laplace-vector", tb.LaplaceRelease(np.bincount, 2, 0.5, size=37, integers=True), AGES),
-    Case("gaussian-count", tb.GaussianRelease(len, 1, 5, 1e-6), AGES),
-    Case("gaussian-real", tb.GaussianRelease(np.mean, 0.37, 5, 1e-6, step=0.125), AGES),
+    Case("laplace-count", tb.release.LaplaceRelease(len, 1, 0.5), AGES),
+    Case("laplace-real", tb.release.LaplaceRelease(np.mean, 0.37, 0.5, step=2.0**-10), AGES),
+    Case(
+        "laplace-vector",
+        tb.release.LaplaceRelease(np.bincount, 2, 0.5, size=37, integers=True),
+        AGES,
+    ),
+    Case("gaussian-count", tb.release.GaussianRelease(len, 1, 5, 1e-6), AGES),
+    Case("gaussian-real", tb.release.GaussianRelease(np.mean, 0.37, 5, 1e-6, step=0.125), AGES),
     Case(
         "gaussian-vector",
-        tb.GaussianRelease(np.bincount, 2, 20, 1e-6, size=37, integers=True),
+        tb.release.GaussianRelease(np.bincount, 2, 20, 1e-6, size=37, integers=True),
         AGES,
     ),
-    Case("svt", tb.SparseVector(1, 5, adaptive=False), AGES, _converse),
-    Case("svt-adaptive", tb.SparseVector(1, 5), AGES, _converse),
-    Case("svt-monotone", tb.SparseVector(1, 5, monotone=True, step=0.5), AGES, _converse),
+    Case("svt", tb.release.SparseVector(1, 5, adaptive=False), AGES, _converse),
+    Case("svt-adaptive", tb.release.SparseVector(1, 5), AGES, _converse),
+    Case("svt-monotone", tb.release.SparseVector(1, 5, monotone=True, step=0.5), AGES, _converse),
     Case(
         "svt-values",
-        tb.SparseVectorRelease(np.bincount, 37, 3, tb.SparseVector(0.5, 4), 0.5),
+        tb.release.SparseVectorRelease(np.bincount, 37, 3, tb.release.SparseVector(0.5, 4), 0.5),
         AGES,
     ),
-    Case("top-k", tb.TopK(np.bincount, 37, 5, 1, 2), AGES),
+    Case("top-k", tb.release.TopK(np.bincount, 37, 5, 1, 2), AGES),
     Case(
         "gradual",
-        tb.GradualRelease(len, 1, (0.1, 0.5, 2), lambda answers: answers[-1] > 100),
+        tb.release.GradualRelease(len, 1, (0.1, 0.5, 2), lambda answers: answers[-1] > 100),
         AGES,
     ),
     Case(
         "gradual-real",
-        tb.GradualRelease(np.mean, 0.37, (0.1, 0.5), lambda _: False, step=0.125),
+        tb.release.GradualRelease(np.mean, 0.37, (0.1, 0.5), lambda _: False, step=0.125),
         AGES,
     ),
     Case(
         "iterative",
-        tb.Iterative(noisy_count, (2, 4), lambda outputs: sum(outputs) > 200, SCHEDULE),
+        tb.release.Iterative(noisy_count, (2, 4), lambda outputs: sum(outputs) > 200, SCHEDULE),
         AGES,
     ),
     Case(
         "tested",
-        tb.TestedRelease(
+        tb.release.GatedRelease(
             lambda a, noise: noisy_count(a, (), noise),
             0.1,
             lambda a, b: abs(a - len(b)),
@@ -103,35 +111,45 @@ CASES: list[Case] = [
         (AGES, AGES),
     ),
     Case("linear-model", MODEL, PARTS[0]),
-    Case("svm", tb.OutputPerturbation(0.5, 0.1, 60, 2, tb.Loss.HUBER_SVM), PARTS[0]),
-    Case("logistic-tested", tb.logistic_with_test(MODEL, 40, 1.0, 0.1), PARTS),
-    Case("toy", tb.ToyRelease(len, 1, 0.5), AGES),
+    Case(
+        "svm", tb.release.OutputPerturbation(0.5, 0.1, 60, 2, tb.release.Loss.HUBER_SVM), PARTS[0]
+    ),
+    Case("logistic-tested", tb.release.logistic_with_test(MODEL, 40, 1.0, 0.1), PARTS),
+    Case("toy", tb.release.ToyRelease(len, 1, 0.5), AGES),
     Case(
         "propose-test-release",
-        tb.ProposeTestRelease(lambda _: [tb.Proposal(2, 0, 1)], 1, 0.1),
+        tb.release.ProposeTestRelease(lambda _: [tb.release.Proposal(2, 0, 1)], 1, 0.1),
         AGES,
     ),
-    Case("interquartile-range", tb.InterquartileRange(epsilon=1, delta=0.1, step=1), AGES),
+    Case("interquartile-range", tb.release.InterquartileRange(epsilon=1, delta=0.1, step=1), AGES),
     Case(
         "interquartile-range-in-turn",
-        tb.InterquartileRange(epsilon=1, delta=0.1, step=1, pricing=tb.Pricing.IN_TURN),
+        tb.release.InterquartileRange(
+            epsilon=1, delta=0.1, step=1, pricing=tb.release.Pricing.IN_TURN
+        ),
         AGES,
     ),
-    Case("median", tb.Median(epsilon=1, delta=0.1, step=1, scale=18), AGES),
+    Case("median", tb.release.Median(epsilon=1, delta=0.1, step=1, scale=18), AGES),
     Case(
         "median-in-turn",
-        tb.Median(epsilon=1, delta=0.1, step=1, scale=18, pricing=tb.Pricing.IN_TURN),
+        tb.release.Median(
+            epsilon=1, delta=0.1, step=1, scale=18, pricing=tb.release.Pricing.IN_TURN
+        ),
         AGES,
     ),
     Case(
         "quantiles",
-        tb.QuantileRelease(
+        tb.release.QuantileRelease(
             probabilities=(0.25, 0.5), bounds=(0, 100), epsilon=0.5, step=1, rows_per_unit=2
         ),
         AGES,
     ),
-    Case("trimmed-mean", tb.TrimmedMean(epsilon=1, delta=0.1, step=1, spread=40), AGES),
-    Case("keyed-counts", tb.KeyedCounts(epsilon=1, delta=0.1, keys_per_unit=2), KEYS),
-    Case("keyed-counts-gaussian", tb.KeyedCounts(epsilon=1, delta=0.1, noise="gaussian"), KEYS),
-    Case("select-keys", tb.SelectKeys(epsilon=1, delta=0.1, keys_per_unit=2), KEYS),
+    Case("trimmed-mean", tb.release.TrimmedMean(epsilon=1, delta=0.1, step=1, spread=40), AGES),
+    Case("keyed-counts", tb.release.KeyedCounts(epsilon=1, delta=0.1, keys_per_unit=2), KEYS),
+    Case(
+        "keyed-counts-gaussian",
+        tb.release.KeyedCounts(epsilon=1, delta=0.1, noise="gaussian"),
+        KEYS,
+    ),
+    Case("select-keys", tb.release.SelectKeys(epsilon=1, delta=0.1, keys_per_unit=2), KEYS),
 ]

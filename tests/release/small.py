@@ -74,13 +74,13 @@ Centres = dict[int | None, Fraction]  # of a cell: the values before their noise
 
 
 def outcomes(
-    protocol: tb.ProposeTestRelease, data: Any, q: Fraction, furthest: int
+    protocol: tb.release.ProposeTestRelease, data: Any, q: Fraction, furthest: int
 ) -> Mapping[Cell, Centres]:
     """What comes out where tests draw noise of mass ~ q^|z|."""
     masses: dict[Cell, Centres] = defaultdict(lambda: defaultdict(Fraction))
     proposals = protocol.propose(data)
     protocol = replace(protocol, propose=lambda _: proposals)  # once is enough
-    coins = (False, True) if protocol.pricing is tb.Pricing.IN_TURN else (False,)
+    coins = (False, True) if protocol.pricing is tb.release.Pricing.IN_TURN else (False,)
     noise = Geometric(q).cut(furthest)
     for coin, draws in itertools.product(coins, itertools.product(noise, repeat=protocol.tries)):
         value, cell = protocol.run(data, Script(protocol.test.scale, draws, coin))
@@ -92,7 +92,7 @@ def outcomes(
 
 
 def worst_excess(
-    protocol: tb.ProposeTestRelease, everything: Mapping[Column, Any], p: Fraction, s: int
+    protocol: tb.release.ProposeTestRelease, everything: Mapping[Column, Any], p: Fraction, s: int
 ) -> Fraction:
     """The largest sum over all outputs of (P - e^price Q)_+ over all neighbours, exactly.
 

@@ -70,10 +70,10 @@ def covered(kind: str, size: int | None, step: float | None, integers: bool) -> 
     norm = 1 if kind == "laplace" else 2
     try:
         if norm == 1:
-            mechanism: Any = tb.LaplaceRelease(len, most, 1, **given)
+            mechanism: Any = tb.release.LaplaceRelease(len, most, 1, **given)
             pays = mechanism.scale
         else:
-            mechanism = tb.GaussianRelease(len, most, 8, 1e-6, **given)
+            mechanism = tb.release.GaussianRelease(len, most, 8, 1e-6, **given)
             pays = 2 * mechanism.guarantee.rho * mechanism.scale**2
     except tb.ParameterError:
         return None
@@ -97,7 +97,7 @@ def test_noise_covers_what_its_declaration_admits(kind: str, size: int | None) -
 
 
 def test_a_vector_of_integers_gets_no_more_noise_than_its_sensitivity_asks_for() -> None:
-    assert tb.LaplaceRelease(len, 2, 0.5, size=1000, integers=True).scale == 4
+    assert tb.release.LaplaceRelease(len, 2, 0.5, size=1000, integers=True).scale == 4
 
 
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
@@ -117,7 +117,7 @@ def test_a_vector_of_integers_gets_no_more_noise_than_its_sensitivity_asks_for()
     ],
 )
 def test_a_vector_declares_its_grid(kind: str, given: dict[str, Any], said: str) -> None:
-    make: Any = tb.LaplaceRelease if kind == "laplace" else tb.GaussianRelease
+    make: Any = tb.release.LaplaceRelease if kind == "laplace" else tb.release.GaussianRelease
     needs = {"epsilon": 1} if kind == "laplace" else {"sigma": 5, "delta": 1e-6}
     with pytest.raises(tb.ParameterError, match=f"^{re.escape(said)}$"):
         make(len, 1, **needs, **given)
@@ -153,7 +153,7 @@ def divergence(order: int, sigma: Fraction, shift: int) -> Any:
 def test_a_gaussian_answer_has_the_rho_that_is_charged(
     sigma: Fraction, sensitivity: Fraction
 ) -> None:
-    release = tb.GaussianRelease(len, sensitivity, sigma, 1e-3)
+    release = tb.release.GaussianRelease(len, sensitivity, sigma, 1e-3)
     shift = math.ceil(sensitivity)
     assert release.guarantee.rho == release.rho == Fraction(shift**2) / (2 * sigma**2)
     for order in (2, 3, 8):
@@ -164,18 +164,18 @@ def test_a_gaussian_answer_has_the_rho_that_is_charged(
 
 
 def test_the_rho_of_a_number_on_a_grid_pays_for_its_rounding() -> None:
-    release = tb.GaussianRelease(len, 0.7, 2, 1e-3, step=0.25)
+    release = tb.release.GaussianRelease(len, 0.7, 2, 1e-3, step=0.25)
     assert release.rho == Fraction(4**2, 2 * 8**2)  # 0.7 is 2.8 steps, and 4 with rounding
 
 
 def test_the_rho_of_a_vector_is_that_of_its_parts_together() -> None:
     """(3, 4) are 5 apart in the 2-norm, and independent parts add up."""
     sigma = Fraction(2)
-    release = tb.GaussianRelease(len, 5, sigma, 1e-3, size=2, integers=True)
+    release = tb.release.GaussianRelease(len, 5, sigma, 1e-3, size=2, integers=True)
     for order in (2, 4):
         found = divergence(order, sigma, 3) + divergence(order, sigma, 4)
         assert mpmath.almosteq(found, order * mpmath.mpf(float(release.rho)), 1e-12)
-    on_grid = tb.GaussianRelease(len, 5, 2, 1e-3, size=3, step=1.0).rho
+    on_grid = tb.release.GaussianRelease(len, 5, 2, 1e-3, size=3, step=1.0).rho
     assert on_grid == pytest.approx((5 + math.sqrt(3)) ** 2 / 8, rel=1e-9)
     assert on_grid >= (5 + math.sqrt(3)) ** 2 / 8
 
@@ -185,7 +185,7 @@ def test_noise_on_integers_is_not_gaussian_dp() -> None:
     discrete, continuous = tb.DiscreteGaussian(1.0) * 1, tb.Gaussian(1.0) * 1
     assert discrete.delta(epsilon=0.0).lower > 1.04 * continuous.delta(epsilon=0.0).upper
     with pytest.raises(tb.ParameterError, match=r"^guarantee must have delta = 0, in a budget"):
-        tb.GaussianRelease(len, 1, 1, 1e-6).release([], meter=tb.GaussianDPFilter(9))
+        tb.release.GaussianRelease(len, 1, 1, 1e-6).release([], meter=tb.GaussianDPFilter(9))
 
 
 KINDS: dict[str, Callable[[], Any]] = {
@@ -204,7 +204,7 @@ def test_every_release_is_charged_at_its_rate_or_refused_in_words(case: Case, un
     if not rates:
         with pytest.raises(tb.ParameterError, match=f"in a budget that counts {re.escape(unit)}"):
             case.run(case.mechanism, case.data, meter, None)
-        assert meter.spent == meter.held == tb.Budget(0.0, 0.0, unit)
+        assert meter.spent == meter.held == tb.Amount(0.0, 0.0, unit)
         return
     answer = case.run(case.mechanism, case.data, meter, None)
     charged = meter._spent
@@ -227,11 +227,11 @@ def test_every_release_is_charged_at_its_rate_or_refused_in_words(case: Case, un
 def test_a_gaussian_release_of_an_epsilon_costs_no_more_and_hardly_less(
     epsilon: Any, delta: float, grid: dict[str, Any]
 ) -> None:
-    release: Any = tb.GaussianRelease.of_epsilon(len, 2, epsilon, delta, **grid)
+    release: Any = tb.release.GaussianRelease.of_epsilon(len, 2, epsilon, delta, **grid)
     assert release.guarantee.sup <= Fraction(str(epsilon))
     assert release.guarantee.delta == Fraction(repr(delta))
     assert {name: getattr(release, name) for name in grid} == grid
-    less = tb.GaussianRelease(len, 2, float(release.sigma) / 1.002, delta, **grid)
+    less = tb.release.GaussianRelease(len, 2, float(release.sigma) / 1.002, delta, **grid)
     assert less.guarantee.sup > Fraction(str(epsilon))
 
 
@@ -247,4 +247,4 @@ def test_a_gaussian_release_of_an_epsilon_costs_no_more_and_hardly_less(
 )
 def test_an_epsilon_that_no_sigma_has_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(tb.ParameterError, match=f"^{re.escape(said)}"):
-        tb.GaussianRelease.of_epsilon(len, 1, **given)
+        tb.release.GaussianRelease.of_epsilon(len, 1, **given)

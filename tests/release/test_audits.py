@@ -114,7 +114,7 @@ def test_the_monotone_prices_do_not_hold_for_other_queries() -> None:
 
 
 SVTS = [
-    tb.SparseVector(epsilon, aboves, sensitivity, monotone, looks, step)
+    tb.release.SparseVector(epsilon, aboves, sensitivity, monotone, looks, step)
     for epsilon, aboves, sensitivity, step in [
         (1, 1, 1, None), (0.3, 7, 2, None), (2, 3, 0.7, 0.25)
     ]
@@ -124,7 +124,7 @@ SVTS = [
 
 
 @pytest.mark.parametrize("svt", SVTS, ids=str)
-def test_scales_and_prices_are_those_of_the_audit(svt: tb.SparseVector) -> None:
+def test_scales_and_prices_are_those_of_the_audit(svt: tb.release.SparseVector) -> None:
     """All that the audit asks for: each price is the moves over the scale."""
     points = 1 if svt.sensitivity == 1 else 2 if svt.step is None else 4
     moves = 1 if svt.monotone else 2
@@ -140,7 +140,7 @@ def test_scales_and_prices_are_those_of_the_audit(svt: tb.SparseVector) -> None:
 @pytest.mark.filterwarnings("ignore:FixedNoise")
 @pytest.mark.parametrize("looks", [False, True])
 def test_the_code_decides_as_the_audit_does(looks: bool) -> None:
-    svt = tb.SparseVector(10, 1, adaptive=looks)
+    svt = tb.release.SparseVector(10, 1, adaptive=looks)
     margin = svt.margin
     for rho, *noise in itertools.product(range(-2, 3), range(-2, 3), (-margin, margin)):
         for value, threshold in itertools.product(range(-2, 3), range(-1, 2)):
@@ -148,7 +148,7 @@ def test_the_code_decides_as_the_audit_does(looks: bool) -> None:
             top = looks and value + draws[0] >= threshold + rho + margin
             middle = value + draws[1 if looks else 0] >= threshold + rho
             meter = tb.OutputDPFilter(10)
-            with svt.open(value, meter=meter, noise=tb.FixedNoise([rho, *draws])) as run:
+            with svt.open(value, meter=meter, noise=tb.release.FixedNoise([rho, *draws])) as run:
                 assert run.ask(lambda data: data, threshold) == (top or middle)
             second = 2 if looks else 1
             assert run.release().cell == (1 if top else second if middle else 0)
@@ -206,7 +206,7 @@ def test_variant_4_keeps_a_weaker_promise() -> None:
 class _Counter:
     """The code itself, on every noise in a box, by weight: z^(sum of all |noise|)."""
 
-    def __init__(self, mechanism: tb.TopK, reach: int) -> None:
+    def __init__(self, mechanism: tb.release.TopK, reach: int) -> None:
         self.mechanism, self.reach = mechanism, reach
         self.noises = [
             np.array(noise)
@@ -236,7 +236,7 @@ def top_k_claims_that_fail(
     """Pr(answer, noise within 5) <= 2^price Pr'(answer, noise within 7), as the proof moves
     no noise by more than 2; prices in units of ln 2 (an entry: 2, or 1 if monotone)."""
     moves = 1 if monotone_prices else 2
-    mechanism = tb.TopK(list, 2, k, moves * k, 0, monotone=monotone_prices)
+    mechanism = tb.release.TopK(list, 2, k, moves * k, 0, monotone=monotone_prices)
     assert mechanism.scale == 1  # so each price is a number of moves
     counter, failed, closest = _Counter(mechanism, 7), 0, 0.0
     vectors = [(a - spread, b + spread) for a, b in all_vectors(2)]

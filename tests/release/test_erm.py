@@ -16,7 +16,7 @@ from tightbudget.output_dp.amount import exact
 from tightbudget.release.mechanisms import erm, objective
 from tightbudget.release.mechanisms.erm import mean_error
 
-TIGHT, PAPER = tb.TestSensitivity.TIGHT, tb.TestSensitivity.PAPER
+TIGHT, PAPER = tb.release.GateSensitivity.TIGHT, tb.release.GateSensitivity.PAPER
 GRID = [(n, 10.0**k) for n in (10, 100, 1000, 10**4, 10**5, 10**6) for k in range(-5, 3)]
 
 
@@ -45,14 +45,14 @@ def test_the_tight_sensitivity_against_all_margins(w: float) -> None:
     assert moved == pytest.approx(2 * math.tanh(w / 4), rel=1e-3)
 
 
-@pytest.mark.parametrize("loss", [tb.Loss.LOGISTIC])
+@pytest.mark.parametrize("loss", [tb.release.Loss.LOGISTIC])
 @pytest.mark.parametrize(("n", "regularization"), [(5, 0.5), (50, 0.1), (400, 0.01)])
 def test_the_error_moves_by_less_than_is_charged(
-    loss: tb.Loss, n: int, regularization: float
+    loss: tb.release.Loss, n: int, regularization: float
 ) -> None:
     """Neighbouring parts, the same noise: of the training part, then of the test part."""
-    perturbation = tb.OutputPerturbation(1.0, regularization, n, 3, loss)
-    tested = tb.logistic_with_test(perturbation, 40, 1.0, 0.1)
+    perturbation = tb.release.OutputPerturbation(1.0, regularization, n, 3, loss)
+    tested = tb.release.logistic_with_test(perturbation, 40, 1.0, 0.1)
     (x, y), (test_x, test_y) = data(n, 3, 3), data(40, 3, 4)
     other_y = np.concatenate([-y[:1], y[1:]])
     ends = [perturbation.objective.minimum(x, labels) for labels in (y, other_y)]
@@ -69,11 +69,11 @@ def test_the_error_moves_by_less_than_is_charged(
 @pytest.mark.parametrize("sensitivity", [TIGHT, PAPER])
 @pytest.mark.parametrize(("epsilon", "test_epsilon"), [(1.0, 0.1), (0.1, 1.0)])
 def test_prices_are_those_of_the_theorem(
-    n: int, regularization: float, sensitivity: tb.TestSensitivity, epsilon: float,
+    n: int, regularization: float, sensitivity: tb.release.GateSensitivity, epsilon: float,
     test_epsilon: float,
 ) -> None:  # fmt: skip
-    perturbation = tb.OutputPerturbation(epsilon, regularization, n, 4)
-    tested = tb.logistic_with_test(perturbation, 300, 0.5, test_epsilon, sensitivity)
+    perturbation = tb.release.OutputPerturbation(epsilon, regularization, n, 4)
+    tested = tb.release.logistic_with_test(perturbation, 300, 0.5, test_epsilon, sensitivity)
     w = 2 / (n * regularization)
     moves = w / 2 if sensitivity is TIGHT else 2 * math.expm1(w)
     a = max(2 / 300, min(2.0, moves))
@@ -86,23 +86,23 @@ def test_prices_are_those_of_the_theorem(
 @pytest.mark.parametrize("size", [1, 7, 30])
 def test_the_noise_is_a_thousandth_wider_than_without_rounding(size: int) -> None:
     """In steps of its grid, per epsilon: 2 / (n Lambda), but for blocks."""
-    perturbation = tb.OutputPerturbation(0.3, 0.01, 1000, size)
+    perturbation = tb.release.OutputPerturbation(0.3, 0.01, 1000, size)
     steps = 1 / perturbation.noise.rate
     ideal = 2 / (1000 * 0.01 * 0.3) * math.sqrt(-(-size // 8))
     assert perturbation.grid.step is not None
     assert 1 <= float(steps) * perturbation.grid.step / ideal < 1.0011
 
 
-@pytest.mark.parametrize("loss", [tb.Loss.LOGISTIC, tb.Loss.HUBER_SVM], ids=repr)
-def test_with_little_noise_it_is_the_minimum(loss: tb.Loss) -> None:
+@pytest.mark.parametrize("loss", [tb.release.Loss.LOGISTIC, tb.release.Loss.HUBER_SVM], ids=repr)
+def test_with_little_noise_it_is_the_minimum(loss: tb.release.Loss) -> None:
     x, y = data(500, 4, 5)
-    perturbation = tb.OutputPerturbation(1e5, 0.1, 500, 4, loss)
+    perturbation = tb.release.OutputPerturbation(1e5, 0.1, 500, 4, loss)
     found = perturbation.release((x, y), meter=tb.OutputDPFilter(1e5)).value
     np.testing.assert_allclose(found, perturbation.objective.minimum(x, y), atol=1e-4)
 
 
 def test_a_model_lies_in_the_ball_that_holds_the_minimum() -> None:
-    perturbation = tb.OutputPerturbation(1e-3, 0.1, 60, 2)
+    perturbation = tb.release.OutputPerturbation(1e-3, 0.1, 60, 2)
     found = perturbation.release(PARTS[0], meter=tb.OutputDPFilter(1)).value
     assert np.linalg.norm(found) <= perturbation.objective.radius * (1 + 1e-15)
 
@@ -125,8 +125,8 @@ def test_a_model_lies_in_the_ball_that_holds_the_minimum() -> None:
 def test_other_types_and_shapes_are_refused_and_not_charged(
     part: int, broken: Any, said: str
 ) -> None:
-    perturbation = tb.OutputPerturbation(1.0, 0.1, 60, 2)
-    tested = tb.logistic_with_test(perturbation, 60, 2.0, 0.1)
+    perturbation = tb.release.OutputPerturbation(1.0, 0.1, 60, 2)
+    tested = tb.release.logistic_with_test(perturbation, 60, 2.0, 0.1)
     meter = tb.OutputDPFilter(1)
     parts = [PARTS[0], PARTS[0]]
     parts[part] = broken
@@ -177,12 +177,12 @@ def test_what_a_record_counts_as(row: Any, label: float, counts_as: Any) -> None
 )
 def test_refusals(given: tuple[Any, ...], said: str) -> None:
     with pytest.raises(tb.ParameterError, match=said):
-        tb.OutputPerturbation(*given)
+        tb.release.OutputPerturbation(*given)
 
 
 def test_only_logistic_models_are_tested() -> None:
-    svm = tb.OutputPerturbation(1.0, 0.1, 60, 2, tb.Loss.HUBER_SVM)
+    svm = tb.release.OutputPerturbation(1.0, 0.1, 60, 2, tb.release.Loss.HUBER_SVM)
     with pytest.raises(tb.ParameterError, match=r"loss must be logistic .* got Huber SVM"):
-        tb.logistic_with_test(svm, 40, 1.0, 0.1)
+        tb.release.logistic_with_test(svm, 40, 1.0, 0.1)
     with pytest.raises(tb.ParameterError, match="test_records must be an integer >= 1, got 0"):
-        tb.logistic_with_test(tb.OutputPerturbation(1.0, 0.1, 60, 2), 0, 1.0, 0.1)
+        tb.release.logistic_with_test(tb.release.OutputPerturbation(1.0, 0.1, 60, 2), 0, 1.0, 0.1)

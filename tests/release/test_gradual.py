@@ -63,7 +63,7 @@ def exactly(narrow: Fraction, wide: Fraction) -> Fraction:
 
 def outcomes(truth: int, epsilons: tuple[Any, ...], widest: int) -> Outcomes:
     """With a rule that looks at what came out: an answer divisible by 3 is good enough."""
-    mechanism = tb.GradualRelease(
+    mechanism = tb.release.GradualRelease(
         lambda data: data, 1, epsilons, lambda answers: answers[-1] % 3 == 0
     )
     return Outcomes.of(
@@ -115,14 +115,14 @@ def test_each_answer_by_itself_has_laplace_noise() -> None:
 @pytest.mark.parametrize(("last", "price"), [(1, 0.5), (2, 1.0), (3, 2.0)])
 def test_it_stops_when_the_rule_says_so(last: int, price: float) -> None:
     meter = tb.OutputDPFilter(2)
-    mechanism = tb.GradualRelease(len, 1, (0.5, 1, 2), lambda answers: len(answers) == last)
+    mechanism = tb.release.GradualRelease(len, 1, (0.5, 1, 2), lambda answers: len(answers) == last)
     answer = mechanism.release("abc", meter=meter)
     assert answer.cell == len(answer.value) == last
     assert meter.spent.epsilon == price
 
 
 def test_answers_lie_on_the_grid() -> None:
-    mechanism = tb.GradualRelease(math.fsum, 0.3, (0.5, 1), lambda _: False, step=0.125)
+    mechanism = tb.release.GradualRelease(math.fsum, 0.3, (0.5, 1), lambda _: False, step=0.125)
     answers = mechanism.release([0.1, 0.2], meter=tb.OutputDPFilter(1)).value
     assert all(8 * answer == int(8 * answer) for answer in answers)
 
@@ -139,4 +139,4 @@ def test_answers_lie_on_the_grid() -> None:
 )
 def test_refusals(epsilons: tuple[float, ...], said: str) -> None:
     with pytest.raises(tb.ParameterError, match=said):
-        tb.GradualRelease(len, 1, epsilons, lambda _: True)
+        tb.release.GradualRelease(len, 1, epsilons, lambda _: True)

@@ -17,7 +17,7 @@ import tightbudget as tb
 from tightbudget.release.noise.coins import bernoulli
 
 TRUTH = Fraction(3, 4)
-ANSWER = tb.Histogram((0.75, 0.25), (0.25, 0.75))
+ANSWER = tb.HistogramPair((0.75, 0.25), (0.25, 0.75))
 STOPS = (1, 2, 4)
 
 
@@ -43,7 +43,7 @@ def test_steps_run_in_order_and_the_rule_is_asked_at_stops_alone() -> None:
         asked.append(len(outputs))
         return len(outputs) == 2
 
-    answer = tb.Iterative(counted, STOPS, rule, schedule()).release(
+    answer = tb.release.Iterative(counted, STOPS, rule, schedule()).release(
         ran, meter=tb.OutputDPOdometer()
     )
     assert answer.value == (0, 1)
@@ -54,16 +54,16 @@ def test_steps_run_in_order_and_the_rule_is_asked_at_stops_alone() -> None:
 
 def test_the_last_stop_stops_in_any_case() -> None:
     for stops in (STOPS, (1, 2)):
-        mechanism = tb.Iterative(counted, stops, lambda _: False, schedule())
+        mechanism = tb.release.Iterative(counted, stops, lambda _: False, schedule())
         meter = tb.OutputDPOdometer()
         assert len(mechanism.release([], meter=meter).value) == stops[-1]
         assert meter._spent.counted == Fraction(schedule().epsilons[STOPS.index(stops[-1])])
 
 
 def test_fewer_stops_keep_their_prices() -> None:
-    whole = tb.Iterative(counted, STOPS, lambda _: True, schedule()).guarantee
+    whole = tb.release.Iterative(counted, STOPS, lambda _: True, schedule()).guarantee
     assert whole == schedule().guarantee()
-    part = tb.Iterative(counted, (1, 2), lambda _: True, schedule()).guarantee
+    part = tb.release.Iterative(counted, (1, 2), lambda _: True, schedule()).guarantee
     assert part.cells == {k: whole.price(k) for k in (1, 2)}
     assert part.sup == max(part.cells.values())
     assert part.delta == whole.delta
@@ -74,17 +74,17 @@ def test_no_rule_breaks_the_prices(rule: tuple[bool, ...]) -> None:
     """All rules of two stops: by the first output, then by the first two."""
     stop_at = dict(zip([(0,), (1,), (0, 0), (0, 1), (1, 0), (1, 1)], rule, strict=True))
     used = schedule()
-    mechanism = tb.Iterative(response, STOPS, lambda o: stop_at.get(o, True), used)
+    mechanism = tb.release.Iterative(response, STOPS, lambda o: stop_at.get(o, True), used)
     assert excess(mechanism) <= Fraction(used.delta.upper)
 
 
 def test_prices_that_are_too_low_are_caught() -> None:
     used = replace(schedule(), epsilons=(0.1, 0.1, 0.1))
-    mechanism = tb.Iterative(response, STOPS, lambda o: o[0] == 1, used)
+    mechanism = tb.release.Iterative(response, STOPS, lambda o: o[0] == 1, used)
     assert excess(mechanism) > Fraction(used.delta.upper)
 
 
-def excess(mechanism: tb.Iterative) -> Fraction:
+def excess(mechanism: tb.release.Iterative) -> Fraction:
     """The smallest delta for its prices, at least, in the direction of 1 against 0."""
 
     def run(bit: int) -> Callable[[Any], Any]:
@@ -105,9 +105,9 @@ def test_refused_stops(stops: tuple[int, ...]) -> None:
     with pytest.raises(
         tb.ParameterError, match=r"stops must be ascending, and among the schedule's \(1, 2, 4\)"
     ):
-        tb.Iterative(counted, stops, lambda _: True, schedule())
+        tb.release.Iterative(counted, stops, lambda _: True, schedule())
 
 
 def test_a_stop_is_a_count() -> None:
     with pytest.raises(tb.ParameterError, match=r"stops\[0\] must be an integer >= 1, got 1.0"):
-        tb.Iterative(counted, (1.0,), lambda _: True, schedule())  # type: ignore[arg-type]
+        tb.release.Iterative(counted, (1.0,), lambda _: True, schedule())  # type: ignore[arg-type]

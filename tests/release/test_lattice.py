@@ -85,7 +85,7 @@ def test_what_is_proposed_is_taken_as_often_as_it_must_be(monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_what_is_drawn_has_these_masses() -> None:
     noise, draws = LatticeNoise(2, 1, 2), 600
-    source = tb.OpenDPNoise()
+    source = tb.release.OpenDPNoise()
     drawn = [tuple(noise.draw(source).tolist()) for _ in range(draws)]
     weights = {z: math.exp(-float(noise.rate) * length(noise, z)) for z in points(2, 60)}
     total = sum(weights.values())
@@ -105,7 +105,7 @@ def test_blocks_make_it_longer_by_a_sixteenth_at_most() -> None:
 @pytest.mark.parametrize("size", [3, 8, 24])
 def test_how_long_it_is(size: int) -> None:
     """sqrt(d (d + 1)) in root mean square for one block; for blocks of 8, d sqrt(1 + 1/8)."""
-    noise, source = LatticeNoise(size, 2**20, 1), tb.OpenDPNoise()
+    noise, source = LatticeNoise(size, 2**20, 1), tb.release.OpenDPNoise()
     square = np.mean([np.sum((noise.draw(source) / 2**20) ** 2) for _ in range(60)])
     assert math.sqrt(square) == pytest.approx(size * math.sqrt(1 + 1 / min(size, 8)), rel=0.45)
 

@@ -31,7 +31,7 @@ class Journal:
         self.meter, self.asked = meter, list[str]()
 
     @property
-    def left(self) -> tb.Budget:
+    def left(self) -> tb.Amount:
         return self.meter.left
 
     def reserve(self, guarantee: tb.OutputDP, *, interactive: bool = False) -> Reserved:
@@ -98,7 +98,7 @@ def test_a_release_costs_the_price_of_its_cell(case: Case) -> None:
     assert answer.cell in guarantee.cells
     assert meter.spent == answer.receipt.charged
     assert meter._spent == (guarantee.price(answer.cell), guarantee.delta)
-    assert meter.held == tb.Budget(0.0, 0.0, "epsilon")
+    assert meter.held == tb.Amount(0.0, 0.0, "epsilon")
 
 
 @every
@@ -118,9 +118,9 @@ def test_the_receipt_adds_up(case: Case) -> None:
 def test_what_does_not_fit_is_refused_before_the_data_is_touched(case: Case) -> None:
     epsilon, delta = case.mechanism.guarantee.worst_case()
     meter = tb.OutputDPFilter(epsilon * Fraction(999, 1000), delta)
-    with pytest.raises(tb.BudgetError):
+    with pytest.raises(tb.errors.BudgetError):
         case.run(case.mechanism, Untouchable(), meter, None)
-    assert meter.spent == meter.held == tb.Budget(0.0, 0.0, "epsilon")
+    assert meter.spent == meter.held == tb.Amount(0.0, 0.0, "epsilon")
 
 
 @every
@@ -166,7 +166,7 @@ def test_an_error_that_is_kept_keeps_no_data(case: Case, interrupted: bool) -> N
 
 def test_a_conversation_that_has_ended_keeps_no_data() -> None:
     given = [Kept(range(9))]
-    gone, svt = weakref.ref(given[0]), tb.SparseVector(1, 2)
+    gone, svt = weakref.ref(given[0]), tb.release.SparseVector(1, 2)
     with svt.open(given.pop(), meter=tb.OutputDPFilter(1)) as run:
         run.ask(len, 0)
     gc.collect(1)
@@ -175,13 +175,13 @@ def test_a_conversation_that_has_ended_keeps_no_data() -> None:
 
 
 def test_an_error_in_a_conversation_shows_no_frame_that_knows_an_answer() -> None:
-    class Fails(tb.OpenDPNoise):
+    class Fails(tb.release.OpenDPNoise):
         def laplace(self, scale: Any, size: int) -> Any:
             if size > 1:  # the threshold has its noise
                 raise ZeroDivisionError
             return super().laplace(scale, size)
 
-    svt, meter = tb.SparseVector(1, 2), tb.OutputDPFilter(1)
+    svt, meter = tb.release.SparseVector(1, 2), tb.OutputDPFilter(1)
     with pytest.raises(tb.ReleaseError) as caught, svt.open(0, meter=meter, noise=Fails()) as run:
         run.ask(lambda data: data, 0)
     frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
@@ -299,7 +299,7 @@ def test_a_rehearsal_refuses_an_answer_that_a_release_replaces(case: Case, wrong
     ],
 )
 def test_what_a_rehearsal_says_of_an_answer(given: Any, answer: Any, said: str) -> None:
-    release = tb.LaplaceRelease(lambda _: answer, 1, 1, **given)
+    release = tb.release.LaplaceRelease(lambda _: answer, 1, 1, **given)
     with pytest.raises(tb.ParameterError, match=f"^the query's answer must {re.escape(said)}"):
         release.rehearse(None)
     assert release.release(None, meter=tb.OutputDPOdometer()).cell == "value"
@@ -307,7 +307,7 @@ def test_what_a_rehearsal_says_of_an_answer(given: Any, answer: Any, said: str) 
 
 @pytest.mark.parametrize("answer", [3, 3.0, np.float64(3), np.int8(3), Fraction(3), True, [3]])
 def test_an_integer_of_any_type_passes_a_rehearsal(answer: Any) -> None:
-    assert tb.LaplaceRelease(lambda _: answer, 1, 1).rehearse(None).cost.epsilon == 1
+    assert tb.release.LaplaceRelease(lambda _: answer, 1, 1).rehearse(None).cost.epsilon == 1
 
 
 def _always(answer: Any, _: Any) -> Any:
@@ -315,27 +315,27 @@ def _always(answer: Any, _: Any) -> Any:
 
 
 def test_a_rehearsal_refuses_proposals_that_a_release_replaces() -> None:
-    for found in ([], [1], [tb.Proposal(1, 0, 1)] * 2):
+    for found in ([], [1], [tb.release.Proposal(1, 0, 1)] * 2):
         with pytest.raises(tb.ParameterError, match=r"^propose must answer 1 of Proposal, got \["):
-            tb.ProposeTestRelease(partial(_always, found), 1, 0.1).rehearse(None)
+            tb.release.ProposeTestRelease(partial(_always, found), 1, 0.1).rehearse(None)
 
 
 def paid_inside_a_rehearsal(pay: Any) -> str:
     """What is seen of the error of a paid run that a rehearsed query makes."""
     try:
-        tb.LaplaceRelease(lambda _: pay(), 1, 1).rehearse(None)
+        tb.release.LaplaceRelease(lambda _: pay(), 1, 1).rehearse(None)
     except (_Mistake, tb.ReleaseError):
         return "an error"
     return "nothing"
 
 
 def released_inside() -> int:
-    answer = tb.LaplaceRelease(_mistaken, 1, 1).release(0, meter=tb.OutputDPFilter(1))
+    answer = tb.release.LaplaceRelease(_mistaken, 1, 1).release(0, meter=tb.OutputDPFilter(1))
     return int(answer.value)
 
 
 def asked_inside() -> int:
-    with tb.SparseVector(1, 1).open(0, meter=tb.OutputDPFilter(1)) as run:
+    with tb.release.SparseVector(1, 1).open(0, meter=tb.OutputDPFilter(1)) as run:
         return int(run.ask(_mistaken, 0))
 
 
@@ -371,7 +371,7 @@ def test_what_is_no_meter_is_refused_by_name_before_the_data_is_touched(case: Ca
 
 
 def test_a_budget_of_a_ledger_is_no_meter_without_a_key(tmp_path: Path) -> None:
-    count = tb.LaplaceRelease(len, 1, 0.5)
+    count = tb.release.LaplaceRelease(len, 1, 0.5)
     with tb.Ledger(f"sqlite:///{tmp_path}/budget.db") as ledger:
         ada: Any = ledger.open_budget("ada", epsilon=1)
         for ask in (count.what_if, lambda meter: count.release(Untouchable(), meter=meter)):

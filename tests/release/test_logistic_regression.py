@@ -38,7 +38,7 @@ from tightbudget.release.rehearsal import rehearsal
 QUIET: dict[str, Any] = {"epsilon": 1e9, "regularization": 1e-3}
 
 
-class Repeatable(tb.PrivateLogisticRegression):
+class Repeatable(tb.release.PrivateLogisticRegression):
     """Says that its fits agree, so that scikit-learn skips no check."""
 
     def __sklearn_tags__(self) -> Any:
@@ -47,7 +47,7 @@ class Repeatable(tb.PrivateLogisticRegression):
         return tags
 
 
-@parametrize_with_checks([tb.PrivateLogisticRegression(**QUIET)])
+@parametrize_with_checks([tb.release.PrivateLogisticRegression(**QUIET)])
 def test_estimator_checks(estimator: Any, check: Any) -> None:
     """Every check of scikit-learn passes; it calls fit(X, y), and a default meter pays."""
     with default_meter(tb.OutputDPOdometer()):
@@ -68,7 +68,9 @@ def test_checks_that_are_left_out_for_random_estimators(check: Callable[..., Non
 
 
 def test_checks_without_a_meter_fit_nothing() -> None:
-    answers = check_estimator(tb.PrivateLogisticRegression(**QUIET), on_fail=None, on_skip=None)
+    answers = check_estimator(
+        tb.release.PrivateLogisticRegression(**QUIET), on_fail=None, on_skip=None
+    )
     said = [str(answer["exception"]) for answer in answers if answer["status"] == "failed"]
     assert sum("meter must be a budget that pays, got None" in text for text in said) > 20
 
@@ -83,7 +85,7 @@ def rows(n: int = 400) -> tuple[Any, Any]:
 
 def test_it_learns() -> None:
     x, y = rows()
-    model = tb.PrivateLogisticRegression(5.0, 0.05).fit(x, y, meter=tb.OutputDPFilter(5))
+    model = tb.release.PrivateLogisticRegression(5.0, 0.05).fit(x, y, meter=tb.OutputDPFilter(5))
     assert model.score(x, y) > 0.9
     assert list(model.classes_) == ["no", "yes"]
     assert model.coef_.shape == (1, 2)
@@ -97,7 +99,7 @@ def test_what_is_released_and_what_is_not(kind: str) -> None:
     x, y = rows(4000)
     for threshold, cell, price in ((20.0, "value", 1), (-20.0, "bottom", Fraction(1, 10))):
         meter = tb.OutputDPFilter(1)
-        model = tb.PrivateLogisticRegression(
+        model = tb.release.PrivateLogisticRegression(
             1.0, 0.05, threshold=threshold, test_sensitivity=kind
         ).fit(x, y, meter=meter)
         assert model.release_.cell == cell
@@ -106,7 +108,7 @@ def test_what_is_released_and_what_is_not(kind: str) -> None:
 
 def test_without_a_model_there_is_nothing_to_predict_with() -> None:
     x, y = rows(4000)
-    model = tb.PrivateLogisticRegression(1.0, 0.05)
+    model = tb.release.PrivateLogisticRegression(1.0, 0.05)
     model.fit(x, y, meter=tb.OutputDPFilter(1))
     model.set_params(threshold=-20.0).fit(x, y, meter=tb.OutputDPFilter(1))
     assert not hasattr(model, "coef_")
@@ -123,7 +125,7 @@ def test_without_a_model_there_is_nothing_to_predict_with() -> None:
     ],
 )
 def test_what_a_fit_would_cost(changes: dict[str, Any], most: float, least: float) -> None:
-    model = tb.PrivateLogisticRegression(0.5, **{"test_epsilon": 0.25} | changes)
+    model = tb.release.PrivateLogisticRegression(0.5, **{"test_epsilon": 0.25} | changes)
     meter = tb.OutputDPFilter(1)
     answer = model.what_if(meter)
     assert (answer.most.epsilon, answer.least.epsilon) == (most, least)
@@ -138,9 +140,9 @@ def test_what_a_fit_would_cost(changes: dict[str, Any], most: float, least: floa
 def test_a_refit_that_is_refused_leaves_the_model_as_it_was() -> None:
     x, y = rows()
     meter = tb.OutputDPFilter(1)
-    model = tb.PrivateLogisticRegression(1.0, 0.05).fit(x, y, meter=meter)
+    model = tb.release.PrivateLogisticRegression(1.0, 0.05).fit(x, y, meter=meter)
     before = model.predict(x)
-    with pytest.raises(tb.BudgetError):
+    with pytest.raises(tb.errors.BudgetError):
         model.fit(x, np.where(y == "no", "up", "down"), meter=meter)
     assert list(model.classes_) == ["no", "yes"]
     assert (model.predict(x) == before).all()
@@ -150,14 +152,14 @@ def test_a_refit_that_is_refused_leaves_the_model_as_it_was() -> None:
 def test_classes_are_two(classes: Any) -> None:
     meter = tb.OutputDPFilter(1)
     with pytest.raises(tb.ParameterError, match=r"^classes must be two different labels, got "):
-        tb.PrivateLogisticRegression(classes=classes).fit(*rows(), meter=meter)
+        tb.release.PrivateLogisticRegression(classes=classes).fit(*rows(), meter=meter)
     assert meter.left.epsilon == 1.0
 
 
 def test_classes_say_which_label_is_which() -> None:
     x, y = rows()
     for classes in (("no", "yes"), ("yes", "no")):
-        model = tb.PrivateLogisticRegression(1e5, 0.05, classes=classes)
+        model = tb.release.PrivateLogisticRegression(1e5, 0.05, classes=classes)
         model.fit(x, y, meter=tb.OutputDPFilter(1e5))
         assert list(model.classes_) == [*classes]
         assert model.score(x, y) > 0.9
@@ -165,7 +167,7 @@ def test_classes_say_which_label_is_which() -> None:
 
 def test_new_rows_with_missing_numbers_have_no_side() -> None:
     x, y = rows()
-    model = tb.PrivateLogisticRegression(5.0, 0.05).fit(x, y, meter=tb.OutputDPFilter(5))
+    model = tb.release.PrivateLogisticRegression(5.0, 0.05).fit(x, y, meter=tb.OutputDPFilter(5))
     odd = np.array([[np.nan, 0.5], [0.5, np.inf]])
     assert model.decision_function(odd).tolist() == [0, 0]
 
@@ -174,7 +176,7 @@ def test_new_rows_with_missing_numbers_have_no_side() -> None:
 
 
 def test_a_fit_needs_a_meter() -> None:
-    model = tb.PrivateLogisticRegression()
+    model = tb.release.PrivateLogisticRegression()
     with pytest.raises(tb.ParameterError) as caught:
         model.fit(*rows())
     assert str(caught.value) == (
@@ -187,7 +189,7 @@ def test_a_fit_needs_a_meter() -> None:
 
 def test_a_default_meter_pays_in_its_block_alone() -> None:
     outer, inner, named = tb.OutputDPFilter(9), tb.OutputDPFilter(9), tb.OutputDPFilter(9)
-    model, data = tb.PrivateLogisticRegression(1.0), rows(20)
+    model, data = tb.release.PrivateLogisticRegression(1.0), rows(20)
 
     def fit_and_fail() -> None:
         with default_meter(inner):
@@ -208,7 +210,7 @@ def test_a_default_meter_pays_in_its_block_alone() -> None:
 def test_another_thread_does_not_spend_the_default_meter() -> None:
     meter = tb.OutputDPFilter(1)
     with default_meter(meter), ThreadPoolExecutor(1) as pool:
-        fit = pool.submit(tb.PrivateLogisticRegression(1.0).fit, *rows(20))
+        fit = pool.submit(tb.release.PrivateLogisticRegression(1.0).fit, *rows(20))
         with pytest.raises(tb.ParameterError, match="which another thread or process does not see"):
             fit.result()
     assert meter.left.epsilon == 1.0
@@ -226,13 +228,13 @@ def test_a_default_meter_of_a_ledger_has_a_key(tmp_path: Path) -> None:
         with pytest.raises(tb.ParameterError, match="a LedgerBudget without one"):
             default_meter(ada).__enter__()  # type: ignore[arg-type]
         with default_meter(ada.keyed("A7")):
-            tb.PrivateLogisticRegression(0.25).fit(*rows(20))
+            tb.release.PrivateLogisticRegression(0.25).fit(*rows(20))
         assert ada.left.epsilon == 0.75
 
 
 def test_a_fitted_model_keeps_no_meter() -> None:
     with default_meter(tb.OutputDPFilter(1)):
-        model = tb.PrivateLogisticRegression(1.0).fit(*rows(20))
+        model = tb.release.PrivateLogisticRegression(1.0).fit(*rows(20))
     again = pickle.loads(pickle.dumps(model))
     assert (again.coef_ == model.coef_).all()
     with pytest.raises(tb.ParameterError, match="got None"):
@@ -243,7 +245,7 @@ def test_a_fitted_model_keeps_no_meter() -> None:
 def test_metadata_routing_asks_for_the_meter(passed_on: bool) -> None:
     meter = tb.OutputDPFilter(9)
     with config_context(enable_metadata_routing=True):
-        model = tb.PrivateLogisticRegression(1.0)
+        model = tb.release.PrivateLogisticRegression(1.0)
         if passed_on:
             model.set_fit_request(meter=True)
         pipe = make_pipeline(FunctionTransformer(), model)
@@ -268,7 +270,7 @@ def test_metadata_routing_asks_for_the_meter(passed_on: bool) -> None:
 def test_a_rehearsal_says_what_a_fit_would_cost(
     changes: dict[str, Any], cost: float, most: float
 ) -> None:
-    model = tb.PrivateLogisticRegression(0.5, 0.05, **{"test_epsilon": 0.25} | changes)
+    model = tb.release.PrivateLogisticRegression(0.5, 0.05, **{"test_epsilon": 0.25} | changes)
     before = dict(vars(model))
     said = model.rehearse(*rows())
     assert vars(model) == before
@@ -281,7 +283,7 @@ def test_a_rehearsal_says_what_a_fit_would_cost(
 
 def test_a_rehearsal_sees_what_a_fit_counts_as_zeros() -> None:
     x, y = rows(20)
-    model = tb.PrivateLogisticRegression(classes=(0, 1))
+    model = tb.release.PrivateLogisticRegression(classes=(0, 1))
     for features, labels in ((x, y), (x * np.nan, y == "yes")):
         with pytest.raises(tb.ParameterError) as caught:
             model.rehearse(features, labels)
@@ -303,7 +305,7 @@ class Hostile:
 
 def test_a_rehearsal_raises_the_error_that_a_fit_hides() -> None:
     x, y = rows(20)
-    model = tb.PrivateLogisticRegression(1.0, classes=("no", "yes"))
+    model = tb.release.PrivateLogisticRegression(1.0, classes=("no", "yes"))
     labels = [*y[:-1], Hostile()]
     with pytest.raises(ZeroDivisionError, match="seen"):
         model.rehearse(x, labels)
@@ -311,13 +313,13 @@ def test_a_rehearsal_raises_the_error_that_a_fit_hides() -> None:
     with pytest.raises(tb.ParameterError, match="X must be a table of numbers"):
         model.rehearse(x.astype(str), y)
     with pytest.raises(tb.ParameterError, match="epsilon must be a finite number > 0, got -1"):
-        tb.PrivateLogisticRegression(-1).rehearse(x, y)
+        tb.release.PrivateLogisticRegression(-1).rehearse(x, y)
 
 
 def a_paid_fit_within_a_rehearsal_tells_nothing() -> bool:
     """Only the price shows that private data without any record to read were fitted."""
     x, y = rows(20)
-    model, meter = tb.PrivateLogisticRegression(classes=("no", "yes")), tb.OutputDPFilter(2)
+    model, meter = tb.release.PrivateLogisticRegression(classes=("no", "yes")), tb.OutputDPFilter(2)
     with rehearsal():
         try:
             model.fit(x * np.nan, y, meter=meter)
@@ -374,7 +376,7 @@ def no_value_is_refused(kind: str) -> bool:
     for value in (0.25, *ODD):
         changed = x.astype(object)
         changed[7, 0] = value
-        model = tb.PrivateLogisticRegression(1.0, classes=("no", "yes"))
+        model = tb.release.PrivateLogisticRegression(1.0, classes=("no", "yes"))
         given = CONTAINERS[kind](changed)
         said.add(outcome(partial(model.fit, given, y, meter=tb.OutputDPFilter(1))))
         if hasattr(model, "release_"):
@@ -409,7 +411,7 @@ def test_no_value_is_refused(kind: str) -> None:
 @pytest.mark.parametrize("classes", [None, ("no", "yes")], ids=["any", "named"])
 def test_refused_rows_are_not_shown(change: Callable[[Any], Any], said: str, classes: Any) -> None:
     x, y = rows(20)
-    model = tb.PrivateLogisticRegression(1.0, classes=classes)
+    model = tb.release.PrivateLogisticRegression(1.0, classes=classes)
     meter = tb.OutputDPFilter(1)
     for call in (
         lambda: model.fit(change(x), y, meter=meter),
@@ -438,7 +440,7 @@ def test_refused_rows_are_not_shown(change: Callable[[Any], Any], said: str, cla
 def test_labels_are_one_for_each_record(change: Callable[[Any], Any], said: str) -> None:
     x, y = rows(20)
     meter = tb.OutputDPFilter(1)
-    model = tb.PrivateLogisticRegression(1.0, classes=("no", "yes"))
+    model = tb.release.PrivateLogisticRegression(1.0, classes=("no", "yes"))
     assert said in outcome(lambda: model.fit(x, change(y), meter=meter))
     assert meter.left.epsilon == 1.0
 
@@ -460,7 +462,7 @@ LABELS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("classes", [None, ("no", "yes")], ids=["any", "named"])
 def test_labels_of_every_kind_train_the_same_model(kind: str, classes: Any) -> None:
     x, y = rows(20)
-    quiet = tb.PrivateLogisticRegression(1e9, 0.05, classes=classes)
+    quiet = tb.release.PrivateLogisticRegression(1e9, 0.05, classes=classes)
     fitted = [
         clone(quiet).fit(x, labels, meter=tb.OutputDPOdometer()) for labels in (y, LABELS[kind](y))
     ]
@@ -472,7 +474,7 @@ def test_labels_of_several_types_are_named() -> None:
     x, y = rows(20)
     mixed = [*y[:-1], None]
     with pytest.raises(tb.ParameterError, match=r"^labels must be of one type, or be named by"):
-        tb.PrivateLogisticRegression().fit(x, mixed, meter=tb.OutputDPFilter(1))
+        tb.release.PrivateLogisticRegression().fit(x, mixed, meter=tb.OutputDPFilter(1))
 
 
 FRAMES: dict[str, Callable[[Any], Any]] = {
@@ -486,13 +488,13 @@ FRAMES: dict[str, Callable[[Any], Any]] = {
 def test_names_of_columns_are_kept_and_checked(kind: str) -> None:
     x, y = rows(20)
     frame = FRAMES[kind](x)
-    model = tb.PrivateLogisticRegression(1e9).fit(frame, y, meter=tb.OutputDPOdometer())
+    model = tb.release.PrivateLogisticRegression(1e9).fit(frame, y, meter=tb.OutputDPOdometer())
     host = StandardScaler().fit(frame)  # its version may know no names of Polars
     names = list(getattr(host, "feature_names_in_", []))
     assert names == ["a", "b"] or kind == "polars"
     assert list(getattr(model, "feature_names_in_", [])) == names
     assert model.n_features_in_ == 2
-    plain = tb.PrivateLogisticRegression(1e9).fit(x, y, meter=tb.OutputDPOdometer())
+    plain = tb.release.PrivateLogisticRegression(1e9).fit(x, y, meter=tb.OutputDPOdometer())
     assert (plain.coef_ == model.coef_).all()
     assert not hasattr(plain, "feature_names_in_")
     if names:
@@ -501,7 +503,7 @@ def test_names_of_columns_are_kept_and_checked(kind: str) -> None:
 
 
 def test_what_scikit_learn_asks_of_an_estimator() -> None:
-    model = tb.PrivateLogisticRegression(0.5, classes=("no", "yes"))
+    model = tb.release.PrivateLogisticRegression(0.5, classes=("no", "yes"))
     assert clone(model).get_params() == model.get_params()
     assert repr(model) == "PrivateLogisticRegression(classes=('no', 'yes'), epsilon=0.5)"
     assert "PrivateLogisticRegression" in model._repr_html_()
@@ -528,7 +530,7 @@ def test_what_scikit_learn_asks_of_an_estimator() -> None:
 def test_refusals(changes: dict[str, Any], said: str) -> None:
     meter = tb.OutputDPFilter(1)
     with pytest.raises(tb.ParameterError) as caught:
-        tb.PrivateLogisticRegression(**changes).fit(*rows(), meter=meter)
+        tb.release.PrivateLogisticRegression(**changes).fit(*rows(), meter=meter)
     assert said in str(caught.value)
     assert meter.left.epsilon == 1.0
 
@@ -537,9 +539,9 @@ def test_long_rows_are_refused_or_shortened() -> None:
     x, y = rows()
     meter = tb.OutputDPFilter(1)
     with pytest.raises(tb.ParameterError, match="rows must have a 2-norm of at most 1; clip=True"):
-        tb.PrivateLogisticRegression(clip=False).fit(x * 3, y, meter=meter)
+        tb.release.PrivateLogisticRegression(clip=False).fit(x * 3, y, meter=meter)
     assert meter.left.epsilon == 1.0
-    tb.PrivateLogisticRegression().fit(x * 3, y, meter=meter)
+    tb.release.PrivateLogisticRegression().fit(x * 3, y, meter=meter)
     assert meter.left.epsilon == 0.0
 
 
@@ -547,13 +549,13 @@ def test_labels_of_another_number_of_kinds() -> None:
     x, _ = rows(6)
     for labels, said in (([1] * 6, "got 1 class$"), ([1, 2, 3] * 2, "got 3 classes$")):
         with pytest.raises(tb.ParameterError, match=f"labels must be of two kinds, {said}"):
-            tb.PrivateLogisticRegression().fit(x, labels, meter=tb.OutputDPFilter(1))
+            tb.release.PrivateLogisticRegression().fit(x, labels, meter=tb.OutputDPFilter(1))
 
 
 def test_in_a_pipeline_and_pickled() -> None:
     x, y = rows()
     meter = tb.OutputDPFilter(2)
-    pipe = make_pipeline(FunctionTransformer(), clone(tb.PrivateLogisticRegression(1.0)))
+    pipe = make_pipeline(FunctionTransformer(), clone(tb.release.PrivateLogisticRegression(1.0)))
     pipe.fit(x, y, privatelogisticregression__meter=meter)
     assert meter.left.epsilon == 1.0
     again = pickle.loads(pickle.dumps(pipe))
@@ -562,7 +564,7 @@ def test_in_a_pipeline_and_pickled() -> None:
 
 def test_a_fit_that_is_refused_leaves_the_model_as_it_was() -> None:
     x, y = rows()
-    model = tb.PrivateLogisticRegression(1.0).fit(x, y, meter=tb.OutputDPFilter(1))
+    model = tb.release.PrivateLogisticRegression(1.0).fit(x, y, meter=tb.OutputDPFilter(1))
     before = dict(vars(model))
     wider = np.column_stack([x, np.zeros(len(x))])
     others = np.where(y == "yes", "certainly", "never")
@@ -572,7 +574,7 @@ def test_a_fit_that_is_refused_leaves_the_model_as_it_was() -> None:
         (x, np.arange(len(x)) % 3, tb.OutputDPFilter(1)),
         (wider, np.zeros(len(x)), tb.OutputDPFilter(1)),
     ):
-        with pytest.raises((tb.BudgetError, tb.ParameterError)):
+        with pytest.raises((tb.errors.BudgetError, tb.ParameterError)):
             model.fit(features, labels, meter=meter)
         assert vars(model) == before
     assert set(model.predict(x)) == {"no", "yes"}
@@ -586,7 +588,7 @@ def test_a_fit_that_is_refused_leaves_the_model_as_it_was() -> None:
 
 def a_paid_fit_tells_of_no_record() -> bool:
     x, y = rows(20)
-    model = tb.PrivateLogisticRegression(1.0, classes=(0, 1))
+    model = tb.release.PrivateLogisticRegression(1.0, classes=(0, 1))
     return outcome(lambda: model.fit(x, y, meter=tb.OutputDPFilter(1))) == "done"
 
 

@@ -87,14 +87,14 @@ def test_a_subclass_is_run_and_paid_for() -> None:
     assert str(mechanism.what_if(meter)).endswith(": fits")
     answer = mechanism.release([0] * 4, meter=meter, noise=Draws([1]))
     assert (answer.value, answer.cell) == (True, "value")
-    assert meter.spent == answer.receipt.charged == tb.Budget(0.25, 0.0, "epsilon")
+    assert meter.spent == answer.receipt.charged == tb.Amount(0.25, 0.0, "epsilon")
 
 
 def test_what_is_not_admitted_costs_nothing() -> None:
     meter = tb.OutputDPFilter(1)
     with pytest.raises(tb.ParameterError, match=r"^data must be a list, got int$"):
         IsLong(3, 0.25).release(4, meter=meter)
-    assert meter.spent == meter.held == tb.Budget(0.0, 0.0, "epsilon")
+    assert meter.spent == meter.held == tb.Amount(0.0, 0.0, "epsilon")
 
 
 def test_parameters_without_a_guarantee_are_refused_when_it_is_made() -> None:
@@ -105,9 +105,11 @@ def test_parameters_without_a_guarantee_are_refused_when_it_is_made() -> None:
 def test_a_source_of_noise_that_is_empty_is_a_source_of_noise() -> None:
     """A source that counts as false was once replaced by OpenDP's samplers."""
     assert not Draws()
-    count = tb.LaplaceRelease(len, 1, 1).release([], meter=tb.OutputDPFilter(1), noise=Draws())
+    count = tb.release.LaplaceRelease(len, 1, 1).release(
+        [], meter=tb.OutputDPFilter(1), noise=Draws()
+    )
     assert count.value == 7
-    with tb.SparseVector(1, 1).open([], meter=tb.OutputDPFilter(1), noise=Draws()) as run:
+    with tb.release.SparseVector(1, 1).open([], meter=tb.OutputDPFilter(1), noise=Draws()) as run:
         assert run.ask(len, 0)
 
 
@@ -124,18 +126,18 @@ def test_a_subclass_has_to_give_its_guarantee_and_its_run(missing: str) -> None:
     ("make", "said"),
     [
         (
-            lambda: tb.GaussianRelease(len, 1, epsilon=1, delta=1e-6),  # type: ignore[call-arg]
+            lambda: tb.release.GaussianRelease(len, 1, epsilon=1, delta=1e-6),  # type: ignore[call-arg]
             "GaussianRelease has no parameter 'epsilon' (it has query, sensitivity, sigma, delta, "
             "size, step, bounds, integers): GaussianRelease.of_epsilon(query, sensitivity, "
             "epsilon, delta) finds the sigma",
         ),
         (
-            lambda: tb.LaplaceRelease(len, 1, scale=1),  # type: ignore[call-arg]
+            lambda: tb.release.LaplaceRelease(len, 1, scale=1),  # type: ignore[call-arg]
             "LaplaceRelease has no parameter 'scale' (it has query, sensitivity, epsilon, size, "
             "step, bounds, integers): the scale of the noise is sensitivity / epsilon",
         ),
         (
-            lambda: tb.SparseVector(1, above=5),  # type: ignore[call-arg]
+            lambda: tb.release.SparseVector(1, above=5),  # type: ignore[call-arg]
             "SparseVector has no parameter 'above' (it has epsilon, aboves, sensitivity, "
             "monotone, adaptive, step, bounds)",
         ),

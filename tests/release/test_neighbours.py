@@ -57,7 +57,7 @@ def _says_nothing(
     assert not [record for record in caplog.records if record.levelno >= logging.INFO]
 
 
-def run(release: Callable[..., tb.Release[Any]], *given: Any) -> tuple[Any, ...]:
+def run(release: Callable[..., tb.release.Release[Any]], *given: Any) -> tuple[Any, ...]:
     """All that comes out of a run, with the draws."""
     meter, noise = tb.OutputDPOdometer(), Seeded()
     with warnings.catch_warnings(record=True) as seen:
@@ -108,21 +108,21 @@ ANSWERS: list[tuple[Callable[[], Any], int]] = [
         (raising(error), LOW)
         for error in (
             ZeroDivisionError(), MemoryError(), SystemExit("secret 42"), GeneratorExit(),
-            tb.ParameterError("x"), tb.SettlementError("x"), tb.BudgetError(
+            tb.ParameterError("x"), tb.errors.SettlementError("x"), tb.errors.BudgetError(
                 "x", requested=1, left=0, held=0), RecursionError(), StopIteration(),
         )
     ),
     (Hostile, LOW),
 ]  # fmt: skip
 
-Asked = Callable[[Callable[[Any], Any]], Callable[..., tb.Release[Any]]]
+Asked = Callable[[Callable[[Any], Any]], Callable[..., tb.release.Release[Any]]]
 
 
 def _conversation(step: float | None, adaptive: bool) -> Asked:
-    svt = tb.SparseVector(1, 3, 4, adaptive=adaptive, step=step, bounds=(LOW, HIGH))
+    svt = tb.release.SparseVector(1, 3, 4, adaptive=adaptive, step=step, bounds=(LOW, HIGH))
 
-    def asked(query: Callable[[Any], Any]) -> Callable[..., tb.Release[Any]]:
-        def release(data: Any, *, meter: Any, noise: Any) -> tb.Release[Any]:
+    def asked(query: Callable[[Any], Any]) -> Callable[..., tb.release.Release[Any]]:
+        def release(data: Any, *, meter: Any, noise: Any) -> tb.release.Release[Any]:
             with svt.open(data, meter=meter, noise=noise) as run:
                 for threshold in (-9, 2, 2, 9):
                     if not run.done:
@@ -137,11 +137,13 @@ def _conversation(step: float | None, adaptive: bool) -> Asked:
 def _numbers(step: float | None) -> dict[str, Asked]:
     given: dict[str, Any] = {"step": step, "bounds": (LOW, HIGH)}
     return {
-        "laplace": lambda query: tb.LaplaceRelease(query, 4, 1, **given).release,
-        "gaussian": lambda query: tb.GaussianRelease(query, 4, 5, 1e-5, **given).release,
-        "toy": lambda query: tb.ToyRelease(query, 4, 1, **given).release,
+        "laplace": lambda query: tb.release.LaplaceRelease(query, 4, 1, **given).release,
+        "gaussian": lambda query: tb.release.GaussianRelease(query, 4, 5, 1e-5, **given).release,
+        "toy": lambda query: tb.release.ToyRelease(query, 4, 1, **given).release,
         "gradual": lambda query: (
-            tb.GradualRelease(query, 4, (0.5, 1), lambda answers: answers[0] > 5, **given).release
+            tb.release.GradualRelease(
+                query, 4, (0.5, 1), lambda answers: answers[0] > 5, **given
+            ).release
         ),
         "svt": _conversation(step, False),
         "svt-adaptive": _conversation(step, True),
@@ -162,13 +164,13 @@ def test_a_number_that_cannot_be_read_is_one_that_can(name: str, step: float | N
 
 def _vectors(step: float | None) -> dict[str, Asked]:
     given: dict[str, Any] = {"step": step, "bounds": (LOW, HIGH)}
-    svt = tb.SparseVector(1, 2, 4, **given)
+    svt = tb.release.SparseVector(1, 2, 4, **given)
     three: dict[str, Any] = {**given, "size": 3, "integers": step is None}
     return {
-        "laplace": lambda query: tb.LaplaceRelease(query, 12, 1, **three).release,
-        "gaussian": lambda query: tb.GaussianRelease(query, 7, 5, 1e-5, **three).release,
-        "top-k": lambda query: tb.TopK(query, 3, 2, 1, 1, 4, **given).release,
-        "svt-values": lambda query: tb.SparseVectorRelease(query, 3, 1, svt, 1).release,
+        "laplace": lambda query: tb.release.LaplaceRelease(query, 12, 1, **three).release,
+        "gaussian": lambda query: tb.release.GaussianRelease(query, 7, 5, 1e-5, **three).release,
+        "top-k": lambda query: tb.release.TopK(query, 3, 2, 1, 1, 4, **given).release,
+        "svt-values": lambda query: tb.release.SparseVectorRelease(query, 3, 1, svt, 1).release,
     }
 
 
@@ -193,7 +195,9 @@ def test_an_entry_that_cannot_be_read_is_one_that_can(name: str, step: float | N
             assert run(mechanism(_asking(answer)), 0) == expected
 
 
-TESTED = tb.TestedRelease(lambda a, _: a, 1, lambda _a, _b: 0, 2, 1, 4, 4, bounds=(LOW, HIGH))
+TESTED = tb.release.GatedRelease(
+    lambda a, _: a, 1, lambda _a, _b: 0, 2, 1, 4, 4, bounds=(LOW, HIGH)
+)
 
 
 def test_an_error_that_cannot_be_read_is_the_largest_one() -> None:
@@ -212,7 +216,9 @@ def test_a_mechanism_of_the_caller_that_fails_has_the_output_none(fail: Any) -> 
     for threshold, cell in ((-99, "bottom"), (99, "value")):
         tested = replace(TESTED, train=lambda *_: fail(), threshold=threshold)
         assert run(tested.release, (7, 8))[:2] == ("None", cell)
-    steps = tb.Iterative(lambda *_: fail(), (2, 4), lambda outputs: outputs[-1] is None, SCHEDULE)
+    steps = tb.release.Iterative(
+        lambda *_: fail(), (2, 4), lambda outputs: outputs[-1] is None, SCHEDULE
+    )
     assert run(steps.release, 0)[:2] == ("(None, None)", 2)
 
 
@@ -221,10 +227,10 @@ def test_who_fails_keeps_the_price_exactly(name: str, widest: int) -> None:
     """Output by output, in rationals: a query that fails for one neighbour only."""
     third: dict[str, Any] = {"bounds": (0, 1)}
     makes: dict[str, Callable[[Any], tuple[Any, Callable[..., Any]]]] = {
-        "laplace": lambda q: _released(tb.LaplaceRelease(q, 1, 0.5, **third)),
-        "toy": lambda q: _released(tb.ToyRelease(q, 1, 0.5, **third)),
-        "top-k": lambda q: _released(tb.TopK(q, 2, 1, 1, 0, **third)),
-        "svt": lambda q: _asked_once(tb.SparseVector(2, 1, adaptive=False, **third), q),
+        "laplace": lambda q: _released(tb.release.LaplaceRelease(q, 1, 0.5, **third)),
+        "toy": lambda q: _released(tb.release.ToyRelease(q, 1, 0.5, **third)),
+        "top-k": lambda q: _released(tb.release.TopK(q, 2, 1, 1, 0, **third)),
+        "svt": lambda q: _asked_once(tb.release.SparseVector(2, 1, adaptive=False, **third), q),
     }
     made = [makes[name](query) for query in (_asking(raising(OSError())), _always([1, 1]))]
     (mechanism, p), (_, q) = ((m, Outcomes.of(run, widest, depth=3)) for m, run in made)
@@ -246,7 +252,7 @@ def _released(mechanism: Any) -> tuple[Any, Callable[..., Any]]:
     return mechanism, run
 
 
-def _asked_once(svt: tb.SparseVector, query: Any) -> tuple[Any, Callable[..., Any]]:
+def _asked_once(svt: tb.release.SparseVector, query: Any) -> tuple[Any, Callable[..., Any]]:
     # any scales are sound as long as prices are theirs: these are rational to the base
     svt.__dict__.update(threshold_scale=Fraction(1), scale=Fraction(2), first=Fraction(1))
     del svt.__dict__["guarantee"]  # it is worked out again, from these
@@ -263,7 +269,7 @@ def test_an_interrupt_is_a_person_s() -> None:
     """It passes, at the worst-case price; nothing else that a query raises does."""
     meter = tb.OutputDPOdometer()
     with pytest.raises(KeyboardInterrupt):
-        tb.LaplaceRelease(_asking(raising(KeyboardInterrupt())), 1, 1).release(
+        tb.release.LaplaceRelease(_asking(raising(KeyboardInterrupt())), 1, 1).release(
             0, meter=meter, noise=Seeded()
         )
     assert meter.spent.epsilon == 1
@@ -273,9 +279,9 @@ def test_an_interrupt_is_a_person_s() -> None:
 
 GIVEN: dict[str, Any] = {"epsilon": 1, "delta": 0.1, "step": 0.5}
 STATISTICS = {
-    "range": tb.InterquartileRange(**GIVEN, pricing=tb.Pricing.IN_TURN),
-    "median": tb.Median(**GIVEN, scale=18),
-    "trimmed mean": tb.TrimmedMean(**GIVEN, spread=40),
+    "range": tb.release.InterquartileRange(**GIVEN, pricing=tb.release.Pricing.IN_TURN),
+    "median": tb.release.Median(**GIVEN, scale=18),
+    "trimmed mean": tb.release.TrimmedMean(**GIVEN, spread=40),
 }
 NO_NUMBERS: list[Any] = [None, "7", "x", math.nan, [1.0], [], {}, 1j, Hostile(), pd.NA]
 COUNTS_AS: list[tuple[Any, float]] = [
@@ -318,7 +324,9 @@ def test_a_loss_that_fails_gives_the_model_0_with_noise() -> None:
 
     data = np.full((9, 2), 0.5), np.ones(9)
     models = [
-        tb.OutputPerturbation(1.0, 1.0, 9, 2, tb.Loss("mine", slope, lambda z: z, 1.0))
+        tb.release.OutputPerturbation(
+            1.0, 1.0, 9, 2, tb.release.Loss("mine", slope, lambda z: z, 1.0)
+        )
         for slope in (raising, lambda z: z * 0 - 0.0)
     ]
     failed, flat = (run(model.release, data) for model in models)
@@ -330,12 +338,12 @@ BAD_ROWS: list[Any] = [
     *([x, 0.5] for x, _ in COUNTS_AS if not math.isfinite(double(x))),
     [0.5], [0.5, 0.5, 0.5], "ab", None, 7, Hostile(), [],
 ]  # fmt: skip
-MODEL = tb.OutputPerturbation(1.0, 0.1, 41, 2)
+MODEL = tb.release.OutputPerturbation(1.0, 0.1, 41, 2)
 
 
 @pytest.mark.parametrize("part", ["alone", "training", "test"])
 def test_a_row_or_label_that_cannot_be_read_is_a_row_of_zeros(part: str) -> None:
-    tested = tb.logistic_with_test(MODEL, 41, 1.0, 0.1)
+    tested = tb.release.logistic_with_test(MODEL, 41, 1.0, 0.1)
     good = np.vstack([ROWS, [[0.5, 0.5]]]), np.append(SIGNS, 1.0)
 
     def released(rows: Any, labels: Any) -> tuple[Any, ...]:
@@ -356,7 +364,9 @@ def test_a_row_or_label_that_cannot_be_read_is_a_row_of_zeros(part: str) -> None
 
 @pytest.mark.parametrize("threshold", [None, 1.0])
 def test_a_record_that_cannot_be_read_trains_as_a_row_of_zeros(threshold: float | None) -> None:
-    model = tb.PrivateLogisticRegression(1.0, 0.1, threshold=threshold, classes=("no", "yes"))
+    model = tb.release.PrivateLogisticRegression(
+        1.0, 0.1, threshold=threshold, classes=("no", "yes")
+    )
     labels = ["no" if sign < 0 else "yes" for sign in SIGNS]
 
     def fitted(rows: Any, y: Any) -> tuple[Any, ...]:

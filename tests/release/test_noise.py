@@ -27,7 +27,7 @@ FAR = 6.0  # standard deviations: a sound sampler fails once in 10^9 runs
 @pytest.mark.parametrize("scale", [0.25, 1, Fraction(7, 3), 40.5])
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_each_draw_has_its_mass(kind: str, scale: float | Fraction) -> None:
-    draws = getattr(tb.OpenDPNoise(), kind)(scale, RUNS)
+    draws = getattr(tb.release.OpenDPNoise(), kind)(scale, RUNS)
     assert draws.dtype == np.int64
     b = float(scale)
     exponent: Callable[[int], float] = {
@@ -55,7 +55,7 @@ def test_many_draws_are_shared_out_among_the_cores(
     monkeypatch.setattr(noise, "_cores", lambda: 3)
     monkeypatch.setattr(noise, "_WORTH_A_THREAD", 10)
     monkeypatch.setattr(noise, "_sampler", lambda *_: sampler)
-    assert len(tb.OpenDPNoise().laplace(1, size)) == sum(asked) == size
+    assert len(tb.release.OpenDPNoise().laplace(1, size)) == sum(asked) == size
     assert len(asked) == min(3, max(1, size // 10))
     assert max(asked) - min(asked) <= 2
 
@@ -67,11 +67,11 @@ def test_a_thread_that_fails_is_heard_of(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(noise, "_cores", lambda: 2)
     monkeypatch.setattr(noise, "_sampler", lambda *_: sampler)
     with pytest.raises(ZeroDivisionError):
-        tb.OpenDPNoise().laplace(1, 10**4)
+        tb.release.OpenDPNoise().laplace(1, 10**4)
 
 
 def test_a_coin_is_fair() -> None:
-    source = tb.OpenDPNoise()
+    source = tb.release.OpenDPNoise()
     heads = sum(source.coin() for _ in range(2000))
     assert abs(heads - 1000) < FAR * math.sqrt(500)
 
@@ -85,22 +85,22 @@ def test_a_scale_is_rounded_up() -> None:
 @pytest.mark.parametrize("scale", [math.nan, 0, -1.0, math.inf])
 def test_what_opendp_would_take_is_refused(scale: float) -> None:
     with pytest.raises(tb.ParameterError, match=r"^scale must be a finite number > 0, got "):
-        tb.OpenDPNoise().laplace(scale, 1)
+        tb.release.OpenDPNoise().laplace(scale, 1)
 
 
 def test_scales_that_int64_cannot_carry_are_refused() -> None:
     with pytest.raises(tb.ParameterError, match=r"^scale must be in \(0, 2\^40 = 1099511627776\]"):
-        tb.OpenDPNoise().gaussian(2.0**41, 1)
+        tb.release.OpenDPNoise().gaussian(2.0**41, 1)
     with pytest.raises(tb.ParameterError, match=r"^size must be an integer >= 0, got -1"):
-        tb.OpenDPNoise().laplace(1, -1)
+        tb.release.OpenDPNoise().laplace(1, -1)
 
 
 def test_without_opendp_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opendp.measurements", None)
     for cached in (noise._opendp, noise._coin, noise._sampler):
         cached.cache_clear()
-    with pytest.raises(tb.ExtraError, match=r"pip install 'tightbudget\[release\]'"):
-        tb.OpenDPNoise().laplace(1, 1)
+    with pytest.raises(tb.errors.ExtraError, match=r"pip install 'tightbudget\[release\]'"):
+        tb.release.OpenDPNoise().laplace(1, 1)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -112,14 +112,14 @@ def test_a_missing_opendp_is_found_before_anything_is_held(
     for cached in (noise._opendp, noise._coin, noise._sampler):
         cached.cache_clear()
     meter = Journal(tb.OutputDPFilter(100, 0.5))
-    with pytest.raises(tb.ExtraError, match=r"pip install 'tightbudget\[release\]'"):
+    with pytest.raises(tb.errors.ExtraError, match=r"pip install 'tightbudget\[release\]'"):
         case.run(case.mechanism, case.data, meter, None)
     assert not meter.asked
 
 
 def test_noise_that_is_none_says_so() -> None:
     with pytest.warns(UserWarning, match="no privacy at all"):
-        fixed = tb.FixedNoise([1, -2, 3, 0, 1])
+        fixed = tb.release.FixedNoise([1, -2, 3, 0, 1])
     assert fixed.laplace(9, 2).tolist() == [1, -2]
     assert fixed.gaussian(9, 1).tolist() == [3]
     assert [fixed.coin(), fixed.coin()] == [False, True]
@@ -141,7 +141,9 @@ def test_a_fork_gets_nothing_from_a_pool(monkeypatch: pytest.MonkeyPatch) -> Non
     pool = Pool(lambda size: np.zeros(size, dtype=np.int64), 8)
     pool.take()
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    with pytest.raises(tb.SettlementError, match="belongs to the process that began to draw it"):
+    with pytest.raises(
+        tb.errors.SettlementError, match="belongs to the process that began to draw it"
+    ):
         pool.take()
 
 
@@ -149,7 +151,7 @@ def test_a_fork_cannot_go_on_with_a_conversation(monkeypatch: pytest.MonkeyPatch
     meter = tb.OutputDPFilter(1)
 
     def converse() -> Any:
-        with tb.SparseVector(1, 2).open(0, meter=meter) as run:
+        with tb.release.SparseVector(1, 2).open(0, meter=meter) as run:
             run.ask(lambda data: data, 5000)
             monkeypatch.setattr(os, "getpid", lambda: -1)
             run.ask(lambda data: data, 5000)
@@ -165,10 +167,10 @@ def test_a_fork_cannot_settle_what_another_process_is_still_answering(
     meter = tb.OutputDPFilter(1)
 
     def leave() -> Any:
-        with tb.SparseVector(1, 2).open(0, meter=meter):
+        with tb.release.SparseVector(1, 2).open(0, meter=meter):
             monkeypatch.setattr(os, "getpid", lambda: -1)
 
-    with pytest.raises(tb.SettlementError, match="by the process that has started it"):
+    with pytest.raises(tb.errors.SettlementError, match="by the process that has started it"):
         leave()
     assert meter.held.epsilon == 1
 

@@ -12,7 +12,7 @@ import pytest
 import tightbudget as tb
 from tightbudget.release.mechanisms.objective import Loss, Objective
 
-LOSSES = [tb.Loss.LOGISTIC, tb.Loss.HUBER_SVM]
+LOSSES = [tb.release.Loss.LOGISTIC, tb.release.Loss.HUBER_SVM]
 losses = pytest.mark.parametrize("loss", LOSSES, ids=repr)
 
 
@@ -43,7 +43,7 @@ def test_a_replaced_record_moves_it_by_at_most_the_sensitivity(
 
 def test_the_sensitivity_is_reached() -> None:
     """One record whose slope is -1 wherever the minimum may lie."""
-    objective = Objective(tb.Loss.HUBER_SVM, 4.0, 1, 1)
+    objective = Objective(tb.release.Loss.HUBER_SVM, 4.0, 1, 1)
     one = np.ones((1, 1))
     apart = objective.minimum(one, np.ones(1)) - objective.minimum(one, -np.ones(1))
     assert apart[0] == pytest.approx(2 / 4.0, rel=2e-3)
@@ -53,7 +53,7 @@ def test_the_sensitivity_is_reached() -> None:
 @pytest.mark.parametrize("regularization", [1e-4, 1e-2, 0.5, 30.0])
 def test_the_minimum_of_one_record_is_within_the_tolerance(regularization: float) -> None:
     """Lambda p = 1 / (1 + e^p), solved in 200 bits."""
-    objective = Objective(tb.Loss.LOGISTIC, regularization, 1, 1)
+    objective = Objective(tb.release.Loss.LOGISTIC, regularization, 1, 1)
     found = objective.minimum(np.ones((1, 1)), np.ones(1))[0]
     with flint.ctx.workprec(200):
         low, high = flint.arb(0), flint.arb(1) / flint.arb(regularization)
@@ -81,7 +81,7 @@ def test_the_gradient_is_as_exact_as_is_said(loss: Loss) -> None:
 
 def _gradient(objective: Objective, x: Any, y: Any, p: Any, kind: Any) -> Any:
     z = y * (x @ p)
-    if objective.loss is tb.Loss.LOGISTIC:
+    if objective.loss is tb.release.Loss.LOGISTIC:
         slopes = -1 / (1 + np.exp(z)) if kind is np.longdouble else objective.loss.slope(z)
     else:
         slopes = np.clip(z - kind(1.5), -1, 0)

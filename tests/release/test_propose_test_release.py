@@ -26,7 +26,7 @@ from tightbudget.release.mechanisms import interquartile_range
 from tightbudget.release.mechanisms.propose_test_release import StabilityTest
 from tightbudget.release.noise.noise import IntArray
 
-PRICINGS = pytest.mark.parametrize("pricing", list(tb.Pricing), ids=lambda p: p.value)
+PRICINGS = pytest.mark.parametrize("pricing", list(tb.release.Pricing), ids=lambda p: p.value)
 
 # ------------------------------------------------------------------------------ the test
 
@@ -92,22 +92,24 @@ class Scales:
 @pytest.mark.parametrize("sensitivity", [1, 2, 31, 10**6])
 def test_noise_is_as_wide_as_the_price_asks(epsilon: Fraction, sensitivity: int) -> None:
     noise, test = Scales(), StabilityTest(epsilon, Fraction(1, 10))
-    assert test.value(tb.Proposal(10**6, 5, sensitivity), noise) == 5
+    assert test.value(tb.release.Proposal(10**6, 5, sensitivity), noise) == 5
     assert noise.asked == [test.scale, sensitivity * test.scale]
     assert 1 / epsilon <= test.scale <= (1 + Fraction(1, 2**52)) / epsilon
 
 
 def test_what_does_not_pass_draws_nothing_more() -> None:
     noise, test = Scales(), StabilityTest(Fraction(1), Fraction(1, 10))
-    assert test.value(tb.Proposal(1, 5, 1), noise) is None
+    assert test.value(tb.release.Proposal(1, 5, 1), noise) is None
     assert noise.asked == [test.scale]
 
 
 # ---------------------------------------------------------------------------- the prices
 
 
-def protocol(tries: int, pricing: tb.Pricing = tb.Pricing.ONE_MECHANISM) -> tb.ProposeTestRelease:
-    return tb.ProposeTestRelease(lambda x: x, 0.1, 1e-6, tries, pricing)
+def protocol(
+    tries: int, pricing: tb.release.Pricing = tb.release.Pricing.ONE_MECHANISM
+) -> tb.release.ProposeTestRelease:
+    return tb.release.ProposeTestRelease(lambda x: x, 0.1, 1e-6, tries, pricing)
 
 
 @pytest.mark.parametrize("tries", [1, 2, 3])
@@ -119,13 +121,13 @@ def test_prices_as_one_mechanism(tries: int) -> None:
 
 def test_prices_in_turn() -> None:
     cells = {("value", 1): 0.2, ("value", 2): 0.3, "bottom": 0.2}
-    assert protocol(2, tb.Pricing.IN_TURN).guarantee == tb.OutputDP(cells, 1e-6)
+    assert protocol(2, tb.release.Pricing.IN_TURN).guarantee == tb.OutputDP(cells, 1e-6)
 
 
 @pytest.mark.parametrize("coin", [False, True])
 def test_a_coin_says_which_try_is_first(coin: bool) -> None:
-    turn = protocol(2, tb.Pricing.IN_TURN)
-    proposals = [tb.Proposal(1, 5, 2), tb.Proposal(10**6, 7, 2)]
+    turn = protocol(2, tb.release.Pricing.IN_TURN)
+    proposals = [tb.release.Proposal(1, 5, 2), tb.release.Proposal(10**6, 7, 2)]
     assert turn.run(proposals, Script(turn.test.scale, [0, 0], coin)) == (7, ("value", 2 - coin))
     one = protocol(2)
     assert one.run(proposals, Script(one.test.scale, [0, 0], coin)) == (7, "value")
@@ -142,32 +144,32 @@ def test_the_tries_share_delta() -> None:
     assert [protocol(k).test.delta * k for k in (1, 2, 3)] == [Fraction(1, 10**6)] * 3
 
 
-class Words(list[tb.Proposal]):
+class Words(list[tb.release.Proposal]):
     def __iter__(self) -> Any:
         raise ZeroDivisionError("secret")
 
 
-@pytest.mark.parametrize("found", [None, 5, [], ["x"], Words(), [tb.Proposal(9, 9, 2**41)]])
+@pytest.mark.parametrize("found", [None, 5, [], ["x"], Words(), [tb.release.Proposal(9, 9, 2**41)]])
 def test_proposals_that_fail_are_at_distance_1(found: Any) -> None:
-    assert protocol(2)._proposals(found) == [tb.Proposal(1, 0, 1)] * 2
+    assert protocol(2)._proposals(found) == [tb.release.Proposal(1, 0, 1)] * 2
 
 
 def test_a_proposal_that_fails_costs_no_other_its_place() -> None:
-    good = tb.Proposal(9, 9, 2)
-    assert protocol(2)._proposals([good]) == [good, tb.Proposal(1, 0, 1)]
-    assert protocol(2)._proposals([None, good, good]) == [tb.Proposal(1, 0, 1), good]
+    good = tb.release.Proposal(9, 9, 2)
+    assert protocol(2)._proposals([good]) == [good, tb.release.Proposal(1, 0, 1)]
+    assert protocol(2)._proposals([None, good, good]) == [tb.release.Proposal(1, 0, 1), good]
 
 
 @pytest.mark.parametrize("wrong", [(0, 0, 1), (2, 0.5, 1), (2, 0, 0), (1.5, 0, 1), (2, "1", 1)])
 def test_a_proposal_of_anything_but_integers_is_not_seen(wrong: Any) -> None:
-    careless = tb.ProposeTestRelease(lambda _: [tb.Proposal(*wrong)], 0.1, 1e-6)
+    careless = tb.release.ProposeTestRelease(lambda _: [tb.release.Proposal(*wrong)], 0.1, 1e-6)
     meter = tb.OutputDPFilter(1, 0.1)
     assert careless.release(None, meter=meter).cell == "bottom"  # but for one run in a million
     assert meter.spent.epsilon == 0.1
 
 
 def test_proposals_have_integers_that_do_not_overflow() -> None:
-    proposal = tb.Proposal(np.int64(2), np.int64(2**63 - 1), np.int64(1))  # type: ignore[arg-type]
+    proposal = tb.release.Proposal(np.int64(2), np.int64(2**63 - 1), np.int64(1))  # type: ignore[arg-type]
     assert all(type(x) is int for x in (proposal.distance, proposal.value, proposal.sensitivity))
 
 
@@ -185,7 +187,7 @@ def test_proposals_have_integers_that_do_not_overflow() -> None:
 )
 def test_refusals(given: dict[str, object], message: str) -> None:
     with pytest.raises(tb.ParameterError, match=f"^{message}$"):
-        tb.ProposeTestRelease(lambda x: x, **({"epsilon": 1, "delta": 0.1} | given))  # type: ignore[arg-type]
+        tb.release.ProposeTestRelease(lambda x: x, **({"epsilon": 1, "delta": 0.1} | given))  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------- exactly what it keeps
@@ -194,7 +196,7 @@ HALF = Fraction(1, 2)
 
 
 def worst(
-    statistic: tb.InterquartileRange | tb.Median | tb.TrimmedMean,
+    statistic: tb.release.InterquartileRange | tb.release.Median | tb.release.TrimmedMean,
     n: int,
     domain: Sequence[int],
     s: int,
@@ -220,9 +222,11 @@ FINE, FAR = range(-2, 3), (-60, -1, 0, 60)
 @pytest.mark.parametrize(
     "domain", [pytest.param(FINE, id="fine", marks=pytest.mark.slow), pytest.param(FAR, id="far")]
 )
-def test_the_median_keeps_its_promise(t: int, domain: Sequence[int], pricing: tb.Pricing) -> None:
+def test_the_median_keeps_its_promise(
+    t: int, domain: Sequence[int], pricing: tb.release.Pricing
+) -> None:
     s = 3  # bins of four, for five records
-    statistic = tb.Median(**parameters(t, HALF**s), scale=4 * math.cbrt(5), pricing=pricing)
+    statistic = tb.release.Median(**parameters(t, HALF**s), scale=4 * math.cbrt(5), pricing=pricing)
     used = worst(statistic, 5, domain, s)
     assert used <= 1
     assert used > 0.9 or domain is not FAR  # and all of it, where records are far apart
@@ -238,10 +242,10 @@ def test_the_median_keeps_its_promise(t: int, domain: Sequence[int], pricing: tb
     ],
 )
 def test_the_interquartile_range_keeps_its_promise(
-    t: int, domain: Sequence[int], pricing: tb.Pricing
+    t: int, domain: Sequence[int], pricing: tb.release.Pricing
 ) -> None:
     s, p = 31, Fraction(9, 10)
-    statistic = tb.InterquartileRange(**parameters(t, p**s), pricing=pricing)
+    statistic = tb.release.InterquartileRange(**parameters(t, p**s), pricing=pricing)
     used = worst(statistic, 5, domain, s, p)
     assert used <= 1
     assert used > 0.8 or domain == range(4)
@@ -251,7 +255,7 @@ def test_the_interquartile_range_keeps_its_promise(
 @pytest.mark.parametrize("spread", [2, 3])
 @pytest.mark.parametrize("domain", [FINE, FAR], ids=["fine", "far"])
 def test_the_trimmed_mean_keeps_its_promise(t: int, spread: int, domain: Sequence[int]) -> None:
-    statistic = tb.TrimmedMean(**parameters(t, HALF**spread, 1), spread=spread, trim=0.2)
+    statistic = tb.release.TrimmedMean(**parameters(t, HALF**spread, 1), spread=spread, trim=0.2)
     used = worst(statistic, 5, domain, spread)
     assert used <= 1
     assert used > 0.9 or domain is not FAR
@@ -260,8 +264,8 @@ def test_the_trimmed_mean_keeps_its_promise(t: int, spread: int, domain: Sequenc
 def test_two_bounds_can_fail_at_once() -> None:
     """Two tries with a whole delta each have nearly two of it, and not the one of Lemma 10."""
     test = tied(3, HALF**3)
-    bins = tb.Median(epsilon=1, delta=0.1, step=1, scale=4 * math.cbrt(5))
-    generous = tb.ProposeTestRelease(bins._propose, test.epsilon, 2 * test.delta, 2)
+    bins = tb.release.Median(epsilon=1, delta=0.1, step=1, scale=4 * math.cbrt(5))
+    generous = tb.release.ProposeTestRelease(bins._propose, test.epsilon, 2 * test.delta, 2)
     everything = {x: ordered(x, 60) for x in columns(5, FAR)}
     assert worst_excess(generous, everything, HALF, 3) > Fraction(19, 10) * test.delta
 
@@ -272,9 +276,9 @@ GIVEN: dict[str, Any] = {"epsilon": 1, "delta": 0.1, "step": 1}
 # the least and the largest range of one bin of the first try, far from where ranges round
 LOW, HIGH = (int(interquartile_range._scale(8)[32 * 20 + i]) - i // 32 for i in (0, 32))
 PROPOSED: dict[str, tuple[Any, list[Column]]] = {
-    "median": (tb.Median(**GIVEN, scale=4 * math.cbrt(5)), columns(5, range(-1, 5))),
-    "range": (tb.InterquartileRange(**GIVEN), columns(8, (0, LOW, HIGH))),
-    "trimmed mean": (tb.TrimmedMean(**GIVEN, spread=3, trim=0.2), columns(5, range(-2, 3))),
+    "median": (tb.release.Median(**GIVEN, scale=4 * math.cbrt(5)), columns(5, range(-1, 5))),
+    "range": (tb.release.InterquartileRange(**GIVEN), columns(8, (0, LOW, HIGH))),
+    "trimmed mean": (tb.release.TrimmedMean(**GIVEN, spread=3, trim=0.2), columns(5, range(-2, 3))),
 }
 
 

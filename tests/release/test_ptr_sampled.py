@@ -12,9 +12,11 @@ import tightbudget as tb
 from tightbudget.output_dp.guarantee import Cell
 
 
-def seen(proposals: list[tb.Proposal], runs: int, noise: Stock) -> Counter[tuple[Cell, bool]]:
+def seen(
+    proposals: list[tb.release.Proposal], runs: int, noise: Stock
+) -> Counter[tuple[Cell, bool]]:
     """How often each cell came, and in it a value of at most 0."""
-    protocol = tb.ProposeTestRelease(lambda data: data, 1, 0.3, len(proposals))
+    protocol = tb.release.ProposeTestRelease(lambda data: data, 1, 0.3, len(proposals))
     counts: Counter[tuple[Cell, bool]] = Counter()
     for _ in range(runs):
         value, cell = protocol.run(proposals, noise)
@@ -28,8 +30,8 @@ def loss(tries: int, event: tuple[Cell, bool], distance: int, runs: int, noise: 
     Distances 2 and more: there the bound holds and no delta is needed.
     """
     step = -1 if event[0] == "bottom" else 1
-    x = [tb.Proposal(distance + step, 0, 1)] * tries
-    y = [tb.Proposal(distance, 1, 1)] * tries
+    x = [tb.release.Proposal(distance + step, 0, 1)] * tries
+    y = [tb.release.Proposal(distance, 1, 1)] * tries
     return proved(seen(x, runs, noise)[event], seen(y, runs, noise)[event], runs)
 
 
@@ -65,5 +67,5 @@ def test_a_bound_that_fails_passes_with_delta_at_most() -> None:
     """At distance 1; at distance 2 more often: the test is no stricter than it must be."""
     runs = 50_000
     for distance, within in [(1, True), (2, False)]:
-        passed = runs - seen([tb.Proposal(distance, 0, 1)], runs, Stock())["bottom", False]
+        passed = runs - seen([tb.release.Proposal(distance, 0, 1)], runs, Stock())["bottom", False]
         assert bool(stats.beta.ppf(MISSED, passed, runs - passed + 1) <= 0.3) is within

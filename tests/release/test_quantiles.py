@@ -242,7 +242,7 @@ def test_several_quantiles_ascend_and_lie_near_the_truth() -> None:
     assert list(release.value) == sorted(release.value)
     ranks = np.searchsorted(np.sort(x), release.value) / len(x)
     assert np.abs(ranks - [0.01, 0.5, 0.501, 0.99]).max() < 0.002
-    assert release.receipt.charged == tb.Budget(2.0, 0.0, "epsilon")
+    assert release.receipt.charged == tb.Amount(2.0, 0.0, "epsilon")
 
 
 def test_missing_and_endless_records_are_moved_to_the_bounds() -> None:

@@ -30,10 +30,10 @@ def test_what_came_out_is_charged_and_delta_in_full() -> None:
     meter = filter_()
     answer = paid(meter, PRICES, 20, lambda data: (data + 1, "cheap"))
     assert (answer.value, answer.cell) == (21, "cheap")
-    assert answer.receipt == tb.Receipt(
-        tb.Budget(0.4, 1e-6, "epsilon"), tb.Budget(0.1, 1e-6, "epsilon")
+    assert answer.receipt == tb.release.Receipt(
+        tb.Amount(0.4, 1e-6, "epsilon"), tb.Amount(0.1, 1e-6, "epsilon")
     )
-    assert answer.receipt.returned == tb.Budget(0.3, 0.0, "epsilon")
+    assert answer.receipt.returned == tb.Amount(0.3, 0.0, "epsilon")
     assert str(answer.receipt) == (
         "held epsilon 0.4, delta 1e-06; charged epsilon 0.1, delta 1e-06; "
         "returned epsilon 0.3, delta 0.0"
@@ -53,7 +53,7 @@ def test_an_answer_that_was_not_declared_costs_the_dearest_price(answer: Any) ->
     with pytest.raises(tb.ReleaseError) as caught:
         paid(meter, PRICES, None, lambda _: answer)
     assert caught.value.__context__ is None
-    assert meter.spent == tb.Budget(0.4, 1e-6, "epsilon")
+    assert meter.spent == tb.Amount(0.4, 1e-6, "epsilon")
 
 
 def test_an_interrupt_costs_the_dearest_price_and_stays_an_interrupt() -> None:
@@ -70,7 +70,7 @@ def test_a_column_of_the_wrong_type_costs_nothing() -> None:
     meter = filter_()
     with pytest.raises(tb.ParameterError, match=r"^ages must be a column of numbers"):
         paid(meter, PRICES, np.array(["x"]), lambda _: (1, "cheap"), lambda data: column(ages=data))
-    assert meter.spent == meter.held == tb.Budget(0.0, 0.0, "epsilon")
+    assert meter.spent == meter.held == tb.Amount(0.0, 0.0, "epsilon")
 
 
 def test_only_an_operator_sees_what_failed(caplog: pytest.LogCaptureFixture) -> None:
@@ -95,7 +95,7 @@ def test_a_run_without_an_answer_costs_the_dearest_price() -> None:
 def test_nothing_is_revealed_before_it_is_settled() -> None:
     with started(filter_(), PRICES, None) as run:
         run.cell = "cheap"
-        with pytest.raises(tb.SettlementError, match="was not settled"):
+        with pytest.raises(tb.errors.SettlementError, match="was not settled"):
             run.released(1)
     assert run.released(1).receipt.charged.epsilon == 0.1
 
@@ -107,8 +107,8 @@ def test_a_meter_that_does_not_say_what_it_has_charged_is_asked() -> None:
             self.forfeit = hold.forfeit
 
         @property
-        def charge(self) -> tb.Budget:
-            charge: tb.Budget = self._hold.charge
+        def charge(self) -> tb.Amount:
+            charge: tb.Amount = self._hold.charge
             return charge
 
         def settle(self, cell: Any) -> None:
@@ -123,7 +123,7 @@ def test_a_meter_that_does_not_say_what_it_has_charged_is_asked() -> None:
             return Silent(self.filter.reserve(guarantee))
 
     answer = paid(Meter(), PRICES, 20, lambda data: (data, "cheap"))
-    assert answer.receipt.charged == tb.Budget(0.1, 1e-6, "epsilon")
+    assert answer.receipt.charged == tb.Amount(0.1, 1e-6, "epsilon")
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, GeneratorExit, MemoryError])
@@ -160,7 +160,7 @@ def test_gaussian_noise_is_refused_in_the_unit_of_the_caller(
     given: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(tb.ParameterError, match=f"^{said}$"):
-        tb.GaussianRelease(len, 1, **given)
+        tb.release.GaussianRelease(len, 1, **given)
 
 
 def test_a_delta_too_small_to_certify_is_said_to_be_so() -> None:
@@ -168,19 +168,19 @@ def test_a_delta_too_small_to_certify_is_said_to_be_so() -> None:
         tb.PrecisionError,
         match=r"^epsilon is in \[0.0, inf\]: .* at delta = 1e-300: it is too small$",
     ):
-        tb.GaussianRelease(len, 1, 5, 1e-300)
+        tb.release.GaussianRelease(len, 1, 5, 1e-300)
 
 
 def test_nothing_is_revealed_if_settling_fails() -> None:
     class Lost:
-        charge = tb.Budget(0.4, 1e-6, "epsilon")
+        charge = tb.Amount(0.4, 1e-6, "epsilon")
         forfeited = False
 
         def start(self) -> None: ...
-        def settle(self, cell: object) -> tb.Budget:
+        def settle(self, cell: object) -> tb.Amount:
             raise OSError("no connection")
 
-        def forfeit(self) -> tb.Budget:
+        def forfeit(self) -> tb.Amount:
             raise AssertionError("it may have been settled")
 
         void = forfeit
@@ -207,7 +207,7 @@ def test_an_interrupt_passes_and_says_nothing() -> None:
         raise raised from ValueError(secret)
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        tb.LaplaceRelease(query, 1, 1).release(raised.args[0], meter=meter)
+        tb.release.LaplaceRelease(query, 1, 1).release(raised.args[0], meter=meter)
     error = caught.value
     assert error is not raised
     assert error.args == ()
@@ -225,6 +225,6 @@ def test_an_exit_that_one_record_can_cause_is_an_answer(kind: type[BaseException
     def query(data: Any) -> int:
         raise kind(data)
 
-    laplace = tb.LaplaceRelease(query, 1, 1)
-    found = laplace.release("secret", meter=tb.OutputDPFilter(1), noise=tb.FixedNoise([7]))
+    laplace = tb.release.LaplaceRelease(query, 1, 1)
+    found = laplace.release("secret", meter=tb.OutputDPFilter(1), noise=tb.release.FixedNoise([7]))
     assert found.value == 7

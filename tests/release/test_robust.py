@@ -19,19 +19,21 @@ from tightbudget.release.noise.noise import IntArray
 
 pandas: Any = pytest.importorskip("pandas")  # without types of its own
 
-Statistic = tb.InterquartileRange | tb.Median | tb.TrimmedMean
+Statistic = tb.release.InterquartileRange | tb.release.Median | tb.release.TrimmedMean
 
 GIVEN: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "step": 2.0**-6}
 STATISTICS: list[Statistic] = [
-    tb.InterquartileRange(**GIVEN),
-    tb.Median(**GIVEN, scale=10),
-    tb.TrimmedMean(**GIVEN, spread=30),
+    tb.release.InterquartileRange(**GIVEN),
+    tb.release.Median(**GIVEN, scale=10),
+    tb.release.TrimmedMean(**GIVEN, spread=30),
 ]
 every = pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: type(s).__name__)
 HEIGHTS = np.round(stats.norm(170, 8).ppf((np.arange(1000) + 0.5) / 1000), 2)
 
 
-def answer(statistic: Statistic, data: Any, passes: bool = True) -> tb.Release[float | None]:
+def answer(
+    statistic: Statistic, data: Any, passes: bool = True
+) -> tb.release.Release[float | None]:
     """Without noise on the value; every test passes, or none does."""
     source = Script(statistic._protocol.test.scale, [10**9 if passes else -(10**9)] * 2)
     return statistic.release(data, meter=tb.OutputDPOdometer(), noise=source)
@@ -65,7 +67,7 @@ def test_the_trimmed_mean_is_found() -> None:
 @pytest.mark.parametrize("trim", [0, 0.25, Fraction(1, 3), 0.49])
 def test_as_much_is_trimmed_as_is_said(trim: float) -> None:
     data = np.arange(100) ** 2
-    statistic = tb.TrimmedMean(epsilon=1, delta=0.1, step=1, spread=10**4, trim=trim)
+    statistic = tb.release.TrimmedMean(epsilon=1, delta=0.1, step=1, spread=10**4, trim=trim)
     assert value(statistic, data) == pytest.approx(stats.trim_mean(data, float(trim)), rel=1e-15)
 
 
@@ -86,19 +88,19 @@ def test_bottom_where_the_test_fails(statistic: Statistic) -> None:
 def test_two_groups_far_apart_do_not_pass(statistic: Statistic) -> None:
     """Half of the records here and half there: one record moves every one of the three."""
     apart = np.repeat([0.0, 1000.0], [500, 500])
-    if isinstance(statistic, tb.InterquartileRange):
+    if isinstance(statistic, tb.release.InterquartileRange):
         apart = np.repeat([0.0, 1000.0], [250, 750])
     assert statistic.release(apart, meter=tb.OutputDPOdometer()).cell == "bottom"
 
 
 @pytest.mark.parametrize("statistic", [
-    tb.Median(**GIVEN, scale=None), tb.TrimmedMean(**GIVEN, spread=None)
+    tb.release.Median(**GIVEN, scale=None), tb.release.TrimmedMean(**GIVEN, spread=None)
 ], ids=lambda s: type(s).__name__)  # fmt: skip
 def test_bottom_in_bottom_out_at_no_cost(statistic: Statistic) -> None:
     meter = tb.OutputDPFilter(0)
     released = statistic.release(HEIGHTS, meter=meter)
     assert (released.value, released.cell) == (None, "bottom")
-    assert released.receipt.charged == tb.Budget(0.0, 0.0, "epsilon")
+    assert released.receipt.charged == tb.Amount(0.0, 0.0, "epsilon")
 
 
 def test_extreme_noise_stays_within_what_records_can_be() -> None:
@@ -152,23 +154,47 @@ def test_what_is_no_column_is_refused_and_not_charged(
     meter = tb.OutputDPFilter(10, 0.1)
     with pytest.raises(tb.ParameterError, match=message):
         statistic.release(data, meter=meter)
-    assert meter.spent == meter.held == tb.Budget(0.0, 0.0, "epsilon")
+    assert meter.spent == meter.held == tb.Amount(0.0, 0.0, "epsilon")
 
 
 @pytest.mark.parametrize(
     ("kind", "given", "message"),
     [
-        (tb.InterquartileRange, {"step": 0}, r"step must be a finite number > 0, got 0"),
-        (tb.InterquartileRange, {"step": 0.1}, r"step must be a power of two .*, got 0\.1"),
-        (tb.InterquartileRange, {"epsilon": -1}, r"epsilon must be a finite number > 0, got -1"),
-        (tb.InterquartileRange, {"pricing": 2}, r"pricing must be one of .*, got 2"),
-        (tb.Median, {"scale": 0}, r"scale must be a finite number > 0, got 0"),
-        (tb.Median, {"scale": 1e12}, r"scale must be at most 2\^39 epsilon steps, got 1\d*\.0"),
-        (tb.Median, {"scale": 1, "delta": 1}, r"delta must be in \[1e-300, 1\), got 1"),
-        (tb.TrimmedMean, {"spread": float("nan")}, r"spread must be a finite number > 0, got nan"),
-        (tb.TrimmedMean, {"spread": 1e12}, r"spread must be at most 2\^39 epsilon steps, .*"),
-        (tb.TrimmedMean, {"spread": 1, "trim": 0.5}, r"trim must be in \[0, 1/2\), got 0\.5"),
-        (tb.TrimmedMean, {"spread": 1, "trim": -1}, r"trim must be a finite number >= 0, got -1"),
+        (tb.release.InterquartileRange, {"step": 0}, r"step must be a finite number > 0, got 0"),
+        (tb.release.InterquartileRange, {"step": 0.1}, r"step must be a power of two .*, got 0\.1"),
+        (
+            tb.release.InterquartileRange,
+            {"epsilon": -1},
+            r"epsilon must be a finite number > 0, got -1",
+        ),
+        (tb.release.InterquartileRange, {"pricing": 2}, r"pricing must be one of .*, got 2"),
+        (tb.release.Median, {"scale": 0}, r"scale must be a finite number > 0, got 0"),
+        (
+            tb.release.Median,
+            {"scale": 1e12},
+            r"scale must be at most 2\^39 epsilon steps, got 1\d*\.0",
+        ),
+        (tb.release.Median, {"scale": 1, "delta": 1}, r"delta must be in \[1e-300, 1\), got 1"),
+        (
+            tb.release.TrimmedMean,
+            {"spread": float("nan")},
+            r"spread must be a finite number > 0, got nan",
+        ),
+        (
+            tb.release.TrimmedMean,
+            {"spread": 1e12},
+            r"spread must be at most 2\^39 epsilon steps, .*",
+        ),
+        (
+            tb.release.TrimmedMean,
+            {"spread": 1, "trim": 0.5},
+            r"trim must be in \[0, 1/2\), got 0\.5",
+        ),
+        (
+            tb.release.TrimmedMean,
+            {"spread": 1, "trim": -1},
+            r"trim must be a finite number >= 0, got -1",
+        ),
     ],
 )
 def test_refusals(kind: Any, given: dict[str, Any], message: str) -> None:
@@ -180,7 +206,10 @@ def test_the_largest_lengths_can_be_drawn_for() -> None:
     for epsilon in (1e-9, 1 / 3, 1):
         given = GIVEN | {"epsilon": epsilon}
         length = 2.0**39 * epsilon * GIVEN["step"] * 0.999
-        for statistic in (tb.Median(**given, scale=length), tb.TrimmedMean(**given, spread=length)):
+        for statistic in (
+            tb.release.Median(**given, scale=length),
+            tb.release.TrimmedMean(**given, spread=length),
+        ):
             assert statistic.release(HEIGHTS, meter=tb.OutputDPOdometer()).cell in (
                 "value",
                 "bottom",

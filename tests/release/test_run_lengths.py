@@ -76,7 +76,7 @@ def test_a_statistic_of_a_run_length_list_is_that_of_the_column(
 ) -> None:
     values = np.array([180.5, 160.25, np.nan, -np.inf, 170.0, 171.5])
     counts = np.array([90, 110, 1, 2, 200, 300])
-    runs = tb.RunLengths(values, counts)
+    runs = tb.release.RunLengths(values, counts)
     assert answer(statistic, runs, passes) == answer(statistic, np.repeat(values, counts), passes)
 
 
@@ -84,12 +84,12 @@ def test_a_statistic_of_a_run_length_list_is_that_of_the_column(
 def test_a_thousand_million_records_are_as_quick_as_their_values(statistic: Statistic) -> None:
     values = np.arange(140, 200)
     counts = np.full(60, 20_000_000)
-    assert answer(statistic, tb.RunLengths(values, counts)).cell == "value"
+    assert answer(statistic, tb.release.RunLengths(values, counts)).cell == "value"
 
 
 @every
 def test_an_error_that_is_kept_keeps_no_run_length_list(statistic: Statistic) -> None:
-    given = [tb.RunLengths(np.arange(160, 180), np.full(20, 9))]
+    given = [tb.release.RunLengths(np.arange(160, 180), np.full(20, 9))]
     gone = weakref.ref(given[0])
     with pytest.raises(tb.ReleaseError) as caught:
         statistic.release(given.pop(), meter=tb.OutputDPOdometer(), noise=Broken())
@@ -102,7 +102,9 @@ def test_an_error_that_is_kept_keeps_no_run_length_list(statistic: Statistic) ->
 def test_too_few_records_are_refused_and_not_charged(statistic: Statistic) -> None:
     meter = tb.OutputDPOdometer()
     with pytest.raises(ParameterError, match=r"len\(data\) must be at least 4, got 3"):
-        statistic.release(tb.RunLengths(np.arange(9), [0, 1, 0, 0, 2, 0, 0, 0, 0]), meter=meter)
+        statistic.release(
+            tb.release.RunLengths(np.arange(9), [0, 1, 0, 0, 2, 0, 0, 0, 0]), meter=meter
+        )
     assert meter.spent.amount == 0
 
 
@@ -122,13 +124,13 @@ def test_too_few_records_are_refused_and_not_charged(statistic: Statistic) -> No
 )
 def test_what_is_no_run_length_list_is_refused(values: Any, counts: Any, message: str) -> None:
     with pytest.raises(ParameterError, match=message) as refusal:
-        tb.RunLengths(values, counts)
+        tb.release.RunLengths(values, counts)
     assert not any(number in str(refusal.value) for number in ("1.5", "12345", "54321"))
 
 
 def test_a_run_length_list_keeps_and_shows_no_array_of_the_caller() -> None:
     values, counts = np.array([7.25, 8.5]), np.array([31, 32])
-    runs = tb.RunLengths(values, counts)
+    runs = tb.release.RunLengths(values, counts)
     values[0], counts[0] = 0, 0
     assert (runs.values[0], runs.counts[0], runs.total) == (7.25, 31, 63)
     with pytest.raises(ValueError, match="read-only"):
@@ -137,4 +139,4 @@ def test_a_run_length_list_keeps_and_shows_no_array_of_the_caller() -> None:
 
 
 def test_an_empty_list_has_no_records() -> None:
-    assert tb.RunLengths(np.array([]), np.array([])).total == 0
+    assert tb.release.RunLengths(np.array([]), np.array([])).total == 0

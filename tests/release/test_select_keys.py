@@ -102,12 +102,12 @@ def test_a_zero_count_that_gets_noise_is_caught() -> None:
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_code_decides_as_the_audit_does(noise: Any) -> None:
-    counts = tb.KeyedCounts(epsilon=1, delta=0.1, noise=noise)
+    counts = tb.release.KeyedCounts(epsilon=1, delta=0.1, noise=noise)
     t = counts.threshold
     for a, b in itertools.product(range(-1, 4), repeat=2):
         draws = [*([t - a] if a > 0 else []), *([t - 1 - b] if b > 0 else [])]
         answer = counts.release(
-            {"b": b, "a": a}, meter=tb.OutputDPOdometer(), noise=tb.FixedNoise(draws)
+            {"b": b, "a": a}, meter=tb.OutputDPOdometer(), noise=tb.release.FixedNoise(draws)
         )
         assert answer.value == ({"a": t} if a > 0 else {})
 
@@ -117,7 +117,7 @@ def test_the_code_decides_as_the_audit_does(noise: Any) -> None:
 @pytest.mark.parametrize("moves", [1, 5])
 def test_the_laplace_threshold_is_the_least(g: int, epsilon: float, moves: int) -> None:
     given = 1e-6
-    t = tb.KeyedCounts(epsilon=epsilon, delta=given, keys_per_unit=g, moves=moves).threshold
+    t = tb.release.KeyedCounts(epsilon=epsilon, delta=given, keys_per_unit=g, moves=moves).threshold
     with mp.workdps(60):
         a = mp.exp(-mp.mpf(epsilon) / (g * moves))
 
@@ -150,7 +150,7 @@ def profile(sigma: float, threshold: int, g: int, epsilon: float, moves: int = 1
 
 @pytest.mark.parametrize(("g", "epsilon", "given"), [(1, 1, 1e-3), (2, 2, 1e-2), (2, 3, 1e-5)])
 def test_the_gaussian_threshold_is_the_least(g: int, epsilon: float, given: float) -> None:
-    counts = tb.KeyedCounts(epsilon=epsilon, delta=given, keys_per_unit=g, noise="gaussian")
+    counts = tb.release.KeyedCounts(epsilon=epsilon, delta=given, keys_per_unit=g, noise="gaussian")
     worst_case = profile(counts.scale, counts.threshold, g, epsilon)
     assert 0.99 * given < worst_case <= given * (1 + 1e-9)
     assert profile(counts.scale, counts.threshold - 1, g, epsilon) > given
@@ -192,7 +192,7 @@ def test_the_rule_for_keys_alone_keeps_its_promise_and_uses_it_up(
 
 @pytest.mark.parametrize("g", [1, 2])
 def test_g_keys_share_what_is_given(g: int) -> None:
-    mechanism = tb.SelectKeys(epsilon=2, delta=0.1, keys_per_unit=g)
+    mechanism = tb.release.SelectKeys(epsilon=2, delta=0.1, keys_per_unit=g)
     rule = [*mechanism.probabilities, Fraction(1), Fraction(1), Fraction(1)]
     laws: dict[int, Law] = {n: {True: rule[n], False: 1 - rule[n]} for n in range(MOST + 1)}
     found = worst(laws, 2, g, Fraction(math.exp(2)))
@@ -201,10 +201,10 @@ def test_g_keys_share_what_is_given(g: int) -> None:
 
 def test_a_key_is_published_with_the_probability_of_its_rule() -> None:
     """The first tosses decide: a uniform number below p, bit by bit."""
-    mechanism = tb.SelectKeys(epsilon=1, delta=0.25)
+    mechanism = tb.release.SelectKeys(epsilon=1, delta=0.25)
     assert mechanism.probabilities[1] == Fraction(1, 4)
     for tosses, published in (([0, 0], True), ([0, 1], False), ([1], False)):
-        noise = tb.FixedNoise([*tosses, *[1] * 200])
+        noise = tb.release.FixedNoise([*tosses, *[1] * 200])
         answer = mechanism.release({"k": 1}, meter=tb.OutputDPOdometer(), noise=noise)
         assert (answer.value == ("k",)) is published
 
@@ -213,8 +213,8 @@ def test_the_order_of_the_answer_is_that_of_the_keys() -> None:
     table = {k: 10**6 + n for n, k in enumerate(["b", "c", 10, "a", 9])}
     for permuted in itertools.islice(itertools.permutations(table.items()), 0, 120, 7):
         for mechanism in (
-            tb.KeyedCounts(epsilon=1, delta=1e-6),
-            tb.SelectKeys(epsilon=1, delta=1e-6),
+            tb.release.KeyedCounts(epsilon=1, delta=1e-6),
+            tb.release.SelectKeys(epsilon=1, delta=1e-6),
         ):
             value = mechanism.release(dict(permuted), meter=tb.OutputDPOdometer()).value
             assert list(value) == [10, 9, "a", "b", "c"]
@@ -232,12 +232,15 @@ class Odd:
 
 @pytest.mark.parametrize("wrong", [None, "7", 3.0, math.nan, 0, -5, Odd(), [1]], ids=str)
 def test_a_count_that_is_none_is_an_absent_key(wrong: Any) -> None:
-    for mechanism in (tb.KeyedCounts(epsilon=1, delta=1e-6), tb.SelectKeys(epsilon=1, delta=1e-6)):
+    for mechanism in (
+        tb.release.KeyedCounts(epsilon=1, delta=1e-6),
+        tb.release.SelectKeys(epsilon=1, delta=1e-6),
+    ):
         given: Any = {"x": wrong, "y": 10**9}
         assert list(mechanism.release(given, meter=tb.OutputDPOdometer()).value) == ["y"]
 
 
-@pytest.mark.parametrize("kind", [tb.KeyedCounts, tb.SelectKeys])
+@pytest.mark.parametrize("kind", [tb.release.KeyedCounts, tb.release.SelectKeys])
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -255,14 +258,17 @@ def test_refusals(kind: Any, given: Any, said: str) -> None:
 def test_other_refusals() -> None:
     wrong: Any = "cauchy"
     with pytest.raises(tb.ParameterError, match=r"^noise must be one of"):
-        tb.KeyedCounts(epsilon=1, delta=0.1, noise=wrong)
+        tb.release.KeyedCounts(epsilon=1, delta=0.1, noise=wrong)
     with pytest.raises(tb.ParameterError, match=r"^moves must be"):
-        tb.KeyedCounts(epsilon=1, delta=0.1, moves=0)
+        tb.release.KeyedCounts(epsilon=1, delta=0.1, moves=0)
     data: Any = ["a"]
     said = r"^data must be a dictionary from keys to counts, got 'list'"
-    for mechanism in (tb.KeyedCounts(epsilon=1, delta=0.1), tb.SelectKeys(epsilon=1, delta=0.1)):
+    for mechanism in (
+        tb.release.KeyedCounts(epsilon=1, delta=0.1),
+        tb.release.SelectKeys(epsilon=1, delta=0.1),
+    ):
         with pytest.raises(tb.ParameterError, match=said):
             mechanism.release(data, meter=tb.OutputDPOdometer())
     for epsilon in (1e-9, 1e-3):
         with pytest.raises(tb.ParameterError, match=r"^epsilon and delta must be larger for so"):
-            tb.SelectKeys(epsilon=epsilon, delta=1e-9, keys_per_unit=10**7)
+            tb.release.SelectKeys(epsilon=epsilon, delta=1e-9, keys_per_unit=10**7)

@@ -30,7 +30,7 @@ def tenfold(i: int, data: Any) -> int:
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_it_finds_what_is_above_and_then_no_more(adaptive: bool) -> None:
     meter = tb.OutputDPFilter(QUIET)
-    svt = tb.SparseVector(QUIET, 3, adaptive=adaptive)
+    svt = tb.release.SparseVector(QUIET, 3, adaptive=adaptive)
     found = 0
     with svt.open(np.arange(100), meter=meter) as run:
         for i in range(100):
@@ -39,7 +39,7 @@ def test_it_finds_what_is_above_and_then_no_more(adaptive: bool) -> None:
         # clear cases cost half
         assert found == (5 if adaptive else 3)
         assert run.done
-        with pytest.raises(tb.SettlementError, match="has found all that it may"):
+        with pytest.raises(tb.errors.SettlementError, match="has found all that it may"):
             run.ask(lambda data: 0, 90)
     assert run.release().value == (False,) * 90 + (True,) * found
     # of the 6 halves the last one does not pay for a second look: it comes back
@@ -49,7 +49,7 @@ def test_it_finds_what_is_above_and_then_no_more(adaptive: bool) -> None:
 
 def test_stopping_early_gives_back_what_was_not_found() -> None:
     meter = tb.OutputDPFilter(1)
-    svt = tb.SparseVector(1, 10, adaptive=False)
+    svt = tb.release.SparseVector(1, 10, adaptive=False)
     with svt.open(0, meter=meter) as run:
         assert meter.left.epsilon == 0
         assert not any(run.ask(identity, 10**6) for _ in range(50))
@@ -62,33 +62,36 @@ def test_stopping_early_gives_back_what_was_not_found() -> None:
 
 def test_the_end_of_the_block_ends_the_answers() -> None:
     with (
-        tb.SparseVector(1, 1).open(0, meter=tb.OutputDPFilter(1)) as run,
-        pytest.raises(tb.SettlementError, match="was not settled"),
+        tb.release.SparseVector(1, 1).open(0, meter=tb.OutputDPFilter(1)) as run,
+        pytest.raises(tb.errors.SettlementError, match="was not settled"),
     ):
         run.release()
-    with pytest.raises(tb.SettlementError, match="the run is over"):
+    with pytest.raises(tb.errors.SettlementError, match="the run is over"):
         run.ask(identity, 0)
 
 
 def test_an_exception_costs_the_dearest_price_and_reveals_nothing_more() -> None:
     meter = tb.OutputDPFilter(1)
-    with pytest.raises(ZeroDivisionError), tb.SparseVector(1, 5).open(0, meter=meter) as run:
+    with (
+        pytest.raises(ZeroDivisionError),
+        tb.release.SparseVector(1, 5).open(0, meter=meter) as run,
+    ):
         raise ZeroDivisionError
     assert meter.spent.epsilon == 1
-    with pytest.raises(tb.SettlementError, match="was not settled"):
+    with pytest.raises(tb.errors.SettlementError, match="was not settled"):
         run.release()
 
 
 def test_a_run_that_never_ends_stays_held() -> None:
     meter = tb.OutputDPFilter(1)
-    opened = tb.SparseVector(1, 5).open(0, meter=meter)
+    opened = tb.release.SparseVector(1, 5).open(0, meter=meter)
     opened.__enter__()
     assert meter.held.epsilon == 1
-    with pytest.raises(tb.BudgetError):
-        tb.LaplaceRelease(identity, 1, 0.01).release(0, meter=meter)
+    with pytest.raises(tb.errors.BudgetError):
+        tb.release.LaplaceRelease(identity, 1, 0.01).release(0, meter=meter)
 
 
-class Gone(tb.OpenDPNoise):
+class Gone(tb.release.OpenDPNoise):
     """Noise that cannot be drawn any more after the threshold."""
 
     def laplace(self, scale: Any, size: int) -> Any:
@@ -101,13 +104,13 @@ def test_noise_that_fails_ends_the_run_at_the_dearest_price() -> None:
     meter = tb.OutputDPFilter(1)
 
     def converse() -> None:
-        with tb.SparseVector(1, 5).open(0, meter=meter, noise=Gone()) as run:
+        with tb.release.SparseVector(1, 5).open(0, meter=meter, noise=Gone()) as run:
             with pytest.raises(tb.ReleaseError) as caught:
                 run.ask(identity, 0)
             assert "secret" not in str(caught.value)
             assert caught.value.__context__ is None
             # an analyst who swallows the error gets no further
-            with pytest.raises(tb.SettlementError, match="the run is over"):
+            with pytest.raises(tb.errors.SettlementError, match="the run is over"):
                 run.ask(lambda data: 0, 0)
 
     with pytest.raises(tb.ReleaseError, match="ended without an answer"):
@@ -124,8 +127,11 @@ def test_a_query_that_fails_is_at_the_fallback_and_the_run_goes_on(answer: Any) 
         return data
 
     for bounds, fallback in ((None, 0), ((-5, 5), -5)):
-        svt, meter = tb.SparseVector(1, 5, adaptive=False, bounds=bounds), tb.OutputDPFilter(1)
-        with svt.open(answer, meter=meter, noise=tb.FixedNoise([0] * 9)) as run:
+        svt, meter = (
+            tb.release.SparseVector(1, 5, adaptive=False, bounds=bounds),
+            tb.OutputDPFilter(1),
+        )
+        with svt.open(answer, meter=meter, noise=tb.release.FixedNoise([0] * 9)) as run:
             assert [run.ask(query, fallback + move) for move in (0, 1)] == [True, False]
             assert run.ask(lambda data: 7, 0)
         assert run.release().cell == 2
@@ -134,24 +140,24 @@ def test_a_query_that_fails_is_at_the_fallback_and_the_run_goes_on(answer: Any) 
 @FIXED
 @pytest.mark.parametrize("answer", [np.True_, True, 1.75, np.float32(1), np.array([1]), [1]])
 def test_a_query_may_answer_what_is_a_number(answer: Any) -> None:
-    with tb.SparseVector(1, 5, adaptive=False).open(
-        answer, meter=tb.OutputDPFilter(1), noise=tb.FixedNoise([0] * 9)
+    with tb.release.SparseVector(1, 5, adaptive=False).open(
+        answer, meter=tb.OutputDPFilter(1), noise=tb.release.FixedNoise([0] * 9)
     ) as run:
         assert [run.ask(identity, threshold) for threshold in (1, 2)] == [True, False]
 
 
 @pytest.mark.parametrize("kind", ["threshold", "one too many"])
 def test_a_question_that_is_refused_costs_nothing_though_it_leaves_the_block(kind: str) -> None:
-    svt, meter = tb.SparseVector(1, 1, adaptive=False), tb.OutputDPFilter(1)
+    svt, meter = tb.release.SparseVector(1, 1, adaptive=False), tb.OutputDPFilter(1)
     many = kind == "one too many"
 
-    def converse(run: tb.SparseVectorRun) -> None:
+    def converse(run: tb.release.SparseVectorRun) -> None:
         run.ask(identity, -(10**6) if many else 10**6)
         run.ask(identity, 0 if many else 5.5)
 
     with (
         pytest.raises(
-            tb.SettlementError if many else tb.ParameterError,
+            tb.errors.SettlementError if many else tb.ParameterError,
             match=r"all that it may|threshold must",
         ),
         svt.open(0, meter=meter) as run,
@@ -159,7 +165,7 @@ def test_a_question_that_is_refused_costs_nothing_though_it_leaves_the_block(kin
         converse(run)
     assert run.release().value == (many,)
     assert Fraction(str(meter.spent.epsilon)) == (1 if many else svt.first)
-    with pytest.raises(tb.SettlementError, match="the run is over"):
+    with pytest.raises(tb.errors.SettlementError, match="the run is over"):
         run.ask(identity, 0)
 
 
@@ -167,7 +173,7 @@ def test_a_refusal_that_was_caught_does_not_excuse_another_exception() -> None:
     meter = tb.OutputDPFilter(1)
     with (  # noqa: PT012
         pytest.raises(tb.ParameterError, match="mine"),
-        tb.SparseVector(1, 5).open(0, meter=meter) as run,
+        tb.release.SparseVector(1, 5).open(0, meter=meter) as run,
     ):
         with pytest.raises(tb.ParameterError):
             run.ask(identity, 0.5)
@@ -176,7 +182,7 @@ def test_a_refusal_that_was_caught_does_not_excuse_another_exception() -> None:
 
 
 def test_a_threshold_is_refused_by_name_and_costs_nothing_if_caught() -> None:
-    with tb.SparseVector(1, 5).open(0, meter=tb.OutputDPFilter(1)) as run:
+    with tb.release.SparseVector(1, 5).open(0, meter=tb.OutputDPFilter(1)) as run:
         with pytest.raises(tb.ParameterError, match=r"^threshold must be an integer, got 0\.5"):
             run.ask(identity, 0.5)
         run.ask(identity, 10**6)
@@ -185,7 +191,7 @@ def test_a_threshold_is_refused_by_name_and_costs_nothing_if_caught() -> None:
 
 def test_two_conversations_may_run_side_by_side() -> None:
     meter = tb.OutputDPFilter(2)
-    svt = tb.SparseVector(1, 1)
+    svt = tb.release.SparseVector(1, 1)
     with svt.open(0, meter=meter) as one, svt.open(0, meter=meter) as other:
         one.ask(identity, 10**6)
         other.ask(identity, 10**6)
@@ -194,10 +200,10 @@ def test_two_conversations_may_run_side_by_side() -> None:
 
 @FIXED
 def test_an_adaptive_answer_costs_what_its_look_costs() -> None:
-    svt = tb.SparseVector(1, 2)
+    svt = tb.release.SparseVector(1, 2)
     far = -svt.margin
     # rho, then the first look alone, or both
-    noise = tb.FixedNoise([0, svt.margin, far, -1, svt.margin - 1, 0])
+    noise = tb.release.FixedNoise([0, svt.margin, far, -1, svt.margin - 1, 0])
     with svt.open(0, meter=tb.OutputDPFilter(1), noise=noise) as run:
         assert [run.ask(identity, 0) for _ in range(3)] == [True, False, True]
         assert run.done  # a second look could cost 2, and 1 is left
@@ -213,7 +219,7 @@ def test_an_adaptive_answer_costs_what_its_look_costs() -> None:
 @pytest.mark.parametrize("monotone", [False, True])
 def test_the_split_is_the_best_one_to_three_digits(aboves: int, monotone: bool) -> None:
     """The variance of the comparison, 2 (1 / eps1)^2 + 2 (m c / eps2)^2, at its minimum."""
-    svt = tb.SparseVector(1, aboves, monotone=monotone)
+    svt = tb.release.SparseVector(1, aboves, monotone=monotone)
     moves = (1 if monotone else 2) * aboves
 
     def variance(first: float) -> float:
@@ -226,19 +232,19 @@ def test_the_split_is_the_best_one_to_three_digits(aboves: int, monotone: bool) 
 
 def test_parameters_are_refused_by_name() -> None:
     with pytest.raises(tb.ParameterError, match=r"^aboves must be an integer >= 1, got 0"):
-        tb.SparseVector(1, 0)
+        tb.release.SparseVector(1, 0)
     with pytest.raises(tb.ParameterError, match=r"^epsilon must be a finite number > 0, got nan"):
-        tb.SparseVector(math.nan, 1)
+        tb.release.SparseVector(math.nan, 1)
     with pytest.raises(tb.ParameterError, match=r"^sensitivity must be a finite number > 0"):
-        tb.SparseVector(1, 1, sensitivity=-1)
+        tb.release.SparseVector(1, 1, sensitivity=-1)
     with pytest.raises(tb.ParameterError, match=r"^scale must be in \(0, 2\^40"):
-        tb.SparseVector(1e-12, 1)
+        tb.release.SparseVector(1e-12, 1)
     with pytest.raises(tb.ParameterError, match=r"^k must be at most size = 2, got 3"):
-        tb.TopK(identity, 2, 3, 1, 0)
+        tb.release.TopK(identity, 2, 3, 1, 0)
     with pytest.raises(tb.ParameterError, match=r"^least must be an integer, got 0\.5"):
-        tb.TopK(identity, 2, 1, 1, 0.5)
+        tb.release.TopK(identity, 2, 1, 1, 0.5)
     with pytest.raises(tb.ParameterError, match=r"^size must be an integer >= 1, got 0"):
-        tb.LaplaceRelease(identity, 1, 1, size=0)
+        tb.release.LaplaceRelease(identity, 1, 1, size=0)
 
 
 # -------------------------------------------------------------------------- rehearsals
@@ -247,15 +253,15 @@ def test_parameters_are_refused_by_name() -> None:
 @FIXED
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_a_rehearsed_conversation_costs_what_it_would_be_charged(adaptive: bool) -> None:
-    svt, values = tb.SparseVector(1, 3, adaptive=adaptive), [0, 10, 0, 10, 1, 10, 10, 10]
+    svt, values = tb.release.SparseVector(1, 3, adaptive=adaptive), [0, 10, 0, 10, 1, 10, 10, 10]
     for draws in ([0] * 40, [3, -2, 5, 0] * 10, [-90, 80] * 20):
         meter = tb.OutputDPFilter(1)
-        with svt.open(values, meter=meter, noise=tb.FixedNoise(draws)) as run:
+        with svt.open(values, meter=meter, noise=tb.release.FixedNoise(draws)) as run:
             for i in range(8):
                 if not run.done:
                     run.ask(partial(tenfold, i), 50)
         questions = [(partial(tenfold, i), 50) for i in range(8)]
-        tried = svt.rehearse(values, questions, noise=tb.FixedNoise(draws))
+        tried = svt.rehearse(values, questions, noise=tb.release.FixedNoise(draws))
         receipt = run.release().receipt
         assert (tried.cell, tried.cost) == (run.release().cell, receipt.charged)
         assert tried.most == receipt.held
@@ -275,7 +281,7 @@ def test_a_rehearsed_question_raises_its_error(
     query: Any, threshold: float, error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=f"^{said}"):
-        tb.SparseVector(1, 3).rehearse([1, 2], [(query, threshold)])
+        tb.release.SparseVector(1, 3).rehearse([1, 2], [(query, threshold)])
 
 
 # ----------------------------------------------------------------------------- values
@@ -283,10 +289,12 @@ def test_a_rehearsed_question_raises_its_error(
 ENTRIES = np.where(np.arange(100) % 10 == 0, 1000, 0)
 
 
-def figure_1(epsilon: float = 1) -> tb.SparseVectorRelease:
+def figure_1(epsilon: float = 1) -> tb.release.SparseVectorRelease:
     """100 entries of 0 or 1000, threshold 500, 20 of them at most, half for the values."""
     half = Fraction(str(epsilon)) / 2
-    return tb.SparseVectorRelease(identity, 100, 500, tb.SparseVector(half, 20), half)
+    return tb.release.SparseVectorRelease(
+        identity, 100, 500, tb.release.SparseVector(half, 20), half
+    )
 
 
 def test_the_values_are_those_of_the_entries_found() -> None:
@@ -320,11 +328,11 @@ def test_what_comes_back_makes_the_values_less_noisy() -> None:
 
 def test_top_k_names_the_largest_first() -> None:
     counts = np.array([5, 50, 0, 30, 40])
-    top = tb.TopK(identity, 5, 4, QUIET, 35)
+    top = tb.release.TopK(identity, 5, 4, QUIET, 35)
     answer = top.release(counts, meter=tb.OutputDPFilter(QUIET))
     assert (answer.value, answer.cell) == ((1, 4), 2)
     assert Fraction(str(answer.receipt.charged.epsilon)) == QUIET * Fraction(5, 8)
-    assert tb.TopK(identity, 5, 1, QUIET, 35).release(
+    assert tb.release.TopK(identity, 5, 1, QUIET, 35).release(
         counts, meter=tb.OutputDPFilter(QUIET)
     ).value == (1,)
 
@@ -336,27 +344,27 @@ def test_top_k_names_the_largest_first() -> None:
 def test_noise_is_added_in_points_of_the_grid() -> None:
     def released(mechanism: Any, data: Any, *draws: int) -> Any:
         meter = tb.OutputDPFilter(100, 1e-5)
-        return mechanism.release(data, meter=meter, noise=tb.FixedNoise(draws)).value
+        return mechanism.release(data, meter=meter, noise=tb.release.FixedNoise(draws)).value
 
-    assert released(tb.LaplaceRelease(identity, 1, 1), 7, -3) == 4
-    assert released(tb.LaplaceRelease(identity, 1, 1, step=0.25), 0.7, -1) == 0.5
-    vector = released(tb.LaplaceRelease(identity, 1, 1, size=2, step=0.25), [1, 2], 1, -4)
+    assert released(tb.release.LaplaceRelease(identity, 1, 1), 7, -3) == 4
+    assert released(tb.release.LaplaceRelease(identity, 1, 1, step=0.25), 0.7, -1) == 0.5
+    vector = released(tb.release.LaplaceRelease(identity, 1, 1, size=2, step=0.25), [1, 2], 1, -4)
     assert vector.tolist() == [1.25, 1]
-    assert released(tb.GaussianRelease(identity, 1, 5, 1e-6), 7, 2) == 9
-    assert released(tb.ToyRelease(identity, 1, 1), 7, 1, 2) == 9
-    assert released(tb.ToyRelease(identity, 1, 1), 7, 0) is None
+    assert released(tb.release.GaussianRelease(identity, 1, 5, 1e-6), 7, 2) == 9
+    assert released(tb.release.ToyRelease(identity, 1, 1), 7, 1, 2) == 9
+    assert released(tb.release.ToyRelease(identity, 1, 1), 7, 0) is None
 
 
 def test_the_gaussian_price_is_certified() -> None:
     """A number at the engine's upper end, a vector at what zCDP says, never below it."""
     engine = (tb.DiscreteGaussian(5.0) * 1).epsilon(delta=1e-6)
-    price = tb.GaussianRelease(identity, 1, 5, 1e-6).guarantee.sup
+    price = tb.release.GaussianRelease(identity, 1, 5, 1e-6).guarantee.sup
     assert engine.upper <= price <= Fraction(engine.upper) * (1 + Fraction(1, 10**15))
     rho = Fraction(1, 50)
-    vector = tb.GaussianRelease(identity, 1, 5, 1e-6, size=3, integers=True).guarantee.sup
+    vector = tb.release.GaussianRelease(identity, 1, 5, 1e-6, size=3, integers=True).guarantee.sup
     assert vector == Fraction(repr(tb.ZCDPFilter(rho).epsilon(1e-6))) > price
     # on a grid three numbers move by sqrt(3) points more
-    rounded = tb.GaussianRelease(identity, 1, 5, 1e-6, size=3, step=1.0).guarantee.sup
+    rounded = tb.release.GaussianRelease(identity, 1, 5, 1e-6, size=3, step=1.0).guarantee.sup
     moved = Fraction((1 + math.sqrt(3)) ** 2 / 50)
     assert float(rounded) == pytest.approx(tb.ZCDPFilter(moved).epsilon(1e-6), rel=1e-9)
     assert float(rounded) >= tb.ZCDPFilter(moved).epsilon(1e-6)
@@ -365,7 +373,7 @@ def test_the_gaussian_price_is_certified() -> None:
 # ------------------------------------------------------------------------------ speed
 
 
-class Counting(tb.OpenDPNoise):
+class Counting(tb.release.OpenDPNoise):
     """Counts how often noise is drawn: a draw alone costs as much as ten in a batch."""
 
     calls = 0
@@ -377,7 +385,7 @@ class Counting(tb.OpenDPNoise):
 
 def test_the_noise_of_many_queries_is_drawn_in_batches() -> None:
     noise = Counting()
-    with tb.SparseVector(1, 10).open(0, meter=tb.OutputDPFilter(1), noise=noise) as run:
+    with tb.release.SparseVector(1, 10).open(0, meter=tb.OutputDPFilter(1), noise=noise) as run:
         for _ in range(20_000):
             run.ask(identity, 10**6)
     assert noise.calls < 60

@@ -52,7 +52,7 @@ class Stock:
     batch = 1
 
     def __init__(self, factor: float = 1) -> None:
-        self.factor, self.source = factor, tb.OpenDPNoise()
+        self.factor, self.source = factor, tb.release.OpenDPNoise()
         self.pools: dict[Price, Pool] = {}
 
     def laplace(self, scale: Price, size: int) -> IntArray:
@@ -74,9 +74,10 @@ def tails(draws: IntArray, cuts: Iterable[int]) -> Counter[Hashable]:
 
 def laplace_violations(runs: int, factor: float) -> int:
     """A count of 0 against one of 1: every upper tail is a set of outputs."""
-    mechanism = tb.LaplaceRelease(len, 1, 1)
+    mechanism = tb.release.LaplaceRelease(len, 1, 1)
     x, y = (
-        value + tb.OpenDPNoise().laplace(float(mechanism.scale) * factor, runs) for value in (0, 1)
+        value + tb.release.OpenDPNoise().laplace(float(mechanism.scale) * factor, runs)
+        for value in (0, 1)
     )
     price = float(mechanism.guarantee.price("value"))
     return sum(
@@ -87,7 +88,7 @@ def laplace_violations(runs: int, factor: float) -> int:
 
 
 def transcripts(
-    svt: tb.SparseVector, values: tuple[int, ...], runs: int, noise: Stock
+    svt: tb.release.SparseVector, values: tuple[int, ...], runs: int, noise: Stock
 ) -> Counter[Hashable]:
     """What the searches answer, and what they have found, which says at which look."""
     seen: Counter[Hashable] = Counter()
@@ -100,18 +101,18 @@ def transcripts(
     return seen
 
 
-def svt_violations(svt: tb.SparseVector, runs: int, factor: float = 1) -> int:
+def svt_violations(svt: tb.release.SparseVector, runs: int, factor: float = 1) -> int:
     noise = Stock(factor)
     x, y = (transcripts(svt, values, runs, noise) for values in ((0, 0, 0, 1), (1, 1, 1, 0)))
     return violations(x, y, lambda seen: float(svt.guarantee.price(seen[0])))  # type: ignore[index]
 
 
-PLAIN = tb.SparseVector(2, 1, adaptive=False)
-ADAPTIVE = tb.SparseVector(2, 1)
+PLAIN = tb.release.SparseVector(2, 1, adaptive=False)
+ADAPTIVE = tb.release.SparseVector(2, 1)
 
 
 def top_k_violations(runs: int, factor: float = 1) -> int:
-    top, noise = tb.TopK(list, 2, 1, 2, 0), tb.OpenDPNoise()
+    top, noise = tb.release.TopK(list, 2, 1, 2, 0), tb.release.OpenDPNoise()
     scale = float(top.scale) * factor
     x, y = (
         Counter[Hashable](
@@ -135,7 +136,7 @@ def test_laplace_keeps_its_price_in_many_runs() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("svt", [PLAIN, ADAPTIVE], ids=["plain", "adaptive"])
-def test_sparse_vector_keeps_its_price_in_many_runs(svt: tb.SparseVector) -> None:
+def test_sparse_vector_keeps_its_price_in_many_runs(svt: tb.release.SparseVector) -> None:
     assert not svt_violations(svt, RUNS // 2)
 
 

@@ -21,7 +21,7 @@ from tightbudget.release.stopping import StoppingCallback
 
 Bits = tuple[int, ...]
 
-ANSWER = tb.Histogram((0.75, 0.25), (0.25, 0.75))
+ANSWER = tb.HistogramPair((0.75, 0.25), (0.25, 0.75))
 OUTPUTS = exact.normalised((0.75, 0.25), (0.25, 0.75))
 STOPS = (1, 2, 4)
 # all bits that a rule may see at the stops where it is asked
@@ -141,7 +141,7 @@ def test_what_goes_wrong_costs_the_dearest_stop(
         loop(stopping)
     assert budget.held.epsilon == 0
     assert budget.spent.epsilon >= max(schedule().epsilons)
-    with pytest.raises(tb.SettlementError, match="the run was not settled"):
+    with pytest.raises(tb.errors.SettlementError, match="the run was not settled"):
         _ = stopping.receipt
 
 
@@ -149,7 +149,7 @@ def test_nothing_is_charged_before_training(meter: tuple[Any, Any]) -> None:
     pays, budget = meter
     stopping = StoppingCallback(schedule(), pays, bool)
     assert (budget.spent.epsilon, budget.held.epsilon) == (0, 0)
-    with pytest.raises(tb.SettlementError, match="the run has not begun"):
+    with pytest.raises(tb.errors.SettlementError, match="the run has not begun"):
         _ = stopping.receipt
 
 
@@ -157,7 +157,7 @@ def test_what_does_not_fit_is_refused_before_training() -> None:
     small = tb.OutputDPFilter(price(2), 0.5)
     stopping = StoppingCallback(schedule(), small, bool)
     for _ in range(2):
-        with pytest.raises(tb.BudgetError, match="requested"):
+        with pytest.raises(tb.errors.BudgetError, match="requested"):
             stopping.__enter__()
     assert small.left.epsilon > 0
     assert small.spent.epsilon == small.held.epsilon == 0
@@ -170,7 +170,9 @@ def test_a_run_that_others_look_into_is_the_only_one() -> None:
         return StoppingCallback(schedule(), account, bool, interactive=interactive)
 
     with begun(True) as first:
-        with pytest.raises(tb.SettlementError, match="another interactive mechanism is open"):
+        with pytest.raises(
+            tb.errors.SettlementError, match="another interactive mechanism is open"
+        ):
             begun(True).__enter__()
         with begun(False) as second:
             assert second.should_stop(1, True)
@@ -201,7 +203,7 @@ def test_a_process_that_dies_leaves_the_dearest_stop_held(tmp_path: Path) -> Non
         # the run is over, and the same key is not a second one
         meter: Any = budget.keyed("run")
         again = StoppingCallback(used, meter, bool)
-        with pytest.raises(tb.SettlementError, match="started"):
+        with pytest.raises(tb.errors.SettlementError, match="started"):
             again.__enter__()
         assert budget.held.epsilon >= max(used.epsilons)
 
@@ -260,12 +262,28 @@ def ran(deeds: str) -> StoppingCallback[object]:
         ("1235", tb.ParameterError, "steps must be above 3 and at most 4, the next stop, got 5"),
         ("1233", tb.ParameterError, "steps must be above 3 and at most 4, the next stop, got 3"),
         ("0", tb.ParameterError, "steps must be an integer >= 1, got 0"),
-        ("!s", tb.SettlementError, "no run is open"),
-        ("!2", tb.SettlementError, "no run is open"),
-        ("ss", tb.SettlementError, r"stop 1 is due: ask should_stop\(1, ...\) before Histogram"),
-        ("s1ss", tb.SettlementError, r"stop 2 is due: ask should_stop\(2, ...\) before Histogram"),
-        ("s12", tb.SettlementError, r"stop 2 comes after Histogram.*\* 1, which did not run"),
-        ("s1s2s4", tb.SettlementError, r"stop 4 comes after Histogram.*\* 1, which did not run"),
+        ("!s", tb.errors.SettlementError, "no run is open"),
+        ("!2", tb.errors.SettlementError, "no run is open"),
+        (
+            "ss",
+            tb.errors.SettlementError,
+            r"stop 1 is due: ask should_stop\(1, ...\) before HistogramPair",
+        ),
+        (
+            "s1ss",
+            tb.errors.SettlementError,
+            r"stop 2 is due: ask should_stop\(2, ...\) before HistogramPair",
+        ),
+        (
+            "s12",
+            tb.errors.SettlementError,
+            r"stop 2 comes after HistogramPair.*\* 1, which did not run",
+        ),
+        (
+            "s1s2s4",
+            tb.errors.SettlementError,
+            r"stop 4 comes after HistogramPair.*\* 1, which did not run",
+        ),
     ],
 )
 def test_a_loop_that_leaves_the_schedule_is_refused(
@@ -277,7 +295,7 @@ def test_a_loop_that_leaves_the_schedule_is_refused(
 
 def test_a_step_that_the_schedule_has_not_is_refused() -> None:
     with pytest.raises(
-        tb.ParameterError, match=r"stop 1 comes after Histogram.*, got Gaussian.*sigma=3.0"
+        tb.ParameterError, match=r"stop 1 comes after HistogramPair.*, got Gaussian.*sigma=3.0"
     ):
         running().step(tb.Gaussian(3.0))
 
@@ -285,17 +303,17 @@ def test_a_step_that_the_schedule_has_not_is_refused() -> None:
 def test_nothing_is_paid_for_outside_the_block() -> None:
     stopping = StoppingCallback(schedule(), tb.OutputDPOdometer(), bool)
     for _ in range(2):
-        with pytest.raises(tb.SettlementError, match="no run is open"):
+        with pytest.raises(tb.errors.SettlementError, match="no run is open"):
             stopping.step(ANSWER)
-        with pytest.raises(tb.SettlementError, match="no run is open"):
+        with pytest.raises(tb.errors.SettlementError, match="no run is open"):
             stopping.should_stop(1, True)
-        with contextlib.suppress(tb.ReleaseError, tb.SettlementError), stopping:
+        with contextlib.suppress(tb.ReleaseError, tb.errors.SettlementError), stopping:
             pass  # not even when it is over
 
 
 def test_a_callback_pays_for_one_run() -> None:
     stopping = ran("!")
-    with pytest.raises(tb.SettlementError, match="a run is paid for once"):
+    with pytest.raises(tb.errors.SettlementError, match="a run is paid for once"):
         stopping.__enter__()
 
 
@@ -332,7 +350,7 @@ def charged_its_own() -> bool:
 def refused(deeds: str) -> bool:
     try:
         ran(deeds)
-    except (tb.ParameterError, tb.SettlementError):
+    except (tb.ParameterError, tb.errors.SettlementError):
         return True
     return False
 

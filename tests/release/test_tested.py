@@ -15,7 +15,7 @@ from tightbudget.release.mechanisms import tested
 HALF = Fraction(1, 2)
 
 
-def mechanism(**changes: Any) -> tb.TestedRelease[int]:
+def mechanism(**changes: Any) -> tb.release.GatedRelease[int]:
     """A noisy number, released if it is near another one."""
     given: dict[str, Any] = {
         "train": lambda data, noise: data + int(noise.laplace(2, 1)[0]),
@@ -26,7 +26,7 @@ def mechanism(**changes: Any) -> tb.TestedRelease[int]:
         "by_test": 1,
         "by_training": 1,
     }
-    return tb.TestedRelease(**given | changes)
+    return tb.release.GatedRelease(**given | changes)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,9 @@ def test_without_a_coupling_nothing_is_given_back() -> None:
     assert found == tb.OutputDP({"value": 1, "bottom": 1})
 
 
-def worst_excess(tested_release: tb.TestedRelease[int], prices: dict[str, Fraction]) -> Fraction:
+def worst_excess(
+    tested_release: tb.release.GatedRelease[int], prices: dict[str, Fraction]
+) -> Fraction:
     """Most by which an output breaks its price, for a record of either part."""
     excess = Fraction(-1)
     for neighbours in (((0, 0), (1, 0)), ((0, 0), (0, 1)), ((3, 0), (4, 0)), ((3, 0), (3, 1))):
@@ -95,14 +97,14 @@ def test_the_audit_catches_a_price_that_is_too_low() -> None:
 def test_a_released_output_is_what_was_trained() -> None:
     for threshold, cell in ((1e6, "value"), (-1e6, "bottom")):
         seen = mechanism(train=lambda data, _: ["model", data], error=lambda *_: 0.0)
-        answer = tb.TestedRelease(**{**vars_of(seen), "threshold": threshold}).release(
+        answer = tb.release.GatedRelease(**{**vars_of(seen), "threshold": threshold}).release(
             ("rows", "held out"), meter=tb.OutputDPOdometer()
         )
         assert answer.cell == cell
         assert answer.value == (["model", "rows"] if cell == "value" else None)
 
 
-def vars_of(release: tb.TestedRelease[Any]) -> dict[str, Any]:
+def vars_of(release: tb.release.GatedRelease[Any]) -> dict[str, Any]:
     return {field.name: getattr(release, field.name) for field in fields(release)}
 
 

@@ -19,7 +19,7 @@ from tightbudget.sweeps import pool
 
 WHOLE = tb.sweep(QUESTIONS)
 JOBS = len(pool._jobs(QUESTIONS))
-FATAL = tb.questions(PLAN, {"sigma": [0.666], "runs": [300], "d": [1e-5, 1e-6]}, delta="$d")
+FATAL = tb.sweeps.questions(PLAN, {"sigma": [0.666], "runs": [300], "d": [1e-5, 1e-6]}, delta="$d")
 MIXED = [*QUESTIONS[:6], *FATAL, *QUESTIONS[6:]]
 LOST = "BrokenProcessPool: the process that answered it was lost, 3 times (signal 9)"
 
@@ -39,8 +39,8 @@ class Backwards(Executor):
         return future
 
 
-def same_bits(a: tb.Sweep, b: tb.Sweep) -> bool:
-    def bits(answer: tb.Answer) -> list[object]:
+def same_bits(a: tb.sweeps.Sweep, b: tb.sweeps.Sweep) -> bool:
+    def bits(answer: tb.sweeps.Answer) -> list[object]:
         value = None if answer.value is None else float(answer.value).hex()
         return [answer.lower.hex(), answer.upper.hex(), value, answer.refusal]
 
@@ -115,7 +115,9 @@ def test_a_question_is_refused_for_losses_alone_and_for_no_others() -> None:
 @pytest.mark.slow
 def test_a_question_is_not_blamed_for_another_of_its_plan(monkeypatch) -> None:
     """Questions of one plan are one job: the one that kills is refused, the others are answered."""
-    together = tb.questions(PLAN, {"sigma": [0.9], "runs": [300], "d": victims.DELTAS}, delta="$d")
+    together = tb.sweeps.questions(
+        PLAN, {"sigma": [0.9], "runs": [300], "d": victims.DELTAS}, delta="$d"
+    )
     assert len(pool._jobs(together)) == 1
     monkeypatch.setattr(pool, "answers", victims.dies_of_a_target)
     found = tb.sweep(together, 2)
@@ -176,7 +178,7 @@ def test_what_a_broken_executor_has_not_answered_is_refused_and_may_be_asked_aga
 class Losing(Executor):
     """Loses every job that has a certain question."""
 
-    def __init__(self, lost: tb.Question) -> None:
+    def __init__(self, lost: tb.sweeps.Question) -> None:
         self.lost, self.asked = lost, 0
 
     def submit(self, function, /, *args, **kwargs):
@@ -190,7 +192,7 @@ class Losing(Executor):
 
 
 def test_an_executor_of_the_callers_blames_only_what_it_loses_alone() -> None:
-    together = [tb.Question.of(tb.Gaussian(1.0), delta=10.0**-k) for k in range(2, 12)]
+    together = [tb.sweeps.Question.of(tb.Gaussian(1.0), delta=10.0**-k) for k in range(2, 12)]
     executor = Losing(together[3])
     found = tb.sweep(together, executor)
     assert executor.asked == 1 + len(together)
@@ -239,7 +241,7 @@ def test_processes_that_do_not_begin_are_nobodys_refusal(tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import tightbudget as tb\n"
-        "tb.sweep([tb.Question.of(tb.Gaussian(2.0), delta=1e-5)], 1)\n"
+        "tb.sweep([tb.sweeps.Question.of(tb.Gaussian(2.0), delta=1e-5)], 1)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -303,7 +305,9 @@ def test_a_question_that_kills_the_workers_of_a_cluster_is_refused(client, monke
 
 @pytest.mark.slow
 def test_a_cluster_blames_no_question_for_another_of_its_plan(client, monkeypatch) -> None:
-    together = tb.questions(PLAN, {"sigma": [0.9], "runs": [300], "d": victims.DELTAS}, delta="$d")
+    together = tb.sweeps.questions(
+        PLAN, {"sigma": [0.9], "runs": [300], "d": victims.DELTAS}, delta="$d"
+    )
     monkeypatch.setattr(pool, "answers", victims.dies_of_a_target)
     with client.get_executor() as executor:
         found = tb.sweep(together, executor)

@@ -27,7 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
     def counted(plan, questions):
         seen.extend((plan, arguments) for _, arguments in questions)
-        return [known.get((plan, *question), tb.Answer(0.0, 1.0)) for question in questions]
+        return [known.get((plan, *question), tb.sweeps.Answer(0.0, 1.0)) for question in questions]
 
     monkeypatch.setattr(pool, "answers", counted)
     return seen
@@ -96,9 +96,9 @@ def test_an_answer_stays_with_its_question(part, path, asked) -> None:
 
 
 def test_answers_to_other_questions_are_not_used(path, asked) -> None:
-    tb.sweep(tb.questions(PLAN, {**GRID, "delta": [1e-4]}, delta="$delta"), journal=path)
-    tb.sweep(tb.questions(PLAN, GRID, delta="$delta", rtol=1e-3), journal=path)
-    tb.sweep(tb.questions(PLAN, GRID, epsilon="$delta"), journal=path)
+    tb.sweep(tb.sweeps.questions(PLAN, {**GRID, "delta": [1e-4]}, delta="$delta"), journal=path)
+    tb.sweep(tb.sweeps.questions(PLAN, GRID, delta="$delta", rtol=1e-3), journal=path)
+    tb.sweep(tb.sweeps.questions(PLAN, GRID, epsilon="$delta"), journal=path)
     del asked[:]
     assert tb.sweep(QUESTIONS, journal=path) == WHOLE
     assert len(asked) == len(QUESTIONS)
@@ -166,15 +166,15 @@ def test_each_answer_is_durable_before_the_next(path, monkeypatch) -> None:
 )
 def test_a_file_of_another_kind_is_refused_and_left_alone(content, path) -> None:
     path.write_bytes(content)
-    with pytest.raises(tb.FileError, match=r"sweep.journal: not the journal of a sweep$"):
+    with pytest.raises(tb.errors.FileError, match=r"sweep.journal: not the journal of a sweep$"):
         tb.sweep(QUESTIONS, journal=path)
     assert path.read_bytes() == content
 
 
 def test_a_place_where_nothing_can_be_written_is_refused(tmp_path) -> None:
-    with pytest.raises(tb.FileError, match=r"none/a\.journal: no such file or directory"):
+    with pytest.raises(tb.errors.FileError, match=r"none/a\.journal: no such file or directory"):
         tb.sweep(QUESTIONS, journal=tmp_path / "none" / "a.journal")
-    with pytest.raises(tb.FileError, match="is a directory"):
+    with pytest.raises(tb.errors.FileError, match="is a directory"):
         tb.sweep(QUESTIONS, journal=tmp_path)
 
 
@@ -185,7 +185,7 @@ def test_a_full_disk_is_refused(path, monkeypatch) -> None:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(tb.FileError, match=r"sweep.journal: no space left on device$"):
+        with pytest.raises(tb.errors.FileError, match=r"sweep.journal: no space left on device$"):
             book.keep(QUESTIONS[0], WHOLE[0])
 
 

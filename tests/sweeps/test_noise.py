@@ -23,7 +23,7 @@ def test_renyi_accounting_asks_for_more_noise_as_the_figure_says(
     rate: float, runs: int, epsilon: float, saved: float
 ) -> None:
     plan = [{**PLAN[0], "rate": rate, "times": runs}]
-    (found,) = tb.sweep([tb.Question.of(plan, find="sigma", epsilon=epsilon, delta=DELTA)])
+    (found,) = tb.sweep([tb.sweeps.Question.of(plan, find="sigma", epsilon=epsilon, delta=DELTA)])
     assert found.value is not None
     asked = figures.renyi_noise(rate, runs, epsilon, found.value)
     assert 100.0 * (asked / found.value - 1.0) == pytest.approx(saved, abs=0.1)

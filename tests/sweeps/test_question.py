@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.sweeps.small import GRID, PLAN
 from tests.cases import CASES
+from tests.sweeps.small import GRID, PLAN
 
 import tightbudget as tb
 
@@ -20,7 +20,7 @@ FIND = [{"mechanism": "gaussian", "sigma": "$s", "times": 10}]
 
 
 def test_a_grid_is_every_combination_with_the_last_axis_fastest() -> None:
-    asked = tb.questions(PLAN, GRID, delta="$delta")
+    asked = tb.sweeps.questions(PLAN, GRID, delta="$delta")
     assert [q.labels for q in asked] == [
         tuple(zip(GRID, cell, strict=True)) for cell in itertools.product(*GRID.values())
     ]
@@ -28,47 +28,47 @@ def test_a_grid_is_every_combination_with_the_last_axis_fastest() -> None:
 
 
 def test_a_cell_of_a_grid_is_the_question_about_its_composition() -> None:
-    for question in tb.questions(PLAN, GRID, delta="$delta"):
+    for question in tb.sweeps.questions(PLAN, GRID, delta="$delta"):
         sigma, runs, delta = (value for _, value in question.labels)
         run = tb.Gaussian(sigma).subsampled(0.01) * runs
-        assert question == tb.Question.of(run, delta=delta)
+        assert question == tb.sweeps.Question.of(run, delta=delta)
         assert question.asked == "epsilon"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_plan_is_the_composition_that_it_is_made_of(case) -> None:
     run = case.mechanism * 3 + tb.WorstCase(0.1, 1e-9)
-    plan = tb.Question.of(run, epsilon=1.0).plan
+    plan = tb.sweeps.Question.of(run, epsilon=1.0).plan
     assert tb.Composition.from_json(f'{{"tightbudget": 1, "steps": {plan}}}') == run
 
 
 def test_labels_are_no_part_of_a_question() -> None:
-    named = tb.Question.of(GAUSSIAN, delta=1e-5, labels={"name": "a"})
-    assert named == tb.Question.of(GAUSSIAN, delta=1e-5)
-    assert hash(named) == hash(tb.Question.of(GAUSSIAN, delta=1e-5))
+    named = tb.sweeps.Question.of(GAUSSIAN, delta=1e-5, labels={"name": "a"})
+    assert named == tb.sweeps.Question.of(GAUSSIAN, delta=1e-5)
+    assert hash(named) == hash(tb.sweeps.Question.of(GAUSSIAN, delta=1e-5))
     assert named.labels == (("name", "a"),)
 
 
 def test_without_labels_a_row_has_the_plan_and_the_target() -> None:
-    labels = dict(tb.Question.of(FIND, find="s", epsilon=1.0, delta=1e-5).labels)
+    labels = dict(tb.sweeps.Question.of(FIND, find="s", epsilon=1.0, delta=1e-5).labels)
     assert json.loads(labels.pop("plan")) == FIND
     assert labels == {"epsilon": 1.0, "delta": 1e-5}
 
 
 def test_fixed_targets_are_labels_beside_the_axes() -> None:
-    (question,) = tb.questions(PLAN, {"sigma": [1.0], "runs": [10]}, delta=1e-5, rtol=1e-3)
+    (question,) = tb.sweeps.questions(PLAN, {"sigma": [1.0], "runs": [10]}, delta=1e-5, rtol=1e-3)
     assert question.labels == (("sigma", 1.0), ("runs", 10), ("delta", 1e-5))
 
 
 def test_what_differs_is_another_question() -> None:
     asked = [
-        tb.Question.of(GAUSSIAN, delta=1e-5),
-        tb.Question.of(GAUSSIAN, delta=1e-6),
-        tb.Question.of(GAUSSIAN, epsilon=1e-5),
-        tb.Question.of(GAUSSIAN, delta=1e-5, rtol=1e-3),
-        tb.Question.of(FIND, find="s", delta=1e-5, epsilon=1.0),
-        tb.Question.of(FIND, find="s", delta=1e-5, epsilon=1.0, rtol=1e-3),
-        tb.Question.of(tb.Gaussian(2.0) * 11, delta=1e-5),
+        tb.sweeps.Question.of(GAUSSIAN, delta=1e-5),
+        tb.sweeps.Question.of(GAUSSIAN, delta=1e-6),
+        tb.sweeps.Question.of(GAUSSIAN, epsilon=1e-5),
+        tb.sweeps.Question.of(GAUSSIAN, delta=1e-5, rtol=1e-3),
+        tb.sweeps.Question.of(FIND, find="s", delta=1e-5, epsilon=1.0),
+        tb.sweeps.Question.of(FIND, find="s", delta=1e-5, epsilon=1.0, rtol=1e-3),
+        tb.sweeps.Question.of(tb.Gaussian(2.0) * 11, delta=1e-5),
     ]
     assert len(set(asked)) == len(asked)
 
@@ -76,15 +76,17 @@ def test_what_differs_is_another_question() -> None:
 def test_numbers_of_numpy_are_numbers() -> None:
     over: dict[str, Any] = {"sigma": np.array([0.9, 2.0]), "runs": np.array([300, 1000])}
     ours: dict[str, list[Any]] = {"sigma": [0.9, 2.0], "runs": [300, 1000]}
-    of_numpy = tb.questions(PLAN, over, delta=np.float64(1e-5))
-    assert of_numpy == tb.questions(PLAN, ours, delta=1e-5)
+    of_numpy = tb.sweeps.questions(PLAN, over, delta=np.float64(1e-5))
+    assert of_numpy == tb.sweeps.questions(PLAN, ours, delta=1e-5)
     kinds = {type(value) for q in of_numpy for _, value in q.labels[:2]}
     assert kinds == {int, float}
-    assert tb.Question.of(GAUSSIAN, epsilon=np.int64(1)) == tb.Question.of(GAUSSIAN, epsilon=1)
+    assert tb.sweeps.Question.of(GAUSSIAN, epsilon=np.int64(1)) == tb.sweeps.Question.of(
+        GAUSSIAN, epsilon=1
+    )
 
 
 def test_a_question_does_not_change_and_travels() -> None:
-    question = tb.questions(PLAN, GRID, delta="$delta")[0]
+    question = tb.sweeps.questions(PLAN, GRID, delta="$delta")[0]
     with pytest.raises(dataclasses.FrozenInstanceError):
         question.plan = ""  # type: ignore[misc]
     assert pickle.loads(pickle.dumps(question)) == question
@@ -95,7 +97,7 @@ def test_an_axis_may_be_in_several_steps_and_inside_lists() -> None:
         {"mechanism": "gaussian", "sigma": "$s"},
         {"mechanism": "histogram", "p": ["$s", 1.0], "q": [1.0, 1.0]},
     ]
-    (question,) = tb.questions(plan, {"s": [3.0]}, delta=0.1)
+    (question,) = tb.sweeps.questions(plan, {"s": [3.0]}, delta=0.1)
     assert json.loads(question.plan) == [
         {"mechanism": "gaussian", "sigma": 3.0},
         {"mechanism": "histogram", "p": [3.0, 1.0], "q": [1.0, 1.0]},
@@ -104,69 +106,69 @@ def test_an_axis_may_be_in_several_steps_and_inside_lists() -> None:
 
 REFUSED = {
     "no target": (
-        lambda: tb.Question.of(GAUSSIAN),
+        lambda: tb.sweeps.Question.of(GAUSSIAN),
         "give exactly one of delta and epsilon, or both and what to find",
     ),
     "two targets": (
-        lambda: tb.Question.of(GAUSSIAN, delta=1e-5, epsilon=1.0),
+        lambda: tb.sweeps.Question.of(GAUSSIAN, delta=1e-5, epsilon=1.0),
         "give exactly one of delta and epsilon, or both and what to find",
     ),
     "nothing to find": (
-        lambda: tb.Question.of(GAUSSIAN, epsilon=1.0, between=(1, 2)),
+        lambda: tb.sweeps.Question.of(GAUSSIAN, epsilon=1.0, between=(1, 2)),
         "between: only with find",
     ),
     "no target for what to find": (
-        lambda: tb.Question.of(FIND, find="s"),
+        lambda: tb.sweeps.Question.of(FIND, find="s"),
         "to find 's' takes a target: epsilon, delta, advantage, tpr, fpr",
     ),
     "what to find is nowhere": (
-        lambda: tb.Question.of(GAUSSIAN, find="s", epsilon=1.0, delta=1e-5),
+        lambda: tb.sweeps.Question.of(GAUSSIAN, find="s", epsilon=1.0, delta=1e-5),
         r"find must be in the steps as '\$s', and is not",
     ),
     "an argument": (
-        lambda: tb.Question.of(GAUSSIAN, delt=1e-5),
+        lambda: tb.sweeps.Question.of(GAUSSIAN, delt=1e-5),
         "a question takes find, epsilon, .*, got 'delt'",
     ),
     "a dollar without an axis": (
-        lambda: tb.Question.of(FIND, delta=1e-5),
+        lambda: tb.sweeps.Question.of(FIND, delta=1e-5),
         r"'\$s' must be values, or what to find",
     ),
     "a column's name": (
-        lambda: tb.Question.of(GAUSSIAN, delta=1e-5, labels={"upper": 1}),
+        lambda: tb.sweeps.Question.of(GAUSSIAN, delta=1e-5, labels={"upper": 1}),
         "a label must have another name than 'upper', a column itself",
     ),
     "no text": (
-        lambda: tb.Question.of(GAUSSIAN, delta=1e-5j),
+        lambda: tb.sweeps.Question.of(GAUSSIAN, delta=1e-5j),
         r"arguments must be made of numbers, texts, lists and tables, got 1e-05j",
     ),
     "an empty axis": (
-        lambda: tb.questions(FIND, {"s": []}, delta=1e-5),
+        lambda: tb.sweeps.questions(FIND, {"s": []}, delta=1e-5),
         r"over.s must be a list of one value or more, got \[\]",
     ),
     "an axis used nowhere": (
-        lambda: tb.questions(FIND, {"s": [1.0], "q": [0.1]}, delta=1e-5),
+        lambda: tb.sweeps.questions(FIND, {"s": [1.0], "q": [0.1]}, delta=1e-5),
         r"over.q must be in the plan or the target as '\$q'",
     ),
     "an axis to be found": (
-        lambda: tb.questions(FIND, {"s": [1.0]}, find="s", epsilon=1.0, delta=1e-5),
+        lambda: tb.sweeps.questions(FIND, {"s": [1.0]}, find="s", epsilon=1.0, delta=1e-5),
         r"over.s must be in the plan or the target as '\$s'",
     ),
     "no such axis": (
-        lambda: tb.questions(FIND, {}, delta="$d"),
+        lambda: tb.sweeps.questions(FIND, {}, delta="$d"),
         r"'\$d', '\$s' must be axes of over; there are none",
     ),
     "no such axis, and others": (
-        lambda: tb.questions(FIND, {"s": [1.0]}, delta="$d"),
+        lambda: tb.sweeps.questions(FIND, {"s": [1.0]}, delta="$d"),
         r"'\$d' must be axes of over; there are '\$s'",
     ),
     "an axis like the target, and another thing": (
-        lambda: tb.questions(
+        lambda: tb.sweeps.questions(
             [{"mechanism": "worst_case", "epsilon": "$epsilon"}], {"epsilon": [0.1]}, epsilon=1.0
         ),
         "over.epsilon must be the target's epsilon, or be called otherwise",
     ),
     "an axis like a column": (
-        lambda: tb.questions(
+        lambda: tb.sweeps.questions(
             [{"mechanism": "gaussian", "sigma": "$value"}], {"value": [1.0]}, delta=0.1
         ),
         "a label must have another name than 'value', a column itself",

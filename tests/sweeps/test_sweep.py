@@ -7,32 +7,36 @@ import math
 from typing import Any
 
 import pytest
-from tests.sweeps.small import GRID, PLAN, QUESTIONS, REFUSED
 from tests.cases import each_case
+from tests.sweeps.small import GRID, PLAN, QUESTIONS, REFUSED
 
 import tightbudget as tb
-from tightbudget.sweeps import pool
 from tightbudget.engine.engine import Engine
+from tightbudget.sweeps import pool
 
 RUNS = (1, 7)
 RTOL = 0.01
 
 
-def alone(ask, argument) -> tb.Answer:
+def alone(ask, argument) -> tb.sweeps.Answer:
     """What the composition itself answers."""
     try:
         bounds = ask(argument, RTOL)
     except tb.PrecisionError as error:
-        return tb.Answer(error.lower, error.upper, refusal=f"PrecisionError: {error}")
-    return tb.Answer(bounds.lower, bounds.upper, apart=bounds.apart)
+        return tb.sweeps.Answer(error.lower, error.upper, refusal=f"PrecisionError: {error}")
+    return tb.sweeps.Answer(bounds.lower, bounds.upper, apart=bounds.apart)
 
 
 @each_case
 def test_every_mechanism_is_answered_as_if_asked_alone(case) -> None:
     runs = [case.mechanism * k for k in RUNS]
     asked = [
-        *(tb.Question.of(run, delta=delta, rtol=RTOL) for delta in (1e-2, 1e-6) for run in runs),
-        *(tb.Question.of(run, epsilon=0.3, rtol=RTOL) for run in runs),
+        *(
+            tb.sweeps.Question.of(run, delta=delta, rtol=RTOL)
+            for delta in (1e-2, 1e-6)
+            for run in runs
+        ),
+        *(tb.sweeps.Question.of(run, epsilon=0.3, rtol=RTOL) for run in runs),
     ]
     assert list(tb.sweep(asked)) == [
         *(alone(run.epsilon, delta) for delta in (1e-2, 1e-6) for run in runs),
@@ -42,7 +46,7 @@ def test_every_mechanism_is_answered_as_if_asked_alone(case) -> None:
 
 def test_a_mix_is_answered_like_its_composition() -> None:
     run = tb.Gaussian(2.0).subsampled(0.01) * 300 + tb.Laplace(20.0) * 5
-    assert tb.sweep([tb.Question.of(run, delta=1e-5)])[0].bounds == run.epsilon(1e-5)
+    assert tb.sweep([tb.sweeps.Question.of(run, delta=1e-5)])[0].bounds == run.epsilon(1e-5)
 
 
 @pytest.mark.slow
@@ -57,21 +61,21 @@ def test_a_mix_is_answered_like_its_composition() -> None:
     ids=str,
 )
 def test_the_noise_found_is_that_of_calibrate(target) -> None:
-    (found,) = tb.sweep(tb.questions(PLAN, {"runs": [300]}, find="sigma", **target))
+    (found,) = tb.sweep(tb.sweeps.questions(PLAN, {"runs": [300]}, find="sigma", **target))
     same = tb.calibrate(lambda s: tb.Gaussian(s).subsampled(0.01) * 300, **target)
-    assert found == tb.Answer(same.met.lower, same.met.upper, same.value)
+    assert found == tb.sweeps.Answer(same.met.lower, same.met.upper, same.value)
 
 
 def test_an_integer_can_be_found() -> None:
     plan = [{"mechanism": "laplace", "scale": 20.0, "times": "$most"}]
     target: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "integer": True}
-    (found,) = tb.sweep([tb.Question.of(plan, find="most", **target)])
+    (found,) = tb.sweep([tb.sweeps.Question.of(plan, find="most", **target)])
     assert found.value == tb.calibrate(lambda k: tb.Laplace(20.0) * int(k), **target).value
     assert isinstance(found.value, int)
 
 
 def test_both_ends_of_a_small_sweep_are_close() -> None:
-    for answer in tb.sweep(tb.questions(PLAN, GRID, delta="$delta")):
+    for answer in tb.sweep(tb.sweeps.questions(PLAN, GRID, delta="$delta")):
         assert 0 < answer.lower <= answer.upper
         assert answer.bounds.relative_gap <= 1e-4
 
@@ -94,8 +98,8 @@ def work(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 def test_equal_questions_are_answered_once(work) -> None:
-    asked = tb.questions(PLAN, GRID, delta="$delta")
-    named = [tb.Question(q.plan, q.find, q.arguments, (("again", True),)) for q in asked]
+    asked = tb.sweeps.questions(PLAN, GRID, delta="$delta")
+    named = [tb.sweeps.Question(q.plan, q.find, q.arguments, (("again", True),)) for q in asked]
     thrice = tb.sweep([*asked, *reversed(asked), *named])
     once = tb.sweep(asked)
     assert sum(n for _, n in work) == 2 * len(asked)
@@ -103,14 +107,14 @@ def test_equal_questions_are_answered_once(work) -> None:
 
 
 def test_targets_of_one_plan_are_answered_together(work) -> None:
-    tb.sweep(tb.questions(PLAN, {"delta": GRID["delta"], **GRID}, delta="$delta"))
+    tb.sweep(tb.sweeps.questions(PLAN, {"delta": GRID["delta"], **GRID}, delta="$delta"))
     assert len(work) == len({plan for plan, _ in work}) == 4
     assert {n for _, n in work} == {3}
 
 
 def test_very_many_targets_of_one_plan_are_shared_out(work) -> None:
     deltas = [10.0 ** -(2 + k / 10) for k in range(40)]
-    tb.sweep([tb.Question.of(tb.Gaussian(1.0), delta=delta) for delta in deltas])
+    tb.sweep([tb.sweeps.Question.of(tb.Gaussian(1.0), delta=delta) for delta in deltas])
     assert sorted(n for _, n in work) == [8, 16, 16]
 
 
@@ -123,7 +127,7 @@ def test_the_composition_is_prepared_once_for_all_its_targets(monkeypatch) -> No
         return of(parts)
 
     monkeypatch.setattr(Engine, "of", staticmethod(counted))
-    tb.sweep(tb.questions(PLAN, GRID, delta="$delta"))
+    tb.sweep(tb.sweeps.questions(PLAN, GRID, delta="$delta"))
     assert len(made) == 4
     assert len(set(map(repr, made))) == 4
 
@@ -131,7 +135,7 @@ def test_the_composition_is_prepared_once_for_all_its_targets(monkeypatch) -> No
 @pytest.mark.slow
 def test_a_calibration_is_a_piece_of_its_own(work) -> None:
     over: dict[str, list[Any]] = {"runs": [100], "e": [1.0, 2.0]}
-    tb.sweep(tb.questions(PLAN, over, find="sigma", epsilon="$e", delta=1e-5))
+    tb.sweep(tb.sweeps.questions(PLAN, over, find="sigma", epsilon="$e", delta=1e-5))
     assert [n for _, n in work] == [1, 1]
 
 
@@ -148,7 +152,7 @@ def test_progress_wraps_what_is_left() -> None:
             seen.append((i, len(left)))
             yield i
 
-    asked = tb.questions(PLAN, GRID, delta="$delta")
+    asked = tb.sweeps.questions(PLAN, GRID, delta="$delta")
     tb.sweep([*asked, *asked], progress=progress)
     assert seen == [(i, len(asked)) for i in range(len(asked))]
 
@@ -159,7 +163,7 @@ def test_progress_wraps_what_is_left() -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_bad_question_is_a_row_that_says_why(name) -> None:
     question, message = REFUSED[name]
-    good = tb.Question.of(tb.Gaussian(2.0), delta=1e-5)
+    good = tb.sweeps.Question.of(tb.Gaussian(2.0), delta=1e-5)
     found = tb.sweep([good, question, good])
     assert found.refused == (1,)
     assert str(found[1].refusal).startswith(message)
@@ -194,7 +198,7 @@ def test_an_exception_that_nobody_has_thought_of_is_a_row_too(monkeypatch) -> No
 
 def test_what_is_no_question_is_refused() -> None:
     with pytest.raises(
-        tb.ParameterError, match=r"questions\[1\] must be a tightbudget.Question, got 'a'"
+        tb.ParameterError, match=r"questions\[1\] must be a tightbudget.sweeps.Question, got 'a'"
     ):
         tb.sweep([QUESTIONS[0], "a"])  # type: ignore[list-item]
 
@@ -227,8 +231,8 @@ times = "$runs"
 def test_a_file_lists_the_questions_of_its_grid(tmp_path) -> None:
     path = tmp_path / "sweep.toml"
     path.write_text(TOML)
-    asked = tb.read_questions(path)
-    assert asked == tb.questions(PLAN, GRID, delta="$delta")
+    asked = tb.sweeps.read_questions(path)
+    assert asked == tb.sweeps.questions(PLAN, GRID, delta="$delta")
     assert json.loads(asked[0].plan)[0]["times"] == 300
 
 
@@ -248,7 +252,7 @@ def test_an_axis_is_a_list_or_points_between_two_ends(axis, values, tmp_path) ->
     path.write_text(
         f'delta = 0.1\nover.s = {axis}\nsteps = [{{ mechanism = "laplace", scale = "$s" }}]'
     )
-    found = [dict(q.labels)["s"] for q in tb.read_questions(path)]
+    found = [dict(q.labels)["s"] for q in tb.sweeps.read_questions(path)]
     assert found == values
     assert [type(x) for x in found] == [type(x) for x in values]
 
@@ -304,14 +308,14 @@ def test_what_is_no_file_of_questions_is_refused(name, tmp_path) -> None:
     text, message = BAD_FILES[name]
     path = tmp_path / "sweep.toml"
     path.write_text(text)
-    with pytest.raises(tb.FileError, match=rf"sweep.toml: {message}"):
-        tb.read_questions(path)
+    with pytest.raises(tb.errors.FileError, match=rf"sweep.toml: {message}"):
+        tb.sweeps.read_questions(path)
 
 
 def test_bad_values_of_a_file_are_rows(tmp_path) -> None:
     path = tmp_path / "sweep.toml"
     path.write_text(f"{STEPS}over.s = [2.0, -2.0]\ndelta = 0.1")
-    found = tb.sweep(tb.read_questions(path))
+    found = tb.sweep(tb.sweeps.read_questions(path))
     assert found.refused == (1,)
     assert (
         found[1].refusal == "ParameterError: steps[0]: scale must be a finite number > 0, got -2.0"

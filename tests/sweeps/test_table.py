@@ -13,7 +13,7 @@ from tests.sweeps.small import GRID, PLAN, QUESTIONS
 
 import tightbudget as tb
 
-ASKED = [*QUESTIONS, tb.Question.of(tb.Gaussian(2.0), delta=1e-5, labels={"name": "a, b"})]
+ASKED = [*QUESTIONS, tb.sweeps.Question.of(tb.Gaussian(2.0), delta=1e-5, labels={"name": "a, b"})]
 WHOLE = tb.sweep(ASKED)
 COLUMNS = ("sigma", "runs", "delta", "epsilon", "plan", "name")
 ANSWER = ("asked", "value", "lower", "upper", "refusal", "apart")
@@ -21,7 +21,7 @@ ANSWER = ("asked", "value", "lower", "upper", "refusal", "apart")
 
 def test_columns_are_all_labels_then_the_answer() -> None:
     assert WHOLE.columns == (*COLUMNS, *ANSWER)
-    assert tb.sweep(tb.questions(PLAN, GRID, delta="$delta")).columns == (*GRID, *ANSWER)
+    assert tb.sweep(tb.sweeps.questions(PLAN, GRID, delta="$delta")).columns == (*GRID, *ANSWER)
 
 
 def test_rows_are_the_questions_in_their_order() -> None:
@@ -32,7 +32,10 @@ def test_rows_are_the_questions_in_their_order() -> None:
             question.labels
         )
         assert row["asked"] == question.asked
-        assert tb.Answer(*(row[name] for name in ("lower", "upper", "value", "refusal"))) == answer
+        assert (
+            tb.sweeps.Answer(*(row[name] for name in ("lower", "upper", "value", "refusal")))
+            == answer
+        )
     assert [WHOLE[i] for i in range(len(WHOLE))] == list(WHOLE)
     assert all((WHOLE[i].refusal is not None) == (i in WHOLE.refused) for i in range(len(WHOLE)))
 
@@ -102,21 +105,23 @@ def test_no_rows_make_a_table_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.xlsx", "a", "a.gz", "a.parquet.gz"])
 def test_another_ending_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(tb.FileError, match=rf"{name}: the name must end in .csv, .csv.gz, .parq"):
+    with pytest.raises(
+        tb.errors.FileError, match=rf"{name}: the name must end in .csv, .csv.gz, .parq"
+    ):
         WHOLE.write(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
 def test_a_place_where_nothing_can_be_written_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(tb.FileError, match=f"none/{name}: no such file or directory"):
+    with pytest.raises(tb.errors.FileError, match=f"none/{name}: no such file or directory"):
         WHOLE.write(tmp_path / "none" / name)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (tb.Sweep.to_polars, r"needs polars: pip install 'tightbudget\[sweep\]'"),
-        (tb.Sweep.to_pandas, r"needs pandas: pip install 'pandas'"),
+        (tb.sweeps.Sweep.to_polars, r"needs polars: pip install 'tightbudget\[sweep\]'"),
+        (tb.sweeps.Sweep.to_pandas, r"needs pandas: pip install 'pandas'"),
         (lambda table: table.write("a.parquet"), r"polars: pip install 'tightbudget\[sweep\]'"),
     ],
 )
@@ -125,5 +130,5 @@ def test_what_is_not_installed_is_named(call, message, monkeypatch) -> None:
         raise ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(tb.ExtraError, match=message):
+    with pytest.raises(tb.errors.ExtraError, match=message):
         call(WHOLE)

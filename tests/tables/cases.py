@@ -21,6 +21,7 @@ from tightbudget.tables import (
     Count,
     Counts,
     CountsAbove,
+    GatedCounts,
     GradualCount,
     GradualSum,
     GroupedCounts,
@@ -30,7 +31,6 @@ from tightbudget.tables import (
     Mean,
     Sum,
     Table,
-    TestedCounts,
     TopGroups,
     Variance,
 )
@@ -259,12 +259,12 @@ CASES: list[Case] = [
     ),
     case(
         "tested-counts",
-        TestedCounts(by="k", epsilon=1, threshold=0, test_epsilon=0.5),
+        GatedCounts(by="k", epsilon=1, threshold=0, test_epsilon=0.5),
         lambda _: None,
     ),
     case(
         "tested-counts-units",
-        TestedCounts(by=("k", "j"), epsilon=0.5, threshold=1, test_epsilon=1, of="units"),
+        GatedCounts(by=("k", "j"), epsilon=0.5, threshold=1, test_epsilon=1, of="units"),
         lambda _: None,
     ),
 ]

@@ -22,7 +22,7 @@ from tightbudget.tables import AboveThreshold
 
 QUESTIONS = (("w", 20), ("v", 30), ("v", 1))
 SEARCH = AboveThreshold(questions=QUESTIONS, epsilon=1, aboves=3)
-NOTHING = tb.Budget(0.0, 0.0, "epsilon")
+NOTHING = tb.Amount(0.0, 0.0, "epsilon")
 
 
 def test_questions_are_answered_in_any_order_and_settled_by_what_was_found() -> None:
@@ -129,7 +129,7 @@ def test_the_order_is_reserve_start_settle() -> None:
 def test_what_does_not_fit_is_refused_before_the_table_is_touched() -> None:
     touched: Any = Untouchable()
     meter = tb.OutputDPFilter(0.9)
-    with pytest.raises(tb.BudgetError), SEARCH.open(touched, meter=meter, noise=Silent()):
+    with pytest.raises(tb.errors.BudgetError), SEARCH.open(touched, meter=meter, noise=Silent()):
         pass
     assert meter.spent == meter.held == NOTHING
 
@@ -208,16 +208,16 @@ def test_a_block_that_an_error_leaves_is_charged_the_worst_case_price() -> None:
     ):
         fails()
     assert meter.spent.amount == 1
-    with pytest.raises(tb.SettlementError, match="the run was not settled"):
+    with pytest.raises(tb.errors.SettlementError, match="the run was not settled"):
         run.release()
-    with pytest.raises(tb.SettlementError, match="the run is over: it answers no more"):
+    with pytest.raises(tb.errors.SettlementError, match="the run is over: it answers no more"):
         run.ask(0)
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_conversation_is_not_copied(copied: Any) -> None:
     with SEARCH.open(table(COLUMNS), meter=tb.OutputDPFilter(1), noise=Silent()) as run:
-        with pytest.raises(tb.SettlementError, match="cannot be copied"):
+        with pytest.raises(tb.errors.SettlementError, match="cannot be copied"):
             copied(run)
         run.ask(0)
 

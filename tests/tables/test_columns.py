@@ -216,7 +216,7 @@ def nobody_asks_about_it() -> bool:
     try:
         meter = tb.OutputDPOdometer()
         table = Table(with_an_interval())
-        Count(epsilon=1).release(table, meter=meter, noise=tb.FixedNoise([0] * 99))
+        Count(epsilon=1).release(table, meter=meter, noise=tb.release.FixedNoise([0] * 99))
     except Exception:
         return False
     return True

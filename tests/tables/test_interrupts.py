@@ -38,7 +38,7 @@ QUESTIONS: dict[str, Any] = {
 
 def session(data: Any) -> tb.Session:
     table = Table(data, unit="u", rows_per_unit=1, domains={"k": [1, 2]})
-    return tb.Session(table, tb.OutputDPFilter(4), noise=tb.FixedNoise([0] * 1000))
+    return tb.Session(table, tb.OutputDPFilter(4), noise=tb.release.FixedNoise([0] * 1000))
 
 
 @contextlib.contextmanager

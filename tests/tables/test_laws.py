@@ -132,7 +132,7 @@ def test_what_is_no_table_is_refused(case: Case) -> None:
     meter = release_laws.budget(case)
     with pytest.raises(tb.ParameterError, match=r"^data must be a Table, got 'dict'"):
         case.mechanism.release(dict(COLUMNS), meter=meter)
-    assert meter.spent == meter.held == tb.Budget(0.0, 0.0, "epsilon")
+    assert meter.spent == meter.held == tb.Amount(0.0, 0.0, "epsilon")
 
 
 # ------------------------------------------------------------------ scans that fail
@@ -171,4 +171,4 @@ def test_a_connection_that_was_lost_before_the_scan_costs_nothing(
     meter = release_laws.budget(case)
     with pytest.raises(SourceError, match=r"^the table's engine does not answer \(\w+\)$"):
         case.run(case.mechanism, engine, meter, None)
-    assert meter.spent == meter.held == tb.Budget(0.0, 0.0, "epsilon")
+    assert meter.spent == meter.held == tb.Amount(0.0, 0.0, "epsilon")

@@ -21,6 +21,7 @@ from tightbudget.tables import (
     Count,
     Counts,
     CountsAbove,
+    GatedCounts,
     GradualCount,
     GradualSum,
     GroupedCounts,
@@ -30,7 +31,6 @@ from tightbudget.tables import (
     Mean,
     Sum,
     Table,
-    TestedCounts,
     TopGroups,
     Variance,
 )
@@ -266,7 +266,7 @@ def test_what_a_table_does_not_declare_is_refused_and_costs_nothing(
     meter = tb.OutputDPFilter(1)
     with pytest.raises(tb.ParameterError, match=said):
         mechanism.release(data, meter=meter)
-    assert meter.spent == meter.held == tb.Budget(0.0, 0.0, "epsilon")
+    assert meter.spent == meter.held == tb.Amount(0.0, 0.0, "epsilon")
 
 
 @pytest.mark.parametrize("by", ["k", "j"])
@@ -282,7 +282,7 @@ def test_keys_of_another_type_than_the_column_cost_nothing(by: str) -> None:
     meter = tb.OutputDPFilter(1)
     with pytest.raises(tb.ParameterError, match=f"got '{by}' of type float64"):
         GroupedCounts(by=by, epsilon=1).release(derived, meter=meter)
-    assert meter.spent == meter.held == tb.Budget(0.0, 0.0, "epsilon")
+    assert meter.spent == meter.held == tb.Amount(0.0, 0.0, "epsilon")
     assert set(GroupedCounts(by=by, epsilon=1).rehearse(whole).cost.unit) == set("epsilon")
 
 
@@ -295,7 +295,7 @@ def test_counts_that_pass_their_test_are_those_of_half_of_the_units(
 ) -> None:
     contribution = replace(table(COLUMNS).contribution(), salt=salt)
     monkeypatch.setattr(Table, "contribution", lambda _: contribution)
-    tested = TestedCounts(by="k", epsilon=1, threshold=60, test_epsilon=0.5)
+    tested = GatedCounts(by="k", epsilon=1, threshold=60, test_epsilon=0.5)
     units = COLUMNS["u"].tolist()
     half = [
         u is None or hashlib.md5(f"{salt}|half|{u}".encode()).hexdigest()[0] in "01234567"
@@ -321,9 +321,9 @@ def test_counts_that_pass_their_test_are_those_of_half_of_the_units(
 def test_a_table_whose_rows_are_units_has_no_halves() -> None:
     meter = tb.OutputDPFilter(1)
     with pytest.raises(tb.ParameterError, match=r"^the table must have a unit, whose name puts"):
-        TestedCounts(by="k", epsilon=1, threshold=60, test_epsilon=0.5).release(
+        GatedCounts(by="k", epsilon=1, threshold=60, test_epsilon=0.5).release(
             Table(dict(COLUMNS), domains=DOMAINS), meter=meter
         )
-    assert meter.spent == meter.held == tb.Budget(0.0, 0.0, "epsilon")
+    assert meter.spent == meter.held == tb.Amount(0.0, 0.0, "epsilon")
     with pytest.raises(tb.ParameterError, match=r"^threshold must be .*got -1"):
-        TestedCounts(by="k", epsilon=1, threshold=-1, test_epsilon=0.5)
+        GatedCounts(by="k", epsilon=1, threshold=-1, test_epsilon=0.5)

@@ -18,7 +18,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 from tests.tables.cases import CASES, COLUMNS, Case, in_duckdb, small, table
 
 from tightbudget.output_dp.amount import exact
-from tightbudget.tables import AboveThreshold, CountsAbove, TestedCounts, TopGroups
+from tightbudget.tables import AboveThreshold, CountsAbove, GatedCounts, TopGroups
 from tightbudget.tables.mechanism import NoisyVector
 from tightbudget.tables.table import Table
 
@@ -54,7 +54,7 @@ def without_a_unit(rows: tuple[Row, ...]) -> Iterator[tuple[Row, ...]]:
 def stated(mechanism: Any, data: Table) -> Fraction:
     """The sensitivity that the noise of a mechanism is made for, in points of its vector."""
     inner = mechanism.plan(data).mechanism
-    if isinstance(mechanism, TestedCounts):
+    if isinstance(mechanism, GatedCounts):
         assert inner.by_test == inner.by_training
         return exact(by_test=inner.by_test)
     search = getattr(inner, "search", inner)

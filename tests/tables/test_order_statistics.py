@@ -29,9 +29,9 @@ pyarrow: Any = pytest.importorskip("pyarrow")
 
 GIVEN: dict[str, Any] = {"epsilon": 1, "delta": 1e-3, "step": 0.5}
 STATISTICS = [
-    tb.Median(**GIVEN, scale=40),
-    tb.InterquartileRange(**GIVEN),
-    tb.TrimmedMean(**GIVEN, spread=60),
+    tb.release.Median(**GIVEN, scale=40),
+    tb.release.InterquartileRange(**GIVEN),
+    tb.release.TrimmedMean(**GIVEN, spread=60),
 ]
 SALT = "5a" * 16
 UNITS = ("a", "b", "c", None)
@@ -198,7 +198,7 @@ def test_quantiles_of_a_table_lie_near_those_of_its_rows() -> None:
     release = mechanism.release(asked, meter=tb.OutputDPOdometer())
     ranks = np.searchsorted(np.sort(data["x"]), release.value) / 6_000
     assert np.abs(ranks - [0.05, 0.5, 0.95]).max() < 0.03
-    assert release.receipt.charged == tb.Budget(3.0, 0.0, "epsilon")
+    assert release.receipt.charged == tb.Amount(3.0, 0.0, "epsilon")
 
 
 def test_the_rows_of_a_unit_decide_the_weights() -> None:
@@ -280,7 +280,7 @@ def test_a_column_that_is_not_there_is_refused_and_not_charged(
 
 
 def test_what_is_no_robust_statistic_is_refused() -> None:
-    statistic: Any = tb.LaplaceRelease(len, 1, 1)
+    statistic: Any = tb.release.LaplaceRelease(len, 1, 1)
     with pytest.raises(ParameterError, match="statistic must be a Median, an InterquartileRange"):
         OrderStatistic(column="x", statistic=statistic)
 

@@ -30,16 +30,16 @@ def table(kind: str, groups: int = 3) -> Table:
 def test_units_are_counted_once_in_each_group(kind: str) -> None:
     given = table(kind)
     question = SelectedCounts(by="k", epsilon=1, delta=1e-6)
-    noise = tb.FixedNoise([10**4] * 3)
+    noise = tb.release.FixedNoise([10**4] * 3)
     answer = question.release(given, meter=tb.OutputDPOdometer(), noise=noise)
     assert answer.value == {"a": 10**4 + 1, "b": 10**4 + 3, "c": 10**4 + 1}
     assert list(answer.value) == ["a", "b", "c"]
     pairs = SelectedCounts(by=("k", "u"), epsilon=1, delta=1e-6)
-    noise = tb.FixedNoise([10**4] * 5)
+    noise = tb.release.FixedNoise([10**4] * 5)
     found = pairs.release(given, meter=tb.OutputDPOdometer(), noise=noise).value
     assert set(found) == {("b", 1), ("b", 2), ("a", 2), ("b", 3), ("c", 4)}
     keys = SelectedKeys(by="k", epsilon=1, delta=1e-6)
-    noise = tb.FixedNoise([0] * 999)  # the smallest uniform number: every key is published
+    noise = tb.release.FixedNoise([0] * 999)  # the smallest uniform number: every key is published
     assert keys.release(given, meter=tb.OutputDPOdometer(), noise=noise).value == ("a", "b", "c")
 
 
@@ -47,9 +47,9 @@ def test_units_are_counted_once_in_each_group(kind: str) -> None:
 def test_the_noise_is_that_for_all_groups_of_a_unit(groups: int) -> None:
     given = table("arrays", groups)
     counts = SelectedCounts(by="k", epsilon=1, delta=1e-6).plan(given).mechanism
-    assert counts == tb.KeyedCounts(epsilon=1, delta=1e-6, keys_per_unit=groups)
+    assert counts == tb.release.KeyedCounts(epsilon=1, delta=1e-6, keys_per_unit=groups)
     keys = SelectedKeys(by="k", epsilon=1, delta=1e-6).plan(given).mechanism
-    assert keys == tb.SelectKeys(epsilon=1, delta=1e-6, keys_per_unit=groups)
+    assert keys == tb.release.SelectKeys(epsilon=1, delta=1e-6, keys_per_unit=groups)
 
 
 @pytest.mark.parametrize("kind", [SelectedCounts, SelectedKeys])

@@ -100,7 +100,7 @@ def test_a_program_that_starts_again_with_its_key_is_not_charged_twice(ledger: t
     again = tb.Session(rides(), budget.keyed("nightly"), noise=Zeros())
     questions: list[Any] = [COUNT, BY_ZONE]
     for question in questions:
-        with pytest.raises(tb.SettlementError, match="a hold is started once, and 'nightly"):
+        with pytest.raises(tb.errors.SettlementError, match="a hold is started once, and 'nightly"):
             again.ask(question)
     assert budget.spent.epsilon == 0.75
     assert not budget.holds()
@@ -177,7 +177,7 @@ def test_nothing_is_lost_in_any_life(
 def test_a_session_asks_a_served_budget_by_the_same_keys() -> None:
     """Whatever has ``keyed`` is handed a fresh key for each run."""
 
-    class Budget(tb.OutputDPFilter):
+    class Amount(tb.OutputDPFilter):
         def keyed(self, key: str) -> tb.OutputDPFilter:
             keys.append(key)
             return part
@@ -185,7 +185,7 @@ def test_a_session_asks_a_served_budget_by_the_same_keys() -> None:
     keys: list[str] = []
     part = tb.OutputDPFilter(5)
     data = pd.DataFrame(RIDES)
-    asks = tb.Session(rides(data), Budget(5), name="n" * 80, noise=Zeros())
+    asks = tb.Session(rides(data), Amount(5), name="n" * 80, noise=Zeros())
     asks.ask(tb.Count(epsilon=1, where="paid"))
     asks.ask(tb.Count(epsilon=1, where="paid"))
     assert part.spent.epsilon == 2
@@ -266,13 +266,13 @@ def test_a_preview_adds_up_and_touches_nothing(ledger: tb.Ledger) -> None:
     assert [asked.fits for asked in preview.questions] == [True, True, True, False]
     assert (preview.fits, preview.most.epsilon, preview.left.epsilon) == (False, 1.5, 1.0)
     first = preview.questions[0]
-    assert (first.most, first.least) == (tb.Budget(0.5, 0.0, "epsilon"),) * 2
+    assert (first.most, first.least) == (tb.Amount(0.5, 0.0, "epsilon"),) * 2
     assert (first.sensitivity, first.half_width(), first.question) == (3, 18, "Count(epsilon=0.5)")
     assert first.std == pytest.approx(math.sqrt(2) * 6, rel=0.01)
     assert len(list(ledger.events())) == before
     assert asks.what_if([COUNT, BY_ZONE, BY_ZONE]).fits
     assert asks.what_if([]).fits
-    assert asks.what_if([]).most == tb.Budget(0.0, 0.0, "epsilon")
+    assert asks.what_if([]).most == tb.Amount(0.0, 0.0, "epsilon")
 
 
 @settings(max_examples=20)
@@ -288,7 +288,7 @@ def test_a_preview_fits_if_and_only_if_all_can_be_reserved(
         try:
             meter.reserve(question.guarantee)
             fits.append(True)
-        except tb.BudgetError:
+        except tb.errors.BudgetError:
             break
     exact_left = sum(prices[: len(fits) + 1]) <= cap
     assert [asked.fits for asked in preview.questions[: len(fits)]] == fits or not exact_left
@@ -397,7 +397,7 @@ def test_the_columns_of_keys_have_their_names() -> None:
 def test_what_has_no_known_noise_gets_none() -> None:
     receipt = session().ask(COUNT).receipt
     for value, rows in ((3.5, 1), ([1, 2, 3], 3), ({"a": None, "b": "x"}, 2), (None, 1)):
-        answer = tb.TableAnswer(question=COUNT, value=value, cell="value", receipt=receipt)
+        answer = tb.tables.TableAnswer(question=COUNT, value=value, cell="value", receipt=receipt)
         assert (answer.std, answer.interval()) == (None, None)
         frame = answer.frame()
         assert len(frame) == rows
@@ -407,7 +407,9 @@ def test_what_has_no_known_noise_gets_none() -> None:
 
 
 def test_an_interval_is_rounded_outwards() -> None:
-    noise = tb.TableAnswer.__annotations__  # the class is public; the law of noise is its field
+    noise = (
+        tb.tables.TableAnswer.__annotations__
+    )  # the class is public; the law of noise is its field
     assert "noise" in noise
     answer = session().ask(tb.Sum(column="fare", bounds=(0, 1), epsilon=0.7, step=2.0**-40))
     low, high = answer.interval(0.9)
@@ -452,7 +454,7 @@ class Shifted(Zeros):
     gaussian = laplace
 
 
-def asked(case: Case, noise: Zeros) -> tb.TableAnswer[Any]:
+def asked(case: Case, noise: Zeros) -> tb.tables.TableAnswer[Any]:
     meter = tb.OutputDPFilter(100)
     return tb.Session(case.data, meter, noise=noise).ask(case.mechanism)
 
@@ -548,7 +550,9 @@ def test_the_name_is_that_of_the_file(tmp_path: Path) -> None:
 
 def test_a_session_is_not_copied() -> None:
     for how in (copy.copy, copy.deepcopy):
-        with pytest.raises(tb.SettlementError, match="Session cannot be copied or pickled: a copy"):
+        with pytest.raises(
+            tb.errors.SettlementError, match="Session cannot be copied or pickled: a copy"
+        ):
             how(session())
 
 

@@ -236,7 +236,7 @@ def test_all_pay_or_none(five: Clients, monkeypatch: pytest.MonkeyPatch) -> None
     """Another run spends between the question and the reservation: nobody is asked or charged."""
     five.ledger.reserve("another run", 1.0, ["client-2"])
     before = five.spent()
-    monkeypatch.setattr(tb.LedgerBudget, "can_afford", lambda budget, price: True)
+    monkeypatch.setattr(tb.ledger.LedgerBudget, "can_afford", lambda budget, price: True)
     with pytest.raises(tb.BudgetExceeded, match="client-2"):
         five.asked([0, 1, 2])
     assert five.spent() == before

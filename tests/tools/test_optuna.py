@@ -174,8 +174,8 @@ def dies_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch, *lost: str) -> 
         mortal = Mortal(fatal)
         with monkeypatch.context() as patch:
             mortal.around(patch, type(study), "enqueue_trial", "ask", "tell")
-            mortal.around(patch, tb.LedgerBudget, "reserve")
-            mortal.around(patch, tb.LedgerHold, "start", "settle")
+            mortal.around(patch, tb.ledger.LedgerBudget, "reserve")
+            mortal.around(patch, tb.ledger.LedgerHold, "start", "settle")
             try:
                 search(study, candidates)
             except Died:
@@ -221,5 +221,5 @@ def test_a_search_that_dies_anywhere_pays_for_each_trial_that_it_has(
 def test_a_search_without_its_care_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: tuple[str, str]
 ) -> None:
-    with pytest.raises((AssertionError, KeyError, tb.SettlementError)):
+    with pytest.raises((AssertionError, KeyError, tb.errors.SettlementError)):
         dies_anywhere(tmp_path, monkeypatch, *lost)

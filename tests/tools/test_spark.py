@@ -111,7 +111,9 @@ MECHANISMS: dict[str, Any] = {
     "SelectedKeys": SelectedKeys(by="k", epsilon=1, delta=0.1),
     "Quantiles": Quantiles(column="x", probabilities=(0.25, 0.5), bounds=(-1, 4), epsilon=1),
 }
-MEDIAN = OrderStatistic(column="x", statistic=tb.Median(epsilon=1, delta=0.1, step=1, scale=18))
+MEDIAN = OrderStatistic(
+    column="x", statistic=tb.release.Median(epsilon=1, delta=0.1, step=1, scale=18)
+)
 
 
 @pytest.fixture(scope="module")

@@ -389,7 +389,7 @@ def test_pages_of_other_sites_write_nothing(
     ask = client(token("administrator"))
     error = error_of(ask.post("/api/v1/reserve", json=RESERVE, headers=headers), 403)
     assert error["message"] == "this was sent by a page of another site"
-    with pytest.raises(tb.SettlementError):
+    with pytest.raises(tb.errors.SettlementError):
         ledger.hold("N1")
     own = {"origin": HERE, "sec-fetch-site": "same-origin"}
     assert ask.post("/api/v1/reserve", json=RESERVE, headers=own).status_code == 200

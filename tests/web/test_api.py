@@ -201,7 +201,7 @@ def test_a_verification_that_fails_says_why(
     client: Client, token: Token, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
-        raise tb.LedgerCorruptError("the budget 'bob' is not what the history says")
+        raise tb.errors.LedgerCorruptError("the budget 'bob' is not what the history says")
 
     monkeypatch.setattr(tb.Ledger, "verify", fail)
     seen = verified(client(token("viewer")))

@@ -23,7 +23,7 @@ def EVERYONE(name: str) -> bool:  # noqa: N802 (a caller who sees all)
 
 
 @pytest.fixture
-def clicks(ledger: tb.Ledger) -> tb.Blocks:
+def clicks(ledger: tb.Ledger) -> tb.ledger.Blocks:
     """A set whose blocks have 0.7 left, and one of them 0; what others see is the same."""
     clicks = ledger.blocks("clicks", by=("day", "site"), epsilon=1, quota_epsilon=5, rows_in=2)
     runs = (("2026-01-01..2026-01-02", "<b>", 0.3), ("2026-01-02", "a", 1))
@@ -35,7 +35,7 @@ def clicks(ledger: tb.Ledger) -> tb.Blocks:
     return clicks
 
 
-def test_blocks_have_their_places(clicks: tb.Blocks) -> None:
+def test_blocks_have_their_places(clicks: tb.ledger.Blocks) -> None:
     found = heat_map(clicks, EVERYONE)
     first, second = "clicks[day=2026-01-01, site=<b>]", "clicks[day=2026-01-02, site=<b>]"
     assert (found.across, found.down) == ("day", "site")
@@ -48,14 +48,16 @@ def test_blocks_have_their_places(clicks: tb.Blocks) -> None:
     assert [quota.name for quota in found.quotas] == ["clicks[analyst ada]"]
 
 
-def test_a_map_shows_the_last_blocks(clicks: tb.Blocks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_shows_the_last_blocks(
+    clicks: tb.ledger.Blocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pages, "_MOST", 2)
     found = heat_map(clicks, EVERYONE)
     assert (found.columns, found.shown, found.is_cut) == (["2026-01-02"], 2, True)
 
 
 def test_the_page_of_a_set_shows_its_blocks(
-    clicks: tb.Blocks, client: Client, token: Token
+    clicks: tb.ledger.Blocks, client: Client, token: Token
 ) -> None:
     there = client(token("viewer"))
     page = there.get("/budget", params={"name": "clicks"})
@@ -89,7 +91,7 @@ def test_the_page_of_a_set_with_a_cap_shows_what_is_left_of_it(
 
 
 def test_an_administrator_closes_a_set_and_changes_no_cap(
-    clicks: tb.Blocks, client: Client, token: Token
+    clicks: tb.ledger.Blocks, client: Client, token: Token
 ) -> None:
     page = client(token("administrator")).get("/budget", params={"name": "clicks"}).text
     assert "Close this budget" in page
@@ -122,7 +124,7 @@ def test_a_map_of_few_blocks_far_apart_is_small(ledger: tb.Ledger) -> None:
 
 @each([Without("all quotas", {"quotas-of-others-hidden": "quotas += [one]"}, lambda: True)])
 def test_a_caller_of_the_set_sees_no_quotas_of_others(
-    clicks: tb.Blocks,
+    clicks: tb.ledger.Blocks,
     client: Client,
     token: Token,
     mutation: Without,

@@ -109,7 +109,7 @@ def became(ledger: tb.Ledger, run: Run) -> str | None:
         state = ledger.hold(run.key).state
     except tb.BudgetExceeded:
         return "refused"
-    except tb.SettlementError:
+    except tb.errors.SettlementError:
         return None
     assert state in (State.RESERVED, State.STARTED, State.SETTLED)
     return state.value

@@ -1,7 +1,7 @@
 """TOML plans: which mechanisms run how often, in a file that a person can write and review.
 
 ``tightbudget = 1`` is the version of the format, and may be left out. Then, for each step, a
-table ``[[steps]]`` with ``mechanism``, a key of :data:`tightbudget.MECHANISMS`, its
+table ``[[steps]]`` with ``mechanism``, a key of :data:`tightbudget.mechanisms.MECHANISMS`, its
 parameters, and optionally ``rate`` (Poisson subsampling), ``relation`` and ``times`` (1).
 """
 

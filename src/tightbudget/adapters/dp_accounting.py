@@ -25,7 +25,7 @@ from tightbudget.mechanisms import (
     DiscreteLaplace,
     FromCurve,
     Gaussian,
-    Histogram,
+    HistogramPair,
     Laplace,
     LossTable,
     Mechanism,
@@ -482,7 +482,7 @@ def _randomized_response(event: Any, relation: Neighbouring) -> list[Step]:
     # the special record has a uniform answer
     weights = _up(k * (1 - p) + p), _down((k - 1) * p)
     # guard: special-record-answers-randomly
-    return [(Histogram(weights, (1, k - 1), relation=relation), 1)]
+    return [(HistogramPair(weights, (1, k - 1), relation=relation), 1)]
 
 
 @_steps.register(dp_event.MixtureOfGaussiansDpEvent)

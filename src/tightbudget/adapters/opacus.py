@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tightbudget.accounting.calibrate import calibrate
-from tightbudget.release.stopping import StoppingCallback
 from tightbudget.errors import ExtraError, ParameterError, RelationError
 from tightbudget.links import DOCUMENTATION
 from tightbudget.mechanisms.composition import Composition, Mechanism
@@ -29,6 +28,7 @@ from tightbudget.numerics.validate import (
     probability,
     refuse,
 )
+from tightbudget.release.stopping import StoppingCallback
 
 try:
     import torch

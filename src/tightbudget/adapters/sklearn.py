@@ -22,7 +22,7 @@ import numpy as np
 
 from tightbudget.errors import BudgetError, ExtraError, ParameterError
 from tightbudget.numerics.validate import plain_numbers, refuse
-from tightbudget.output_dp.amount import Budget, Price, exact, exact_positive, printed_up
+from tightbudget.output_dp.amount import Amount, Price, exact, exact_positive, printed_up
 from tightbudget.release import LaplaceRelease, Meter, Noise, WhatIf
 from tightbudget.release.default_meter import default_meter, meter_or_default
 from tightbudget.release.private_number import listed
@@ -328,8 +328,8 @@ def _learns(transformer: Any) -> bool:
 
 
 def _total(
-    fits: list[Budget], rounds: int, score: Fraction, refit: Callable[..., Fraction] | None
-) -> Budget:
+    fits: list[Amount], rounds: int, score: Fraction, refit: Callable[..., Fraction] | None
+) -> Amount:
     """Adds up each fit and its score in each round, and one more fit if ``refit`` is given.
 
     Args:
@@ -344,7 +344,7 @@ def _total(
         # guard: scores-cost
         return printed_up(rounds * (sum(amounts) + len(amounts) * score) + last)
 
-    return Budget(
+    return Amount(
         whole([exact(epsilon=fit.amount) for fit in fits], score),
         whole([exact(delta=fit.delta) for fit in fits], Fraction(0)),
         "epsilon",

@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 import tightbudget
-from tightbudget import MECHANISMS, Composition, ParameterError
+from tightbudget import Composition, ParameterError
 from tightbudget.accounting.describe import in_words, kind_of, search_of, two_ends
 from tightbudget.accounting.sampling import SAMPLERS, options_of_kind
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
 from tightbudget.cli.source import NamedComposition
+from tightbudget.mechanisms import MECHANISMS
 from tightbudget.numerics.validate import float_of
 
 __all__ = ["calibrate"]

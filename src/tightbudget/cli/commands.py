@@ -9,9 +9,9 @@ from typing import Any
 from rich.markup import escape
 from typer.core import TyperCommand
 
-from tightbudget import MECHANISMS
 from tightbudget.accounting.describe import Parameter, kind_of, parameters_of, summary_of
 from tightbudget.accounting.sampling import FLAGS, written
+from tightbudget.mechanisms import MECHANISMS
 
 __all__ = ["PARAMETERS", "Command", "SourceCommand", "kind_in"]
 

@@ -12,7 +12,8 @@ from typing import Any
 import typer
 
 import tightbudget
-from tightbudget import MECHANISMS, Neighbouring
+from tightbudget import Neighbouring
+from tightbudget.mechanisms import MECHANISMS
 
 __all__ = ["budgets", "kinds", "papers", "plans", "relations", "sources"]
 

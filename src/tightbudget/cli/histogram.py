@@ -8,12 +8,13 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from tightbudget import FileError, Histogram, ParameterError, compose
+from tightbudget import HistogramPair, ParameterError, compose
 from tightbudget.accounting.describe import number_of_times
 from tightbudget.accounting.text_file import read_text
 from tightbudget.cli.epsilon import answer
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch
+from tightbudget.errors import FileError
 from tightbudget.numerics.validate import count, float_of
 
 __all__ = ["histogram", "read_numbers"]
@@ -49,7 +50,7 @@ def histogram(
     if (delta is None) == (epsilon is None):
         got = "neither" if delta is None else "both"
         raise ParameterError(f"give one of --delta and --epsilon, got {got}")
-    pair = Histogram.from_samples(
+    pair = HistogramPair.from_samples(
         read_numbers(active),
         read_numbers(passive),
         bin_width=bin_width,

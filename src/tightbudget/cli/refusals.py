@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tightbudget import (
-    MECHANISMS,
-    BudgetError,
-    LedgerCorruptError,
-    LedgerError,
-    PrecisionError,
-    SettlementError,
-    TightBudgetError,
-)
+from tightbudget import LedgerError, PrecisionError, TightBudgetError
 from tightbudget.cli.commands import kind_in
+from tightbudget.errors import BudgetError, LedgerCorruptError, SettlementError
+from tightbudget.mechanisms import MECHANISMS
 
 __all__ = ["EXIT_CODES", "INTERRUPTED", "as_json", "exit_code", "hint_at"]
 

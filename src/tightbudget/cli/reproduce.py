@@ -18,12 +18,13 @@ from typing import Annotated, Any
 import typer
 
 import tightbudget
-from tightbudget import Bounds, ExtraError, FileError
+from tightbudget import Bounds
 from tightbudget.accounting.text_file import read_text, write_text
 from tightbudget.cli.completion import papers as papers_begun
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import Stopwatch, checklist, print_json, print_rows
 from tightbudget.cli.report import Reproduction, as_html, as_markdown
+from tightbudget.errors import ExtraError, FileError
 from tightbudget.numerics.validate import one_of, positive_count
 
 __all__ = ["differences", "reproduce"]

@@ -15,20 +15,13 @@ from typing import Annotated, Any
 
 import typer
 
-from tightbudget import (
-    MECHANISMS,
-    Composition,
-    Mechanism,
-    Neighbouring,
-    ParameterError,
-    compose,
-    read_plan,
-)
+from tightbudget import Composition, Mechanism, Neighbouring, ParameterError, compose, read_plan
 from tightbudget.accounting.describe import in_words, kind_of, value_of
 from tightbudget.accounting.sampling import FLAGS, OPTIONS, counted, in_options, table_of, written
 from tightbudget.cli.commands import PARAMETERS
 from tightbudget.cli.completion import relations, sources
 from tightbudget.explorer.snippets import TAKEN
+from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
 from tightbudget.numerics.validate import count
 

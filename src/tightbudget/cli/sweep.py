@@ -12,12 +12,14 @@ from typing import Annotated, Any
 import typer
 
 import tightbudget
-from tightbudget import ExtraError, FileError, ParameterError, Sweep, read_questions
+from tightbudget import ParameterError
 from tightbudget.accounting.describe import value_of
-from tightbudget.sweeps.table import table_path
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, print_table, tracked
+from tightbudget.errors import ExtraError, FileError
 from tightbudget.numerics.validate import positive_count
+from tightbudget.sweeps import Sweep, read_questions
+from tightbudget.sweeps.table import table_path
 
 __all__ = ["sweep"]
 

@@ -25,7 +25,7 @@ from tightbudget.errors import (
     TightBudgetError,
 )
 from tightbudget.numerics.validate import positive, refuse
-from tightbudget.output_dp.amount import Budget
+from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.transactions import Uncopied
 
 try:
@@ -235,7 +235,7 @@ def _refusal(told: Mapping[str, Any], doubtful: bool) -> TightBudgetError:
     # a server sends no bounds with a PrecisionError: these hold always
     always = {"lower": 0.0, "upper": math.inf}
     # guard: commit-in-doubt
-    return TightBudgetError.from_dict({**always, **told, "message": message}, Budget.from_dict)
+    return TightBudgetError.from_dict({**always, **told, "message": message}, Amount.from_dict)
 
 
 def _checked(url: object, insecure: bool) -> str:

@@ -27,7 +27,7 @@ from tightbudget.ledger.values import (
     token_text,
 )
 from tightbudget.numerics.validate import positive_count
-from tightbudget.output_dp.amount import Budget
+from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell
 
 if TYPE_CHECKING:
@@ -343,7 +343,7 @@ class RemoteBlockRange(BaseBlockRange["RemoteHold"]):
         }
 
     @property
-    def left(self) -> Budget:
+    def left(self) -> Amount:
         """The amount that every block has left, unlocked today (rounded down)."""
         return self._ledger._wire.post("blocks/left", self._said, _left, Retry.READING)
 
@@ -420,7 +420,7 @@ class RemoteHold(BaseHold[ReservationView]):
         )
         self._token = self._is.token  # guard: start-token-kept
 
-    def settle(self, cell: Cell) -> Budget:
+    def settle(self, cell: Cell) -> Amount:
         """Charges the price of an output in ``cell``, and frees the rest of epsilon, not delta.
 
         A cell that was not declared costs the sup. The same cell again changes nothing. The
@@ -445,7 +445,7 @@ class RemoteHold(BaseHold[ReservationView]):
         self._is = self._wire.post("settle", asked, ReservationView.from_dict)
         return self.charge
 
-    def forfeit(self, *, reason: str | None = None) -> Budget:
+    def forfeit(self, *, reason: str | None = None) -> Amount:
         """Charges the worst-case price, whatever came out. It frees nothing.
 
         The ledger writes down the access token's name as that of who has done it.
@@ -460,7 +460,7 @@ class RemoteHold(BaseHold[ReservationView]):
         self._is = self._wire.post("forfeit", asked, ReservationView.from_dict)
         return self.charge
 
-    def void(self) -> Budget:
+    def void(self) -> Amount:
         """Frees everything: the mechanism has not run, and never will.
 
         Raises:
@@ -473,9 +473,9 @@ class RemoteHold(BaseHold[ReservationView]):
 # ---------------------------------------------------------------- answers of several values
 
 
-def _left(content: Mapping[str, Any]) -> Budget:
+def _left(content: Mapping[str, Any]) -> Amount:
     """Reads what a range of blocks has left."""
-    return Budget.from_dict(content["left"])
+    return Amount.from_dict(content["left"])
 
 
 def _views(content: Mapping[str, Any]) -> tuple[list[ReservationView], str | None]:

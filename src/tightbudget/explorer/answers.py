@@ -273,7 +273,7 @@ def _search(question: questions.Calibrate) -> dict[str, Any]:
     if question.of >= len(question.steps):
         raise ParameterError(f"of must be below {len(question.steps)}, got {question.of}")
     kind = question.steps[question.of].get("mechanism")
-    if not isinstance(kind, str) or kind not in tightbudget.MECHANISMS:
+    if not isinstance(kind, str) or kind not in tightbudget.mechanisms.MECHANISMS:
         questions.composition_of(question.steps)  # refuses the unknown mechanism by its name
     search = search_of(str(kind), question.parameter)
     return search if question.between is None else {**search, "between": (*question.between,)}

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from tightbudget import MECHANISMS, Neighbouring, ParameterError
+from tightbudget import Neighbouring, ParameterError
 from tightbudget.accounting.describe import value_of
 from tightbudget.accounting.sampling import SAMPLERS, Sampler, sampler_of, table_of
 from tightbudget.explorer import questions
+from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
 from tightbudget.numerics.validate import finite
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from tightbudget import MECHANISMS, Composition
+from tightbudget import Composition
 from tightbudget.accounting.plan_file import plan_text, toml_value
 from tightbudget.accounting.sampling import FLAGS, SAMPLERS, counted, options_of, written
+from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
 
 __all__ = [

@@ -19,7 +19,7 @@ from tightbudget.ledger.transactions import Request, Terms
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.ledger.values import BlockTerms, Preview, Statement
 from tightbudget.numerics.validate import refuse
-from tightbudget.output_dp.amount import Budget, ExactAmount, printed_up
+from tightbudget.output_dp.amount import Amount, ExactAmount, printed_up
 
 __all__ = ["BlockRange", "Blocks", "declare", "find"]
 
@@ -61,7 +61,7 @@ class Blocks(BaseBlocks["BlockRange"]):
         found.sort(key=lambda balance: balance.name)
         return tuple(statement_of(balance, None, NOTHING) for balance in found)
 
-    def close(self) -> Budget:
+    def close(self) -> Amount:
         """Ends the set: no run is charged to its blocks any more.
 
         Returns:
@@ -91,7 +91,7 @@ class BlockRange(BaseBlockRange[LedgerHold]):
         self._session, self._set = session, declared
 
     @property
-    def left(self) -> Budget:
+    def left(self) -> Amount:
         """The amount that every block has left, unlocked today (rounded down)."""
         chosen = self._chosen()
         with self._session.read() as connection:
@@ -201,7 +201,7 @@ def find(session: LedgerSession, name: str) -> Blocks:
 def _terms_of(declared: BlockSet) -> BlockTerms:
     """Rounds the terms of a set: what is granted down, what a person loses up."""
 
-    def granted(epsilon: Fraction | None, delta: Fraction) -> Budget | None:
+    def granted(epsilon: Fraction | None, delta: Fraction) -> Amount | None:
         if epsilon is None:
             return None
         return Units.granted(ExactAmount(counted=epsilon, delta=delta)).down("epsilon")
@@ -217,5 +217,5 @@ def _terms_of(declared: BlockSet) -> BlockTerms:
         cap=granted(declared.cap_epsilon, declared.cap_delta),
         quota=granted(declared.quota_epsilon, declared.quota_delta),
         unlocking=declared.unlocking,
-        person=Budget(amount=printed_up(epsilon), delta=printed_up(delta), unit="epsilon"),
+        person=Amount(amount=printed_up(epsilon), delta=printed_up(delta), unit="epsilon"),
     )

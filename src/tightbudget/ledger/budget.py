@@ -20,7 +20,7 @@ from tightbudget.ledger.transactions import RefusedRequest, Request, Terms
 from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.ledger.values import Event, Preview, Statement
 from tightbudget.numerics.validate import positive_count
-from tightbudget.output_dp.amount import Budget, ExactAmount, Price, exact, exact_probability
+from tightbudget.output_dp.amount import Amount, ExactAmount, Price, exact, exact_probability
 
 __all__ = ["LedgerBudget", "budgets_of", "open_budget", "preview_of", "statement_of", "statements"]
 
@@ -173,7 +173,7 @@ class LedgerBudget(Payer[LedgerHold]):
         said = why(by=by, reason=reason)
         self._session.write(lambda act: transactions.correct(act, self._name, more, said))
 
-    def close(self) -> Budget:
+    def close(self) -> Amount:
         """Ends this budget; epsilon that was not spent goes back to its parent, delta does not.
 
         Returns:

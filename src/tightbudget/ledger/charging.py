@@ -21,7 +21,7 @@ from tightbudget.ledger.pricing import Guarantee, Stored, content_of
 from tightbudget.ledger.values import BlockTerms, ReservationView, Statement, statements_table
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.account import State
-from tightbudget.output_dp.amount import Budget
+from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell
 
 __all__ = ["BaseBlockRange", "BaseBlocks", "BaseHold", "Keyed", "Payer", "Paying"]
@@ -36,7 +36,7 @@ class Paying(Protocol[H_co]):
     """Pays for a run under a key: a budget, or a range of blocks."""
 
     @property
-    def left(self) -> Budget:
+    def left(self) -> Amount:
         """The amount that may still be reserved (rounded down)."""
 
     def reserve(self, key: str, guarantee: Guarantee, *, interactive: bool = False) -> H_co:
@@ -96,27 +96,27 @@ class Payer(Generic[H]):
         return self.statement().closed
 
     @property
-    def cap(self) -> Budget:
+    def cap(self) -> Amount:
         """The most that spent and held may come to (rounded down)."""
         return self.statement().cap
 
     @property
-    def spent(self) -> Budget:
+    def spent(self) -> Amount:
         """The amount of settled and forfeited runs, and of parts that are closed (rounded up)."""
         return self.statement().spent
 
     @property
-    def held(self) -> Budget:
+    def held(self) -> Amount:
         """The amount that open reservations and open parts hold (rounded up)."""
         return self.statement().held
 
     @property
-    def left(self) -> Budget:
+    def left(self) -> Amount:
         """The amount that may still be reserved (rounded down)."""
         return self.statement().left
 
     @property
-    def saved(self) -> Budget:
+    def saved(self) -> Amount:
         """The amount that worst cases would have cost more (rounded down); never delta."""
         return self.statement().saved
 
@@ -140,7 +140,7 @@ class Keyed(Generic[H]):
         self._lock, self._process = threading.RLock(), os.getpid()
 
     @property
-    def left(self) -> Budget:
+    def left(self) -> Amount:
         """The amount that may still be reserved (rounded down)."""
         return self._budget.left
 
@@ -210,7 +210,7 @@ class BaseBlocks(ABC, Generic[Range]):
         return self._terms.cap is not None
 
     @property
-    def person(self) -> Budget:
+    def person(self) -> Amount:
         """The epsilon and delta (rounded up) of all that is ever released about one person."""
         return self._terms.person
 
@@ -276,7 +276,7 @@ class BaseBlockRange(ABC, Generic[H]):
 
     @property
     @abstractmethod
-    def left(self) -> Budget:
+    def left(self) -> Amount:
         """The amount that every block has left, unlocked today (rounded down)."""
 
     @abstractmethod
@@ -354,12 +354,12 @@ class BaseHold(ABC, Generic[R]):
         return self._token
 
     @property
-    def charges(self) -> dict[str, Budget]:
+    def charges(self) -> dict[str, Amount]:
         """The amount that this run holds, or has cost, in each of its budgets (rounded up)."""
         return dict(self._view.charges)
 
     @property
-    def charge(self) -> Budget:
+    def charge(self) -> Amount:
         """The amount that this run takes from its budget, or from the first of them by name."""
         return next(iter(self._view.charges.values()))
 

@@ -16,7 +16,7 @@ from tightbudget.ledger.text import printable, storable_cell
 from tightbudget.ledger.transactions import RefusedRequest, Request
 from tightbudget.ledger.values import Event, OpenHold, ReservationView, token_text
 from tightbudget.output_dp.account import State
-from tightbudget.output_dp.amount import Budget
+from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
 
 __all__ = [
@@ -103,7 +103,7 @@ class LedgerHold(BaseHold[Reservation]):
         )
         self._token = token
 
-    def settle(self, cell: Cell, *, by: str | None = None) -> Budget:
+    def settle(self, cell: Cell, *, by: str | None = None) -> Amount:
         """Charges the price of an output in ``cell``, and frees the rest of epsilon, not delta.
 
         A cell that was not declared costs the sup. The same cell again changes nothing. The
@@ -131,7 +131,7 @@ class LedgerHold(BaseHold[Reservation]):
         )
         return self.charge
 
-    def forfeit(self, *, by: str | None = None, reason: str | None = None) -> Budget:
+    def forfeit(self, *, by: str | None = None, reason: str | None = None) -> Amount:
         """Charges the worst-case price, whatever came out. Anyone may: it frees nothing.
 
         Args:
@@ -147,7 +147,7 @@ class LedgerHold(BaseHold[Reservation]):
         self._is = self._session.write(lambda act: transactions.forfeit(act, key=self.key, why=who))
         return self.charge
 
-    def void(self, *, by: str | None = None) -> Budget:
+    def void(self, *, by: str | None = None) -> Amount:
         """Frees everything: the mechanism has not run, and never will.
 
         Args:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from tightbudget.numerics.validate import refuse
-from tightbudget.output_dp.amount import Budget, ExactAmount, printed_up
+from tightbudget.output_dp.amount import Amount, ExactAmount, printed_up
 
 __all__ = ["NOTHING", "Units"]
 
@@ -96,11 +96,11 @@ class Units(NamedTuple):
             )
         )
 
-    def up(self, unit: str) -> Budget:
+    def up(self, unit: str) -> Amount:
         """Returns the amount as floats that print as at least it: for what is spent or held."""
         return _up(self, unit)
 
-    def down(self, unit: str) -> Budget:
+    def down(self, unit: str) -> Amount:
         """Returns the amount as floats that print as at most it: for what is left or granted."""
         return _down(self, unit)
 
@@ -116,13 +116,13 @@ NOTHING = Units(epsilon=0, delta=0)
 
 # ten thousand budgets of one run hold few different amounts
 @functools.lru_cache(maxsize=1_000)
-def _up(units: Units, unit: str) -> Budget:
+def _up(units: Units, unit: str) -> Amount:
     """Returns the amount as floats, rounded up."""
     return units.exact().up(unit)
 
 
 @functools.lru_cache(maxsize=1_000)
-def _down(units: Units, unit: str) -> Budget:
+def _down(units: Units, unit: str) -> Amount:
     """Returns the amount as floats, rounded down."""
     return units.exact().down(unit)
 

@@ -20,7 +20,7 @@ from tightbudget.ledger.chain import Entry
 from tightbudget.ledger.pricing import Stored, content_of, guarantee_of
 from tightbudget.ledger.units import Units
 from tightbudget.output_dp.account import State
-from tightbudget.output_dp.amount import Budget, amounts_table, in_short
+from tightbudget.output_dp.amount import Amount, amounts_table, in_short
 from tightbudget.output_dp.guarantee import Cell, cell_from_json, cell_from_lists
 
 __all__ = [
@@ -122,12 +122,12 @@ class Statement:
     kind: str
     parent: str | None
     closed: bool
-    cap: Budget
-    spent: Budget
-    held: Budget
-    left: Budget
-    saved: Budget
-    spent_in_parts: Budget | None = None
+    cap: Amount
+    spent: Amount
+    held: Amount
+    left: Amount
+    saved: Amount
+    spent_in_parts: Amount | None = None
 
     def balance(self) -> str:
         """The amounts in a line: what is left of the cap, and what is spent and held."""
@@ -163,12 +163,12 @@ class Statement:
             kind=content["kind"],
             parent=content["parent"],
             closed=content["closed"],
-            cap=Budget.from_dict(content["cap"]),
-            spent=Budget.from_dict(content["spent"]),
-            held=Budget.from_dict(content["held"]),
-            left=Budget.from_dict(content["left"]),
-            saved=Budget.from_dict(content["saved"]),
-            spent_in_parts=None if inside is None else Budget.from_dict(inside),
+            cap=Amount.from_dict(content["cap"]),
+            spent=Amount.from_dict(content["spent"]),
+            held=Amount.from_dict(content["held"]),
+            left=Amount.from_dict(content["left"]),
+            saved=Amount.from_dict(content["saved"]),
+            spent_in_parts=None if inside is None else Amount.from_dict(inside),
         )
 
 
@@ -193,7 +193,7 @@ class ReservationView:
     cell: Cell | None
     told: str | None
     token: str | None
-    charges: dict[str, Budget]
+    charges: dict[str, Amount]
     guarantee: Stored | None
 
     def __str__(self) -> str:
@@ -227,7 +227,7 @@ class ReservationView:
             cell=_cell_of(content["cell"]),
             told=content["told"],
             token=token_text(content["token"]),
-            charges={name: Budget.from_dict(charge) for name, charge in content["charges"].items()},
+            charges={name: Amount.from_dict(charge) for name, charge in content["charges"].items()},
             guarantee=None if guarantee is None else guarantee_of(guarantee),
         )
 
@@ -253,7 +253,7 @@ class OpenHold:
     told: str | None
     since: str
     by: str | None
-    charges: dict[str, Budget]
+    charges: dict[str, Amount]
 
     def to_dict(self) -> dict[str, Any]:
         """Writes the reservation as plain JSON; the fields that a list leaves out are null."""
@@ -271,7 +271,7 @@ class OpenHold:
         }
 
 
-def _charges_to_dict(charges: Mapping[str, Budget]) -> dict[str, Any]:
+def _charges_to_dict(charges: Mapping[str, Amount]) -> dict[str, Any]:
     """Writes the amount of each budget as plain JSON."""
     return {name: charge.to_dict() for name, charge in charges.items()}
 
@@ -289,9 +289,9 @@ class Preview:
     """
 
     fits: bool
-    requested: Budget
-    left: Budget
-    left_after: Budget
+    requested: Amount
+    left: Amount
+    left_after: Amount
     message: str | None
 
     @staticmethod
@@ -299,9 +299,9 @@ class Preview:
         """Reads the answer of a served ledger."""
         return Preview(
             fits=content["fits"],
-            requested=Budget.from_dict(content["requested"]),
-            left=Budget.from_dict(content["left"]),
-            left_after=Budget.from_dict(content["left_after"]),
+            requested=Amount.from_dict(content["requested"]),
+            left=Amount.from_dict(content["left"]),
+            left_after=Amount.from_dict(content["left_after"]),
             message=content["message"],
         )
 
@@ -324,12 +324,12 @@ class BlockTerms:
 
     name: str
     by: tuple[str, ...]
-    block: Budget
+    block: Amount
     rows_in: int
-    cap: Budget | None
-    quota: Budget | None
+    cap: Amount | None
+    quota: Amount | None
     unlocking: int | None
-    person: Budget
+    person: Amount
 
     def to_dict(self) -> dict[str, Any]:
         """Writes the terms as plain JSON."""
@@ -339,18 +339,18 @@ class BlockTerms:
     def from_dict(content: Mapping[str, Any]) -> BlockTerms:
         """Reads the answer of a served ledger."""
 
-        def amount(name: str) -> Budget | None:
-            return None if content[name] is None else Budget.from_dict(content[name])
+        def amount(name: str) -> Amount | None:
+            return None if content[name] is None else Amount.from_dict(content[name])
 
         return BlockTerms(
             name=content["name"],
             by=tuple(content["by"]),
-            block=Budget.from_dict(content["block"]),
+            block=Amount.from_dict(content["block"]),
             rows_in=content["rows_in"],
             cap=amount("cap"),
             quota=amount("quota"),
             unlocking=content["unlocking"],
-            person=Budget.from_dict(content["person"]),
+            person=Amount.from_dict(content["person"]),
         )
 
 

@@ -9,7 +9,7 @@ from tightbudget.mechanisms.either import Either, either
 from tightbudget.mechanisms.from_curve import FromCurve
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.group import Group
-from tightbudget.mechanisms.histogram import Histogram
+from tightbudget.mechanisms.histogram import HistogramPair
 from tightbudget.mechanisms.integer_noise import ClippedNoise, DiscreteGaussian, DiscreteLaplace
 from tightbudget.mechanisms.laplace import Laplace
 from tightbudget.mechanisms.logistic import Logistic
@@ -38,7 +38,7 @@ __all__ = [
     "FromCurve",
     "Gaussian",
     "Group",
-    "Histogram",
+    "HistogramPair",
     "Laplace",
     "Logistic",
     "LossTable",

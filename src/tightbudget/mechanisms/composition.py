@@ -1,6 +1,6 @@
 """The values a user holds: a mechanism, runs of many together, and what they cost.
 
-A :class:`Mechanism` offers, for each :class:`~tightbudget.Direction`, a pair (P, Q) of
+A :class:`Mechanism` offers, for each :class:`~tightbudget.mechanisms.Direction`, a pair (P, Q) of
 distributions that dominates it. A :class:`Composition` counts how often each one runs, and
 answers for all of them.
 """

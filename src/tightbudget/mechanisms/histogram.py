@@ -26,14 +26,14 @@ from tightbudget.numerics.validate import (
 from tightbudget.pairs.atomic import AtomicPair, total
 from tightbudget.pairs.pair import Direction, Pair
 
-__all__ = ["Histogram"]
+__all__ = ["HistogramPair"]
 
 _MOST_BINS = 2 * 10**7
 _REACH = 37.0  # standard deviations of Gaussian noise that are listed
 
 
 @dataclass(frozen=True)
-class Histogram(Mechanism):
+class HistogramPair(Mechanism):
     """Two distributions over the same bins, as counts or masses; each is normalised.
 
     A bin that only one side has fills is a loss of +inf or -inf: that is the data's message,
@@ -95,7 +95,7 @@ class Histogram(Mechanism):
         keep_below: float | None = None,
         noise: str | tuple[str, float] | None = None,
         smoothing: float = 0.0,
-    ) -> Histogram:
+    ) -> HistogramPair:
         """The histogram that counts two sets of measurements in bins of equal width.
 
         Bin k is [k bin_width, (k + 1) bin_width).
@@ -104,7 +104,7 @@ class Histogram(Mechanism):
             active, passive: (n,), (m,) measurements, finite, in one unit; P and Q.
             bin_width: > 0, in that unit.
             keep_below: drop measurements that are not below this, if given.
-            noise, smoothing: see :class:`Histogram`.
+            noise, smoothing: see :class:`HistogramPair`.
 
         Raises:
             ParameterError: a parameter is out of its range, or nothing is left to count.
@@ -120,7 +120,7 @@ class Histogram(Mechanism):
         if not n <= _MOST_BINS:
             raise refuse("bin_width", f"give at most {_MOST_BINS} bins ({n:.3g} now)", bin_width)
         p, q = (np.bincount((b - first).astype(np.intp), minlength=int(n)) for b in bins)
-        return Histogram(
+        return HistogramPair(
             tuple(p.tolist()), tuple(q.tolist()), smoothing=smoothing, noise=noise, bin_width=width
         )
 

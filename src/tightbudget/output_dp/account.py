@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tightbudget import notebook
 from tightbudget.errors import BudgetError, SettlementError
-from tightbudget.output_dp.amount import ZERO, Budget, ExactAmount, Price, amounts_table, in_short
+from tightbudget.output_dp.amount import ZERO, Amount, ExactAmount, Price, amounts_table, in_short
 from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_name
 from tightbudget.output_dp.pricing import PriceRule
 from tightbudget.output_dp.transactions import Transactions, Uncopied, Variable, Write
@@ -80,7 +80,7 @@ class Hold(Uncopied):
         return self._now.cell
 
     @property
-    def charge(self) -> Budget:
+    def charge(self) -> Amount:
         """The amount that this run takes from the budget: the price held, until it is settled."""
         return self._account._shown(self._charge)
 
@@ -98,7 +98,7 @@ class Hold(Uncopied):
 
         self._account._transactions.run(begin)
 
-    def settle(self, cell: Cell) -> Budget:
+    def settle(self, cell: Cell) -> Amount:
         """Charges the price of an output in ``cell``, and frees the rest of epsilon, not delta.
 
         A cell that was not declared costs the sup. The same cell again changes nothing. The
@@ -115,7 +115,7 @@ class Hold(Uncopied):
         return self._end(State.SETTLED, settled, self._account.cost(self._guarantee, settled))
 
     # Proof: proofs/account.v, theorem never_settled
-    def forfeit(self) -> Budget:
+    def forfeit(self) -> Amount:
         """Charges the worst-case price, whatever came out.
 
         Raises:
@@ -123,7 +123,7 @@ class Hold(Uncopied):
         """
         return self._end(State.FORFEITED, None, self._account.cost(self._guarantee, None))
 
-    def void(self) -> Budget:
+    def void(self) -> Amount:
         """Frees everything: the mechanism has not run, and never will.
 
         Raises:
@@ -131,7 +131,7 @@ class Hold(Uncopied):
         """
         return self._end(State.VOID, None, ZERO)
 
-    def _end(self, state: State, cell: Cell | None, charge: ExactAmount) -> Budget:
+    def _end(self, state: State, cell: Cell | None, charge: ExactAmount) -> Amount:
         """Ends the hold in ``state`` at the price ``charge``, unless it ended in the same way."""
 
         def end() -> list[Write]:
@@ -197,21 +197,21 @@ class Account(Uncopied):
         return self._cap
 
     @property
-    def spent(self) -> Budget:
+    def spent(self) -> Amount:
         """The prices of all holds that were settled or forfeited, rounded up."""
         return self._shown(self._spent)
 
     @property
-    def held(self) -> Budget:
+    def held(self) -> Amount:
         """The prices held for mechanisms that are not settled, rounded up."""
         return self._shown(self._held)
 
     @property
-    def left(self) -> Budget:
+    def left(self) -> Amount:
         """The amount that may still be reserved, rounded down (inf if there is no limit)."""
         left = self._left()
         if left is None:
-            return Budget(amount=math.inf, delta=math.inf, unit=self.unit)
+            return Amount(amount=math.inf, delta=math.inf, unit=self.unit)
         return left.down(self.unit)
 
     @property
@@ -226,7 +226,7 @@ class Account(Uncopied):
     def _held(self) -> ExactAmount:
         return self._now.held
 
-    def _shown(self, amount: ExactAmount) -> Budget:
+    def _shown(self, amount: ExactAmount) -> Amount:
         """Rounds an amount up to floats."""
         return amount.up(self.unit)
 

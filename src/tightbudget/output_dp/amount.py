@@ -27,7 +27,7 @@ from tightbudget.numerics.validate import plain, refuse
 
 __all__ = [
     "ZERO",
-    "Budget",
+    "Amount",
     "ExactAmount",
     "Price",
     "amounts_table",
@@ -45,7 +45,7 @@ _LARGEST = Fraction(sys.float_info.max)
 
 
 @dataclass(frozen=True)
-class Budget:
+class Amount:
     """An amount that is spent, held or left, as floats rounded to the safe side.
 
     Guarantee: what is spent or held prints as at least the exact amount, what is left as at most.
@@ -76,9 +76,9 @@ class Budget:
         return asdict(self)
 
     @staticmethod
-    def from_dict(content: Mapping[str, Any]) -> Budget:
+    def from_dict(content: Mapping[str, Any]) -> Amount:
         """Returns the amount that :meth:`to_dict` described."""
-        return Budget(
+        return Amount(
             amount=float(content["amount"]),
             delta=float(content["delta"]),
             unit=str(content["unit"]),
@@ -88,14 +88,14 @@ class Budget:
         return f"{self.unit} {self.amount!r}, delta {self.delta!r}"
 
 
-def in_short(amount: Budget) -> str:
+def in_short(amount: Amount) -> str:
     """Writes an amount; without its delta where that is 0 and the unit is one without deltas."""
     if amount.unit != "epsilon" and not amount.delta:
         return f"{amount.unit} {amount.amount!r}"
     return str(amount)
 
 
-def amounts_table(amounts: Mapping[str, Budget], *, title: str = "") -> notebook.Html:
+def amounts_table(amounts: Mapping[str, Amount], *, title: str = "") -> notebook.Html:
     """Makes a table of amounts by name, for a notebook; without deltas if no amount has one."""
     deltas = any(amount.delta for amount in amounts.values())
     rows = [
@@ -129,13 +129,13 @@ class ExactAmount(NamedTuple):
             self.counted <= left.counted and self.delta <= left.delta
         )  # guard: both-parts-compared
 
-    def up(self, unit: str) -> Budget:
+    def up(self, unit: str) -> Amount:
         """Returns the amount as floats that print as at least it: for what is spent or held."""
-        return Budget(amount=printed_up(self.counted), delta=printed_up(self.delta), unit=unit)
+        return Amount(amount=printed_up(self.counted), delta=printed_up(self.delta), unit=unit)
 
-    def down(self, unit: str) -> Budget:
+    def down(self, unit: str) -> Amount:
         """Returns the amount as floats that print as at most it: for what is left or granted."""
-        return Budget(amount=printed_down(self.counted), delta=printed_down(self.delta), unit=unit)
+        return Amount(amount=printed_down(self.counted), delta=printed_down(self.delta), unit=unit)
 
 
 ZERO = ExactAmount(counted=Fraction(0), delta=Fraction(0))

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from tightbudget.errors import SettlementError
 from tightbudget.output_dp.account import Account
-from tightbudget.output_dp.amount import Budget, ExactAmount, Price
+from tightbudget.output_dp.amount import Amount, ExactAmount, Price
 from tightbudget.output_dp.pricing import OutputDPOdometerRule, OutputDPRule
 from tightbudget.output_dp.transactions import Write
 
@@ -95,7 +95,7 @@ class OutputDPFilter(OutputDPOdometer):
         self._transactions.run(lambda: [parent._taken(self._whole)])
 
     # Proof: proofs/account.v, theorems nothing_lost, account_private, account_both_directions
-    def close(self) -> Budget:
+    def close(self) -> Amount:
         """Ends this budget; if it is a part of another, what is left goes back there.
 
         Delta goes back, too. To the lemma above a mechanism that ran here is one more in the

@@ -10,8 +10,8 @@ from tightbudget.later import Later, face, installed
 from tightbudget.release.mechanisms.additive import GaussianRelease, LaplaceRelease
 from tightbudget.release.mechanisms.coin_flip import ToyRelease
 from tightbudget.release.mechanisms.erm import (
+    GateSensitivity,
     OutputPerturbation,
-    TestSensitivity,
     logistic_with_test,
 )
 from tightbudget.release.mechanisms.gradual import GradualRelease
@@ -31,7 +31,7 @@ from tightbudget.release.mechanisms.sparse_vector import (
     SparseVectorRelease,
     SparseVectorRun,
 )
-from tightbudget.release.mechanisms.tested import TestedRelease
+from tightbudget.release.mechanisms.tested import GatedRelease
 from tightbudget.release.mechanisms.top_k import TopK
 from tightbudget.release.mechanisms.trimmed_mean import TrimmedMean
 from tightbudget.release.meter import Meter, Reserved
@@ -72,8 +72,8 @@ __all__ = [
     "SparseVectorRelease",
     "SparseVectorRun",
     "StoppingCallback",
-    "TestedRelease",
-    "TestSensitivity",
+    "GatedRelease",
+    "GateSensitivity",
     "TopK",
     "ToyRelease",
     "TrimmedMean",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tightbudget.output_dp.amount import Budget
+from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 
 __all__ = ["Meter", "Reserved"]
@@ -18,7 +18,7 @@ class Reserved(Protocol):
     """The hold of one run of a mechanism: it takes the worst-case price until the run ends."""
 
     @property
-    def charge(self) -> Budget:
+    def charge(self) -> Amount:
         """The amount that this run takes from the budget at this moment."""
         ...
 
@@ -26,11 +26,11 @@ class Reserved(Protocol):
         """Marks that the mechanism starts: from now on it may have answered."""
         ...
 
-    def settle(self, cell: Cell) -> Budget:
+    def settle(self, cell: Cell) -> Amount:
         """Charges the price of the cell, frees the rest of epsilon, and returns the charge."""
         ...
 
-    def forfeit(self) -> Budget:
+    def forfeit(self) -> Amount:
         """Charges the worst-case price, and returns the charge."""
         ...
 
@@ -43,7 +43,7 @@ class Meter(Protocol):
     """A budget that mechanisms charge."""
 
     @property
-    def left(self) -> Budget:
+    def left(self) -> Amount:
         """The amount that may still be reserved."""
         ...
 

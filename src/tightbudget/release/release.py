@@ -27,7 +27,7 @@ from tightbudget import notebook
 from tightbudget.errors import ParameterError, ReleaseError, SettlementError
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import (
-    Budget,
+    Amount,
     amounts_table,
     exact,
     printed_down,
@@ -73,13 +73,13 @@ class Receipt:
         charged: the amount that the run has cost.
     """
 
-    held: Budget
-    charged: Budget
+    held: Amount
+    charged: Amount
 
     @property
-    def returned(self) -> Budget:
+    def returned(self) -> Amount:
         """The amount that came back, rounded down: returned + charged is at most held."""
-        return Budget(
+        return Amount(
             printed_down(exact(held=self.held.amount) - exact(charged=self.charged.amount)),
             printed_down(exact(held=self.held.delta) - exact(charged=self.charged.delta)),
             self.held.unit,
@@ -129,9 +129,9 @@ class WhatIf:
         fits: whether the mechanism could be reserved now; False only if it would be refused.
     """
 
-    most: Budget
-    least: Budget
-    left: Budget
+    most: Amount
+    least: Amount
+    left: Amount
 
     @property
     def fits(self) -> bool:
@@ -156,8 +156,8 @@ class Rehearsal:
     """
 
     cell: Cell
-    cost: Budget
-    most: Budget
+    cost: Amount
+    most: Amount
 
     def __str__(self) -> str:
         return f"cell {self.cell!r} costs {self.cost}; at most {self.most}; nothing was charged"
@@ -174,8 +174,8 @@ def rehearsed(guarantee: OutputDP, data: Any, run: Callable[[Any], tuple[V, Cell
     delta = printed_up(guarantee.delta)
     return Rehearsal(
         cell,
-        cost=Budget(printed_up(guarantee.price(cell)), delta, "epsilon"),
-        most=Budget(printed_up(guarantee.sup), delta, "epsilon"),
+        cost=Amount(printed_up(guarantee.price(cell)), delta, "epsilon"),
+        most=Amount(printed_up(guarantee.sup), delta, "epsilon"),
     )
 
 
@@ -190,8 +190,8 @@ def what_if(guarantee: OutputDP, meter: Meter) -> WhatIf:
         raise refuse("meter", "count epsilon", left.unit)
     delta = printed_up(guarantee.delta)
     return WhatIf(
-        most=Budget(printed_up(guarantee.sup), delta, left.unit),
-        least=Budget(printed_up(guarantee.cheapest()), delta, left.unit),
+        most=Amount(printed_up(guarantee.sup), delta, left.unit),
+        least=Amount(printed_up(guarantee.cheapest()), delta, left.unit),
         left=left,
     )
 
@@ -238,9 +238,9 @@ class Started(Uncopied):
     """
 
     data: Any
-    held: Budget
+    held: Amount
     cell: Cell | None = None
-    charged: Budget | None = None
+    charged: Amount | None = None
 
     def released(self, value: V) -> Release[V]:
         """Returns the value with its receipt, when the run was settled.
@@ -292,7 +292,7 @@ def started(
     if os.getpid() != process:  # guard: fork-never-settles
         # the process that opened the block may still be answering: it has to name the cell
         raise SettlementError("a run is settled by the process that has started it")
-    settled: Budget | None = hold.settle(run.cell)
+    settled: Amount | None = hold.settle(run.cell)
     # a meter whose settle returns nothing has charged all the same: its hold knows the amount
     run.charged = hold.charge if settled is None else settled
 

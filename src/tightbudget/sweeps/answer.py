@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tightbudget.accounting.calibrate import calibrate
-from tightbudget.sweeps.question import with_value
 from tightbudget.mechanisms.composition import Composition, from_steps
 from tightbudget.numerics.bounds import Bounds
+from tightbudget.sweeps.question import with_value
 
 __all__ = ["Answer", "answers", "refusal"]
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from tightbudget.accounting.plan_file import parse_tables
-from tightbudget.sweeps.question import ARGUMENTS, Question, questions
 from tightbudget.accounting.text_file import read_text
 from tightbudget.errors import FileError, TightBudgetError
 from tightbudget.numerics.validate import finite, positive, refuse
+from tightbudget.sweeps.question import ARGUMENTS, Question, questions
 
 __all__ = ["read_questions"]
 

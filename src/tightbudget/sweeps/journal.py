@@ -18,10 +18,10 @@ import os
 from pathlib import Path
 
 from tightbudget import errors
-from tightbudget.sweeps.answer import Answer
-from tightbudget.sweeps.question import Question
 from tightbudget.accounting.text_file import reason
 from tightbudget.errors import FileError
+from tightbudget.sweeps.answer import Answer
+from tightbudget.sweeps.question import Question
 
 __all__ = ["Journal"]
 

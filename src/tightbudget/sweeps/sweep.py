@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from pathlib import Path
 
+from tightbudget.numerics.validate import refuse
 from tightbudget.sweeps.answer import Answer
 from tightbudget.sweeps.journal import Journal
 from tightbudget.sweeps.pool import answered
 from tightbudget.sweeps.question import Question
 from tightbudget.sweeps.table import Sweep
-from tightbudget.numerics.validate import refuse
 
 __all__ = ["sweep"]
 
@@ -35,7 +35,7 @@ def sweep(
     row with a refusal; the others go on. No process of the sweep outlives this one.
 
     Args:
-        questions: from :func:`tightbudget.questions` or :meth:`Question.of`.
+        questions: from :func:`tightbudget.sweeps.questions` or :meth:`Question.of`.
         executor: None for this process; a number of processes, replaced if they are killed;
             or an executor, also of other machines (``Client.get_executor()`` of Dask).
         journal: a file that answers are appended to, each durable before the next; a question that
@@ -48,7 +48,7 @@ def sweep(
     asked = tuple(questions)
     for i, question in enumerate(asked):
         if not isinstance(question, Question):
-            raise refuse(f"questions[{i}]", "be a tightbudget.Question", question)
+            raise refuse(f"questions[{i}]", "be a tightbudget.sweeps.Question", question)
     with contextlib.ExitStack() as stack:
         book = None if journal is None else stack.enter_context(Journal(journal))
         known: dict[Question, Answer] = {}

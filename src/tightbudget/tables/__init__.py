@@ -19,7 +19,7 @@ from tightbudget.tables.mechanisms.order_statistics import OrderStatistic
 from tightbudget.tables.mechanisms.quantiles import Quantiles
 from tightbudget.tables.mechanisms.selected_keys import SelectedCounts, SelectedKeys
 from tightbudget.tables.mechanisms.sum import Sum
-from tightbudget.tables.mechanisms.tested_counts import TestedCounts
+from tightbudget.tables.mechanisms.tested_counts import GatedCounts
 from tightbudget.tables.mechanisms.top_groups import TopGroups
 from tightbudget.tables.mechanisms.variance import Variance
 from tightbudget.tables.session import QuestionWhatIf, Session, SessionWhatIf
@@ -48,7 +48,7 @@ __all__ = [
     "Sum",
     "Table",
     "TableAnswer",
-    "TestedCounts",
+    "GatedCounts",
     "TopGroups",
     "Variance",
 ]

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from tightbudget import notebook
 from tightbudget.errors import ParameterError, TightBudgetError
 from tightbudget.numerics.validate import refuse
-from tightbudget.output_dp.amount import Budget, exact, printed_up
+from tightbudget.output_dp.amount import Amount, exact, printed_up
 from tightbudget.output_dp.transactions import Uncopied
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise
@@ -51,11 +51,11 @@ class QuestionWhatIf:
     """
 
     question: str
-    most: Budget
-    least: Budget
+    most: Amount
+    least: Amount
     sensitivity: float | None
     noise: NoiseLaw | None
-    total: Budget
+    total: Amount
     fits: bool
 
     @property
@@ -95,12 +95,12 @@ class SessionWhatIf:
     """
 
     questions: tuple[QuestionWhatIf, ...]
-    left: Budget
+    left: Amount
 
     @property
-    def most(self) -> Budget:
+    def most(self) -> Amount:
         """The worst-case prices of all questions, together."""
-        return self.questions[-1].total if self.questions else Budget(0.0, 0.0, self.left.unit)
+        return self.questions[-1].total if self.questions else Amount(0.0, 0.0, self.left.unit)
 
     @property
     def fits(self) -> bool:
@@ -240,9 +240,9 @@ class Session(Uncopied):
         return notebook.shown(notebook.table(rows, title=f"Session {self.name}"))
 
     @property
-    def left(self) -> Budget:
+    def left(self) -> Amount:
         """The amount that may still be spent or held."""
-        left: Budget = self.meter.left
+        left: Amount = self.meter.left
         return left
 
     # ------------------------------------------------------------------ before
@@ -274,7 +274,7 @@ class Session(Uncopied):
                 raise ParameterError(f"question {number}, {cut(text, 80)}: {error}") from error
             epsilon += exact(sup=question.guarantee.sup)
             delta += exact(delta=question.guarantee.delta)
-            total = Budget(printed_up(epsilon), printed_up(delta), left.unit)
+            total = Amount(printed_up(epsilon), printed_up(delta), left.unit)
             found.append(
                 QuestionWhatIf(
                     question=text,

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tightbudget import Budget
+from tightbudget import Amount
 from tightbudget.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
-    from tightbudget import LedgerHold
+    from tightbudget.ledger import LedgerHold
     from tightbudget.ledger.ledger import Statement
 
 __all__ = ["charged", "in_words", "print_hold", "print_statement"]
@@ -18,12 +18,12 @@ __all__ = ["charged", "in_words", "print_hold", "print_statement"]
 _SHOWN = 10  # budgets of a run that people are told of; a range of blocks has up to ten thousand
 
 
-def in_words(amount: Budget) -> str:
+def in_words(amount: Amount) -> str:
     """Writes an amount; delta is named only where it is not 0."""
     return str(amount) if amount.delta else f"{amount.unit} {amount.amount!r}"
 
 
-def charged(charges: Mapping[str, Budget]) -> list[str]:
+def charged(charges: Mapping[str, Amount]) -> list[str]:
     """Writes the first charges of a run, and how many more there are."""
     shown = [
         f"{in_words(charge)} of {name}"

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import tightbudget
-from tightbudget import FileError, OutputDP, ParameterError, read_plan
+from tightbudget import OutputDP, ParameterError, read_plan
 from tightbudget.accounting.describe import value_of
 from tightbudget.accounting.text_file import read_text
 from tightbudget.cli.completion import budgets, plans
+from tightbudget.errors import FileError
 from tightbudget.numerics.validate import quotient_of, refuse
 
 if TYPE_CHECKING:
-    from tightbudget import Ledger, LedgerHold
+    from tightbudget import Ledger
+    from tightbudget.ledger import LedgerHold
 
 __all__ = [
     "AmountOption",
@@ -103,7 +105,9 @@ GuaranteeFile = Annotated[
 ]
 Epsilon = Annotated[Any, exact_number("Of a guarantee without cells, nats.")]
 Delta = Annotated[Any, exact_number("Of a guarantee without cells; 0 if absent.")]
-AmountOption = Annotated[Any, exact_number("What budgets of other kinds count: rho, mu, a divergence.")]
+AmountOption = Annotated[
+    Any, exact_number("What budgets of other kinds count: rho, mu, a divergence.")
+]
 Plan = Annotated[
     Path | None, typer.Option(help="Steps of a fixed plan: a plan file.", autocompletion=plans)
 ]

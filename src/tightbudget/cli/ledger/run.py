@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tightbudget import (
-    Budget,
-    LedgerCorruptError,
-    LedgerError,
-    OutputDP,
-    SettlementError,
-)
+from tightbudget import Amount, LedgerError, OutputDP
 from tightbudget.cli.ledger.answers import charged
 from tightbudget.cli.ledger.holds import cell_of, is_declared
 from tightbudget.cli.ledger.options import (
@@ -41,11 +35,12 @@ from tightbudget.cli.ledger.options import (
 from tightbudget.cli.ledger.program import HeldBack, program_of
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json
+from tightbudget.errors import LedgerCorruptError, SettlementError
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.guarantee import Cell
 
 if TYPE_CHECKING:
-    from tightbudget import LedgerHold
+    from tightbudget.ledger import LedgerHold
 
 __all__ = ["run"]
 
@@ -137,7 +132,7 @@ def _cell(guarantee: Any, running: HeldBack) -> Cell | None:
     return cell if cell is not None and is_declared(cell, guarantee) else None
 
 
-def _patiently(settle: Callable[[], Budget]) -> None:
+def _patiently(settle: Callable[[], Amount]) -> None:
     """Settles a run, and tries again for a few seconds if the ledger is away."""
     for pause in _PAUSES:
         try:

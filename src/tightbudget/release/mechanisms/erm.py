@@ -18,13 +18,13 @@ from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.columns import column, table
 from tightbudget.release.mechanism import MechanismOnData
 from tightbudget.release.mechanisms.objective import LONGEST, Loss, Objective
-from tightbudget.release.mechanisms.tested import TestedRelease, power_of_two_down
+from tightbudget.release.mechanisms.tested import GatedRelease, power_of_two_down
 from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.lattice import LatticeNoise, sqrt_up
 from tightbudget.release.noise.noise import Noise
 from tightbudget.release.release import answered
 
-__all__ = ["OutputPerturbation", "TestSensitivity", "logistic_with_test", "mean_error"]
+__all__ = ["OutputPerturbation", "GateSensitivity", "logistic_with_test", "mean_error"]
 
 Records = tuple[FloatArray, FloatArray]  # rows, (n, d), and labels, (n,)
 
@@ -122,7 +122,7 @@ class OutputPerturbation(MechanismOnData[tuple[Any, Any], FloatArray]):
         return _records(data, self.features, self.records)
 
 
-class TestSensitivity(StrEnum):
+class GateSensitivity(StrEnum):
     """A bound on the change of the mean error if one record of the training part is replaced.
 
     Attributes:
@@ -138,7 +138,7 @@ class TestSensitivity(StrEnum):
 
     def bound(self, apart: Fraction) -> Fraction:
         """Returns the bound for models that are ``apart`` in the 2-norm; it is never above 2."""
-        if self is TestSensitivity.TIGHT:
+        if self is GateSensitivity.TIGHT:
             return min(apart / 2, Fraction(2))  # guard: error-sensitivity
         # the float may lie below the fraction; for w > 1 the bound 2 (e^w - 1) is above 2
         w = next_up(float(min(apart, Fraction(1))))
@@ -150,11 +150,11 @@ def logistic_with_test(
     test_records: int,
     threshold: float,
     test_epsilon: Price,
-    sensitivity: TestSensitivity = TestSensitivity.TIGHT,
-) -> TestedRelease[FloatArray]:
+    sensitivity: GateSensitivity = GateSensitivity.TIGHT,
+) -> GatedRelease[FloatArray]:
     """Logistic regression whose model is released if its mean error on held-out records is small.
 
-    Guarantee: that of :class:`TestedRelease`. If epsilon >= test_epsilon, a model costs epsilon,
+    Guarantee: that of :class:`GatedRelease`. If epsilon >= test_epsilon, a model costs epsilon,
     and no model costs test_epsilon. The two parts share no record.
     Source: Hartmann et al. 2022, Algorithm 5.
 
@@ -177,7 +177,7 @@ def logistic_with_test(
         4 * UNIT * ((perturbation.features + 4) * perturbation.objective.radius + n + 40)
     )
     apart = perturbation.sensitivity * (1 + Fraction(1, 2**29)) + off
-    return TestedRelease(
+    return GatedRelease(
         train=perturbation.model,
         epsilon=perturbation.epsilon,
         error=lambda p, data: mean_error(p, *_usable(*data)),

@@ -18,8 +18,8 @@ from tightbudget.release.columns import table
 from tightbudget.release.default_meter import meter_or_default
 from tightbudget.release.mechanism import MechanismOnData
 from tightbudget.release.mechanisms.erm import (
+    GateSensitivity,
     OutputPerturbation,
-    TestSensitivity,
     logistic_with_test,
 )
 from tightbudget.release.mechanisms.objective import LONGEST
@@ -217,13 +217,13 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         held_out = _evenly(n, open_probability(test_fraction=self.test_fraction))
         if held_out.all() or not held_out.any():
             raise ParameterError(f"test_fraction must leave records to both parts of {n}")
-        kind = one_of(tuple(map(str, TestSensitivity)), test_sensitivity=self.test_sensitivity)
+        kind = one_of(tuple(map(str, GateSensitivity)), test_sensitivity=self.test_sensitivity)
         tested: Any = logistic_with_test(
             OutputPerturbation(self.epsilon, self.regularization, int(np.sum(~held_out)), d),
             int(np.sum(held_out)),
             self.threshold,
             self.test_epsilon,
-            TestSensitivity(kind),
+            GateSensitivity(kind),
         )
         training, test = ((rows[part], signs[part]) for part in (~held_out, held_out))
         return tested, (training, test)

@@ -18,7 +18,7 @@ from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import Noise, scale_up
 from tightbudget.release.release import answered
 
-__all__ = ["TestedRelease"]
+__all__ = ["GatedRelease"]
 
 V = TypeVar("V")
 
@@ -28,7 +28,7 @@ _FINENESS = 2**20
 
 @plain_numbers
 @dataclass(frozen=True)
-class TestedRelease(MechanismOnData[tuple[Any, Any], V | None], Generic[V]):
+class GatedRelease(MechanismOnData[tuple[Any, Any], V | None], Generic[V]):
     """Runs a mechanism on training records and releases its output if its error is small.
 
     Its data are a pair, the training part and the test part, which share no record. The value of

@@ -13,19 +13,19 @@ from tightbudget.numerics.validate import non_negative, one_of, plain_numbers
 from tightbudget.output_dp.amount import Price
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.mechanisms.additive import LaplaceRelease
-from tightbudget.release.mechanisms.tested import TestedRelease
+from tightbudget.release.mechanisms.tested import GatedRelease
 from tightbudget.release.noise.noise import IntArray, Noise
 from tightbudget.tables.mechanism import Plan, TableMechanism
 from tightbudget.tables.mechanisms.rows import as_it_is, grouped, public_keys, where_true
 from tightbudget.tables.source import HALF, ONE, Contribution, Key, Rule
 from tightbudget.tables.table import Table
 
-__all__ = ["TestedCounts"]
+__all__ = ["GatedCounts"]
 
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class TestedCounts(TableMechanism[dict[Key, int] | None]):
+class GatedCounts(TableMechanism[dict[Key, int] | None]):
     """Counts groups in half of the units, and releases the counts if the other half agrees.
 
     A keyed hash puts each unit into the training half or the test half. The groups of the training
@@ -39,7 +39,7 @@ class TestedCounts(TableMechanism[dict[Key, int] | None]):
     hash does not depend on the data, and a unit is in one half. There it moves the counts by at
     most r in the 1-norm: r is ``rows_per_unit`` for rows, and ``groups_per_unit`` for units. So it
     moves the distance by at most r: as a unit of the test half, and, with the same noise on the
-    counts, as a unit of the training half. :class:`TestedRelease` answers.
+    counts, as a unit of the training half. :class:`GatedRelease` answers.
     Source: Hartmann et al. 2022, section 6, Theorem 17.
 
     Args:
@@ -103,7 +103,7 @@ class TestedCounts(TableMechanism[dict[Key, int] | None]):
             sensitivity=float(moves),
         )
 
-    def _inner(self, size: int, moves: int) -> TestedRelease[IntArray]:
+    def _inner(self, size: int, moves: int) -> GatedRelease[IntArray]:
         """Returns the mechanism that answers from two vectors of so many counts."""
         counted = LaplaceRelease(as_it_is, moves, self.epsilon, size=size, integers=True)
 
@@ -115,7 +115,7 @@ class TestedCounts(TableMechanism[dict[Key, int] | None]):
         def distance(noisy: IntArray, counts: list[int]) -> int:
             return sum(abs(x - y) for x, y in zip(noisy.tolist(), counts, strict=True))
 
-        return TestedRelease(
+        return GatedRelease(
             train,
             self.epsilon,
             distance,

@@ -15,10 +15,11 @@ from fastapi import APIRouter, Query, Request
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
-from tightbudget import MECHANISMS, Bounds, TightBudgetError
+from tightbudget import Bounds, TightBudgetError
 from tightbudget.explorer import answers, questions
 from tightbudget.explorer.form import GOALS_IN_WORDS, KINDS, RELATIONS, SHOWS, WAYS, Form
 from tightbudget.explorer.picture import Drawn, picture
+from tightbudget.mechanisms import MECHANISMS
 from tightbudget.numerics.bounds import rounded
 from tightbudget.web.access import READ, allow
 from tightbudget.web.api.explore import MEDIA, asked
