@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
-import tightbudget as tb
+from docs.building.public import public
 
+PUBLIC = public()
 ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc|obj):`~?([^`]+)`")
 MARKED = re.compile(r"(?:^|(?<=[.:)])\s+)(Guarantee|Source): ")
 SECTION = re.compile(r"\w[\w ]*:\n")
@@ -23,8 +24,8 @@ def rewritten(text: str) -> str:
 def _linked(role: re.Match[str]) -> str:
     """A public name as a link to its place in the reference, another name as code."""
     name = role[1].removeprefix("tightbudget.")
-    public = next((part for part in name.split(".") if part in tb.__all__), None)
-    return f"[`{name}`][tightbudget.{public}]" if public else f"`{name}`"
+    known = next((part for part in name.split(".") if part in PUBLIC), None)
+    return f"[`{name}`][{PUBLIC[known]}]" if known else f"`{name}`"
 
 
 def _paragraph(text: str) -> str:

@@ -18,17 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from docs.building.docstrings import rewritten
+from docs.building.public import public
 
 import tightbudget as tb
-from tightbudget import errors, release
+from tightbudget import errors, release, tables
 from tightbudget.ledger.testing import TABLES
 from tightbudget.release.mechanism import MechanismOnData, Priced
-from tightbudget.tables import __all__ as names_of_tables
 from tightbudget.tables.columns import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PART = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
 DESCRIBED = re.compile(r"^::: (\S+)", re.MULTILINE)
+PUBLIC = public()
 
 
 # ---------------------------------------------------------------------------- from code
@@ -64,7 +65,7 @@ def mechanisms_on_data() -> str:
 
 def mechanisms_on_tables() -> str:
     """Every mechanism that runs on a table, in full."""
-    found = {name: getattr(tb, name) for name in sorted(names_of_tables)}
+    found = {name: getattr(tables, name) for name in sorted(tables.__all__)}
     return _described(
         name
         for name, thing in found.items()
@@ -90,7 +91,7 @@ def refusals() -> str:
 
 def _described(names: Iterable[str]) -> str:
     """For each public name the directive that the site replaces by signature and docstring."""
-    return "\n\n".join(f"::: tightbudget.{name}" for name in names)
+    return "\n\n".join(f"::: {PUBLIC[name]}" for name in names)
 
 
 def _is_a_public_mechanism(name: str, thing: object) -> bool:
@@ -212,10 +213,10 @@ def peers() -> str:
             )
     for peer in listed:
         lines += ["", f"### {peer.distribution} {peer.version}", ""]
-        for heading, tables in (("differ", peer.differs), ("are left out", peer.left_out)):
-            if tables:
+        for heading, listed_tests in (("differ", peer.differs), ("are left out", peer.left_out)):
+            if listed_tests:
                 lines += [f"| tests that {heading} | why | proof |", "|" + " --- |" * 3]
-            for table in tables:
+            for table in listed_tests:
                 tests = ", ".join(f"`{test.partition('::')[2] or test}`" for test in table["tests"])
                 proof = f"`{table['proof']}`" if "proof" in table else ""
                 lines.append(f"| {tests} | {table['why']} | {proof} |".replace("\n", " "))

@@ -164,7 +164,8 @@ _ROOMS = (client, errors, ledger, mechanisms, release, sweeps, tables)
 
 def _moved(name: str) -> str:
     """Says where a name of an earlier version is now; "" for a name that never was."""
-    there = [f"{room.__name__.partition('.')[2]}.{name}" for room in _ROOMS if name in room.__all__]
+    has = {room: {*room.__all__, *getattr(room, "_LATER", ())} for room in _ROOMS}
+    there = [f"{room.__name__.partition('.')[2]}.{name}" for room in _ROOMS if name in has[room]]
     now = _RENAMED.get(name) or next(iter(there), None)
     return f"tb.{name} is tb.{now} now" if now else ""
 

@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 __all__ = ["Later", "face", "installed"]
 
 
+_BESIDE = {"TYPE_CHECKING", "Later", "face", "installed"}  # how a room is made, not what it has
+
+
 class Later(NamedTuple):
-    """Where a name is defined, and the package that must be installed for it."""
+    """A module that defines a name, and the package that must be installed for it."""
 
     module: str
     needs: str
@@ -53,6 +56,6 @@ def face(
         raise AttributeError(words or f"module {room!r} has no attribute {name!r}")
 
     def names() -> list[str]:
-        return sorted({*namespace, *namespace["__all__"], *later} - {"TYPE_CHECKING"})
+        return sorted({*namespace, *namespace["__all__"]} - _BESIDE)
 
     return attribute, names

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from docs.building import pages, parts
 from docs.building.docstrings import rewritten
+from docs.building.public import public
 
 import tightbudget as tb
 from tightbudget import errors, links
@@ -77,18 +78,18 @@ def test_a_mark_that_nobody_knows_is_noticed() -> None:
 
 
 def described() -> collections.Counter[str]:
-    """How often the reference describes each name of ``tightbudget``."""
+    """How often the reference describes each dotted name."""
     texts = [
         parts.PART.sub(lambda asked: parts.PARTS[asked[1]]() if asked[1] in QUICK else "", read(p))
         for p in REFERENCE
     ]
     names = [name for text in texts for name in parts.DESCRIBED.findall(text)]
-    return collections.Counter(re.sub(r"^tightbudget\.(release\.)?", "", name) for name in names)
+    return collections.Counter(names)
 
 
 def test_every_public_name_is_described_once() -> None:
     found = described()
-    assert {name: found[name] for name in tb.__all__ if found[name] != 1} == {}
+    assert {path: found[path] for path in public().values() if found[path] != 1} == {}
     assert max(found.values()) == 1
 
 

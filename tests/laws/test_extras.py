@@ -24,9 +24,15 @@ names = {}
 exec("from tightbudget import *", names)
 exec("from tightbudget.release import *", names)
 refused = {}
-for name in ("Ledger", "LedgerBudget", "RemoteLedger", "RemoteHold", "PrivateLogisticRegression"):
+for room, name in (
+    (tb, "Ledger"),
+    (tb.ledger, "LedgerBudget"),
+    (tb, "RemoteLedger"),
+    (tb.client, "RemoteHold"),
+    (tb.release, "PrivateLogisticRegression"),
+):
     try:
-        getattr(tb, name)
+        getattr(room, name)
     except tb.errors.ExtraError as error:
         refused[name] = str(error)
 print(json.dumps([sorted(names), tb.__all__, dir(tb), dir(tb.release), refused]))
@@ -77,15 +83,9 @@ def test_a_star_imports_what_there_is(modules: tuple[str, ...]) -> None:
     expected = {name: text for module in modules for name, text in NEEDS[module].items()}
     assert refused == expected
     # what asks for something that is not installed is not offered, and all else is
-    missing = set(tb.__all__) - set(offered)
-    assert set(expected) <= missing
-    families = {
-        "sqlalchemy": ("Ledger", "Block"),
-        "httpx": ("Remote",),
-        "sklearn": ("PrivateLogisticRegression",),
-    }
-    starts = tuple(start for module in modules for start in families.get(module, ()))
-    assert all(name.startswith(starts) and not name.endswith("Error") for name in missing)
+    left_out = {"sqlalchemy": {"Ledger"}, "httpx": {"RemoteLedger"}}
+    expected_missing = {name for module in modules for name in left_out.get(module, ())}
+    assert set(tb.__all__) - set(offered) == expected_missing
     assert ("PrivateLogisticRegression" in of_release) is ("sklearn" not in modules)
 
 
@@ -157,7 +157,6 @@ def test_every_adapter_names_the_extra_that_it_needs() -> None:
         [sys.executable, "-c", ALONE, *names], capture_output=True, text=True, check=True
     )
     said = json.loads(done.stdout)
-    assert said.pop("tightbudget.release.stopping") is None  # it needs no neighbour
     assert len(said) >= 3
     extras = set(importlib.metadata.metadata("tightbudget").get_all("Provides-Extra") or ())
     for kind, message in said.values():
@@ -169,10 +168,30 @@ def test_every_adapter_names_the_extra_that_it_needs() -> None:
 
 def test_a_public_name_has_one_meaning() -> None:
     """Two rooms that offer one name would hide one of both."""
-    rooms = (tb.mechanisms, tb.release, tb.tables)
+    rooms = (tb.client, tb.errors, tb.ledger, tb.mechanisms, tb.release, tb.sweeps, tb.tables)
     names = [name for room in rooms for name in room.__all__]
     assert sorted(set(names)) == sorted(names)
-    assert all(getattr(tb, name) is getattr(room, name) for room in rooms for name in room.__all__)
+    for room in rooms:
+        for name in {*room.__all__} & {*tb.__all__}:
+            assert getattr(tb, name) is getattr(room, name)
+
+
+def test_a_name_of_an_earlier_version_says_where_it_is_now() -> None:
+    said = {
+        "Budget": "tb.Budget is tb.Amount now",
+        "classic": "tb.classic is tb.privacy_buckets now",
+        "LaplaceRelease": "tb.LaplaceRelease is tb.release.LaplaceRelease now",
+        "TestedRelease": "tb.TestedRelease is tb.release.GatedRelease now",
+        "LedgerHold": "tb.LedgerHold is tb.ledger.LedgerHold now",
+        "RemoteHold": "tb.RemoteHold is tb.client.RemoteHold now",
+        "FileError": "tb.FileError is tb.errors.FileError now",
+        "Question": "tb.Question is tb.sweeps.Question now",
+        "Direction": "tb.Direction is tb.mechanisms.Direction now",
+        "TableAnswer": "tb.TableAnswer is tb.tables.TableAnswer now",
+    }
+    for name, words in said.items():
+        with pytest.raises(AttributeError, match=f"^{re.escape(words)}$"):
+            getattr(tb, name)
 
 
 def test_only_what_is_offered_is_listed() -> None:

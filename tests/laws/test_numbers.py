@@ -470,10 +470,9 @@ def test_noise_does_not_wrap_around(kind: Any) -> None:
 
 
 def test_the_noise_of_a_short_integer_is_that_of_the_integer() -> None:
-    assert float(tb.release.SparseVector(1.0, aboves=np.uint8(130)).scale) == pytest.approx(
-        266.4, abs=0.1
-    )  # type: ignore[arg-type]
-    small: Any = np.uint8(13)
+    small: Any = np.uint8(130)
+    assert float(tb.release.SparseVector(1.0, aboves=small).scale) == pytest.approx(266.4, abs=0.1)
+    small = np.uint8(13)
     assert tb.release.SparseVector(
         1.0, aboves=small, sensitivity=20, adaptive=False
     ) == tb.release.SparseVector(1.0, aboves=13, sensitivity=20, adaptive=False)

@@ -57,6 +57,7 @@ STANDARD = {
 
 # class names with more than one meaning, and why that does not confuse anybody
 TWICE: dict[str, str] = {
+    "Amount": "the public value, and its form over HTTP",
     "Group": "public, of records; the engine's is a step with its count, inside the package",
     "Answer": "public in the sweep; the engine's is a question's answer, too, inside the package",
     "Curve": "public; the explorer's is the question that asks for one",
