@@ -13,7 +13,8 @@ it in this list, never from one below or on its own line:
 - ``output_dp``: what does an observed output cost? ``privacy_buckets``: what does the
   algorithm of "Tight on Budget?" say?
 - ``accounting``: how much noise is enough, and how do bounds compare?
-- ``sweeps``: what do many questions at once answer?
+- ``sweeps``: what do many questions at once answer? ``promises``: what does a ledger promise, and
+  how is that said?
 - ``release``: what does an answer on private data cost? ``ledger``: what was promised, durably?
 - ``client``: what does a ledger on a server say? ``adapters``: how do neighbouring libraries ask?
   ``tables``: what does an answer about rows in files, databases and clusters cost?

@@ -58,8 +58,8 @@ from tests.guards.mutants import Without, each, lose_a_truth
 import tightbudget as tb
 from tightbudget.adapters import sklearn as adapter
 from tightbudget.adapters.sklearn import PrivateAccuracy, PrivateGridSearchCV, default_meter
-from tightbudget.ledger.charging import Keyed
 from tightbudget.output_dp.guarantee import OutputDP
+from tightbudget.promises.charging import Keyed
 from tightbudget.release.release import paid, what_if
 
 ANGLES = np.arange(120) * 2.0

@@ -20,7 +20,7 @@ from typer.testing import Result
 
 import tightbudget as tb
 from tightbudget.cli.ledger.program import HeldBack
-from tightbudget.ledger.chain import digest
+from tightbudget.promises.chain import digest
 
 SEARCH = tb.OutputDP({"found": 0.3, "not found": 0.1, 3: 0.2}, 1e-9)
 SCRIPT = str(Path(sys.executable).with_name("tightbudget"))

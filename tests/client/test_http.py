@@ -22,7 +22,7 @@ import pytest
 
 import tightbudget as tb
 from tightbudget.client import http
-from tightbudget.ledger.values import ReservationView
+from tightbudget.promises.values import ReservationView
 
 TOKEN = "tb_0123456789ab_" + "5ec2e7" * 10
 HOLD: dict[str, Any] = {

@@ -17,11 +17,11 @@ from tests.web.conftest import HERE, SEARCH, Client, Serve
 
 import tightbudget as tb
 from tightbudget.client import remote as remote_module
-from tightbudget.ledger.chain import digest
 from tightbudget.ledger.testing import TABLES, ConformanceTable, Deed, LedgerActor
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.ledger.transactions import Terms, open_budget
 from tightbudget.ledger.unit_of_work import Act
+from tightbudget.promises.chain import digest
 from tightbudget.release import Meter
 
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0}, delta=1e-7)

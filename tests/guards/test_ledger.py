@@ -17,17 +17,18 @@ from sqlalchemy import bindparam, update
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
-from tightbudget.ledger import chain, queries
+from tightbudget.ledger import queries
 from tightbudget.ledger import unit_of_work as act_module
-from tightbudget.ledger.checkpoint import Checkpoint
 from tightbudget.ledger.guard import Files
 from tightbudget.ledger.schema import budgets
-from tightbudget.ledger.secret import opens
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.ledger.turns import Turn, Turns
 from tightbudget.ledger.unit_of_work import Act
-from tightbudget.ledger.units import Units
 from tightbudget.output_dp.amount import ExactAmount
+from tightbudget.promises import chain
+from tightbudget.promises.checkpoint import Checkpoint
+from tightbudget.promises.secret import opens
+from tightbudget.promises.units import Units
 
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0}, delta=Fraction(1, 10))
 

@@ -29,9 +29,9 @@ from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.client.remote import RemoteBudget, RemoteHold
-from tightbudget.ledger.charging import Payer
 from tightbudget.output_dp.account import Account
 from tightbudget.output_dp.pricing import OutputDPOdometerRule
+from tightbudget.promises.charging import Payer
 from tightbudget.release.noise.noise import Pool
 from tightbudget.release.release import started
 from tightbudget.release.stopping import StoppingCallback
@@ -118,7 +118,7 @@ OTHERS = {
     "Any": "no class of ours: keys of groups may be of any",
 }
 ROOMS = ("output_dp", "release", "adapters", "tables")
-MODULES = ("ledger.ledger", "ledger.charging", "client.remote")
+MODULES = ("ledger.ledger", "promises.charging", "client.remote")
 
 
 def stateful() -> set[str]:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tightbudget as tb
-from tightbudget.ledger.chain import BEGINNING, Entry, Head, canonical, entry_after, follow
-from tightbudget.ledger.units import Units
+from tightbudget.promises.chain import BEGINNING, Entry, Head, canonical, entry_after, follow
+from tightbudget.promises.units import Units
 
 
 def chain(length: int) -> list[Entry]:

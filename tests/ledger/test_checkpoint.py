@@ -12,9 +12,9 @@ from tests.ledger.make_version import tell_a_story, tell_more
 
 import tightbudget as tb
 from tightbudget.ledger import verification
-from tightbudget.ledger.chain import canonical, digest
-from tightbudget.ledger.checkpoint import Checkpoint
 from tightbudget.ledger.tokens import Tokens
+from tightbudget.promises.chain import canonical, digest
+from tightbudget.promises.checkpoint import Checkpoint
 
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0}, delta=1e-7)
 

@@ -15,9 +15,9 @@ from tests.ledger.conftest import BACKENDS
 
 import tightbudget as tb
 from tightbudget.ledger import copy as copying
-from tightbudget.ledger.chain import Head, entry_after
 from tightbudget.ledger.schema import events, metadata
-from tightbudget.ledger.units import NOTHING
+from tightbudget.promises.chain import Head, entry_after
+from tightbudget.promises.units import NOTHING
 
 SEARCH = tb.OutputDP({"found": 0.3, ("not", 1): 0.1}, 1e-9)
 BOTH_WAYS = [

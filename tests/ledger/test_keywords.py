@@ -17,9 +17,9 @@ import pytest
 
 import tightbudget.client
 import tightbudget.ledger
-from tightbudget.ledger.chain import Entry
 from tightbudget.ledger.queries import Balance
 from tightbudget.ledger.schema import budgets, events
+from tightbudget.promises.chain import Entry
 
 ROOMS = (tightbudget.ledger, tightbudget.client)
 # whose fields of one type have an order that everybody knows
@@ -130,6 +130,6 @@ def test_no_function_takes_many_arguments_of_one_type_by_their_place() -> None:
     "name", ["BlockTerms", "Statement", "Event", "OpenHold", "ReservationView", "Preview"]
 )
 def test_a_value_that_is_sent_is_made_by_name_alone(name: str) -> None:
-    kind = getattr(importlib.import_module("tightbudget.ledger.values"), name)
+    kind = getattr(importlib.import_module("tightbudget.promises.values"), name)
     with pytest.raises(TypeError, match="positional argument"):
         kind("a", "b", "c")

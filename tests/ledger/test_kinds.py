@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 import tightbudget as tb
 from tightbudget.engine.answer import Answer
-from tightbudget.ledger import pricing
-from tightbudget.ledger.pricing import KINDS, content_of, guarantee_of, rule_of
 from tightbudget.output_dp.account import Account
 from tightbudget.output_dp.amount import ExactAmount
 from tightbudget.output_dp.pricing import PlanRule, RenyiRule
+from tightbudget.promises import pricing
+from tightbudget.promises.pricing import KINDS, content_of, guarantee_of, rule_of
 
 PURE = tb.OutputDP({"number": 0.1, "nothing": 0.01})
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0.01}, delta=1e-7)

@@ -18,7 +18,7 @@ from tightbudget.ledger import store
 from tightbudget.ledger.queries import balance
 from tightbudget.ledger.transactions import Terms, open_budget
 from tightbudget.ledger.unit_of_work import Act, Exchange
-from tightbudget.ledger.units import Units
+from tightbudget.promises.units import Units
 
 PRICES = tb.OutputDP({"yes": 0.3, "no": 0.1}, delta=1e-7)
 TALK = tb.OutputDP({"yes": 0.3, "no": 0.1})

@@ -31,7 +31,6 @@ from tests.ledger.victims import killed_opening
 import tightbudget as tb
 from tightbudget.ledger import ledger as ledger_module
 from tightbudget.ledger import store
-from tightbudget.ledger.chain import Head, canonical, digest, entry_after
 from tightbudget.ledger.migrations import guards
 from tightbudget.ledger.schema import (
     VERSION,
@@ -43,7 +42,8 @@ from tightbudget.ledger.schema import (
 )
 from tightbudget.ledger.store import Store, migrate
 from tightbudget.ledger.tokens import Tokens
-from tightbudget.ledger.units import NOTHING
+from tightbudget.promises.chain import Head, canonical, digest, entry_after
+from tightbudget.promises.units import NOTHING
 
 TRIGGERS = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",

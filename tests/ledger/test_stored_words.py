@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import tightbudget as tb
-from tightbudget.ledger import balance_history, replay, unit_of_work, verification
-from tightbudget.ledger.stored_words import OPEN_STATES, EventKind, ReservationState
+from tightbudget.ledger import balance_history, unit_of_work, verification
 from tightbudget.output_dp.account import State
+from tightbudget.promises import replay
+from tightbudget.promises.stored_words import OPEN_STATES, EventKind, ReservationState
 from tightbudget.web.pages.template_filters import KINDS_OF_EVENTS
 
 ROOM = Path(verification.__file__).parent

@@ -36,12 +36,12 @@ from tests.ledger.servers import Server
 
 import tightbudget as tb
 from tightbudget.ledger import verification
-from tightbudget.ledger.chain import Head
 from tightbudget.ledger.schema import VERSION_TABLE, metadata, with_access
 from tightbudget.ledger.testing import LedgerActor
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.output_dp.amount import ZERO
 from tightbudget.output_dp.pricing import OutputDPRule
+from tightbudget.promises.chain import Head
 
 VERSIONS = Table(VERSION_TABLE, MetaData(), Column("version_num", String, primary_key=True))
 TABLES = [*metadata.sorted_tables, *with_access.sorted_tables, VERSIONS]

@@ -16,9 +16,9 @@ from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.ledger import queries, transactions
-from tightbudget.ledger.text import printable, spellings
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.ledger.transactions import Request, Terms
+from tightbudget.promises.text import printable, spellings
 
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0}, delta=1e-7)
 HALF = "\ud800"

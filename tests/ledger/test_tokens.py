@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine, select
 
 import tightbudget as tb
-from tightbudget.ledger.chain import digest
 from tightbudget.ledger.schema import tokens as table
-from tightbudget.ledger.secret import opens
 from tightbudget.ledger.tokens import ROLES, Token, Tokens
+from tightbudget.promises.chain import digest
+from tightbudget.promises.secret import opens
 
 DAY = timedelta(days=1)
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tightbudget as tb
-from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.output_dp.amount import ExactAmount
+from tightbudget.promises.units import NOTHING, Units
 
 fractions = st.fractions(0, 10**6, max_denominator=10**30)
 probabilities = st.fractions(0, 1, max_denominator=10**40)

@@ -11,9 +11,9 @@ from sqlalchemy import Connection
 
 import tightbudget as tb
 from tightbudget.ledger import verification
-from tightbudget.ledger.chain import Entry, canonical, entry_after
-from tightbudget.ledger.replay import History
-from tightbudget.ledger.units import NOTHING, Units
+from tightbudget.promises.chain import Entry, canonical, entry_after
+from tightbudget.promises.replay import History
+from tightbudget.promises.units import NOTHING, Units
 
 TENTH, WHOLE = Units(10**11, 10**11), Units(10**12, 10**12)
 TERMS = {"kind": "output_dp", "parameters": {"epsilon": "1", "delta": "1/1000000"}}

@@ -91,7 +91,7 @@ RULES: dict[str, tuple[Rule, tuple[str, ...], str]] = {
         (
             "release/noise/noise.py",
             "release/noise/salt.py",
-            "ledger/secret.py",
+            "promises/secret.py",
             "web/sessions.py",
             "web/settings.py",
         ),

@@ -27,8 +27,8 @@ START = "the command line starts without a database or a server, which most comm
 INSIDE: dict[str, tuple[set[str], str]] = {
     "tightbudget.cli.serve": ({"tightbudget.web.run", "tightbudget.web.settings"}, START),
     "tightbudget.cli.token": ({"tightbudget.ledger.tokens"}, START),
-    "tightbudget.cli.ledger.history": ({"tightbudget.ledger.checkpoint"}, START),
-    "tightbudget.cli.completion": ({"tightbudget.ledger.pricing"}, START),
+    "tightbudget.cli.ledger.history": ({"tightbudget.promises.checkpoint"}, START),
+    "tightbudget.cli.completion": ({"tightbudget.promises.pricing"}, START),
 }
 
 

@@ -23,7 +23,7 @@ from tests.web.test_access import error_of
 
 import tightbudget as tb
 from tightbudget.ledger import transactions
-from tightbudget.ledger.pricing import content_of
+from tightbudget.promises.pricing import content_of
 from tightbudget.web.api.schemas import requested_guarantee
 
 A2 = {"key": "A2", "token": TOKEN_OF_A2}

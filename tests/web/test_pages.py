@@ -17,8 +17,8 @@ from tests.web.conftest import SEARCH, Client
 from tests.web.questions import csrf_of
 
 import tightbudget as tb
-from tightbudget.ledger.pricing import KINDS
-from tightbudget.ledger.stored_words import EventKind
+from tightbudget.promises.pricing import KINDS
+from tightbudget.promises.stored_words import EventKind
 from tightbudget.web.pages import template_filters
 from tightbudget.web.pages.fields import KINDS_IN_WORDS, fields
 from tightbudget.web.pages.share import share_of

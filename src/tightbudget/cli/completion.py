@@ -51,7 +51,7 @@ def relations(incomplete: str) -> list[str]:
 def kinds(incomplete: str) -> list[str]:
     """Completes the kind of a budget."""
     with contextlib.suppress(ImportError):
-        from tightbudget.ledger.pricing import KINDS
+        from tightbudget.promises.pricing import KINDS
 
         return _beginning(KINDS, incomplete.lower())
     return []

@@ -13,12 +13,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tightbudget.client.http import Retry, Wire
-from tightbudget.ledger.block_names import BlockNames
-from tightbudget.ledger.chain import Head
-from tightbudget.ledger.charging import BaseBlockRange, BaseBlocks, BaseHold, Payer
-from tightbudget.ledger.pricing import Guarantee, Stored, content_of
-from tightbudget.ledger.text import check_encodable, printable, storable_cell
-from tightbudget.ledger.values import (
+from tightbudget.numerics.validate import positive_count
+from tightbudget.output_dp.amount import Amount
+from tightbudget.output_dp.guarantee import Cell
+from tightbudget.promises.block_names import BlockNames
+from tightbudget.promises.chain import Head
+from tightbudget.promises.charging import BaseBlockRange, BaseBlocks, BaseHold, Payer
+from tightbudget.promises.pricing import Guarantee, Stored, content_of
+from tightbudget.promises.text import check_encodable, printable, storable_cell
+from tightbudget.promises.values import (
     BlockTerms,
     Event,
     Preview,
@@ -26,9 +29,6 @@ from tightbudget.ledger.values import (
     Statement,
     token_text,
 )
-from tightbudget.numerics.validate import positive_count
-from tightbudget.output_dp.amount import Amount
-from tightbudget.output_dp.guarantee import Cell
 
 if TYPE_CHECKING:
     import httpx

@@ -10,10 +10,10 @@ from tightbudget.later import Later, face, installed
 if TYPE_CHECKING:
     from tightbudget.ledger.block_set import BlockRange, Blocks
     from tightbudget.ledger.budget import LedgerBudget
-    from tightbudget.ledger.checkpoint import Checkpoint
     from tightbudget.ledger.hold import LedgerHold
-    from tightbudget.ledger.values import BlockTerms, Event, OpenHold, Preview, Statement
     from tightbudget.ledger.verification import Verification
+    from tightbudget.promises.checkpoint import Checkpoint
+    from tightbudget.promises.values import BlockTerms, Event, OpenHold, Preview, Statement
 
 __all__ = [
     "BlockRange",
@@ -30,12 +30,12 @@ __all__ = [
 ]
 
 _IN_A_DATABASE = Later("tightbudget.ledger.ledger", "sqlalchemy")
-_VALUE = Later("tightbudget.ledger.values", "numpy")
+_VALUE = Later("tightbudget.promises.values", "numpy")
 _LATER = {
     "BlockRange": _IN_A_DATABASE,
     "BlockTerms": _VALUE,
     "Blocks": _IN_A_DATABASE,
-    "Checkpoint": Later("tightbudget.ledger.checkpoint", "numpy"),
+    "Checkpoint": Later("tightbudget.promises.checkpoint", "numpy"),
     "Event": _VALUE,
     "LedgerBudget": _IN_A_DATABASE,
     "LedgerHold": _IN_A_DATABASE,

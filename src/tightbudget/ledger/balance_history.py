@@ -14,10 +14,10 @@ from sqlalchemy import Connection
 
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger import queries
-from tightbudget.ledger.chain import Entry, canonical
 from tightbudget.ledger.queries import Balance, Which
-from tightbudget.ledger.stored_words import EventKind
-from tightbudget.ledger.units import NOTHING, Units
+from tightbudget.promises.chain import Entry, canonical
+from tightbudget.promises.stored_words import EventKind
+from tightbudget.promises.units import NOTHING, Units
 
 __all__ = ["course"]
 

@@ -8,18 +8,18 @@ from fractions import Fraction
 from typing import Any
 
 from tightbudget.ledger import queries, transactions
-from tightbudget.ledger.blocks import BlockSet
 from tightbudget.ledger.budget import LedgerBudget, preview_of, statement_of
-from tightbudget.ledger.charging import BaseBlockRange, BaseBlocks
 from tightbudget.ledger.chosen_blocks import Chosen
 from tightbudget.ledger.hold import LedgerHold, reserve_request
-from tightbudget.ledger.pricing import BLOCKS, Guarantee
 from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.transactions import Request, Terms
-from tightbudget.ledger.units import NOTHING, Units
-from tightbudget.ledger.values import BlockTerms, Preview, Statement
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Amount, ExactAmount, printed_up
+from tightbudget.promises.blocks import BlockSet
+from tightbudget.promises.charging import BaseBlockRange, BaseBlocks
+from tightbudget.promises.pricing import BLOCKS, Guarantee
+from tightbudget.promises.units import NOTHING, Units
+from tightbudget.promises.values import BlockTerms, Preview, Statement
 
 __all__ = ["BlockRange", "Blocks", "declare", "find"]
 

@@ -10,17 +10,17 @@ from sqlalchemy import Connection
 from tightbudget.errors import TightBudgetError
 from tightbudget.ledger import history, queries, transactions
 from tightbudget.ledger.balance_history import course
-from tightbudget.ledger.charging import Payer
 from tightbudget.ledger.hold import LedgerHold, holds_of, reserve
-from tightbudget.ledger.pricing import Guarantee
 from tightbudget.ledger.queries import Balance
-from tightbudget.ledger.seen import Seen
 from tightbudget.ledger.session import LedgerSession, why
 from tightbudget.ledger.transactions import RefusedRequest, Request, Terms
-from tightbudget.ledger.units import NOTHING, Units
-from tightbudget.ledger.values import Event, Preview, Statement
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.amount import Amount, ExactAmount, Price, exact, exact_probability
+from tightbudget.promises.charging import Payer
+from tightbudget.promises.pricing import Guarantee
+from tightbudget.promises.seen import Seen
+from tightbudget.promises.units import NOTHING, Units
+from tightbudget.promises.values import Event, Preview, Statement
 
 __all__ = ["LedgerBudget", "budgets_of", "open_budget", "preview_of", "statement_of", "statements"]
 

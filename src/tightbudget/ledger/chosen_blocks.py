@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import date
 
 from tightbudget.errors import ParameterError
-from tightbudget.ledger.blocks import BlockSet
-from tightbudget.ledger.pricing import BLOCK, rule_of
 from tightbudget.ledger.queries import Balance
-from tightbudget.ledger.units import Units
+from tightbudget.promises.blocks import BlockSet
+from tightbudget.promises.pricing import BLOCK, rule_of
+from tightbudget.promises.units import Units
 
 __all__ = ["Chosen", "untouched"]
 

@@ -14,14 +14,14 @@ from sqlalchemy import Connection, insert, select
 
 from tightbudget.errors import LedgerError, ParameterError
 from tightbudget.ledger import queries
-from tightbudget.ledger.chain import BEGINNING, Head, canonical, entry_after
 from tightbudget.ledger.schema import events, metadata, with_access
 from tightbudget.ledger.store import Store
-from tightbudget.ledger.stored_words import EventKind
 from tightbudget.ledger.transactions import explain_tokens
 from tightbudget.ledger.unit_of_work import Act
-from tightbudget.ledger.units import NOTHING
 from tightbudget.ledger.verification import Verification, check_head, verify
+from tightbudget.promises.chain import BEGINNING, Head, canonical, entry_after
+from tightbudget.promises.stored_words import EventKind
+from tightbudget.promises.units import NOTHING
 
 __all__ = ["copy"]
 

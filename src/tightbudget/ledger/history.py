@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 
 from tightbudget.ledger import queries
 from tightbudget.ledger.queries import Which
-from tightbudget.ledger.seen import Seen
 from tightbudget.ledger.session import LedgerSession
-from tightbudget.ledger.text import check_encodable
-from tightbudget.ledger.values import Event
+from tightbudget.promises.seen import Seen
+from tightbudget.promises.text import check_encodable
+from tightbudget.promises.values import Event
 
 __all__ = ["events", "latest", "selection"]
 

@@ -6,18 +6,18 @@ from collections.abc import Collection, Sequence
 
 from tightbudget.errors import BudgetExceeded, SettlementError
 from tightbudget.ledger import queries, transactions
-from tightbudget.ledger.charging import BaseHold
-from tightbudget.ledger.pricing import Guarantee, Stored
 from tightbudget.ledger.queries import Reservation, Summary
-from tightbudget.ledger.secret import new_secret
-from tightbudget.ledger.seen import Seen
 from tightbudget.ledger.session import LedgerSession, why
-from tightbudget.ledger.text import printable, storable_cell
 from tightbudget.ledger.transactions import RefusedRequest, Request
-from tightbudget.ledger.values import Event, OpenHold, ReservationView, token_text
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
+from tightbudget.promises.charging import BaseHold
+from tightbudget.promises.pricing import Guarantee, Stored
+from tightbudget.promises.secret import new_secret
+from tightbudget.promises.seen import Seen
+from tightbudget.promises.text import printable, storable_cell
+from tightbudget.promises.values import Event, OpenHold, ReservationView, token_text
 
 __all__ = [
     "LedgerHold",

@@ -28,21 +28,21 @@ from tightbudget.ledger import budget as budget_acts
 from tightbudget.ledger import history, queries, transactions
 from tightbudget.ledger import hold as hold_acts
 from tightbudget.ledger.block_set import BlockRange, Blocks
-from tightbudget.ledger.blocks import BlockSet
 from tightbudget.ledger.budget import LedgerBudget
-from tightbudget.ledger.chain import Head
-from tightbudget.ledger.checkpoint import Checkpoint
 from tightbudget.ledger.copy import copy
 from tightbudget.ledger.hold import LedgerHold
-from tightbudget.ledger.pricing import Guarantee
-from tightbudget.ledger.seen import Seen
 from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.store import Store
-from tightbudget.ledger.text import printable
-from tightbudget.ledger.values import Event, OpenHold, Preview, Statement, statements_table
 from tightbudget.ledger.verification import Verification, check_head, verify
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Price
+from tightbudget.promises.blocks import BlockSet
+from tightbudget.promises.chain import Head
+from tightbudget.promises.checkpoint import Checkpoint
+from tightbudget.promises.pricing import Guarantee
+from tightbudget.promises.seen import Seen
+from tightbudget.promises.text import printable
+from tightbudget.promises.values import Event, OpenHold, Preview, Statement, statements_table
 
 __all__ = [
     "BlockRange",

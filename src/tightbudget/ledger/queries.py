@@ -25,16 +25,16 @@ from sqlalchemy import (
 )
 
 from tightbudget.errors import LedgerCorruptError
-from tightbudget.ledger.chain import Entry, Head, canonical, digest
 from tightbudget.ledger.driver import execute
-from tightbudget.ledger.pricing import BLOCK, BLOCKS, Stored, guarantee_of, rule_of
 from tightbudget.ledger.schema import budgets, charges, events, reservations, steps, tokens
-from tightbudget.ledger.seen import Seen
-from tightbudget.ledger.stored_words import OPEN_STATES
-from tightbudget.ledger.text import spellings
-from tightbudget.ledger.units import NOTHING, Units
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.pricing import BudgetRule
+from tightbudget.promises.chain import Entry, Head, canonical, digest
+from tightbudget.promises.pricing import BLOCK, BLOCKS, Stored, guarantee_of, rule_of
+from tightbudget.promises.seen import Seen
+from tightbudget.promises.stored_words import OPEN_STATES
+from tightbudget.promises.text import spellings
+from tightbudget.promises.units import NOTHING, Units
 
 __all__ = [
     "Balance",
@@ -212,7 +212,7 @@ class Reservation:
         body: the request as one text.
         digest: the hash of the body.
         interactive: says whether the mechanism answers more than once.
-        state: a value of :class:`tightbudget.ledger.stored_words.ReservationState`.
+        state: a value of :class:`tightbudget.promises.stored_words.ReservationState`.
         started: the number of the event that has started it, or None.
         token: the digest of the text that settles it, or None before its start.
         cell: the cell that it was settled with, as canonical JSON, or None.
@@ -270,7 +270,7 @@ class Summary:
     Attributes:
         id: the number of the event that has reserved it.
         key: the caller's name for the run.
-        state: a value of :class:`tightbudget.ledger.stored_words.ReservationState`.
+        state: a value of :class:`tightbudget.promises.stored_words.ReservationState`.
         interactive: says whether the mechanism answers more than once.
         told: a note for the caller, or None.
         since: the time of the start or, before it, of the reservation, by the ledger's clock.

@@ -15,8 +15,8 @@ from sqlalchemy import Connection
 
 from tightbudget.ledger import queries
 from tightbudget.ledger.store import Store
-from tightbudget.ledger.text import printable
 from tightbudget.ledger.unit_of_work import Act
+from tightbudget.promises.text import printable
 
 __all__ = ["LedgerSession", "why"]
 

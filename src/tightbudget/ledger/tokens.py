@@ -16,11 +16,11 @@ from typing import Any
 
 from tightbudget.errors import ParameterError
 from tightbudget.ledger import queries, transactions
-from tightbudget.ledger.block_names import bearer
-from tightbudget.ledger.chain import canonical, digest
 from tightbudget.ledger.ledger import Ledger
-from tightbudget.ledger.secret import new_secret, opens
 from tightbudget.numerics.validate import one_of, refuse
+from tightbudget.promises.block_names import bearer
+from tightbudget.promises.chain import canonical, digest
+from tightbudget.promises.secret import new_secret, opens
 
 __all__ = ["ROLES", "Token", "Tokens"]
 

@@ -24,10 +24,16 @@ from tightbudget.errors import (
     SettlementError,
 )
 from tightbudget.ledger import queries
-from tightbudget.ledger.blocks import BlockSet
-from tightbudget.ledger.chain import canonical, digest
 from tightbudget.ledger.chosen_blocks import Chosen, untouched
-from tightbudget.ledger.pricing import (
+from tightbudget.ledger.queries import Balance, Charge, Reservation
+from tightbudget.ledger.schema import tokens
+from tightbudget.ledger.unit_of_work import Act
+from tightbudget.numerics.validate import refuse
+from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.output_dp.pricing import BudgetRule, PlanRule
+from tightbudget.promises.blocks import BlockSet
+from tightbudget.promises.chain import canonical, digest
+from tightbudget.promises.pricing import (
     BLOCK,
     BLOCKS,
     Stored,
@@ -38,16 +44,10 @@ from tightbudget.ledger.pricing import (
     rule_of,
     settings,
 )
-from tightbudget.ledger.queries import Balance, Charge, Reservation
-from tightbudget.ledger.schema import tokens
-from tightbudget.ledger.secret import opens
-from tightbudget.ledger.stored_words import EventKind, ReservationState
-from tightbudget.ledger.text import check_encodable
-from tightbudget.ledger.unit_of_work import Act
-from tightbudget.ledger.units import NOTHING, Units
-from tightbudget.numerics.validate import refuse
-from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.output_dp.pricing import BudgetRule, PlanRule
+from tightbudget.promises.secret import opens
+from tightbudget.promises.stored_words import EventKind, ReservationState
+from tightbudget.promises.text import check_encodable
+from tightbudget.promises.units import NOTHING, Units
 
 __all__ = [
     "RefusedRequest",

@@ -12,12 +12,12 @@ from sqlalchemy import Connection, Table, bindparam, insert, update
 
 from tightbudget.errors import LedgerCorruptError, LedgerError, SettlementError
 from tightbudget.ledger import queries
-from tightbudget.ledger.chain import Head, canonical, entry_after
 from tightbudget.ledger.driver import execute_each
 from tightbudget.ledger.queries import Balance, Reservation
 from tightbudget.ledger.schema import budgets, charges, events, reservations, steps
-from tightbudget.ledger.stored_words import EventKind, ReservationState
-from tightbudget.ledger.units import NOTHING, Units
+from tightbudget.promises.chain import Head, canonical, entry_after
+from tightbudget.promises.stored_words import EventKind, ReservationState
+from tightbudget.promises.units import NOTHING, Units
 
 __all__ = ["Act", "Exchange"]
 

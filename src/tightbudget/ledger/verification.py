@@ -22,18 +22,18 @@ from sqlalchemy.exc import DBAPIError
 
 from tightbudget.errors import LedgerCorruptError, LedgerError
 from tightbudget.ledger import queries
-from tightbudget.ledger.chain import Head, digest
-from tightbudget.ledger.checkpoint import Checkpoint, Compared
-from tightbudget.ledger.pricing import rule_of
 from tightbudget.ledger.queries import Balance, Reservation
-from tightbudget.ledger.replay import History, ReplayedRun, shortened
 from tightbudget.ledger.schema import charges, events, reservations, steps
 from tightbudget.ledger.shape import check_shape
-from tightbudget.ledger.stored_words import EventKind, ReservationState
 from tightbudget.ledger.transactions import runs_of
-from tightbudget.ledger.units import Units
 from tightbudget.output_dp.guarantee import cell_from_json
 from tightbudget.output_dp.pricing import BudgetRule, PlanRule
+from tightbudget.promises.chain import Head, digest
+from tightbudget.promises.checkpoint import Checkpoint, Compared
+from tightbudget.promises.pricing import rule_of
+from tightbudget.promises.replay import History, ReplayedRun, shortened
+from tightbudget.promises.stored_words import EventKind, ReservationState
+from tightbudget.promises.units import Units
 
 __all__ = ["Verification", "check_head", "verify"]
 

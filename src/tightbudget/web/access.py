@@ -22,8 +22,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from tightbudget.ledger.seen import Seen
 from tightbudget.ledger.tokens import Token
+from tightbudget.promises.seen import Seen
 from tightbudget.web.refusals import HttpRefusal
 from tightbudget.web.settings import is_loopback
 from tightbudget.web.state import ServerState, state_of

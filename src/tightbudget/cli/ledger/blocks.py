@@ -13,7 +13,7 @@ from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
-    from tightbudget.ledger.values import BlockTerms
+    from tightbudget.promises.values import BlockTerms
 
 __all__ = ["blocks"]
 

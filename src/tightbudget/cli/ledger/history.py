@@ -18,8 +18,8 @@ from tightbudget.errors import FileError, ParameterError
 from tightbudget.numerics.validate import count
 
 if TYPE_CHECKING:
-    from tightbudget.ledger.checkpoint import Checkpoint
     from tightbudget.ledger.verification import Verification
+    from tightbudget.promises.checkpoint import Checkpoint
 
 __all__ = [
     "export_head",
@@ -138,7 +138,7 @@ def _checkpoint(state: Path) -> Checkpoint:
     Raises:
         FileError: the file cannot be read, or is not what a verification has written.
     """
-    from tightbudget.ledger.checkpoint import Checkpoint
+    from tightbudget.promises.checkpoint import Checkpoint
 
     try:
         return Checkpoint.from_text(read_text(state))

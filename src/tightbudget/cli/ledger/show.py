@@ -16,7 +16,7 @@ from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json, print_table, print_text, speaks_unicode
 
 if TYPE_CHECKING:
-    from tightbudget.ledger.values import OpenHold, Statement
+    from tightbudget.promises.values import OpenHold, Statement
 
 __all__ = ["show"]
 

@@ -13,7 +13,7 @@ from fastapi import Depends, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from tightbudget.accounting.text_file import json_text
-from tightbudget.ledger.text import printable
+from tightbudget.promises.text import printable
 from tightbudget.web.access import READ, allow, caller_of
 from tightbudget.web.api.schemas import IN_DIGITS, AnswerShape, Event, answered, router_of
 from tightbudget.web.api.visibility import budget_seen, event_seen

@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import Request
 
 from tightbudget.errors import ParameterError, SettlementError
-from tightbudget.ledger.pricing import Stored
+from tightbudget.promises.pricing import Stored
 from tightbudget.web.access import caller_of
 from tightbudget.web.api.schemas import requested_guarantee
 from tightbudget.web.state import state_of

@@ -17,11 +17,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tightbudget.accounting.text_file import json_text
-from tightbudget.ledger.pricing import Stored
 from tightbudget.mechanisms.composition import Composition
 from tightbudget.numerics.validate import refuse, writes_number
 from tightbudget.output_dp.amount import exact
 from tightbudget.output_dp.guarantee import OutputDP
+from tightbudget.promises.pricing import Stored
 
 __all__ = [
     "Amount",

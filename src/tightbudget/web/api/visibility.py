@@ -12,10 +12,10 @@ from fastapi import Request
 
 from tightbudget.errors import BudgetExceeded, ParameterError, SettlementError
 from tightbudget.ledger.ledger import Blocks, Event, LedgerBudget, LedgerHold, Statement
-from tightbudget.ledger.pricing import BLOCKS
-from tightbudget.ledger.seen import Seen
-from tightbudget.ledger.text import printable
 from tightbudget.numerics.validate import refuse
+from tightbudget.promises.pricing import BLOCKS
+from tightbudget.promises.seen import Seen
+from tightbudget.promises.text import printable
 from tightbudget.web.access import Caller, caller_of
 from tightbudget.web.api.schemas import MOST
 from tightbudget.web.refusals import HttpRefusal

@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from tightbudget.errors import ParameterError, TightBudgetError
 from tightbudget.ledger.ledger import LedgerBudget
-from tightbudget.ledger.pricing import BLOCKS
 from tightbudget.output_dp.amount import printed_up
 from tightbudget.output_dp.guarantee import OutputDP
+from tightbudget.promises.pricing import BLOCKS
 from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
 from tightbudget.web.api.balance_history import course_seen
 from tightbudget.web.api.schemas import IN_DIGITS

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tightbudget.ledger.pricing import KINDS
+from tightbudget.promises.pricing import KINDS
 from tightbudget.web.api.budgets import Parameters
 from tightbudget.web.pages.template_filters import budget_kind
 

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from alembic import op
 
-from tightbudget.ledger.chain import BEGINNING, Head, canonical, digest, entry_after
 from tightbudget.ledger.migrations.guards import Guard, guard
-from tightbudget.ledger.stored_words import EventKind
-from tightbudget.ledger.units import NOTHING
+from tightbudget.promises.chain import BEGINNING, Head, canonical, digest, entry_after
+from tightbudget.promises.stored_words import EventKind
+from tightbudget.promises.units import NOTHING
 
 revision = "0004"
 down_revision = "0003"

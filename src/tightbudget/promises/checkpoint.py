@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tightbudget.errors import ParameterError
-from tightbudget.ledger.chain import Head, canonical, digest
-from tightbudget.ledger.replay import History, ReplayedBudget, ReplayedRun, ReplayedToken
+from tightbudget.promises.chain import Head, canonical, digest
+from tightbudget.promises.replay import History, ReplayedBudget, ReplayedRun, ReplayedToken
 
 __all__ = ["Checkpoint", "Compared"]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tightbudget.errors import LedgerCorruptError
-from tightbudget.ledger.units import Units
 from tightbudget.numerics.validate import refuse
+from tightbudget.promises.units import Units
 
 __all__ = ["BEGINNING", "Entry", "Head", "canonical", "digest", "entry_after", "follow"]
 

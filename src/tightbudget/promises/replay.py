@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tightbudget.errors import LedgerCorruptError
-from tightbudget.ledger.chain import BEGINNING, Entry, canonical, digest, follow
-from tightbudget.ledger.stored_words import OPEN_STATES, EventKind, ReservationState
+from tightbudget.promises.chain import BEGINNING, Entry, canonical, digest, follow
+from tightbudget.promises.stored_words import OPEN_STATES, EventKind, ReservationState
 
 __all__ = ["History", "ReplayedBudget", "ReplayedRun", "ReplayedToken", "shortened"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import secrets
 
-from tightbudget.ledger.chain import digest
+from tightbudget.promises.chain import digest
 
 __all__ = ["new_secret", "opens"]
 

@@ -16,12 +16,12 @@ from typing import Any
 
 from tightbudget import notebook
 from tightbudget.errors import ParameterError
-from tightbudget.ledger.chain import Entry
-from tightbudget.ledger.pricing import Stored, content_of, guarantee_of
-from tightbudget.ledger.units import Units
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount, amounts_table, in_short
 from tightbudget.output_dp.guarantee import Cell, cell_from_json, cell_from_lists
+from tightbudget.promises.chain import Entry
+from tightbudget.promises.pricing import Stored, content_of, guarantee_of
+from tightbudget.promises.units import Units
 
 __all__ = [
     "BlockTerms",
@@ -49,7 +49,7 @@ class Event:
     Attributes:
         sequence: the event's number, from 1 on without a gap.
         at: the time by the ledger's clock; nothing depends on it.
-        kind: a value of :class:`tightbudget.ledger.stored_words.EventKind`.
+        kind: a value of :class:`tightbudget.promises.stored_words.EventKind`.
         key: the reservation's key, or None if the event is about none.
         budget: the name of the budget that it changed, or None.
         epsilon: the amount that it is about, rounded up, in the budget's unit: a cap, or an

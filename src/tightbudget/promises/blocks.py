@@ -17,7 +17,9 @@ from fractions import Fraction
 from typing import Literal
 
 from tightbudget.errors import ParameterError
-from tightbudget.ledger.block_names import (
+from tightbudget.numerics.validate import positive_count, refuse
+from tightbudget.output_dp.amount import Price, exact_positive, exact_probability
+from tightbudget.promises.block_names import (
     CALENDAR,
     BlockNames,
     dimensions,
@@ -25,9 +27,7 @@ from tightbudget.ledger.block_names import (
     set_with_quotas,
     word,
 )
-from tightbudget.ledger.chain import canonical
-from tightbudget.numerics.validate import positive_count, refuse
-from tightbudget.output_dp.amount import Price, exact_positive, exact_probability
+from tightbudget.promises.chain import canonical
 
 __all__ = ["BlockSet"]
 

@@ -16,13 +16,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tightbudget import notebook
 from tightbudget.errors import BudgetExceeded, TightBudgetError
-from tightbudget.ledger.block_names import BlockNames, Values
-from tightbudget.ledger.pricing import Guarantee, Stored, content_of
-from tightbudget.ledger.values import BlockTerms, ReservationView, Statement, statements_table
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell
+from tightbudget.promises.block_names import BlockNames, Values
+from tightbudget.promises.pricing import Guarantee, Stored, content_of
+from tightbudget.promises.values import BlockTerms, ReservationView, Statement, statements_table
 
 __all__ = ["BaseBlockRange", "BaseBlocks", "BaseHold", "Keyed", "Payer", "Paying"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from tightbudget.ledger.block_names import is_block, quota
+from tightbudget.promises.block_names import is_block, quota
 
 __all__ = ["Seen"]
 

@@ -16,8 +16,8 @@ from datetime import date, timedelta
 from typing import Any
 
 from tightbudget.errors import ParameterError
-from tightbudget.ledger.text import printable
 from tightbudget.numerics.validate import plain, refuse
+from tightbudget.promises.text import printable
 
 __all__ = [
     "CALENDAR",

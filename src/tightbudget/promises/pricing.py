@@ -15,7 +15,6 @@ from fractions import Fraction
 from typing import Any
 
 from tightbudget.errors import ParameterError
-from tightbudget.ledger.chain import canonical
 from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.numerics.validate import one_of
 from tightbudget.output_dp.amount import exact
@@ -30,6 +29,7 @@ from tightbudget.output_dp.pricing import (
     RenyiRule,
     ZCDPRule,
 )
+from tightbudget.promises.chain import canonical
 
 __all__ = [
     "BLOCK",
@@ -56,7 +56,7 @@ KINDS: Mapping[str, Callable[..., BudgetRule]] = {
     "advanced": AdvancedRule,
     "plan": PlanRule,
 }
-# The kinds that :mod:`tightbudget.ledger.blocks` opens: a set of blocks, and a budget of the set
+# The kinds that :mod:`tightbudget.promises.blocks` opens: a set of blocks, and a budget of the set
 # that was made by rule. Their parameters are written there; both are charged as ``output_dp`` is.
 BLOCKS, BLOCK = "blocks", "block"
 

@@ -1,0 +1,1 @@
+"""Values of a ledger that need no database: amounts, texts, events, prices, replay."""
