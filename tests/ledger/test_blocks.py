@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.ledger.test_many_budgets import counted
 
 import tightbudget as tb
-from tightbudget.promises.blocks import BlockSet
+from tightbudget.promises.kinds.blocks import BlockSet
 
 PRICES = tb.OutputDP({"yes": 0.3, "no": 0.1}, delta=Fraction(1, 10**9))
 TERMS: dict[str, Any] = {"by": ("day", "region"), "epsilon": 1, "delta": Fraction(1, 10**6)}

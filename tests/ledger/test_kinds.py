@@ -18,8 +18,8 @@ from tightbudget.engine.answer import Answer
 from tightbudget.output_dp.account import Account
 from tightbudget.output_dp.amount import ExactAmount
 from tightbudget.output_dp.pricing import PlanRule, RenyiRule
-from tightbudget.promises import pricing
-from tightbudget.promises.pricing import KINDS, content_of, guarantee_of, rule_of
+from tightbudget.promises.kinds import KINDS, rule_of
+from tightbudget.promises.pricing import content_of, guarantee_of
 
 PURE = tb.OutputDP({"number": 0.1, "nothing": 0.01})
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0.01}, delta=1e-7)
@@ -44,7 +44,7 @@ def ledger(tmp_path: Path) -> Iterator[tb.Ledger]:
 
 
 def test_every_kind_has_a_case() -> None:
-    assert {*CASES, "plan"} == set(KINDS)
+    assert {*CASES, "plan", "blocks", "block"} == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", CASES)
@@ -52,7 +52,7 @@ def test_the_ledger_charges_what_the_account_in_memory_charges(
     ledger: tb.Ledger, kind: str
 ) -> None:
     parameters, guarantees = CASES[kind]
-    account = Account(KINDS[kind](**parameters))
+    account = Account(KINDS[kind].rule(**parameters))
     assert account.cap is not None
     budget = ledger.open_budget("data", kind=kind, **parameters)
     unit = Fraction(1, 10**12)
@@ -212,17 +212,18 @@ def test_equal_guarantees_are_written_alike() -> None:
     assert content_of(0.1) == content_of(Fraction(1, 10))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*CASES, "plan"])
 def test_a_kind_is_read_as_it_was_written(kind: str) -> None:
     parameters = CASES[kind][0] if kind in CASES else {"plan": PLAN, "delta": 1e-6}
-    again, rule = rule_of(kind, pricing.settings(kind, parameters)), KINDS[kind](**parameters)
+    again = rule_of(kind, KINDS[kind].settings(parameters))
+    rule = KINDS[kind].rule(**parameters)
     assert again == rule
     assert again.cap == rule.cap
 
 
 @given(st.floats(1.0001, 100))
 def test_the_order_is_a_double_and_stays_the_same_one(order: float) -> None:
-    text = pricing.settings("renyi", {"order": order, "epsilon": 1})
+    text = KINDS["renyi"].settings({"order": order, "epsilon": 1})
     rule = rule_of("renyi", text)
     assert isinstance(rule, RenyiRule)
     assert rule.order == Fraction(order)

@@ -28,7 +28,7 @@ INSIDE: dict[str, tuple[set[str], str]] = {
     "tightbudget.cli.serve": ({"tightbudget.web.run", "tightbudget.web.settings"}, START),
     "tightbudget.cli.token": ({"tightbudget.ledger.tokens"}, START),
     "tightbudget.cli.ledger.history": ({"tightbudget.promises.checkpoint"}, START),
-    "tightbudget.cli.completion": ({"tightbudget.promises.pricing"}, START),
+    "tightbudget.cli.completion": ({"tightbudget.promises.kinds"}, START),
 }
 
 

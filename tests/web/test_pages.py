@@ -17,13 +17,12 @@ from tests.web.conftest import SEARCH, Client
 from tests.web.questions import csrf_of
 
 import tightbudget as tb
-from tightbudget.promises.pricing import KINDS
+from tightbudget.promises.kinds import KINDS
 from tightbudget.promises.stored_words import EventKind
 from tightbudget.web.pages import template_filters
-from tightbudget.web.pages.fields import KINDS_IN_WORDS, fields
+from tightbudget.web.pages.fields import fields, offered
 from tightbudget.web.pages.share import share_of
 from tightbudget.web.pages.template_filters import (
-    KINDS_OF_BUDGETS,
     KINDS_OF_EVENTS,
     cell,
     down,
@@ -93,9 +92,8 @@ def test_every_kind_of_event_has_words() -> None:
 
 
 def test_every_kind_of_budget_has_words() -> None:
-    assert set(KINDS_OF_BUDGETS) == {*KINDS, "plan"}
-    assert set(KINDS_IN_WORDS) == set(KINDS_OF_BUDGETS) - {"plan"}
-    assert not [words for words in KINDS_OF_BUDGETS.values() if "_" in words]
+    assert set(offered()) == set(KINDS) - {"plan", "blocks", "block"}
+    assert not [kind for kind in KINDS.values() if not kind.words or "_" in kind.words]
 
 
 # --------------------------------------------------------------------------------- bars
@@ -169,7 +167,7 @@ def test_a_form_has_the_numbers_of_its_kind() -> None:
     assert [f.name for f in fields("output_dp")] == ["epsilon", "delta"]
     assert [f.name for f in fields("renyi")] == ["epsilon", "order"]
     assert {f.name: f.kinds for f in fields()}["delta"] == "output_dp advanced"
-    for kind in KINDS_IN_WORDS:
+    for kind in offered():
         assert fields(kind)
 
 
@@ -182,7 +180,7 @@ GIVEN = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS_IN_WORDS)
+@pytest.mark.parametrize("kind", offered())
 def test_a_budget_of_each_kind_is_opened(
     kind: str, client: Client, token: Token, ledger: tb.Ledger
 ) -> None:

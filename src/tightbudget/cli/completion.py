@@ -51,9 +51,9 @@ def relations(incomplete: str) -> list[str]:
 def kinds(incomplete: str) -> list[str]:
     """Completes the kind of a budget."""
     with contextlib.suppress(ImportError):
-        from tightbudget.promises.pricing import KINDS
+        from tightbudget.promises.kinds import names
 
-        return _beginning(KINDS, incomplete.lower())
+        return _beginning(names(), incomplete.lower())
     return []
 
 

@@ -15,9 +15,9 @@ from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.transactions import Request, Terms
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Amount, ExactAmount, printed_up
-from tightbudget.promises.blocks import BlockSet
 from tightbudget.promises.charging import BaseBlockRange, BaseBlocks
-from tightbudget.promises.pricing import BLOCKS, Guarantee
+from tightbudget.promises.kinds.blocks import BLOCKS, BlockSet
+from tightbudget.promises.pricing import Guarantee
 from tightbudget.promises.units import NOTHING, Units
 from tightbudget.promises.values import BlockTerms, Preview, Statement
 
@@ -193,7 +193,7 @@ def find(session: LedgerSession, name: str) -> Blocks:
     known = session.named(name=name)
     with session.read() as connection:
         balance = queries.balance(connection, known)
-    if balance.kind != BLOCKS:
+    if balance.kind != BLOCKS.name:
         raise refuse("name", "be the name of a set of blocks", name)
     return Blocks(session, BlockSet.of_text(balance.name, balance.parameters))
 

@@ -7,8 +7,8 @@ from datetime import date
 
 from tightbudget.errors import ParameterError
 from tightbudget.ledger.queries import Balance
-from tightbudget.promises.blocks import BlockSet
-from tightbudget.promises.pricing import BLOCK, rule_of
+from tightbudget.promises.kinds import rule_of
+from tightbudget.promises.kinds.blocks import BLOCK, BlockSet
 from tightbudget.promises.units import Units
 
 __all__ = ["Chosen", "untouched"]
@@ -38,7 +38,7 @@ class Chosen:
         """
         if not payer.name.startswith(self.set.beginning):
             return payer
-        expected = (BLOCK, self.set.parameters_of(payer.name))
+        expected = (BLOCK.name, self.set.parameters_of(payer.name))
         if (payer.kind, payer.parameters) != expected:  # guard: block-of-this-set
             raise ParameterError(
                 f"there is a budget {payer.name!r} that is no block of {self.set.name!r}"
@@ -60,5 +60,5 @@ def untouched(of: BlockSet, name: str, number: int) -> Balance:
         number: below 0, another one for each budget.
     """
     text = of.parameters_of(name)
-    cap = Units.granted(rule_of(BLOCK, text).cap)
-    return Balance.opened(number, name, kind=BLOCK, parameters=text, cap=cap)
+    cap = BLOCK.cap_of(rule_of(BLOCK.name, text))
+    return Balance.opened(number, name, kind=BLOCK.name, parameters=text, cap=cap)

@@ -36,9 +36,9 @@ from tightbudget.ledger.store import Store
 from tightbudget.ledger.verification import Verification, check_head, verify
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Price
-from tightbudget.promises.blocks import BlockSet
 from tightbudget.promises.chain import Head
 from tightbudget.promises.checkpoint import Checkpoint
+from tightbudget.promises.kinds.blocks import BlockSet
 from tightbudget.promises.pricing import Guarantee
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import printable

@@ -30,7 +30,9 @@ from tightbudget.ledger.schema import budgets, charges, events, reservations, st
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.pricing import BudgetRule
 from tightbudget.promises.chain import Entry, Head, canonical, digest
-from tightbudget.promises.pricing import BLOCK, BLOCKS, Stored, guarantee_of, rule_of
+from tightbudget.promises.kinds import rule_of
+from tightbudget.promises.kinds.blocks import BLOCK, BLOCKS
+from tightbudget.promises.pricing import Stored, guarantee_of
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.stored_words import OPEN_STATES
 from tightbudget.promises.text import spellings
@@ -430,7 +432,7 @@ def statements(
     )
     wanted = wanted.where(budgets.c.id > after).order_by(budgets.c.id)
     if not blocks:
-        wanted = wanted.where(budgets.c.kind != BLOCK)
+        wanted = wanted.where(budgets.c.kind != BLOCK.name)
     few = _is_few(seen)
     if few:
         wanted = wanted.limit(limit)
@@ -451,7 +453,7 @@ def made_by_rule(
         last: the largest number of budgets; by default all.
     """
     wanted = select(budgets).where(
-        budgets.c.kind == BLOCK, budgets.c.name.startswith(beginning, autoescape=True)
+        budgets.c.kind == BLOCK.name, budgets.c.name.startswith(beginning, autoescape=True)
     )
     with connection.execute(wanted.order_by(budgets.c.name.desc())) as found:
         # LIKE takes no notice of case on SQLite
@@ -523,7 +525,7 @@ def within(connection: Connection, names: Collection[str]) -> Seen:
     rows = execute(connection, statement, names=json.dumps(list(names))).all()
     return Seen(
         names=frozenset(row.name for row in rows),
-        sets=frozenset(row.name for row in rows if row.kind == BLOCKS),
+        sets=frozenset(row.name for row in rows if row.kind == BLOCKS.name),
     )
 
 

@@ -30,20 +30,11 @@ from tightbudget.ledger.schema import tokens
 from tightbudget.ledger.unit_of_work import Act
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.output_dp.pricing import BudgetRule, PlanRule
-from tightbudget.promises.blocks import BlockSet
+from tightbudget.output_dp.pricing import BudgetRule
 from tightbudget.promises.chain import canonical, digest
-from tightbudget.promises.pricing import (
-    BLOCK,
-    BLOCKS,
-    Stored,
-    content_of,
-    given,
-    guarantee_of,
-    order_of,
-    rule_of,
-    settings,
-)
+from tightbudget.promises.kinds import KINDS, openable, rule_of
+from tightbudget.promises.kinds.blocks import BLOCKS, BlockSet
+from tightbudget.promises.pricing import Stored, content_of, guarantee_of
 from tightbudget.promises.secret import opens
 from tightbudget.promises.stored_words import EventKind, ReservationState
 from tightbudget.promises.text import check_encodable
@@ -269,7 +260,7 @@ def _free(act: Act, kind: EventKind, *, key: str, why: Why) -> Reservation:
         return hold
     if hold.state != ReservationState.RESERVED:  # guard: freed-before-start-alone
         raise SettlementError(f"{key!r} is {hold}: only what was not started is freed")
-    plans = [charge.budget for charge in hold.charges if isinstance(charge.rule, PlanRule)]
+    plans = [charge.budget for charge in hold.charges if charge.rule.declared is not None]
     if plans:
         act.use(plans, {step: -runs for step, runs in runs_of(hold.guarantee).items()})
     return act.end(kind, hold, {charge.name: NOTHING for charge in hold.charges}, details=why)
@@ -310,7 +301,7 @@ def _payers(connection: Connection, request: Request) -> list[Balance]:
     if chosen is None:
         payers = queries.balances_of(connection, request.budgets)
         for payer in payers:
-            if payer.kind in (BLOCKS, BLOCK):  # guard: blocks-by-their-set
+            if KINDS[payer.kind].by_set:  # guard: blocks-by-their-set
                 raise refuse(
                     "budgets", "name no block: a range of them is reserved as a whole", payer.name
                 )
@@ -326,7 +317,7 @@ def _payers(connection: Connection, request: Request) -> list[Balance]:
         else:
             raise refuse("budget", "be the name of a budget in this ledger", name)
     for payer in found:
-        if payer.kind in (BLOCKS, BLOCK) and not own.has(payer.name):
+        if KINDS[payer.kind].by_set and not own.has(payer.name):
             raise refuse("also", "name no block of another set, and no such set", payer.name)
     return [chosen.usable(payer) for payer in found]
 
@@ -381,7 +372,7 @@ def affords(connection: Connection, name: str, guarantee: Stored, times: int) ->
     each = Units.charged(balance.rule.cost(guarantee, None))
     if balance.closed:
         return False
-    if isinstance(balance.rule, PlanRule):
+    if balance.rule.declared is not None:
         declared = queries.declared(connection, balance)
         return _missing(declared, guarantee, times) is None
     before_last = each.times(times - 1)
@@ -452,10 +443,10 @@ def _refusal(
     """Returns the refusal of the first budget that cannot pay; None if all can."""
     if request.chosen is not None:
         return _refusal_of_blocks(connection, payers, asked, request.chosen)
-    plans = [payer for payer in payers if payer.kind == "plan"]
+    plans = [payer for payer in payers if payer.rule.declared is not None]
     declared = queries.declared_in(connection, plans)
     for payer, units in zip(payers, asked, strict=True):
-        if payer.kind == "plan":
+        if payer.rule.declared is not None:
             missing = _missing(declared.get(payer.id, {}), request.guarantee)
             if missing is not None:
                 message = f"{missing} in the plan {payer.name!r}"
@@ -598,7 +589,7 @@ def _hold(
                 f"granted {units.down(unit)} of {payer.name!r}, which is all that is left, for the"
                 f" {wanted.up(unit)} requested: run it with no more"
             )
-    plans = [payer.id for payer in payers if payer.kind == "plan"]
+    plans = [payer.id for payer in payers if payer.rule.declared is not None]
     if plans:
         act.use(plans, runs_of(request.guarantee))
     said = "; ".join(told) or None
@@ -737,16 +728,15 @@ class Terms:
         Raises:
             ParameterError: the kind or a parameter is refused.
         """
-        text = settings(kind, parameters)
-        # a cap is a promise, and is rounded down; but a plan's is what it costs
-        rounded = Units.charged if kind == "plan" else Units.granted  # guard: plan-is-a-charge
-        return Terms(kind=kind, parameters=text, cap=rounded(rule_of(kind, text).cap))
+        of = openable(kind)
+        text = of.settings(parameters)
+        return Terms(kind=kind, parameters=text, cap=of.cap_of(rule_of(kind, text)))
 
     @staticmethod
     def of_blocks(declared: BlockSet) -> Terms:
         """Works out the terms of the budget that a set of blocks has for itself."""
-        cap = Units.granted(rule_of(BLOCKS, declared.text).cap)
-        return Terms(kind=BLOCKS, parameters=declared.text, cap=cap)
+        cap = BLOCKS.cap_of(rule_of(BLOCKS.name, declared.text))
+        return Terms(kind=BLOCKS.name, parameters=declared.text, cap=cap)
 
     @property
     def rule(self) -> BudgetRule:
@@ -760,14 +750,14 @@ def _check_name(connection: Connection, name: str, terms: Terms) -> None:
     Raises:
         ParameterError: there is such a set, or this is one, and there is such a budget.
     """
-    if terms.kind == BLOCKS:
+    if terms.kind == BLOCKS.name:
         taken = queries.beginning_with(connection, f"{name}[", 1)
         if taken:
             must = f"be another: there is a budget {taken[0]!r}, as its blocks would be named"
             raise refuse("name", must, name)
     elif "[" in name:
         of = queries.find_balance(connection, name.partition("[")[0])
-        if of is not None and of.kind == BLOCKS:  # guard: names-of-blocks-kept
+        if of is not None and of.kind == BLOCKS.name:  # guard: names-of-blocks-kept
             must = f"be another: so the set {of.name!r} names its blocks"
             raise refuse("name", must, name)
 
@@ -796,7 +786,7 @@ def open_budget(act: Act, *, name: str, terms: Terms, parent: str | None) -> Bal
     if whole is not None:
         _check_part(act.connection, whole, terms, name)
     number = act.log(EventKind.OPENED, budget=name, units=terms.cap, details=said)
-    plan = terms.rule if isinstance(terms.rule, PlanRule) else None
+    declared = terms.rule.declared
     balance = Balance.opened(
         number,
         name,
@@ -804,11 +794,11 @@ def open_budget(act: Act, *, name: str, terms: Terms, parent: str | None) -> Bal
         parameters=terms.parameters,
         whole=whole,
         cap=terms.cap,
-        spent=NOTHING if plan is None else terms.cap,  # a plan is charged whole
+        spent=terms.cap if KINDS[terms.kind].charged_whole else NOTHING,
     )
     act.add_budget(balance)
-    if plan is not None:
-        act.declare(number, runs_of(plan.plan))
+    if declared is not None:
+        act.declare(number, runs_of(declared))
     if whole is not None:
         act.exchange(whole.id, held=terms.cap)  # guard: part-held-in-whole
         act.log(EventKind.LENT, budget=whole.name, units=terms.cap, details={"part": name})
@@ -826,11 +816,12 @@ def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Bal
     """
     balance = queries.balance(act.connection, name)
     _check_open([balance])
-    if balance.kind in (BLOCKS, BLOCK):  # guard: blocks-keep-their-terms
+    kind = KINDS[balance.kind]
+    if kind.by_set:  # guard: blocks-keep-their-terms
         raise ParameterError(f"{name!r} belongs to a set of blocks, which keeps its terms")
-    if isinstance(balance.rule, PlanRule) or "order" in changed:
+    if balance.rule.declared is not None or kind.fixed & changed.keys():
         raise ParameterError(f"{name!r} has a plan or an order, and keeps it")
-    terms = Terms.of(balance.kind, {**given(balance.parameters), **changed})
+    terms = Terms.of(balance.kind, {**kind.given(balance.parameters), **changed})
     taken = balance.spent.plus(balance.held)
     if not taken.fits(terms.cap):  # guard: cap-covers-spent
         unit = balance.rule.unit
@@ -924,14 +915,12 @@ def close_budget(act: Act, name: str) -> Balance:
 def _check_part(connection: Connection, whole: Balance, terms: Terms, name: str) -> None:
     """Refuses a part that is counted in another way than its whole, or does not fit into it.
 
-    A plan is charged in epsilon, so it may be a part of a budget of kind ``output_dp``.
-
     Raises:
         ParameterError: the kinds, or the orders of two Renyi budgets, differ.
         BudgetError: the whole has less left than the part's cap.
     """
-    same = (terms.kind, order_of(terms.parameters)) == (whole.kind, order_of(whole.parameters))
-    if not same and (terms.kind, whole.kind) != ("plan", "output_dp"):
+    kind = KINDS[terms.kind]
+    if not kind.fits_in(terms.parameters, KINDS[whole.kind], whole.parameters):
         raise ParameterError(
             f"{name!r} must be of the kind of {whole.name!r}, {whole.kind}, got {terms.kind}"
         )

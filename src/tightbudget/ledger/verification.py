@@ -27,10 +27,10 @@ from tightbudget.ledger.schema import charges, events, reservations, steps
 from tightbudget.ledger.shape import check_shape
 from tightbudget.ledger.transactions import runs_of
 from tightbudget.output_dp.guarantee import cell_from_json
-from tightbudget.output_dp.pricing import BudgetRule, PlanRule
+from tightbudget.output_dp.pricing import BudgetRule
 from tightbudget.promises.chain import Head, digest
 from tightbudget.promises.checkpoint import Checkpoint, Compared
-from tightbudget.promises.pricing import rule_of
+from tightbudget.promises.kinds import rule_of
 from tightbudget.promises.replay import History, ReplayedRun, shortened
 from tightbudget.promises.stored_words import EventKind, ReservationState
 from tightbudget.promises.units import Units
@@ -207,7 +207,7 @@ def _compare_reservations(
                 )
             prices.check(found, run)
             for charge in found.charges:
-                if isinstance(charge.rule, PlanRule) and found.state != ReservationState.VOID:
+                if charge.rule.declared is not None and found.state != ReservationState.VOID:
                     for step, times in runs_of(found.guarantee).items():
                         place = charge.name, step
                         compared.used[place] = compared.used.get(place, 0) + times
@@ -338,7 +338,8 @@ def _compare_budgets(
         if said != shown or not rooted or (found.parent is None) != (whole is None):
             raise LedgerCorruptError(f"the budget {found.name!r} is not what the history says")
         _compare_steps(connection, found, used)
-        declared += len(runs_of(found.rule.plan)) if isinstance(found.rule, PlanRule) else 0
+        plan = found.rule.declared
+        declared += 0 if plan is None else len(runs_of(plan))
     if len(seen) != len(history.budgets):
         raise LedgerCorruptError(f"{len(history.budgets) - len(seen)} budgets are missing")
     if declared != _count(connection, steps):
@@ -353,9 +354,9 @@ def _compare_steps(
     Raises:
         LedgerCorruptError: they differ.
     """
-    rule = rule_of(found.kind, found.parameters)
-    plan = runs_of(rule.plan) if isinstance(rule, PlanRule) else {}
-    said = {step: (times, used.get((found.name, step), 0)) for step, times in plan.items()}
+    plan = rule_of(found.kind, found.parameters).declared
+    runs = {} if plan is None else runs_of(plan)
+    said = {step: (times, used.get((found.name, step), 0)) for step, times in runs.items()}
     if queries.declared(connection, found) != said:
         raise LedgerCorruptError(f"the steps of {found.name!r} are not what the history says")
 

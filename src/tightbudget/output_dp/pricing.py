@@ -87,6 +87,11 @@ class BudgetRule(PriceRule):
     def cap(self) -> ExactAmount:
         """The most that may be spent and held together."""
 
+    @property
+    def declared(self) -> Composition | None:
+        """The runs that a budget pays for when it is opened; None where it pays for each run."""
+        return None
+
     @abstractmethod
     def epsilon(self, delta: Price) -> float:
         """Returns the epsilon (nats) at ``delta`` of all that the budget lets through, rounded up.
@@ -372,6 +377,11 @@ class PlanRule(BudgetRule):
         if not epsilon < math.inf:
             raise refuse("delta", "be large enough for the plan's epsilon to be finite", self.delta)
         return ExactAmount(counted=Fraction(epsilon), delta=self.delta)
+
+    @property
+    def declared(self) -> Composition:
+        """The plan, which is charged whole."""
+        return self.plan
 
     # Proof: proofs/plans.v, theorem any_order
     def cost(self, guarantee: Guarantee, cell: Cell | None) -> ExactAmount:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.promises.chain import BEGINNING, Entry, canonical, digest, follow
+from tightbudget.promises.kinds import KINDS
 from tightbudget.promises.stored_words import OPEN_STATES, EventKind, ReservationState
 
 __all__ = ["History", "ReplayedBudget", "ReplayedRun", "ReplayedToken", "shortened"]
@@ -119,7 +120,7 @@ class History:
         self.moved = False
 
     def open(self, entry: Entry) -> None:
-        """Makes a budget; a plan is charged whole from the beginning."""
+        """Makes a budget; some kinds are charged whole from the beginning."""
         said = json.loads(entry.details)
         cap = [entry.epsilon, entry.delta]
         if entry.budget in self.budgets:
@@ -130,7 +131,7 @@ class History:
             parameters=canonical(said["parameters"]),
             parent=said["parent"],
             cap=cap,
-            spent=list(cap) if said["kind"] == "plan" else [0, 0],
+            spent=list(cap) if KINDS[said["kind"]].charged_whole else [0, 0],
             held=[0, 0],
         )
 

@@ -13,6 +13,7 @@ from tightbudget.cli.ledger.answers import print_statement
 from tightbudget.cli.ledger.options import By, Reason, Url, exact_number, opened
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json, print_rows
+from tightbudget.promises.kinds import KINDS, names
 
 __all__ = ["close", "correct", "init", "open_", "raise_cap"]
 
@@ -51,8 +52,7 @@ def open_(
     kind: Annotated[
         str,
         typer.Option(
-            help="output_dp charges what came out; zcdp, renyi, gaussian_dp, advanced and plan "
-            "charge the worst case.",
+            help="; ".join(f"{name}: {KINDS[name].words}" for name in names()) + ".",
             autocompletion=kinds,
         ),
     ] = "output_dp",

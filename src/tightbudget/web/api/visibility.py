@@ -13,7 +13,7 @@ from fastapi import Request
 from tightbudget.errors import BudgetExceeded, ParameterError, SettlementError
 from tightbudget.ledger.ledger import Blocks, Event, LedgerBudget, LedgerHold, Statement
 from tightbudget.numerics.validate import refuse
-from tightbudget.promises.pricing import BLOCKS
+from tightbudget.promises.kinds.blocks import BLOCKS
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import printable
 from tightbudget.web.access import Caller, caller_of
@@ -181,7 +181,7 @@ def holds_seen(
 def _with_blocks(budget: LedgerBudget) -> Seen:
     """A budget, with all blocks if it is a set of them."""
     name = frozenset([budget.name])
-    return Seen(names=name, sets=name if budget.kind == BLOCKS else frozenset())
+    return Seen(names=name, sets=name if budget.kind == BLOCKS.name else frozenset())
 
 
 def statements_seen(

@@ -15,7 +15,7 @@ from tightbudget.errors import ParameterError, TightBudgetError
 from tightbudget.ledger.ledger import LedgerBudget
 from tightbudget.output_dp.amount import printed_up
 from tightbudget.output_dp.guarantee import OutputDP
-from tightbudget.promises.pricing import BLOCKS
+from tightbudget.promises.kinds.blocks import BLOCKS
 from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
 from tightbudget.web.api.balance_history import course_seen
 from tightbudget.web.api.schemas import IN_DIGITS
@@ -152,7 +152,8 @@ def _page(
     course, numbers = course_seen(found, caller, _PLOTTED), fields(statement["kind"])
     asked = {"name": name, **wanted.said()}
     holds, following = holds_seen(request, name, after=held_after, limit=HOLDS)
-    blocks = heat_map(ledger.blocks(name), caller.sees) if statement["kind"] == BLOCKS else None
+    is_a_set = statement["kind"] == BLOCKS.name
+    blocks = heat_map(ledger.blocks(name), caller.sees) if is_a_set else None
     return render(
         request,
         "budget.html",

@@ -13,7 +13,7 @@ from tightbudget.errors import TightBudgetError
 from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
 from tightbudget.web.api.visibility import budget_seen, event_seen, holds_seen, statements_seen
 from tightbudget.web.pages import Form, render
-from tightbudget.web.pages.fields import KINDS_IN_WORDS, fields, parameters
+from tightbudget.web.pages.fields import fields, offered, parameters
 from tightbudget.web.pages.share import share_of
 from tightbudget.web.pages.template_filters import budget_kind
 from tightbudget.web.refusals import status_of
@@ -96,7 +96,7 @@ def _page(
             for event in ledger.latest(_REFUSALS, budgets=caller.budgets, kind="refused")
         ],
         names=[statement["name"] for statement in statements if not statement["closed"]],
-        kinds={kind: f"{budget_kind(kind)}: {says}" for kind, says in KINDS_IN_WORDS.items()},
+        kinds={kind: f"{budget_kind(kind)}: {says}" for kind, says in offered().items()},
         numbers=fields(),
         given={
             **dict.fromkeys(("name", "parent", "kind", *(f.name for f in fields())), ""),

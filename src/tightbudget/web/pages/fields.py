@@ -6,21 +6,12 @@ import inspect
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tightbudget.promises.pricing import KINDS
+from tightbudget.promises.kinds import KINDS
 from tightbudget.web.api.budgets import Parameters
 from tightbudget.web.pages.template_filters import budget_kind
 
-__all__ = ["KINDS_IN_WORDS", "NumberField", "fields", "parameters"]
+__all__ = ["NumberField", "fields", "offered", "parameters"]
 
-# "plan" is missing: its parameter is no number, so that Python, the command line or the API opens
-# such a budget.
-KINDS_IN_WORDS = {
-    "output_dp": "charges what came out",
-    "zcdp": "worst case, counts ρ",
-    "renyi": "worst case, counts a Rényi divergence",
-    "gaussian_dp": "worst case, counts μ²",
-    "advanced": "worst case, advanced composition",
-}
 _LABELS = {
     "epsilon": "ε",
     "delta": "δ",
@@ -50,10 +41,16 @@ class NumberField(NamedTuple):
         return "for " + ", ".join(map(budget_kind, self.kinds.split()))
 
 
+def offered() -> dict[str, str]:
+    """Says of each kind of budget that a form opens how it charges."""
+    return {name: kind.offered for name, kind in KINDS.items() if kind.offered}
+
+
 def fields(*kinds: str) -> list[NumberField]:
     """Lists the numbers that budgets of these kinds have; without a kind, of all kinds."""
-    known = [kind for kind in kinds or KINDS_IN_WORDS if kind in KINDS]  # blocks keep their terms
-    asked = {kind: inspect.signature(KINDS[kind]).parameters for kind in known}
+    # blocks keep their terms
+    known = [kind for kind in kinds or offered() if kind in KINDS and not KINDS[kind].by_set]
+    asked = {kind: inspect.signature(KINDS[kind].rule).parameters for kind in known}
     return [
         NumberField(name, label, " ".join(kind for kind, has in asked.items() if name in has))
         for name, label in _LABELS.items()

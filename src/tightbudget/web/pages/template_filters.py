@@ -8,21 +8,13 @@ from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
-__all__ = ["FILTERS", "KINDS_OF_BUDGETS", "KINDS_OF_EVENTS"]
+from tightbudget.promises.kinds import KINDS
+
+__all__ = ["FILTERS", "KINDS_OF_EVENTS"]
 
 _DIGITS = 6  # shown; the page has the exact number, too
 _PLAIN = (Decimal("0.0001"), Decimal(10) ** 9)  # outside of this range: with an exponent
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu^2": "μ²", "divergence": "D"}
-
-# The name of each kind of budget for people; a test holds that none is missing.
-KINDS_OF_BUDGETS = {
-    "output_dp": "priced by output",
-    "zcdp": "zero-concentrated DP",
-    "renyi": "Rényi DP",
-    "gaussian_dp": "Gaussian DP",
-    "advanced": "advanced composition",
-    "plan": "fixed plan",
-}
 
 # The name of each kind of event for people; a test holds that none is missing.
 KINDS_OF_EVENTS = {
@@ -88,7 +80,7 @@ def event_kind(kind: str) -> str:
 
 def budget_kind(kind: str) -> str:
     """Describes the kind of a budget in a word or two."""
-    return KINDS_OF_BUDGETS.get(kind, kind)
+    return KINDS[kind].words if kind in KINDS else kind
 
 
 def remark(*events: dict[str, Any]) -> str:

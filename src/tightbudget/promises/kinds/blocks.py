@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive, exact_probability
+from tightbudget.output_dp.pricing import OutputDPRule
 from tightbudget.promises.block_names import (
     CALENDAR,
     BlockNames,
@@ -28,10 +29,25 @@ from tightbudget.promises.block_names import (
     word,
 )
 from tightbudget.promises.chain import canonical
+from tightbudget.promises.kinds.kind import Kind
 
-__all__ = ["BlockSet"]
+__all__ = ["BLOCK", "BLOCKS", "BlockSet"]
 
 _LONGEST = 10**6  # days until a block is unlocked: centuries
+
+
+class _OfASet(Kind):
+    """A kind of budget that is opened through its set, on terms that the set writes."""
+
+    def given(self, text: str) -> dict[str, Any]:
+        """Reads epsilon and delta; the other terms are the set's."""
+        terms = json.loads(text)
+        return {name: Fraction(terms[name]) for name in ("epsilon", "delta")}
+
+
+# A set of blocks, and a budget of the set that is made by rule. Both are charged as `output_dp` is.
+BLOCKS = _OfASet(name="blocks", words="blocks", rule=OutputDPRule, by_set=True)
+BLOCK = _OfASet(name="block", words="block", rule=OutputDPRule, by_set=True)
 
 
 @dataclass(frozen=True, kw_only=True)
