@@ -65,7 +65,7 @@ def test_a_new_kind_is_opened_charged_changed_verified_and_divided(url: str) -> 
             ledger.open_budget("other", kind="zcdp", rho=0.1, parent=whole)
         part.close()
         assert whole.spent.amount == 0.25
-        assert str(part.statement()).startswith("part (pure), closed")
+        assert "part (pure), closed" in part.statement()._repr_html_()
         ledger.verify()
 
 
