@@ -459,17 +459,6 @@ def what_is_locked_is_not_left() -> bool:
         return refused(lambda: here.reserve("A", tb.OutputDP({"yes": 0.9})))
 
 
-def a_set_keeps_its_terms() -> bool:
-    with declared() as (ledger, clicks):
-        here = clicks.where(day="2026-01-01")
-        run(here, "A", "nothing")
-        block = ledger.budget(here.names[0])
-        try:
-            return refused(lambda: block.raise_cap(by="ada", reason="more", epsilon=2))
-        except ValueError:  # other terms were read than those of a budget
-            return False
-
-
 def a_cap_over_all_blocks_is_charged() -> bool:
     with declared(cap_epsilon=0.15, cap_delta=1) as (_, clicks):
         run(clicks.where(day="2026-01-01"), "A", "number")
@@ -491,7 +480,6 @@ MUTATIONS = [
         blocks_belong_to_their_set,
     ),
     Without("locked", {"locked-is-not-left": "return payer"}, what_is_locked_is_not_left),
-    Without("terms of blocks", {"blocks-keep-their-terms": "if False:"}, a_set_keeps_its_terms),
     Without("cap of blocks", {"cap-beside-blocks": "pass"}, a_cap_over_all_blocks_is_charged),
     Without(
         "writes begin with the lock",

@@ -817,7 +817,7 @@ def change_cap(act: Act, name: str, changed: Mapping[str, Any], why: Why) -> Bal
     balance = queries.balance(act.connection, name)
     _check_open([balance])
     kind = KINDS[balance.kind]
-    if kind.by_set:  # guard: blocks-keep-their-terms
+    if kind.by_set:  # such a kind is not openable either: this names the reason
         raise ParameterError(f"{name!r} belongs to a set of blocks, which keeps its terms")
     if balance.rule.declared is not None or kind.fixed & changed.keys():
         raise ParameterError(f"{name!r} has a plan or an order, and keeps it")
