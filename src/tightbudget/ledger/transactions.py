@@ -359,7 +359,7 @@ def _untouched(connection: Connection, name: str) -> Balance:
         ParameterError: no set gives this name to a budget.
     """
     of = queries.find_balance(connection, name.partition("[")[0])
-    if of is not None and of.kind == BLOCKS:
+    if of is not None and of.kind == BLOCKS.name:
         own = BlockSet.of_text(of.name, of.parameters)
         if own.names_block(name) or (own.quota_epsilon is not None and own.names_quota(name)):
             return untouched(own, name, -1)
