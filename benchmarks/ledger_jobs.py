@@ -27,7 +27,7 @@ import psycopg
 from sqlalchemy import Connection, Engine, event, insert, select, update
 
 import tightbudget as tb
-from tightbudget.ledger import transactions
+from tightbudget.ledger.acts import budget_acts
 from tightbudget.ledger.schema import budgets, charges, events, reservations
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.promises.chain import Entry, Head, entry_after
@@ -51,13 +51,13 @@ def where() -> str:
 def opened(url: str, names: list[str]) -> None:
     """Makes a ledger with these budgets, many of them in a transaction."""
     with tb.Ledger(url) as ledger:
-        terms = transactions.Terms.of("output_dp", {"epsilon": 1_000, "delta": 1e-3})
+        terms = budget_acts.Terms.of("output_dp", {"epsilon": 1_000, "delta": 1e-3})
         for first in range(0, len(names), BATCH):
             some = names[first : first + BATCH]
             ledger.session.write(
                 lambda act, some=some: (
                     [
-                        transactions.open_budget(act, name=name, terms=terms, parent=None)
+                        budget_acts.open_budget(act, name=name, terms=terms, parent=None)
                         for name in some
                     ]
                     and None

@@ -17,10 +17,10 @@ from tests.web.conftest import HERE, SEARCH, Client, Serve
 
 import tightbudget as tb
 from tightbudget.client import remote as remote_module
+from tightbudget.ledger.acts.budget_acts import Terms, open_budget
+from tightbudget.ledger.acts.unit_of_work import Act
 from tightbudget.ledger.testing import TABLES, ConformanceTable, Deed, LedgerActor
 from tightbudget.ledger.tokens import Tokens
-from tightbudget.ledger.transactions import Terms, open_budget
-from tightbudget.ledger.unit_of_work import Act
 from tightbudget.promises.chain import digest
 from tightbudget.release import Meter
 

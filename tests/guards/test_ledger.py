@@ -17,13 +17,13 @@ from sqlalchemy import bindparam, update
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
-from tightbudget.ledger import queries
-from tightbudget.ledger import unit_of_work as act_module
+from tightbudget.ledger.acts import unit_of_work as act_module
+from tightbudget.ledger.acts.unit_of_work import Act
 from tightbudget.ledger.guard import Files
+from tightbudget.ledger.rows import budget_rows, run_rows
 from tightbudget.ledger.schema import budgets
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.ledger.turns import Turn, Turns
-from tightbudget.ledger.unit_of_work import Act
 from tightbudget.output_dp.amount import ExactAmount
 from tightbudget.promises import chain
 from tightbudget.promises.checkpoint import Checkpoint
@@ -290,7 +290,7 @@ def a_cap_covers_what_is_spent(_: tb.Ledger, data: tb.ledger.LedgerBudget) -> bo
 @truth
 def changed_prices_are_not_used(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     """Nobody shops for a cell after the mechanism has run."""
-    queries._guarantee.cache_clear()
+    run_rows._guarantee.cache_clear()
     hold = data.reserve("k", COIN)
     hold.start()
 
@@ -356,9 +356,9 @@ def the_loser_of_a_race_is_refused() -> bool:
     Or would have: where a write begins with the lock, the second one reads afterwards.
     """
     answers = []
-    both_have_read, read = threading.Barrier(2), queries.balances_of
+    both_have_read, read = threading.Barrier(2), budget_rows.balances_of
 
-    def slow(connection: Any, names: Sequence[str]) -> list[queries.Balance]:
+    def slow(connection: Any, names: Sequence[str]) -> list[budget_rows.Balance]:
         found = read(connection, names)
         with contextlib.suppress(threading.BrokenBarrierError):
             both_have_read.wait(2)
@@ -366,7 +366,7 @@ def the_loser_of_a_race_is_refused() -> bool:
 
     with opened() as (ledger, data), pytest.MonkeyPatch.context() as patch:
         other = tb.Ledger(ledger.url).budget(data.name)
-        patch.setattr(queries, "balances_of", slow)
+        patch.setattr(budget_rows, "balances_of", slow)
         # what comes before the transaction begins: turns of threads, and of processes
         patch.setattr(Turns, "take", lambda _, mine, __: Turn(mine))
         patch.setattr(Files, "writing", lambda _, __, deed: deed())
@@ -429,7 +429,7 @@ def blocks_are_charged_by_their_set() -> bool:
 def a_block_is_one_of_the_set() -> bool:
     with declared() as (ledger, clicks):
         here = clicks.where(day="2026-01-01")
-        with mock.patch("tightbudget.ledger.transactions._check_name"):  # an earlier version
+        with mock.patch("tightbudget.ledger.acts.budget_acts.check_name"):  # an earlier version
             ledger.open_budget(here.names[0], epsilon=100, delta=1)
         return refused(lambda: here.reserve("A", COIN))
 

@@ -21,8 +21,8 @@ from tests.ledger.account_model import Amount, HoldState, Phase
 from tests.ledger.servers import Server
 
 import tightbudget as tb
-from tightbudget.ledger import queries
 from tightbudget.ledger.hold import LedgerHold
+from tightbudget.ledger.rows import budget_rows
 
 # which budget is a part of which; data and other pay for the same runs
 PARENT = {"data": None, "ada": "data", "bob": "ada", "other": None}
@@ -106,9 +106,9 @@ class RealLedger:
                     epsilon=more.epsilon, delta=more.delta, by="ada", reason="elsewhere"
                 )
 
-    def balances(self) -> dict[str, queries.Balance]:
+    def balances(self) -> dict[str, budget_rows.Balance]:
         with self.ledger.session.read() as connection:
-            return {b.name: b for b in queries.balances(connection)}
+            return {b.name: b for b in budget_rows.balances(connection)}
 
 
 def _guarantee(g: proved.Guarantee) -> tb.OutputDP:

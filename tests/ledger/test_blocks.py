@@ -429,7 +429,7 @@ def test_whoever_sees_a_set_sees_its_blocks(ledger: tb.Ledger) -> None:
 
 
 def test_a_budget_of_a_blocks_name_is_no_block(ledger: tb.Ledger) -> None:
-    with mock.patch("tightbudget.ledger.transactions._check_name"):  # an earlier version
+    with mock.patch("tightbudget.ledger.acts.budget_acts.check_name"):  # an earlier version
         ledger.open_budget("clicks[day=2026-01-01, region=eu]", epsilon=100)
         clicks = ledger.blocks("clicks", **TERMS)
     with pytest.raises(tb.ParameterError, match="that is no block of 'clicks'"):

@@ -17,7 +17,7 @@ import pytest
 
 import tightbudget.client
 import tightbudget.ledger
-from tightbudget.ledger.queries import Balance
+from tightbudget.ledger.rows.budget_rows import Balance
 from tightbudget.ledger.schema import budgets, events
 from tightbudget.promises.chain import Entry
 

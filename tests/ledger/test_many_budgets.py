@@ -15,9 +15,9 @@ from tests.ledger.servers import Server
 
 import tightbudget as tb
 from tightbudget.ledger import store
-from tightbudget.ledger.queries import balance
-from tightbudget.ledger.transactions import Terms, open_budget
-from tightbudget.ledger.unit_of_work import Act, Exchange
+from tightbudget.ledger.acts.budget_acts import Terms, open_budget
+from tightbudget.ledger.acts.unit_of_work import Act, Exchange
+from tightbudget.ledger.rows.budget_rows import balance
 from tightbudget.promises.units import Units
 
 PRICES = tb.OutputDP({"yes": 0.3, "no": 0.1}, delta=1e-7)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import tightbudget as tb
-from tightbudget.ledger import balance_history, unit_of_work, verification
+from tightbudget.ledger import balance_history, verification
+from tightbudget.ledger.acts import unit_of_work
 from tightbudget.output_dp.account import State
 from tightbudget.promises import replay
 from tightbudget.promises.stored_words import OPEN_STATES, EventKind, ReservationState

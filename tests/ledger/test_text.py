@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
-from tightbudget.ledger import queries, transactions
+from tightbudget.ledger.acts import budget_acts, run_acts
+from tightbudget.ledger.acts.budget_acts import Terms
+from tightbudget.ledger.acts.requests import Request
+from tightbudget.ledger.rows import selection
 from tightbudget.ledger.tokens import Tokens
-from tightbudget.ledger.transactions import Request, Terms
 from tightbudget.promises.text import printable, spellings
 
 COIN = tb.OutputDP({"number": 0.1, "nothing": 0}, delta=1e-7)
@@ -126,9 +128,9 @@ def test_what_an_earlier_version_has_stored_is_found(
     terms = Terms.of("output_dp", {"epsilon": 1})
     request = Request.of(COIN, ["data"], False)
     ledger.session.write(
-        lambda act: transactions.open_budget(act, name=one, terms=terms, parent=None)
+        lambda act: budget_acts.open_budget(act, name=one, terms=terms, parent=None)
     )
-    ledger.session.write(lambda act: transactions.reserve(act, key=one, request=request, why={}))
+    ledger.session.write(lambda act: run_acts.reserve(act, key=one, request=request, why={}))
     for spelt in {one, other}:
         assert ledger.budget(spelt).name == one
         assert ledger.hold(spelt).key == one
@@ -139,9 +141,7 @@ def test_what_an_earlier_version_has_stored_is_found(
     assert ledger.reserve("A1", tb.OutputDP.from_dp(0.1), [other]).charges.keys() == {one}
     # an earlier version could hold both spellings, as two; each is still the one that it names
     if one != other:
-        ledger.session.write(
-            lambda act: transactions.reserve(act, key=other, request=request, why={})
-        )
+        ledger.session.write(lambda act: run_acts.reserve(act, key=other, request=request, why={}))
     assert [ledger.hold(spelt).key for spelt in (one, other)] == [one, other]
     ledger.verify()
 
@@ -199,7 +199,7 @@ def an_old_key_is_found() -> bool:
         it.open_budget("data", epsilon=1)
         composed, apart = SPELLINGS[0]
         request = Request.of(tb.OutputDP.from_dp(0.1), ["data"], False)
-        it.session.write(lambda act: transactions.reserve(act, key=apart, request=request, why={}))
+        it.session.write(lambda act: run_acts.reserve(act, key=apart, request=request, why={}))
         return it.reserve(composed, tb.OutputDP.from_dp(0.1), ["data"]).key == apart
 
 
@@ -237,5 +237,5 @@ def started_in(ledger: tb.Ledger) -> tb.ledger.LedgerHold:
 @each(MUTATIONS)
 def test_a_guard_that_is_gone_is_missed(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     if mutation.name == "keys have one spelling":  # what finds old spellings would hide it
-        monkeypatch.setattr(queries, "stored_key", lambda *_: None)
+        monkeypatch.setattr(selection, "stored_key", lambda *_: None)
     lose_a_truth(monkeypatch, mutation)

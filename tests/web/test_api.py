@@ -22,7 +22,7 @@ from tests.web.conftest import SEARCH, TOKEN_OF_A2, Client, Serve
 from tests.web.test_access import error_of
 
 import tightbudget as tb
-from tightbudget.ledger import transactions
+from tightbudget.ledger.acts import run_acts
 from tightbudget.promises.pricing import content_of
 from tightbudget.web.api.schemas import requested_guarantee
 
@@ -150,12 +150,12 @@ def test_what_an_earlier_version_took_is_exported(
     """Cells and reasons with half a character: one such line must not break off all others."""
     half = "\ud800"
     ledger.session.write(
-        lambda act: transactions.settle(
+        lambda act: run_acts.settle(
             act, key="A2", token=TOKEN_OF_A2, cell=(half, f"={half}"), why={}
         )
     )
     why = {"by": "grace", "reason": half}
-    ledger.session.write(lambda act: transactions.expire(act, key="A1", why=why))
+    ledger.session.write(lambda act: run_acts.expire(act, key="A1", why=why))
     last = ledger.head().sequence
     for path in ("events.csv", "events.csv?budget=ada"):
         rows = list(csv.DictReader(io.StringIO(ask.get(f"/api/v1/{path}").text, newline="")))

@@ -17,7 +17,7 @@ from tests.web.test_access import error_of
 
 import tightbudget as tb
 from tightbudget.client import remote as remote_module
-from tightbudget.ledger import queries
+from tightbudget.ledger.rows import run_rows, selection
 from tightbudget.web.api import schemas
 from tightbudget.web.pages import budget as budget_page
 from tightbudget.web.pages import budgets as budgets_page
@@ -92,8 +92,8 @@ def test_many_names_are_compared_like_few(
         )
 
     few = said()
-    monkeypatch.setattr(queries, "_FEW", 0)
-    monkeypatch.setattr(queries, "_PAGE", 2)
+    monkeypatch.setattr(selection, "FEW", 0)
+    monkeypatch.setattr(run_rows, "_PAGE", 2)
     assert said() == few
 
 
@@ -180,8 +180,8 @@ def test_lists_do_not_grow_with_what_was_declared(
     def unread(*_: object) -> None:
         raise AssertionError("a list has read what was declared")
 
-    monkeypatch.setattr(queries, "_guarantee", unread)
-    monkeypatch.setattr(queries, "_reservation", unread)
+    monkeypatch.setattr(run_rows, "_guarantee", unread)
+    monkeypatch.setattr(run_rows, "_reservation", unread)
     for path, size in read_at(client, ledger).items():
         assert size < 80_000, path
         assert "xxxxxxx" not in client().get(path).text

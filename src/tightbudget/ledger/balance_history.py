@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlalchemy import Connection
 
 from tightbudget.errors import LedgerCorruptError
-from tightbudget.ledger import queries
-from tightbudget.ledger.queries import Balance, Which
+from tightbudget.ledger.rows import event_rows
+from tightbudget.ledger.rows.budget_rows import Balance
+from tightbudget.ledger.rows.event_rows import Which
 from tightbudget.promises.chain import Entry, canonical
 from tightbudget.promises.stored_words import EventKind
 from tightbudget.promises.units import NOTHING, Units
@@ -30,7 +31,9 @@ def course(connection: Connection, balance: Balance, most: int) -> list[tuple[En
     Raises:
         LedgerCorruptError: an event ends what no event began.
     """
-    entries = queries.entries(connection, Which(budget=balance.name), limit=most, newest_first=True)
+    entries = event_rows.entries(
+        connection, Which(budget=balance.name), limit=most, newest_first=True
+    )
     undo, found = _Undo(connection, entries), []
     for entry in entries:
         found.append((entry, balance))
@@ -107,7 +110,7 @@ class _Undo:
     def _held_by(self, entry: Entry) -> Units:
         """Finds the units that a reservation held in this budget until the event ended it."""
         if entry.key not in self._held:
-            for other in queries.entries(
+            for other in event_rows.entries(
                 self._connection,
                 Which(budget=entry.budget, key=entry.key, kind=EventKind.RESERVED),
             ):
@@ -116,7 +119,7 @@ class _Undo:
 
     def _earlier(self, entry: Entry, kind: EventKind, details: str | None = None) -> Units | None:
         """Returns the amount of the last event of a kind before another of the same budget."""
-        found = queries.entry_before(self._connection, entry, kind, details)
+        found = event_rows.entry_before(self._connection, entry, kind, details)
         return None if found is None else _amount(found)
 
 

@@ -7,12 +7,14 @@ from datetime import date
 from fractions import Fraction
 from typing import Any
 
-from tightbudget.ledger import queries, transactions
+from tightbudget.ledger.acts import answers, budget_acts
+from tightbudget.ledger.acts.budget_acts import Terms
+from tightbudget.ledger.acts.requests import Request
 from tightbudget.ledger.budget import LedgerBudget, preview_of, statement_of
 from tightbudget.ledger.chosen_blocks import Chosen
 from tightbudget.ledger.hold import LedgerHold, reserve_request
+from tightbudget.ledger.rows import budget_rows
 from tightbudget.ledger.session import LedgerSession
-from tightbudget.ledger.transactions import Request, Terms
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Amount, ExactAmount, printed_up
 from tightbudget.promises.charging import BaseBlockRange, BaseBlocks
@@ -56,7 +58,7 @@ class Blocks(BaseBlocks["BlockRange"]):
             last: the largest number of budgets, of which the last names are read; by default all.
         """
         with self._session.read() as connection:
-            found = [*queries.made_by_rule(connection, self._set.beginning, last)]
+            found = [*budget_rows.made_by_rule(connection, self._set.beginning, last)]
         # by their characters, wherever the ledger is: the order of PostgreSQL is its locale's
         found.sort(key=lambda balance: balance.name)
         return tuple(statement_of(balance, None, NOTHING) for balance in found)
@@ -95,7 +97,7 @@ class BlockRange(BaseBlockRange[LedgerHold]):
         """The amount that every block has left, unlocked today (rounded down)."""
         chosen = self._chosen()
         with self._session.read() as connection:
-            known = queries.known_balances(connection, self._names)
+            known = budget_rows.known_balances(connection, self._names)
         payers = [chosen.usable(known.get(name) or chosen.fresh(name, -1)) for name in self._names]
         least = payers[0].left
         for payer in payers[1:]:
@@ -145,7 +147,7 @@ class BlockRange(BaseBlockRange[LedgerHold]):
         """
         request = self._request(guarantee, (), False, by)
         with self._session.read() as connection:
-            payers, asked, refusal = transactions.answer(connection, request)
+            payers, asked, refusal = answers.answer(connection, request)
         payer, wanted = min(zip(payers, asked, strict=True), key=lambda pair: pair[0].left)
         return preview_of(payer, wanted, refusal)
 
@@ -179,7 +181,7 @@ def declare(session: LedgerSession, declared: BlockSet) -> Blocks:
     """
     terms = Terms.of_blocks(declared)
     session.write(
-        lambda act: transactions.open_budget(act, name=declared.name, terms=terms, parent=None)
+        lambda act: budget_acts.open_budget(act, name=declared.name, terms=terms, parent=None)
     )
     return Blocks(session, declared)
 
@@ -192,7 +194,7 @@ def find(session: LedgerSession, name: str) -> Blocks:
     """
     known = session.named(name=name)
     with session.read() as connection:
-        balance = queries.balance(connection, known)
+        balance = budget_rows.balance(connection, known)
     if balance.kind != BLOCKS.name:
         raise refuse("name", "be the name of a set of blocks", name)
     return Blocks(session, BlockSet.of_text(balance.name, balance.parameters))

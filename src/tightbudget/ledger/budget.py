@@ -8,12 +8,15 @@ from typing import Any
 from sqlalchemy import Connection
 
 from tightbudget.errors import TightBudgetError
-from tightbudget.ledger import history, queries, transactions
+from tightbudget.ledger import history
+from tightbudget.ledger.acts import answers, budget_acts
+from tightbudget.ledger.acts.budget_acts import Terms
+from tightbudget.ledger.acts.requests import RefusedRequest, Request
 from tightbudget.ledger.balance_history import course
 from tightbudget.ledger.hold import LedgerHold, holds_of, reserve
-from tightbudget.ledger.queries import Balance
+from tightbudget.ledger.rows import budget_rows
+from tightbudget.ledger.rows.budget_rows import Balance
 from tightbudget.ledger.session import LedgerSession, why
-from tightbudget.ledger.transactions import RefusedRequest, Request, Terms
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.amount import Amount, ExactAmount, Price, exact, exact_probability
 from tightbudget.promises.charging import Payer
@@ -48,8 +51,8 @@ class LedgerBudget(Payer[LedgerHold]):
     def statement(self) -> Statement:
         """Reads the whole budget at one moment."""
         with self._session.read() as connection:
-            balance = transactions.balance_of(connection, self._name)
-            inside = queries.spent_in_parts(connection, [balance.id]).get(balance.id, NOTHING)
+            balance = answers.balance_of(connection, self._name)
+            inside = budget_rows.spent_in_parts(connection, [balance.id]).get(balance.id, NOTHING)
             return statement_of(balance, _parent_name(connection, balance), inside)
 
     def epsilon(self, delta: Price) -> float:
@@ -89,7 +92,7 @@ class LedgerBudget(Payer[LedgerHold]):
         """
         request = Request.of(guarantee, (self._name,), False)
         with self._session.read() as connection:
-            (payer,), (asked,), refusal = transactions.answer(connection, request)
+            (payer,), (asked,), refusal = answers.answer(connection, request)
         return preview_of(payer, asked, refusal)
 
     def can_afford(self, guarantee: Guarantee, n: int = 1) -> bool:
@@ -100,7 +103,7 @@ class LedgerBudget(Payer[LedgerHold]):
         """
         times, request = positive_count(n=n), Request.of(guarantee, (self._name,), False)
         with self._session.read() as connection:
-            return transactions.affords(connection, self._name, request.guarantee, times)
+            return answers.affords(connection, self._name, request.guarantee, times)
 
     def holds(self) -> tuple[LedgerHold, ...]:
         """Returns the reservations that hold something here."""
@@ -120,7 +123,7 @@ class LedgerBudget(Payer[LedgerHold]):
             last: the largest number of events; those before them cost no time.
         """
         with self._session.read() as connection:
-            now = transactions.balance_of(connection, self._name)
+            now = answers.balance_of(connection, self._name)
             parent = _parent_name(connection, now)
             found = course(connection, now, positive_count(last=last))
         return tuple((Event.of(entry), statement_of(then, parent)) for entry, then in found)
@@ -128,8 +131,8 @@ class LedgerBudget(Payer[LedgerHold]):
     def parts(self, limit: int) -> tuple[str, ...]:
         """Returns the names of its first parts, as many as the limit at most."""
         with self._session.read() as connection:
-            whole = transactions.balance_of(connection, self._name)
-            return tuple(queries.parts(connection, whole, limit))
+            whole = answers.balance_of(connection, self._name)
+            return tuple(budget_rows.parts(connection, whole, limit))
 
     # --------------------------------------------------------------------- administration
 
@@ -150,7 +153,7 @@ class LedgerBudget(Payer[LedgerHold]):
             SettlementError: the budget is closed.
         """
         said = why(by=by, reason=reason)
-        self._session.write(lambda act: transactions.change_cap(act, self._name, parameters, said))
+        self._session.write(lambda act: budget_acts.change_cap(act, self._name, parameters, said))
 
     def correct(self, *, epsilon: Price, delta: Price = 0, by: str, reason: str) -> None:
         """Adds to what was spent, for what happened elsewhere. Nothing is ever taken off.
@@ -171,7 +174,7 @@ class LedgerBudget(Payer[LedgerHold]):
             ExactAmount(counted=exact(epsilon=epsilon), delta=exact_probability(delta=delta))
         )
         said = why(by=by, reason=reason)
-        self._session.write(lambda act: transactions.correct(act, self._name, more, said))
+        self._session.write(lambda act: budget_acts.correct(act, self._name, more, said))
 
     def close(self) -> Amount:
         """Ends this budget; epsilon that was not spent goes back to its parent, delta does not.
@@ -182,13 +185,13 @@ class LedgerBudget(Payer[LedgerHold]):
         Raises:
             SettlementError: something is still held here.
         """
-        balance = self._session.write(lambda act: transactions.close_budget(act, self._name))
+        balance = self._session.write(lambda act: budget_acts.close_budget(act, self._name))
         return balance.spent.up(balance.rule.unit)
 
     def _balance(self) -> Balance:
         """Reads this budget's row."""
         with self._session.read() as connection:
-            return transactions.balance_of(connection, self._name)
+            return answers.balance_of(connection, self._name)
 
 
 def preview_of(payer: Balance, asked: Units, refusal: RefusedRequest | None) -> Preview:
@@ -225,7 +228,7 @@ def open_budget(
         whole = session.named(parent=whole)
     known = session.named(name=name)
     opened = session.write(
-        lambda act: transactions.open_budget(act, name=known, terms=terms, parent=whole)
+        lambda act: budget_acts.open_budget(act, name=known, terms=terms, parent=whole)
     )
     return LedgerBudget(session, opened.name)
 
@@ -233,7 +236,7 @@ def open_budget(
 def budgets_of(session: LedgerSession) -> tuple[LedgerBudget, ...]:
     """Lists all budgets of a ledger, each after the one that it is a part of."""
     with session.read() as connection:
-        return tuple(LedgerBudget(session, b.name) for b in queries.balances(connection))
+        return tuple(LedgerBudget(session, b.name) for b in budget_rows.balances(connection))
 
 
 def statements(
@@ -251,16 +254,16 @@ def statements(
     """
     last = None if after is None else session.named(after=after)
     with session.read() as connection:
-        first = 0 if last is None else queries.balance(connection, last).id
+        first = 0 if last is None else budget_rows.balance(connection, last).id
         seen = None if budgets is None else Seen.of(budgets)
-        found = queries.statements(connection, seen, after=first, limit=limit, blocks=blocks)
-        inside = queries.spent_in_parts(connection, {balance.id for balance, _ in found})
+        found = budget_rows.statements(connection, seen, after=first, limit=limit, blocks=blocks)
+        inside = budget_rows.spent_in_parts(connection, {balance.id for balance, _ in found})
     return tuple(statement_of(b, parent, inside.get(b.id, NOTHING)) for b, parent in found)
 
 
 def _parent_name(connection: Connection, balance: Balance) -> str | None:
     """Reads the name of the budget that another one is a part of."""
-    whole = queries.parent_of(connection, balance)
+    whole = budget_rows.parent_of(connection, balance)
     return None if whole is None else whole.name
 
 

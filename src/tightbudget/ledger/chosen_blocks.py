@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from tightbudget.errors import ParameterError
-from tightbudget.ledger.queries import Balance
+from tightbudget.ledger.rows.budget_rows import Balance
 from tightbudget.promises.kinds import rule_of
 from tightbudget.promises.kinds.blocks import BLOCK, BlockSet
 from tightbudget.promises.units import Units

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 from sqlalchemy import Connection, insert, select
 
 from tightbudget.errors import LedgerError, ParameterError
-from tightbudget.ledger import queries
+from tightbudget.ledger.acts.token_acts import explain_tokens
+from tightbudget.ledger.acts.unit_of_work import Act
+from tightbudget.ledger.rows import event_rows
 from tightbudget.ledger.schema import events, metadata, with_access
 from tightbudget.ledger.store import Store
-from tightbudget.ledger.transactions import explain_tokens
-from tightbudget.ledger.unit_of_work import Act
 from tightbudget.ledger.verification import Verification, check_head, verify
 from tightbudget.promises.chain import BEGINNING, Head, canonical, entry_after
 from tightbudget.promises.stored_words import EventKind
@@ -45,7 +45,7 @@ def copy(
         verify(connection, progress)
         moved = _moved_to(connection)
     with target.reading() as connection:
-        there = queries.head(connection)
+        there = event_rows.head(connection)
     if there != BEGINNING and moved is None:
         raise ParameterError(f"target must be empty, got a ledger of {there.sequence} events")
     head = source.write(lambda connection: _leave(connection, at, str(target)))
@@ -57,7 +57,7 @@ def copy(
 
 def _moved_to(connection: Connection) -> str | None:
     """Reads the address that the ledger was moved to; None if it was not moved."""
-    last = queries.last(connection)
+    last = event_rows.last(connection)
     if last is None or last.kind != EventKind.MOVED:
         return None
     place: str = json.loads(last.details)["to"]
@@ -71,12 +71,12 @@ def _leave(connection: Connection, at: str, target: str) -> Head:
         Act(connection, at).log(EventKind.MOVED, details={"to": target})
     elif place != target:
         raise LedgerError(f"this ledger was moved to {place}, and cannot be moved to {target}")
-    return queries.head(connection)
+    return event_rows.head(connection)
 
 
 def _arrive(connection: Connection, at: str, source: Store, head: Head) -> None:
     """Writes every row of the source, and opens the history again."""
-    if queries.head(connection) != BEGINNING:
+    if event_rows.head(connection) != BEGINNING:
         check_head(connection, head)  # it has arrived before
         return
     with source.reading() as other:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from tightbudget.ledger import queries
-from tightbudget.ledger.queries import Which
+from tightbudget.ledger.rows import event_rows
+from tightbudget.ledger.rows.event_rows import Which
 from tightbudget.ledger.session import LedgerSession
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import check_encodable
@@ -58,7 +58,7 @@ def events(
     while limit is None or limit > 0:
         size = _PAGE if limit is None else min(limit, _PAGE)
         with session.read() as connection:
-            page = queries.entries(connection, which, after=after, limit=size)
+            page = event_rows.entries(connection, which, after=after, limit=size)
         yield from map(Event.of, page)
         if len(page) < size:
             return
@@ -77,5 +77,5 @@ def latest(
         limit: the largest number of events that are read.
     """
     with session.read() as connection:
-        found = queries.entries(connection, which, before=before, limit=limit, newest_first=True)
+        found = event_rows.entries(connection, which, before=before, limit=limit, newest_first=True)
     return tuple(map(Event.of, found))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tightbudget.errors import BudgetExceeded, SettlementError
-from tightbudget.ledger import queries, transactions
-from tightbudget.ledger.queries import Reservation, Summary
+from tightbudget.ledger.acts import run_acts
+from tightbudget.ledger.acts.requests import RefusedRequest, Request
+from tightbudget.ledger.rows import event_rows, run_rows
+from tightbudget.ledger.rows.run_rows import Reservation, Summary
 from tightbudget.ledger.session import LedgerSession, why
-from tightbudget.ledger.transactions import RefusedRequest, Request
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
@@ -84,7 +85,7 @@ class LedgerHold(BaseHold[Reservation]):
     def _event(self) -> Event:
         """Reads the event of the start or, before it, of the reservation."""
         with self._session.read() as connection:
-            entry = queries.entry(connection, self._is.started or self._is.id)
+            entry = event_rows.entry(connection, self._is.started or self._is.id)
         assert entry is not None, "a reservation has the numbers of its own events"
         return Event.of(entry)
 
@@ -99,7 +100,7 @@ class LedgerHold(BaseHold[Reservation]):
         """
         token, who = new_secret(), self._session.who(by)  # guard: token-is-secret
         self._is = self._session.write(
-            lambda act: transactions.start(act, key=self.key, token=token, why=who)
+            lambda act: run_acts.start(act, key=self.key, token=token, why=who)
         )
         self._token = token
 
@@ -125,9 +126,7 @@ class LedgerHold(BaseHold[Reservation]):
         """
         who, named = self._session.who(by), storable_cell(cell)
         self._is = self._session.write(
-            lambda act: transactions.settle(
-                act, key=self.key, token=self._token, cell=named, why=who
-            )
+            lambda act: run_acts.settle(act, key=self.key, token=self._token, cell=named, why=who)
         )
         return self.charge
 
@@ -144,7 +143,7 @@ class LedgerHold(BaseHold[Reservation]):
         who = self._session.who(by)
         if reason is not None:
             who["reason"] = printable(reason=reason)
-        self._is = self._session.write(lambda act: transactions.forfeit(act, key=self.key, why=who))
+        self._is = self._session.write(lambda act: run_acts.forfeit(act, key=self.key, why=who))
         return self.charge
 
     def void(self, *, by: str | None = None) -> Amount:
@@ -157,7 +156,7 @@ class LedgerHold(BaseHold[Reservation]):
             SettlementError: it was started or is over.
         """
         who = self._session.who(by)
-        self._is = self._session.write(lambda act: transactions.void(act, key=self.key, why=who))
+        self._is = self._session.write(lambda act: run_acts.void(act, key=self.key, why=who))
         return self.charge
 
 
@@ -194,9 +193,7 @@ def reserve_request(
         ParameterError: the key or a budget is refused.
     """
     known, who = session.keyed(key), session.who(by)
-    found = session.write(
-        lambda act: transactions.reserve(act, key=known, request=request, why=who)
-    )
+    found = session.write(lambda act: run_acts.reserve(act, key=known, request=request, why=who))
     return LedgerHold(session, _granted(found), None)
 
 
@@ -210,10 +207,10 @@ def hold_of(session: LedgerSession, key: str, token: str | int | None) -> Ledger
     """
     known, shown = session.keyed(key), token_text(token)
     with session.read() as connection:
-        found = queries.reservation(connection, known)
+        found = run_rows.reservation(connection, known)
         if found is None:
             raise SettlementError(f"there is no reservation {key!r}")
-        answer = transactions.refusal_of(connection, found) or found
+        answer = run_acts.refusal_of(connection, found) or found
     return LedgerHold(session, _granted(answer), shown)
 
 
@@ -222,7 +219,7 @@ def holds_of(
 ) -> tuple[LedgerHold, ...]:
     """Reads the reservations that are not ended, of these budgets or of all."""
     with session.read() as connection:
-        found = queries.open_reservations(connection, _seen(budgets))
+        found = run_rows.open_reservations(connection, _seen(budgets))
     return tuple(LedgerHold(session, reservation, None) for reservation in found)
 
 
@@ -241,10 +238,10 @@ def open_holds(
     """
     last = None if after is None else session.keyed(after)
     with session.read() as connection:
-        first = 0 if last is None else queries.number_of(connection, last)
+        first = 0 if last is None else run_rows.number_of(connection, last)
         if first is None:
             raise SettlementError(f"there is no reservation {after!r}")
-        found = queries.open_summaries(
+        found = run_rows.open_summaries(
             connection, _seen(budgets), interactive=interactive, after=first, limit=limit
         )
     return tuple(map(_listed, found))
@@ -258,7 +255,7 @@ def expire(session: LedgerSession, key: str, *, by: str, reason: str) -> LedgerH
         ParameterError: the name or the reason is refused.
     """
     said, known = why(by=by, reason=reason), session.keyed(key)
-    found = session.write(lambda act: transactions.expire(act, key=known, why=said))
+    found = session.write(lambda act: run_acts.expire(act, key=known, why=said))
     return LedgerHold(session, found, None)
 
 

@@ -25,12 +25,14 @@ except ImportError as error:
 
 from tightbudget.ledger import block_set as block_sets
 from tightbudget.ledger import budget as budget_acts
-from tightbudget.ledger import history, queries, transactions
+from tightbudget.ledger import history
 from tightbudget.ledger import hold as hold_acts
+from tightbudget.ledger.acts import answers
 from tightbudget.ledger.block_set import BlockRange, Blocks
 from tightbudget.ledger.budget import LedgerBudget
 from tightbudget.ledger.copy import copy
 from tightbudget.ledger.hold import LedgerHold
+from tightbudget.ledger.rows import budget_rows, event_rows, run_rows, selection
 from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.store import Store
 from tightbudget.ledger.verification import Verification, check_head, verify
@@ -161,7 +163,7 @@ class Ledger:
         """
         known = self.session.named(name=name)
         with self.session.read() as connection:
-            return LedgerBudget(self.session, transactions.balance_of(connection, known).name)
+            return LedgerBudget(self.session, answers.balance_of(connection, known).name)
 
     def budgets(self) -> tuple[LedgerBudget, ...]:
         """Returns all budgets, each after the one that it is a part of."""
@@ -254,7 +256,7 @@ class Ledger:
     def names(self, beginning: str, limit: int) -> tuple[str, ...]:
         """Returns the first names of budgets that begin with a text, in alphabetical order."""
         with self.session.read() as connection:
-            return tuple(queries.beginning_with(connection, beginning, limit))
+            return tuple(budget_rows.beginning_with(connection, beginning, limit))
 
     def within(self, names: Collection[str], *, analyst: str | None = None) -> Seen:
         """Returns these budgets and all their parts, and of sets of blocks every block.
@@ -264,7 +266,7 @@ class Ledger:
             analyst: whose quotas in these sets belong to them; by default nobody's.
         """
         with self.session.read() as connection:
-            found = queries.within(connection, names)
+            found = selection.within(connection, names)
         return found if analyst is None else found.and_quotas_of(analyst)
 
     # ---------------------------------------------------------------------- reservations
@@ -349,12 +351,12 @@ class Ledger:
         """Says whether the key was used, also if the request was refused."""
         known = self.session.keyed(key)
         with self.session.read() as connection:
-            return queries.number_of(connection, known) is not None
+            return run_rows.number_of(connection, known) is not None
 
     def count_open(self, budgets: Collection[str] | Seen) -> int:
         """Counts the reservations that are not ended and charge one of these budgets."""
         with self.session.read() as connection:
-            return queries.count_open(connection, Seen.of(budgets))
+            return run_rows.count_open(connection, Seen.of(budgets))
 
     def count_open_in_each(self, budgets: Collection[str]) -> dict[str, int]:
         """Counts for each of these budgets the reservations that are not ended and charge it.
@@ -362,7 +364,7 @@ class Ledger:
         A budget without any is left out.
         """
         with self.session.read() as connection:
-            return queries.count_open_in_each(connection, budgets)
+            return run_rows.count_open_in_each(connection, budgets)
 
     def expire(self, key: str, *, by: str, reason: str) -> LedgerHold:
         """Frees a hold that was never started, for an administrator who knows that it won't be.
@@ -437,7 +439,7 @@ class Ledger:
     def head(self) -> Head:
         """Returns the history's length and hash; ``str(ledger.head())`` is to be kept elsewhere."""
         with self.session.read() as connection:
-            return queries.head(connection)
+            return event_rows.head(connection)
 
     def check(self, head: Head | str) -> None:
         """Checks that the history went on from a head that was kept elsewhere.

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from tightbudget.ledger import queries
+from tightbudget.ledger.acts.unit_of_work import Act
+from tightbudget.ledger.rows import selection
 from tightbudget.ledger.store import Store
-from tightbudget.ledger.unit_of_work import Act
 from tightbudget.promises.text import printable
 
 __all__ = ["LedgerSession", "why"]
@@ -70,7 +70,7 @@ class LedgerSession:
         Raises:
             ParameterError: no budget can have this name.
         """
-        return self._spelt(queries.stored_name, given)
+        return self._spelt(selection.stored_name, given)
 
     def keyed(self, key: str) -> str:
         """Spells a reservation's key as the ledger does, or in form C if there is none.
@@ -78,7 +78,7 @@ class LedgerSession:
         Raises:
             ParameterError: no reservation can have this key.
         """
-        return self._spelt(queries.stored_key, {"key": key})
+        return self._spelt(selection.stored_key, {"key": key})
 
     def _spelt(self, stored: Callable[[Connection, str], str | None], given: dict[str, Any]) -> str:
         """Looks a text up in the ledger in each of its spellings, unless it is ASCII."""

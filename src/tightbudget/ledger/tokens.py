@@ -15,8 +15,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tightbudget.errors import ParameterError
-from tightbudget.ledger import queries, transactions
+from tightbudget.ledger.acts import token_acts
 from tightbudget.ledger.ledger import Ledger
+from tightbudget.ledger.rows import token_rows
 from tightbudget.numerics.validate import one_of, refuse
 from tightbudget.promises.block_names import bearer
 from tightbudget.promises.chain import canonical, digest
@@ -113,13 +114,13 @@ class Tokens:
             "hash": digest(secret),
         }
         who = self._session.who(by)
-        self._session.write(lambda act: transactions.add_token(act, row, who))
+        self._session.write(lambda act: token_acts.add_token(act, row, who))
         return _token(row), f"tb_{id}_{secret}"
 
     def all(self) -> tuple[Token, ...]:
         """Lists all tokens, also those that are over, the oldest first."""
         with self._session.read() as connection:
-            return tuple(map(_token, queries.tokens_in_order(connection)))
+            return tuple(map(_token, token_rows.tokens_in_order(connection)))
 
     def revoke(self, id: str, *, by: str | None = None) -> Token:
         """Ends a token, now and for good; again changes nothing.
@@ -133,7 +134,7 @@ class Tokens:
             LedgerError: the ledger was moved elsewhere.
         """
         who = self._session.who(by)
-        row = self._session.write(lambda act: transactions.revoke_token(act, id, who))
+        row = self._session.write(lambda act: token_acts.revoke_token(act, id, who))
         if row is None:
             raise refuse("id", "be that of a token of this ledger", id)
         return _token(row)
@@ -154,7 +155,7 @@ class Tokens:
     def valid(self, id: str) -> Token | None:
         """Returns the token of this id if it is valid now, or None."""
         with self._session.read() as connection:
-            row = queries.token(connection, id)
+            row = token_rows.token(connection, id)
         token = None if row is None else _token(row)
         return token if token is not None and token.is_valid(self._session.now()) else None
 

@@ -21,11 +21,12 @@ from sqlalchemy import Connection, Table, exists, func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from tightbudget.errors import LedgerCorruptError, LedgerError
-from tightbudget.ledger import queries
-from tightbudget.ledger.queries import Balance, Reservation
+from tightbudget.ledger.acts.requests import runs_of
+from tightbudget.ledger.rows import budget_rows, event_rows, run_rows, token_rows
+from tightbudget.ledger.rows.budget_rows import Balance
+from tightbudget.ledger.rows.run_rows import Reservation
 from tightbudget.ledger.schema import charges, events, reservations, steps
 from tightbudget.ledger.shape import check_shape
-from tightbudget.ledger.transactions import runs_of
 from tightbudget.output_dp.guarantee import cell_from_json
 from tightbudget.output_dp.pricing import BudgetRule
 from tightbudget.promises.chain import Head, digest
@@ -88,7 +89,7 @@ def verify(
         count, first = _count(connection, events), history.head.sequence
     for after in progress(range(first, count, _PAGE)):
         with _making_sense("rows of events"):
-            for entry in queries.entries(connection, after=after, limit=_PAGE):
+            for entry in event_rows.entries(connection, after=after, limit=_PAGE):
                 history.add(entry)
         with _making_sense("rows of reservations"):
             _compare_reservations(connection, history.forget_ended(), compared)
@@ -110,7 +111,7 @@ def _compare_the_end(
         LedgerCorruptError: something differs.
     """
     with _making_sense("rows of events"):
-        head = queries.head(connection)
+        head = event_rows.head(connection)
     if history.head != head:
         raise LedgerCorruptError(f"event {history.head.sequence + 1} is missing")
     # guard: events-counted
@@ -167,14 +168,14 @@ def check_head(connection: Connection, head: Head) -> None:
     Raises:
         LedgerCorruptError: it was set back, or went another way.
     """
-    now = queries.head(connection)
+    now = event_rows.head(connection)
     if now.sequence < head.sequence:  # guard: heads-fall-back
         missing = head.sequence - now.sequence
         raise LedgerCorruptError(
             f"{missing} {'events are' if missing > 1 else 'event is'} missing: this is an earlier"
             " state of the ledger, such as a restored backup"
         )
-    entry = queries.entry(connection, head.sequence)
+    entry = event_rows.entry(connection, head.sequence)
     found = Head.after(entry)
     if found != head:  # guard: heads-fork
         raise LedgerCorruptError(
@@ -195,7 +196,7 @@ def _compare_reservations(
     for first in range(0, len(listed), _AT_ONCE):
         page = listed[first : first + _AT_ONCE]
         numbers = [run.row for _, run in page]
-        rows = {found.id: found for found in queries.reservations_numbered(connection, numbers)}
+        rows = {found.id: found for found in run_rows.reservations_numbered(connection, numbers)}
         prices = _Prices()
         for key, run in page:
             found = rows.get(run.row)
@@ -307,7 +308,7 @@ def _compare_budgets(
     """
     seen: dict[int, Balance] = {}
     declared = 0
-    for found in queries.balances(connection):
+    for found in budget_rows.balances(connection):
         whole = None if found.parent is None else seen.get(found.parent)
         seen[found.id] = found
         budget = history.budgets.get(found.name)
@@ -357,7 +358,7 @@ def _compare_steps(
     plan = rule_of(found.kind, found.parameters).declared
     runs = {} if plan is None else runs_of(plan)
     said = {step: (times, used.get((found.name, step), 0)) for step, times in runs.items()}
-    if queries.declared(connection, found) != said:
+    if budget_rows.declared(connection, found) != said:
         raise LedgerCorruptError(f"the steps of {found.name!r} are not what the history says")
 
 
@@ -372,12 +373,15 @@ def _compare_tokens(connection: Connection, history: History) -> int | None:
     ):
         return None
     seen = 0
-    for row in queries.tokens_in_order(connection):
+    for row in token_rows.tokens_in_order(connection):
         known = history.tokens.get(row["id"])
         if known is None and history.moved:  # guard: access-tokens-have-event
             continue  # of a ledger that was sealed before tokens had events: none can be added
         said = None if known is None else (known.said, known.revoked)
-        if said != (queries.said_of_token(row), row["revoked"]):  # guard: access-tokens-unchanged
+        if said != (
+            token_rows.said_of_token(row),
+            row["revoked"],
+        ):  # guard: access-tokens-unchanged
             raise LedgerCorruptError(
                 f"the access token {row['id']!r} is not what the history says it is"
             )

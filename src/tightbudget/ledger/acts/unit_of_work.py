@@ -11,9 +11,10 @@ from typing import Any
 from sqlalchemy import Connection, Table, bindparam, insert, update
 
 from tightbudget.errors import LedgerCorruptError, LedgerError, SettlementError
-from tightbudget.ledger import queries
 from tightbudget.ledger.driver import execute_each
-from tightbudget.ledger.queries import Balance, Reservation
+from tightbudget.ledger.rows import event_rows, run_rows
+from tightbudget.ledger.rows.budget_rows import Balance
+from tightbudget.ledger.rows.run_rows import Reservation
 from tightbudget.ledger.schema import budgets, charges, events, reservations, steps
 from tightbudget.promises.chain import Head, canonical, entry_after
 from tightbudget.promises.stored_words import EventKind, ReservationState
@@ -112,7 +113,7 @@ class Act:
     """
 
     def __init__(self, connection: Connection, at: str) -> None:
-        last = queries.last(connection)
+        last = event_rows.last(connection)
         if last is not None and last.kind == EventKind.MOVED:  # guard: moved-ledger-sealed
             to = json.loads(last.details)["to"]
             raise LedgerError(f"this ledger was moved to {to}, and can only be read")
@@ -224,7 +225,7 @@ class Act:
         Raises:
             SettlementError: there is none, or it was refused.
         """
-        found = queries.reservation(self.connection, key)
+        found = run_rows.reservation(self.connection, key)
         if found is None:
             raise SettlementError(f"there is no reservation {key!r}")
         if found.state == ReservationState.REFUSED:

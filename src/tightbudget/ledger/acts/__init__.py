@@ -1,0 +1,1 @@
+"""Acts on a ledger: each is one transaction, and writes its events."""

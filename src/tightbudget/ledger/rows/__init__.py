@@ -1,0 +1,1 @@
+"""Rows of the tables as values, and the queries that read them."""
