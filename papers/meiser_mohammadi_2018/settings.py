@@ -49,7 +49,7 @@ def factors(epsilons: Iterable[tb.Bounds]) -> list[tb.Bounds]:
 
 def as_bounds(numbers: Iterable[dict[str, float]]) -> list[tb.Bounds]:
     """Back from the file of numbers."""
-    return [tb.Bounds(**ends) for ends in numbers]
+    return [tb.Bounds(ends["lower"], ends["upper"]) for ends in numbers]
 
 
 def graph(

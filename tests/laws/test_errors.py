@@ -15,7 +15,7 @@ import tightbudget as tb
 from tightbudget import errors
 from tightbudget.accounting.text_file import json_text
 from tightbudget.cli.refusals import as_json as printed_as_json
-from tightbudget.engine.answer import Answer
+from tightbudget.engine.answer import Answer, Asked
 from tightbudget.errors import ParameterError, TightBudgetError
 from tightbudget.output_dp.amount import Amount
 from tightbudget.web import refusals
@@ -217,7 +217,8 @@ def test_two_pairs_are_refused_with_the_bounds_that_both_leave() -> None:
     """The words name the bounds of the error, which are those of neither pair alone."""
     above = Answer.missed("epsilon at delta = 0.1", tb.Bounds(1.0, 2.0), 1e-4)
     below = Answer.missed("epsilon at delta = 0.1", tb.Bounds(0.5, 1.5), 1e-4)
-    error = above.down_to(below).error()
+    asked = Asked(words="epsilon at delta = 0.1", gap=1e-4)
+    error = above.down_to(below, asked, apart="a made-up sampler").error()
     assert error.bounds == (0.5, 2.0)
     assert leads(str(error), 0.5, 2.0)
     assert "of the dominating pair, epsilon at delta = 0.1 is in " in str(error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import decimal
+import functools
 import inspect
 import itertools
 import re
@@ -167,14 +168,14 @@ def _public_keys(table: Table, many: int) -> None:
 def _more(table: Table, key: Any) -> list[Any]:
     """More than a thousand keys of one type, if it has so many."""
     numbers = range(1000, 2001)
-    keys: list[Any] = {
+    lists: dict[type, list[Any]] = {
         str: [f"more {n}" for n in numbers],
         int: list(numbers),
         datetime.date: [datetime.date.fromordinal(n) for n in numbers],
         datetime.datetime: [datetime.datetime.fromordinal(n) for n in numbers],
-    }.get(type(key), [])
+    }
     with contextlib.suppress(ParameterError):
-        return list(public_keys(table.columns, "c", keys))
+        return list(public_keys(table.columns, "c", lists.get(type(key), [])))
     return []
 
 
@@ -183,7 +184,7 @@ def _units(table: Table, many: int) -> None:
     rows = Table(table, unit="c", rows_per_unit=1)
     twice = _questions_of_units(rows)
     for i in range(PARTS):
-        fewer = _questions_of_units(rows.filter(lambda t, i=i: t.i % PARTS != i))
+        fewer = _questions_of_units(rows.filter(_beside(i)))
         lost = many - answer(_part(table, i), lambda s: s.counts(EACH, [None])[0])
         for name, number in twice.items():
             assert 0 <= number - fewer[name] <= many - lost, name
@@ -203,13 +204,27 @@ def _questions_of_units(rows: Table) -> dict[str, int]:
     }
 
 
+def _beside(i: int) -> Callable[[Any], Any]:
+    """The rule that leaves a part out."""
+    return lambda t: t.i % PARTS != i
+
+
+def _of_c(rule: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A rule of the column c."""
+    return lambda t: rule(t.c)
+
+
+def _sum_on(grid: OnGrid, source: Any) -> dict[int, Any]:
+    return {0: source.sums(EACH, [grid])[0]}
+
+
 def _number(table: Table, many: int) -> None:
     grids = [
         OnGrid(column="c", low=-(2**40), high=2**40, step=2.0**-10),
         OnGrid(column="c", low=0, high=2**52, step=2.0**12, power=1),
     ]
     for grid in grids:
-        found = _adds_up(table, lambda s, grid=grid: {0: s.sums(EACH, [grid])[0]})
+        found = _adds_up(table, functools.partial(_sum_on, grid))
         assert abs(found[0]) <= many * grid.most
     low = OnGrid(column="c", low=-3, high=3)
     assert sum(_adds_up(table, lambda s: dict(s.histogram(EACH, low))).values()) == many
@@ -241,13 +256,13 @@ def _rules(table: Table, many: int) -> None:
     served = []
     for rule in RULES.values():
         try:
-            table.source.check_rules(conditions=[lambda t, rule=rule: rule(t.c)])
+            table.source.check_rules(conditions=[_of_c(rule)])
         except ParameterError:
             continue
         served.append(rule)
     if not served:
         table.source.check_rules(conditions=[lambda t: t.c.isnull()])
-    asked = [lambda t, rule=rule: rule(t.c) for rule in served]
+    asked = [_of_c(rule) for rule in served]
     found = _adds_up(table, lambda s: dict(enumerate(s.counts(EACH, asked))))
     assert all(0 <= number <= many for number in found.values())
 
@@ -256,7 +271,8 @@ def _joined(table: Table, many: int) -> None:
     """Joins with public keys that are spelled otherwise: each row stays one row."""
     import pyarrow
 
-    column = table.source.table["c"] if "c" in table.source.table.columns else None
+    rows: Any = table.source
+    column = rows.table["c"] if "c" in rows.table.columns else None
     kind = pyarrow.string() if column is None else column.type().to_pyarrow()
     found = []
     for value in VALUES:
@@ -307,7 +323,7 @@ def in_duckdb(kind: str) -> Any | None:
     execute = connection.con.execute
     with contextlib.suppress(Exception):
         execute(f"CREATE TABLE rows (i BIGINT, c {kind})")
-        values = [None]
+        values: list[Any] = [None]
         for text in TEXTS:
             with contextlib.suppress(Exception):
                 execute("INSERT INTO rows VALUES (-1, ?)", [text])
@@ -338,7 +354,7 @@ def in_postgres(connection: Any, ibis_connection: Any, kind: str, name: str) -> 
     """A table of PostgreSQL; None if a table cannot have this type, or Ibis cannot open it."""
     with contextlib.suppress(Exception):
         connection.execute(f"CREATE TABLE {name} (i bigint, c {kind})")
-        values = [None]
+        values: list[Any] = [None]
         for text in TEXTS:
             with contextlib.suppress(Exception):
                 connection.execute(f"INSERT INTO {name} VALUES (-1, %s)", (text,))
@@ -370,7 +386,7 @@ def of_arrow() -> Iterator[Column]:
     kinds += [pa.struct([("a", pa.int64())]), pa.map_(pa.string(), pa.int64())]
     kinds += [pa.run_end_encoded(pa.int32(), pa.string()), pa.list_view(pa.int64())]
     for kind in dict.fromkeys(kinds):
-        values = _accepted(lambda given, kind=kind: pa.array(given, kind))
+        values = _accepted(functools.partial(pa.array, type=kind))
         edges = _raw(kind)
         column = (
             pa.concat_arrays([*(pa.array([v], kind) for v in values), *edges])
@@ -412,7 +428,7 @@ def of_polars() -> Iterator[Column]:
     """A frame of Polars for each of its types."""
     import polars as pl
 
-    kinds = [
+    kinds: list[Any] = [
         kind
         for kind in vars(pl.datatypes).values()
         if inspect.isclass(kind) and issubclass(kind, pl.DataType) and not kind.is_nested()
@@ -422,7 +438,7 @@ def of_polars() -> Iterator[Column]:
     kinds += [pl.Array(pl.Int64, 1), pl.Struct({"a": pl.Int64}), pl.Duration("ns")]
     for kind in dict.fromkeys(kinds):
         with contextlib.suppress(Exception):
-            values = _accepted(lambda given, kind=kind: pl.Series(given, dtype=kind, strict=True))
+            values = _accepted(functools.partial(pl.Series, dtype=kind, strict=True))
             column = pl.Series("c", values, dtype=kind)
             yield Column(str(kind), pl.DataFrame({"i": range(len(column)), "c": column}))
 
@@ -434,27 +450,28 @@ def of_pandas() -> Iterator[Column]:
 
     kinds: list[Any] = [np.dtype(code) for code in np.typecodes["All"]]
     kinds += [f"datetime64[{unit}]" for unit in ("s", "ms", "us", "ns")]
-    for kind in _below(pd.api.extensions.ExtensionDtype):
+    for cls in _below(pd.api.extensions.ExtensionDtype):
         with contextlib.suppress(Exception):
-            kinds.append(kind())
+            kinds.append(cls())
     kinds += ["string", "Int64", "UInt64", "boolean", "Float64", "datetime64[ns, UTC]"]
     kinds += ["period[D]", "interval[int64]", "Sparse[float]", "category", "int64[pyarrow]"]
     names = []
     for kind in kinds:
         with contextlib.suppress(NotImplementedError):  # a class that is above others
             names.append(str(kind))
-    for kind in dict.fromkeys(names):
+    for name in dict.fromkeys(names):
         with contextlib.suppress(Exception):
-            values = _accepted(lambda given, kind=kind: pd.Series(given, dtype=kind))
+            values = _accepted(functools.partial(pd.Series, dtype=name))
             parts = []  # not all types have a missing value
             for value in values:
                 with contextlib.suppress(Exception):
-                    parts.append(pd.Series([value], dtype=kind))
+                    parts.append(pd.Series([value], dtype=name))
             column = pd.concat(parts, ignore_index=True)
             if len(column):
-                yield Column(kind, pd.DataFrame({"i": range(len(column)), "c": column}))
+                yield Column(name, pd.DataFrame({"i": range(len(column)), "c": column}))
 
 
 def _below(kind: type) -> list[type]:
     """All classes below a class."""
-    return [one for below in kind.__subclasses__() for one in (below, *_below(below))]
+    subs: list[type] = kind.__subclasses__()
+    return [one for sub in subs for one in (sub, *_below(sub))]

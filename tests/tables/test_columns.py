@@ -128,7 +128,8 @@ def no_record_hides_others(folder: Path) -> bool:
     """Rows that are no UTF-8 count alike, whatever is beside them in the file."""
     found = set()
     for more in ([], [b"a"], [b"caf?"]):
-        data = parquet(folder, [b"caf\xe9"] * 100 + [b"cafx", b"zz", *more])
+        rows: list[bytes | None] = [*[b"caf\xe9"] * 100, b"cafx", b"zz", *more]
+        data = parquet(folder, rows)
         (n,) = Table(data).source.counts(EACH, [lambda t: t.c == "caf?"])
         found.add(n - (more == [b"caf?"]))
     return len(found) == 1

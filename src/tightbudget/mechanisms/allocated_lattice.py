@@ -248,9 +248,7 @@ def _ends_of_ratio(pair: Pair, reverse: Pair | None, direction: Direction) -> tu
 
     The lower one is 0 where the ratio may be 0.
     """
-    one, other = pair, reverse
-    if direction is Direction.ADD:
-        one, other = other, pair
+    one, other = (pair, reverse) if direction is Direction.REMOVE else (reverse, pair)
     # guard: least-ratio-not-zero
     never = pair.q_only() if direction is Direction.REMOVE else pair.p_only()
     least, most = 0.0, math.inf

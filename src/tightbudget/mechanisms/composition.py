@@ -154,7 +154,7 @@ class Mechanism(Composable):
         super().__init_subclass__()
         if "__repr__" not in vars(cls):  # or dataclass would write one, with all defaults
             cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
-        if cls.kind:
+        if vars(cls).get("kind"):  # a subclass without a name of its own takes no one else's
             MECHANISMS[cls.kind] = cls
 
     def __new__(cls, *args: Any, **named: Any) -> Self:

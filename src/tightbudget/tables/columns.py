@@ -21,7 +21,7 @@ import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 from uuid import UUID
 
@@ -511,14 +511,14 @@ def read_columns(data: Any) -> Sequence[_Read]:
             (
                 str(name),
                 str(data.dtypes.iloc[i]),
-                lambda i=i: arrow.Array.from_pandas(data.iloc[:, i]),
+                partial(lambda i: arrow.Array.from_pandas(data.iloc[:, i]), i),
             )
             for i, name in enumerate(data.columns)
         ]
     if not isinstance(data, arrow.Table):
         data = importlib.import_module("ibis").memtable(data).to_pyarrow()
     return [
-        (field.name, str(field.type), lambda i=i: data.column(i))
+        (field.name, str(field.type), partial(data.column, i))
         for i, field in enumerate(data.schema)
     ]
 
