@@ -11,6 +11,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.mechanisms.composition import Mechanism
+from tightbudget.mechanisms.either import either_within
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.pair import Direction, Pair
 
@@ -56,7 +57,18 @@ def a_response_of_an_epsilon_loses_at_least_that() -> bool:
     )
 
 
+def an_uncertain_chance_is_the_worse_one() -> bool:
+    runs = either_within(tb.Bounds(0.1, 0.3), tb.Laplace(0.5), tb.Laplace(5.0)) * 1
+    worst = tb.either(0.3, tb.Laplace(0.5), tb.Laplace(5.0)) * 1
+    return runs.delta(1.0).upper >= worst.delta(1.0).lower
+
+
 MUTATIONS = [
+    Without(
+        "a chance is its lower bound",
+        {"uncertain-chance-reveals": "lost = 0.0"},
+        an_uncertain_chance_is_the_worse_one,
+    ),
     Without(
         "a sigma is rounded down",
         {"multiplier-rounded-down": "sigma = z * s"},

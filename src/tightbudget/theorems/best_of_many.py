@@ -162,7 +162,6 @@ class BestOfMany:
             def at_another(order: float) -> float:
                 if math.isinf(order):
                     return one(order)
-                # guard: other-order-rounded-up
                 share = next_up((order - 1.0) / order)
                 return add_up(mul_up(share, one(order)), next_up(log / order))
 
@@ -190,7 +189,7 @@ def _best(at: Callable[[float], float], orders: Sequence[float]) -> float:
     ends = orders[i - 1] if i else _LOWEST, orders[min(i + 1, len(orders) - 1)]
     if math.isinf(ends[1]):
         return best
-    # near the least value an error of the exponent by 1e-5 changes it to second order: by 1e-10
+    # near the least value an error of the exponent by 1e-4 changes it to second order: by 1e-8
     exponents = (math.log2(end - 1.0) for end in ends)
-    least, x = least_between(lambda x: at(1.0 + 2.0**x), *exponents, 1e-5)
+    least, x = least_between(lambda x: at(1.0 + 2.0**x), *exponents, 1e-4)
     return 1.0 + 2.0**x if least < at(best) else best
