@@ -131,7 +131,8 @@ def test_laplace_noise_is_theorem_2_at_its_best_orders(mean: float, shape: float
 
 
 @pytest.mark.parametrize(
-    ("sigma", "mean"), [(1.0, 1.0), (1.0, 1000.0), (1.0, 1e9), (0.3, 10.0), (30.0, 1000.0)]
+    ("sigma", "mean"),
+    [(1.0, 1.0), (1.0, 1000.0), (1.0, 1e9), (0.3, 10.0), (30.0, 1000.0), (1000.0, 1.0)],
 )
 def test_a_poisson_number_is_theorem_6(sigma: float, mean: float) -> None:
     def delta(epsilon: float) -> Bounds:
