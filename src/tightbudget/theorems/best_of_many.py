@@ -190,6 +190,6 @@ def _best(at: Callable[[float], float], orders: Sequence[float]) -> float:
     if math.isinf(ends[1]):
         return best
     # near the least value an error of the exponent by 1e-4 changes it to second order: by 1e-8
-    exponents = (math.log2(end - 1.0) for end in ends)
-    least, x = least_between(lambda x: at(1.0 + 2.0**x), *exponents, 1e-4)
+    low, high = (math.log2(end - 1.0) for end in ends)
+    least, x = least_between(lambda x: at(1.0 + 2.0**x), low, high, 1e-4)
     return 1.0 + 2.0**x if least < at(best) else best
