@@ -729,7 +729,7 @@ def test_a_negative_binomial_number_of_runs_is_as_the_theorem_says(
     for order in (1.1, 2.0, best, 3.0, 5.0, 10.0, 100.0, 1000.0, 10_000.0):
         s = max(order, best) - 1  # lower orders are bounded by the best one
         truth = rho * s + math.log(mean) / s + selection
-        assert truth * (1 - 1e-9) <= at(order) <= truth * 1.01
+        assert truth * (1 - 1e-9) <= at(order) <= truth * (1 + 1e-8)
 
 
 def of_gaussian(sigma: float) -> tuple[Any, Callable[[float], float], Callable[[float], float]]:
@@ -762,7 +762,7 @@ def of_laplace(m: float) -> tuple[Any, Callable[[float], float], Callable[[float
     [
         (of_laplace(10.0), 10.0),
         (of_laplace(1.0), 1e10),
-        (of_gaussian(1000.0), 1000.0),
+        pytest.param(of_gaussian(1000.0), 1000.0, marks=pytest.mark.slow),
         (of_gaussian(1.0), 1000.0),
     ],
     ids=["pure 10", "pure 1", "Gaussian 1000", "Gaussian 1"],
@@ -1153,7 +1153,12 @@ def test_an_event_that_the_package_has_is_registered() -> None:
         ),
         (events.SingleEpochTreeAggregationDpEvent(1.0, []), SPECIAL, "Single", "at least one tree"),
         (events.SampledWithReplacementDpEvent(2, 3, GAUSSIAN), ONE, "Sampled", "more records than"),
-        (events.DiscreteLaplaceDpEvent(1e-310, 1), ADD, "DiscreteLaplace", "too large"),
+        (
+            events.DiscreteLaplaceDpEvent(1e-310, 1),
+            ADD,
+            "DiscreteLaplace",
+            "sensitivity / scale must be in",
+        ),
         (events.DiscreteLaplaceDpEvent(1.0, 0), ADD, "DiscreteLaplace", "sensitivity must be"),
         (events.RandomizedResponseDpEvent(1.5, 2), ONE, "RandomizedResponse", "noise_parameter"),
         (events.RandomizedResponseDpEvent(0.5, 0), ONE, "RandomizedResponse", "num_buckets must"),

@@ -12,6 +12,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.mechanisms.composition import Mechanism
+from tightbudget.mechanisms.either import either_within
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.pair import Direction, Pair
 
@@ -64,11 +65,22 @@ def a_point_on_the_line_of_all_curves_is_not_raised() -> bool:
     return lowest <= 1 - exp_ends(-0.7)[1]
 
 
+def an_uncertain_chance_is_the_worse_one() -> bool:
+    runs = either_within(tb.Bounds(0.1, 0.3), tb.Laplace(0.5), tb.Laplace(5.0)) * 1
+    worst = tb.either(0.3, tb.Laplace(0.5), tb.Laplace(5.0)) * 1
+    return runs.delta(1.0).upper >= worst.delta(1.0).lower
+
+
 MUTATIONS = [
     Without(
         "a lifted point is below the exact one in the pair below",
         {"lifted-point-below": "pass"},
         a_point_on_the_line_of_all_curves_is_not_raised,
+    ),
+    Without(
+        "a chance is its lower bound",
+        {"uncertain-chance-reveals": "lost = 0.0"},
+        an_uncertain_chance_is_the_worse_one,
     ),
     Without(
         "a sigma is rounded down",

@@ -11,18 +11,23 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from flint import arb, ctx
+from mpmath import mpf
 from tests.balls import ball
 from tests.guards.mutants import Without, each, lose_a_truth
 from tests.hostile import within_a_unit
+from tests.theorems.test_best_of_many import mean_of
 from tests.theorems.test_concentrated import lies_above
 from tests.theorems.test_kov import truth
 from tests.theorems.test_naive import exact_advanced
 from tests.theorems.test_renyi import exact_epsilon, laplace, response, sampled
 
+import tightbudget as tb
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.theorems import advanced, concentrated, kov, naive, renyi
+from tightbudget.theorems.best_of_many import BestOfMany, Repetitions
 from tightbudget.theorems.concentrated import Line
 from tightbudget.theorems.renyi import Conversion, RenyiTable
+from tightbudget.theorems.sampling import without_replacement
 
 
 @pytest.fixture(autouse=True)
@@ -242,7 +247,84 @@ def line_logarithms_hold() -> bool:
         )
 
 
+def a_best_of_many_holds() -> bool:
+    """Theorem 2 at two orders, for a mean of runs and a divergence that need every part of it."""
+    best = BestOfMany(
+        lambda a: Bounds(0.0, a / 10), Repetitions(mean=1000.0, shape=1.0), orders=(2.0, 8.0)
+    )
+    log = math.log(1000.0)
+    truth = 0.8 + log / 7 + 2 * (0.7 + log / 8)  # the order 8 is the best other one, too
+    return best(8.0).upper >= truth * (1 - 1e-12)
+
+
+def a_poisson_number_of_runs_adds_a_delta() -> bool:
+    # Theorem 6 at the order 2: delta is asked for at ln 2
+    one = tb.Gaussian(1.0) * 1
+    best = BestOfMany(
+        lambda a: Bounds(0.0, a / 2),
+        Repetitions(mean=1000.0, shape=math.inf),
+        lambda epsilon: one.answer(epsilon=epsilon).bounds,
+        orders=(2.0,),
+    )
+    truth = 1.0 + 1000 * one.delta(math.log(2.0)).lower + math.log(1000.0)
+    return best(2.0).upper >= truth * (1 - 1e-9)
+
+
+def a_number_of_runs_is_not_below_its_mean() -> bool:
+    return all(
+        mean_of(mpf(Repetitions(mean=1 + j / 7, shape=shape).log_stop()), shape) >= 1 + j / 7
+        for shape in (0.0, 0.5, 1.0, 3.0)
+        for j in range(1, 60)
+    )
+
+
+def a_sample_costs_its_share() -> bool:
+    for j in range(1, 200):
+        epsilon, delta, rate = j / 37, 1 / (j + 3), j / 211
+        moved, less = without_replacement(epsilon, delta, rate)
+        if ball(moved).expm1() < ball(rate) * ball(epsilon).expm1():
+            return False
+        if Fraction(less) < Fraction(rate) * Fraction(delta):
+            return False
+    return True
+
+
 MUTATIONS = [
+    Without(
+        "the other order is forgotten",
+        {"other-order-counted": "constant = 0.0"},
+        a_best_of_many_holds,
+    ),
+    Without(
+        "the mean number of runs is forgotten",
+        {"mean-number-of-runs-counted": "chosen = 0.0"},
+        a_best_of_many_holds,
+    ),
+    Without(
+        "the delta of one run is forgotten",
+        {"poisson-delta-counted": "return 0.0"},
+        a_poisson_number_of_runs_adds_a_delta,
+    ),
+    Without(
+        "a number of runs is what floating point makes of it",
+        {"number-of-runs-rounded-up": "enough = self.mean"},
+        a_number_of_runs_is_not_below_its_mean,
+    ),
+    Without(
+        "the odds of a sample are rounded down",
+        {"sample-odds-rounded-up": "odds = q * (expm1_up(e) * (1 - 2.0**-49))"},
+        a_sample_costs_its_share,
+    ),
+    Without(
+        "the epsilon of a sample is rounded down",
+        {"sample-epsilon-rounded-up": "moved = min(e, log1p_up(odds) * (1 - 2.0**-49))"},
+        a_sample_costs_its_share,
+    ),
+    Without(
+        "the share of a sample is squared",
+        {"sample-share-once": "return moved, min(1.0, mul_up(q * q, d))"},
+        a_sample_costs_its_share,
+    ),
     Without(
         "the sums of binomial masses round, from below",
         {"binomial-sum-rounded-down": "lower = max(0.0, value)"},

@@ -8,7 +8,7 @@ import tightbudget as tb
 from tightbudget.engine.engine import Engine
 from tightbudget.engine.question import DeltaAt
 from tightbudget.errors import ParameterError, RelationError
-from tightbudget.mechanisms.either import EitherPair
+from tightbudget.mechanisms.either import EitherPair, either_within
 
 PARTS = [
     (tb.Gaussian(1.0), tb.Gaussian(3.0).subsampled(0.1)),
@@ -32,6 +32,20 @@ def test_delta_is_the_mean_of_both(one: tb.Mechanism, other: tb.Mechanism, p: fl
             a, b, both = delta(one), delta(other), delta(tb.either(p, one, other))
             assert both.lower <= (p * a.upper + (1 - p) * b.upper) * (1 + 1e-15)
             assert (p * a.lower + (1 - p) * b.lower) * (1 - 1e-15) <= both.upper
+
+
+@pytest.mark.parametrize(("one", "other"), PARTS)
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.0), (0.0, 0.2), (0.1, 0.3), (0.5, 0.5 + 1e-12)])
+def test_a_chance_between_two_bounds(
+    one: tb.Mechanism, other: tb.Mechanism, low: float, high: float
+) -> None:
+    """It is above the mixture of each chance, and no more than all of the gap above it."""
+    epsilon, rtol = 0.2, 1e-4
+    got = (either_within(tb.Bounds(low, high), one, other) * 1).delta(epsilon, rtol=rtol)
+    for p in (low, high):
+        truth = ((tb.either(p, one, other) if p else other) * 1).delta(epsilon, rtol=rtol)
+        assert truth.lower <= got.upper
+    assert got.lower <= truth.upper + (high - low) / (1 - low)
 
 
 def test_either_of_the_same_is_the_same() -> None:
@@ -82,6 +96,11 @@ def test_an_instance_is_an_either_of_instances() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
+        (
+            lambda: either_within(tb.Bounds(0.5, 1.0), tb.Gaussian(1.0), tb.Gaussian(2.0)),
+            ParameterError,
+            r"chance must have bounds in \[0, 1\)",
+        ),
         (lambda: tb.either(0.0, *PARTS[0]), ParameterError, r"probability must be .*, got 0.0"),
         (lambda: tb.either(1.0, *PARTS[0]), ParameterError, r"probability must be .*, got 1.0"),
         (

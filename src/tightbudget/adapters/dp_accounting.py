@@ -36,34 +36,32 @@ from tightbudget.mechanisms import (
     WorstCase,
 )
 from tightbudget.mechanisms.composition import Composable, Composition, Derived, compose
-from tightbudget.mechanisms.either import Either, either
+from tightbudget.mechanisms.either import Either, either, either_within
 from tightbudget.numerics.binomial import binomial_tails
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
     UNIT,
     FloatArray,
     add_up,
-    expm1_up,
-    log_down,
-    log_up,
+    double_down,
+    double_up,
     mul_up,
-    next_down,
-    next_up,
     root_up,
 )
 from tightbudget.numerics.validate import (
     count,
     masses,
     non_negative,
-    number,
     positive,
     positive_count,
     probability,
     refuse,
 )
 from tightbudget.pairs.pair import Direction
-from tightbudget.theorems import renyi
+from tightbudget.theorems import best_of_many, renyi
+from tightbudget.theorems.best_of_many import BestOfMany, Repetitions
 from tightbudget.theorems.concentrated import Line
+from tightbudget.theorems.sampling import without_replacement
 
 try:
     import dp_accounting
@@ -77,9 +75,9 @@ except ImportError as error:
 __all__ = ["EventError", "TightPrivacyAccountant", "from_dp_event", "from_pld", "to_pld"]
 
 Relation = dp_accounting.NeighboringRelation
-# One of an event's releases, and how often it runs. Of lines and tables only upper bounds of Renyi
-# divergences are known, which add up.
-Step = tuple[Mechanism | Line | renyi.RenyiTable, int]
+# One of an event's releases, and how often it runs. Of lines and bests of many runs only upper
+# bounds of Renyi divergences are known, which add up.
+Step = tuple[Mechanism | Line | BestOfMany, int]
 
 _RELATIONS = {
     Relation.ADD_OR_REMOVE_ONE: Neighbouring.ADD_OR_REMOVE,
@@ -96,8 +94,6 @@ _LOST = 1e-15  # mass that counts as an infinite loss: the default by which dp-a
 # 3e-14, so that 1e-12 in epsilon and 1e-9 in delta are far above it.
 _MARGIN = 1e-12
 _SUMS = (Gaussian, Laplace, DiscreteLaplace, MixtureOfGaussians, Subsampled)
-# Renyi orders of a best of many runs: a chord between two of them is above by some percent at most
-_ORDERS = (*(1 + 2.0 ** (j / 4) for j in range(-16, 57)), math.inf)
 _SMALLEST_RATE = 1e-12  # the smallest false-positive rate that dp-accounting asks about by itself
 
 
@@ -395,15 +391,15 @@ def _steps_of(event: Any, relation: Neighbouring) -> list[Step]:
 def _composition_of(steps: list[Step], relation: Neighbouring) -> Composition:
     mechanisms = [(step, runs) for step, runs in steps if isinstance(step, Mechanism)]
     lines = [(step, runs) for step, runs in steps if isinstance(step, Line)]
-    tables: dict[renyi.RenyiTable, int] = {}
+    bests: dict[BestOfMany, int] = {}
     for step, runs in steps:
-        if isinstance(step, renyi.RenyiTable):
-            tables[step] = tables.get(step, 0) + runs
-    if lines or tables:
+        if isinstance(step, BestOfMany):
+            bests[step] = bests.get(step, 0) + runs
+    if lines or bests:
         xi = sum((runs * Fraction(line.xi) for line, runs in lines), Fraction(0))
         rho = sum((runs * Fraction(line.rho) for line, runs in lines), Fraction(0))
-        whole = Line(_up(xi), _up(rho))
-        mechanisms.append((_worst_below(whole, tuple(tables.items()), relation), 1))
+        whole = Line(double_up(xi), double_up(rho))
+        mechanisms.append((_worst_below(whole, tuple(bests.items()), relation), 1))
     return Composition(tuple(mechanisms))
 
 
@@ -457,7 +453,7 @@ def _discrete_laplace(event: Any, relation: Neighbouring) -> list[Step]:
     if noise == 0:  # dp-accounting reads it as no noise
         return _revealed(1.0, relation)
     # less noise dominates: noise of a larger scale is that of a smaller one and more of its kind
-    scale = _down(1 / Fraction(noise))
+    scale = double_down(1 / Fraction(noise))
     return [(DiscreteLaplace(scale, moved, relation=relation), 1)]
 
 
@@ -475,12 +471,12 @@ def _randomized_response(event: Any, relation: Neighbouring) -> list[Step]:
         return []
     # a more likely true answer dominates: mixed with a uniform one it is the less likely one
     if relation is Neighbouring.REPLACE_ONE:
-        true = _up(1 - p + p / k)
+        true = double_up(1 - p + p / k)
         if true == 1.0:
             return _revealed(1.0, relation)
         return [(RandomizedResponse(true, k, relation=relation), 1)]
     # the special record has a uniform answer
-    weights = _up(k * (1 - p) + p), _down((k - 1) * p)
+    weights = double_up(k * (1 - p) + p), double_down((k - 1) * p)
     # guard: special-record-answers-randomly
     return [(HistogramPair(weights, (1, k - 1), relation=relation), 1)]
 
@@ -564,8 +560,8 @@ def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
             # for replaced records holds for that, too: Balle, Barthe, Gaboardi 2018, Theorem 2.
             return [(_curve_of(tuple(inner), relation, q), 1)]
         # more weight on a contribution dominates
-        rare = [_up(Fraction(q) * chance) for chance in chances[1:]]
-        weights = (_down(1 - sum(map(Fraction, rare), Fraction(0))), *rare)
+        rare = [double_up(Fraction(q) * chance) for chance in chances[1:]]
+        weights = (double_down(1 - sum(map(Fraction, rare), Fraction(0))), *rare)
         # guard: replaced-record-mirrored
         mixed = MixtureOfGaussians(step.sigma, sizes, weights, mirrored=True, relation=relation)
         return [(mixed, 1)]
@@ -576,7 +572,7 @@ def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
 def _sampled_without_replacement(event: Any, relation: Neighbouring) -> list[Step]:
     n = positive_count(source_dataset_size=event.source_dataset_size)
     b = count(sample_size=event.sample_size)
-    rate = probability(**{"sample_size / source_dataset_size": _up(Fraction(b, n))})
+    rate = probability(**{"sample_size / source_dataset_size": double_up(Fraction(b, n))})
     if b == n:
         if relation is Neighbouring.ADD_OR_REMOVE:
             raise EventError(event, "a batch of all records cannot be drawn once one is removed")
@@ -609,7 +605,7 @@ def _sampled_with_replacement(event: Any, relation: Neighbouring) -> list[Step]:
             raise EventError(event, "no sample can be drawn once the only record is removed")
         # Each place of the batch has the record with probability 1 / n, in place of another one.
         # As seen from a batch of the others, the sum moves by at most 2 C for each such place.
-        return [(_single(inner, relation).subsampled(_up(Fraction(1, n))).group(b), 1)]
+        return [(_single(inner, relation).subsampled(double_up(Fraction(1, n))).group(b), 1)]
     if b > n:
         raise EventError(event, "a sample of more records than there are needs ADD_OR_REMOVE_ONE")
     batches: list[Step] = [(_of_clip(step).batches(b, n, replacement=True), 1)]
@@ -639,25 +635,21 @@ def _truncated(event: Any, relation: Neighbouring) -> list[Step]:
     # shown to the observer.
     fits, full = binomial_tails(n - 1, Fraction(q), most)
     _, (_, over) = binomial_tails(n, Fraction(q), most + 1)
-    rate = min(q, _up(Fraction(over) * most / (n * Fraction(full[0])))) if full[0] else q
+    rate = min(q, double_up(Fraction(over) * most / (n * Fraction(full[0])))) if full[0] else q
     cut = _curve_of(tuple(_gaussian(noise, Neighbouring.REPLACE_ONE)), relation, rate)
     uncut = _single(poisson, relation)
     if full[1] <= 0.5:
-        return [(_mixture(full, cut, uncut), 1)]
-    return [(_mixture(fits, uncut, cut), 1)]
+        return [(either_within(Bounds(*full), cut, uncut), 1)]
+    return [(either_within(Bounds(*fits), uncut, cut), 1)]
 
 
 @_steps.register(dp_event.RepeatAndSelectDpEvent)
 def _repeat_and_select(event: Any, relation: Neighbouring) -> list[Step]:
-    mean, shape = number(mean=event.mean), number(shape=event.shape)
-    if not 1 <= mean <= 1e12:
-        raise refuse("mean", "be in [1, 1e12]", event.mean)
-    if not shape >= 0:
-        raise refuse("shape", "be >= 0", event.shape)
+    repetitions = Repetitions(mean=event.mean, shape=event.shape)
     inner = [step for step in _steps_of(event.event, relation) if step[1]]
-    if not inner or (mean == 1 and not math.isinf(shape)):
-        return inner  # such a number of runs is at least 1
-    best = _selected(tuple(inner), relation, mean, shape)
+    if not inner or repetitions.once:
+        return inner
+    best = _selected(tuple(inner), relation, repetitions)
     if best is None:
         raise EventError(event, "of what is repeated, no Renyi divergence is known to be finite")
     return [(best, 1)]
@@ -687,7 +679,7 @@ def _discrete_gaussian(event: Any, relation: Neighbouring) -> list[Step]:
         whole = math.floor(moved)
         return [(DiscreteGaussian(sigma, whole, relation=relation), 1)] if whole else []
     # concentrated as Gaussian noise: Canonne, Kamath, Steinke 2020, Theorem 4, for each coordinate
-    return [(Line(0.0, _up((Fraction(moved) / Fraction(sigma)) ** 2 / 2)), 1)]
+    return [(Line(0.0, double_up((Fraction(moved) / Fraction(sigma)) ** 2 / 2)), 1)]
 
 
 # by name: an older dp-accounting does not have them
@@ -765,24 +757,6 @@ def _single(steps: list[Step], relation: Neighbouring) -> Mechanism:
     return _curve_of(tuple(steps), relation)
 
 
-def _mixture(chance: tuple[float, float], first: Mechanism, second: Mechanism) -> Mechanism:
-    """Makes a mechanism that dominates ``first`` with some chance, and ``second`` else.
-
-    With the chance p in [low, high], the mixture is dominated by one with the chance low that, with
-    the chance l = (high - low) / (1 - low), reveals the record instead: (1 - l) low <= p and
-    (1 - l) (1 - low) <= 1 - p.
-
-    Args:
-        chance: a lower and an upper bound, in [0, 1/2].
-        first: what runs with that chance.
-        second: what runs else.
-    """
-    low, high = chance
-    lost = _up((Fraction(high) - Fraction(low)) / (1 - Fraction(low)))
-    parts = either(low, first, second) if low else second
-    return either(lost, WorstCase(0.0, 1.0, relation=second.relation), parts) if lost else parts
-
-
 def _under(relation: Neighbouring, steps: list[Step]) -> list[Step]:
     """Declares each of the releases ``steps`` for another relation, as one mechanism."""
     return [(_single([(step, 1)], relation), runs) for step, runs in steps]
@@ -801,24 +775,24 @@ def _revealed(chance: float, relation: Neighbouring) -> list[Step]:
 
 @functools.lru_cache(maxsize=64)
 def _worst_below(
-    line: Line, tables: tuple[tuple[renyi.RenyiTable, int], ...], relation: Neighbouring
+    line: Line, bests: tuple[tuple[BestOfMany, int], ...], relation: Neighbouring
 ) -> Mechanism:
     """Makes the worst mechanism with the (eps, delta) that a sum of Renyi divergences allows.
 
     Args:
         line: a bound of the divergences of some releases together.
-        tables: bounds of those of other releases, each with the number of its runs.
+        bests: bounds of those of other releases, each with the number of its runs.
         relation: the relation that the mechanism is declared for.
     """
 
     def divergence(order: float) -> Bounds:
-        of_tables = (mul_up(runs, table(order).upper) for table, runs in tables)
-        return Bounds(0.0, add_up(_on(line, order), *of_tables))
+        of_bests = (mul_up(runs, best(order).upper) for best, runs in bests)
+        return Bounds(0.0, add_up(_on(line, order), *of_bests))
 
     known: Callable[[float], Bounds] = divergence
-    if tables:
+    if bests:
         # adding up takes long: once for each order of the tables
-        orders = {order for table, _ in tables for order in table.orders}
+        orders = {order for best, _ in bests for order in best.table.orders}
         known = renyi.RenyiTable.of(divergence, sorted(orders))
         top, points = renyi.epsilon(known, _NEVER).upper, _DOTS
     else:
@@ -839,9 +813,7 @@ def _on(line: Line, order: float) -> float:
 def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0) -> Mechanism:
     """Makes one mechanism that dominates several releases together.
 
-    With a rate, the releases are made on a sample without replacement: with share r of the records,
-    delta'(eps') <= r delta(eps) at eps' = ln(1 + r (e^eps - 1)). Source: Balle, Barthe, Gaboardi
-    2018 (subsampling without replacement, one replaced).
+    With a rate, they are made on a sample without replacement, which has this share of the records.
     """
     whole = _composition_of(list(steps), relation)
     lost = whole.delta(math.inf).upper
@@ -851,24 +823,19 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
     for j in range(_DOTS + 1):
         # denser at small epsilons, which people ask about: a chord of two is an upper bound
         epsilon = min(top, _LARGEST) * (j / _DOTS) ** 2
-        odds = mul_up(rate, expm1_up(epsilon)) if epsilon else 0.0  # guard: points-moved
-        moved = min(epsilon, next_up(next_up(math.log1p(odds)))) if epsilon else 0.0
-        # guard: sample-share-once
-        points.setdefault(moved, min(1.0, mul_up(rate, read(epsilon, _GAP).upper)))
+        moved, delta = without_replacement(epsilon, read(epsilon, _GAP).upper, rate)
+        points.setdefault(moved, delta)
     return FromCurve(tuple(points), tuple(points.values()), relation=relation)
 
 
 @functools.lru_cache(maxsize=64)
 def _selected(
-    steps: tuple[Step, ...], relation: Neighbouring, mean: float, shape: float
-) -> renyi.RenyiTable | None:
-    """Tabulates the Renyi divergences of the best of a random number of runs.
-
-    Source: Papernot, Steinke 2022, Theorem 2 (a truncated negative binomial number of runs), and
-    Theorem 6 (a Poisson number, ``shape`` inf).
+    steps: tuple[Step, ...], relation: Neighbouring, repetitions: Repetitions
+) -> BestOfMany | None:
+    """Bounds the Renyi divergences of the best of a random number of runs of ``steps``.
 
     Returns:
-        The table, or None if no divergence of one run of ``steps`` is known to be finite.
+        The divergences by order, or None if none of one run is known to be finite.
     """
     whole = _composition_of([s for s in steps if isinstance(s[0], Mechanism)], relation)
     known = [(step, runs) for step, runs in steps if not isinstance(step, Mechanism)]
@@ -882,68 +849,9 @@ def _selected(
                 total = add_up(total, mul_up(runs, step(order).upper))
         return Bounds(0.0, total)
 
-    orders, largest = _ORDERS, of_one(math.inf).upper
-    if 0 < largest < math.inf:
-        # up to this order the Poisson theorem adds no delta: e^largest <= 1 + 1 / (order - 1)
-        last = next_down(1 + next_down(1 / expm1_up(largest)))
-        orders = tuple(sorted({*orders, last})) if last > 1 else orders
-    one = renyi.RenyiTable.of(of_one, orders)
-    if math.isinf(one(_ORDERS[0]).upper):
+    def delta(epsilon: float) -> Bounds:
+        return whole.answer(epsilon=epsilon).bounds
+
+    if math.isinf(of_one(best_of_many.ORDERS[0]).upper):
         return None
-    more = log_up(mean)
-    if math.isinf(shape):
-
-        def constant(order: float) -> float:
-            # the theorem wants delta at an epsilon with e^epsilon <= 1 + 1 / (order - 1)
-            epsilon = max(0.0, next_down(next_down(math.log1p(next_down(1 / (order - 1))))))
-            delta = renyi.delta(one, epsilon) if known else whole.answer(epsilon=epsilon).bounds
-            return mul_up(mean, delta.upper)  # guard: poisson-delta-counted
-    else:
-        rare = -log_down(_fewest(mean, shape))
-        least = min(
-            add_up(mul_up(next_up(1 - 1 / order), one(order).upper), next_up(rare / order))
-            for order in orders
-        )
-        best = mul_up(next_up(1 + shape), least)
-
-        def constant(order: float) -> float:
-            return best
-
-    return renyi.RenyiTable.of(
-        lambda order: Bounds(
-            0.0, add_up(one(order).upper, next_up(more / (order - 1)), constant(order))
-        ),
-        orders,
-    )
-
-
-def _fewest(mean: float, shape: float) -> float:
-    """Bounds from below the parameter gamma of a truncated negative binomial number of runs.
-
-    The mean falls as gamma rises: it is shape (1 / gamma - 1) / (1 - gamma^shape), for shape 0
-    the limit of that, (1 / gamma - 1) / -ln(gamma), and 1 / gamma for shape 1.
-    """
-    if shape == 1.0 or mean == 1.0:
-        return next_down(1.0 / mean)
-
-    def of(gamma: float) -> float:
-        log = math.log(gamma)
-        return (1 / gamma - 1) / (-math.expm1(shape * log) / shape if shape > 0 else -log)
-
-    low, high = 1e-300, 1.0 - 1e-9
-    for _ in range(200):
-        middle = math.sqrt(low * high)
-        # the mean is computed to about 1e-7 where gamma is near 1, and better elsewhere
-        low, high = (middle, high) if of(middle) >= mean * (1 + 1e-6) else (low, middle)
-    return low
-
-
-def _up(exact: Fraction) -> float:
-    """Rounds an exact number to a double >= it; a number that is a double stays."""
-    near = float(exact)
-    return near if Fraction(near) >= exact else next_up(near)  # guard: numbers-rounded-up
-
-
-def _down(exact: Fraction) -> float:
-    """Rounds an exact number to a double <= it; a number that is a double stays."""
-    return -_up(-exact)
+    return BestOfMany(of_one, repetitions, None if known else delta)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,12 +13,15 @@ import numpy as np
 from tightbudget.errors import ParameterError, RelationError
 from tightbudget.mechanisms.composition import Composable, Mechanism
 from tightbudget.mechanisms.weighted_transform import WeightedTransform
+from tightbudget.mechanisms.worst_case import WorstCase
+from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import Enclosure
 from tightbudget.numerics.rounding import (
     UNIT,
     FloatArray,
     add_down,
     add_up,
+    double_up,
     mul_down,
     mul_up,
     next_down,
@@ -27,7 +31,7 @@ from tightbudget.numerics.validate import open_probability, refuse
 from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch
 from tightbudget.pairs.transform import Transform
 
-__all__ = ["Either", "EitherPair", "either"]
+__all__ = ["Either", "EitherPair", "either", "either_within"]
 
 
 # Proof: proofs/order.v, theorem mixtures
@@ -134,6 +138,32 @@ def either(probability: float, first: Mechanism, second: Mechanism) -> Either:
         RelationError: the two were declared for different neighbouring relations.
     """
     return Either(probability, first, second)
+
+
+def either_within(chance: Bounds, first: Mechanism, second: Mechanism) -> Mechanism:
+    """Makes a mechanism that dominates ``first`` with a chance between two bounds, else ``second``.
+
+    Guarantee: for each chance p in [low, high] it dominates ``either(p, first, second)``, also
+    where p is not known. It runs ``first`` with the chance low, else ``second``, but with the
+    chance l = (high - low) / (1 - low) it reveals the record instead: (1 - l) low <= p and
+    (1 - l) (1 - low) <= 1 - p.
+
+    Args:
+        chance: bounds of the chance, in [0, 1).
+        first: what runs with that chance.
+        second: what runs else.
+
+    Raises:
+        ParameterError: a bound of the chance is not in [0, 1).
+        RelationError: the two were declared for different neighbouring relations.
+    """
+    low, high = chance.lower, chance.upper
+    if not 0 <= low <= high < 1:
+        raise refuse("chance", "have bounds in [0, 1)", chance)
+    # guard: uncertain-chance-reveals
+    lost = double_up((Fraction(high) - Fraction(low)) / (1 - Fraction(low)))
+    parts = either(low, first, second) if low else second
+    return either(lost, WorstCase(0.0, 1.0, relation=second.relation), parts) if lost else parts
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,24 @@ A proved answer is :class:`Bounds`, with the theorem's upper bound and the lower
 the theorem has one; an answer that is not proved is an :class:`Estimate`.
 """
 
-from tightbudget.theorems import advanced, concentrated, gaussian_dp, kov, naive, renyi
+from tightbudget.theorems import (
+    advanced,
+    best_of_many,
+    concentrated,
+    gaussian_dp,
+    kov,
+    naive,
+    renyi,
+    sampling,
+)
 
-__all__ = ["advanced", "concentrated", "gaussian_dp", "kov", "naive", "renyi"]
+__all__ = [
+    "advanced",
+    "best_of_many",
+    "concentrated",
+    "gaussian_dp",
+    "kov",
+    "naive",
+    "renyi",
+    "sampling",
+]
