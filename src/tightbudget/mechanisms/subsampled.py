@@ -179,7 +179,8 @@ class AddPair(_SubsampledPair):
         n = int(outside[0]) if outside.size else edges.size
         beyond = n + int(np.sum(edges[n:] - slack[n:] <= _mixed_log_end(q)))
         minus_y, dy, right = minus_y[:n], dy[:n], edges[:n]
-        if beyond > n:  # what is clearly below the first such edge stays in the bin below it
+        # what is clearly below the first such edge stays in the bin below it
+        if beyond > n:  # guard: below-largest-loss
             minus_c, dc = _unmixed_log(q, *_clear_of_end(q, -edges[n : n + 1], slack[n : n + 1]))
             if np.isfinite(minus_c[0]) and not (n and minus_c[0] >= minus_y[-1]):
                 minus_y, dy = np.append(minus_y, minus_c), np.append(dy, dc)
@@ -309,8 +310,8 @@ def _clear_of_end(q: float, x: FloatArray, slack: FloatArray) -> tuple[FloatArra
     """An x just so far above ln(1 - q) that :func:`_unmixed_log` inverts it, and its slack."""
     floor = math.log1p(-q)
     reach = slack + 4 * UNIT * (np.abs(x) + abs(floor))
-    # that wants e^(x - floor) - 1 above 4.04 times such a reach, and the sum here may lose a quarter
-    # of one; more than 6 would be more than the 64 units that the Renyi divergence grants a lump
+    # that wants e^(x - floor) - 1 above 4.04 times such a reach, and the sum here may lose a
+    # quarter of one; 6 of them are 48 units of 2^-53, and a reader of bins grants a lump 64
     return np.maximum(x, floor) + 6 * reach, np.zeros(x.size)  # guard: clear-of-largest-loss
 
 
