@@ -23,7 +23,7 @@ ctx.prec = 128
 
 EPSILONS = (-2.0, -0.3, -1e-3, 0.0, 1e-3, 0.3, 0.7, 2.0)
 PLACES = 2  # losses drawn beside the ones where a formula may change
-# A sampled pair counts mass within 48 units of 2^-53 of its largest loss above an edge there, as
+# A sampled pair counts mass within 90 units of 2^-53 of its largest loss above an edge there, as
 # the protocol allows of a lump; sampled again, within some 200. Relative to the largest loss:
 LUMP = 512 * 2.0**-53
 # A pair in CHOOSES finds its outputs by bisection, to 1e-13 of their range of some 80, and puts in

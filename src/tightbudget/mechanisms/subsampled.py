@@ -311,7 +311,8 @@ def _clear_of_end(q: float, x: FloatArray, slack: FloatArray) -> tuple[FloatArra
     floor = math.log1p(-q)
     reach = slack + 4 * UNIT * (np.abs(x) + abs(floor))
     # that wants e^(x - floor) - 1 above 4.04 times such a reach, and the sum here may lose a
-    # quarter of one; 6 of them are 48 units of 2^-53, and a reader of bins grants a lump 64
+    # quarter of one. x itself may be 4.04 away: a lump is within some 10 reaches or 80 units of
+    # 2^-53 of the largest loss, of the 128 that the Renyi divergence grants it
     return np.maximum(x, floor) + 6 * reach, np.zeros(x.size)  # guard: clear-of-largest-loss
 
 
