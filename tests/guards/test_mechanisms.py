@@ -6,13 +6,17 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from tests.exact import exp_ends
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
+from tightbudget.engine.buckets.compose import Part
+from tightbudget.engine.readings.renyi import _by_parts
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.either import either_within
+from tightbudget.numerics.rounding import UNIT
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.pair import Direction, Pair
 
@@ -71,6 +75,28 @@ def an_uncertain_chance_is_the_worse_one() -> bool:
     return runs.delta(1.0).upper >= worst.delta(1.0).lower
 
 
+def above_the_largest_loss_is_only_what_is_near_it() -> bool:
+    """At most what lies within 64 units of 2^-53 of the largest loss is counted above it."""
+    found = []
+    for sigma, q in ((0.3, 0.01), (0.25, 0.3), (1.0, 0.25), (0.3, 0.9)):
+        end = -math.log1p(-q)
+        bins = (
+            tb.Gaussian(sigma).subsampled(q).pair(Direction.ADD).bins(np.array([end]), np.zeros(1))
+        )
+        assert bins is not None
+        # L > y for the loss y of the base at end - 64 units
+        y = -math.log((1.0 - q) * math.expm1(64.0 * UNIT * end) / q)
+        most = math.erfc((y * sigma - 0.5 / sigma) / math.sqrt(2.0)) / 2.0
+        found.append(bins.p.lower[1] <= most)
+    return all(found)
+
+
+def bins_do_not_contradict_the_formula_of_a_moment() -> bool:
+    """The Renyi divergence from bins is not below what the formula of the moment says."""
+    step = Part.of(tb.Gaussian(0.3).subsampled(0.9).pair(Direction.ADD), 1)
+    return _by_parts(step, 2.0, 0.5).upper >= step.pair.log_moment(2.0)[0] / 2.0
+
+
 MUTATIONS = [
     Without(
         "a lifted point is below the exact one in the pair below",
@@ -81,6 +107,21 @@ MUTATIONS = [
         "a chance is its lower bound",
         {"uncertain-chance-reveals": "lost = 0.0"},
         an_uncertain_chance_is_the_worse_one,
+    ),
+    Without(
+        "mass is moved above the largest loss only from within rounding of it",
+        {"clear-of-largest-loss": "return np.maximum(x, floor) + 60 * reach, np.zeros(x.size)"},
+        above_the_largest_loss_is_only_what_is_near_it,
+    ),
+    Without(
+        "a cut near the largest loss is far enough from it to be made",
+        {"clear-of-largest-loss": "return np.maximum(x, floor) + 4 * reach, np.zeros(x.size)"},
+        above_the_largest_loss_is_only_what_is_near_it,
+    ),
+    Without(
+        "mass below the largest loss is not counted above it",
+        {"below-largest-loss": "if False:"},
+        bins_do_not_contradict_the_formula_of_a_moment,
     ),
     Without(
         "a sigma is rounded down",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from flint import arb, ctx
-from tests.laws.test_pairs import ASKED, CONTINUOUS, ask, grid
+from tests.laws.test_pairs import ASKED, CHOOSES, CONTINUOUS, ask, grid
 
 from tightbudget.mechanisms import Mechanism
 from tightbudget.numerics.enclosure import Enclosure
@@ -22,7 +22,13 @@ from tightbudget.pairs.pair import Bins, Direction, Pair
 ctx.prec = 128
 
 EPSILONS = (-2.0, -0.3, -1e-3, 0.0, 1e-3, 0.3, 0.7, 2.0)
-PLACES = 5  # losses drawn beside the ones where a formula may change
+PLACES = 2  # losses drawn beside the ones where a formula may change
+# A sampled pair counts mass within 90 units of 2^-53 of its largest loss above an edge there, as
+# the protocol allows of a lump; sampled again, within some 200. Relative to the largest loss:
+LUMP = 512 * 2.0**-53
+# A pair in CHOOSES finds its outputs by bisection, to 1e-13 of their range of some 80, and puts in
+# w how far a loss may then lie below the left edge. Sampling keeps that w.
+FOUND = arb(1e-11)
 
 
 def places(pair: Pair) -> list[float]:
@@ -35,11 +41,15 @@ def places(pair: Pair) -> list[float]:
     return sorted({float(x) for x in found if math.isfinite(x) and abs(x) < 600})
 
 
-def partitions(pair: Pair) -> Iterator[np.ndarray]:
-    """Edges of few bins, whose margins cannot add up to much: one edge, doubles side by side."""
+def single(pair: Pair) -> Iterator[np.ndarray]:
+    """One edge each, whose two bins have the smallest margins of all."""
+    return (np.array([x]) for x in places(pair))
+
+
+def close(pair: Pair) -> Iterator[np.ndarray]:
+    """Doubles side by side, and all places at once."""
     found = places(pair)
     for x in found:
-        yield np.array([x])
         yield np.unique(np.nextafter(x, [-np.inf, x, np.inf]))
     yield np.array(found)
 
@@ -76,36 +86,30 @@ def sums(enclosure: Enclosure) -> tuple[arb, arb]:
 
 
 @ask(ASKED)
-def test_p_masses_sum_to_exactly_1(mechanism: Mechanism, direction: Direction) -> None:
+def test_masses_sum_to_exactly_1(mechanism: Mechanism, direction: Direction) -> None:
     pair = mechanism.pair(direction)
-    atoms, lost = pair.atoms().p, pair.p_only()
-    for edges in partitions(pair):
+    atoms, lost = pair.atoms(), pair.p_only()
+    # the rounded sum of doubles has the sign of the exact one
+    p = [
+        (math.fsum([-1.0, *one, *other]), [*one, *other])
+        for one, other in ((atoms.p.lower, lost.lower), (atoms.p.upper, lost.upper))
+    ]
+    fixed = [sums(atoms.q), sums(pair.q_only())]
+    q = sum((part[0] for part in fixed), arb(0)), sum((part[1] for part in fixed), arb(0))
+    if asked(pair, np.zeros(1)) is None:
+        assert p[0][0] <= 0 <= p[1][0]
+        assert meets(q, (arb(1), arb(1))), q
+        return
+    for edges in single(pair):
         bins = asked(pair, edges)
-        parts = [atoms, lost] if bins is None else [atoms, lost, bins.p]
-        # the rounded sum of doubles has the sign of the exact one
-        least = math.fsum([-1.0, *(x for part in parts for x in part.lower)])
-        most = math.fsum([-1.0, *(x for part in parts for x in part.upper)])
+        assert bins is not None
+        least = math.fsum([-1.0, *p[0][1], *bins.p.lower])
+        most = math.fsum([-1.0, *p[1][1], *bins.p.upper])
         assert least <= 0 <= most, (edges, least, most)
-        if bins is None:
-            break
-
-
-@ask(ASKED)
-def test_q_masses_sum_to_exactly_1(mechanism: Mechanism, direction: Direction) -> None:
-    pair = mechanism.pair(direction)
-    fixed = [sums(pair.atoms().q), sums(pair.q_only())]
-    for edges in partitions(pair):
-        bins = asked(pair, edges)
-        parts = list(fixed)
-        if bins is not None:
-            if not np.all(np.isfinite(bins.q.upper)):
-                continue
+        if np.all(np.isfinite(bins.q.upper)):
             low, high = q_masses(bins, edges)
-            parts.append((sum(low, arb(0)), sum(high, arb(0))))
-        total = sum((part[0] for part in parts), arb(0)), sum((part[1] for part in parts), arb(0))
-        assert meets(total, (arb(1), arb(1))), (edges, total)
-        if bins is None:
-            break
+            total = q[0] + sum(low, arb(0)), q[1] + sum(high, arb(0))
+            assert meets(total, (arb(1), arb(1))), (edges, total)
 
 
 @ask(CONTINUOUS)
@@ -124,8 +128,9 @@ def test_masses_of_bins_add_up_exactly(mechanism: Mechanism, direction: Directio
         part_q, one_q = q_masses(parts, fine), q_masses(whole, edges)
         for i, (a, b) in enumerate(itertools.pairwise(cuts)):
             around = edges[max(0, i - 1) : i + 1]
-            # a lump within rounding of the largest loss goes with one edge or the other
-            if any(np.any(np.abs(around - end) <= 1e-9 * abs(end)) for end in known):
+            # a lump within rounding of the largest loss goes above an edge there, and how much
+            # that is depends on which other edges there are
+            if any(np.any(np.abs(around - end) <= LUMP * abs(end)) for end in known):
                 continue
             assert math.fsum([*parts.p.lower[a:b], -whole.p.upper[i]]) <= 0, around
             assert math.fsum([*parts.p.upper[a:b], -whole.p.lower[i]]) >= 0, around
@@ -139,7 +144,8 @@ def test_the_quotient_of_a_bin_is_exactly_that_of_its_masses(
     mechanism: Mechanism, direction: Direction
 ) -> None:
     pair = mechanism.pair(direction)
-    for edges in partitions(pair):
+    found = FOUND if any(name in repr(mechanism) for name in CHOOSES) else arb(0)
+    for edges in close(pair):
         bins = asked(pair, edges)
         assert bins is not None
         for i in range(edges.size + 1):
@@ -154,8 +160,7 @@ def test_the_quotient_of_a_bin_is_exactly_that_of_its_masses(
                     assert bins.w.upper[i] >= 1, (edges, i)
                 if 0 < i < edges.size:
                     most = (arb(float(edges[i])) - arb(float(edges[i - 1]))).exp()
-                    # a lump within rounding of the left edge may lie below it, as w says
-                    assert not w[0] > most * (1 + arb(1e-11)), (edges, i)
+                    assert not w[0] > most * (1 + found), (edges, i)
 
 
 @ask(ASKED)
@@ -233,7 +238,8 @@ def test_the_formula_of_delta_is_exactly_what_masses_say(
     assert all(above) or all(below)
 
 
-@ask(ASKED)
+# either direction says the same, with epsilons of both signs
+@ask([(case, direction) for case, direction in ASKED if direction is Direction.REMOVE])
 def test_directions_are_exactly_what_is_said_of_them(
     mechanism: Mechanism, direction: Direction
 ) -> None:
@@ -241,12 +247,13 @@ def test_directions_are_exactly_what_is_said_of_them(
     if not few_atoms(one) or not few_atoms(other):
         return
     for read in (of_masses, of_formula):
-        for epsilon in EPSILONS:
-            here, there = read(one, epsilon), read(other, epsilon)
-            if mechanism.is_symmetric() and here is not None and there is not None:
+        for epsilon in (-0.3, 0.0, 0.7) if read is of_masses else EPSILONS:
+            here = read(one, epsilon)
+            there = read(other, epsilon) if mechanism.is_symmetric() else None
+            if here is not None and there is not None:
                 assert meets(here, there), (read.__name__, epsilon)
-            back = read(other, -epsilon)
-            if mechanism.is_mutual() and here is not None and back is not None:
+            back = read(other, -epsilon) if mechanism.is_mutual() else None
+            if here is not None and back is not None:
                 # delta of Q against P at -eps is 1 - e^-eps + e^-eps delta of P against Q at eps
                 e = (-arb(epsilon)).exp()
                 turned = (1 - e + e * here[0], 1 - e + e * here[1])

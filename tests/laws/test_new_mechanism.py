@@ -125,7 +125,7 @@ def test_a_mechanism_that_does_not_pay_for_its_rounding_breaks_a_law(units: floa
     with pytest.raises(AssertionError):
         margins.test_masses_of_bins_add_up_exactly(Triangular(0.3, units), Direction.REMOVE)
     with pytest.raises(AssertionError):
-        margins.test_q_masses_sum_to_exactly_1(Triangular(0.3, units), Direction.REMOVE)
+        margins.test_masses_sum_to_exactly_1(Triangular(0.3, units), Direction.REMOVE)
 
 
 # ------------------------------------------------------------------------------- claims
@@ -171,8 +171,8 @@ def claims(**said: object) -> Mechanism:
         (margins.test_moments_are_those_of_the_masses, claims(log_moment=(0.0, 0.1))),
         (margins.test_moments_are_those_of_the_masses, claims(log_moment=(5.0, 9.0))),
         (margins.test_moments_are_those_of_the_masses, claims(log_tail_moment=(5.0, 9.0))),
-        (margins.test_p_masses_sum_to_exactly_1, claims(p_only=Enclosure(np.ones(1), np.ones(1)))),
-        (margins.test_q_masses_sum_to_exactly_1, claims(q_only=Enclosure(np.ones(1), np.ones(1)))),
+        (margins.test_masses_sum_to_exactly_1, claims(p_only=Enclosure(np.ones(1), np.ones(1)))),
+        (margins.test_masses_sum_to_exactly_1, claims(q_only=Enclosure(np.ones(1), np.ones(1)))),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

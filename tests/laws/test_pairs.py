@@ -13,17 +13,11 @@ from tightbudget.numerics.enclosure import Enclosure
 from tightbudget.pairs.pair import Bins, Direction, Pair
 
 ASKED = [(case, direction) for case in CASES for direction in Direction]
-SMOOTH = ("gaussian", "laplace", "logistic", "truncated", "additive", "mixture", "twice",
-          "shuffled", "batches", "either", "group")  # fmt: skip
-LATTICE = ("discrete-gaussian-1", "discrete-gaussian-wide", "discrete-laplace", "clipped-laplace",
-           "clipped-gaussian", "sampled-gaussian-never", "allocated")  # fmt: skip
 
 
-def has_bins(case: Case) -> bool:
-    """Whether the case's losses are not all atoms; its name says so, and a test that it is so."""
-    return any(name in case.name for name in SMOOTH) and not any(
-        name in case.name for name in LATTICE
-    )
+def has_bins(case: Case, direction: Direction = Direction.REMOVE) -> bool:
+    """Whether the case's losses are not all atoms."""
+    return case.mechanism.pair(direction).bins(np.zeros(1), np.zeros(1)) is not None
 
 
 CONTINUOUS = [(case, direction) for case, direction in ASKED if has_bins(case)]
@@ -75,10 +69,9 @@ def consistent(lower: np.ndarray, upper: np.ndarray, other: Enclosure) -> np.nda
     return (lower <= other.upper * (1 + 1e-13)) & (other.lower * (1 - 1e-13) <= upper)
 
 
-def test_the_names_say_which_pairs_have_bins() -> None:
-    for case, direction in ASKED:
-        bins = case.mechanism.pair(direction).bins(np.zeros(1), np.zeros(1))
-        assert has_bins(case) == (bins is not None), case.name
+def test_both_directions_have_bins_or_neither() -> None:
+    for case in CASES:
+        assert has_bins(case) == has_bins(case, Direction.ADD), case.name
 
 
 @ask(ASKED)

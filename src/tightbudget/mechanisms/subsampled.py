@@ -178,7 +178,8 @@ class AddPair(_SubsampledPair):
         n = int(outside[0]) if outside.size else edges.size
         beyond = n + int(np.sum(edges[n:] - slack[n:] <= _mixed_log_end(q)))
         minus_y, dy, right = minus_y[:n], dy[:n], edges[:n]
-        if beyond > n:  # what is clearly below the first such edge stays in the bin below it
+        # what is clearly below the first such edge stays in the bin below it
+        if beyond > n:  # guard: below-largest-loss
             minus_c, dc = _unmixed_log(q, *_clear_of_end(q, -edges[n : n + 1], slack[n : n + 1]))
             if np.isfinite(minus_c[0]) and not (n and minus_c[0] >= minus_y[-1]):
                 minus_y, dy = np.append(minus_y, minus_c), np.append(dy, dc)
@@ -307,9 +308,11 @@ def _unmixed_log(q: float, x: FloatArray, slack: FloatArray) -> tuple[FloatArray
 def _clear_of_end(q: float, x: FloatArray, slack: FloatArray) -> tuple[FloatArray, FloatArray]:
     """An x just so far above ln(1 - q) that :func:`_unmixed_log` inverts it, and its slack."""
     floor = math.log1p(-q)
-    # that wants e^(x - floor) - 1 to be above 4.04 times its own reach; 16 leaves room
     reach = slack + 4 * UNIT * (np.abs(x) + abs(floor))
-    return np.maximum(x, floor) + 16 * reach, np.zeros(x.size)
+    # that wants e^(x - floor) - 1 above 4.04 times such a reach, and the sum here may lose a
+    # quarter of one. x itself may be 4.04 away: a lump is within some 10 reaches or 80 units of
+    # 2^-53 of the largest loss, of the 128 that the Renyi divergence grants it
+    return np.maximum(x, floor) + 6 * reach, np.zeros(x.size)  # guard: clear-of-largest-loss
 
 
 def _exp_difference(x: FloatArray, y: FloatArray) -> Enclosure:
