@@ -148,7 +148,7 @@ MUTATIONS = [
         {
             "commit-in-doubt": (
                 'return TightBudgetError.from_dict({**always, **told, "message": '
-                'message, "unknown": False}, Budget.from_dict)'
+                'message, "unknown": False}, Amount.from_dict)'
             )
         },
         truth("reserve"),

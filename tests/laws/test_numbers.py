@@ -286,6 +286,16 @@ EXAMPLES: list[Example] = [
         },
     ),
     Example(theorems.concentrated.Line, {"xi": 0.25, "rho": 0.5}),
+    Example(theorems.best_of_many.Repetitions, {"mean": 8.0, "shape": 0.5}),
+    Example(
+        theorems.best_of_many.BestOfMany,
+        {
+            "one": divergence,
+            "repetitions": theorems.best_of_many.Repetitions(mean=8.0, shape=0.5),
+            "orders": (2.0, 3.0, math.inf),
+        },
+    ),
+    Example(theorems.sampling.without_replacement, {"epsilon": 0.25, "delta": 1e-5, "rate": 0.125}),
     Example(theorems.gaussian_dp.Normal, {"mean": 0.25, "variance": 0.5}),
     Example(theorems.renyi.RenyiTable, {"orders": (2.0, 3.0), "divergences": (0.25, 0.5)}),
     Example(theorems.kov.Front, {"epsilons": (0.25, 0.5), "deltas": (0.125, 0.0625), "runs": 3}),
@@ -308,6 +318,7 @@ EXAMPLES: list[Example] = [
 OTHERS = {
     "Answer": "a result", "Amount": "a result", "Calibration": "a result", "Comparison": "a result",
     "Risk": "a result",
+    "BlockTerms": "a result", "Event": "a result", "Verification": "a result",
     "Explanation": "a result",
     "tightbudget.privacy_buckets.Buckets": "made by its own constructors",
     "FixedNoise": "for tests alone", "Hold": "made by reserve",
@@ -348,10 +359,11 @@ def title(call: Any) -> str:
 def public() -> dict[str, set[str]]:
     """Each public class and function with its numbers."""
     found = {}
-    theirs = [(module, name) for module in (*ROOMS, tb) for name in module.__all__]
+    faces = (tb, tb.client, tb.ledger, tb.mechanisms, tb.release, tb.sweeps, tb.tables)
+    theirs = [(module, name) for module in (*ROOMS, *faces) for name in module.__all__]
     for module, name in theirs:
         thing = getattr(module, name)
-        name = name if module is tb else f"{module.__name__}.{name}"
+        name = name if module in faces else f"{module.__name__}.{name}"
         if inspect.isfunction(thing) or inspect.isclass(thing):
             if inspect.isclass(thing) and issubclass(thing, (BaseException, Enum)):
                 continue

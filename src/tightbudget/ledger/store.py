@@ -108,6 +108,13 @@ _LAST = """
 SELECT sequence, hash, current_setting('fsync') = 'on'
 FROM events ORDER BY sequence DESC LIMIT 1
 """
+# The same for an act that is rolled back: what it has written itself is no event that stays. It
+# is the first of its transaction, outside of all savepoints, so its rows have the transaction's id.
+_LAST_BEFORE = """
+SELECT sequence, hash, current_setting('fsync') = 'on' FROM events
+WHERE xmin IS DISTINCT FROM pg_current_xact_id_if_assigned()::xid
+ORDER BY sequence DESC LIMIT 1
+"""
 # Asked by a flush. Its connection need not lead to the server of the act: a pooler keeps it open
 # when the server has crashed or another one has taken its place, and the act is gone. A
 # transaction that sees the event comes after the act in the log, and is the proof.
@@ -373,7 +380,7 @@ class Store(Uncopied):
         except Exception as error:
             if this_process() is not process:
                 raise
-            mine.error, last = error, self._last(connection)
+            mine.error, last = error, self._last(connection, _LAST_BEFORE)
             connection.rollback()
             self._flush(connection, mine, last)  # guard: nothing-refused-before-flushed
             return
@@ -432,7 +439,7 @@ class Store(Uncopied):
                 mine.is_alone = other.is_alone = True
                 raise _SharedError from error
 
-    def _last(self, connection: Connection) -> tuple[int, str] | None:
+    def _last(self, connection: Connection, asked: str = _LAST) -> tuple[int, str] | None:
         """Reads the number and the hash of the last event that an act on PostgreSQL has seen.
 
         Returns:
@@ -443,7 +450,7 @@ class Store(Uncopied):
         """
         if self.dialect != "postgresql":
             return None
-        found = connection.exec_driver_sql(_LAST).one_or_none()
+        found = connection.exec_driver_sql(asked).one_or_none()
         if found is None:
             return None
         sequence, hash, is_durable = found

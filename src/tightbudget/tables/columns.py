@@ -34,7 +34,7 @@ from tightbudget.tables import rules
 __all__ = [
     "KINDS",
     "ROW",
-    "Kind",
+    "ColumnKind",
     "alike",
     "arrow_of",
     "catalog",
@@ -60,7 +60,7 @@ Origin = Literal["engine", "padded", "files", "frame"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class ColumnKind:
     """A kind of columns.
 
     Attributes:
@@ -147,49 +147,51 @@ def _timestamp(kind: str, key: Any) -> Any:
 _ALL: frozenset[Role] = frozenset(("unit", "public key", "secret key", "join", "rule"))
 
 #: The types that are let in, and what each may be used for.
-KINDS: Mapping[str, Kind] = {
-    "integers": Kind(
+KINDS: Mapping[str, ColumnKind] = {
+    "integers": ColumnKind(
         types=r"u?int(8|16|32|64)", form="as they are", roles=_ALL | {"number"}, key=_integer
     ),
-    "truth values": Kind(types="boolean", form="as they are", roles=_ALL | {"number"}, key=_truth),
-    "texts": Kind(
+    "truth values": ColumnKind(
+        types="boolean", form="as they are", roles=_ALL | {"number"}, key=_truth
+    ),
+    "texts": ColumnKind(
         types=r"string(\(\d+\))?",
         form="texts of UTF-8 that are compared byte by byte, whatever the column's collation",
         roles=_ALL,
         key=_text,
     ),
-    "padded texts": Kind(
+    "padded texts": ColumnKind(
         types=r"char\(\d+\)",
         form="texts without the blanks at their end, compared byte by byte",
         roles=_ALL,
         key=_text,
     ),
-    "UUIDs": Kind(types="uuid", form="texts with small letters", roles=_ALL, key=_uuid),
-    "dates": Kind(types="date", form="as they are", roles=_ALL, key=_date),
-    "timestamps": Kind(
+    "UUIDs": ColumnKind(types="uuid", form="texts with small letters", roles=_ALL, key=_uuid),
+    "dates": ColumnKind(types="date", form="as they are", roles=_ALL, key=_date),
+    "timestamps": ColumnKind(
         types=r"timestamp(\([0-6]\))?",
         form="as they are; outside of the years 1 to 9999 they are missing",
         roles=_ALL - {"secret key"},
         key=_timestamp,
     ),
-    "timestamps of nanoseconds": Kind(
+    "timestamps of nanoseconds": ColumnKind(
         types=r"timestamp\([7-9]\)",
         form="as they are",
         roles=frozenset(("unit", "join", "rule")),  # nor nanoseconds
     ),
-    "timestamps with a time zone": Kind(
+    "timestamps with a time zone": ColumnKind(
         types=r"timestamp\('.*", form="as they are", roles=frozenset(("unit", "join"))
     ),
-    "floating-point numbers": Kind(
+    "floating-point numbers": ColumnKind(
         types=r"float(16|32|64)", form="as they are", roles=frozenset(("join", "number", "rule"))
     ),
-    "decimals": Kind(
+    "decimals": ColumnKind(
         types=r"decimal\(\d+, \d+\)",
         form="as they are, of at most 38 digits",
         roles=frozenset(("join", "number", "rule")),
     ),
     # an array of NumPy without a type, which no catalog tells and no engine reads
-    "objects": Kind(
+    "objects": ColumnKind(
         types="object",
         form="what can be hashed, compared and written, else missing",
         roles=_ALL | {"number"},
@@ -204,7 +206,7 @@ _MILLISECONDS = "timestamp of milliseconds in Parquet"
 _DIGITS = 38
 
 
-def kind_of(kind: str) -> Kind | None:
+def kind_of(kind: str) -> ColumnKind | None:
     """Returns the kind of a type by its whole name; None for a type that is not let in."""
     for known in KINDS.values():
         if re.fullmatch(known.types, kind):

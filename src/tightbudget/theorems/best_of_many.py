@@ -126,8 +126,10 @@ class BestOfMany:
     _at: Callable[[float], float] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        told = RenyiTable(self.orders, [0.0] * len(self.orders)).orders  # which refuses wrong ones
+        object.__setattr__(self, "orders", told)
         at = functools.cache(self._theorem())
-        orders = {*self.orders, _best(at, self.orders)}
+        orders = {*told, _best(at, told)}
         largest = self.one(math.inf).upper
         if math.isinf(self.repetitions.shape) and 0 < largest < math.inf:
             # up to this order a Poisson number adds no delta: e^largest <= 1 + 1 / (order - 1)
