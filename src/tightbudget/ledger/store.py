@@ -115,6 +115,7 @@ SELECT sequence, hash, current_setting('fsync') = 'on' FROM events
 WHERE xmin IS DISTINCT FROM pg_current_xact_id_if_assigned()::xid
 ORDER BY sequence DESC LIMIT 1
 """
+_HAS_EVENTS = "SELECT to_regclass('events') IS NOT NULL"
 # Asked by a flush. Its connection need not lead to the server of the act: a pooler keeps it open
 # when the server has crashed or another one has taken its place, and the act is gone. A
 # transaction that sees the event comes after the act in the log, and is the proof.
@@ -450,7 +451,9 @@ class Store(Uncopied):
         """
         if self.dialect != "postgresql":
             return None
-        found = connection.exec_driver_sql(asked).one_or_none()
+        # an act that was to make the tables has failed
+        is_new = asked is _LAST_BEFORE and not connection.exec_driver_sql(_HAS_EVENTS).scalar()
+        found = None if is_new else connection.exec_driver_sql(asked).one_or_none()
         if found is None:
             return None
         sequence, hash, is_durable = found
@@ -480,8 +483,10 @@ class Store(Uncopied):
         self._here().turns.pass_on(mine)
         connection.execution_options(deed="flush")
         connection.begin()
-        sequence, hash = last or (0, None)
-        kept = connection.exec_driver_sql(_HASH, {"sequence": sequence}).scalar() == hash
+        kept = True  # a ledger without events, or without tables, has nothing to lose
+        if last is not None:
+            sequence, hash = last
+            kept = connection.exec_driver_sql(_HASH, {"sequence": sequence}).scalar() == hash
         _commit(connection)
         if not kept:  # guard: answered-if-still-there
             raise self._unknown("the server has lost it, or another server has taken its place")
