@@ -273,7 +273,7 @@ STORY_OF_BLOCKS: list[Callable[[Any], Any]] = [
     lambda b: days(b, site="c").what_if(tb.OutputDP.from_dp(0.45)),
     lambda b: b.reserve("C7", COIN, ["clicks"]),
     lambda b: b.budget("clicks[day=2026-01-01, site=a]").statement(),
-    lambda b: b.budget("clicks[day=2026-01-01, site=z]"),
+    lambda b: b.budget("clicks[day=2026-01-01, site=z]").statement(),
     lambda b: b.blocks("clicks").statements(),
     lambda b: b.blocks("clicks").values("clicks[day=2026-01-01, site=a]"),
     lambda b: b.blocks("clicks").values("clicks[analyst administrator]"),

@@ -66,7 +66,8 @@ def interrupts() -> Iterator[Interrupts]:
     """Watches the handlers of SIGINT and SIGTERM in a block, if it is in the main thread.
 
     Handlers that are no function of Python (the operating system's own) stay as they are. A
-    handler that raises nothing, or an Exception, interrupts nothing here.
+    handler that raises nothing, or an Exception, interrupts nothing here. An interrupt that the
+    block has hidden, and gone on, is raised at its end.
     """
     if threading.current_thread() is not threading.main_thread():
         yield Interrupts([])  # Python runs handlers in the main thread alone
@@ -81,7 +82,9 @@ def interrupts() -> Iterator[Interrupts]:
                 handler = placed[-1][1]
             if type(handler) is _Watched:
                 watched.append(handler)
-        yield Interrupts(watched)
+        seen = Interrupts(watched)
+        yield seen
+        seen.check()  # guard: interrupt-of-an-engine
     finally:
         for place, one in placed:
             now: Any = signal.getsignal(place)

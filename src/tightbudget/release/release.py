@@ -304,7 +304,7 @@ def answered(call: Callable[[], T]) -> T | None:
     NumPy's warnings of single numbers (overflow, NaN) are off while the code runs. In a rehearsal
     the error is raised.
     """
-    with interrupts() as seen:
+    with interrupts():  # which raises an interrupt that the code has hidden, or made an error of
         try:
             with np.errstate(all="ignore"):
                 return call()
@@ -312,7 +312,6 @@ def answered(call: Callable[[], T]) -> T | None:
             if isinstance(error, KeyboardInterrupt) or in_rehearsal():
                 raise  # guarded passes an interrupt on without its text
             _operator.debug("a query has failed: its fallback is used", exc_info=True)
-        seen.check()  # the code may have made another error of an interrupt
         return None  # guard: failing-not-seen
 
 
@@ -332,7 +331,7 @@ def guarded(call: Callable[[], T], advice: str = "") -> T:
             new interrupt, without a text.
         SystemExit: a handler of SIGTERM has ended the program while the call ran.
     """
-    with interrupts() as seen:
+    with interrupts():  # which raises an interrupt that the code has hidden, or made an error of
         answer, failed, interrupted = None, True, False
         try:
             answer, failed = call(), False
@@ -340,7 +339,6 @@ def guarded(call: Callable[[], T], advice: str = "") -> T:
             interrupted = isinstance(error, KeyboardInterrupt)  # guard: interrupt-silent
             # guard: cause-for-operator-alone
             _operator.debug("a mechanism failed after it had started", exc_info=True)
-        seen.check()  # guard: interrupt-of-an-engine
         if not failed:
             return cast(T, answer)
     if interrupted:
