@@ -89,7 +89,11 @@ def test_what_rises_has_the_upper_bound_of_the_pair_and_the_lower_one_of_its_ins
     composed: str, name: str
 ) -> None:
     both, above, below = (_asked(one, name) for one in COMPOSITIONS[composed])
-    assert (both.lower, both.upper) == (below.lower, above.upper)
+    if name == "explain":  # it asks both pairs anew, so that either may end within its own gap
+        assert both.lower == pytest.approx(below.lower, rel=1e-4)
+        assert both.upper == pytest.approx(above.upper, rel=1e-4)
+    else:
+        assert (both.lower, both.upper) == (below.lower, above.upper)
     assert both.upper > 1.1 * both.lower
 
 
