@@ -30,8 +30,9 @@ def steps_of(run: tb.Composable) -> list[dict[str, Any]]:
     return json.loads(tb.compose([run]).to_json())["steps"]
 
 
-def ends(bounds: tb.Bounds) -> dict[str, float]:
-    return {"lower": bounds.lower, "upper": bounds.upper}
+def ends(bounds: tb.Bounds) -> dict[str, Any]:
+    said = {"apart": bounds.apart} if bounds.apart else {}
+    return {"lower": bounds.lower, "upper": bounds.upper, **said}
 
 
 # ------------------------------------------------------------------------------ the curve
@@ -50,8 +51,7 @@ def test_every_mechanism_has_its_curve(case: Case, tmp_path: Path) -> None:
             answers.curve(asked)
         return
     found = answers.curve(asked)
-    said = {"apart": expected.apart} if expected.apart else {}
-    assert found["epsilon"] == {**ends(expected), **said}
+    assert found["epsilon"] == ends(expected)
     assert found["delta"] == 0.4
     assert found["curve"] == run.curve(deltas=[0.6, 0.4]).to_dict()
     assert json.loads(json.dumps(found["steps"])) == steps_of(run)
