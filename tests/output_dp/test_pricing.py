@@ -50,7 +50,11 @@ def concrete(kind: type[PriceRule]) -> set[type[PriceRule]]:
 
 
 def test_every_rule_has_a_case() -> None:
-    everyone = concrete(PriceRule)  # type: ignore[type-abstract]
+    everyone = {
+        kind
+        for kind in concrete(PriceRule)  # type: ignore[type-abstract]
+        if kind.__module__.startswith("tightbudget.")  # tests have rules of their own
+    }
     assert everyone == {*CASES, OutputDPOdometerRule}
 
 

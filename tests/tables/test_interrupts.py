@@ -69,6 +69,7 @@ def at_place(number: int, event: str) -> Iterator[list[str]]:
 def handlers_as_they_were() -> Iterator[None]:
     """An interrupt while a handler is put back leaves it in place, for the tests that follow."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
