@@ -383,8 +383,9 @@ def test_each_number_of_a_public_name_has_an_example() -> None:
         if name not in OTHERS and (left := numbers - covered.get(name, set()))
     }
     assert missing == {}
-    # the hints of Verification are names of a module that not every process has loaded
-    assert OTHERS.keys() - public().keys() <= {"Verification"}
+    # a test that hides SQLAlchemy may have loaded the room of the ledger anew, without its names
+    hidden = {"Verification"} - {*tb.ledger.__all__}
+    assert OTHERS.keys() - public().keys() == hidden
 
 
 # ------------------------------------------------------------------------------ the law
