@@ -160,7 +160,7 @@ DRAWN: dict[str, Callable[[Random], str]] = {
     "staircase": lambda r: f"tb.Staircase({even(r, 0.05, 3)})",
     "truncated_gaussian": _truncated("TruncatedGaussian"),
     "truncated_laplace": _truncated("TruncatedLaplace"),
-    "worst_case": lambda r: f"tb.WorstCase({even(r, 0.001, 3)}, {even(r, 1e-12, 1e-6)})",
+    "worst_case": lambda r: f"tb.ApproximateDP({even(r, 0.001, 3)}, {even(r, 1e-12, 1e-6)})",
 }
 # sampled steps are drawn by part(); the others have two ends, or a relation of their own
 NOT_DRAWN = {"subsampled", "shuffled", "batches", "truncated_poisson"}

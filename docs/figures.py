@@ -78,7 +78,7 @@ def from_guarantees(steps: int) -> float:
     """eps at DELTA when each step is known by one (eps, delta) only, composed optimally."""
     share = 0.5 * DELTA / steps
     one = tb.compose([STEP]).epsilon(share).upper
-    return (tb.WorstCase(epsilon=one, delta=share) * steps).epsilon(DELTA, rtol=1e-3).upper
+    return (tb.ApproximateDP(epsilon=one, delta=share) * steps).epsilon(DELTA, rtol=1e-3).upper
 
 
 def draw_steps(ax: Axes, below: Axes, renyi: np.ndarray) -> None:
@@ -260,7 +260,7 @@ def draw_stopping(figure: Figure) -> None:
 def draw_attacks(ax: Axes) -> None:
     """True- over false-positive rates at equal (eps, delta)."""
     runs = {
-        "only ε and δ known": (tb.WorstCase(2.0, DELTA) * 1, OCHRE),
+        "only ε and δ known": (tb.ApproximateDP(2.0, DELTA) * 1, OCHRE),
         "one Gaussian": (tb.calibrate(tb.Gaussian, epsilon=2.0, delta=DELTA).composition, RED),
         "Laplace, 20 times": (
             tb.calibrate(lambda b: tb.Laplace(b) * 20, epsilon=2.0, delta=DELTA).composition, INK

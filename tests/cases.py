@@ -8,6 +8,7 @@ import pytest
 
 from tightbudget.mechanisms import (
     Additive,
+    ApproximateDP,
     ClippedNoise,
     ClippedSum,
     DiscreteGaussian,
@@ -25,7 +26,6 @@ from tightbudget.mechanisms import (
     Staircase,
     TruncatedGaussian,
     TruncatedLaplace,
-    WorstCase,
 )
 
 
@@ -82,9 +82,9 @@ CASES: list[Case] = [
     Case("response-0.75", RandomizedResponse(0.75)),
     Case("response-0.3-of-5", RandomizedResponse(0.3, categories=5)),
     Case("response-0.999", RandomizedResponse(0.999)),
-    Case("worst-case-pure", WorstCase(0.5)),
-    Case("worst-case", WorstCase(0.3, 1e-3)),
-    Case("worst-case-no-epsilon", WorstCase(0.0, 0.1)),
+    Case("worst-case-pure", ApproximateDP(0.5)),
+    Case("worst-case", ApproximateDP(0.3, 1e-3)),
+    Case("worst-case-no-epsilon", ApproximateDP(0.0, 0.1)),
     Case("histogram", HistogramPair((3.0, 2.0, 1.0), (1.0, 2.0, 3.0))),
     Case(
         "histogram-empty-bins", HistogramPair((0.0, 5.0, 3.0, 0.0, 2.0), (1.0, 5.0, 4.0, 0.0, 0.0))
@@ -104,7 +104,7 @@ CASES: list[Case] = [
     Case("curve", FromCurve((0.0, 0.5, 1.0), (0.3, 0.1, 0.01))),
     Case("curve-one-way", FromCurve((-0.5, 0.5, 1.0), (0.5, 0.1, 0.0), both_ways=False)),
     Case("either", Either(0.3, Gaussian(1.0), Gaussian(2.0).subsampled(0.1))),
-    Case("either-of-all", Either(0.9, Laplace(2.0), WorstCase(0.3, 1e-3))),
+    Case("either-of-all", Either(0.9, Laplace(2.0), ApproximateDP(0.3, 1e-3))),
     Case("either-sampled", Either(0.25, Laplace(1.0), RandomizedResponse(0.75)).subsampled(0.1)),
     Case("group", Gaussian(1.0).subsampled(0.01).group(4)),
     Case("group-laplace", Laplace(4.0).subsampled(0.1).group(3)),
@@ -132,7 +132,7 @@ CASES: list[Case] = [
     Case("sampled-additive", Additive("logistic").subsampled(0.2)),
     Case("sampled-discrete-laplace", DiscreteLaplace(2.0).subsampled(0.1)),
     Case("sampled-response", RandomizedResponse(0.9).subsampled(0.01)),
-    Case("sampled-worst-case", WorstCase(1.0, 1e-3).subsampled(0.05)),
+    Case("sampled-worst-case", ApproximateDP(1.0, 1e-3).subsampled(0.05)),
     Case("sampled-histogram", HistogramPair((0.0, 5.0, 3.0), (1.0, 5.0, 0.0)).subsampled(0.3)),
     Case("sampled-twice", Gaussian(1.0).subsampled(0.5).subsampled(0.1)),
     Case("allocated-gaussian", Gaussian(2.0).allocated(30)),

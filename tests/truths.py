@@ -52,7 +52,7 @@ def _outputs(mechanism: Mechanism) -> list[tuple[mp.mpf, mp.mpf]] | None:
         true, k = _number(mechanism.p), mechanism.categories
         other = (1 - true) / (k - 1)
         return [(true, other), (other, true), *[(other, other)] * (k - 2)]
-    if isinstance(mechanism, tb.WorstCase):
+    if isinstance(mechanism, tb.ApproximateDP):
         lost, e = _number(mechanism.delta), mp.exp(_number(mechanism.epsilon))
         high, low = (1 - lost) * e / (1 + e), (1 - lost) / (1 + e)
         return [(lost, mp.mpf(0)), (high, low), (low, high), (mp.mpf(0), lost)]

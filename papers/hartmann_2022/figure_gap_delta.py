@@ -23,7 +23,7 @@ DELTAS = [1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12]
 KINDS: dict[str, tuple[tb.Mechanism, str]] = {
     "DP-SGD, σ = 1, q = 0.01": (tb.Gaussian(sigma=1.0).subsampled(0.01), BLUE),
     "DP-SGD, σ = 2, q = 0.05": (tb.Gaussian(sigma=2.0).subsampled(0.05), GREEN),
-    "any 0.02-DP steps": (tb.WorstCase(epsilon=0.02, delta=0.0), RED),
+    "any 0.02-DP steps": (tb.ApproximateDP(epsilon=0.02, delta=0.0), RED),
 }
 
 

@@ -28,8 +28,8 @@ KINDS: dict[str, Callable[[float], tb.Mechanism]] = {
     "Gaussian, sampled at q = 0.1": lambda x: tb.Gaussian(sigma=x).subsampled(0.1),
     "Gaussian, sampled at q = 0.01": lambda x: tb.Gaussian(sigma=x).subsampled(0.01),
     "randomised response": lambda x: tb.RandomizedResponse(p=0.5 + 0.25 / x),
-    "any (ε, 0)-DP": lambda x: tb.WorstCase(epsilon=1.0 / x, delta=0.0),
-    "any (ε, 5e-8)-DP": lambda x: tb.WorstCase(epsilon=1.0 / x, delta=5e-8),
+    "any (ε, 0)-DP": lambda x: tb.ApproximateDP(epsilon=1.0 / x, delta=0.0),
+    "any (ε, 5e-8)-DP": lambda x: tb.ApproximateDP(epsilon=1.0 / x, delta=5e-8),
 }
 
 

@@ -26,10 +26,10 @@ DELTA, SPENT = 1e-4, 1e-7  # of all runs together, and of one run for the other 
 COUNTS = [1, 2, 4, 8, *range(16, RUNS + 1, 16)]
 
 
-def worst(delta: float) -> tb.WorstCase:
+def worst(delta: float) -> tb.ApproximateDP:
     """The randomised response M with what the Gaussian guarantees at this delta."""
     # a hair less than delta: M's first output has exactly this mass, and no double is exact
-    return tb.WorstCase(epsilon=(GAUSS * 1).epsilon(delta).upper, delta=delta * (1 - 1e-9))
+    return tb.ApproximateDP(epsilon=(GAUSS * 1).epsilon(delta).upper, delta=delta * (1 - 1e-9))
 
 
 def numbers() -> dict[str, Any]:

@@ -158,6 +158,7 @@ _RENAMED = {
     "TestedCounts": "GatedCounts",
     "TestedRelease": "release.GatedRelease",
     "TestSensitivity": "release.GateSensitivity",
+    "WorstCase": "ApproximateDP",
     "classic": "privacy_buckets",
 }
 _ROOMS = (client, errors, ledger, mechanisms, release, sweeps, tables)

@@ -20,15 +20,6 @@ from tightbudget.errors import ExtraError, FileError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 
-__all__ = [
-    "draw_bounds",
-    "draw_intervals",
-    "draw_prices",
-    "inline_picture",
-    "picture",
-    "picture_path",
-]
-
 _FORMATS = (".png", ".svg", ".pdf")
 
 _GRID = "#e5e5e5"

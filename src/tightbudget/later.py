@@ -7,9 +7,6 @@ import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Later", "face", "installed"]
-
-
 _BESIDE = {"TYPE_CHECKING", "Later", "face", "installed"}  # how a room is made, not what it has
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DOCUMENTATION", "REPOSITORY"]
-
 DOCUMENTATION = "https://tightbudget.github.io/tightbudget/"
 """The documentation site, with a slash at its end."""
 

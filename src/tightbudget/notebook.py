@@ -12,21 +12,6 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "MOST_ROWS",
-    "Html",
-    "PrintedLines",
-    "bar",
-    "elided",
-    "folded",
-    "indented",
-    "left",
-    "muted",
-    "scale",
-    "shown",
-    "table",
-]
-
 # The colours named in web/static/style.css. Notebooks say on their body whether they are dark
 # (JupyterLab and nbconvert, VS Code, MkDocs Material); where nothing is said, the system does.
 _LIGHT = (

@@ -55,7 +55,8 @@ from tightbudget.numerics.validate import (
     probability,
     refuse,
 )
-from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Atoms, Bins, Pair
 
 __all__ = ["Buckets", "Trees", "delta", "r_fold"]
 

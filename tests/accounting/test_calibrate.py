@@ -128,7 +128,7 @@ def test_a_refused_parameter_of_a_mechanism_reaches_the_caller() -> None:
 
 def test_a_target_that_nothing_meets() -> None:
     with pytest.raises(tb.errors.CalibrationError):
-        tb.calibrate(lambda x: tb.WorstCase(0.1, 0.5) * 1, epsilon=1.0, delta=1e-6)
+        tb.calibrate(lambda x: tb.ApproximateDP(0.1, 0.5) * 1, epsilon=1.0, delta=1e-6)
     with pytest.raises(tb.errors.CalibrationError):
         tb.calibrate(lambda s: tb.Gaussian(s) * 1, epsilon=1.0, delta=1e-6, between=(0.1, 0.2))
 
@@ -263,7 +263,7 @@ def test_refused_targets(target: dict[str, float], message: str) -> None:
 
 def test_an_attack_that_no_noise_rules_out() -> None:
     with pytest.raises(tb.errors.CalibrationError, match="none meets the target"):
-        tb.calibrate(lambda b: tb.Laplace(b) + tb.WorstCase(0.0, 0.2), advantage=0.1)
+        tb.calibrate(lambda b: tb.Laplace(b) + tb.ApproximateDP(0.0, 0.2), advantage=0.1)
 
 
 # ----------------------------------------------------------------- hints at a mistake

@@ -287,7 +287,7 @@ MIXED = {
     "gaussian-laplace": tb.Gaussian(40.0) * 60 + tb.Laplace(50.0) * 30,
     "responses": tb.RandomizedResponse(0.55) * 20 + tb.RandomizedResponse(0.6) * 3,
     "staircase-laplace": tb.Staircase(0.1) * 8 + tb.Laplace(12.0) * 5,
-    "worst-cases": tb.WorstCase(0.2, 1e-8) * 10 + tb.WorstCase(0.5, 1e-7) * 2,
+    "worst-cases": tb.ApproximateDP(0.2, 1e-8) * 10 + tb.ApproximateDP(0.5, 1e-7) * 2,
 }
 
 
@@ -332,7 +332,7 @@ def test_json_has_every_number_and_no_infinity_that_is_not_one(sampled: tb.Compa
     assert by_name["Renyi"]["answer"] == {"lower": 0.0, "upper": upper(sampled, "Renyi")}
     assert by_name["optimal"]["answer"] is None
     assert isinstance(by_name["central limit"]["answer"], float)
-    hopeless = tb.compare(tb.WorstCase(0.1, 1e-3) * 10, delta=1e-5)
+    hopeless = tb.compare(tb.ApproximateDP(0.1, 1e-3) * 10, delta=1e-5)
     assert "Infinity" not in hopeless.to_json()
     assert json.loads(hopeless.to_json())["rows"][1]["answer"]["upper"] == math.inf
 

@@ -261,7 +261,7 @@ def test_malformed_json(content: Any, error: type[Exception], message: str) -> N
 
 
 def test_json_never_writes_what_json_does_not_have() -> None:
-    for text_ in (RUN.to_json(), (tb.WorstCase(0.0, 1e-300) * 3).to_json()):
+    for text_ in (RUN.to_json(), (tb.ApproximateDP(0.0, 1e-300) * 3).to_json()):
         assert "NaN" not in text_
         assert "Infinity" not in text_
         assert json.loads(text_)["tightbudget"] == 1
@@ -285,10 +285,10 @@ def test_numbers_survive_json_to_the_last_bit() -> None:
         tb.RandomizedResponse(0.5),
         tb.RandomizedResponse(1 - 1e-12),
         tb.RandomizedResponse(1e-12),
-        tb.WorstCase(0.0),
-        tb.WorstCase(700.0),
-        tb.WorstCase(0.0, 1.0),
-        tb.WorstCase(1e-12, 1e-12),
+        tb.ApproximateDP(0.0),
+        tb.ApproximateDP(700.0),
+        tb.ApproximateDP(0.0, 1.0),
+        tb.ApproximateDP(1e-12, 1e-12),
         pytest.param(tb.Gaussian(1.0).subsampled(1e-12), marks=pytest.mark.slow),
         tb.Gaussian(1.0).subsampled(1 - 1e-12),
         tb.HistogramPair((1.0, 0.0), (0.0, 1.0)),

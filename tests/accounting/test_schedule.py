@@ -95,7 +95,7 @@ def test_the_table_has_a_line_for_each_stop_shown(schedule) -> None:
         tb.Gaussian(20.0),
         tb.Laplace(20.0),
         tb.DiscreteGaussian(10.0),
-        tb.WorstCase(0.1, 1e-9),
+        tb.ApproximateDP(0.1, 1e-9),
         tb.RandomizedResponse(0.52),
         tb.Gaussian(2.0).subsampled(0.1) + tb.Laplace(50.0),
     ],
@@ -151,4 +151,4 @@ def test_no_price_is_high_enough() -> None:
     with pytest.raises(
         tb.errors.CalibrationError, match="delta = 1e-05 must be well above the chance"
     ):
-        tb.early_stopping(tb.WorstCase(0.1, 1e-4), [1, 2], 1e-5)
+        tb.early_stopping(tb.ApproximateDP(0.1, 1e-4), [1, 2], 1e-5)

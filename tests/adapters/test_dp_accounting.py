@@ -999,11 +999,11 @@ def test_an_event_of_which_only_parameters_are_known_is_the_worst_case(
     later: Callable[..., list[Any]],
 ) -> None:
     ((mechanism, runs),) = later("EpsilonDeltaDpEvent", epsilon=1.0, delta=1e-3)
-    assert mechanism == tb.WorstCase(1.0, 1e-3, relation=tb.Neighbouring.ADD_OR_REMOVE)
+    assert mechanism == tb.ApproximateDP(1.0, 1e-3, relation=tb.Neighbouring.ADD_OR_REMOVE)
     assert runs == 1
     for name in ("ExponentialMechanismDpEvent", "PermuteAndFlipDpEvent"):
         ((mechanism, _),) = later(name, ONE, epsilon=0.5)
-        assert mechanism == tb.WorstCase(0.5, relation=tb.Neighbouring.REPLACE_ONE)
+        assert mechanism == tb.ApproximateDP(0.5, relation=tb.Neighbouring.REPLACE_ONE)
 
 
 @pytest.mark.parametrize("relation", Relation, ids=named)
@@ -1027,7 +1027,7 @@ def test_discrete_gaussian_noise_is_exact_in_one_dimension(
         values = {"sigma": 3.0, "dimension": None, **nothing}
         assert later("DiscreteGaussianDpEvent", ADD, **values) == []
     ((revealed, _),) = later("DiscreteGaussianDpEvent", ADD, sigma=0, sensitivity=1, dimension=1)
-    assert revealed == tb.WorstCase(0.0, 1.0, relation=tb.Neighbouring.ADD_OR_REMOVE)
+    assert revealed == tb.ApproximateDP(0.0, 1.0, relation=tb.Neighbouring.ADD_OR_REMOVE)
     with pytest.raises(tb.ParameterError, match="dimension must be an integer >= 1, got 0"):
         later("DiscreteGaussianDpEvent", ADD, dimension=0, **noise)
     with pytest.raises(tb.ParameterError, match="sigma must be a finite number >= 0, got -3"):

@@ -157,15 +157,15 @@ TRAININGS: dict[str, tuple[dict[str, Any], Callable[[], tb.Composition]]] = {
     "batches of nothing": ({"batch_size": 0}, tb.Composition),
     "no noise": (
         {"noise_multipliers": 0.0},
-        lambda: tb.WorstCase(0.0, 1.0, relation=tb.Neighbouring.ADD_OR_REMOVE) * 21,
+        lambda: tb.ApproximateDP(0.0, 1.0, relation=tb.Neighbouring.ADD_OR_REMOVE) * 21,
     ),
     "no noise in the end": (
         {"noise_multipliers": [(0, 2.0), (20, 0.0)], "sampling_method": FIXED},
-        lambda: tb.Gaussian(2.0).batches(50, 1000) * 20 + tb.WorstCase(0.0, 1.0, relation=ONE),
+        lambda: tb.Gaussian(2.0).batches(50, 1000) * 20 + tb.ApproximateDP(0.0, 1.0, relation=ONE),
     ),
     "gradients that are not clipped": (
         {"is_finite_guarantee": False},
-        lambda: tb.WorstCase(0.0, 1.0, relation=tb.Neighbouring.ADD_OR_REMOVE) * 21,
+        lambda: tb.ApproximateDP(0.0, 1.0, relation=tb.Neighbouring.ADD_OR_REMOVE) * 21,
     ),
 }
 

@@ -625,7 +625,7 @@ def test_a_schedule_of_passes_stops_early() -> None:
 
 
 def test_without_noise_a_pass_reveals_the_record() -> None:
-    assert dp_sgd_pass(0.0, 5) == tb.WorstCase(0.0, 1.0, relation=tb.Neighbouring.ZERO_OUT)
+    assert dp_sgd_pass(0.0, 5) == tb.ApproximateDP(0.0, 1.0, relation=tb.Neighbouring.ZERO_OUT)
 
 
 # --------------------------------------------------------------------------- checkpoints

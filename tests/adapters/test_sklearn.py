@@ -57,9 +57,10 @@ from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.adapters import sklearn as adapter
-from tightbudget.adapters.sklearn import PrivateAccuracy, PrivateGridSearchCV, default_meter
+from tightbudget.adapters.sklearn import PrivateAccuracy, PrivateGridSearchCV
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.promises.charging import Keyed
+from tightbudget.release.default_meter import default_meter
 from tightbudget.release.release import paid, what_if
 
 ANGLES = np.arange(120) * 2.0

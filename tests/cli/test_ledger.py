@@ -26,7 +26,7 @@ from tightbudget.cli.ledger.holds import cell_of
 from tightbudget.cli.ledger.show import _bar, _tree
 from tightbudget.cli.output import print_json
 from tightbudget.cli.refusals import exit_code
-from tightbudget.ledger.ledger import Statement
+from tightbudget.promises.values import Statement
 
 SEARCH = tb.OutputDP({"found": 0.3, "not found": 0.1, 3: 0.05, ("found", 3): 0.2}, 1e-9)
 NOTHING = {"amount": 0.0, "delta": 0.0, "unit": "epsilon"}

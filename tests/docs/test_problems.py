@@ -296,7 +296,7 @@ def test_who_publishes_each_record_with_probability_delta_is_zero_delta_private(
     p, q = {"record": delta, "nothing": 1 - delta}, {"record": Fraction(0), "nothing": Fraction(1)}
     assert sum(max(Fraction(0), p[o] - q[o]) for o in p) == delta
     assert sum(max(Fraction(0), q[o] - p[o]) for o in p) == delta
-    assert (tb.WorstCase(0.0, 0.01) * 1).delta(7.0).overlaps(tb.Bounds(0.01, 0.01))
+    assert (tb.ApproximateDP(0.0, 0.01) * 1).delta(7.0).overlaps(tb.Bounds(0.01, 0.01))
 
 
 # ----------------------------------------------------------------------------- an auditor

@@ -85,14 +85,14 @@ def test_epsilon_is_in_nats() -> None:
 
 
 def test_delta_is_that_of_all_runs_together() -> None:
-    run = tb.WorstCase(0.0, 1e-3) * 10
+    run = tb.ApproximateDP(0.0, 1e-3) * 10
     assert run.delta(0.0).upper == pytest.approx(1 - (1 - 1e-3) ** 10)
     assert run.epsilon(1e-3).upper == math.inf
 
 
 def test_rate_is_the_chance_that_a_record_is_in_one_run() -> None:
     # all is lost for a sampled record: delta is the rate
-    assert (tb.WorstCase(0.0, 1.0).subsampled(0.03) * 1).delta(1.0).upper == pytest.approx(0.03)
+    assert (tb.ApproximateDP(0.0, 1.0).subsampled(0.03) * 1).delta(1.0).upper == pytest.approx(0.03)
     whole = (tb.Gaussian(1.0).subsampled(1.0) * 5).delta(1.0)
     assert whole.overlaps((tb.Gaussian(1.0) * 5).delta(1.0))
 

@@ -24,7 +24,7 @@ from tightbudget.engine.saddle_point.contour import Lines
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.special import log_g_up
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 FINE = 1e-9
 DIRECTIONS = pytest.mark.parametrize("i", [0, 1], ids=["remove", "add"])

@@ -12,7 +12,7 @@ import tightbudget as tb
 from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.engine import Engine
 from tightbudget.engine.question import DeltaAt, EpsilonAt, Question
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 SAMPLED = tb.Gaussian(1.0).subsampled(0.1) * 100
 QUESTIONS: list[Question] = [EpsilonAt(1e-5), DeltaAt(1.0)]

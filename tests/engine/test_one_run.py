@@ -12,7 +12,7 @@ from tests.laws.test_pairs import delta
 
 import tightbudget as tb
 from tightbudget.mechanisms import Mechanism
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 mp = mpmath.mp.clone()
 mp.dps = 120
@@ -118,7 +118,9 @@ def test_what_rounding_leaves_nothing_of_is_not_answered() -> None:
     assert add.closed_delta(700.0) is None
     assert tb.Gaussian(1.0).pair(Direction.REMOVE).closed_delta(700.0) is None
     # and the composition has an answer all the same
-    assert (tb.Gaussian(1.0).subsampled(0.25) * 1 + tb.WorstCase(0.0) * 0).delta(0.2876).upper > 0
+    assert (tb.Gaussian(1.0).subsampled(0.25) * 1 + tb.ApproximateDP(0.0) * 0).delta(
+        0.2876
+    ).upper > 0
 
 
 MUTATIONS = [

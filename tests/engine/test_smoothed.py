@@ -10,7 +10,7 @@ from tightbudget.engine.cache import Cache
 from tightbudget.engine.engine import Engine
 from tightbudget.engine.question import DeltaAt, EpsilonAt
 from tightbudget.engine.saddle_point import contour, smoothed
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 
 def losses(*parts: tuple[float, float, int]) -> Engine:

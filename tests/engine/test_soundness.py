@@ -26,7 +26,7 @@ from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure, discretise
 from tightbudget.engine.buckets.profile import Profile
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 # ------------------------------------------------------------------------- small pairs
 

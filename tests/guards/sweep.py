@@ -81,7 +81,7 @@ _NEAREST: dict[str, Callable[..., Any]] = {
 }
 DIRECTED = {
     name: -1.0 if name.endswith("_down") else 1.0
-    for name in rounding.__all__
+    for name in vars(rounding)
     if name.endswith(("_up", "_down")) or name == "outwards"
 }
 

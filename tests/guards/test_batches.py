@@ -10,7 +10,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 from tests.mechanisms.test_batches import both_ways
 
 import tightbudget as tb
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 
 def the_upper_bound_is_above_the_data_sets_in_either_order() -> bool:

@@ -35,7 +35,8 @@ from tightbudget.numerics import convolve
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import Enclosure, exact
 from tightbudget.pairs.atomic import AtomicPair
-from tightbudget.pairs.pair import Atoms, Direction, Pair
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Atoms, Pair
 
 # ------------------------------------------------------------------- what must be true
 
@@ -120,7 +121,7 @@ def gaussian(
 def atoms(first: float, n: int) -> bool:
     """Two atoms at -1 and 1, of which the grid may miss one."""
     p = math.e / (1 + math.e)
-    pair = tb.WorstCase(1.0).pair(Direction.REMOVE)
+    pair = tb.ApproximateDP(1.0).pair(Direction.REMOVE)
     seen = profile_of(pair, Grid(Fraction(first), 0.5), n, Tilt(1.0, Fraction(0)))
     return all(
         seen.lower_delta(e) <= truth * (1 + 1e-12) and seen.upper_delta(e) >= truth * (1 - 1e-12)
@@ -180,7 +181,7 @@ def sampled_in_both_directions() -> bool:
     """remove: delta(eps) = q delta'(ln(1 + (e^eps - 1) / q)); add: nothing at this eps."""
     rate, epsilon = 0.3, 2.0
     # a second step, though it shows nothing, has no closed form
-    bounds = (tb.Gaussian(1.0).subsampled(rate) * 1 + tb.WorstCase(0.0)).delta(epsilon)
+    bounds = (tb.Gaussian(1.0).subsampled(rate) * 1 + tb.ApproximateDP(0.0)).delta(epsilon)
     inner = math.log1p(math.expm1(epsilon) / rate)
     return bounds.upper >= rate * gaussian_truth(1.0, inner)[0] * (1 - 1e-12)
 

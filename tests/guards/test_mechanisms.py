@@ -18,7 +18,8 @@ from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.either import either_within
 from tightbudget.numerics.rounding import UNIT
 from tightbudget.pairs.atomic import AtomicPair
-from tightbudget.pairs.pair import Direction, Pair
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Pair
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def outlier_by_one_line(share: float) -> bool:
 
 def certain() -> bool:
     """What tells the neighbours apart for certain is no Gaussian's."""
-    run = tb.WorstCase(1.0, 1e-3) * 1
+    run = tb.ApproximateDP(1.0, 1e-3) * 1
     found = gaussian_dp.gaussian_mu_bounds(run.engine, 1e-4, 1e-2)
     return (found.lower, found.upper) == (math.inf, math.inf)
 

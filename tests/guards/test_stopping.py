@@ -16,7 +16,7 @@ import tightbudget as tb
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.output_dp.backward_induction import BackwardInduction
 from tightbudget.output_dp.stopping_lattice import Lattice, RunLosses
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 LEAKY = (4.0, 4.0, 1.0), (4.0, 1.0, 0.0)  # one output that only P has
 NEVER = 600.0  # a price at which nobody stops

@@ -17,7 +17,7 @@ from tightbudget.engine.buckets.refine import refine
 from tightbudget.engine.question import DeltaAt, EpsilonAt
 from tightbudget.mechanisms import Mechanism
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 # every third one, for laws that cost more
 some = pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_anything_more_costs_more(mechanism: Mechanism) -> None:
 def test_a_chance_of_failure_beside_it_costs_just_that(mechanism: Mechanism) -> None:
     # a step whose one finite loss is 0 is on an edge of any grid: it makes none finer or coarser
     chance, plan = 1e-4, mechanism * 7
-    alone, beside = (reached(c.delta, 0.5) for c in (plan, plan + tb.WorstCase(0.0, chance)))
+    alone, beside = (reached(c.delta, 0.5) for c in (plan, plan + tb.ApproximateDP(0.0, chance)))
     lower, upper = (chance + (1.0 - chance) * end for end in (alone.lower, alone.upper))
     assert beside.lower <= upper * (1 + 1e-9)
     assert lower <= beside.upper * (1 + 1e-9)
@@ -166,7 +166,7 @@ def test_a_chance_of_failure_beside_it_costs_just_that(mechanism: Mechanism) -> 
 
 @each_mechanism
 def test_beside_a_release_of_the_record_everything_is_lost(mechanism: Mechanism) -> None:
-    both = mechanism * 2 + tb.WorstCase(0.0, 1.0, relation=mechanism.relation)
+    both = mechanism * 2 + tb.ApproximateDP(0.0, 1.0, relation=mechanism.relation)
     assert both.delta(1.0).lower == both.delta(1.0).upper == 1.0
     assert both.epsilon(delta=DELTA).lower == math.inf
 
@@ -200,7 +200,8 @@ def test_a_closer_answer_is_inside_a_rough_one(mechanism: Mechanism) -> None:
 
 
 @pytest.mark.parametrize(
-    "mechanism", [tb.RandomizedResponse(0.75), tb.RandomizedResponse(0.51), tb.WorstCase(0.3, 1e-6)]
+    "mechanism",
+    [tb.RandomizedResponse(0.75), tb.RandomizedResponse(0.51), tb.ApproximateDP(0.3, 1e-6)],
 )
 @runs
 def test_a_lattice_has_no_discretisation_error(mechanism: Mechanism, times: int) -> None:
@@ -211,7 +212,7 @@ def test_a_lattice_has_no_discretisation_error(mechanism: Mechanism, times: int)
 
 
 def test_delta_below_the_mass_at_infinity_costs_everything() -> None:
-    run = tb.WorstCase(0.1, 0.01) * 2
+    run = tb.ApproximateDP(0.1, 0.01) * 2
     lost = 1 - 0.99**2
     assert run.epsilon(lost * (1 - 1e-9)) == Bounds(math.inf, math.inf)
     assert run.epsilon(lost * (1 + 1e-9)).upper < 0.2 + 1e-9
@@ -335,7 +336,7 @@ def test_the_largest_order_gives_the_largest_loss() -> None:
     bounds = (tb.Laplace(4.0) * 8).renyi(math.inf)
     assert bounds.lower <= 2.0 <= bounds.upper
     assert bounds.relative_gap <= 1e-14
-    assert (tb.WorstCase(1.0, 1e-9) * 1).renyi(2.0) == Bounds(math.inf, math.inf)
+    assert (tb.ApproximateDP(1.0, 1e-9) * 1).renyi(2.0) == Bounds(math.inf, math.inf)
 
 
 @some

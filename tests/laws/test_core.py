@@ -7,7 +7,7 @@ import math
 from tests.cases import CASES, CORE, Case, with_every_kind
 
 import tightbudget as tb
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 OURS = [case for case in CASES if case.name in CORE]
 

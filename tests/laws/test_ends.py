@@ -28,7 +28,7 @@ UNEVEN = [
     Case("group-truncated", tb.TruncatedGaussian(0.3, bound=1.1, sensitivity=0.1).group(3)),
     Case("group-truncated-laplace", tb.TruncatedLaplace(0.3, 1.1, sensitivity=0.1).group(3)),
     Case("response-uneven", tb.RandomizedResponse(0.6, categories=7)),
-    Case("worst-case-uneven", tb.WorstCase(0.0157, 1e-7)),
+    Case("worst-case-uneven", tb.ApproximateDP(0.0157, 1e-7)),
     Case("histogram-uneven", tb.HistogramPair((0.1, 0.2, 0.7), (0.3, 0.3, 0.3), smoothing=0.1)),
     Case("discrete-laplace-uneven", tb.DiscreteLaplace(0.7, sensitivity=3)),
 ]  # fmt: skip

@@ -22,12 +22,12 @@ EPOCHS = {
     "gaussian-five-epochs": tb.Gaussian(3.51).allocated(100) * 5,
     "gaussian-one-epoch": tb.Gaussian(0.7).allocated(300) * 1,
     "laplace-epochs": tb.Laplace(2.0).allocated(20) * 3,
-    "pure-epoch": tb.WorstCase(0.0157).allocated(20) * 1,
+    "pure-epoch": tb.ApproximateDP(0.0157).allocated(20) * 1,
     "response-epochs": tb.RandomizedResponse(0.6).allocated(20) * 2,
     "no-secret-epochs": tb.RandomizedResponse(0.5).allocated(5) * 2,
-    "nearly-all-is-lost": tb.WorstCase(0.0, 0.999).allocated(2) * 1,
-    "nearly-all-is-lost-often": tb.WorstCase(0.0, 0.999).allocated(5, 2) * 1,
-    "hardly-anything-is-kept": tb.WorstCase(0.3, 1.0 - 1e-15).allocated(200, 3) * 1,
+    "nearly-all-is-lost": tb.ApproximateDP(0.0, 0.999).allocated(2) * 1,
+    "nearly-all-is-lost-often": tb.ApproximateDP(0.0, 0.999).allocated(5, 2) * 1,
+    "hardly-anything-is-kept": tb.ApproximateDP(0.3, 1.0 - 1e-15).allocated(200, 3) * 1,
     "rare-histograms": tb.HistogramPair((1.0, 0.0), (1.0, 1000.0)).allocated(2) * 1,
     "several-of-many": tb.HistogramPair((5.0, 3.0), (9.0, 13.0)).allocated(5, 2) * 2
     + tb.DiscreteLaplace(scale=3.9, sensitivity=2),
@@ -194,7 +194,7 @@ def test_an_answer_of_two_ends_that_meet_does_not_say_that_it_is_apart() -> None
 
 
 @pytest.mark.parametrize(
-    "step", [tb.WorstCase(0.0157), tb.RandomizedResponse(0.6), tb.Laplace(2.0)]
+    "step", [tb.ApproximateDP(0.0157), tb.RandomizedResponse(0.6), tb.Laplace(2.0)]
 )
 @pytest.mark.parametrize("delta", [1e-20, 1e-25, 1e-35])
 def test_no_average_has_more_than_the_largest_loss_of_a_step(

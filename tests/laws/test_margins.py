@@ -17,7 +17,8 @@ from tests.laws.test_pairs import ASKED, CHOOSES, CONTINUOUS, ask, grid
 
 from tightbudget.mechanisms import Mechanism
 from tightbudget.numerics.enclosure import Enclosure
-from tightbudget.pairs.pair import Bins, Direction, Pair
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Bins, Pair
 
 ctx.prec = 128
 

@@ -23,7 +23,7 @@ WAYS: dict[str, Callable[[Mechanism], Mechanism]] = {
     "replace-one": lambda base: base.batches(3, 10, sensitivity_of="replace-one"),
     "truncated": lambda base: base.truncated_poisson(0.25, 2, 5),
     "group": lambda base: base.group(2),
-    "either": lambda base: tb.either(0.25, base, tb.WorstCase(0.5)),
+    "either": lambda base: tb.either(0.25, base, tb.ApproximateDP(0.5)),
     **{
         str(relation): lambda base, relation=relation: base.under(relation)  # type: ignore[misc]
         for relation in tb.Neighbouring
@@ -58,7 +58,9 @@ def test_what_one_way_makes_comes_back_from_its_table(mechanism: Mechanism) -> N
         comes_back(made)
 
 
-@pytest.mark.parametrize("base", [tb.Gaussian(2.0), tb.Laplace(2.0), tb.WorstCase(0.5)], ids=str)
+@pytest.mark.parametrize(
+    "base", [tb.Gaussian(2.0), tb.Laplace(2.0), tb.ApproximateDP(0.5)], ids=str
+)
 @pytest.mark.parametrize("depth", [2, 3])
 def test_what_several_ways_make_comes_back_from_its_table(base: Mechanism, depth: int) -> None:
     found = nested(base, depth)

@@ -15,7 +15,8 @@ from tightbudget.mechanisms import LossTable, Mechanism
 from tightbudget.mechanisms.laplace import LaplacePair
 from tightbudget.numerics.enclosure import Enclosure
 from tightbudget.numerics.rounding import UNIT, FloatArray
-from tightbudget.pairs.pair import Bins, Direction, Pair, Sketch
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Bins, Pair, Sketch
 
 Law = Callable[[Mechanism, Direction], None]
 LAWS: list[Law] = [

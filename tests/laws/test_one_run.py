@@ -48,7 +48,7 @@ def test_one_run_has_the_answers_of_a_composition_of_one(mechanism: Mechanism) -
     assert pickle.loads(pickle.dumps(mechanism)) == mechanism == once.parts[0][0]
 
 
-@pytest.mark.parametrize("mechanism", [tb.Gaussian(1.0), tb.Staircase(1.0), tb.WorstCase(0.5)])
+@pytest.mark.parametrize("mechanism", [tb.Gaussian(1.0), tb.Staircase(1.0), tb.ApproximateDP(0.5)])
 @pytest.mark.parametrize("name", ASKED)
 def test_every_question_has_the_answer_of_a_composition_of_one(
     name: str, mechanism: Mechanism

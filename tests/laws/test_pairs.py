@@ -10,7 +10,8 @@ from tests.cases import CASES, Case, each_mechanism, slow_unless_core
 
 from tightbudget.mechanisms import LossTable, Mechanism
 from tightbudget.numerics.enclosure import Enclosure
-from tightbudget.pairs.pair import Bins, Direction, Pair
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Bins, Pair
 
 ASKED = [(case, direction) for case in CASES for direction in Direction]
 

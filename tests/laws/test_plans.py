@@ -14,7 +14,7 @@ from tightbudget.engine.buckets.compose import Demand, Layout, Parts, make_plan
 from tightbudget.engine.buckets.tilt import tilted_moments
 from tightbudget.mechanisms import Mechanism
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 RUNS = 100
 

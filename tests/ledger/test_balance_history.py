@@ -18,8 +18,8 @@ from tests.ledger.test_model import deeds
 
 import tightbudget as tb
 from tightbudget.ledger import balance_history
-from tightbudget.ledger.ledger import Event, Statement
 from tightbudget.ledger.testing import Deed, LedgerActor
+from tightbudget.promises.values import Event, Statement
 
 # every kind of event that changes a balance, also of budgets in budgets, with caps up and down
 STORY = """

@@ -9,7 +9,7 @@ import numpy as np
 from flint import arb, ctx
 
 from tightbudget.mechanisms import MECHANISMS, Mechanism
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 ctx.prec = 400
 REMOVE, ADD = Direction.REMOVE, Direction.ADD

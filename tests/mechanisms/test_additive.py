@@ -13,7 +13,7 @@ from tests.balls import ball, bins_of, mass
 
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms import Additive, Neighbouring
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 REMOVE, ADD = Direction.REMOVE, Direction.ADD
 

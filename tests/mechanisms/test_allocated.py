@@ -41,7 +41,7 @@ BASES = [
     tb.Laplace(1.0),
     tb.RandomizedResponse(0.8),
     tb.DiscreteGaussian(2.0),
-    tb.WorstCase(1.0, 1e-3),
+    tb.ApproximateDP(1.0, 1e-3),
     tb.LossTable(0.5, (-1, (0.2, 0.2, 0.6), 0.0), (0, (0.6, 0.4), 0.0)),
     tb.TruncatedGaussian(1.0, bound=3.0),
     tb.HistogramPair((3.0, 2.0, 1.0, 0.5), (1.0, 2.0, 3.0, 0.0)),

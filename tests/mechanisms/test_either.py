@@ -12,7 +12,7 @@ from tightbudget.mechanisms.either import EitherPair, either_within
 
 PARTS = [
     (tb.Gaussian(1.0), tb.Gaussian(3.0).subsampled(0.1)),
-    (tb.Laplace(2.0), tb.WorstCase(0.3, 1e-3)),
+    (tb.Laplace(2.0), tb.ApproximateDP(0.3, 1e-3)),
     (tb.MixtureOfGaussians(1.0, (0.0, 1.0, 2.0), (0.2, 0.6, 0.2)), tb.RandomizedResponse(0.75)),
     (tb.Gaussian(2.0), tb.Laplace(1.0).subsampled(0.3)),
 ]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.mechanisms.checks import ADD, REMOVE, assert_comes_back, assert_consistent, delta
 
 from tightbudget.errors import ParameterError
-from tightbudget.mechanisms import FromCurve, RandomizedResponse, WorstCase
-from tightbudget.pairs.pair import Direction
+from tightbudget.mechanisms import ApproximateDP, FromCurve, RandomizedResponse
+from tightbudget.pairs.direction import Direction
 
 
 def normal_curve(epsilon, m=1.0):
@@ -62,7 +62,7 @@ def test_the_pair_goes_through_the_points_of_a_true_curve():
 def test_two_points_give_back_the_worst_case():
     for epsilon, lost in ((1.0, 0.0), (0.3, 1e-6), (700.0, 0.1)):
         atoms = FromCurve([epsilon], [lost]).pair(REMOVE).atoms()
-        worst = WorstCase(epsilon, lost).pair(REMOVE).atoms()
+        worst = ApproximateDP(epsilon, lost).pair(REMOVE).atoms()
         np.testing.assert_allclose(atoms.p.upper[::-1], worst.p.upper, rtol=1e-14, atol=1e-299)
         np.testing.assert_allclose(atoms.loss_upper[::-1], worst.loss_upper, rtol=1e-14)
 

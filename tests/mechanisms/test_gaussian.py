@@ -11,7 +11,7 @@ from tests.balls import ball, bins_of, contains, mass
 
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms import Gaussian
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 
 @pytest.fixture(autouse=True)

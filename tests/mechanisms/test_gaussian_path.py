@@ -15,7 +15,7 @@ import tightbudget as tb
 from tightbudget.mechanisms import Mechanism
 from tightbudget.mechanisms.gaussian_path import line, log_moment
 from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 CASES = [
     (1.0, 1e-6, 14.0, (0.0, 3.0, 3e4)),

@@ -35,7 +35,7 @@ def test_known_values_of_a_thousand_sampled_steps(size: int, lower: float, upper
 
 
 def test_a_group_of_one_record_is_the_step_itself() -> None:
-    for step in (STEP, tb.Laplace(2.0), tb.WorstCase(0.5, 1e-3)):
+    for step in (STEP, tb.Laplace(2.0), tb.ApproximateDP(0.5, 1e-3)):
         assert (step.group(1) * 3).delta(0.3) == (step * 3).delta(0.3)
 
 
@@ -149,7 +149,7 @@ def test_an_either_of_groups_is_a_group_of_the_either() -> None:
         (lambda: STEP.group(0), "size must be an integer >= 1, got 0"),
         (lambda: STEP.group(100_001), "size must be at most 100000, got 100001"),
         (
-            lambda: tb.WorstCase(1.0).group(2),
+            lambda: tb.ApproximateDP(1.0).group(2),
             "nothing is proved for a group of records under worst_case: ask for a group of",
         ),
         (

@@ -11,7 +11,7 @@ from tests.balls import ball, bins_of, contains
 
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms import Laplace
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 
 @pytest.fixture(autouse=True)

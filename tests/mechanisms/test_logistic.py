@@ -13,7 +13,7 @@ from tests.balls import ball, contains
 import tightbudget as tb
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms import Logistic
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 
 @pytest.fixture(autouse=True)

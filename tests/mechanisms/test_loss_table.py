@@ -16,7 +16,7 @@ from tests.exact import exp_ends
 
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms import LossTable, RandomizedResponse
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 STEP = 0.25
 

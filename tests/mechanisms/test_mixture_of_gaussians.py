@@ -18,7 +18,7 @@ from tightbudget.errors import ParameterError
 from tightbudget.mechanisms import Gaussian, MixtureOfGaussians
 from tightbudget.mechanisms.mixture_of_gaussians import MixturePair
 from tightbudget.mechanisms.subsampled import AddPair, RemovePair
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 REMOVE, ADD = Direction.REMOVE, Direction.ADD
 PUBLISHED = MixtureOfGaussians(1.0, (0.0, 1.0, 2.0), (0.2, 0.6, 0.2))

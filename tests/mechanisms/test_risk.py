@@ -24,7 +24,8 @@ from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
 from tightbudget.engine.readings.probabilistic_dp import exceedance_bounds
 from tightbudget.engine.readings.tradeoff import most_true_positives
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pairs.pair import Direction, Pair
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Pair
 
 MUS = [0.05, 1.0, 3.0]
 STEP = tb.Gaussian(1.0).subsampled(0.01)
@@ -102,17 +103,17 @@ def test_randomised_response_and_the_worst_case_are_exact() -> None:
     assert (tb.RandomizedResponse(0.75) * 1).risk(1.2).exceedance == Bounds(0.0, 0.0)
     with ctx.workprec(200):
         e, d = arb(0.3).exp(), ball(1e-3)
-        worst = (tb.WorstCase(0.3, 1e-3) * 1).risk(0.25, fpr=0.01)
+        worst = (tb.ApproximateDP(0.3, 1e-3) * 1).risk(0.25, fpr=0.01)
         assert inside(worst.advantage, d + (1 - d) * (e - 1) / (e + 1))
         assert inside(worst.tpr, d + e * ball(0.01))
         assert inside(worst.exceedance, d + (1 - d) * e / (1 + e))
     assert worst.tpr.relative_gap <= 1e-9
     assert worst.mu == Bounds(math.inf, math.inf)  # 1e-3 tells the neighbours apart for certain
-    assert (tb.WorstCase(0.3, 1e-3) * 1).risk(0.25, slack=1e-2).mu.upper < 1.0
+    assert (tb.ApproximateDP(0.3, 1e-3) * 1).risk(0.25, slack=1e-2).mu.upper < 1.0
 
 
 def test_a_mass_at_the_very_loss_that_is_asked_for_lies_between_both_ends() -> None:
-    found = (tb.WorstCase(1.0, 1e-3) * 2).risk(0.0).exceedance
+    found = (tb.ApproximateDP(1.0, 1e-3) * 2).risk(0.0).exceedance
     high = (1 - 1e-3) * math.e / (1 + math.e)
     above, at = 1 - (1 - 1e-3) ** 2 + high**2, 2 * high * ((1 - 1e-3) - high)
     assert above * (1 - 1e-3) <= found.lower <= above  # P(L > 0)
@@ -150,7 +151,7 @@ def test_the_largest_loss_of_all_runs_is_a_loss_with_a_mass() -> None:
     for run, epsilon, above, at in (
         (tb.FromCurve([0.0], [8e-5]) * 2, 0.0, -math.expm1(2 * math.log1p(-8e-5)), 1.0),
         (tb.LossTable(0.5, (1, (1.0,), 0.0)) * 4, 2.0, 0.0, 1.0),
-        (tb.WorstCase(1.0) * 3, 3.0, 0.0, (math.e / (1 + math.e)) ** 3),
+        (tb.ApproximateDP(1.0) * 3, 3.0, 0.0, (math.e / (1 + math.e)) ** 3),
         (tb.Gaussian(1.0).subsampled(0.0) * 2, 0.0, 0.0, 1.0),
         (tb.Composition(), 0.0, 0.0, 1.0),
     ):

@@ -20,7 +20,7 @@ from tightbudget.mechanisms import (
 )
 from tightbudget.mechanisms.composition import Composition, Subsampled
 from tightbudget.numerics.rounding import UNIT
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 REMOVE, ADD = Direction.REMOVE, Direction.ADD
 

@@ -19,7 +19,7 @@ import tightbudget as tb
 from tightbudget.mechanisms import Mechanism
 from tightbudget.mechanisms.gaussian_integrand import MOST_NESTED
 from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.transform import Line, Transform
 
 TOLERANCE = 1e-24

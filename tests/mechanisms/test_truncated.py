@@ -11,7 +11,7 @@ from tests.balls import ball, bins_of, contains, mass
 
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms import TruncatedGaussian, TruncatedLaplace
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 GAUSSIANS = [
     (1.0, 3.0, 1.0),

@@ -169,7 +169,7 @@ def test_lower_and_upper_bounds_close_up_where_cuts_are_rare() -> None:
         (lambda g: g.truncated_poisson(0.5, 2, 0), ParameterError, "of must be an integer >= 1"),
         (lambda g: g.truncated_poisson(0.5, 2, 10**13), ParameterError, "of must be at most 1e12"),
         (
-            lambda g: tb.WorstCase(1.0).truncated_poisson(0.5, 2, 4),
+            lambda g: tb.ApproximateDP(1.0).truncated_poisson(0.5, 2, 4),
             ParameterError,
             "base must add noise that does not depend on its sensitivity",
         ),

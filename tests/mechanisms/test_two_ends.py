@@ -10,7 +10,8 @@ import pytest
 
 import tightbudget as tb
 from tightbudget.mechanisms.composition import Mechanism
-from tightbudget.pairs.pair import Direction, Pair
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Pair
 
 _EPSILON, _DELTA = 0.7, 1e-6
 

@@ -20,7 +20,7 @@ from tightbudget.numerics.bounds import Bounds
 from tightbudget.output_dp import stopping
 from tightbudget.output_dp.backward_induction import BackwardInduction
 from tightbudget.output_dp.stopping_lattice import Lattice, RunLosses
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 DPSGD = tb.Gaussian(1.0).subsampled(0.01)
 
@@ -106,7 +106,7 @@ def test_six_steps_known_by_epsilon_and_delta() -> None:
     assert bounds.lower <= low <= high <= bounds.upper
     assert bounds.lower == pytest.approx(0.1044754598, abs=1e-10)
     parts = [
-        tb.compose([tb.WorstCase(*p) for p in SIX[:k]]).delta(e).upper
+        tb.compose([tb.ApproximateDP(*p) for p in SIX[:k]]).delta(e).upper
         for k, e in zip([2, 4, 6], [0.5, 0.8, 1.0], strict=True)
     ]
     assert parts == pytest.approx([0.0936728454, 0.0725255993, 0.0750431010], abs=1e-10)
@@ -199,14 +199,14 @@ def test_one_stop_is_the_plain_delta(case) -> None:
     assert reached(tb.stopping_delta, case.mechanism, [5], [epsilon]).overlaps(plain)
 
 
-@pytest.mark.parametrize("mechanism", [DPSGD, tb.Laplace(5.0), tb.WorstCase(0.3, 1e-6)])
+@pytest.mark.parametrize("mechanism", [DPSGD, tb.Laplace(5.0), tb.ApproximateDP(0.3, 1e-6)])
 def test_another_stop_can_only_cost_more(mechanism) -> None:
     stops, epsilons = [2, 4, 8], prices(mechanism, [2, 4, 8])
     fewer = tb.stopping_delta(mechanism, [2, 8], [epsilons[0], epsilons[2]])
     assert tb.stopping_delta(mechanism, stops, epsilons).upper >= fewer.lower
 
 
-@pytest.mark.parametrize("mechanism", [DPSGD, tb.Laplace(5.0), tb.WorstCase(0.3, 1e-6)])
+@pytest.mark.parametrize("mechanism", [DPSGD, tb.Laplace(5.0), tb.ApproximateDP(0.3, 1e-6)])
 def test_a_price_above_a_later_one_may_be_lowered_to_it_for_free(mechanism) -> None:
     epsilons = prices(mechanism, [2, 4, 8])
     dear, fair = ([epsilons[0], e, epsilons[2]] for e in (epsilons[2] + 0.5, epsilons[2]))
@@ -229,7 +229,7 @@ def test_steps_that_never_matter() -> None:
 
 
 def test_what_nothing_can_protect() -> None:
-    assert tb.stopping_delta(tb.WorstCase(0.1, 1.0), [1, 2], [1.0, 2.0]) == Bounds(1.0, 1.0)
+    assert tb.stopping_delta(tb.ApproximateDP(0.1, 1.0), [1, 2], [1.0, 2.0]) == Bounds(1.0, 1.0)
 
 
 def test_prices_of_the_largest_losses_leave_the_infinite_ones() -> None:

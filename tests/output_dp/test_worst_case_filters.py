@@ -140,7 +140,7 @@ def test_a_pure_guarantee_is_charged_no_less_than_its_divergence(
 ) -> None:
     """Of the worst epsilon-DP mechanism: randomised response."""
     pure = tb.OutputDP({"a": tb.Bounds(0.0, epsilon)})
-    divergence = Fraction((tb.WorstCase(epsilon) * 1).renyi(order).lower)
+    divergence = Fraction((tb.ApproximateDP(epsilon) * 1).renyi(order).lower)
     renyi = tb.RenyiFilter(order, 100).reserve(pure)
     assert renyi._charge.counted >= divergence
     rho = tb.ZCDPFilter(100).reserve(pure)._charge.counted

@@ -21,7 +21,7 @@ from tightbudget.engine.question import DeltaAt
 from tightbudget.mechanisms import Mechanism
 from tightbudget.mechanisms.composition import Composable
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 FILE = Path(__file__).with_name("peers.toml")
 ASKED = "asked"  # the source of an answer that nobody publishes: the tool was asked

@@ -22,7 +22,7 @@ from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.buckets.refine import refine
 from tightbudget.engine.question import DeltaAt, EpsilonAt
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 RTOL = 1e-4
 HALF_A_DIGIT = Fraction(1, 2 * 10**24)

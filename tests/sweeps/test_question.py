@@ -37,7 +37,7 @@ def test_a_cell_of_a_grid_is_the_question_about_its_composition() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_plan_is_the_composition_that_it_is_made_of(case) -> None:
-    run = case.mechanism * 3 + tb.WorstCase(0.1, 1e-9)
+    run = case.mechanism * 3 + tb.ApproximateDP(0.1, 1e-9)
     plan = tb.sweeps.Question.of(run, epsilon=1.0).plan
     assert tb.Composition.from_json(f'{{"tightbudget": 1, "steps": {plan}}}') == run
 

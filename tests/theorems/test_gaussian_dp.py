@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tightbudget as tb
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 from tightbudget.theorems import gaussian_dp
 
 

@@ -113,14 +113,14 @@ def test_a_million_runs_agree_with_the_engine() -> None:
         (2e-3, 0.0, 9.0),
     ):
         bounds = kov.delta(eps, delta, k, at)
-        engine = (tb.WorstCase(eps, delta) * k).delta(at, rtol=1e-3)
+        engine = (tb.ApproximateDP(eps, delta) * k).delta(at, rtol=1e-3)
         assert bounds.overlaps(engine)
         assert bounds.relative_gap < 1e-8
 
 
 @pytest.mark.parametrize(("eps", "delta", "k"), [s for s in SHAPES if s[2] <= 512 and s[0] > 1e-6])
 def test_it_is_what_the_engine_says_of_the_worst_case(eps: float, delta: float, k: int) -> None:
-    worst = tb.WorstCase(eps, delta) * k
+    worst = tb.ApproximateDP(eps, delta) * k
     for share in (0.0, 0.1, 0.35, 0.9):
         at = share * k * eps
         assert kov.delta(eps, delta, k, at).overlaps(worst.delta(at))

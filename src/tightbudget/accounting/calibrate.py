@@ -24,9 +24,6 @@ from tightbudget.numerics.validate import (
     refuse,
 )
 
-__all__ = ["Calibration", "IntegerCalibration", "Target", "calibrate"]
-
-
 _REACH = 1e-6, 1e9  # parameters between which a bracket is searched for if none is given
 
 

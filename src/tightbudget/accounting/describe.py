@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from tightbudget.mechanisms.composition import Composition
     from tightbudget.numerics.bounds import Bounds
 
-__all__ = [
-    "Parameter",
-    "in_words",
-    "kind_of",
-    "number_of_times",
-    "parameters_of",
-    "search_of",
-    "summary_of",
-    "two_ends",
-    "value_of",
-]
-
 _SHOWN = 5  # parts of a plan that are listed
 
 _TWO_ENDS = "nothing that holds for all data sets is below the lower bound; the upper one holds"

@@ -17,8 +17,6 @@ from tightbudget.accounting.text_file import read_text, write_text
 from tightbudget.errors import FileError, TightBudgetError
 from tightbudget.mechanisms.composition import Composition, from_steps
 
-__all__ = ["parse_plan", "parse_tables", "plan_text", "read_plan", "toml_value", "write_plan"]
-
 _VERSION = 1
 
 

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tightbudget.accounting.schedule import StoppingSchedule
-from tightbudget.drawing import picture, picture_path
+from tightbudget.drawing import picture
 from tightbudget.mechanisms.curve import Curve
-
-__all__ = ["picture_path", "save_plot", "save_schedule"]
 
 
 def save_plot(curves: Mapping[str, Curve], path: str | Path, title: str | None = None) -> None:

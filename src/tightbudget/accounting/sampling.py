@@ -16,20 +16,6 @@ from tightbudget.errors import ParameterError
 from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
 
-__all__ = [
-    "FLAGS",
-    "OPTIONS",
-    "SAMPLERS",
-    "Sampler",
-    "counted",
-    "in_options",
-    "options_of",
-    "options_of_kind",
-    "sampler_of",
-    "table_of",
-    "written",
-]
-
 # The option that counts runs where a run is a whole epoch, and where it is a step.
 _EPOCHS, _STEPS = "epochs", "steps"
 

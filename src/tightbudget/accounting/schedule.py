@@ -36,8 +36,6 @@ from tightbudget.output_dp.stopping import (
 )
 from tightbudget.output_dp.stopping_lattice import TILTS, Lattice
 
-__all__ = ["StoppingSchedule", "early_stopping"]
-
 _EARLY = 0.2  # weight of all stops but the last, which has 1
 _GAP = 1e-3  # about the relative gap between the bounds of delta
 _ROUGH = 16.0  # how much coarser, in variance, the lattice is on which prices are searched

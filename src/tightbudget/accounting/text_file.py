@@ -11,8 +11,6 @@ from typing import Any
 
 from tightbudget.errors import FileError
 
-__all__ = ["json_text", "read_text", "reason", "write_text"]
-
 _TEXT_OR_INFINITY = re.compile(r'("(?:[^"\\]|\\.)*")|Infinity')
 
 

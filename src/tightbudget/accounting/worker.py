@@ -22,8 +22,6 @@ from typing import Any
 if sys.platform == "linux":
     import fcntl
 
-__all__ = ["Lost", "Worker"]
-
 _READY = "ready"
 
 

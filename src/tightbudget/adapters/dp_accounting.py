@@ -21,6 +21,7 @@ from tightbudget.engine.engine import Engine, Reader
 from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
 from tightbudget.errors import ExtraError, ParameterError
 from tightbudget.mechanisms import (
+    ApproximateDP,
     DiscreteGaussian,
     DiscreteLaplace,
     FromCurve,
@@ -33,7 +34,6 @@ from tightbudget.mechanisms import (
     Neighbouring,
     RandomizedResponse,
     Subsampled,
-    WorstCase,
 )
 from tightbudget.mechanisms.composition import Composable, Composition, Derived, compose
 from tightbudget.mechanisms.either import Either, either, either_within
@@ -57,7 +57,7 @@ from tightbudget.numerics.validate import (
     probability,
     refuse,
 )
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 from tightbudget.theorems import best_of_many, renyi
 from tightbudget.theorems.best_of_many import BestOfMany, Repetitions
 from tightbudget.theorems.concentrated import Line
@@ -71,8 +71,6 @@ except ImportError as error:
     raise ExtraError(
         "events need dp-accounting: pip install 'tightbudget[dp-accounting]'"
     ) from error
-
-__all__ = ["EventError", "TightPrivacyAccountant", "from_dp_event", "from_pld", "to_pld"]
 
 Relation = dp_accounting.NeighboringRelation
 # One of an event's releases, and how often it runs. Of lines and bests of many runs only upper
@@ -503,7 +501,7 @@ def _mixture_of_gaussians(event: Any, relation: Neighbouring) -> list[Step]:
 def _zero_concentrated(event: Any, relation: Neighbouring) -> list[Step]:
     xi, rho = non_negative(xi=event.xi), non_negative(rho=event.rho)
     if rho == 0.0:  # the largest loss is a Renyi divergence, too
-        return [(WorstCase(xi, relation=relation), 1)]
+        return [(ApproximateDP(xi, relation=relation), 1)]
     return [(Line(xi, rho), 1)]
 
 
@@ -535,7 +533,7 @@ def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
     if q == 0.0:
         return []
     (step, runs), *more = inner
-    if step == WorstCase(0.0, 1.0, relation=relation):
+    if step == ApproximateDP(0.0, 1.0, relation=relation):
         return _revealed(q, relation)
     alone = runs == 1 and not more
     if relation is not Neighbouring.ADD_OR_REMOVE and not all(
@@ -659,12 +657,12 @@ def _repeat_and_select(event: Any, relation: Neighbouring) -> list[Step]:
 
 
 def _epsilon_delta(event: Any, relation: Neighbouring) -> list[Step]:
-    return [(WorstCase(event.epsilon, event.delta, relation=relation), 1)]
+    return [(ApproximateDP(event.epsilon, event.delta, relation=relation), 1)]
 
 
 def _pure(event: Any, relation: Neighbouring) -> list[Step]:
     """Makes a release of which nothing is known but that it is epsilon-DP."""
-    return [(WorstCase(event.epsilon, relation=relation), 1)]
+    return [(ApproximateDP(event.epsilon, relation=relation), 1)]
 
 
 def _discrete_gaussian(event: Any, relation: Neighbouring) -> list[Step]:
@@ -711,7 +709,7 @@ def _one_release(steps: list[Step]) -> list[Step]:
 # ------------------------------------------------------------------------------- parts
 
 
-_NOTHING = WorstCase(0.0)
+_NOTHING = ApproximateDP(0.0)
 
 
 def _mentions(event: Any, kind: type) -> bool:
@@ -770,7 +768,7 @@ def _distance(relation: Neighbouring) -> float:
 
 def _revealed(chance: float, relation: Neighbouring) -> list[Step]:
     """Makes a release that reveals the record with probability ``chance``, and nothing else."""
-    return [(WorstCase(0.0, chance, relation=relation), 1)]
+    return [(ApproximateDP(0.0, chance, relation=relation), 1)]
 
 
 @functools.lru_cache(maxsize=64)

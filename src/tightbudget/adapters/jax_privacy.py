@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from tightbudget.errors import ExtraError, ParameterError
+from tightbudget.mechanisms.approximate_dp import ApproximateDP
 from tightbudget.mechanisms.composition import Composition, compose
 from tightbudget.mechanisms.correlated_noise import CorrelatedNoise
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.neighbouring import Neighbouring
-from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import double_down, double_up
 from tightbudget.numerics.validate import (
@@ -41,13 +41,6 @@ except ImportError as error:
         "this adapter reads objects of JAX Privacy (pip install jax-privacy), and needs "
         "dp-accounting: pip install 'tightbudget[dp-accounting]'"
     ) from error
-
-__all__ = [
-    "TightAccountantConfig",
-    "TightTrainingAccountant",
-    "from_batch_selection",
-    "from_dp_params",
-]
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
@@ -244,7 +237,7 @@ class _Training:
         if self.finite and (size == 0.0 or self.most == 0):
             return Composition()
         if not self.finite or sigma == 0.0:
-            return WorstCase(0.0, 1.0, relation=self.relation) * 1
+            return ApproximateDP(0.0, 1.0, relation=self.relation) * 1
         if self.fixed:
             return Gaussian(sigma).batches(int(size), self.of) * 1
         if self.most is not None:

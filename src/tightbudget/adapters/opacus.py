@@ -16,10 +16,10 @@ from typing import Any
 from tightbudget.accounting.calibrate import calibrate
 from tightbudget.errors import ExtraError, ParameterError, RelationError
 from tightbudget.links import DOCUMENTATION
+from tightbudget.mechanisms.approximate_dp import ApproximateDP
 from tightbudget.mechanisms.composition import Composition, Mechanism
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.neighbouring import Neighbouring
-from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import (
     count,
@@ -47,8 +47,6 @@ try:
     )
 except ImportError as error:
     raise ExtraError("the accountant needs Opacus: pip install 'tightbudget[opacus]'") from error
-
-__all__ = ["TightAccountant", "dp_sgd_batch", "dp_sgd_pass", "dp_sgd_step"]
 
 _PAGE = f"see {DOCUMENTATION}problems/shuffled-batches.html"
 
@@ -126,7 +124,7 @@ def dp_sgd_batch(noise_multiplier: float, batch: int, of: int) -> Mechanism:
 def _unsampled(sigma: float, relation: Neighbouring | None) -> Mechanism:
     """Makes the Gaussian mechanism, or one that shows the record where ``sigma`` is 0."""
     if sigma == 0.0:
-        return WorstCase(0.0, 1.0, relation=relation)
+        return ApproximateDP(0.0, 1.0, relation=relation)
     return Gaussian(sigma, relation=relation)
 
 

@@ -17,8 +17,6 @@ from tightbudget.cli.source import NamedComposition
 from tightbudget.mechanisms import MECHANISMS
 from tightbudget.numerics.validate import float_of
 
-__all__ = ["calibrate"]
-
 
 def calibrate(
     source: NamedComposition,

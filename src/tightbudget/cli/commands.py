@@ -13,8 +13,6 @@ from tightbudget.accounting.describe import Parameter, kind_of, parameters_of, s
 from tightbudget.accounting.sampling import FLAGS, written
 from tightbudget.mechanisms import MECHANISMS
 
-__all__ = ["PARAMETERS", "Command", "SourceCommand", "kind_in"]
-
 # The panel of help that has the options of mechanisms.
 PARAMETERS = "Parameters of mechanisms (as in a plan file; noise and sensitivity in one unit)"
 

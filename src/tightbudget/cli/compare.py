@@ -11,8 +11,6 @@ from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, growing_text, print_answer, print_rows, print_text
 from tightbudget.cli.source import NamedComposition
 
-__all__ = ["compare"]
-
 
 def compare(
     source: NamedComposition,

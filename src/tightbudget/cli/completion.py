@@ -15,8 +15,6 @@ import tightbudget
 from tightbudget import Neighbouring
 from tightbudget.mechanisms import MECHANISMS
 
-__all__ = ["budgets", "kinds", "papers", "plans", "relations", "sources"]
-
 _SQLITE = "sqlite:///"
 _SHOWN = 200  # names: of a hundred thousand, a shell would ask whether to show them all
 

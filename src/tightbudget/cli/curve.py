@@ -10,7 +10,7 @@ import typer
 
 from tightbudget import Curve, ParameterError
 from tightbudget.accounting.describe import in_words, two_ends
-from tightbudget.accounting.plot import picture_path, save_plot
+from tightbudget.accounting.plot import save_plot
 from tightbudget.accounting.text_file import write_text
 from tightbudget.cli.options import AsJson, Rtol
 from tightbudget.cli.output import (
@@ -21,10 +21,9 @@ from tightbudget.cli.output import (
     tracked,
 )
 from tightbudget.cli.source import NamedComposition
+from tightbudget.drawing import picture_path
 from tightbudget.mechanisms.curve import DELTAS
 from tightbudget.numerics.validate import float_of
-
-__all__ = ["curve"]
 
 _MOST_POINTS = 10_000
 

@@ -12,8 +12,6 @@ from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
 from tightbudget.cli.source import NamedComposition
 
-__all__ = ["answer", "delta", "epsilon"]
-
 _NOTHING_PRIVATE = 50.0  # nats: a posterior of 1 - 2e-22 from a prior of one half
 
 

@@ -17,8 +17,6 @@ from tightbudget.cli.output import Stopwatch
 from tightbudget.errors import FileError
 from tightbudget.numerics.validate import count, float_of
 
-__all__ = ["histogram", "read_numbers"]
-
 
 def histogram(
     active: Annotated[str, typer.Argument(help="Measurements of one kind, CSV of one column.")],

@@ -13,8 +13,6 @@ from tightbudget.cli.output import print_json, print_table, print_text
 from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
 
-__all__ = ["mechanisms"]
-
 
 def mechanisms(json: AsJson = False) -> None:
     """Lists the mechanisms, and the ways to sample records; with --json also parameters.

@@ -8,8 +8,6 @@ import typer
 
 from tightbudget.accounting.describe import value_of
 
-__all__ = ["AsJson", "Rtol", "number"]
-
 
 def number(help: str, **more: Any) -> Any:
     """Makes a typer option for a number."""

@@ -17,20 +17,6 @@ from rich.text import Text
 from tightbudget import __version__
 from tightbudget.accounting.text_file import json_text
 
-__all__ = [
-    "Stopwatch",
-    "checklist",
-    "growing_text",
-    "print_answer",
-    "print_json",
-    "print_rows",
-    "print_table",
-    "print_text",
-    "speaks_unicode",
-    "tracked",
-    "working",
-]
-
 T = TypeVar("T")
 
 

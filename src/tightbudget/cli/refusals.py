@@ -10,8 +10,6 @@ from tightbudget.cli.commands import kind_in
 from tightbudget.errors import BudgetError, LedgerCorruptError, SettlementError
 from tightbudget.mechanisms import MECHANISMS
 
-__all__ = ["EXIT_CODES", "INTERRUPTED", "as_json", "exit_code", "hint_at"]
-
 # What to write instead of an option that a command does not have.
 _MEANT = {
     ("epsilon", "epsilon"): "epsilon is the answer here, at a --delta; "

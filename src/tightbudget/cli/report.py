@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Reproduction", "as_html", "as_markdown"]
-
 _STYLE = """
 body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
 body { font: 16px/1.5 sans-serif; color: #333 }

@@ -27,8 +27,6 @@ from tightbudget.cli.report import Reproduction, as_html, as_markdown
 from tightbudget.errors import ExtraError, FileError
 from tightbudget.numerics.validate import one_of, positive_count
 
-__all__ = ["differences", "reproduce"]
-
 # src/tightbudget is two folders below the root of a checkout
 _PAPERS = Path(tightbudget.__file__).resolve().parents[2] / "papers"
 _DIFFERS = 1

@@ -9,8 +9,6 @@ from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
 from tightbudget.cli.source import NamedComposition
 
-__all__ = ["risk"]
-
 
 def risk(
     source: NamedComposition,

@@ -9,8 +9,6 @@ import typer
 from tightbudget.cli.ledger.options import Url
 from tightbudget.cli.options import number
 
-__all__ = ["serve"]
-
 
 def serve(
     ledger: Url,

@@ -25,8 +25,6 @@ from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
 from tightbudget.numerics.validate import count
 
-__all__ = ["NamedComposition", "generated_options", "with_source"]
-
 _PANEL = "Runs"
 _SAMPLING = "How records get into a run (all are in every run without such an option)"
 _STEPS = "How many times it runs, where a run is a step."

@@ -21,8 +21,6 @@ from tightbudget.numerics.validate import positive_count
 from tightbudget.sweeps import Sweep, read_questions
 from tightbudget.sweeps.table import table_path
 
-__all__ = ["sweep"]
-
 _PATIENCE = 10  # seconds that a Dask scheduler has to answer
 
 

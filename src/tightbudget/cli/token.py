@@ -18,8 +18,6 @@ from tightbudget.cli.output import print_json, print_rows, print_table
 if TYPE_CHECKING:
     from tightbudget.ledger.tokens import Token
 
-__all__ = ["commands"]
-
 commands = typer.Typer(
     name="token",
     help="Who may do what with a ledger that is served. Whoever can open the database decides.",

@@ -33,8 +33,6 @@ try:
 except ImportError as error:
     raise ExtraError("a remote ledger needs httpx: pip install 'tightbudget[remote]'") from error
 
-__all__ = ["Retry", "Wire"]
-
 T = TypeVar("T")
 
 _PAUSES = (0.1, 0.4, 1.6)  # seconds before each repetition, about two in all

@@ -16,10 +16,11 @@ from tightbudget.client.http import Retry, Wire
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell
+from tightbudget.output_dp.pricing import Guarantee
 from tightbudget.promises.block_names import BlockNames
 from tightbudget.promises.chain import Head
 from tightbudget.promises.charging import BaseBlockRange, BaseBlocks, BaseHold, Payer
-from tightbudget.promises.pricing import Guarantee, Stored, content_of
+from tightbudget.promises.pricing import Stored, content_of
 from tightbudget.promises.text import check_encodable, printable, storable_cell
 from tightbudget.promises.values import (
     BlockTerms,
@@ -32,8 +33,6 @@ from tightbudget.promises.values import (
 
 if TYPE_CHECKING:
     import httpx
-
-__all__ = ["RemoteBlockRange", "RemoteBlocks", "RemoteBudget", "RemoteHold", "RemoteLedger"]
 
 T = TypeVar("T")
 

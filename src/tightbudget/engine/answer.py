@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 
-__all__ = ["BUCKETS", "CLOSED_FORM", "FLOOR", "ROUNDED", "SADDLE_POINT", "Answer", "Asked"]
-
 SADDLE_POINT, BUCKETS = "saddle-point", "buckets"  # the two engines
 CLOSED_FORM = "closed form"  # of one run, which needs neither
 

@@ -7,8 +7,6 @@ from collections import deque
 from tightbudget.engine.buckets.profile import Profile
 from tightbudget.engine.saddle_point.contour import Lines
 
-__all__ = ["Cache"]
-
 # A curve is asked point by point, and its next point lies close to the last ones; each curve that
 # is kept is read once more for every question, and profiles hold millions of numbers.
 _REMEMBERED = 3

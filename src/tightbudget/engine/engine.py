@@ -24,9 +24,7 @@ from tightbudget.engine.cache import Cache
 from tightbudget.engine.question import NEAR, DeltaAt, Question
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pairs.pair import Direction
-
-__all__ = ["Engine", "Explanation", "Reader"]
+from tightbudget.pairs.direction import Direction
 
 Reader = Callable[[float, float], Bounds]  # (eps, rtol) -> delta(eps)
 _Lines = Callable[[SaddlePoint, Question, float, Cache | None, int, float | None], Bounds | None]

@@ -24,8 +24,6 @@ from tightbudget.engine.saddle_point.saddle_points import Track, epsilon_at
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import add_up
 
-__all__ = ["NEAR", "DeltaAt", "EpsilonAt", "Question"]
-
 # Masses that stand for an exact pair know an epsilon about as closely: where more is asked for, a
 # formula answers. A quarter of the default rtol, as either of two pairs is asked for, is not more:
 # the search takes seconds, masses half a second. It decides no bound.

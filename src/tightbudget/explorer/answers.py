@@ -27,17 +27,6 @@ from tightbudget.explorer.snippets import (
 )
 from tightbudget.mechanisms.curve import DELTAS
 
-__all__ = [
-    "calibrate",
-    "compare",
-    "compare_begun",
-    "curve",
-    "curve_of",
-    "one_more",
-    "schedule_of",
-    "stopping",
-]
-
 _LEAST = 1e-280  # curves end here: close to the smallest double, relative gaps cannot be certified
 
 

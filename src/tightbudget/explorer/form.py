@@ -21,8 +21,6 @@ from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
 from tightbudget.numerics.validate import finite
 
-__all__ = ["GOALS", "GOALS_IN_WORDS", "KINDS", "SHOWS", "WAYS", "StepField", "Form"]
-
 # How records get into a run is no mechanism of the form: it is the field "sampler" of a step.
 KINDS = tuple(kind for kind, cls in MECHANISMS.items() if not issubclass(cls, Derived))
 # A group of records has no field: a plan that is pasted can have one.

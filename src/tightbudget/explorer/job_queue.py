@@ -13,8 +13,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Job", "JobQueue"]
-
 
 @dataclass(frozen=True, eq=False)
 class Job:

@@ -12,8 +12,6 @@ from tightbudget.accounting.plot import save_plot, save_schedule
 from tightbudget.explorer import questions
 from tightbudget.explorer.answers import curve_of, schedule_of
 
-__all__ = ["Drawn", "Format", "picture"]
-
 Format = Literal["png", "svg"]
 
 

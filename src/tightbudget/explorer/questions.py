@@ -15,16 +15,6 @@ from tightbudget import Composition, ParameterError
 from tightbudget.accounting.plan_file import parse_plan
 from tightbudget.mechanisms.composition import from_steps
 
-__all__ = [
-    "Calibrate",
-    "Compare",
-    "Curve",
-    "OneMore",
-    "ExplorerQuestion",
-    "Stopping",
-    "composition_of",
-]
-
 GAP = 1e-4
 MOST_STEPS = 50  # different mechanisms
 MOST_VALUES = 10_000  # bins of a histogram, points of a curve: of all mechanisms together

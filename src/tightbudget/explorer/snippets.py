@@ -11,16 +11,6 @@ from tightbudget.accounting.sampling import FLAGS, SAMPLERS, counted, options_of
 from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
 
-__all__ = [
-    "TAKEN",
-    "Letter",
-    "calibration",
-    "command",
-    "python",
-    "run_expression",
-    "steps_expression",
-]
-
 # Some command has an option of each of these names for its question, so that a mechanism's
 # parameter of the same name has "step-" in front, in all commands.
 TAKEN = {"epsilon", "epsilons", "delta", "deltas", "weights"}

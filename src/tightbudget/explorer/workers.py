@@ -26,8 +26,6 @@ from tightbudget.accounting.worker import Lost, Worker
 from tightbudget.errors import BusyError, LimitError
 from tightbudget.explorer.job_queue import Job, JobQueue
 
-__all__ = ["Pools", "Workers"]
-
 Q = TypeVar("Q")
 A = TypeVar("A")
 

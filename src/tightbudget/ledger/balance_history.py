@@ -20,8 +20,6 @@ from tightbudget.promises.chain import Entry, canonical
 from tightbudget.promises.stored_words import EventKind
 from tightbudget.promises.units import NOTHING, Units
 
-__all__ = ["course"]
-
 
 def course(connection: Connection, balance: Balance, most: int) -> list[tuple[Entry, Balance]]:
     """Returns the last events of a budget, oldest first, each with the balance after it.

@@ -17,13 +17,11 @@ from tightbudget.ledger.rows import budget_rows
 from tightbudget.ledger.session import LedgerSession
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Amount, ExactAmount, printed_up
+from tightbudget.output_dp.pricing import Guarantee
 from tightbudget.promises.charging import BaseBlockRange, BaseBlocks
 from tightbudget.promises.kinds.blocks import BLOCKS, BlockSet
-from tightbudget.promises.pricing import Guarantee
 from tightbudget.promises.units import NOTHING, Units
 from tightbudget.promises.values import BlockTerms, Preview, Statement
-
-__all__ = ["BlockRange", "Blocks", "declare", "find"]
 
 
 class Blocks(BaseBlocks["BlockRange"]):

@@ -19,13 +19,11 @@ from tightbudget.ledger.rows.budget_rows import Balance
 from tightbudget.ledger.session import LedgerSession, why
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.amount import Amount, ExactAmount, Price, exact, exact_probability
+from tightbudget.output_dp.pricing import Guarantee
 from tightbudget.promises.charging import Payer
-from tightbudget.promises.pricing import Guarantee
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.units import NOTHING, Units
 from tightbudget.promises.values import Event, Preview, Statement
-
-__all__ = ["LedgerBudget", "budgets_of", "open_budget", "preview_of", "statement_of", "statements"]
 
 
 class LedgerBudget(Payer[LedgerHold]):

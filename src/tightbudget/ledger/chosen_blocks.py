@@ -11,8 +11,6 @@ from tightbudget.promises.kinds import rule_of
 from tightbudget.promises.kinds.blocks import BLOCK, BlockSet
 from tightbudget.promises.units import Units
 
-__all__ = ["Chosen", "untouched"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:

@@ -23,8 +23,6 @@ from tightbudget.promises.chain import BEGINNING, Head, canonical, entry_after
 from tightbudget.promises.stored_words import EventKind
 from tightbudget.promises.units import NOTHING
 
-__all__ = ["copy"]
-
 _PAGE = 10_000  # rows that are in memory at once, some megabytes
 
 

@@ -29,8 +29,6 @@ from sqlalchemy.sql.elements import BindParameter
 from sqlalchemy.sql.expression import Executable
 from sqlalchemy.sql.visitors import replacement_traverse
 
-__all__ = ["execute", "execute_each"]
-
 Row = Sequence[Any]
 
 

@@ -40,8 +40,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Files", "GuardedConnection", "ProcessState", "abandon", "this_process"]
-
 Identity = tuple[int, int]  # device and number of a file, whatever its name
 _Range = tuple[int, int]  # first byte, how many
 

@@ -11,8 +11,6 @@ from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import check_encodable
 from tightbudget.promises.values import Event
 
-__all__ = ["events", "latest", "selection"]
-
 # Events that are read in one transaction: some megabytes, so that a listing of a long history
 # needs little memory and holds no view of the database open while its reader works.
 _PAGE = 10_000

@@ -13,22 +13,13 @@ from tightbudget.ledger.session import LedgerSession, why
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
+from tightbudget.output_dp.pricing import Guarantee
 from tightbudget.promises.charging import BaseHold
-from tightbudget.promises.pricing import Guarantee, Stored
+from tightbudget.promises.pricing import Stored
 from tightbudget.promises.secret import new_secret
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import printable, storable_cell
 from tightbudget.promises.values import Event, OpenHold, ReservationView, token_text
-
-__all__ = [
-    "LedgerHold",
-    "expire",
-    "hold_of",
-    "holds_of",
-    "open_holds",
-    "reserve",
-    "reserve_request",
-]
 
 
 class LedgerHold(BaseHold[Reservation]):

@@ -13,8 +13,6 @@ from typing import Any
 
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
-__all__ = ["IdleConnections"]
-
 
 class IdleConnections(Pool):
     """Opens a connection for each thread that needs one, and keeps the last few for their next use.

@@ -28,7 +28,7 @@ from tightbudget.ledger import budget as budget_acts
 from tightbudget.ledger import history
 from tightbudget.ledger import hold as hold_acts
 from tightbudget.ledger.acts import answers
-from tightbudget.ledger.block_set import BlockRange, Blocks
+from tightbudget.ledger.block_set import Blocks
 from tightbudget.ledger.budget import LedgerBudget
 from tightbudget.ledger.copy import copy
 from tightbudget.ledger.hold import LedgerHold
@@ -38,24 +38,13 @@ from tightbudget.ledger.store import Store
 from tightbudget.ledger.verification import Verification, check_head, verify
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Price
+from tightbudget.output_dp.pricing import Guarantee
 from tightbudget.promises.chain import Head
 from tightbudget.promises.checkpoint import Checkpoint
 from tightbudget.promises.kinds.blocks import BlockSet
-from tightbudget.promises.pricing import Guarantee
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import printable
-from tightbudget.promises.values import Event, OpenHold, Preview, Statement, statements_table
-
-__all__ = [
-    "BlockRange",
-    "Blocks",
-    "Event",
-    "Ledger",
-    "LedgerBudget",
-    "LedgerHold",
-    "Preview",
-    "Statement",
-]
+from tightbudget.promises.values import Event, OpenHold, Statement, statements_table
 
 
 class Ledger:

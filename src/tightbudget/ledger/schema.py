@@ -19,19 +19,6 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = [
-    "VERSION",
-    "VERSION_TABLE",
-    "budgets",
-    "charges",
-    "events",
-    "metadata",
-    "reservations",
-    "steps",
-    "tokens",
-    "with_access",
-]
-
 metadata = MetaData()
 with_access = MetaData()  # who may ask a server; a copy of these rows comes last
 

@@ -18,8 +18,6 @@ from tightbudget.ledger.rows import selection
 from tightbudget.ledger.store import Store
 from tightbudget.promises.text import printable
 
-__all__ = ["LedgerSession", "why"]
-
 T = TypeVar("T")
 
 

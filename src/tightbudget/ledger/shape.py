@@ -17,8 +17,6 @@ from sqlalchemy import Connection, bindparam, text
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.schema import VERSION, VERSION_TABLE, metadata, with_access
 
-__all__ = ["FILE", "check_shape", "shape"]
-
 # what tests/ledger/make_shape.py has read from new ledgers, by database
 FILE = "shape.json"
 

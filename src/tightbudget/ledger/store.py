@@ -57,8 +57,6 @@ from tightbudget.ledger.turns import (
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.transactions import Uncopied
 
-__all__ = ["Store"]
-
 T = TypeVar("T")
 
 _INIT = "tightbudget ledger init makes one"

@@ -40,8 +40,6 @@ from tightbudget.errors import (
 from tightbudget.ledger.ledger import Ledger
 from tightbudget.output_dp.guarantee import OutputDP
 
-__all__ = ["TABLES", "Actor", "ConformanceTable", "Deed", "LedgerActor", "guarantee", "number"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Deed:

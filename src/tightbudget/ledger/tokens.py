@@ -23,8 +23,6 @@ from tightbudget.promises.block_names import bearer
 from tightbudget.promises.chain import canonical, digest
 from tightbudget.promises.secret import new_secret, opens
 
-__all__ = ["ROLES", "Token", "Tokens"]
-
 ROLES = ("viewer", "analyst", "administrator")
 
 _LONGEST = timedelta(days=3660)

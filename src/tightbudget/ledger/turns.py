@@ -25,17 +25,6 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection
 
-__all__ = [
-    "Exclusive",
-    "UnknownOutcomeError",
-    "SharedFlush",
-    "Turn",
-    "Turns",
-    "Visit",
-    "Waiting",
-    "interrupt_behind",
-]
-
 T = TypeVar("T")
 N = TypeVar("N", bound="_Link")
 

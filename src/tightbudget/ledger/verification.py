@@ -36,8 +36,6 @@ from tightbudget.promises.replay import History, ReplayedRun, shortened
 from tightbudget.promises.stored_words import EventKind, ReservationState
 from tightbudget.promises.units import Units
 
-__all__ = ["Verification", "check_head", "verify"]
-
 # Events that are in memory at once: a megabyte. Of ten thousand, the collector of garbage finds so
 # many alive that it takes a quarter of the time.
 _PAGE = 2_000

@@ -2,6 +2,7 @@
 
 from tightbudget.mechanisms.additive import Additive
 from tightbudget.mechanisms.allocated import Allocated
+from tightbudget.mechanisms.approximate_dp import ApproximateDP
 from tightbudget.mechanisms.batches import Batches
 from tightbudget.mechanisms.clipped_sum import ClippedSum
 from tightbudget.mechanisms.composition import MECHANISMS, Mechanism, Subsampled
@@ -21,8 +22,7 @@ from tightbudget.mechanisms.shuffled import Shuffled
 from tightbudget.mechanisms.staircase import Staircase
 from tightbudget.mechanisms.truncated import TruncatedGaussian, TruncatedLaplace
 from tightbudget.mechanisms.truncated_poisson import TruncatedPoisson
-from tightbudget.mechanisms.worst_case import WorstCase
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 
 __all__ = [
     "MECHANISMS",
@@ -52,6 +52,6 @@ __all__ = [
     "TruncatedGaussian",
     "TruncatedLaplace",
     "TruncatedPoisson",
-    "WorstCase",
+    "ApproximateDP",
     "either",
 ]

@@ -14,9 +14,8 @@ from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.numerics.enclosure import Enclosure, exp_enclosure
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray
 from tightbudget.numerics.validate import finite, positive, refuse
-from tightbudget.pairs.pair import Bins, Direction, Pair, Sketch
-
-__all__ = ["Additive"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Bins, Pair, Sketch
 
 _SYMMETRIC = {"hypsecant", "laplace", "logistic", "norm", "semicircular", "uniform"}
 _QUANTILES = 1000  # points per tail at which log-concavity is checked

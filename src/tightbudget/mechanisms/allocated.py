@@ -12,17 +12,16 @@ import numpy as np
 from tightbudget.engine.engine import Engine
 from tightbudget.mechanisms.allocated_lattice import Merged, Spread, Sums, within_reach
 from tightbudget.mechanisms.allocated_line import AllocationLine
+from tightbudget.mechanisms.approximate_dp import ApproximateDP
 from tightbudget.mechanisms.composition import Composable, Derived, Mechanism
 from tightbudget.mechanisms.from_curve import FromCurve
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.neighbouring import Neighbouring
-from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.numerics.enclosure import Enclosure
 from tightbudget.numerics.validate import positive_count, refuse
 from tightbudget.pairs.atomic import AtomicPair
-from tightbudget.pairs.pair import Atoms, Direction, Pair, Sketch
-
-__all__ = ["Allocated"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Atoms, Pair, Sketch
 
 # Rounding errors of a sum grow with its number of terms: 1e-3 of a delta at this one.
 _MOST_STEPS = 10**8
@@ -151,7 +150,7 @@ class Allocated(Derived):
             return self.base.instance()
         below = self.base.instance()
         if below is not None and not _is_epoch(below):
-            return WorstCase(0.0)  # nothing is known to be revealed: a lower bound of 0
+            return ApproximateDP(0.0)  # nothing is known to be revealed: a lower bound of 0
         if self.times == self.steps:
             return None if below is None else below * self.steps
         return _SumOfRatios(below or self.base, self.steps, self.times)
@@ -198,7 +197,7 @@ class _SumOfRatios(Mechanism):
         if not base.sketch().losses.size:  # the step that has the record shows it for certain
             return base
         if not within_reach(base, direction):
-            return WorstCase(0.0).pair(direction)  # a lower bound of 0
+            return ApproximateDP(0.0).pair(direction)  # a lower bound of 0
         if self.times == 1 and isinstance(self.base, Gaussian):
             return _GaussianEpoch(self.base, self.steps, direction, False, self.level)
         side = _side(self.base, direction)

@@ -52,8 +52,6 @@ from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Atoms, Pair, zero
 
-__all__ = ["Merged", "Spread", "Sums", "within_reach"]
-
 # The variance that spreading may add, and merging may take, beside the variance of the average. An
 # epsilon is proportional to the root of the variance, and half of this is its relative gap.
 _VARIANCE = 4e-5

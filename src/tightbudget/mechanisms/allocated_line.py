@@ -34,8 +34,6 @@ from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
 from tightbudget.numerics.rounding import EXPM1, LOG1P, TINY, UNIT, FloatArray, outwards
 from tightbudget.pairs.direction import Direction
 
-__all__ = ["AllocationLine"]
-
 # ln of the ratio of neighbouring abscissas c: a line serves all K whose best c is within a half of
 # this. At delta = 1e-50 the saddle point is 15 of its widths from 0, and the loss a factor of 5.
 _SPACING = 0.25

@@ -39,8 +39,6 @@ from tightbudget.mechanisms.allocated_transform import (
 )
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, outwards
 
-__all__ = ["call_beside_cut", "put_on_a_path"]
-
 _ROOT = math.sqrt(2.0 * math.pi)
 # Edges of the bins that bound an integral over v; the rest beyond the last one has a closed bound.
 _BINS = np.concatenate([np.arange(0.0, 2.0, 0.05), np.geomspace(2.0, 12.0, 30)])

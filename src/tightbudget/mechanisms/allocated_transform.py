@@ -24,16 +24,6 @@ from numpy.typing import NDArray
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, outwards
 from tightbudget.numerics.special import half_square_exp, log_normal_tail
 
-__all__ = [
-    "ComplexArray",
-    "Logs",
-    "exp_less",
-    "log_of",
-    "log_transform",
-    "relative_error",
-    "upper_transform",
-]
-
 # values, of any precision that a sum of complex128 has in NumPy's types
 ComplexArray = NDArray[np.complexfloating[Any, Any]]
 

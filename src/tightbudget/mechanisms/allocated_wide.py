@@ -30,8 +30,6 @@ from tightbudget.mechanisms.allocated_transform import (
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, outwards
 from tightbudget.numerics.special import half_square_exp, log_normal_tail
 
-__all__ = ["call_of_cut_ratios"]
-
 # b - m: P(N > 17) is 4e-65, a share of 1e-14 of a delta of 1e-50; the other ones let a line lie
 # farther to the left, which a large delta of few steps needs
 _FAR = (17.0, 13.0, 9.5)

@@ -32,9 +32,8 @@ from tightbudget.numerics.rounding import (
 from tightbudget.numerics.special import ERF_ULPS
 from tightbudget.numerics.validate import one_of, positive_count, refuse
 from tightbudget.pairs.atomic import at_most
-from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch
-
-__all__ = ["Batches", "CopiesPair", "HullPair"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Atoms, Bins, Pair, Sketch
 
 # Numbers of copies of a record with less probability than this, together, are not listed one by
 # one: the upper bound counts them as a loss of inf, the lower one as no copy.

@@ -15,9 +15,8 @@ from tightbudget.numerics.enclosure import Enclosure, exp_enclosure
 from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, scale_up
 from tightbudget.numerics.validate import refuse
 from tightbudget.pairs.atomic import AtomicPair
-from tightbudget.pairs.pair import Direction, Pair
-
-__all__ = ["ClippedSum"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Pair
 
 _DEPTH = 80.0  # each count is listed as far as a mass of about e^-80 lies beyond
 _MOST = 2**23  # entries of one list

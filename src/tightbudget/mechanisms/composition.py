@@ -25,17 +25,8 @@ from tightbudget.mechanisms.subsampled import AddPair, RemovePair
 from tightbudget.numerics.enclosure import exact
 from tightbudget.numerics.validate import count, nearest, probability, quotient_of, refuse
 from tightbudget.pairs.atomic import AtomicPair
-from tightbudget.pairs.pair import Direction, Pair
-
-__all__ = [
-    "MECHANISMS",
-    "Composable",
-    "Composition",
-    "Derived",
-    "Mechanism",
-    "Subsampled",
-    "compose",
-]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Pair
 
 _VERSION = 1
 

@@ -18,8 +18,6 @@ from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.rounding import UNIT, FloatArray, norm_up, root_up
 from tightbudget.numerics.validate import positive_count, real_array, refuse
 
-__all__ = ["CorrelatedNoise"]
-
 # Of a dense matrix, or of the columns of a Toeplitz matrix that `allocated` writes out: 0.8 GB.
 _ENTRIES = 10**8
 

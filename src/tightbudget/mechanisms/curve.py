@@ -14,8 +14,6 @@ from tightbudget.errors import ExtraError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 
-__all__ = ["DELTAS", "Curve"]
-
 # The delta at which a curve is asked if none are given: 1e-2, 3e-3, 1e-3, ..., 1e-12
 DELTAS = tuple([float(f"{m}e-{k}") for k in range(2, 13) for m in (1, 0.3)][:-1])
 

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tightbudget.errors import ParameterError, RelationError
+from tightbudget.mechanisms.approximate_dp import ApproximateDP
 from tightbudget.mechanisms.composition import Composable, Mechanism
 from tightbudget.mechanisms.weighted_transform import WeightedTransform
-from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import Enclosure
 from tightbudget.numerics.rounding import (
@@ -28,10 +28,9 @@ from tightbudget.numerics.rounding import (
     next_up,
 )
 from tightbudget.numerics.validate import open_probability, refuse
-from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Atoms, Bins, Pair, Sketch
 from tightbudget.pairs.transform import Transform
-
-__all__ = ["Either", "EitherPair", "either", "either_within"]
 
 
 # Proof: proofs/order.v, theorem mixtures
@@ -163,7 +162,7 @@ def either_within(chance: Bounds, first: Mechanism, second: Mechanism) -> Mechan
     # guard: uncertain-chance-reveals
     lost = double_up((Fraction(high) - Fraction(low)) / (1 - Fraction(low)))
     parts = either(low, first, second) if low else second
-    return either(lost, WorstCase(0.0, 1.0, relation=second.relation), parts) if lost else parts
+    return either(lost, ApproximateDP(0.0, 1.0, relation=second.relation), parts) if lost else parts
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,8 @@ from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.numerics.enclosure import Enclosure
 from tightbudget.numerics.validate import probability, real_array, refuse
 from tightbudget.pairs.atomic import AtomicPair
-from tightbudget.pairs.pair import Atoms, Direction, Pair
-
-__all__ = ["FromCurve"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Atoms, Pair
 
 _LARGEST = 1e4  # nats
 # e^10000 has 4,343 digits before the point: exponents are far from their limit

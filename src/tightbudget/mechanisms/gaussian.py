@@ -17,9 +17,8 @@ from tightbudget.numerics.enclosure import exact, exp_enclosure, where
 from tightbudget.numerics.rounding import UNIT, FloatArray, double_down
 from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
 from tightbudget.numerics.validate import in_double_range, positive
-from tightbudget.pairs.pair import Bins, Direction, Pair, Sketch
-
-__all__ = ["Gaussian"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Bins, Pair, Sketch
 
 
 @dataclass(frozen=True)

@@ -40,18 +40,6 @@ from tightbudget.numerics.special import (
     log_normal_tail_slack,
 )
 
-__all__ = [
-    "MOST_NESTED",
-    "MOST_NODES",
-    "Integrand",
-    "LeftOut",
-    "Nodes",
-    "Ratio",
-    "Rotated",
-    "RotatedUnits",
-    "Rule",
-]
-
 # samplings within samplings, each of which rounds q once; each of them is paid for at every node,
 # so that a larger number would widen the answers for a sampling that is not nested
 MOST_NESTED = 8

@@ -37,8 +37,6 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.pairs.transform import ComplexArray, Line
 
-__all__ = ["line", "log_moment"]
-
 # -ln of what the rule may be off, beside the factors that it multiplies: e^-62 = 1e-27 is 1e-18 of
 # the answer after 10^9 runs
 _GOAL = 62.0

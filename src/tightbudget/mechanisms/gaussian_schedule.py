@@ -41,8 +41,6 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.pairs.transform import ComplexArray, Line, Rough, Transform
 
-__all__ = ["Schedule", "Step"]
-
 _DENSITY_0 = 1.0 / math.sqrt(2.0 * math.pi)  # within 3 units of 2^-53
 # -ln of the relative error of each step's value: e^-36 = 2e-16 is below the rounding of its weights
 _GOAL = 36.0

@@ -51,8 +51,6 @@ from tightbudget.numerics.special import LESS_ULPS, SIN_LESS_ULPS, sin_less
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.transform import ComplexArray, Line, Rough, Transform
 
-__all__ = ["MixedTransform", "NormalTransform", "logarithm"]
-
 # beyond it |M| hardly falls along a line, since the strip |Im x| < pi / m is narrow
 _LARGE_M = 8.0
 # nine units of 2^-53: 1 - q keeps one digit of it

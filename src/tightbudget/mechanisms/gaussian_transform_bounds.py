@@ -27,8 +27,6 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.numerics.special import log_normal_tail
 
-__all__ = ["GOAL", "aliased", "beyond", "cut", "log_growth", "log_moved", "moved"]
-
 # -ln of the relative error of a bound beyond a line's end: e^-40 = 4e-18 is below a double's unit
 GOAL = 40.0
 

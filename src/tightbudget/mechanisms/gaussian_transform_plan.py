@@ -16,18 +16,6 @@ from tightbudget.mechanisms.gaussian_transform_bounds import log_moved, moved
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.pairs.transform import Rough
 
-__all__ = [
-    "farthest",
-    "planned_nodes",
-    "rough",
-    "rough_nodes",
-    "rough_rule",
-    "rule_for",
-    "rule_of_line",
-    "shifts",
-    "valley",
-]
-
 # standard deviations: the integrand peaks at x = c m, and a rule has at least three nodes for each
 # unit of x on the way there
 _FARTHEST = 1000.0

@@ -25,9 +25,8 @@ from tightbudget.mechanisms.truncated import TruncatedGaussian, TruncatedLaplace
 from tightbudget.numerics.binomial import binomial_masses, binomial_tails
 from tightbudget.numerics.rounding import double_down, double_up
 from tightbudget.numerics.validate import positive_count, refuse
-from tightbudget.pairs.pair import Direction, Pair
-
-__all__ = ["Group", "grouped", "scaled"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Pair
 
 # Records. Beyond it 1,000 components would stand for more than a hundred sizes each.
 _MOST = 100_000

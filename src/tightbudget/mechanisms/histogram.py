@@ -24,9 +24,8 @@ from tightbudget.numerics.validate import (
     refuse,
 )
 from tightbudget.pairs.atomic import AtomicPair, total
-from tightbudget.pairs.pair import Direction, Pair
-
-__all__ = ["HistogramPair"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Pair
 
 _MOST_BINS = 2 * 10**7
 _REACH = 37.0  # standard deviations of Gaussian noise that are listed

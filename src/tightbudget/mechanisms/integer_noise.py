@@ -27,9 +27,8 @@ from tightbudget.numerics.validate import (
     refuse,
 )
 from tightbudget.pairs.atomic import AtomicPair, at_most, total
-from tightbudget.pairs.pair import Atoms, Direction, Pair, zero
-
-__all__ = ["ClippedNoise", "DiscreteGaussian", "DiscreteLaplace"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Atoms, Pair, zero
 
 # clipped Gaussian noise has an atom for each output: these limits keep a pair below some 4 GB
 _LARGEST_SIGMA = 5e5

@@ -13,8 +13,6 @@ from tightbudget.numerics.rounding import TINY, UNIT, FloatArray
 from tightbudget.numerics.special import ERFCX_ULPS
 from tightbudget.pairs.atomic import log_quotient
 
-__all__ = ["IntervalMasses", "gaussian_masses", "laplace_masses"]
-
 _NODES, _WEIGHTS = (half[5:] for half in np.polynomial.legendre.leggauss(10))
 # (n!)^4 / ((2n + 1) ((2n)!)^3) for n = 10: the error term of the quadrature
 _QUADRATURE = math.factorial(10) ** 4 / (21 * math.factorial(20) ** 3)

@@ -15,9 +15,8 @@ from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
 from tightbudget.numerics.rounding import EXP, EXPM1, TINY, UNIT, FloatArray, double_down
 from tightbudget.numerics.validate import in_double_range, positive
-from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch
-
-__all__ = ["Laplace"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Atoms, Bins, Pair, Sketch
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from tightbudget.mechanisms.laplace import loss_bins
 from tightbudget.numerics.enclosure import Enclosure
 from tightbudget.numerics.rounding import EXPM1, UNIT, FloatArray
 from tightbudget.numerics.validate import in_double_range, positive
-from tightbudget.pairs.pair import Bins, Direction, Pair, Sketch
-
-__all__ = ["Logistic"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Bins, Pair, Sketch
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stac
 from tightbudget.numerics.rounding import UNIT, FloatArray
 from tightbudget.numerics.validate import masses, positive, probability, refuse
 from tightbudget.pairs.atomic import AtomicPair, log_quotient, total
-from tightbudget.pairs.pair import Atoms, Direction, Pair
-
-__all__ = ["LossTable"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Atoms, Pair
 
 _OFF = 1e-3  # by how much a table may miss a total of 1
 _LARGEST = 10**12  # indices

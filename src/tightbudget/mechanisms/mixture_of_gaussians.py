@@ -18,10 +18,9 @@ from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, wher
 from tightbudget.numerics.rounding import UNIT, FloatArray, next_up
 from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
 from tightbudget.numerics.validate import in_double_range, masses, positive, refuse
-from tightbudget.pairs.pair import Bins, Direction, Pair, Sketch
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Bins, Pair, Sketch
 from tightbudget.pairs.transform import Transform
-
-__all__ = ["MixtureOfGaussians"]
 
 _TAIL = 39.0  # a standard normal variable lies further out with less than the least mass, TINY
 _PICTURED = 32  # the heaviest components are enough to plan with

@@ -43,8 +43,6 @@ from tightbudget.numerics.rounding import EXP, EXPM1, LOG, TURN, UNIT, FloatArra
 from tightbudget.numerics.special import log_normal_tail, log_normal_tail_slack
 from tightbudget.pairs.direction import Direction
 
-__all__ = ["MixtureTransform"]
-
 _FAR = 600.0  # a y = m x - m^2/2 beyond which e^y may overflow
 _BLOCK = 2**18  # exponentials at a time: arrays of 2 MiB
 # units of 2^-53, relative, that a share may be off: 8 for a share of a mixture as it is given,

@@ -8,8 +8,6 @@ from typing import Any
 from tightbudget.errors import RelationError
 from tightbudget.numerics.validate import refuse
 
-__all__ = ["Neighbouring"]
-
 
 class Neighbouring(enum.Enum):
     """The relation between data sets under which a guarantee holds."""

@@ -39,8 +39,6 @@ from tightbudget.numerics.validate import (
     refuse,
 )
 
-__all__ = ["Questions"]
-
 # The share of a gap that each of two pairs above and below an exact one is asked for. The rest is
 # for their distance, which takes longer to bring down. Affects time, never truth.
 _SHARE = 0.25

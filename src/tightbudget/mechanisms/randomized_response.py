@@ -12,10 +12,8 @@ from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.rounding import double_up, exp_down
 from tightbudget.numerics.validate import count, open_probability, positive, refuse
 from tightbudget.pairs.atomic import AtomicPair
-from tightbudget.pairs.pair import Direction, Pair
-
-__all__ = ["RandomizedResponse"]
-
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Pair
 
 # 1 - p is at least e^-20 = 2e-9 there, and a step between doubles next to 1 is 2^-53 = 1.1e-16
 _LARGEST_EPSILON = 20.0

@@ -26,8 +26,6 @@ from tightbudget.numerics.rounding import (
     sub_up,
 )
 
-__all__ = ["Promised", "Risk", "risk_of"]
-
 # Parts of an eps at which delta is read to bound P(L > eps); each gives a bound, the least counts.
 _BELOW = (0.0, 0.5, 0.8, 0.9, 0.95)
 

@@ -26,9 +26,8 @@ from tightbudget.numerics.special import (
 )
 from tightbudget.numerics.validate import positive_count, refuse
 from tightbudget.pairs.atomic import AtomicPair
-from tightbudget.pairs.pair import Direction, Pair
-
-__all__ = ["LargestSum", "Shuffled", "cell_masses"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Pair
 
 # Cells that the largest sum is cut into. With their neighbours' losses merged, the lower bound
 # falls short of that of all cells by a share that falls with the square of this number: at 16,000

@@ -13,9 +13,8 @@ from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stac
 from tightbudget.numerics.rounding import UNIT
 from tightbudget.numerics.validate import positive, probability
 from tightbudget.pairs.atomic import AtomicPair
-from tightbudget.pairs.pair import Atoms, Direction, Pair
-
-__all__ = ["Staircase"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Atoms, Pair
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ from tightbudget.mechanisms.gaussian_path import log_moment
 from tightbudget.mechanisms.gaussian_transform import NormalTransform
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
 from tightbudget.numerics.rounding import UNIT, FloatArray, mul_down, mul_up
-from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch, zero
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Atoms, Bins, Pair, Sketch, zero
 from tightbudget.pairs.transform import Transform
-
-__all__ = ["AddPair", "RemovePair"]
 
 
 @dataclass(frozen=True)

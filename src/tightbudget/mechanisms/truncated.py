@@ -13,9 +13,8 @@ from tightbudget.mechanisms.laplace import LaplacePair
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack, where
 from tightbudget.numerics.rounding import UNIT, FloatArray
 from tightbudget.numerics.validate import in_double_range, positive, refuse
-from tightbudget.pairs.pair import Atoms, Bins, Direction, Pair, Sketch, no_atoms
-
-__all__ = ["TruncatedGaussian", "TruncatedLaplace"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Atoms, Bins, Pair, Sketch, no_atoms
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.binomial import binomial_tails
 from tightbudget.numerics.rounding import double_up, mul_down, next_down
 from tightbudget.numerics.validate import positive_count, probability, refuse
-from tightbudget.pairs.pair import Direction, Pair
-
-__all__ = ["TruncatedPoisson"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Pair
 
 # Records: the chances of a cut are certified up to there, in milliseconds
 _MOST = 10**12

@@ -29,8 +29,6 @@ from tightbudget.numerics.rounding import (
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.transform import Line, Rough, Transform
 
-__all__ = ["WeightedTransform"]
-
 _FAR = 600.0  # ln of the largest value of M that is computed: e^709 leaves the range of doubles
 
 

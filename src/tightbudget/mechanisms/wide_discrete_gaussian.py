@@ -14,8 +14,6 @@ from tightbudget.numerics.enclosure import Enclosure, exp_enclosure
 from tightbudget.numerics.rounding import UNIT, FloatArray
 from tightbudget.pairs.pair import Bins, Pair, Sketch
 
-__all__ = ["WIDE", "WideDiscreteGaussianPair", "range_masses"]
-
 WIDE = 2e4  # a sigma from which on ranges are as good as single outputs, and need no memory
 _FAR = 40.0  # beyond so many sigma there is a mass below e^-790
 _BEYOND = 45.0  # where a cut may be, in sigma

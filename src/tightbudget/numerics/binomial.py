@@ -16,8 +16,6 @@ import numpy as np
 
 from tightbudget.numerics.rounding import TINY, UNIT, next_down, next_up
 
-__all__ = ["binomial_masses", "binomial_tails"]
-
 # Digits. ln(n!) is below 3e13 for n <= 1e12: its absolute error is some units of 1e-46.
 _CONTEXT = decimal.Context(
     prec=60, rounding=decimal.ROUND_HALF_EVEN, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX

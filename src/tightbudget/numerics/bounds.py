@@ -27,9 +27,6 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.numerics.validate import number, plain, refuse
 
-__all__ = ["Bounds", "Estimate", "rounded"]
-
-
 # A format for a float as Python has it: of the whole text its fill, alignment and width, and of
 # each number its sign, grouping, precision and type.
 _FORMAT = re.compile(

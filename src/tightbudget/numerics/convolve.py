@@ -14,8 +14,6 @@ from scipy import fft
 
 from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, norm_up, outwards, sum_up
 
-__all__ = ["FFT_CONSTANT", "convolve", "convolve_directly", "correlate", "discounted_sums"]
-
 # One transform of length N has a 2-norm error of at most FFT_CONSTANT u log2(N), relative:
 # each level adds (1), multiplies (sqrt 5; Brent, Percival, Zimmermann 2007) and has rounded
 # twiddle factors (about 1), so 4.3 for radix 2 (Brisebarre et al. 2020). Against exact

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from tightbudget.numerics.rounding import EXP, TINY, UNIT, FloatArray, scale_down, scale_up
 
-__all__ = ["Enclosure", "exact", "exp_enclosure", "stack", "where"]
-
 _MAX = float(np.finfo(np.float64).max)
 
 

@@ -31,42 +31,6 @@ LOG = 8.0
 LOG1P = 8.0
 TURN = 8.0  # sin, cos, arctan2 and hypot
 
-__all__ = [
-    "EXP",
-    "EXPM1",
-    "LOG",
-    "LOG1P",
-    "TINY",
-    "TURN",
-    "UNIT",
-    "FloatArray",
-    "add_down",
-    "add_up",
-    "any_of",
-    "double_down",
-    "double_up",
-    "exp_down",
-    "exp_up",
-    "expm1_up",
-    "log1p_down",
-    "log1p_up",
-    "log_down",
-    "log_up",
-    "mul_down",
-    "mul_up",
-    "next_down",
-    "next_up",
-    "norm_up",
-    "outwards",
-    "root_up",
-    "scale_down",
-    "scale_up",
-    "sub_down",
-    "sub_up",
-    "sum_down",
-    "sum_up",
-]
-
 
 def next_up(x: float) -> float:
     """Returns the smallest double above x (an infinite x stays)."""

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from tightbudget.numerics.rounding import next_up
 from tightbudget.numerics.validate import refuse
 
-__all__ = ["Change", "last_true", "least_between", "root_between"]
-
 
 @dataclass(frozen=True)
 class Change:

@@ -24,23 +24,6 @@ from tightbudget.numerics.rounding import (
     next_down,
 )
 
-__all__ = [
-    "ERFCX_ULPS",
-    "ERF_ULPS",
-    "HALF_SQUARE_ULPS",
-    "LESS_ULPS",
-    "SIN_LESS_ULPS",
-    "expm1_less",
-    "half_square_exp",
-    "log1p_less",
-    "log_g_up",
-    "log_normal_tail",
-    "log_normal_tail_slack",
-    "normal_cells",
-    "short_normal_cells",
-    "sin_less",
-]
-
 # Granted errors, in units of 2^-52 relative. Measured: the largest error at 2,000 to 4,500 random
 # points against 600-bit balls (x86-64, SciPy 1.17, NumPy 2.4). tests/numerics/test_special.py fails
 # above a third of each.

@@ -24,30 +24,6 @@ from numpy.typing import NDArray
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import FloatArray
 
-__all__ = [
-    "count",
-    "finite",
-    "first_by_position",
-    "float_of",
-    "listed",
-    "masses",
-    "nearest",
-    "non_negative",
-    "number",
-    "one_of",
-    "open_probability",
-    "plain",
-    "plain_numbers",
-    "positive",
-    "positive_count",
-    "probability",
-    "quotient_of",
-    "real_array",
-    "refuse",
-    "writes_number",
-]
-
-
 T = TypeVar("T")
 P = ParamSpec("P")
 

@@ -18,8 +18,6 @@ from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_name
 from tightbudget.output_dp.pricing import PriceRule
 from tightbudget.output_dp.transactions import Transactions, Uncopied, Variable, Write
 
-__all__ = ["Account", "Hold", "State"]
-
 
 class State(enum.Enum):
     """The states of a hold."""

@@ -25,20 +25,6 @@ from tightbudget.numerics.bounds import Bounds, Estimate
 from tightbudget.numerics.rounding import next_down, next_up
 from tightbudget.numerics.validate import plain, refuse
 
-__all__ = [
-    "ZERO",
-    "Amount",
-    "ExactAmount",
-    "Price",
-    "amounts_table",
-    "exact",
-    "exact_positive",
-    "exact_probability",
-    "in_short",
-    "printed_down",
-    "printed_up",
-]
-
 Price = float | Fraction | Decimal | Bounds
 
 _LARGEST = Fraction(sys.float_info.max)

@@ -45,8 +45,6 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.output_dp.stopping_lattice import Kernel, Lattice, RunLosses, kernel
 
-__all__ = ["StoppingRule", "BackwardInduction"]
-
 # states after all blocks together, a gigabyte of doubles; an eighth of it in extended precision,
 # where each takes more time and memory; beyond it PrecisionError names the gap reached
 _MOST = 2**27

@@ -25,8 +25,6 @@ from tightbudget.output_dp.amount import Amount, ExactAmount, Price
 from tightbudget.output_dp.pricing import OutputDPOdometerRule, OutputDPRule
 from tightbudget.output_dp.transactions import Write
 
-__all__ = ["OutputDPFilter", "OutputDPOdometer"]
-
 
 # Proof: proofs/filter.v, theorem composition
 class OutputDPOdometer(Account):

@@ -23,8 +23,6 @@ from tightbudget.errors import FileError, ParameterError
 from tightbudget.numerics.validate import positive_count, refuse
 from tightbudget.output_dp.amount import Price, exact, exact_probability, printed_up
 
-__all__ = ["Cell", "OutputDP", "cell_from_json", "cell_from_lists", "cell_name"]
-
 # A text, an integer, or a tuple of cells.
 Cell = str | int | tuple[Any, ...]
 

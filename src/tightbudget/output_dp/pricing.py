@@ -34,19 +34,6 @@ from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.theorems.concentrated import Line
 from tightbudget.theorems.renyi import epsilon_at
 
-__all__ = [
-    "AdvancedRule",
-    "BudgetRule",
-    "GaussianDPRule",
-    "Guarantee",
-    "OutputDPOdometerRule",
-    "OutputDPRule",
-    "PlanRule",
-    "PriceRule",
-    "RenyiRule",
-    "ZCDPRule",
-]
-
 # a guarantee that is paid for: prices by cell, a number (rho, mu, a divergence), parts of a plan
 Guarantee = OutputDP | Price | Composable
 

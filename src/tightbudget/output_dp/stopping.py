@@ -13,21 +13,12 @@ import math
 from collections.abc import Sequence
 
 from tightbudget.errors import PrecisionError
+from tightbudget.mechanisms.approximate_dp import ApproximateDP
 from tightbudget.mechanisms.composition import Composable, Composition, compose
-from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import non_negative, positive, positive_count, refuse
 from tightbudget.output_dp.backward_induction import BackwardInduction
 from tightbudget.output_dp.stopping_lattice import Lattice, RunLosses
-
-__all__ = [
-    "blocks_between",
-    "down_to_attained",
-    "losses_by_direction",
-    "optimal_delta",
-    "stopping_delta",
-    "stops_of",
-]
 
 _PASSES = 10
 _COARSE = 8e-3  # about the relative gap that the first lattice is made for
@@ -177,7 +168,7 @@ def optimal_delta(
     for k, pair in enumerate(parameters):
         if len(pair) != 2:
             raise refuse(f"parameters[{k}]", "be a pair (epsilon, delta)", pair)
-        steps.append(WorstCase(*pair))
+        steps.append(ApproximateDP(*pair))
     return stopping_delta(steps, stops, epsilons, rtol)
 
 

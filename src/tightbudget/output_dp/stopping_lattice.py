@@ -37,9 +37,8 @@ from tightbudget.numerics.rounding import (
     sub_up,
     sum_down,
 )
-from tightbudget.pairs.pair import Direction, Sketch
-
-__all__ = ["TILTS", "RunLosses", "Kernel", "Lattice", "kernel"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Sketch
 
 TILTS: FloatArray = 2.0 ** np.arange(-8.0, 20.1, 0.25)  # from which a lattice's tilt is chosen
 _LOG_G = TILTS * np.log(TILTS) - (1 + TILTS) * np.log1p(TILTS)

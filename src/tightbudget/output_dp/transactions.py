@@ -20,8 +20,6 @@ from typing import Any, ClassVar, Generic, NoReturn, SupportsIndex, TypeVar
 
 from tightbudget.errors import SettlementError
 
-__all__ = ["Transactions", "Uncopied", "Variable", "Write"]
-
 R = TypeVar("R")
 
 

@@ -17,8 +17,6 @@ from tightbudget.output_dp.pricing import (
     ZCDPRule,
 )
 
-__all__ = ["AdvancedFilter", "GaussianDPFilter", "RenyiFilter", "ZCDPFilter"]
-
 
 class _WorstCaseFilter(Account):
     """An account whose rule charges the worst case, and knows its epsilon at a delta."""

@@ -21,8 +21,6 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.pairs.pair import Atoms, Pair, Sketch, zero
 
-__all__ = ["AtomicPair", "at_most", "log_fraction", "log_quotient", "total"]
-
 # points of a sketch: more cost planning time in proportion, and a plan is never certified
 _SKETCH = 4096
 

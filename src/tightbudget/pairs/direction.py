@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["Direction"]
-
 
 class Direction(enum.Enum):
     """Which of the two neighbours plays P.

@@ -16,18 +16,7 @@ import numpy as np
 
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
 from tightbudget.numerics.rounding import UNIT, FloatArray
-from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.transform import Transform
-
-__all__ = [
-    "Atoms",
-    "Bins",
-    "Direction",
-    "Pair",
-    "Sketch",
-    "no_atoms",
-    "zero",
-]
 
 
 def zero() -> Enclosure:

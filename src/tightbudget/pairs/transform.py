@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.pairs.direction import Direction
 
-__all__ = ["ComplexArray", "Line", "Rough", "Transform"]
-
 ComplexArray = NDArray[np.complex128]
 
 

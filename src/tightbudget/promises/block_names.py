@@ -19,19 +19,6 @@ from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import plain, refuse
 from tightbudget.promises.text import printable
 
-__all__ = [
-    "CALENDAR",
-    "BlockNames",
-    "Values",
-    "bearer",
-    "dimensions",
-    "is_block",
-    "period",
-    "quota",
-    "set_with_quotas",
-    "word",
-]
-
 # What names the values of a dimension: one value, several, or a range "a..b" with both ends.
 Values = str | int | date | Iterable[str | int | date]
 

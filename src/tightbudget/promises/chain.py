@@ -17,8 +17,6 @@ from tightbudget.errors import LedgerCorruptError
 from tightbudget.numerics.validate import refuse
 from tightbudget.promises.units import Units
 
-__all__ = ["BEGINNING", "Entry", "Head", "canonical", "digest", "entry_after", "follow"]
-
 
 class Entry(NamedTuple):
     """One event as it is stored: amounts are units, cell and details are JSON.

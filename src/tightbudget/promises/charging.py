@@ -20,11 +20,10 @@ from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell
+from tightbudget.output_dp.pricing import Guarantee
 from tightbudget.promises.block_names import BlockNames, Values
-from tightbudget.promises.pricing import Guarantee, Stored, content_of
+from tightbudget.promises.pricing import Stored, content_of
 from tightbudget.promises.values import BlockTerms, ReservationView, Statement, statements_table
-
-__all__ = ["BaseBlockRange", "BaseBlocks", "BaseHold", "Keyed", "Payer", "Paying"]
 
 H = TypeVar("H")
 H_co = TypeVar("H_co", covariant=True)

@@ -15,8 +15,6 @@ from tightbudget.errors import ParameterError
 from tightbudget.promises.chain import Head, canonical, digest
 from tightbudget.promises.replay import History, ReplayedBudget, ReplayedRun, ReplayedToken
 
-__all__ = ["Checkpoint", "Compared"]
-
 _FORMAT = 1
 
 

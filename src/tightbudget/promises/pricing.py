@@ -11,8 +11,6 @@ from tightbudget.output_dp.amount import exact
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.output_dp.pricing import Guarantee
 
-__all__ = ["Guarantee", "Stored", "content_of", "guarantee_of"]
-
 # a guarantee as it is read back from a ledger
 Stored = OutputDP | Fraction | Composition
 

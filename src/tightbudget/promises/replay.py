@@ -15,8 +15,6 @@ from tightbudget.promises.chain import BEGINNING, Entry, canonical, digest, foll
 from tightbudget.promises.kinds import KINDS
 from tightbudget.promises.stored_words import OPEN_STATES, EventKind, ReservationState
 
-__all__ = ["History", "ReplayedBudget", "ReplayedRun", "ReplayedToken", "shortened"]
-
 _LONGEST = 300  # characters of an exception that are shown: its text may be any that is stored
 
 

@@ -11,8 +11,6 @@ import secrets
 
 from tightbudget.promises.chain import digest
 
-__all__ = ["new_secret", "opens"]
-
 
 def new_secret(size: int = 16) -> str:
     """Draws a secret of ``size`` random bytes, in hexadecimal digits."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 from tightbudget.promises.block_names import is_block, quota
 
-__all__ = ["Seen"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:

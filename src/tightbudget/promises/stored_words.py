@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["OPEN_STATES", "EventKind", "ReservationState"]
-
 
 class EventKind(enum.StrEnum):
     """Names what an event of the history reports."""

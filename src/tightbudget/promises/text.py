@@ -13,8 +13,6 @@ from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.guarantee import Cell, cell_name
 
-__all__ = ["check_encodable", "printable", "spellings", "storable_cell"]
-
 _LONGEST_NAME = 200  # characters
 _LONGEST_CELL = 10_000  # characters
 

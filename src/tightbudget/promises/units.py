@@ -15,8 +15,6 @@ from typing import NamedTuple
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Amount, ExactAmount, printed_up
 
-__all__ = ["NOTHING", "Units"]
-
 _EPSILON, _DELTA = 10**12, 10**18
 _LARGEST = 2**63 - 1  # of a BIGINT
 # a request above what is left, by less than one part in this number, is granted what is left

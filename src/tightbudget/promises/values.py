@@ -23,17 +23,6 @@ from tightbudget.promises.chain import Entry
 from tightbudget.promises.pricing import Stored, content_of, guarantee_of
 from tightbudget.promises.units import Units
 
-__all__ = [
-    "BlockTerms",
-    "Event",
-    "OpenHold",
-    "Preview",
-    "ReservationView",
-    "Statement",
-    "statements_table",
-    "token_text",
-]
-
 _MOST_EVENTS = 2**63  # a BIGINT numbers them; earlier versions used that number as a token
 
 

@@ -22,8 +22,6 @@ from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.release.private_number import FAILURES, double, listed
 
-__all__ = ["clamped", "column", "table"]
-
 
 def column(**given: Any) -> FloatArray:
     """Returns one column as a one-dimensional array of doubles: ``column(ages=frame["age"])``.

@@ -10,8 +10,6 @@ from tightbudget.errors import ParameterError
 from tightbudget.release.meter import Meter
 from tightbudget.release.release import checked_meter
 
-__all__ = ["default_meter", "meter_or_default"]
-
 # a new thread starts without a value, so that no thread spends the budget of another one's block
 _DEFAULT: ContextVar[Meter | None] = ContextVar("default_meter", default=None)
 

@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["Interrupts", "interrupts"]
-
 # A person's Ctrl-C, and the end that a supervisor asks for.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -29,8 +29,6 @@ from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise, noise_or_default
 from tightbudget.release.release import Rehearsal, Release, WhatIf, paid, rehearsed, what_if
 
-__all__ = ["MechanismOnData", "Priced"]
-
 D = TypeVar("D")
 V = TypeVar("V")
 

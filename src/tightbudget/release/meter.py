@@ -11,8 +11,6 @@ from typing import Protocol
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 
-__all__ = ["Meter", "Reserved"]
-
 
 class Reserved(Protocol):
     """The hold of one run of a mechanism: it takes the worst-case price until the run ends."""

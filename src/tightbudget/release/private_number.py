@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FAILURES", "double", "listed", "number"]
-
 # code that sees private values may raise any of these, and nobody may see it; a
 # KeyboardInterrupt comes from a person, and passes
 FAILURES = (Exception, SystemExit, GeneratorExit)

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["in_rehearsal", "rehearsal"]
-
 # a paid run sees False whatever runs around it: it sets the value itself
 _IN_REHEARSAL: ContextVar[bool] = ContextVar("in_rehearsal", default=False)
 

@@ -39,21 +39,6 @@ from tightbudget.release.interrupts import interrupts
 from tightbudget.release.meter import Meter
 from tightbudget.release.rehearsal import in_rehearsal, rehearsal
 
-__all__ = [
-    "Receipt",
-    "Rehearsal",
-    "Release",
-    "Started",
-    "WhatIf",
-    "answered",
-    "checked_meter",
-    "guarded",
-    "paid",
-    "rehearsed",
-    "started",
-    "what_if",
-]
-
 T = TypeVar("T")
 V = TypeVar("V")
 

@@ -12,8 +12,6 @@ from tightbudget.numerics.rounding import FloatArray
 from tightbudget.release.columns import column
 from tightbudget.release.noise.noise import IntArray
 
-__all__ = ["RunLengths", "counted_column"]
-
 # Sums of 2^41 records of 21 bits, the halves of a point, stay within int64.
 _MOST = 2**41
 

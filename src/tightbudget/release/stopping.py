@@ -25,8 +25,6 @@ from tightbudget.output_dp.transactions import Uncopied
 from tightbudget.release.meter import Meter
 from tightbudget.release.release import Receipt, Started, started
 
-__all__ = ["StoppingCallback"]
-
 T = TypeVar("T")
 
 

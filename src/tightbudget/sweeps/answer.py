@@ -14,8 +14,6 @@ from tightbudget.mechanisms.composition import Composition, from_steps
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.sweeps.question import with_value
 
-__all__ = ["Answer", "answers", "refusal"]
-
 
 @dataclass(frozen=True)
 class Answer:

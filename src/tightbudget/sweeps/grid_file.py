@@ -20,8 +20,6 @@ from tightbudget.errors import FileError, TightBudgetError
 from tightbudget.numerics.validate import finite, positive, refuse
 from tightbudget.sweeps.question import ARGUMENTS, Question, questions
 
-__all__ = ["read_questions"]
-
 _MOST_POINTS = 10_000
 _AXIS = ("first", "last", "points", "log", "whole")
 

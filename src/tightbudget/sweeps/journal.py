@@ -23,8 +23,6 @@ from tightbudget.errors import FileError
 from tightbudget.sweeps.answer import Answer
 from tightbudget.sweeps.question import Question
 
-__all__ = ["Journal"]
-
 _HEAD = b"tightbudget: journal of a sweep, format 1\n"
 
 

@@ -17,8 +17,6 @@ from tightbudget.numerics.validate import refuse
 from tightbudget.sweeps.answer import Answer, answers, refusal
 from tightbudget.sweeps.question import Question
 
-__all__ = ["Answered", "answered"]
-
 Answered = Generator[tuple[Question, Answer], None, None]
 
 # These bound waiting and repeated work; no answer depends on them.

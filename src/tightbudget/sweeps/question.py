@@ -12,8 +12,6 @@ from tightbudget.errors import ParameterError
 from tightbudget.mechanisms.composition import Composable, compose
 from tightbudget.numerics.validate import refuse
 
-__all__ = ["ANSWER", "ARGUMENTS", "Question", "questions"]
-
 Steps = Sequence[Mapping[str, Any]]  # tables as in a plan file
 
 ANSWER = (

@@ -14,8 +14,6 @@ from tightbudget.sweeps.pool import answered
 from tightbudget.sweeps.question import Question
 from tightbudget.sweeps.table import Sweep
 
-__all__ = ["sweep"]
-
 
 def sweep(
     questions: Iterable[Question],

@@ -16,8 +16,6 @@ from tightbudget.errors import ExtraError, FileError
 from tightbudget.sweeps.answer import Answer
 from tightbudget.sweeps.question import ANSWER, Question
 
-__all__ = ["Sweep", "table_path"]
-
 _FORMATS = (".csv", ".csv.gz", ".parquet")
 
 

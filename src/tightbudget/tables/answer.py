@@ -19,8 +19,6 @@ from tightbudget.output_dp.guarantee import Cell
 from tightbudget.release.release import Receipt
 from tightbudget.tables.mechanism import NoiseLaw
 
-__all__ = ["TableAnswer"]
-
 V = TypeVar("V")
 
 

@@ -21,8 +21,6 @@ from tightbudget.release.private_number import number
 from tightbudget.tables.rules import numpy_points
 from tightbudget.tables.source import HALF, Contribution, Key, OnGrid, Rule, Runs
 
-__all__ = ["Arrays"]
-
 
 @dataclass(frozen=True, eq=False)
 class Arrays:

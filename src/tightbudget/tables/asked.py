@@ -14,8 +14,6 @@ from tightbudget.tables import rules
 from tightbudget.tables.engine import IbisSource
 from tightbudget.tables.table import Table
 
-__all__ = ["cut", "text_of"]
-
 # Items of a list that are written out: the bounds of a column, a few columns.
 _WRITTEN = 4
 

@@ -31,23 +31,6 @@ from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
 from tightbudget.tables import rules
 
-__all__ = [
-    "KINDS",
-    "ROW",
-    "ColumnKind",
-    "alike",
-    "arrow_of",
-    "catalog",
-    "check_engine",
-    "check_role",
-    "formed",
-    "kind_of",
-    "of_parquet",
-    "public_keys",
-    "read_columns",
-    "why",
-]
-
 # The one column of a table of which no column is let in.
 ROW = "tightbudget_row"
 # The name and the type of a column of a frame, and what makes it one of Arrow.

@@ -20,8 +20,6 @@ from typing import Any
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
 
-__all__ = ["read_csv"]
-
 # A header has at most so many bytes: 2^20, say 10,000 columns with names of 100 characters.
 _LONGEST_HEADER = 2**20
 # DuckDB's options with which nothing is guessed, and every line that is no row is left out.

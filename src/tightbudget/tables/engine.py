@@ -25,8 +25,6 @@ from tightbudget.tables import rules
 from tightbudget.tables.csv_file import read_csv
 from tightbudget.tables.source import HALF, Contribution, Key, OnGrid, Rule, Runs
 
-__all__ = ["IbisSource", "opened"]
-
 # Engines that answer windows, md5 and exact integers alike. Tests ask DuckDB, PostgreSQL and Spark;
 # for the other three they read the queries that Ibis writes.
 _ENGINES = ("duckdb", "postgres", "pyspark", "databricks", "snowflake", "bigquery")

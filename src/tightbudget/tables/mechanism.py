@@ -27,8 +27,6 @@ from tightbudget.release.noise.noise import Noise
 from tightbudget.tables.source import Contribution
 from tightbudget.tables.table import Table
 
-__all__ = ["NoiseLaw", "NoisyVector", "Plan", "TableMechanism"]
-
 V = TypeVar("V")
 
 # Where integers are many, noise is drawn on a grid of 2^20 points in the sensitivity: rounding to

@@ -40,8 +40,6 @@ from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
 from tightbudget.release.columns import column as read_column
 
-__all__ = ["numpy_points", "points", "resolved", "usual_date", "usual_timestamp", "written"]
-
 Kind = Literal["boolean", "number", "any"]
 
 # Columns are moved into this range before arithmetic. A product of five columns then stays within

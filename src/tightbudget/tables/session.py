@@ -23,8 +23,6 @@ from tightbudget.tables.asked import cut, text_of
 from tightbudget.tables.mechanism import NoiseLaw, Plan, TableMechanism
 from tightbudget.tables.table import Table
 
-__all__ = ["QuestionWhatIf", "Session", "SessionWhatIf"]
-
 V = TypeVar("V")
 
 # A key of a ledger has at most 200 characters. A random part of 12 hexadecimal digits tells runs

@@ -15,18 +15,6 @@ from typing import Any, Literal, Protocol
 from tightbudget.numerics.validate import finite, plain_numbers, positive, refuse
 from tightbudget.release.noise.salt import fresh_salt
 
-__all__ = [
-    "HALF",
-    "ONE",
-    "Contribution",
-    "Key",
-    "OnGrid",
-    "Rule",
-    "Runs",
-    "Source",
-    "on_grid",
-]
-
 # A column's name, or a function of the rows that Ibis turns into an expression.
 Rule = str | Callable[[Any], Any]
 # What groups are named by: one value, or a tuple where there are several columns.

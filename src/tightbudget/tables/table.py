@@ -14,8 +14,6 @@ from tightbudget.tables import columns, engine
 from tightbudget.tables.arrays import Arrays
 from tightbudget.tables.source import Contribution, Key, Rule, Source
 
-__all__ = ["Table"]
-
 
 @plain_numbers
 @dataclass(frozen=True, repr=False)

@@ -28,22 +28,6 @@ from tightbudget.web.refusals import HttpRefusal
 from tightbudget.web.settings import is_loopback
 from tightbudget.web.state import ServerState, state_of
 
-__all__ = [
-    "ADMINISTER",
-    "PUBLIC",
-    "READ",
-    "WRITE",
-    "Caller",
-    "Gate",
-    "Need",
-    "address_of",
-    "allow",
-    "caller_of",
-    "gate_of",
-    "sign_in",
-    "sign_out",
-]
-
 COOKIE = "tightbudget"
 # Headers that proxies, tunnels and load balancers add. There is no list of all of them, so that the
 # pattern holds what their names have in common: the word, or the address of somebody else. No

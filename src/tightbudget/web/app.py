@@ -49,8 +49,6 @@ from tightbudget.web.settings import Settings
 from tightbudget.web.state import ServerState
 from tightbudget.web.verifications import Verifications
 
-__all__ = ["ROUTERS", "create_app", "without_gate"]
-
 ROUTERS = [
     about.router,
     budgets.router,

@@ -11,8 +11,6 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-__all__ = ["with_limit"]
-
 
 class _Timed(H11Protocol):
     """A connection with a time limit for the head of each request.

@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 from tightbudget.web.refusals import HttpRefusal
 
-__all__ = ["Failures"]
-
 
 class Failures:
     """Counts the wrong tokens of each address, and of all addresses together.

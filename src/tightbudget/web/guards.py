@@ -15,8 +15,6 @@ from tightbudget.web.refusals import HttpRefusal
 from tightbudget.web.refused import refused
 from tightbudget.web.settings import Settings
 
-__all__ = ["HEADERS", "Guards"]
-
 _log = logging.getLogger("tightbudget.web")
 
 # No page needs anything from another host, and no page has inline scripts or styles.

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["HeadRequests"]
-
 
 class HeadRequests:
     """Passes a HEAD request on as a GET request, and drops the body of the answer."""

@@ -16,8 +16,6 @@ from tightbudget.errors import (
 )
 from tightbudget.web.api.schemas import Error
 
-__all__ = ["STATUSES", "HttpRefusal", "as_json", "status_of"]
-
 # The first line whose class fits an error has its status.
 STATUSES: tuple[tuple[type[TightBudgetError], int], ...] = (
     (BudgetError, 409),

@@ -14,8 +14,6 @@ from tightbudget.errors import LedgerError, TightBudgetError
 from tightbudget.web.pages import refused_page
 from tightbudget.web.refusals import HttpRefusal, as_json, status_of
 
-__all__ = ["refused"]
-
 _log = logging.getLogger("tightbudget.web")
 
 _TYPES = {404: "NotFound", 405: "MethodNotAllowed", 413: "TooLarge"}

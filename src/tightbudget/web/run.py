@@ -22,8 +22,6 @@ from tightbudget.web.settings import Settings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["run"]
-
 
 def run(settings: Settings, ready: Callable[[str], None]) -> None:
     """Serves until it is interrupted; requests that have begun are answered first.

@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["BrowserSession", "Sessions"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class BrowserSession:

@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 
 from tightbudget.numerics.validate import count, positive, positive_count, refuse
 
-__all__ = ["Settings", "is_loopback"]
-
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 

@@ -14,8 +14,6 @@ from tightbudget.web.sessions import Sessions
 from tightbudget.web.settings import Settings
 from tightbudget.web.verifications import Verifications
 
-__all__ = ["ServerState", "state_of"]
-
 
 @dataclass(frozen=True)
 class ServerState:

@@ -11,8 +11,6 @@ from tightbudget.errors import LedgerError, TightBudgetError
 from tightbudget.ledger.ledger import Ledger
 from tightbudget.ledger.verification import Verification
 
-__all__ = ["VerificationJob", "Verifications"]
-
 
 @dataclass
 class VerificationJob:

@@ -11,8 +11,6 @@ from tightbudget.errors import ParameterError
 from tightbudget.mechanisms.composition import Composable, compose
 from tightbudget.numerics.validate import non_negative, open_probability
 
-__all__ = ["compare", "growing"]
-
 
 def compare(
     composition: Composable,

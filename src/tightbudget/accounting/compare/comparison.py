@@ -12,8 +12,6 @@ from tightbudget import notebook
 from tightbudget.mechanisms.composition import Composition
 from tightbudget.numerics.bounds import Bounds, Estimate, rounded
 
-__all__ = ["Comparison", "Row"]
-
 _LONGEST_BAR = 5.0  # the longest bar in a notebook's table, in lengths of our own
 
 

@@ -26,8 +26,6 @@ from tightbudget.numerics.search import least_between
 from tightbudget.theorems import renyi
 from tightbudget.theorems.concentrated import Line
 
-__all__ = ["GAP", "NO_LINE", "Facts", "NotApplicable"]
-
 # These choose where the theorems are asked: a worse choice gives a wider bound, which is as valid.
 GAP = 1e-3  # relative gap of the facts that theorems take: three digits of a theorem's bound
 # The best point of a mechanism's curve for a theorem is searched for among _COARSE points, then by

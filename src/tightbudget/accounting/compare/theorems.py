@@ -9,16 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from tightbudget.accounting.compare.facts import GAP, NO_LINE, Facts, NotApplicable
+from tightbudget.mechanisms.approximate_dp import ApproximateDP
 from tightbudget.mechanisms.composition import Subsampled, compose
 from tightbudget.mechanisms.gaussian import Gaussian
-from tightbudget.mechanisms.worst_case import WorstCase
 from tightbudget.numerics.bounds import Bounds, Estimate
 from tightbudget.numerics.rounding import UNIT
 from tightbudget.numerics.search import least_between
 from tightbudget.theorems import advanced, gaussian_dp, kov, naive, renyi
 from tightbudget.theorems.concentrated import Line, best_line, mean_line
-
-__all__ = ["THEOREMS"]
 
 
 def _summed(asked: Facts) -> Bounds:
@@ -81,7 +79,7 @@ def _optimal(asked: Facts) -> Bounds:
         points = [(asked.step_epsilon(m, share), k) for m, k in asked.composition.parts]
         if any(math.isinf(e) for e, _ in points):
             return math.inf if asked.name == "delta" else 1.0
-        worst = compose([WorstCase(e, share) * k for e, k in points])
+        worst = compose([ApproximateDP(e, share) * k for e, k in points])
         return worst.answer(**{asked.name: asked.at}, rtol=GAP).bounds.upper
 
     ends = math.log(asked.target), math.log(asked.target)

@@ -11,9 +11,7 @@ from tightbudget.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
     from tightbudget.ledger import LedgerHold
-    from tightbudget.ledger.ledger import Statement
-
-__all__ = ["charged", "in_words", "print_hold", "print_statement"]
+    from tightbudget.promises.values import Statement
 
 _SHOWN = 10  # budgets of a run that people are told of; a range of blocks has up to ten thousand
 

@@ -15,8 +15,6 @@ from tightbudget.cli.output import print_json, print_rows
 if TYPE_CHECKING:
     from tightbudget.promises.values import BlockTerms
 
-__all__ = ["blocks"]
-
 _RowsIn = Annotated[
     int | None,
     typer.Option(

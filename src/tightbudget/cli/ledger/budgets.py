@@ -15,8 +15,6 @@ from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json, print_rows
 from tightbudget.promises.kinds import KINDS, names
 
-__all__ = ["close", "correct", "init", "open_", "raise_cap"]
-
 Name = Annotated[str, typer.Argument(help="The budget's name.", autocompletion=budgets)]
 Epsilon = Annotated[Any, exact_number("Of kinds output_dp, renyi and advanced, nats.")]
 Delta = Annotated[Any, exact_number("Of kinds output_dp, advanced and plan.")]

@@ -12,8 +12,6 @@ from tightbudget.cli.ledger.options import opened
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import Stopwatch
 
-__all__ = ["copy"]
-
 
 def copy(
     source: Annotated[str, typer.Argument(help="The ledger's URL.")],

@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from tightbudget.ledger.verification import Verification
     from tightbudget.promises.checkpoint import Checkpoint
 
-__all__ = [
-    "export_head",
-    "history",
-    "import_check",
-    "pages_tracked",
-    "print_verification",
-    "verify",
-]
-
 _SECONDS = len("2026-01-01T00:00:00")
 
 

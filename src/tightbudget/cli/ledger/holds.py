@@ -29,8 +29,6 @@ from tightbudget.cli.ledger.options import (
 from tightbudget.cli.options import AsJson
 from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_from_json
 
-__all__ = ["cell_of", "expire", "forfeit", "is_declared", "reserve", "settle", "start", "void"]
-
 KeyArgument = Annotated[str, typer.Argument(help="The reservation's key.")]
 
 

@@ -21,27 +21,6 @@ if TYPE_CHECKING:
     from tightbudget import Ledger
     from tightbudget.ledger import LedgerHold
 
-__all__ = [
-    "AmountOption",
-    "BlocksOf",
-    "Budgets",
-    "By",
-    "ByDefault",
-    "Delta",
-    "Epsilon",
-    "GuaranteeFile",
-    "Key",
-    "Plan",
-    "Reason",
-    "Url",
-    "Where",
-    "as_written",
-    "exact_number",
-    "guarantee_from_options",
-    "opened",
-    "reserved",
-]
-
 
 def as_written(text: Any) -> Any:
     """Reads a number exactly as it is written, also one that is no double."""

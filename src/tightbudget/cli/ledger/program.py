@@ -15,8 +15,6 @@ from typing import IO
 
 from tightbudget import ParameterError
 
-__all__ = ["HeldBack", "program_of"]
-
 # Signals by which people and systems end a program; not every system has all of them.
 _ENDING = [
     signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)

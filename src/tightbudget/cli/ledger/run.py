@@ -42,8 +42,6 @@ from tightbudget.output_dp.guarantee import Cell
 if TYPE_CHECKING:
     from tightbudget.ledger import LedgerHold
 
-__all__ = ["run"]
-
 _RAN = "ran"  # the cell of a program whose guarantee has no cells
 _PAUSES = (
     0.1,

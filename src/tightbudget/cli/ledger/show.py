@@ -18,8 +18,6 @@ from tightbudget.cli.output import print_json, print_table, print_text, speaks_u
 if TYPE_CHECKING:
     from tightbudget.promises.values import OpenHold, Statement
 
-__all__ = ["show"]
-
 _WIDE = 20  # characters of a bar that shows the whole cap
 # The parts of a bar: (character, character in ASCII, style).
 _SPENT, _HELD, _LEFT, _SAVED = (

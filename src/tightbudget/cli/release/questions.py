@@ -15,8 +15,6 @@ from tightbudget.cli.release.table import Asked
 from tightbudget.cli.release.where import keys_of
 from tightbudget.numerics.validate import refuse
 
-__all__ = ["count", "groups", "histogram", "mean", "quantiles", "sum_"]
-
 Columns = Mapping[str, str]
 Column = Annotated[str, typer.Option(help="A column of numbers.")]
 Low = Annotated[float, number("Public: values below are moved here.")]

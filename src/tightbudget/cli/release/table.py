@@ -23,8 +23,6 @@ from tightbudget.cli.output import Stopwatch, print_answer, print_table, print_t
 from tightbudget.cli.release.where import condition
 from tightbudget.tables.asked import cut
 
-__all__ = ["Asked", "with_table"]
-
 # A mechanism, and the public keys of the columns that it groups by.
 Asked = tuple[Any, Mapping[str, Any]]
 

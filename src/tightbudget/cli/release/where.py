@@ -12,8 +12,6 @@ from typing import Any
 
 from tightbudget import ParameterError
 
-__all__ = ["condition", "keys_of"]
-
 _SIGNS: Mapping[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,

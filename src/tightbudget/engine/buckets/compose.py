@@ -38,21 +38,6 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.pairs.pair import Pair, Sketch
 
-__all__ = [
-    "MAX_LENGTH",
-    "Demand",
-    "Measure",
-    "Pairs",
-    "BucketPlan",
-    "Part",
-    "Parts",
-    "edge_near",
-    "make_plan",
-    "merge",
-    "power",
-    "profile",
-]
-
 # Entries of one array; beyond it PrecisionError names the gap reached. 2^21 doubles are 16 MiB, and
 # an FFT needs several such arrays at a time.
 MAX_LENGTH = 2**21

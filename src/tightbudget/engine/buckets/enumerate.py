@@ -22,8 +22,6 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.numerics.search import last_true
 
-__all__ = ["Outcomes"]
-
 _MOST = 2**14  # outcomes: arrays of 128 KiB, which stay in a processor's cache
 
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from tightbudget.errors import GridError
 from tightbudget.numerics.rounding import UNIT, FloatArray
 
-__all__ = ["Grid"]
-
 
 @dataclass(frozen=True)
 class Grid:

@@ -45,8 +45,6 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.pairs.pair import Pair
 
-__all__ = ["LowerMeasure", "Tilt", "UpperMeasure", "discretise"]
-
 
 @dataclass(frozen=True)
 class Tilt:

@@ -10,8 +10,6 @@ from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.search import last_true
 from tightbudget.pairs.pair import Pair
 
-__all__ = ["OneRun"]
-
 
 @dataclass(frozen=True)
 class OneRun:

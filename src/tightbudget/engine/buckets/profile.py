@@ -31,8 +31,6 @@ from tightbudget.numerics.rounding import (
 from tightbudget.numerics.search import last_true
 from tightbudget.numerics.special import log_g_up
 
-__all__ = ["LowerDelta", "Profile", "UpperDelta"]
-
 _LN2 = math.log(2.0)
 _RANGE = 650.0  # nats below the peak where a weight is a normal double: e^-650 is 1e-282
 # Sums of weights relative to the peak lose what is below 1e-308; 1e-290 is more than MAX_LENGTH

@@ -22,8 +22,6 @@ from tightbudget.errors import PrecisionError
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import UNIT
 
-__all__ = ["Known", "refine"]
-
 # The constants of the search affect its time and what it gives up on, never the truth of a bound.
 # One proportional pass mends a wrong guess, as a rule, and a second one what that did to the cuts;
 # lengths grow eightfold from 2^17 to 2^21 in two more. Eight passes are twice that.

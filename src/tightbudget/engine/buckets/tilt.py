@@ -18,8 +18,6 @@ from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.search import root_between
 from tightbudget.pairs.pair import Sketch
 
-__all__ = ["Picture", "Saddle", "tilted_moments", "without_tail"]
-
 # Tilts that are tried. Below, e^(theta L) is 1 for every loss that matters; above, one loss is all
 # there is of the tilted measure. A tilt at either end is a worse choice, never a wrong one.
 _RANGE = (1e-9, 1e9)

@@ -26,8 +26,6 @@ from tightbudget.numerics.rounding import UNIT, FloatArray
 from tightbudget.numerics.search import last_true
 from tightbudget.numerics.special import log_normal_tail, log_normal_tail_slack
 
-__all__ = ["gaussian_mu_bounds"]
-
 # All four move width and time, never truth: each eps that is asked proves what it proves.
 _FIRST = 9  # eps to begin with: eight intervals, of which those that prove too little are parted
 _MOST = 4000  # eps in all, each of them a reading of delta

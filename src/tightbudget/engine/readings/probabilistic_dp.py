@@ -23,8 +23,6 @@ from tightbudget.numerics.rounding import (
     sub_up,
 )
 
-__all__ = ["exceedance_bounds"]
-
 # The h that are tried, each half of the one before. Every h proves bounds. The best one is about
 # the root of delta's relative gap, which is 1e-16 at least: at 1e-10 a chord shows rounding alone.
 _FIRST, _LAST = 0.25, 1e-10

@@ -35,8 +35,6 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.pairs.pair import Pair
 
-__all__ = ["renyi_divergence", "rounding_of_renyi", "words_of_renyi"]
-
 _MOST = 2**20  # bins: arrays of 8 MiB, some twenty of them at a time
 _ROUNDED = 1e-12  # a divergence of one run that rounding alone may account for; decides no bound
 _DEPTH = 40.0  # what has a share below e^-40 = 4e-18 of A, less than a unit, is not cut into bins

@@ -31,8 +31,6 @@ from tightbudget.numerics.rounding import (
     sub_up,
 )
 
-__all__ = ["least_false_negatives", "most_true_positives"]
-
 # Every t that is tried proves its bounds: the first five constants move width and time alone.
 _PROBES = 60  # t in one search: halving the interval each time would use up a double's 53 bits
 _ROUGH = 0.5  # the relative gap at which a rate's size is seen

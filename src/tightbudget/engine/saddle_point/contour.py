@@ -48,8 +48,6 @@ from tightbudget.numerics.rounding import (
 from tightbudget.numerics.special import log_g_up
 from tightbudget.pairs.transform import ComplexArray
 
-__all__ = ["COST", "LOG_GOAL", "LineIntegral", "Lines", "Reading", "divided", "lines_at"]
-
 # The terms of all values of M on one line. A term is a complex exponential, tens of nanoseconds:
 # the limit is about a tenth of a second, after which the buckets are asked. No truth depends on it.
 COST = 2_000_000

@@ -30,8 +30,6 @@ from tightbudget.numerics.rounding import add_up, log_down, mul_down
 from tightbudget.numerics.special import log_g_up
 from tightbudget.pairs.transform import Transform
 
-__all__ = ["SaddlePoint"]
-
 # Any of these constants is sound: they choose lines, and each line proves its own errors.
 _CHEAP = 250_000  # terms of one line that is tried before a split into several, an eighth of COST
 _MOST_RARE = 8  # numbers of rare losses that are told apart, and so the most lines of an answer

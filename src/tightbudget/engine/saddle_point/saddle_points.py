@@ -31,8 +31,6 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.pairs.transform import ComplexArray, Rough, Transform
 
-__all__ = ["Group", "Term", "Track", "epsilon_at", "log_g"]
-
 # Nats of delta between neighbouring saddle points that are interpolated. A c that is off by some of
 # the way between two such points costs a few digits or points of a line; no truth depends on it.
 _NEAR = 12.0

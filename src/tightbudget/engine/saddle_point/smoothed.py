@@ -44,8 +44,6 @@ from tightbudget.numerics.rounding import (
 from tightbudget.numerics.special import log_g_up
 from tightbudget.pairs.transform import ComplexArray
 
-__all__ = ["SmoothedLines", "bounds"]
-
 # Any of these constants is sound: they choose lines, and each line proves its own errors.
 _MOST_POINTS = 150_000  # of a line: two seconds, after which the buckets are asked
 _LEAST_GAP = 1e-6  # the points are as 1 / sqrt(gap): for closer bounds they are too many

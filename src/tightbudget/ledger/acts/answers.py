@@ -30,8 +30,6 @@ from tightbudget.promises.kinds.blocks import BLOCKS, BlockSet
 from tightbudget.promises.pricing import Stored
 from tightbudget.promises.units import Units
 
-__all__ = ["affords", "answer", "asked_of", "balance_of", "check_open"]
-
 
 def answer(
     connection: Connection, request: Request

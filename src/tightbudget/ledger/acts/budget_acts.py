@@ -28,8 +28,6 @@ from tightbudget.promises.kinds.blocks import BLOCKS, BlockSet
 from tightbudget.promises.stored_words import EventKind
 from tightbudget.promises.units import NOTHING, Units
 
-__all__ = ["Terms", "change_cap", "check_name", "close_budget", "correct", "open_budget"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:

@@ -16,16 +16,6 @@ from tightbudget.promises.pricing import Stored, content_of, guarantee_of
 from tightbudget.promises.text import check_encodable
 from tightbudget.promises.units import Units
 
-__all__ = [
-    "RefusedRequest",
-    "Request",
-    "Why",
-    "missing_runs",
-    "named",
-    "refused_request",
-    "runs_of",
-]
-
 Why = Mapping[str, str]  # who did it, and for what reason if one was given
 
 

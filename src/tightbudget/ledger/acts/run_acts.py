@@ -25,8 +25,6 @@ from tightbudget.promises.secret import opens
 from tightbudget.promises.stored_words import EventKind, ReservationState
 from tightbudget.promises.units import NOTHING, Units
 
-__all__ = ["expire", "forfeit", "refusal_of", "reserve", "settle", "start", "void"]
-
 
 # Proof: proofs/account.v, theorems never_settled, account_private, account_both_directions
 def reserve(act: Act, *, key: str, request: Request, why: Why) -> Reservation | RefusedRequest:

@@ -14,8 +14,6 @@ from tightbudget.ledger.rows import budget_rows, event_rows, token_rows
 from tightbudget.ledger.schema import tokens
 from tightbudget.promises.stored_words import EventKind
 
-__all__ = ["add_token", "explain_tokens", "revoke_token"]
-
 
 def add_token(act: Act, row: Mapping[str, Any], why: Why) -> None:
     """Adds an access token; the event has the digest of its row, and no hash of its secret.

@@ -20,8 +20,6 @@ from tightbudget.promises.chain import Head, canonical, entry_after
 from tightbudget.promises.stored_words import EventKind, ReservationState
 from tightbudget.promises.units import NOTHING, Units
 
-__all__ = ["Act", "Exchange"]
-
 # Each statement names in its WHERE clause what the act has checked before, and changes exactly one
 # row for each set of values: if another process has changed a row in between, in spite of the lock,
 # nothing is written. An act executes each statement once, with the values of all its budgets, so

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from alembic import op
 
-__all__ = ["Guard", "guard"]
-
 _REFUSE = """
 CREATE OR REPLACE FUNCTION ledger_refuse() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION '%', TG_ARGV[0]; END $$

@@ -25,25 +25,6 @@ from tightbudget.promises.kinds.blocks import BLOCK
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.units import NOTHING, Units
 
-__all__ = [
-    "Balance",
-    "balance",
-    "balance_of_row",
-    "balances",
-    "balances_of",
-    "beginning_with",
-    "declared",
-    "declared_in",
-    "find_balance",
-    "known_balances",
-    "made_by_rule",
-    "parent_of",
-    "parents_of",
-    "parts",
-    "spent_in_parts",
-    "statements",
-]
-
 
 class Balance(NamedTuple):
     """A row of ``budgets``, its columns in their order; ten thousand of them are read at once.

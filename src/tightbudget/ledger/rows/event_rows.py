@@ -20,8 +20,6 @@ from tightbudget.promises.chain import Entry, Head, canonical
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import spellings
 
-__all__ = ["ALL", "Which", "entries", "entry", "entry_before", "head", "last"]
-
 _LAST = select(events).order_by(events.c.sequence.desc()).limit(1)
 
 

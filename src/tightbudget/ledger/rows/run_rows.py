@@ -32,22 +32,6 @@ from tightbudget.promises.seen import Seen
 from tightbudget.promises.stored_words import OPEN_STATES
 from tightbudget.promises.units import Units
 
-__all__ = [
-    "Charge",
-    "Conversation",
-    "Reservation",
-    "Summary",
-    "conversations",
-    "count_open",
-    "count_open_in_each",
-    "holders",
-    "number_of",
-    "open_reservations",
-    "open_summaries",
-    "reservation",
-    "reservations_numbered",
-]
-
 
 class Charge(NamedTuple):
     """The units that a reservation holds in one of its budgets, or has cost there.

@@ -25,19 +25,6 @@ from tightbudget.promises.kinds.blocks import BLOCKS
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import spellings
 
-__all__ = [
-    "FEW",
-    "NAMES",
-    "T",
-    "among",
-    "chunks",
-    "is_few",
-    "stored_key",
-    "stored_name",
-    "truth",
-    "within",
-]
-
 T = TypeVar("T")
 
 

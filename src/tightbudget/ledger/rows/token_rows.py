@@ -16,8 +16,6 @@ from tightbudget.ledger.driver import execute
 from tightbudget.ledger.schema import tokens
 from tightbudget.promises.chain import canonical, digest
 
-__all__ = ["said_of_token", "token", "tokens_in_order"]
-
 _TOKENS = select(tokens).order_by(tokens.c.created, tokens.c.id)
 
 

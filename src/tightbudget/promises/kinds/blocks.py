@@ -31,8 +31,6 @@ from tightbudget.promises.block_names import (
 from tightbudget.promises.chain import canonical
 from tightbudget.promises.kinds.kind import Kind
 
-__all__ = ["BLOCK", "BLOCKS", "BlockSet"]
-
 _LONGEST = 10**6  # days until a block is unlocked: centuries
 
 

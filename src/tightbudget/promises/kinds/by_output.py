@@ -3,8 +3,6 @@
 from tightbudget.output_dp.pricing import OutputDPRule
 from tightbudget.promises.kinds.kind import Kind
 
-__all__ = ["OUTPUT_DP"]
-
 OUTPUT_DP = Kind(
     name="output_dp",
     words="priced by output",

@@ -16,8 +16,6 @@ from tightbudget.output_dp.pricing import BudgetRule
 from tightbudget.promises.chain import canonical
 from tightbudget.promises.units import Units
 
-__all__ = ["Kind"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:

@@ -3,8 +3,6 @@
 from tightbudget.output_dp.pricing import PlanRule
 from tightbudget.promises.kinds.kind import Kind
 
-__all__ = ["PLAN"]
-
 # No form opens a plan: its parameter is no number, so that Python, the command line or the API do.
 # A plan is charged in epsilon, so it may be a part of a budget that counts epsilon.
 PLAN = Kind(

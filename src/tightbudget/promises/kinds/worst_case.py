@@ -3,8 +3,6 @@
 from tightbudget.output_dp.pricing import AdvancedRule, GaussianDPRule, RenyiRule, ZCDPRule
 from tightbudget.promises.kinds.kind import Kind
 
-__all__ = ["ADVANCED", "GAUSSIAN_DP", "RENYI", "ZCDP"]
-
 ZCDP = Kind(
     name="zcdp", words="zero-concentrated DP", rule=ZCDPRule, offered="worst case, counts ρ"
 )

@@ -21,8 +21,6 @@ from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import IntArray, Noise, scale_up
 from tightbudget.release.release import answered
 
-__all__ = ["GaussianRelease", "LaplaceRelease", "NoisyAnswer"]
-
 _FINER = 1.001  # how near to the least sigma a search ends: 0.1 % more noise is no loss to anybody
 
 NoisyAnswer = int | float | IntArray | FloatArray

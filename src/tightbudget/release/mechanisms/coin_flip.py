@@ -15,8 +15,6 @@ from tightbudget.release.mechanisms.additive import LaplaceRelease, NoisyAnswer
 from tightbudget.release.noise.noise import Noise
 from tightbudget.release.release import answered
 
-__all__ = ["ToyRelease"]
-
 
 @plain_numbers
 @dataclass(frozen=True)

@@ -24,8 +24,6 @@ from tightbudget.release.noise.lattice import LatticeNoise, sqrt_up
 from tightbudget.release.noise.noise import Noise
 from tightbudget.release.release import answered
 
-__all__ = ["OutputPerturbation", "GateSensitivity", "logistic_with_test", "mean_error"]
-
 Records = tuple[FloatArray, FloatArray]  # rows, (n, d), and labels, (n,)
 
 # Steps of the grid of parameters in their sensitivity: rounding adds a part of sqrt(d) 2e-6 to it.

@@ -19,8 +19,6 @@ from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import Noise, scale_up
 from tightbudget.release.release import answered
 
-__all__ = ["GradualRelease"]
-
 
 @plain_numbers
 @dataclass(frozen=True)

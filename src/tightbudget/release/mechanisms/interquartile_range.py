@@ -18,8 +18,6 @@ from tightbudget.release.mechanisms.propose_test_release import (
 from tightbudget.release.mechanisms.robust import LIMIT, RobustStatistic
 from tightbudget.release.noise.noise import IntArray
 
-__all__ = ["InterquartileRange"]
-
 _STEPS = 32  # of the logarithmic scale in one bin: the noise has the scale 31 / epsilon
 
 

@@ -14,8 +14,6 @@ from tightbudget.release.mechanism import MechanismOnData
 from tightbudget.release.noise.noise import Noise
 from tightbudget.release.release import answered
 
-__all__ = ["Iterative"]
-
 
 @plain_numbers
 @dataclass(frozen=True)

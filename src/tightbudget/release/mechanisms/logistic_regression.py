@@ -38,8 +38,6 @@ except ImportError as error:
     message = "this regression needs scikit-learn: pip install 'tightbudget[sklearn]'"
     raise ExtraError(message) from error
 
-__all__ = ["PrivateLogisticRegression"]
-
 
 class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Logistic regression by output perturbation, with a test of the model if it has a threshold.

@@ -14,8 +14,6 @@ from tightbudget.release.mechanisms.propose_test_release import (
 )
 from tightbudget.release.mechanisms.robust import LIMIT, RobustStatistic
 
-__all__ = ["Median"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

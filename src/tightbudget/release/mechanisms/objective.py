@@ -21,8 +21,6 @@ from scipy.special import expit
 from tightbudget.numerics.rounding import UNIT, FloatArray
 from tightbudget.numerics.validate import plain_numbers, positive
 
-__all__ = ["LONGEST", "Loss", "Objective"]
-
 _TOLERANCE = Fraction(1, 2**11)  # tau as a part of 2 / (n Lambda): it costs 0.1 % more noise
 _LONGER = Fraction(1, 2**30)  # a row may be so much longer than 1, with the rounding of its length
 LONGEST = 1 + 2.0**-31  # the largest length of a row, as it is computed

@@ -23,8 +23,6 @@ import numpy as np
 
 from tightbudget.release.noise.noise import IntArray
 
-__all__ = ["Ordered"]
-
 
 @dataclass(frozen=True, eq=False)
 class Ordered:

@@ -39,8 +39,6 @@ from tightbudget.release.noise.noise import LARGEST_SCALE, Noise, scale_up
 from tightbudget.release.rehearsal import in_rehearsal
 from tightbudget.release.release import answered
 
-__all__ = ["Pricing", "Proposal", "ProposeTestRelease", "StabilityTest"]
-
 _LEAST_EPSILON, _LEAST_DELTA = Fraction(1, 10**9), Fraction(1, 10**300)
 
 

@@ -60,8 +60,6 @@ from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import IntArray, Noise
 from tightbudget.release.run_lengths import counted_column
 
-__all__ = ["QuantileRelease", "Weighted"]
-
 _LEAST_EPSILON = Fraction(1, 10**9)
 _PAID = 1 - Fraction(1, 10**12)  # the part of epsilon that is left when roundings are paid for
 

@@ -17,8 +17,6 @@ from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import IntArray, Noise
 from tightbudget.release.run_lengths import counted_column
 
-__all__ = ["LIMIT", "RobustStatistic"]
-
 LIMIT = 2**40  # grid points; records beyond are moved there
 
 

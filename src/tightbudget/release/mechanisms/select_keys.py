@@ -45,8 +45,6 @@ from tightbudget.release.noise.coins import bernoulli
 from tightbudget.release.noise.noise import Noise, scale_up
 from tightbudget.release.release import answered
 
-__all__ = ["KeyedCounts", "SelectKeys"]
-
 # Counts are moved into [0, 2^52], so that sums with noise stay within int64.
 _LARGEST_COUNT = 2**52
 # Probabilities of the rule for keys alone are multiples of 2^-128: a grid far below any delta.

@@ -45,8 +45,6 @@ from tightbudget.release.release import (
     started,
 )
 
-__all__ = ["Search", "SparseVector", "SparseVectorRelease", "SparseVectorRun", "conversation"]
-
 
 @plain_numbers
 @dataclass(frozen=True)

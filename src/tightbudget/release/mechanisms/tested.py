@@ -18,8 +18,6 @@ from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import Noise, scale_up
 from tightbudget.release.release import answered
 
-__all__ = ["GatedRelease"]
-
 V = TypeVar("V")
 
 # Steps of the grid of errors in their sensitivity: rounding adds a part of 1e-6 to it.

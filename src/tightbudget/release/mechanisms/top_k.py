@@ -28,8 +28,6 @@ from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import IntArray, Noise, scale_up
 from tightbudget.release.release import answered
 
-__all__ = ["TopK"]
-
 
 @plain_numbers
 @dataclass(frozen=True)

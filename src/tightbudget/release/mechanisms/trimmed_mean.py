@@ -13,8 +13,6 @@ from tightbudget.release.mechanisms.order_statistics import Ordered
 from tightbudget.release.mechanisms.propose_test_release import Proposal, ProposeTestRelease
 from tightbudget.release.mechanisms.robust import LIMIT, RobustStatistic
 
-__all__ = ["TrimmedMean"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,6 @@ from fractions import Fraction
 
 from tightbudget.release.noise.noise import Noise
 
-__all__ = ["bernoulli", "bernoulli_exp"]
-
 
 def bernoulli(p: Fraction, noise: Noise) -> bool:
     """Returns True with probability p in [0, 1], exactly: a uniform number U is below p.

@@ -18,8 +18,6 @@ from tightbudget.release.noise.noise import IntArray
 from tightbudget.release.private_number import FAILURES, listed, number
 from tightbudget.release.rehearsal import in_rehearsal
 
-__all__ = ["AnswerGrid"]
-
 _FURTHEST = 2**52  # in steps; up to here the integer nearest to a double over the step is exact
 _WHOLE = 2**53  # every integer up to here is a double
 _LAST = 2**61  # of answers: a point plus noise, cut off at 2 _LAST, stays within int64

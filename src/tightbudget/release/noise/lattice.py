@@ -19,8 +19,6 @@ from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.release.noise.coins import bernoulli_exp
 from tightbudget.release.noise.noise import IntArray, Noise, scale_up
 
-__all__ = ["LatticeNoise"]
-
 # Draws of one call for proposals. At m = 8 these are 32 proposals: none is taken once in 140 calls.
 _AT_ONCE = 2**8
 # Width of a block. One proposal is taken in 7 at m = 8, and one in 4,000 at m = 30.

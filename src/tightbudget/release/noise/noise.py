@@ -26,17 +26,6 @@ from tightbudget.numerics.validate import count, refuse
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.transactions import Uncopied
 
-__all__ = [
-    "LARGEST_SCALE",
-    "FixedNoise",
-    "IntArray",
-    "Noise",
-    "OpenDPNoise",
-    "Pool",
-    "noise_or_default",
-    "scale_up",
-]
-
 IntArray = NDArray[np.int64]
 
 # OpenDP's noise stops at the ends of int64. For scales up to this one that has a probability

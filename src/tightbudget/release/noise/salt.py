@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import secrets
 
-__all__ = ["fresh_salt"]
-
 
 def fresh_salt() -> str:
     """Draws a new key: 32 hexadecimal digits of the operating system's cryptographic source."""

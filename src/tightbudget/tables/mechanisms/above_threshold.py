@@ -27,8 +27,6 @@ from tightbudget.tables.mechanism import Plan, TableMechanism
 from tightbudget.tables.source import Contribution, Rule
 from tightbudget.tables.table import Table
 
-__all__ = ["AboveThreshold", "AboveThresholdRun"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,6 @@ from tightbudget.tables.mechanisms.rows import where_true
 from tightbudget.tables.source import Contribution, Rule
 from tightbudget.tables.table import Table
 
-__all__ = ["Count"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

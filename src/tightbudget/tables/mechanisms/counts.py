@@ -13,8 +13,6 @@ from tightbudget.tables.mechanisms.rows import root_up
 from tightbudget.tables.source import Contribution, Rule
 from tightbudget.tables.table import Table
 
-__all__ = ["Counts", "conditions"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

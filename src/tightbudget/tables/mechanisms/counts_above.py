@@ -17,8 +17,6 @@ from tightbudget.tables.mechanisms.rows import as_it_is
 from tightbudget.tables.source import Contribution, Rule
 from tightbudget.tables.table import Table
 
-__all__ = ["CountsAbove"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

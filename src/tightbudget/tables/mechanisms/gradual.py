@@ -20,8 +20,6 @@ from tightbudget.tables.mechanisms.sum import Sum
 from tightbudget.tables.source import Rule
 from tightbudget.tables.table import Table
 
-__all__ = ["GradualCount", "GradualSum"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Gradual(TableMechanism[tuple[float, ...]]):

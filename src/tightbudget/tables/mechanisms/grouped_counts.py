@@ -13,8 +13,6 @@ from tightbudget.tables.mechanisms.rows import grouped, public_keys, root_up, wh
 from tightbudget.tables.source import ONE, Contribution, Key, Rule
 from tightbudget.tables.table import Table
 
-__all__ = ["GroupedCounts"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,6 @@ from tightbudget.tables.mechanisms.rows import (
 from tightbudget.tables.source import Contribution, Key, OnGrid, Rule, on_grid
 from tightbudget.tables.table import Table
 
-__all__ = ["GroupedMeans"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,6 @@ from tightbudget.tables.mechanisms.rows import grouped, public_keys, where_true
 from tightbudget.tables.source import Contribution, Key, OnGrid, Rule, on_grid
 from tightbudget.tables.table import Table
 
-__all__ = ["GroupedSums"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

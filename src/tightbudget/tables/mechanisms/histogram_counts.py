@@ -19,8 +19,6 @@ from tightbudget.tables.mechanisms.rows import where_true
 from tightbudget.tables.source import Contribution, OnGrid, Rule, on_grid
 from tightbudget.tables.table import Table
 
-__all__ = ["HistogramCounts"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,6 @@ from tightbudget.tables.mechanisms.rows import both_ends, check_width, where_tru
 from tightbudget.tables.source import Contribution, OnGrid, Rule, on_grid
 from tightbudget.tables.table import Table
 
-__all__ = ["Mean", "mean_of"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,6 @@ from tightbudget.tables.mechanisms.rows import where_true
 from tightbudget.tables.source import Contribution, OnGrid, Rule, Runs
 from tightbudget.tables.table import Table
 
-__all__ = ["OrderStatistic"]
-
 _LEAST, _MOST = 4, 2**41  # records of a robust statistic, and of a run-length list
 
 

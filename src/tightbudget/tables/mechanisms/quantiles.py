@@ -18,8 +18,6 @@ from tightbudget.tables.mechanisms.rows import where_true
 from tightbudget.tables.source import Contribution, OnGrid, Rule, Runs, on_grid
 from tightbudget.tables.table import Table
 
-__all__ = ["Quantiles", "run_lengths"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

@@ -14,17 +14,6 @@ from tightbudget.tables import columns
 from tightbudget.tables.source import Contribution, Key, OnGrid, Rule, Source
 from tightbudget.tables.table import Table, check_column
 
-__all__ = [
-    "as_it_is",
-    "both_ends",
-    "check_width",
-    "grouped",
-    "public_keys",
-    "root_up",
-    "where_true",
-    "whole_range",
-]
-
 
 def where_true(table: Table, rule: Rule | None) -> Table:
     """Returns the table of the rows for which a rule is true; the table itself for None.

@@ -16,8 +16,6 @@ from tightbudget.tables.mechanisms.rows import where_true
 from tightbudget.tables.source import Contribution, Key, Rule
 from tightbudget.tables.table import Table
 
-__all__ = ["SelectedCounts", "SelectedKeys"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,6 @@ from tightbudget.tables.mechanisms.rows import as_it_is, grouped, public_keys, w
 from tightbudget.tables.source import HALF, ONE, Contribution, Key, Rule
 from tightbudget.tables.table import Table
 
-__all__ = ["GatedCounts"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,6 @@ from tightbudget.tables.mechanisms.rows import as_it_is, grouped, public_keys, w
 from tightbudget.tables.source import ONE, Contribution, Key, Rule
 from tightbudget.tables.table import Table
 
-__all__ = ["TopGroups"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

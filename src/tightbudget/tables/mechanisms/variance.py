@@ -12,8 +12,6 @@ from tightbudget.tables.mechanisms.rows import check_width, where_true
 from tightbudget.tables.source import ONE, Contribution, OnGrid, Rule, on_grid
 from tightbudget.tables.table import Table
 
-__all__ = ["Variance"]
-
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,6 @@ from tightbudget.web.access import PUBLIC, allow, caller_of
 from tightbudget.web.api.schemas import AnswerShape, answered, router_of
 from tightbudget.web.state import state_of
 
-__all__ = ["router"]
-
 router = router_of("about")
 
 

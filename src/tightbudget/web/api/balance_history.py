@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from tightbudget.ledger.ledger import LedgerBudget
+from tightbudget.ledger.budget import LedgerBudget
 from tightbudget.web.access import READ, Caller, allow, caller_of
 from tightbudget.web.api.schemas import (
     IN_DIGITS,
@@ -18,8 +18,6 @@ from tightbudget.web.api.schemas import (
     router_of,
 )
 from tightbudget.web.api.visibility import budget_seen, event_seen, statement_seen
-
-__all__ = ["course_seen", "router"]
 
 router = router_of("history")
 

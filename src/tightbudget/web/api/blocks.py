@@ -10,7 +10,7 @@ from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
 from tightbudget.errors import SettlementError
-from tightbudget.ledger.ledger import BlockRange, Blocks
+from tightbudget.ledger.block_set import BlockRange, Blocks
 from tightbudget.web.access import ADMINISTER, READ, WRITE, allow, caller_of
 from tightbudget.web.api.limits import check_room, short_guarantee
 from tightbudget.web.api.schemas import (
@@ -38,8 +38,6 @@ from tightbudget.web.api.visibility import (
     without_others,
 )
 from tightbudget.web.state import state_of
-
-__all__ = ["router"]
 
 router = router_of("blocks")
 

@@ -27,8 +27,6 @@ from tightbudget.web.api.schemas import (
 from tightbudget.web.api.visibility import budget_seen, holds_seen, statement_seen, statements_seen
 from tightbudget.web.state import state_of
 
-__all__ = ["router"]
-
 router = router_of("budgets")
 
 

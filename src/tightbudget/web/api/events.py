@@ -19,8 +19,6 @@ from tightbudget.web.api.schemas import IN_DIGITS, AnswerShape, Event, answered,
 from tightbudget.web.api.visibility import budget_seen, event_seen
 from tightbudget.web.state import state_of
 
-__all__ = ["router"]
-
 router = router_of("history")
 
 _COLUMNS = (

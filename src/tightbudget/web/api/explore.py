@@ -19,8 +19,6 @@ from tightbudget.web.access import READ, address_of, allow
 from tightbudget.web.api.schemas import answered, router_of
 from tightbudget.web.state import state_of
 
-__all__ = ["MEDIA", "asked", "router"]
-
 Q = TypeVar("Q")
 A = TypeVar("A")
 

@@ -39,8 +39,6 @@ from tightbudget.web.api.visibility import (
 )
 from tightbudget.web.state import state_of
 
-__all__ = ["router"]
-
 router = router_of("reservations")
 
 _SEARCH = {

@@ -18,8 +18,6 @@ from tightbudget.web.access import caller_of
 from tightbudget.web.api.schemas import requested_guarantee
 from tightbudget.web.state import state_of
 
-__all__ = ["check_room", "short_guarantee"]
-
 
 def short_guarantee(request: Request, content: dict[str, Any]) -> Stored:
     """Reads a guarantee that has no more cells than the server takes.

@@ -23,29 +23,6 @@ from tightbudget.output_dp.amount import exact
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.promises.pricing import Stored
 
-__all__ = [
-    "Amount",
-    "AnswerShape",
-    "Body",
-    "Cell",
-    "Event",
-    "Foreseen",
-    "Guarantee",
-    "Hold",
-    "IN_DIGITS",
-    "Limit",
-    "MOST",
-    "Name",
-    "Number",
-    "Refused",
-    "Statement",
-    "answered",
-    "doubles",
-    "requested_guarantee",
-    "number_of",
-    "router_of",
-]
-
 _LONGEST = 1000  # characters of a number: exact arithmetic with more fills the processor
 _QUOTIENT = re.compile(r"[+-]?[0-9]+/[0-9]+", re.ASCII)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)

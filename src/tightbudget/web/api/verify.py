@@ -16,8 +16,6 @@ from tightbudget.web.refusals import HttpRefusal
 from tightbudget.web.state import state_of
 from tightbudget.web.verifications import VerificationJob
 
-__all__ = ["progress_seen", "router"]
-
 router = router_of("verification")
 
 

@@ -11,29 +11,18 @@ from typing import Any
 from fastapi import Request
 
 from tightbudget.errors import BudgetExceeded, ParameterError, SettlementError
-from tightbudget.ledger.ledger import Blocks, Event, LedgerBudget, LedgerHold, Statement
+from tightbudget.ledger.block_set import Blocks
+from tightbudget.ledger.budget import LedgerBudget
+from tightbudget.ledger.hold import LedgerHold
 from tightbudget.numerics.validate import refuse
 from tightbudget.promises.kinds.blocks import BLOCKS
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import printable
+from tightbudget.promises.values import Event, Statement
 from tightbudget.web.access import Caller, caller_of
 from tightbudget.web.api.schemas import MOST
 from tightbudget.web.refusals import HttpRefusal
 from tightbudget.web.state import state_of
-
-__all__ = [
-    "blocks_listed",
-    "blocks_seen",
-    "budget_seen",
-    "event_seen",
-    "hold_seen",
-    "hold_touched",
-    "holds_seen",
-    "names_seen",
-    "statement_seen",
-    "statements_seen",
-    "without_others",
-]
 
 
 def budget_seen(request: Request, name: str) -> LedgerBudget:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tightbudget.ledger.ledger import Blocks, Statement
-
-__all__ = ["HeatMap", "Spot", "heat_map"]
+from tightbudget.ledger.block_set import Blocks
+from tightbudget.promises.values import Statement
 
 _MOST = 1_000  # blocks that a map is made of: a page of some 200 kB
 _ACROSS, _DOWN = 60, 60  # columns and rows of a map, most fields of which may be empty

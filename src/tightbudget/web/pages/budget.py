@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from tightbudget.errors import ParameterError, TightBudgetError
-from tightbudget.ledger.ledger import LedgerBudget
+from tightbudget.ledger.budget import LedgerBudget
 from tightbudget.output_dp.amount import printed_up
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.promises.kinds.blocks import BLOCKS
@@ -37,8 +37,6 @@ from tightbudget.web.pages.share import share_of
 from tightbudget.web.pages.template_filters import KINDS_OF_EVENTS, down, up, when
 from tightbudget.web.refusals import HttpRefusal, status_of
 from tightbudget.web.state import state_of
-
-__all__ = ["router"]
 
 router = APIRouter(include_in_schema=False)
 

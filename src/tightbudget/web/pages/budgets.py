@@ -19,8 +19,6 @@ from tightbudget.web.pages.template_filters import budget_kind
 from tightbudget.web.refusals import status_of
 from tightbudget.web.state import state_of
 
-__all__ = ["HOLDS", "After", "held_page", "router", "to_budget"]
-
 router = APIRouter(include_in_schema=False)
 
 _REFUSALS = 5  # shown on the page

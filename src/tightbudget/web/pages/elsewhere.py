@@ -8,8 +8,6 @@ from starlette.responses import RedirectResponse
 from tightbudget.links import DOCUMENTATION
 from tightbudget.web.access import PUBLIC, allow
 
-__all__ = ["router"]
-
 router = APIRouter(include_in_schema=False)
 
 

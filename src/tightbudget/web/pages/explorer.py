@@ -28,8 +28,6 @@ from tightbudget.web.pages import render
 from tightbudget.web.refusals import HttpRefusal, status_of
 from tightbudget.web.state import state_of
 
-__all__ = ["router"]
-
 router = APIRouter(include_in_schema=False)
 
 _ANSWERS: dict[type[questions.ExplorerQuestion], Callable[[Any], dict[str, Any]]] = {

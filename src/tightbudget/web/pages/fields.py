@@ -10,8 +10,6 @@ from tightbudget.promises.kinds import KINDS
 from tightbudget.web.api.budgets import Parameters
 from tightbudget.web.pages.template_filters import budget_kind
 
-__all__ = ["NumberField", "fields", "offered", "parameters"]
-
 _LABELS = {
     "epsilon": "ε",
     "delta": "δ",

@@ -8,8 +8,6 @@ from typing import Any
 
 from tightbudget.web.pages.template_filters import down, symbol
 
-__all__ = ["Share", "share_of"]
-
 _WIDEST = Decimal("1.5")  # widths of the cap: a longer bar would leave too little room for the cap
 
 

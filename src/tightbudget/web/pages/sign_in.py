@@ -10,8 +10,6 @@ from tightbudget.web.access import PUBLIC, allow
 from tightbudget.web.pages import Form, render
 from tightbudget.web.refusals import HttpRefusal
 
-__all__ = ["router"]
-
 router = APIRouter(include_in_schema=False)
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from tightbudget.promises.kinds import KINDS
 
-__all__ = ["FILTERS", "KINDS_OF_EVENTS"]
-
 _DIGITS = 6  # shown; the page has the exact number, too
 _PLAIN = (Decimal("0.0001"), Decimal(10) ** 9)  # outside of this range: with an exponent
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu^2": "μ²", "divergence": "D"}

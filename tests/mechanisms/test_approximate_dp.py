@@ -21,13 +21,13 @@ from tests.mechanisms.checks import (
 )
 
 from tightbudget.errors import ParameterError
-from tightbudget.mechanisms import WorstCase
+from tightbudget.mechanisms import ApproximateDP
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-12, 0.1, 1.0, 30.0, 600.0, 1e4])
 @pytest.mark.parametrize("lost", [0.0, 1e-30, 1e-5, 0.5, 1 - 2**-53])
 def test_masses_are_those_of_the_definition(epsilon, lost):
-    pair = WorstCase(epsilon, lost).pair(REMOVE)
+    pair = ApproximateDP(epsilon, lost).pair(REMOVE)
     down = (-arb(epsilon)).exp()
     p = [(1 - arb(lost)) / (1 + down), (1 - arb(lost)) * down / (1 + down)]
     assert_atoms(pair, p, p[::-1], [arb(epsilon), -arb(epsilon)])
@@ -37,13 +37,15 @@ def test_masses_are_those_of_the_definition(epsilon, lost):
 
 
 def test_everything_lost_leaves_no_atom():
-    pair = WorstCase(1.0, 1.0).pair(REMOVE)
+    pair = ApproximateDP(1.0, 1.0).pair(REMOVE)
     assert not len(pair.atoms())
     assert pair.p_only().lower[0] == 1.0
     assert pair.max_loss() == (-math.inf, -math.inf)
 
 
-@pytest.mark.parametrize("mechanism", [WorstCase(1.0), WorstCase(0.0, 0.1), WorstCase(1e4, 1e-9)])
+@pytest.mark.parametrize(
+    "mechanism", [ApproximateDP(1.0), ApproximateDP(0.0, 0.1), ApproximateDP(1e4, 1e-9)]
+)
 def test_directions_agree_and_parameters_come_back(mechanism):
     assert_consistent(mechanism)
     assert_comes_back(mechanism)
@@ -52,12 +54,12 @@ def test_directions_agree_and_parameters_come_back(mechanism):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: WorstCase(-0.1), "epsilon must be a finite number >= 0, got -0.1"),
-        (lambda: WorstCase(math.inf), "epsilon must be a finite number >= 0, got inf"),
-        (lambda: WorstCase(False), "epsilon must be a finite number >= 0, got False"),
-        (lambda: WorstCase(1.0, math.nan), r"delta must be in \[0, 1\], got nan"),
-        (lambda: WorstCase(1.0, 1.1), r"delta must be in \[0, 1\], got 1.1"),
-        (lambda: WorstCase(1.0, "0"), r"delta must be in \[0, 1\], got '0'"),
+        (lambda: ApproximateDP(-0.1), "epsilon must be a finite number >= 0, got -0.1"),
+        (lambda: ApproximateDP(math.inf), "epsilon must be a finite number >= 0, got inf"),
+        (lambda: ApproximateDP(False), "epsilon must be a finite number >= 0, got False"),
+        (lambda: ApproximateDP(1.0, math.nan), r"delta must be in \[0, 1\], got nan"),
+        (lambda: ApproximateDP(1.0, 1.1), r"delta must be in \[0, 1\], got 1.1"),
+        (lambda: ApproximateDP(1.0, "0"), r"delta must be in \[0, 1\], got '0'"),
     ],
 )
 def test_refusals_name_the_parameter(build, message):
@@ -67,5 +69,5 @@ def test_refusals_name_the_parameter(build, message):
 
 @given(st.floats(0.0, 5.0), st.floats(1e-300, 0.9))
 def test_one_run_at_its_own_delta_has_its_own_epsilon(epsilon, delta):
-    found = (WorstCase(epsilon, delta) * 1).epsilon(delta)
+    found = (ApproximateDP(epsilon, delta) * 1).epsilon(delta)
     assert found.lower <= epsilon <= found.upper <= epsilon * (1 + 1e-12) + 1e-300

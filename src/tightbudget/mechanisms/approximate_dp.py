@@ -11,13 +11,12 @@ from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.numerics.enclosure import exact, exp_enclosure, stack
 from tightbudget.numerics.validate import non_negative, probability
 from tightbudget.pairs.atomic import AtomicPair
-from tightbudget.pairs.pair import Atoms, Direction, Pair, no_atoms
-
-__all__ = ["WorstCase"]
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Atoms, Pair, no_atoms
 
 
 @dataclass(frozen=True)
-class WorstCase(Mechanism):
+class ApproximateDP(Mechanism):
     """Any mechanism of which nothing is known but that it is (epsilon, delta)-DP.
 
     Guarantee: every (epsilon, delta)-DP mechanism, also one chosen after seeing earlier
