@@ -5,14 +5,16 @@ This module gathers the names of the first week; the others are in their room, a
 it in this list, never from one below or on its own line:
 
 - ``links``: where does the project live? ``later``: which names load when they are used?
+  ``worker``: how does a process end with its parent?
 - ``errors``: why is a request refused? ``notebook``: how does a value look in a notebook?
-- ``numerics``: what do floating-point numbers promise?
+- ``numerics``: what do floating-point numbers promise? ``text_file``: what does a file say?
 - ``pairs``: what may an engine ask of two output distributions? ``drawing``: how is a curve drawn?
 - ``engine``: what does a composition of pairs cost? ``theorems``: what do published theorems say?
 - ``mechanisms``: which two distributions must an observer tell apart?
 - ``output_dp``: what does an observed output cost? ``privacy_buckets``: what does the
   algorithm of "Tight on Budget?" say?
-- ``accounting``: how much noise is enough, and how do bounds compare?
+- ``accounting``: how much noise is enough, and how do bounds compare? ``notation``: how do people
+  write mechanisms and read answers?
 - ``sweeps``: what do many questions at once answer? ``promises``: what does a ledger promise, and
   how is that said?
 - ``release``: what does an answer on private data cost? ``ledger``: what was promised, durably?

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.cli.terminal import ASKED, answer, refusal, run
 
 import tightbudget as tb
-from tightbudget.accounting.sampling import OPTIONS, options_of_kind
 from tightbudget.cli.ledger.options import as_written
 from tightbudget.mechanisms.composition import Derived
+from tightbudget.notation.options import OPTIONS, options_of_kind
 from tightbudget.output_dp.amount import exact
 
 GAUSSIAN = ["gaussian", "--sigma", "1"]

@@ -12,12 +12,13 @@ from tests.cases import CASES
 from tests.cli.terminal import answer, run
 
 import tightbudget as tb
-from tightbudget.accounting.describe import kind_of, value_of
 from tightbudget.accounting.plan_file import toml_value
-from tightbudget.accounting.sampling import FLAGS, OPTIONS, options_of, options_of_kind
 from tightbudget.cli import app
 from tightbudget.cli.commands import PARAMETERS
 from tightbudget.cli.source import NamedComposition, generated_options
+from tightbudget.notation.options import OPTIONS, options_of, options_of_kind
+from tightbudget.notation.parameters import kind_of
+from tightbudget.notation.values import value_of
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -75,7 +76,10 @@ def test_every_mechanism_can_be_asked_about(case) -> None:
     for name, value in options_of(table).items():
         prefix = "step-" if name in TAKEN else ""
         text = [value] if isinstance(value, str) else [toml_value(value)]
-        args += [f"--{prefix}{name.replace('_', '-')}", *(text if name not in FLAGS else [])]
+        args += [
+            f"--{prefix}{name.replace('_', '-')}",
+            *(text if name not in OPTIONS or not OPTIONS[name].flag else []),
+        ]
     bounds = tb.compose([case.mechanism]).delta(0.1, rtol=1e-2)
     assert answer("delta", *args, "--epsilon", 0.1, "--rtol", 1e-2)["delta"] == bounds.to_dict()
 

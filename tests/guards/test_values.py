@@ -9,8 +9,8 @@ from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget import notebook
-from tightbudget.accounting.describe import value_of
 from tightbudget.cli.ledger.options import as_written
+from tightbudget.notation.values import value_of
 
 
 def a_comparison_that_is_not_certain_is_refused() -> bool:

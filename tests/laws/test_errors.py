@@ -13,11 +13,11 @@ import pytest
 
 import tightbudget as tb
 from tightbudget import errors
-from tightbudget.accounting.text_file import json_text
 from tightbudget.cli.refusals import as_json as printed_as_json
 from tightbudget.engine.answer import Answer, Asked
 from tightbudget.errors import ParameterError, TightBudgetError
 from tightbudget.output_dp.amount import Amount
+from tightbudget.text_file import json_text
 from tightbudget.web import refusals
 from tightbudget.web.api.schemas import Error
 

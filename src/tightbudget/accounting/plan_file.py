@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tightbudget.accounting.text_file import read_text, write_text
 from tightbudget.errors import FileError, TightBudgetError
 from tightbudget.mechanisms.composition import Composition, from_steps
+from tightbudget.text_file import read_text, write_text
 
 _VERSION = 1
 

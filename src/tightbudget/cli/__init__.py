@@ -12,17 +12,15 @@ from typer.core import TyperGroup
 
 from tightbudget import ParameterError, TightBudgetError, __version__
 from tightbudget.cli import ledger, release, token
+from tightbudget.cli.bounds import compare, delta, epsilon, risk
 from tightbudget.cli.calibrate import calibrate
 from tightbudget.cli.commands import Command, SourceCommand
-from tightbudget.cli.compare import compare
 from tightbudget.cli.curve import curve
-from tightbudget.cli.epsilon import delta, epsilon
 from tightbudget.cli.histogram import histogram
 from tightbudget.cli.mechanisms import mechanisms
 from tightbudget.cli.output import print_json
 from tightbudget.cli.refusals import INTERRUPTED, as_json, exit_code, hint_at
 from tightbudget.cli.reproduce import reproduce
-from tightbudget.cli.risk import risk
 from tightbudget.cli.serve import serve
 from tightbudget.cli.source import generated_options, with_source
 from tightbudget.cli.stopping import stopping

@@ -9,12 +9,13 @@ import typer
 
 import tightbudget
 from tightbudget import Composition, ParameterError
-from tightbudget.accounting.describe import in_words, kind_of, search_of, two_ends
-from tightbudget.accounting.sampling import SAMPLERS, options_of_kind
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
 from tightbudget.cli.source import NamedComposition
 from tightbudget.mechanisms import MECHANISMS
+from tightbudget.notation.options import SAMPLERS, options_of_kind
+from tightbudget.notation.parameters import kind_of, search_of
+from tightbudget.notation.words import in_words, two_ends
 from tightbudget.numerics.validate import float_of
 
 

@@ -9,15 +9,16 @@ from typing import Any
 from rich.markup import escape
 from typer.core import TyperCommand
 
-from tightbudget.accounting.describe import Parameter, kind_of, parameters_of, summary_of
-from tightbudget.accounting.sampling import FLAGS, written
 from tightbudget.mechanisms import MECHANISMS
+from tightbudget.notation.options import OPTIONS, option_of, written
+from tightbudget.notation.parameters import Parameter, kind_of, parameters_of, summary_of
 
 # The panel of help that has the options of mechanisms.
 PARAMETERS = "Parameters of mechanisms (as in a plan file; noise and sensitivity in one unit)"
 
 _KIND = "tightbudget.kind"  # the key under which a context knows the mechanism that was named
-_FLAGS = ("--json", "--help", "-h", *map(written, FLAGS))  # options without a value
+# Options without a value.
+_FLAGS = ("--json", "--help", "-h", *(written(name) for name in OPTIONS if OPTIONS[name].flag))
 
 
 class Command(TyperCommand):
@@ -60,8 +61,8 @@ class SourceCommand(Command):
         if kind is None:
             return
         for name, described in parameters_of(kind).items():
-            if name in options or f"step_{name}" in options:
-                yield _explained(options.get(f"step_{name}") or options[name], described)
+            if option := options.get(option_of(name)):
+                yield _explained(option, described)
 
 
 def _explained(option: Any, described: Parameter) -> Any:

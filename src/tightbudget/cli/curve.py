@@ -9,9 +9,7 @@ import numpy as np
 import typer
 
 from tightbudget import Curve, ParameterError
-from tightbudget.accounting.describe import in_words, two_ends
 from tightbudget.accounting.plot import save_plot
-from tightbudget.accounting.text_file import write_text
 from tightbudget.cli.options import AsJson, Rtol
 from tightbudget.cli.output import (
     Stopwatch,
@@ -23,7 +21,9 @@ from tightbudget.cli.output import (
 from tightbudget.cli.source import NamedComposition
 from tightbudget.drawing import picture_path
 from tightbudget.mechanisms.curve import DELTAS
+from tightbudget.notation.words import in_words, two_ends
 from tightbudget.numerics.validate import float_of
+from tightbudget.text_file import write_text
 
 _MOST_POINTS = 10_000
 

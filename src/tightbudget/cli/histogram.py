@@ -9,13 +9,13 @@ import numpy as np
 import typer
 
 from tightbudget import HistogramPair, ParameterError, compose
-from tightbudget.accounting.describe import number_of_times
-from tightbudget.accounting.text_file import read_text
-from tightbudget.cli.epsilon import answer
+from tightbudget.cli.bounds import answer
 from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch
 from tightbudget.errors import FileError
+from tightbudget.notation.words import number_of_times
 from tightbudget.numerics.validate import count, float_of
+from tightbudget.text_file import read_text
 
 
 def histogram(

@@ -6,12 +6,12 @@ import dataclasses
 import inspect
 
 from tightbudget import __version__
-from tightbudget.accounting.describe import parameters_of, summary_of
-from tightbudget.accounting.sampling import OPTIONS, options_of_kind, written
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json, print_table, print_text
 from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
+from tightbudget.notation.options import OPTIONS, options_of_kind, written
+from tightbudget.notation.parameters import parameters_of, summary_of
 
 
 def mechanisms(json: AsJson = False) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tightbudget.accounting.describe import value_of
+from tightbudget.notation.values import value_of
 
 
 def number(help: str, **more: Any) -> Any:

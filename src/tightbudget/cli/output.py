@@ -15,7 +15,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from tightbudget import __version__
-from tightbudget.accounting.text_file import json_text
+from tightbudget.text_file import json_text
 
 T = TypeVar("T")
 

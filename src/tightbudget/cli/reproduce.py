@@ -19,13 +19,13 @@ import typer
 
 import tightbudget
 from tightbudget import Bounds
-from tightbudget.accounting.text_file import read_text, write_text
 from tightbudget.cli.completion import papers as papers_begun
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import Stopwatch, checklist, print_json, print_rows
 from tightbudget.cli.report import Reproduction, as_html, as_markdown
 from tightbudget.errors import ExtraError, FileError
 from tightbudget.numerics.validate import one_of, positive_count
+from tightbudget.text_file import read_text, write_text
 
 # src/tightbudget is two folders below the root of a checkout
 _PAPERS = Path(tightbudget.__file__).resolve().parents[2] / "papers"

@@ -16,13 +16,21 @@ from typing import Annotated, Any
 import typer
 
 from tightbudget import Composition, Mechanism, Neighbouring, ParameterError, compose, read_plan
-from tightbudget.accounting.describe import in_words, kind_of, value_of
-from tightbudget.accounting.sampling import FLAGS, OPTIONS, counted, in_options, table_of, written
 from tightbudget.cli.commands import PARAMETERS
 from tightbudget.cli.completion import relations, sources
-from tightbudget.explorer.snippets import TAKEN
 from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
+from tightbudget.notation.options import (
+    OPTIONS,
+    counted,
+    in_options,
+    option_of,
+    table_of,
+    written,
+)
+from tightbudget.notation.parameters import kind_of
+from tightbudget.notation.values import value_of
+from tightbudget.notation.words import in_words
 from tightbudget.numerics.validate import count
 
 _PANEL = "Runs"
@@ -150,7 +158,7 @@ def generated_options() -> dict[str, str]:
     """Returns the help text of each parameter that has an option because a mechanism has it.
 
     The parameters that say how records get into a run are not among them: their options are
-    :data:`tightbudget.accounting.sampling.OPTIONS`.
+    :data:`tightbudget.notation.options.OPTIONS`.
     """
     users: dict[str, dict[str, list[str]]] = {}
     for kind, cls in MECHANISMS.items():
@@ -178,15 +186,13 @@ def with_source(command: Callable[..., None], parameters: Mapping[str, str]) -> 
     """
     own = dict(inspect.signature(command, eval_str=True).parameters)
     del own["source"]
-    options = {
-        f"step_{name}" if name in TAKEN else name: (name, help) for name, help in parameters.items()
-    }
+    options = {option_of(name): (name, help) for name, help in parameters.items()}
 
     def run(
         mechanism: str, steps: str | None, epochs: str | None, relation: str | None, **rest: Any
     ) -> None:
         given = {name: rest.pop(name) for name in OPTIONS} | {"relation": relation}
-        given |= {name: True if given[name] else None for name in FLAGS}
+        given |= {name: given[name] or None for name, option in OPTIONS.items() if option.flag}
         given |= {name: rest.pop(option) for option, (name, _) in options.items()}
         # a relation is a word, and never read as a number
         table = {
@@ -204,10 +210,10 @@ def with_source(command: Callable[..., None], parameters: Mapping[str, str]) -> 
         _parameter("epochs", text, _option("epochs", _EPOCHS, _PANEL, default="1"), None),
         _parameter("relation", text, _option("relation", relation, _PANEL, values=relations), None),
         *(
-            _parameter(o, bool, _flag(o, help, _SAMPLING), False)
-            if o in FLAGS
-            else _parameter(o, text, _option(o, help, _SAMPLING), None)
-            for o, help in OPTIONS.items()
+            _parameter(name, bool, _flag(name, option.help, _SAMPLING), False)
+            if option.flag
+            else _parameter(name, text, _option(name, option.help, _SAMPLING), None)
+            for name, option in OPTIONS.items()
         ),
         *(
             _parameter(o, text, _option(o, help, PARAMETERS), None)

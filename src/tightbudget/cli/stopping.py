@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from tightbudget import ParameterError, early_stopping
-from tightbudget.accounting.describe import in_words, value_of
 from tightbudget.accounting.plot import save_schedule
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
 from tightbudget.cli.source import NamedComposition
 from tightbudget.drawing import picture_path
+from tightbudget.notation.values import value_of
+from tightbudget.notation.words import in_words
 from tightbudget.numerics.validate import positive_count
 
 _SHOWN = 10  # stops that the table shows

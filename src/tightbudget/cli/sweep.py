@@ -13,10 +13,10 @@ import typer
 
 import tightbudget
 from tightbudget import ParameterError
-from tightbudget.accounting.describe import value_of
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, print_table, tracked
 from tightbudget.errors import ExtraError, FileError
+from tightbudget.notation.values import value_of
 from tightbudget.numerics.validate import positive_count
 from tightbudget.sweeps import Sweep, read_questions
 from tightbudget.sweeps.table import table_path

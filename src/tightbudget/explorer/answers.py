@@ -15,7 +15,6 @@ import numpy as np
 import tightbudget
 from tightbudget import Bounds, Composition, ParameterError
 from tightbudget.accounting.compare.compare import growing
-from tightbudget.accounting.describe import in_words, search_of, two_ends
 from tightbudget.explorer import questions
 from tightbudget.explorer.snippets import (
     Letter,
@@ -26,6 +25,8 @@ from tightbudget.explorer.snippets import (
     steps_expression,
 )
 from tightbudget.mechanisms.curve import DELTAS
+from tightbudget.notation.parameters import search_of
+from tightbudget.notation.words import in_words, two_ends
 
 _LEAST = 1e-280  # curves end here: close to the smallest double, relative gaps cannot be certified
 

@@ -6,7 +6,6 @@ field is left out, as in a plan file. An address without fields is the default q
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,11 +13,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tightbudget import Neighbouring, ParameterError
-from tightbudget.accounting.describe import value_of
-from tightbudget.accounting.sampling import SAMPLERS, Sampler, sampler_of, table_of
 from tightbudget.explorer import questions
 from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
+from tightbudget.notation.options import OPTIONS, SAMPLERS, Sampler, sampler_of, table_of
+from tightbudget.notation.parameters import parameters_of
+from tightbudget.notation.values import value_of
 from tightbudget.numerics.validate import finite
 
 # How records get into a run is no mechanism of the form: it is the field "sampler" of a step.
@@ -72,17 +72,6 @@ _FIRST = {
     "either.first": '{ mechanism = "gaussian", sigma = 1.0 }',
     "either.second": '{ mechanism = "laplace", scale = 10.0 }',
 }
-# The first value of a field that says how records get into a run, but for the rate. The rate may
-# be blank: then every record is in every run.
-_FIRST_OF_WAYS = {
-    "rate": "0.001",
-    "allocated": "1000",
-    "shuffled": "1000",
-    "batch": "60",
-    "at_most": "100",
-    "of": "60000",
-}
-_BLANK = {"rate": "1", "each_in": "1", "with_replacement": "false", "sensitivity_of": "clip"}
 _GOALS = {"epsilon": "1.0", "delta": "1e-5", "advantage": "0.1", "tpr": "0.1", "fpr": "0.01"}
 _STOPS = 4
 _LABELS = {
@@ -90,15 +79,6 @@ _LABELS = {
     "delta": "δ",
     "tpr": "True-positive rate",
     "fpr": "False-positive rate",
-    "rate": "Sampling rate",
-    "allocated": "Steps of an epoch",
-    "each_in": "Each record is in",
-    "shuffled": "Batches of an epoch",
-    "batch": "Records in a batch",
-    "of": "Records in all",
-    "with_replacement": "With replacement",
-    "sensitivity_of": "Sensitivity is of",
-    "at_most": "Records kept at most",
     "times": "Runs",
     "relation": "Neighbours",
 }
@@ -176,13 +156,12 @@ class Form:
     def fields(self, i: int) -> list[StepField]:
         """Lists the parameters of a step as fields."""
         kind, found = self.kind(i), []
-        for name, parameter in inspect.signature(MECHANISMS[kind]).parameters.items():
-            if name != "relation":
-                needed = parameter.default is inspect.Parameter.empty
-                first = _FIRST.get(f"{kind}.{name}", _FIRST.get(name, "")) if needed else ""
-                value = self.get(f"{i}.{name}", first)
-                hint = "" if needed else f"{parameter.default!r} if blank"
-                found.append(StepField(f"{i}.{name}", _label(name), value, hint))
+        for name, parameter in parameters_of(kind).items():
+            needed = parameter.needed
+            first = _FIRST.get(f"{kind}.{name}", _FIRST.get(name, "")) if needed else ""
+            value = self.get(f"{i}.{name}", first)
+            hint = "" if needed else f"{parameter.default!r} if blank"
+            found.append(StepField(f"{i}.{name}", _label(name), value, hint))
         return found
 
     def sampler(self, i: int) -> Sampler:
@@ -190,7 +169,7 @@ class Form:
         chosen = self.get(f"{i}.sampler")
         if chosen in WAYS:
             return SAMPLERS[chosen]
-        typed = {name for name in _LABELS if self.get(f"{i}.{name}")}
+        typed = {name for name in OPTIONS if self.get(f"{i}.{name}")}
         try:
             return sampler_of(dict.fromkeys(typed)) or SAMPLERS["rate"]
         except ParameterError:
@@ -200,11 +179,12 @@ class Form:
         """Lists the fields that say how records get into a run of a step."""
         found, way = [], self.sampler(i)
         for name in way.options.values():
-            # a blank rate is 1 where nothing else is asked for
-            needed = name not in _BLANK or (name == "rate" and way.key != "rate")
-            value = self.get(f"{i}.{name}", _FIRST_OF_WAYS[name] if needed else "")
-            hint = "" if needed else f"{_BLANK[name]} if blank"
-            found.append(StepField(f"{i}.{name}", _LABELS[name], value, hint))
+            option = OPTIONS[name]
+            # a blank rate is 1, every record in every run, where nothing else is asked for
+            needed = not option.blank or (name == "rate" and way.key != "rate")
+            value = self.get(f"{i}.{name}", option.first if needed else "")
+            hint = "" if needed else f"{option.blank} if blank"
+            found.append(StepField(f"{i}.{name}", option.label, value, hint))
         return found
 
     def counted(self, i: int) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from tightbudget.accounting.describe import in_words
 from tightbudget.accounting.plot import save_plot, save_schedule
 from tightbudget.explorer import questions
 from tightbudget.explorer.answers import curve_of, schedule_of
+from tightbudget.notation.words import in_words
 
 Format = Literal["png", "svg"]
 

@@ -7,14 +7,9 @@ from typing import Any
 
 from tightbudget import Composition
 from tightbudget.accounting.plan_file import plan_text, toml_value
-from tightbudget.accounting.sampling import FLAGS, SAMPLERS, counted, options_of, written
 from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
-
-# Some command has an option of each of these names for its question, so that a mechanism's
-# parameter of the same name has "step-" in front, in all commands.
-TAKEN = {"epsilon", "epsilons", "delta", "deltas", "weights"}
-
+from tightbudget.notation.options import OPTIONS, SAMPLERS, counted, option_of, options_of, written
 
 # The mechanisms that are made of another one, by their key in the other one's table.
 _DERIVED = {cls.key: cls for cls in MECHANISMS.values() if issubclass(cls, Derived)}
@@ -115,8 +110,8 @@ def _options(table: dict[str, Any]) -> list[str]:
     """Writes the options of a command for a mechanism's table."""
     words = []
     for name, value in options_of(table).items():
-        option = written(f"step_{name}" if name in TAKEN else name)
-        if name in FLAGS:
+        option = written(option_of(name))
+        if name in OPTIONS and OPTIONS[name].flag:
             words += [option] * bool(value)
         else:
             words += [option, value if isinstance(value, str) else toml_value(value)]

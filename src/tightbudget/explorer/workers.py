@@ -22,9 +22,9 @@ from concurrent.futures import InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tightbudget.accounting.worker import Lost, Worker
 from tightbudget.errors import BusyError, LimitError
 from tightbudget.explorer.job_queue import Job, JobQueue
+from tightbudget.worker import Lost, Worker
 
 Q = TypeVar("Q")
 A = TypeVar("A")

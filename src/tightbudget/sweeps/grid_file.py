@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from tightbudget.accounting.plan_file import parse_tables
-from tightbudget.accounting.text_file import read_text
 from tightbudget.errors import FileError, TightBudgetError
 from tightbudget.numerics.validate import finite, positive, refuse
 from tightbudget.sweeps.question import ARGUMENTS, Question, questions
+from tightbudget.text_file import read_text
 
 _MOST_POINTS = 10_000
 _AXIS = ("first", "last", "points", "log", "whole")

@@ -18,10 +18,10 @@ import os
 from pathlib import Path
 
 from tightbudget import errors
-from tightbudget.accounting.text_file import reason
 from tightbudget.errors import FileError
 from tightbudget.sweeps.answer import Answer
 from tightbudget.sweeps.question import Question
+from tightbudget.text_file import reason
 
 _HEAD = b"tightbudget: journal of a sweep, format 1\n"
 

@@ -11,11 +11,11 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 
-from tightbudget.accounting.worker import Lost, Worker
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
 from tightbudget.sweeps.answer import Answer, answers, refusal
 from tightbudget.sweeps.question import Question
+from tightbudget.worker import Lost, Worker
 
 Answered = Generator[tuple[Question, Answer], None, None]
 

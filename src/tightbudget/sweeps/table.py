@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tightbudget import notebook
-from tightbudget.accounting.text_file import reason, write_text
 from tightbudget.errors import ExtraError, FileError
 from tightbudget.sweeps.answer import Answer
 from tightbudget.sweeps.question import ANSWER, Question
+from tightbudget.text_file import reason, write_text
 
 _FORMATS = (".csv", ".csv.gz", ".parquet")
 

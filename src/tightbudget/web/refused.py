@@ -9,8 +9,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tightbudget.accounting.text_file import json_text
 from tightbudget.errors import LedgerError, TightBudgetError
+from tightbudget.text_file import json_text
 from tightbudget.web.pages import refused_page
 from tightbudget.web.refusals import HttpRefusal, as_json, status_of
 

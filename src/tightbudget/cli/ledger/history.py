@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tightbudget.accounting.text_file import read_text, write_text
 from tightbudget.cli.completion import budgets
 from tightbudget.cli.ledger.options import Url, opened
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, print_table, tracked
 from tightbudget.errors import FileError, ParameterError
 from tightbudget.numerics.validate import count
+from tightbudget.text_file import read_text, write_text
 
 if TYPE_CHECKING:
     from tightbudget.ledger.verification import Verification

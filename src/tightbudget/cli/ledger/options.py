@@ -11,11 +11,11 @@ import typer
 
 import tightbudget
 from tightbudget import OutputDP, ParameterError, read_plan
-from tightbudget.accounting.describe import value_of
-from tightbudget.accounting.text_file import read_text
 from tightbudget.cli.completion import budgets, plans
 from tightbudget.errors import FileError
+from tightbudget.notation.values import value_of
 from tightbudget.numerics.validate import quotient_of, refuse
+from tightbudget.text_file import read_text
 
 if TYPE_CHECKING:
     from tightbudget import Ledger

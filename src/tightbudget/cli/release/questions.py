@@ -9,10 +9,10 @@ import typer
 
 import tightbudget as tb
 from tightbudget import ParameterError
-from tightbudget.accounting.describe import value_of
 from tightbudget.cli.options import number
 from tightbudget.cli.release.table import Asked
 from tightbudget.cli.release.where import keys_of
+from tightbudget.notation.values import value_of
 from tightbudget.numerics.validate import refuse
 
 Columns = Mapping[str, str]

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from tightbudget.accounting.text_file import json_text
 from tightbudget.promises.text import printable
+from tightbudget.text_file import json_text
 from tightbudget.web.access import READ, allow, caller_of
 from tightbudget.web.api.schemas import IN_DIGITS, AnswerShape, Event, answered, router_of
 from tightbudget.web.api.visibility import budget_seen, event_seen

@@ -16,12 +16,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tightbudget.accounting.text_file import json_text
 from tightbudget.mechanisms.composition import Composition
 from tightbudget.numerics.validate import refuse, writes_number
 from tightbudget.output_dp.amount import exact
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.promises.pricing import Stored
+from tightbudget.text_file import json_text
 
 _LONGEST = 1000  # characters of a number: exact arithmetic with more fills the processor
 _QUOTIENT = re.compile(r"[+-]?[0-9]+/[0-9]+", re.ASCII)

@@ -1,4 +1,4 @@
-"""``tightbudget epsilon`` and ``tightbudget delta``: one number, certified."""
+"""``tightbudget epsilon``, ``delta``, ``risk`` and ``compare``: bounds for one composition."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import math
 from typing import Annotated, Any
 
 from tightbudget import Bounds, Composition
-from tightbudget.accounting.describe import in_words, two_ends
-from tightbudget.accounting.sampling import OPTIONS
+from tightbudget.accounting.compare.compare import growing
 from tightbudget.cli.options import AsJson, Rtol, number
-from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
+from tightbudget.cli.output import (
+    Stopwatch,
+    growing_text,
+    print_answer,
+    print_rows,
+    print_text,
+    working,
+)
 from tightbudget.cli.source import NamedComposition
+from tightbudget.notation.options import OPTIONS
+from tightbudget.notation.words import in_words, two_ends
 
 _NOTHING_PRIVATE = 50.0  # nats: a posterior of 1 - 2e-22 from a prior of one half
 
@@ -25,18 +33,7 @@ def epsilon(
 
     For example: tightbudget epsilon gaussian --sigma 1 --rate 0.01 --steps 1000 --delta 1e-5
     """
-    watch = Stopwatch()
-    composition = source.composition()
-    answer(
-        composition,
-        in_words(composition),
-        asked=source.asked(delta=delta, rtol=rtol),
-        given="delta",
-        at=delta,
-        rtol=rtol,
-        watch=watch,
-        json=json,
-    )
+    _answer_of(source, "delta", delta, rtol, json)
 
 
 def delta(
@@ -49,14 +46,73 @@ def delta(
 
     For example: tightbudget delta laplace --scale 20 --steps 100 --epsilon 1
     """
+    _answer_of(source, "epsilon", epsilon, rtol, json)
+
+
+def risk(
+    source: NamedComposition,
+    epsilon: Annotated[float, number("The loss to look at, at least 0, in nats.")],
+    fpr: Annotated[float, number("An attack's false-positive rate, in [0, 1].")] = 0.01,
+    prior: Annotated[float, number("The attacker's belief beforehand, in (0, 1).")] = 0.5,
+    slack: Annotated[float, number("The delta up to which mu bounds the curve.")] = 1e-10,
+    rtol: Rtol = 1e-4,
+    json: AsJson = False,
+) -> None:
+    """Bounds an attacker's power: advantage, detection, wrong guesses, an equivalent Gaussian.
+
+    For example: tightbudget risk gaussian --sigma 1 --rate 0.01 --steps 1000 --epsilon 2
+    """
+    watch = Stopwatch()
+    composition = source.composition()
+    with working("composing"):
+        found = composition.risk(epsilon, fpr=fpr, prior=prior, slack=slack, rtol=rtol)
+    ends = two_ends([found.advantage, found.tpr, found.delta])
+    if json:
+        asked = source.asked(epsilon=epsilon, fpr=fpr, prior=prior, slack=slack, rtol=rtol)
+        print_answer({**found.to_dict(), **ends}, asked, watch)
+        return
+    rows = {"what": in_words(composition), **found.rows(), **ends}
+    print_rows({**rows, "seconds": f"{watch.seconds:.2f}"})
+
+
+def compare(
+    source: NamedComposition,
+    delta: Annotated[float | None, number("In (0, 1): compare epsilons.")] = None,
+    epsilon: Annotated[float | None, number("At least 0, in nats: compare deltas.")] = None,
+    rtol: Rtol = 1e-4,
+    json: AsJson = False,
+) -> None:
+    """Compares our bounds with other people's theorems, at a delta or at an epsilon.
+
+    For example: tightbudget compare laplace --scale 20 --steps 100 --delta 1e-5
+    """
+    watch = Stopwatch()
+    composition = source.composition()
+    comparisons = growing(composition, delta=delta, epsilon=epsilon, rtol=rtol)
+    with growing_text("computing the other rows") as show:
+        for found in comparisons:
+            show(str(found))
+    ours = found.rows[0].answer
+    ends = two_ends([ours] if isinstance(ours, Bounds) else [])
+    if json:
+        content = {**found.to_dict(), **ends}
+        print_answer(content, source.asked(delta=delta, epsilon=epsilon, rtol=rtol), watch)
+        return
+    print_rows({"what": in_words(composition), **ends})
+    print_text(str(found))
+    print_rows({"seconds": f"{watch.seconds:.2f}"})
+
+
+def _answer_of(source: NamedComposition, given: str, at: float, rtol: float, json: bool) -> None:
+    """Bounds epsilon or delta of a named composition; for the arguments see :func:`answer`."""
     watch = Stopwatch()
     composition = source.composition()
     answer(
         composition,
         in_words(composition),
-        asked=source.asked(epsilon=epsilon, rtol=rtol),
-        given="epsilon",
-        at=epsilon,
+        asked=source.asked(**{given: at, "rtol": rtol}),
+        given=given,
+        at=at,
         rtol=rtol,
         watch=watch,
         json=json,

@@ -72,25 +72,89 @@ SAMPLERS = {
     )
 }
 
-# The help of each option on the command line.
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a command that says how records get into a run, and a field of a form.
+
+    Attributes:
+        help: what the command line says about it.
+        label: the name of the field.
+        first: the first value of a field that is needed.
+        blank: the value that a blank field stands for; "" if the field is needed.
+        flag: whether the option has no value on the command line.
+    """
+
+    help: str
+    label: str
+    first: str = ""
+    blank: str = ""
+    flag: bool = False
+
+
 OPTIONS = {
-    "rate": "Poisson samples: each record is in a run with this probability.",
-    "allocated": "Random allocation: each record is in one of so many steps of an epoch, drawn at "
-    "random. One run is an epoch: repeat it with --epochs.",
-    "each_in": "With --allocated: in how many steps of an epoch each record is; 1 if not given.",
-    "shuffled": "A loader that shuffles the data and cuts so many batches. One run is an epoch: "
-    "repeat it with --epochs.",
-    "batch": "Batches of exactly so many records, drawn anew for each run; with --of.",
-    "of": "The number of records, with --batch or --at-most.",
-    "with_replacement": "With --batch: a batch can hold a record more than once.",
-    "sensitivity_of": "With --batch: clip (one record's norm, the default) or replace-one (how far "
-    "replacing it moves the sum); which the sensitivity is.",
-    "at_most": "Truncated Poisson samples: at most so many records are kept; with --rate and --of.",
-    "group": "The number of records of one user, each of which is sampled on its own.",
+    "rate": Option(
+        "Poisson samples: each record is in a run with this probability.",
+        "Sampling rate",
+        first="0.001",
+        blank="1",
+    ),
+    "allocated": Option(
+        "Random allocation: each record is in one of so many steps of an epoch, drawn at random. "
+        "One run is an epoch: repeat it with --epochs.",
+        "Steps of an epoch",
+        first="1000",
+    ),
+    "each_in": Option(
+        "With --allocated: in how many steps of an epoch each record is; 1 if not given.",
+        "Each record is in",
+        blank="1",
+    ),
+    "shuffled": Option(
+        "A loader that shuffles the data and cuts so many batches. One run is an epoch: repeat it "
+        "with --epochs.",
+        "Batches of an epoch",
+        first="1000",
+    ),
+    "batch": Option(
+        "Batches of exactly so many records, drawn anew for each run; with --of.",
+        "Records in a batch",
+        first="60",
+    ),
+    "of": Option(
+        "The number of records, with --batch or --at-most.", "Records in all", first="60000"
+    ),
+    "with_replacement": Option(
+        "With --batch: a batch can hold a record more than once.",
+        "With replacement",
+        blank="false",
+        flag=True,
+    ),
+    "sensitivity_of": Option(
+        "With --batch: clip (one record's norm, the default) or replace-one (how far replacing it "
+        "moves the sum); which the sensitivity is.",
+        "Sensitivity is of",
+        blank="clip",
+    ),
+    "at_most": Option(
+        "Truncated Poisson samples: at most so many records are kept; with --rate and --of.",
+        "Records kept at most",
+        first="100",
+    ),
+    "group": Option(
+        "The number of records of one user, each of which is sampled on its own.",
+        "Records of one user",
+    ),
 }
 
-# Options of a command without a value.
-FLAGS = ("with_replacement",)
+# Some command has an option of each of these names for its question. A mechanism's parameter of
+# the same name has "step-" in front, in all commands.
+_TAKEN = {"epsilon", "epsilons", "delta", "deltas", "weights"}
+
+
+def option_of(parameter: str) -> str:
+    """Returns the name of a command's option for a parameter of a mechanism."""
+    return f"step_{parameter}" if parameter in _TAKEN else parameter
 
 
 def written(option: str) -> str:

@@ -10,8 +10,8 @@ import pytest
 from tests.cases import CASES, Case
 
 import tightbudget as tb
-from tightbudget.accounting.sampling import (
-    FLAGS,
+from tightbudget.mechanisms.composition import Derived
+from tightbudget.notation.options import (
     OPTIONS,
     SAMPLERS,
     counted,
@@ -19,7 +19,6 @@ from tightbudget.accounting.sampling import (
     options_of_kind,
     table_of,
 )
-from tightbudget.mechanisms.composition import Derived
 
 DERIVED = {kind: cls for kind, cls in tb.mechanisms.MECHANISMS.items() if issubclass(cls, Derived)}
 
@@ -37,7 +36,6 @@ def test_every_way_to_sample_has_options() -> None:
 def test_an_option_means_one_thing() -> None:
     options = {option for sampler in SAMPLERS.values() for option in sampler.options.values()}
     assert options == OPTIONS.keys()
-    assert options >= {*FLAGS}
     marks = [sampler.mark for sampler in SAMPLERS.values()]
     assert len(marks) == len({*marks})
     for sampler in SAMPLERS.values():

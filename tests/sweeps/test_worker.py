@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tightbudget.accounting.worker import Lost, Worker
+from tightbudget.worker import Lost, Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "TIGHTBUDGET_TEST_FAMILY"  # an environment variable that a process's children inherit
@@ -47,7 +47,7 @@ SWEEP = (
     + """
 import threading, time
 import tightbudget as tb
-from tightbudget.accounting import worker
+from tightbudget import worker
 from tightbudget.sweeps import pool
 
 {patch}
@@ -144,7 +144,7 @@ FORKED = """
 import os, sys, time
 from multiprocessing import get_context
 from pathlib import Path
-from tightbudget.accounting import worker
+from tightbudget import worker
 
 {patch}
 
