@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 
-from tightbudget.tables.engine import opened
+from tightbudget.tables.opening import opened
 from tightbudget.tables.source import Contribution
 
 

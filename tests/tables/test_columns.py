@@ -25,7 +25,7 @@ from tests.tables import kinds
 
 import tightbudget as tb
 from tightbudget.errors import ParameterError
-from tightbudget.tables import Count, GroupedCounts, Sum, Table, columns
+from tightbudget.tables import Count, GroupedCounts, Sum, Table, catalogs, columns, forms
 from tightbudget.tables.source import ONE, Contribution
 
 EACH = Contribution(unit=None, rows=1, groups=1, salt="5a")
@@ -407,7 +407,7 @@ def another_encoding_is_refused() -> bool:
         yield SimpleNamespace(fetchall=lambda: [("SQL_ASCII",)])
 
     try:
-        columns.check_engine(SimpleNamespace(name="postgres", _safe_raw_sql=asked))
+        catalogs.check_engine(SimpleNamespace(name="postgres", _safe_raw_sql=asked))
     except ParameterError as error:
         return "be of a PostgreSQL database with the encoding UTF8, got 'SQL_ASCII'" in str(error)
     return False
@@ -437,7 +437,7 @@ def test_an_engine_that_compares_texts_otherwise() -> None:
 )
 def test_texts_are_written_in_their_form_for_each_engine(dialect: str, written: str) -> None:
     table = ibis.table({"c": "string"}, name="rows")
-    form = columns.formed(table.c, "string", "engine")
+    form = forms.formed(table.c, "string", "engine")
     query = ibis.to_sql(table.select(c=form), dialect=dialect)
     assert (
         written.lower() in re.sub(r"\s+", " ", query).replace("( ", "(").replace(" )", ")").lower()

@@ -18,7 +18,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.tables import Table
-from tightbudget.tables.engine import opened
+from tightbudget.tables.opening import opened
 from tightbudget.tables.source import Contribution
 
 EACH_ROW = Contribution(unit=None, rows=1, groups=1)

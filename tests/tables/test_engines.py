@@ -20,8 +20,9 @@ from tests.tables.engines import ROWS, answers, arrays, shuffled
 
 import tightbudget as tb
 from tightbudget.errors import SourceError
-from tightbudget.tables import Count, GroupedCounts, Sum, Table, engine
-from tightbudget.tables.engine import IbisSource, opened
+from tightbudget.tables import Count, GroupedCounts, Sum, Table, rows_of_units
+from tightbudget.tables.ibis_source import IbisSource
+from tightbudget.tables.opening import opened
 from tightbudget.tables.source import Contribution, OnGrid
 
 # what Ibis calls in DuckDB, which has a new name there
@@ -331,15 +332,15 @@ def a_unit_has_one_group_at_most() -> bool:
 def keys_that_read_alike_are_two() -> bool:
     """Whether a unit is in one of two groups, though all hashes are the same."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_md5", lambda: lambda text: text.substr(0, 1))
+        patch.setattr(rows_of_units, "_md5", lambda: lambda text: text.substr(0, 1))
         bound = Contribution(unit="unit", rows=2, groups=1, salt=engines.SALTS[0])
         return len(opened(odd_keys(), {}).groups(bound, ["one", "two"], [], keys=None)) == 1
 
 
 def keys_that_read_alike_have_two_hashes() -> bool:
     source = opened(odd_keys(), {})
-    texts = [engine._text(source.table[name]) for name in ("one", "two")]
-    hashes = source.table.select(hash=engine._hashed("", texts))
+    texts = [rows_of_units.text(source.table[name]) for name in ("one", "two")]
+    hashes = source.table.select(hash=rows_of_units.hashed("", texts))
     return len(set(source.connection.to_pyarrow(hashes)["hash"].to_pylist())) == 2
 
 

@@ -15,7 +15,7 @@ from tests.tables.cases import CASES, COLUMNS, Case, in_duckdb, table
 import tightbudget as tb
 from tightbudget.errors import SourceError
 from tightbudget.tables import Table
-from tightbudget.tables.engine import IbisSource
+from tightbudget.tables.ibis_source import IbisSource
 
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

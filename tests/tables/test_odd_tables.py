@@ -21,7 +21,8 @@ from tests.guards.mutants import Without, each, lose_a_truth
 from tightbudget.errors import ParameterError
 from tightbudget.output_dp.filter import OutputDPFilter
 from tightbudget.tables import SelectedCounts, Session, Table
-from tightbudget.tables.engine import IbisSource, opened
+from tightbudget.tables.ibis_source import IbisSource
+from tightbudget.tables.opening import opened
 from tightbudget.tables.source import ONE, Contribution, OnGrid, Source
 
 # Names that queries have used for columns of their own, with capital letters or without.

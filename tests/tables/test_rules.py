@@ -30,6 +30,9 @@ from tests.ledger.servers import Server
 
 from tightbudget.errors import ParameterError
 from tightbudget.tables import rules
+from tightbudget.tables.rules.grid import numpy_points, points
+from tightbudget.tables.rules.operations import OPERATIONS
+from tightbudget.tables.rules.reader import Reader
 
 __all__ = ["postgres"]
 
@@ -393,7 +396,7 @@ def test_every_allowed_operation_has_a_case() -> None:
         for case in CASES.values()
         for op in unbound.bind(case.rule)[0].op().find(ibis.expr.operations.Value)
     }
-    assert used >= set(rules._ALLOWED)
+    assert used >= set(OPERATIONS)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -517,11 +520,11 @@ GRIDS = [
 @pytest.mark.parametrize("grid", GRIDS)
 def test_points_on_engines_are_those_of_numpy(table: Any, grid: tuple[int, int, float]) -> None:
     names = list("xyfijnb")
-    expressions = [rules.points(table[name], *grid) for name in names]
+    expressions = [points(table[name], *grid) for name in names]
     found = list(zip(*answers(table, *expressions), strict=True))
     for name, values in zip(names, found, strict=True):
         array = np.array([row[name] for row in ROWS], dtype=object)
-        assert list(values) == rules.numpy_points(array, *grid).tolist()
+        assert list(values) == numpy_points(array, *grid).tolist()
 
 
 def drawn_doubles(seed: int, many: int) -> list[float]:
@@ -536,13 +539,13 @@ def test_points_of_drawn_doubles_are_the_formula(grid: tuple[int, int, float]) -
     near_half = [(k + half) * step for k in (low, high - 1, 0) for half in (0.5, 0.5 - 2**-54)]
     values = [*drawn_doubles(7, 300), *near_half, *(x * step for x in (0.1, -0.7, 1e9 + 0.5))]
     table = ibis.memtable(pa.table({"k": range(len(values)), "x": values}))
-    engine = [row[0] for row in answers(table, rules.points(table.x, low, high, step))]
+    engine = [row[0] for row in answers(table, points(table.x, low, high, step))]
     expected = []
     for x in values:
         x = low * step if x != x else min(max(x, low * step), high * step)
         # x / step + 1/2, rounded once to the nearest double
         expected.append(math.floor(float(Fraction(x) / Fraction(step) + Fraction(1, 2))))
-    assert rules.numpy_points(np.array(values), low, high, step).tolist() == expected
+    assert numpy_points(np.array(values), low, high, step).tolist() == expected
     assert engine == expected
     assert all(low <= point <= high for point in expected)
 
@@ -562,9 +565,9 @@ def test_a_grid_whose_points_are_not_exact_is_refused(
     duckdb: Any, grid: tuple[int, int, float], message: str
 ) -> None:
     with pytest.raises(ParameterError, match=message):
-        rules.points(duckdb.x, *grid)
+        points(duckdb.x, *grid)
     with pytest.raises(ParameterError, match=message):
-        rules.numpy_points(np.zeros(2), *grid)
+        numpy_points(np.zeros(2), *grid)
 
 
 @pytest.mark.parametrize(
@@ -576,7 +579,7 @@ def test_a_grid_whose_points_are_not_exact_is_refused(
 )
 def test_points_of_what_is_no_number_are_refused(duckdb: Any, name: str, message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        rules.points(duckdb[name], 0, 1, 1.0)
+        points(duckdb[name], 0, 1, 1.0)
     with pytest.raises(ParameterError, match=message.replace("column must", "where must")):
         rules.resolved(duckdb, name, kind="number")
 
@@ -854,9 +857,9 @@ def variables_are_refused() -> bool:
     """Whether a text that Databricks may replace is refused there, and nowhere else."""
     table = SimpleNamespace(get_backend=lambda: SimpleNamespace(name="databricks"))
     try:
-        rules._Reader(table, "where").check_text("a${x}")
+        Reader(table, "where", OPERATIONS).check_text("a${x}")
     except ParameterError as error:
-        rules._Reader(ibis.memtable({"s": ["a"]}), "where").check_text("a${x}")
+        Reader(ibis.memtable({"s": ["a"]}), "where", OPERATIONS).check_text("a${x}")
         return "have no text with ${ on databricks, a variable there, got 'a${x}'" in str(error)
     return False
 
@@ -884,7 +887,7 @@ def test_a_decimal_that_is_not_a_number_is_missing(postgres: Server) -> None:
     table = connection.sql(postgres_rows, schema={"k": "int64", "n": "decimal(10, 2)"})
     asked = [_.n.isnull(), _.n > 0, _.n + 1]
     expressions = [rules.resolved(table, rule, kind="any") for rule in asked]
-    found = answers(table, *expressions, rules.points(table.n, -3, 3, 1.0))
+    found = answers(table, *expressions, points(table.n, -3, 3, 1.0))
     assert found == [(True, None, None, -3)]
     connection.disconnect()
     postgres.drop_database(address)
@@ -938,7 +941,7 @@ def moment_of_another_century() -> bool:
 def texts_on_postgresql() -> bool:
     table: Any = SimpleNamespace(get_backend=lambda: ibis.postgres)
     try:
-        rules._Reader(table, "where").check_try_cast()
+        Reader(table, "where", OPERATIONS).check_try_cast()
     except ParameterError as error:
         return "must not read numbers from texts on postgres" in str(error)
     return False
@@ -976,7 +979,7 @@ MUTATIONS = [
     ),
     Without(
         "wide integers are doubles",
-        {"wide-integers-exact": 'wide = value.cast("float64").cast(_WIDE)'},
+        {"wide-integers-exact": 'wide = value.cast("float64").cast(WIDE)'},
         wide_integers_are_exact,
     ),
     Without(
@@ -1017,7 +1020,7 @@ MUTATIONS = [
     Without("NaN is missing", {"nan-is-missing": "pass"}, lambda: agree("less", "null")),
     Without(
         "literals are doubles",
-        {"literals-are-doubles": "return _ibis().literal(float(x), 'float64')"},
+        {"literals-are-doubles": "return import_ibis().literal(float(x), 'float64')"},
         lambda: _succeeds(lambda: agree("literals-alone")),
     ),
     Without(

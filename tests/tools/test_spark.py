@@ -23,7 +23,7 @@ from tightbudget.tables import (
     SelectedKeys,
     Table,
 )
-from tightbudget.tables.engine import opened
+from tightbudget.tables.opening import opened
 from tightbudget.tables.source import Contribution, OnGrid
 
 pytestmark = [pytest.mark.needs, *IGNORED]

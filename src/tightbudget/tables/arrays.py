@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
 from tightbudget.release.private_number import number
-from tightbudget.tables.rules import numpy_points
+from tightbudget.tables.rules.grid import numpy_points
 from tightbudget.tables.source import HALF, Contribution, Key, OnGrid, Rule, Runs
 
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from tightbudget.tables import rules
-from tightbudget.tables.engine import IbisSource
+from tightbudget.tables.ibis_source import IbisSource
 from tightbudget.tables.table import Table
 
 # Items of a list that are written out: the bounds of a column, a few columns.

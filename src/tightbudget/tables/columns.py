@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
 from typing import Any, Literal
 from uuid import UUID
 
@@ -29,17 +27,13 @@ import numpy as np
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
-from tightbudget.tables import rules
 
 # The one column of a table of which no column is let in.
 ROW = "tightbudget_row"
-# The name and the type of a column of a frame, and what makes it one of Arrow.
-_Read = tuple[str, str, Callable[[], Any]]
+# Columns of queries that are not the table's own have names that begin so.
+OWN = "tightbudget_"
 # A row_id has the role of a unit: its equality decides which rows are one.
 Role = Literal["unit", "public key", "secret key", "join", "number", "rule"]
-# How texts come from an engine: with the collation of their column, padded with blanks, from files
-# of Parquet, or as they are in tables that are made from frames.
-Origin = Literal["engine", "padded", "files", "frame"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,10 +175,8 @@ KINDS: Mapping[str, ColumnKind] = {
         key=lambda kind, key: key,
     ),
 }
-# The first and the last second of the years 1 to 9999, from 1970 on.
-_FIRST, _LAST = -62_135_596_800, 253_402_300_799
 # DuckDB reads them as microseconds, and fails at one that has too many of them.
-_MILLISECONDS = "timestamp of milliseconds in Parquet"
+MILLISECONDS = "timestamp of milliseconds in Parquet"
 # An engine may fail to make a double of a decimal with more digits.
 _DIGITS = 38
 
@@ -205,7 +197,7 @@ def _small(kind: str) -> bool:
 
 def why(kind: str) -> str:
     """Says what to do about a type that is not let in, as the end of a refusal."""
-    if kind == _MILLISECONDS:
+    if kind == MILLISECONDS:
         return ": DuckDB fails at one that is too far away; write microseconds into the file"
     if kind.startswith("decimal"):
         return f": declare how many digits it has, at most {_DIGITS}, say NUMERIC(18, 2)"
@@ -239,11 +231,12 @@ def alike(one: str, other: str) -> bool:
     kinds = [kind_of(kind) for kind in (one, other)]
     if None in kinds:
         return False
-    groups = [{"padded texts": "texts"}.get(name, name) for name in map(_name, (one, other))]
+    groups = [{"padded texts": "texts"}.get(name, name) for name in map(name_of, (one, other))]
     return groups[0] == groups[1] and (groups[0] in ("integers", "texts") or one == other)
 
 
-def _name(kind: str) -> str:
+def name_of(kind: str) -> str:
+    """Returns the name of the kind that a type is of."""
     return next(name for name, known in KINDS.items() if re.fullmatch(known.types, kind))
 
 
@@ -263,7 +256,7 @@ def public_keys(columns: Mapping[str, str], by: str, keys: Any) -> tuple[Any, ..
     check_role(columns, argument, by, "public key")
     if isinstance(keys, (str, bytes)) or not hasattr(keys, "__iter__"):
         raise refuse(argument, "be a list of keys", keys)
-    make = KINDS[_name(kind)].key
+    make = KINDS[name_of(kind)].key
     listed, seen = [], set[Any]()
     for given in keys:
         key = given.item() if isinstance(given, np.generic) else given
@@ -283,281 +276,22 @@ def public_keys(columns: Mapping[str, str], by: str, keys: Any) -> tuple[Any, ..
     return tuple(listed)
 
 
-# -------------------------------------------------------------------------------- forms in queries
+def check_names(names: Sequence[str]) -> None:
+    """Refuses names of columns that an engine could take for one another, or for the query's own.
 
-
-def formed(value: Any, kind: str, origin: Origin) -> Any:
-    """Returns the Ibis expression of a column in its form.
-
-    Args:
-        value: the column.
-        kind: the name of its type.
-        origin: how its texts come from the engine.
-    """
-    name = _name(kind)
-    if name == "UUIDs" and origin in ("frame", "files"):
-        return value.cast("string")
-    if name == "timestamps" and origin != "frame":
-        if kind != "timestamp(6)" and value.get_backend().name == "duckdb":
-            # it has timestamps of seconds that no comparison can be made with
-            value = value.try_cast("timestamp(6)")
-        return rules.usual_timestamp(value)  # guard: times-of-engines
-    if name not in ("texts", "padded texts", "UUIDs") or origin == "frame":
-        return value
-    return _text_form()(value, origin).to_expr()
-
-
-@cache
-def _text_form() -> Any:
-    """Returns the operation of Ibis that writes the form of a text.
-
-    Ibis has no COLLATE, and leaves out casts from texts to texts. It looks up how an operation is
-    written by the operation's name among the methods of its compilers, so the one for all engines
-    is put there.
-    """
-    operations = importlib.import_module("ibis.expr.operations")
-    datatypes = importlib.import_module("ibis.expr.datatypes")
-    compilers = importlib.import_module("ibis.backends.sql.compilers.base")
-
-    body = {
-        "__module__": __name__,
-        "__annotations__": {"arg": operations.Value[datatypes.Any], "origin": str},
-        "dtype": datatypes.string,
-        "shape": importlib.import_module("ibis.expr.rules").shape_like("arg"),
-    }
-    made = type(operations.Value)("TightbudgetText", (operations.Value,), body)
-    compilers.SQLGlotCompiler.visit_TightbudgetText = lambda compiler, op, **parts: _written(
-        compiler, op, **parts
-    )
-    return made
-
-
-def _written(compiler: Any, op: Any, *, arg: Any, origin: str) -> Any:
-    """Writes the form of a text for the engine of a compiler."""
-    f, dialect = compiler.f, str(compiler.dialect.__name__).lower()
-    sql = importlib.import_module("sqlglot.expressions")
-    if origin == "files":
-        # DuckDB has put another text in the place of one that is no UTF-8, but it skips blocks of
-        # rows, and whole files, by the bytes that stand in them: so one record would decide whether
-        # others count. It does not look through concat, whose NULL is an empty text.
-        # guard: texts-of-files
-        return sql.Case(
-            ifs=[sql.If(this=sql.Not(this=arg.copy().is_(sql.Null())), true=_joined(arg))]
-        )
-    text = sql.Cast(this=arg, to=sql.DataType.build("text", dialect="postgres"))
-    if dialect in ("duckdb", "postgres"):
-        # guard: texts-by-their-bytes
-        return sql.Paren(
-            this=sql.Collate(this=text, expression=sql.to_identifier("C", quoted=True))
-        )
-    if dialect in ("spark", "pyspark", "databricks"):
-        # a cast takes the collation off; no text that is no UTF-8 can be read by Python
-        valid = f.anon.try_validate_utf8(text)
-        return f.anon.rtrim(valid) if origin == "padded" else valid
-    return f.anon.collate(text, sql.Literal.string("utf8" if dialect == "snowflake" else ""))
-
-
-def _joined(text: Any) -> Any:
-    sql = importlib.import_module("sqlglot.expressions")
-    return sql.Anonymous(this="concat", expressions=[text, sql.Literal.string("")])
-
-
-# ------------------------------------------------------------------------------ what catalogs tell
-
-
-def catalog(connection: Any, table: Any) -> dict[str, str]:
-    """Returns the types that an engine's catalog tells, of columns that Ibis names otherwise.
-
-    Ibis calls the types char(n), enum and citext a string, money a decimal, and oid an integer.
-
-    Args:
-        connection: the backend of Ibis.
-        table: one of its tables.
-    """
-    op = table.op()
-    place = getattr(op, "namespace", None)
-    if place is None:  # a table of this process
-        return {}
-    path = [part for part in (place.catalog, place.database, op.name) if part is not None]
-    if connection.name == "postgres":
-        quoted = ".".join('"' + part.replace('"', '""') + '"' for part in path[-2:])
-        query = (
-            "SELECT a.attname, t.typname, t.typtype, format_type(a.atttypid, a.atttypmod) "
-            "FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid WHERE a.attnum > 0 "
-            f"AND a.attrelid = {_quoted(quoted)}::regclass"
-        )
-        with connection._safe_raw_sql(query) as cursor:
-            rows = cursor.fetchall()
-        return {name: found for name, *told in rows if (found := _postgres(*told)) is not None}
-    if connection.name == "pyspark":
-        quoted = ".".join("`" + part.replace("`", "``") + "`" for part in path)
-        rows = connection.raw_sql(f"DESCRIBE TABLE {quoted}").collect()
-        return {name: kind for name, kind, *_ in rows if re.fullmatch(r"char\(\d+\)", kind or "")}
-    return {}
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-# The types of PostgreSQL that are let in as Ibis names them. Texts of others are none of UTF-8
-# ("char"), or no cast makes a double of them (money).
-_POSTGRES = (
-    *("int2", "int4", "int8", "bool", "float4", "float8", "numeric", "text", "varchar", "name"),
-    *("citext", "date", "timestamp", "timestamptz", "uuid"),
-)
-
-
-def _postgres(name: str, sort: str, whole: str) -> str | None:
-    """Returns a type of PostgreSQL that Ibis names otherwise; None where its name is right."""
-    if name == "citext":
-        return "string"
-    if name == "bpchar":
-        length = re.search(r"\d+", whole)
-        return f"char({length[0] if length else 0})"
-    if sort == "e" or name in _POSTGRES:
-        return "string" if sort == "e" else None
-    return whole
-
-
-def of_parquet(connection: Any, files: str) -> dict[str, str]:
-    """Returns the types in files of Parquet that DuckDB names otherwise.
-
-    Args:
-        connection: of Ibis, to DuckDB.
-        files: the pattern of their paths.
-    """
-    asked = (
-        "SELECT DISTINCT name FROM parquet_schema(?) WHERE converted_type = 'TIMESTAMP_MILLIS' "
-        "OR logical_type LIKE 'TimestampType%MILLIS=MilliSeconds%'"
-    )
-    rows = connection.con.execute(asked, [files]).fetchall()
-    return dict.fromkeys((name for (name,) in rows), _MILLISECONDS)  # guard: times-of-files
-
-
-def check_engine(connection: Any) -> None:
-    """Refuses an engine that is set to compare or encode texts otherwise.
+    DuckDB, Spark and BigQuery do not tell names apart by capital letters. A query of the unit "id"
+    would then read a column "ID" in its place, and a unit would have no bound.
 
     Raises:
-        ParameterError: a text without a collation would be compared by another one, or the
-            database does not keep texts in UTF-8.
+        ParameterError: two names are equal but for capital letters, or a name begins as the
+            columns of queries do.
     """
-    if connection.name == "duckdb":
-        ((found,),) = connection.con.execute(
-            "SELECT current_setting('default_collation')"
-        ).fetchall()
-        if (found or "").lower() not in ("", "binary", "c", "posix"):  # guard: default-collation
-            raise refuse("data", "be of a DuckDB whose default_collation is 'binary'", found)
-    if connection.name == "postgres":
-        with connection._safe_raw_sql("SHOW server_encoding") as cursor:
-            ((found,),) = cursor.fetchall()
-        if found != "UTF8":  # guard: encoding-of-the-server
-            raise refuse("data", "be of a PostgreSQL database with the encoding UTF8", found)
-
-
-# ---------------------------------------------------------------------------------------- frames
-
-
-def arrow_of(given: Sequence[_Read]) -> tuple[Any, dict[str, str]]:
-    """Returns a frame as a table of Arrow in the form of each column, and what is left out.
-
-    Args:
-        given: what :func:`read_columns` returns.
-
-    Returns:
-        The table, and from the names of columns that are not let in to their types.
-    """
-    arrow = importlib.import_module("pyarrow")
-    made, odd, rows = {}, {}, 0
-    for name, told, read in given:
-        try:
-            column = read()
-        except Exception:  # the type has no counterpart, which no record decides
-            odd[name] = told
-            continue
-        rows = len(column)
-        column = _plain(column, told, odd, name)
-        if column is not None:
-            made[name] = column
-    if not made:  # rows can be counted all the same
-        made[ROW] = arrow.array([1] * rows, arrow.int64())
-    return arrow.table(made), odd
-
-
-def read_columns(data: Any) -> Sequence[_Read]:
-    """Returns the name and the type of each column of a frame, and what makes it one of Arrow."""
-    arrow = importlib.import_module("pyarrow")
-    if hasattr(data, "collect") and hasattr(data, "collect_schema"):  # lazy, of Polars
-        data = data.collect()
-    if hasattr(data, "get_columns"):  # Polars
-        return [(c.name, str(c.dtype), c.to_arrow) for c in data.get_columns()]
-    if hasattr(data, "iloc"):  # pandas
-        return [
-            (
-                str(name),
-                str(data.dtypes.iloc[i]),
-                partial(lambda i: arrow.Array.from_pandas(data.iloc[:, i]), i),
-            )
-            for i, name in enumerate(data.columns)
-        ]
-    if not isinstance(data, arrow.Table):
-        data = importlib.import_module("ibis").memtable(data).to_pyarrow()
-    return [
-        (field.name, str(field.type), partial(data.column, i))
-        for i, field in enumerate(data.schema)
-    ]
-
-
-def _plain(column: Any, told: str, odd: dict[str, str], name: str) -> Any:
-    """Returns a column of Arrow in its form; None, and a word in ``odd``, if it is not let in."""
-    arrow = importlib.import_module("pyarrow")
-    formats = importlib.import_module("ibis.formats.pyarrow")
-    if isinstance(column, arrow.Array):
-        column = arrow.chunked_array([column])
-    kind = column.type
-    types = arrow.types
-    if types.is_dictionary(kind):
-        return _plain(column.cast(kind.value_type), told, odd, name)
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return _valid(column)
-    if types.is_float16(kind):
-        column = column.cast(arrow.float32())
-    if types.is_timestamp(kind) and kind.unit != "ns":
-        column = _usual_times(column)
-    try:
-        found = str(formats.PyArrowType.to_ibis(column.type)).removeprefix("!")
-    except Exception:
-        found = told
-    if kind_of(found) is None:
-        odd[name] = found
-        return None
-    return column
-
-
-def _usual_times(column: Any) -> Any:
-    """Returns timestamps of microseconds, of the years 1 to 9999; others are missing.
-
-    DuckDB has fewer years than int64 has seconds, and a cast of another one is an error.
-    """
-    arrow = importlib.import_module("pyarrow")
-    compute = importlib.import_module("pyarrow.compute")
-    points = column.cast(arrow.int64())
-    second = {"s": 1, "ms": 10**3, "us": 10**6}[column.type.unit]
-    # guard: times-of-frames
-    usual = compute.and_(
-        compute.greater_equal(points, _FIRST * second), compute.less_equal(points, _LAST * second)
-    )
-    kept = compute.if_else(usual, column, arrow.scalar(None, column.type))
-    return kept.cast(arrow.timestamp("us", column.type.tz))
-
-
-def _valid(column: Any) -> Any:
-    """Returns texts of UTF-8: bytes that are none become U+FFFD, in each text by itself."""
-    arrow = importlib.import_module("pyarrow")
-    try:
-        column.validate(full=True)
-    except arrow.ArrowInvalid:  # guard: texts-of-frames
-        told = column.cast(arrow.binary()).to_pylist()
-        texts = [None if text is None else text.decode(errors="replace") for text in told]
-        return arrow.chunked_array([arrow.array(texts, arrow.string())])
-    return column
+    seen = dict[str, str]()
+    for name in names:
+        key = name.casefold()
+        if key in seen:  # guard: names-told-apart
+            must = f"have columns with names that differ in more than capital letters: {seen[key]}"
+            raise refuse("data", must, name)
+        if key.startswith(OWN):  # guard: names-of-queries
+            raise refuse("data", f"have no column whose name begins with {OWN}", name)
+        seen[key] = name

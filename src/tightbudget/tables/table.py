@@ -10,8 +10,10 @@ from typing import Any
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import plain_numbers, positive_count, refuse
-from tightbudget.tables import columns, engine
+from tightbudget.tables import columns
 from tightbudget.tables.arrays import Arrays
+from tightbudget.tables.ibis_source import IbisSource
+from tightbudget.tables.opening import opened
 from tightbudget.tables.source import Contribution, Key, Rule, Source
 
 
@@ -149,10 +151,10 @@ class Table:
         Raises:
             ParameterError: the column is not in both, or a key occurs twice in the public table.
         """
-        return self._over(self._engine("join").joined(public, on))
+        return self._over(self._engine("join").joined(opened(public, {}), on))
 
-    def _engine(self, verb: str) -> engine.IbisSource:
-        if not isinstance(self.source, engine.IbisSource):
+    def _engine(self, verb: str) -> IbisSource:
+        if not isinstance(self.source, IbisSource):
             raise ParameterError(
                 f"{verb} needs an engine: give a frame or a path instead of arrays"
             )
@@ -202,4 +204,4 @@ def _source(data: Any, types: Mapping[str, str], line_breaks: bool) -> Source:
         return data.source
     if isinstance(data, Mapping):
         return Arrays.of(data)
-    return engine.opened(data, types, line_breaks=line_breaks)
+    return opened(data, types, line_breaks=line_breaks)

@@ -1,0 +1,461 @@
+"""Tables of Ibis as a source: the four verbs as one query each, in DuckDB or any other engine."""
+
+from __future__ import annotations
+
+import glob
+import importlib
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Any
+
+from tightbudget.errors import ParameterError, SourceError
+from tightbudget.numerics.validate import refuse
+from tightbudget.release.interrupts import interrupts
+from tightbudget.tables import rules
+from tightbudget.tables.catalogs import check_engine
+from tightbudget.tables.columns import OWN, ROW, alike, check_names, why
+from tightbudget.tables.rows_of_units import chosen, hashed, in_groups, text
+from tightbudget.tables.rules.expressions import import_ibis, usual_date
+from tightbudget.tables.rules.grid import points
+from tightbudget.tables.source import HALF, Contribution, Key, OnGrid, Rule, Runs
+
+# One part of a sum. No table has 2^41 rows, so that the sum of a part stays within int64.
+_PART = 22
+# Keys that a query lists as they are; more of them are sent as a table.
+_LISTED = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class IbisSource:
+    """A table of Ibis, and the connection that asks it.
+
+    Args:
+        table: the Ibis table, with filters and derived columns.
+        connection: the backend of Ibis that runs queries.
+        still: all parts of one statement see the same rows, however often they read them. That is
+            so for rows in memory, and for files that have not changed from before the statement to
+            its end. A view of a database, or a cluster without snapshots, does not promise it.
+        files: a pattern of paths that the rows are read from; None for rows that are no files.
+        turn: the lock of the connection, which all tables that are derived from one share.
+        told: from names to types as the catalog tells them, where the form has another type.
+        odd: from the names of columns that are not let in to their types; the table lacks them.
+    """
+
+    table: Any
+    connection: Any
+    still: bool = False
+    files: str | None = None
+    turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    told: Mapping[str, str] = field(default_factory=dict, repr=False)
+    odd: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def columns(self) -> Mapping[str, str]:
+        """The names of the columns, with the names of their types as the catalog tells them."""
+        found = {name: str(kind).removeprefix("!") for name, kind in self.table.schema().items()}
+        found.pop(ROW, None)
+        return {**{name: self.told.get(name, kind) for name, kind in found.items()}, **self.odd}
+
+    def check(self) -> None:
+        """Asks the engine for no row.
+
+        Raises:
+            SourceError: the engine does not answer.
+        """
+        with interrupts() as seen:
+            try:
+                with self.turn:
+                    check_engine(self.connection)
+                    self.connection.to_pyarrow(self.table.limit(0))
+            except ParameterError:
+                raise
+            except Exception as error:
+                seen.check()  # guard: interrupt-of-a-check
+                raise unanswered(error) from None
+
+    def check_rules(
+        self, conditions: Sequence[Rule | None] = (), columns: Sequence[OnGrid] = ()
+    ) -> None:
+        """Refuses rules that cannot be answered; it asks the rows nothing."""
+        for rule in conditions:
+            self._condition(rule)
+        self._on_grid(columns)
+
+    # ------------------------------------------------------------------ rows
+
+    def filtered(self, rule: Rule) -> IbisSource:
+        """Returns the rows for which a rule is true."""
+        return replace(self, table=self.table.filter(self._condition(rule)))
+
+    def with_half(self, contribution: Contribution) -> IbisSource:
+        """Returns the rows with the half, 0 or 1, that a keyed hash puts each unit into."""
+        ibis, unit = import_ibis(), self.table[contribution.unit]
+        second = unit.notnull() & (hashed(contribution.salt, ["half", text(unit)]) >= "8")
+        # PostgreSQL makes no bigint of a truth value
+        half = ibis.cases((second, ibis.literal(1, "int64")), else_=0).cast("int64")
+        return replace(self, table=self.table.mutate(**{HALF: half}), still=False)
+
+    def mutated(self, given: Mapping[str, Rule]) -> IbisSource:
+        """Returns the rows with derived columns."""
+        derived = {
+            name: self._resolved(rule, kind="any", name=name) for name, rule in given.items()
+        }
+        check_names([*dict.fromkeys([*self.columns, *given])])
+        kept = {name: kind for name, kind in self.told.items() if name not in given}
+        for name, value in derived.items():  # a column under another name is what it was
+            op = value.op()
+            if type(op).__name__ == "Field" and op.name in self.told:
+                kept[name] = self.told[op.name]
+        odd = {name: kind for name, kind in self.odd.items() if name not in given}
+        return replace(self, table=self.table.mutate(**derived), told=kept, odd=odd)
+
+    def joined(self, read: IbisSource, on: str) -> IbisSource:
+        """Returns the rows with the columns of a public table, whose key is unique."""
+        ibis = import_ibis()
+        # it is public, and may be read here; so it is the same when the rows are scanned
+        other = ibis.memtable(read.connection.to_pyarrow(read.table))
+        for columns in (self.columns, read.columns):
+            if on not in columns:
+                raise refuse("on", f"be a column of both tables, one has {', '.join(columns)}", on)
+        twice = set(read.columns) & set(self.columns) - {on}
+        if twice:
+            raise ParameterError(
+                "the public table must have columns of its own, got "
+                f"{', '.join(sorted(twice))} in both"
+            )
+        check_names([*self.columns, *(name for name in other.columns if name != on)])
+        _check_alike(on, self.columns[on], read.columns[on])
+        keys = other.filter(other[on].notnull())
+        many, distinct = (
+            self.connection.to_pyarrow(
+                keys.aggregate(many=keys.count(), distinct=keys[on].nunique())
+            )
+            .to_pylist()[0]
+            .values()
+        )
+        if many != distinct:
+            raise refuse("on", "name a column whose values occur once in the public table", on)
+        joined = self.table.left_join(keys, on)
+        extra = [name for name in other.columns if name != on]
+        told = {**self.told, **{name: read.told[name] for name in extra if name in read.told}}
+        more = {name: kind for name, kind in read.odd.items() if name != on}
+        return replace(
+            self,
+            table=joined.select(*self.table.columns, *extra),
+            told=told,
+            odd={**self.odd, **more},
+        )
+
+    # ------------------------------------------------------------------ verbs
+
+    def counts(
+        self, contribution: Contribution, conditions: Sequence[Rule | None], *, units: bool = False
+    ) -> list[int]:
+        """Counts the rows, or the units, for which each of the conditions is true; None for all."""
+        rows, name = self, contribution.unit
+        if not units and name is not None and all(rule is None for rule in conditions):
+            return [self._number_chosen(contribution)] * len(conditions)
+        if not units:
+            rows = replace(self, table=self._of_units(self.table, contribution, conditions))
+        count = {}
+        for i, condition in enumerate(conditions):
+            true = rows._condition(condition)
+            if units and name is not None:
+                unit = rows.table[name]
+                count[f"n{i}"] = unit.nunique(where=true)
+                count[f"m{i}"] = (true & unit.isnull()).sum()
+            elif condition is None:
+                count[f"n{i}"] = rows.table.count()
+            else:
+                count[f"n{i}"] = rows._number_true(condition)
+        found = self._one(rows.table.aggregate(**count))
+        return [found[f"n{i}"] + found.get(f"m{i}", 0) for i in range(len(conditions))]
+
+    def sums(self, contribution: Contribution, columns: Sequence[OnGrid]) -> list[int]:
+        """Adds up each of the columns, exactly."""
+        rows = self._of_units(self.table, contribution, [c.column for c in columns])
+        table, parts = replace(self, table=rows)._on_grid(columns)
+        found = self._one(table.aggregate(**_sums(table, parts)))
+        return _together(found, parts)
+
+    def histogram(self, contribution: Contribution, column: OnGrid) -> Runs:
+        """Counts the rows of each point that occurs, in ascending order of the points."""
+        rows = replace(self, table=self._of_units(self.table, contribution, [column.column]))
+        point, number = f"{OWN}point", f"{OWN}number"
+        table = rows._with(**{point: rows._integers(column)})
+        runs = self._columns(table.group_by(point).aggregate(**{number: table.count()}))
+        return sorted(zip(runs[point], runs[number], strict=True))
+
+    def groups(
+        self,
+        contribution: Contribution,
+        by: Sequence[str],
+        columns: Sequence[OnGrid],
+        *,
+        keys: Sequence[Key] | None,
+    ) -> dict[Key, list[int]]:
+        """Adds up columns in each group that occurs, or counts units where there are no columns."""
+        table = self.table
+        for name in by:
+            key = table[name]
+            # Python has no dates beyond the year 9999: reading one would be an error that is seen
+            known = usual_date(key) if key.type().is_date() else key  # guard: dates-of-python
+            table = table.filter(known.notnull())
+        # Where nothing is chosen, the groups are listed in place of the rows, which are more.
+        late = contribution.unit is None and keys is not None and len(keys) > _LISTED
+        table = table if late else _listed(table, by, keys)
+        if not columns or contribution.groups < contribution.rows:
+            table = in_groups(table, contribution, by, still=self.still)
+        if columns:
+            table = self._of_units(table, contribution, [*by, *(c.column for c in columns)])
+            table, parts = replace(self, table=table)._on_grid(columns)
+            answer = _sums(table, parts)
+        elif contribution.unit is None:
+            parts, answer = [(1, 0)], {f"{OWN}s0_0": table.count()}
+        else:
+            unit = table[contribution.unit]
+            parts = [(1, 0)]
+            answer = {f"{OWN}s0_0": unit.nunique() + unit.isnull().sum().fill_null(0)}
+        grouped = table.group_by(list(by)).aggregate(**answer)
+        found = self._columns(_listed(grouped, by, keys) if late else grouped)
+        named = (
+            list(zip(*(found[name] for name in by), strict=True)) if len(by) > 1 else found[by[0]]
+        )
+        numbers = [found[name] for name in answer]
+        return {
+            key: _together(dict(zip(answer, row, strict=True)), parts)
+            for key, row in zip(named, zip(*numbers, strict=True), strict=True)
+        }
+
+    # ------------------------------------------------------------------ which rows count
+
+    def _number_chosen(self, contribution: Contribution) -> int:
+        """Counts the rows that count, whichever rows of a unit are chosen."""
+        unit, most = contribution.unit, contribution.rows
+        each = self.table.group_by(unit).aggregate(tightbudget_entries=self.table.count())
+        # guard: rows-of-a-unit-counted
+        bounded = (
+            each[unit]
+            .isnull()
+            .ifelse(each.tightbudget_entries, import_ibis().least(each.tightbudget_entries, most))
+        )
+        return self._one(each.aggregate(n=bounded.sum()))["n"]
+
+    def _of_units(
+        self, table: Any, contribution: Contribution, given: Sequence[Rule | None]
+    ) -> Any:
+        """Returns the rows of each unit that count, with what the given rules look at."""
+        if contribution.unit is None:
+            return table
+        return chosen(table, contribution, self._used(given), still=self.still)
+
+    def _used(self, given: Sequence[Rule | None]) -> list[str]:
+        """Names the columns that rules look at, in alphabetical order."""
+        operations = import_ibis().expr.operations
+        used = set[str]()
+        for rule in given:
+            if isinstance(rule, str):
+                used.add(rule)
+            elif rule is not None:
+                value = self._resolved(rule, kind="any", name="column")
+                # the table's own columns, and not those that a derived one is made of
+                fields = value.op().find(operations.Field, filter=operations.Value)
+                used |= {field.name for field in fields}
+        return sorted(used)
+
+    # ------------------------------------------------------------------ columns
+
+    def _resolved(self, rule: Rule, *, kind: rules.Kind, name: str) -> Any:
+        """Returns the expression of a rule; refuses one that looks at a column not let in."""
+        if isinstance(rule, str) and rule in self.odd:
+            raise self._not_let_in(name, rule)
+        try:
+            return rules.resolved(self.table, rule, kind=kind, name=name)
+        except ParameterError as error:
+            # Ibis has not found the column, and says so with its name in quotes
+            missing = [odd for odd in self.odd if f"{odd!r}" in str(error.__cause__)]
+            if not missing:
+                raise
+            raise self._not_let_in(name, missing[0]) from None
+
+    def _not_let_in(self, argument: str, name: str) -> ParameterError:
+        kind = self.odd[name]
+        return ParameterError(
+            f"{argument} must not look at columns of type {kind}, got {name!r}{why(kind)}"
+        )
+
+    def _with(self, **derived: Any) -> Any:
+        return self.table.mutate(**derived)
+
+    def _condition(self, rule: Rule | None) -> Any:
+        """Returns a condition that is true or false; a missing one is false, and None is true."""
+        if rule is None:
+            return import_ibis().literal(True)
+        return self._resolved(rule, kind="boolean", name="where").fill_null(False)
+
+    def _number_true(self, condition: Rule) -> Any:
+        """Returns the number of rows for which a condition is true, and neither false nor NULL."""
+        true = self._resolved(condition, kind="any", name="where")
+        if self.connection.name == "duckdb":
+            return _count_if()(true)
+        return true.sum()
+
+    def _integers(self, column: OnGrid) -> Any:
+        """Returns the expression of a column of integers."""
+        ibis = import_ibis()
+        if column.column is None:
+            return ibis.literal(1, "int64")
+        value = self._resolved(column.column, kind="number", name="column")
+        point = points(value, column.low, column.high, column.step)
+        centred = point - ibis.literal(column.origin, "int64") if column.origin else point
+        return centred * centred if column.power == 2 else centred
+
+    def _on_grid(self, columns: Sequence[OnGrid]) -> tuple[Any, list[tuple[int, int]]]:
+        """Returns the table with columns of integers in parts, and the number and offset of parts.
+
+        A column whose entries may be large is cut into parts of 22 bits: each part is divided off
+        in doubles, which are exact for integers below 2^53, and its sum stays within int64.
+        """
+        derived, parts = {}, []
+        for i, column in enumerate(columns):
+            value, low = self._integers(column), 0
+            bits = column.most.bit_length()
+            if bits <= _PART:
+                derived[f"{OWN}x{i}_0"] = value
+                parts.append((1, 0))
+                continue
+            if column.power == 1:
+                low = min(0, column.low - column.origin)
+            whole = (value - import_ibis().literal(low, "int64")).cast("float64")
+            span = column.most - low
+            if span > 2**53:
+                raise ParameterError(
+                    f"step = {column.step} is too fine: a row may add {span} points"
+                )
+            number = -(-span.bit_length() // _PART)
+            for j in range(number):
+                above = (whole / float(2 ** (_PART * (j + 1)))).floor() * float(2**_PART)
+                part = (whole / float(2 ** (_PART * j))).floor() - above
+                derived[f"{OWN}x{i}_{j}"] = part.cast("int64")
+            parts.append((number, low))
+        return self._with(**derived), parts
+
+    # ------------------------------------------------------------------ answers
+
+    def _one(self, query: Any) -> dict[str, int]:
+        """Returns the one row of an answer; a sum over no rows is 0."""
+        columns = self._columns(query)
+        return {name: int(value or 0) for name, (value,) in columns.items()}
+
+    def _columns(self, query: Any) -> dict[str, list[Any]]:
+        before = stamps(self.files)
+        # one connection answers one query at a time
+        with self.turn, _texts_as_they_are(self.connection):
+            columns: dict[str, list[Any]] = self.connection.to_pyarrow(query).to_pydict()
+        if stamps(self.files) != before:  # guard: files-unchanged
+            raise SourceError("files of the table have changed while they were read")
+        return columns
+
+
+@contextmanager
+def _texts_as_they_are(connection: Any) -> Iterator[None]:
+    """Keeps Spark from replacing ``${name}`` in a query, also within its texts and names.
+
+    A rule would then look for another text, say one of the driver's environment.
+    """
+    if connection.name != "pyspark":
+        yield
+        return
+    setting, name = connection._session.conf, "spark.sql.variable.substitute"
+    before = setting.get(name)
+    setting.set(name, "false")  # guard: texts-as-they-are
+    try:
+        yield
+    finally:
+        setting.set(name, before)
+
+
+def _check_alike(on: str, kind: str, other: str) -> None:
+    """Refuses a join of columns of two types, unless both are integers or both texts.
+
+    An engine compares values of two types by a change of type, which may make different keys
+    equal: 2^53 and 2^53 + 1 are one double. A row would then have two partners, and count twice.
+
+    Raises:
+        ParameterError: the types are not alike, or not let in.
+    """
+    if not alike(kind, other):  # guard: join-of-one-type
+        raise refuse("on", f"name columns of one type, got {kind} and {other}", on)
+
+
+def _sums(table: Any, parts: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Returns the sum of each part of each column, and the number of rows for its offset."""
+    sums = {
+        f"{OWN}s{i}_{j}": table[f"{OWN}x{i}_{j}"].sum()
+        for i, (n, _) in enumerate(parts)
+        for j in range(n)
+    }
+    return {**sums, f"{OWN}rows": table.count()}
+
+
+def _together(row: Mapping[str, Any], parts: Sequence[tuple[int, int]]) -> list[int]:
+    """Puts the parts of each sum together, exactly."""
+    return [
+        sum(int(row[f"{OWN}s{i}_{j}"] or 0) << (_PART * j) for j in range(n))
+        + low * (int(row[f"{OWN}rows"]) if low else 0)
+        for i, (n, low) in enumerate(parts)
+    ]
+
+
+def _listed(table: Any, by: Sequence[str], keys: Sequence[Key] | None) -> Any:
+    """Returns the rows of public keys; all rows if keys is None."""
+    if keys is None:
+        return table
+    if len(by) == 1 and len(keys) <= _LISTED:
+        # Ibis takes an integer for one of the smallest type that has it, and finds no type for
+        # some that are beyond int64 and some that are not
+        kind = table[by[0]].type()
+        return table.filter(table[by[0]].isin([import_ibis().literal(key, kind) for key in keys]))
+    columns = zip(*keys, strict=True) if len(by) > 1 else [keys]
+    arrow = importlib.import_module("pyarrow")
+    known = import_ibis().memtable(
+        arrow.table(
+            {
+                name: arrow.array(column, table.schema()[name].to_pyarrow())
+                for name, column in zip(by, columns, strict=True)
+            }
+        )
+    )
+    return table.semi_join(known, list(by))
+
+
+@cache
+def _count_if() -> Any:
+    """Returns the function count_if of DuckDB, which Ibis has not.
+
+    What Ibis writes takes longer: with 200 conditions on 10^6 rows ``count_if(c)`` takes 0.2 s of
+    CPU, ``sum(c::INT)`` 0.7 s, and ``count(*) FILTER (WHERE c)`` 3 s (DuckDB 2.0).
+    """
+    ibis = import_ibis()
+
+    @ibis.udf.agg.builtin(name="count_if", signature=(("boolean",), "int64"))  # type: ignore[untyped-decorator]
+    def count_if(true: Any) -> Any: ...
+
+    return count_if
+
+
+def unanswered(error: Exception) -> SourceError:
+    """Makes the refusal of an engine that does not answer, without its text."""
+    return SourceError(f"the table's engine does not answer ({type(error).__name__})")
+
+
+def stamps(files: str | None) -> list[tuple[str, int, int, int]]:
+    """Returns the path of each file, its time of change in nanoseconds, its size and its number."""
+    if files is None:
+        return []
+    stats = [(path, os.stat(path)) for path in sorted(glob.glob(files, recursive=True))]
+    return [(path, stat.st_ctime_ns, stat.st_size, stat.st_ino) for path, stat in stats]

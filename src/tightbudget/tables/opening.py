@@ -1,0 +1,165 @@
+"""Opens a path, a frame or an Ibis table as a source: each column in its form, or left out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from tightbudget.errors import ParameterError, SourceError
+from tightbudget.numerics.validate import refuse
+from tightbudget.release.interrupts import interrupts
+from tightbudget.tables.catalogs import catalog, check_engine, of_parquet
+from tightbudget.tables.columns import ROW, check_names, kind_of
+from tightbudget.tables.csv_file import read_csv
+from tightbudget.tables.forms import Origin, formed
+from tightbudget.tables.frames import arrow_of, check_frame, read_columns, unread
+from tightbudget.tables.ibis_source import IbisSource, stamps, unanswered
+from tightbudget.tables.rules.expressions import import_ibis
+
+# Engines that answer windows, md5 and exact integers alike. Tests ask DuckDB, PostgreSQL and Spark;
+# for the other three they read the queries that Ibis writes.
+_ENGINES = ("duckdb", "postgres", "pyspark", "databricks", "snowflake", "bigquery")
+# How texts come from files.
+_ORIGINS: Mapping[str, Origin] = {".parquet": "files"}
+
+
+def opened(data: Any, types: Mapping[str, str], *, line_breaks: bool = False) -> IbisSource:
+    """Opens a path, a frame or an Ibis table.
+
+    Args:
+        data: the path, the frame or the table.
+        types: of the columns of a CSV file.
+        line_breaks: values of a CSV file may have line breaks; see :func:`read_csv`.
+
+    Raises:
+        ParameterError: it is none of them.
+        ExtraError: Ibis is not installed.
+        SourceError: the file or the engine does not answer.
+    """
+    ibis = import_ibis()
+    if isinstance(data, ibis.Table):
+        operations = ibis.expr.operations
+        # guard: rows-as-they-are
+        if not isinstance(data.op(), (operations.DatabaseTable, operations.InMemoryTable)):
+            raise ParameterError(
+                "data must be a table of the engine as it is, got an expression of Ibis: use "
+                "Table.filter, Table.mutate and Table.join, which look at one row alone"
+            )
+        connection = data.get_backend()
+        if connection.name in _ENGINES:  # guard: known-engine
+            check_names(data.columns)
+            return _told(data, connection)
+        if connection.name != "polars":
+            raise ParameterError(
+                f"data must be a table of {', '.join(_ENGINES)} or polars, got one of "
+                f"{connection.name}: give its rows as a frame, say table.to_pyarrow()"
+            )
+    elif not isinstance(data, (str, os.PathLike)) and not hasattr(data, "columns"):
+        must = "be a path, a frame, an Ibis table, or a mapping from names to arrays"
+        raise refuse("data", must, type(data).__name__)
+    check_frame(data)
+    files = str(data) if isinstance(data, (str, os.PathLike)) else None
+    with interrupts() as seen:
+        try:
+            return _opened(data, types, files, line_breaks)
+        except ParameterError:
+            raise
+        except Exception as error:  # its text may show values
+            seen.check()
+            file = f"the file {files!r} could not be read ({type(error).__name__})"
+            raise SourceError(unread(data, error) if files is None else file) from None
+
+
+def _opened(
+    data: Any, types: Mapping[str, str], files: str | None, line_breaks: bool
+) -> IbisSource:
+    """Opens files or a frame in a DuckDB of their own."""
+    ibis, odd, told = import_ibis(), dict[str, str](), dict[str, str]()
+    connection, origin = _own_duckdb(), _ORIGINS.get(Path(files or "").suffix, "frame")
+    if files is not None:
+        table = _read(connection, Path(files), types, line_breaks)
+        check_names(table.columns)
+        if origin == "files":
+            told = of_parquet(connection, files)
+    else:
+        given = read_columns(data.to_polars() if isinstance(data, ibis.Table) else data)
+        check_names([name for name, *_ in given])
+        # Ibis has no windows for Polars, whose rows are in this process anyway
+        frame, odd = arrow_of(given)
+        table = ibis.memtable(frame)
+    # files that are not on this machine have no time of change here
+    still = files is None or bool(stamps(files))
+    return _in_form(IbisSource(table, connection, still=still, files=files, odd=odd), origin, told)
+
+
+def _told(data: Any, connection: Any) -> IbisSource:
+    """Opens a table of an engine, whose catalog tells the types that Ibis names otherwise.
+
+    Raises:
+        ParameterError: the engine is set to compare texts otherwise.
+        SourceError: the engine does not answer.
+    """
+    with interrupts() as seen:
+        try:
+            check_engine(connection)
+            types = catalog(connection, data)
+        except ParameterError:
+            raise
+        except Exception as error:
+            seen.check()
+            raise unanswered(error) from None
+    return _in_form(IbisSource(data, connection), "engine", types)
+
+
+def _in_form(
+    source: IbisSource, origin: Origin, names: Mapping[str, str] = MappingProxyType({})
+) -> IbisSource:
+    """Returns the rows with each column that is let in, in its form; the others are only named.
+
+    Args:
+        source: the rows.
+        origin: how texts come from the engine.
+        names: the types that Ibis names otherwise.
+    """
+    given, made, odd, own = source.table, {}, dict(source.odd), dict[str, str]()
+    for name, kind in {**source.columns, **names}.items():
+        if name not in given.columns:
+            continue
+        if kind_of(kind) is None:  # guard: kinds-let-in
+            odd[name] = kind
+            continue
+        padded = kind.startswith("char")
+        made[name] = formed(given[name], kind, "padded" if padded else origin)
+        own[name] = kind
+    if not made:  # rows can be counted all the same
+        made[ROW] = import_ibis().literal(1, "int64")
+    return replace(source, table=given.select(**made), told=own, odd=odd)
+
+
+def _own_duckdb() -> Any:
+    """Opens DuckDB in memory; rows that do not fit go to a folder that only this user can read.
+
+    By default they would go to a folder ``.tmp`` of the working directory, and stay there if the
+    process is killed. The folder is removed when nobody holds the connection any more.
+    """
+    folder = tempfile.mkdtemp(prefix="tightbudget-")
+    connection = import_ibis().duckdb.connect(temp_directory=folder)
+    weakref.finalize(connection, shutil.rmtree, folder, ignore_errors=True)
+    return connection
+
+
+def _read(connection: Any, path: Path, types: Mapping[str, str], line_breaks: bool) -> Any:
+    """Opens Parquet or CSV files in DuckDB; their rows stay where they are."""
+    if path.suffix == ".parquet":
+        # a text that is no UTF-8 would be an error: one record would stop the scan
+        return connection.read_parquet(str(path), utf8_validation="replace")  # guard: utf8-of-files
+    if path.suffix != ".csv":
+        raise refuse("data", "be a path that ends in .parquet or .csv", str(path))
+    return read_csv(connection, path, types, line_breaks=line_breaks)
