@@ -28,10 +28,14 @@ from sqlalchemy import Connection, Engine, event, insert, select, update
 
 import tightbudget as tb
 from tightbudget.ledger.acts import budget_acts
-from tightbudget.ledger.schema import budgets, charges, events, reservations
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.promises.chain import Entry, Head, entry_after
 from tightbudget.promises.units import Units
+
+try:
+    from tightbudget.ledger.store.schema import budgets, charges, events, reservations
+except ImportError:  # an earlier version
+    from tightbudget.ledger.schema import budgets, charges, events, reservations
 
 COIN = tb.OutputDP({"yes": 1e-6, "no": 1e-7}, delta=1e-15)
 BATCH = 5_000  # rows that are written at once

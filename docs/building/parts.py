@@ -19,10 +19,10 @@ from typing import Any
 
 from docs.building.docstrings import rewritten
 from docs.building.public import public
+from tests.ledger.conformance import TABLES
 
 import tightbudget as tb
 from tightbudget import errors, release, tables
-from tightbudget.ledger.testing import TABLES
 from tightbudget.release.mechanism import MechanismOnData, Priced
 from tightbudget.tables.columns import KINDS
 

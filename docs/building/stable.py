@@ -19,7 +19,7 @@ from docs.building.public import public
 
 import tightbudget as tb
 from tightbudget.cli.refusals import EXIT_CODES, INTERRUPTED
-from tightbudget.ledger.schema import metadata, with_access
+from tightbudget.ledger.store.schema import metadata, with_access
 from tightbudget.promises.stored_words import EventKind, ReservationState
 
 FILE = Path(__file__).resolve().parents[1] / "reference" / "stable.txt"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ledger.conformance import TABLES, ConformanceTable, Deed, LedgerActor
 from tests.release.cases import CASES, Case
 from tests.release.test_laws import Broken, Untouchable
 from tests.web.conftest import HERE, SEARCH, Client, Serve
@@ -19,7 +20,6 @@ import tightbudget as tb
 from tightbudget.client import remote as remote_module
 from tightbudget.ledger.acts.budget_acts import Terms, open_budget
 from tightbudget.ledger.acts.unit_of_work import Act
-from tightbudget.ledger.testing import TABLES, ConformanceTable, Deed, LedgerActor
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.promises.chain import digest
 from tightbudget.release import Meter

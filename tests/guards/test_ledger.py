@@ -19,11 +19,11 @@ from tests.guards.mutants import Without, each, lose_a_truth
 import tightbudget as tb
 from tightbudget.ledger.acts import unit_of_work as act_module
 from tightbudget.ledger.acts.unit_of_work import Act
-from tightbudget.ledger.guard import Files
 from tightbudget.ledger.rows import budget_rows, run_rows
-from tightbudget.ledger.schema import budgets
+from tightbudget.ledger.store.schema import budgets
+from tightbudget.ledger.store.sqlite_files import Files
+from tightbudget.ledger.store.turns import Turn, Turns
 from tightbudget.ledger.tokens import Tokens
-from tightbudget.ledger.turns import Turn, Turns
 from tightbudget.output_dp.amount import ExactAmount
 from tightbudget.promises import chain
 from tightbudget.promises.checkpoint import Checkpoint

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.ledger.conformance import LedgerActor
 from tests.ledger.servers import OwnServer, Server
-
-from tightbudget.ledger.testing import LedgerActor
 
 BACKENDS = ["sqlite", "postgresql"]
 # Databases of a server are made, and waited for, at every test: in `make test` PostgreSQL answers

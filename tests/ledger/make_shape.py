@@ -1,4 +1,4 @@
-"""Writes src/tightbudget/ledger/shape.json: the definitions that a new ledger has.
+"""Writes src/tightbudget/ledger/store/shape.json: the definitions that a new ledger has.
 
 Run once for each version of the tables: python -m tests.ledger.make_shape
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.ledger.servers import OwnServer
 
 import tightbudget as tb
-from tightbudget.ledger import shape as shape_module
+from tightbudget.ledger.store import shape as shape_module
 
 FILE = Path(shape_module.__file__).parent / shape_module.FILE
 

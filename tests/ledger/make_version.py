@@ -15,9 +15,9 @@ import pytest
 from sqlalchemy import text
 
 import tightbudget as tb
-from tightbudget.ledger import store
-from tightbudget.ledger.schema import metadata, tokens
-from tightbudget.ledger.store import Store
+from tightbudget.ledger.store import store
+from tightbudget.ledger.store.schema import metadata, tokens
+from tightbudget.ledger.store.store import Store
 from tightbudget.ledger.tokens import Tokens
 
 FOLDER = Path(__file__).parent / "versions"

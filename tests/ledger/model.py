@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from tests.ledger.conformance import Deed, guarantee, number
+
 import tightbudget as tb
-from tightbudget.ledger.testing import Deed, guarantee, number
 
 UNITS = (10**12, 10**18)  # in one epsilon, in one delta
 NOTHING = (0, 0)

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.guards.mutants import Without, each, lose_a_truth
+from tests.ledger.conformance import Deed, LedgerActor
 from tests.ledger.test_model import deeds
 
 import tightbudget as tb
 from tightbudget.ledger import balance_history
-from tightbudget.ledger.testing import Deed, LedgerActor
 from tightbudget.promises.values import Event, Statement
 
 # every kind of event that changes a balance, also of budgets in budgets, with caps up and down

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.ledger.conformance import TABLES, ConformanceTable, LedgerActor
 from tests.ledger.conftest import on_both
 from tests.ledger.model import Model
-
-from tightbudget.ledger.testing import TABLES, ConformanceTable, LedgerActor
 
 
 @on_both

@@ -15,7 +15,7 @@ from tests.ledger.conftest import BACKENDS
 
 import tightbudget as tb
 from tightbudget.ledger import copy as copying
-from tightbudget.ledger.schema import events, metadata
+from tightbudget.ledger.store.schema import events, metadata
 from tightbudget.promises.chain import Head, entry_after
 from tightbudget.promises.units import NOTHING
 

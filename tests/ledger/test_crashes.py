@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, inspect, text
+from tests.ledger.conformance import Deed, LedgerActor
 from tests.ledger.model import Model
 from tests.ledger.victims import born, heard, killed_at, watched
 
 import tightbudget as tb
-from tightbudget.ledger import store
-from tightbudget.ledger.schema import VERSION, VERSION_TABLE
-from tightbudget.ledger.testing import Deed, LedgerActor
+from tightbudget.ledger.store import store
+from tightbudget.ledger.store.schema import VERSION, VERSION_TABLE
 
 GUARANTEE = "yes=0.3,no=0.1+1e-7"
 NEW = ("open data 1 1e-6",)

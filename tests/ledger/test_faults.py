@@ -23,14 +23,14 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import OperationalError
+from tests.ledger.conformance import Deed, LedgerActor
 from tests.ledger.model import Model
 from tests.ledger.servers import OwnServer, Server
 from tests.ledger.victims import born, heard, watched
 
 import tightbudget as tb
-from tightbudget.ledger import store
-from tightbudget.ledger.testing import Deed, LedgerActor
-from tightbudget.ledger.turns import Waiting
+from tightbudget.ledger.store import connecting, store
+from tightbudget.ledger.store.turns import Waiting
 
 NOBODY = 65534
 TEN_YEARS = timedelta(days=3653)
@@ -371,8 +371,8 @@ def hasty() -> Iterator[None]:
     """Nobody waits for a lock, or is waited for, longer than a second or two."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "_PATIENCE", 1.0)
-        begin = store._BEGIN["postgresql", "write"].replace("60s", "1s")
-        patch.setitem(store._BEGIN, ("postgresql", "write"), begin)
+        begin = connecting.BEGIN["postgresql", "write"].replace("60s", "1s")
+        patch.setitem(connecting.BEGIN, ("postgresql", "write"), begin)
         yield
 
 

@@ -19,9 +19,10 @@ from tests.ledger.servers import OwnServer
 from tests.ledger.victims import born, heard, watched
 
 import tightbudget as tb
-from tightbudget.ledger import guard, store
-from tightbudget.ledger.guard import Files
-from tightbudget.ledger.turns import SharedFlush, Turns, Waiting
+from tightbudget.ledger.store import ofd_locks, store
+from tightbudget.ledger.store.shared_flush import SharedFlush
+from tightbudget.ledger.store.sqlite_files import Files
+from tightbudget.ledger.store.turns import Turns, Waiting
 
 SOME = tb.OutputDP.from_dp(1e-3)
 
@@ -575,35 +576,35 @@ def descriptors(file: Path, many: int) -> list[int]:
     return [os.open(file, os.O_RDWR | os.O_CREAT) for _ in range(many)]
 
 
-@pytest.mark.skipif(guard._SET is None, reason="no OFD locks")
+@pytest.mark.skipif(ofd_locks.SET is None, reason="no OFD locks")
 def test_processes_stand_in_line_by_ticket(tmp_path: Path) -> None:
     one, two, three = (Files(str(tmp_path / "file"), (0, 0)) for _ in range(3))
     for files, number in zip((one, two, three), descriptors(tmp_path / "file", 3), strict=True):
         files._database = number
-    with one._in_line() as first:
-        with two._in_line() as second:
-            with three._in_line() as third:
+    with one._line.place(one._database) as first:
+        with two._line.place(two._database) as second:
+            with three._line.place(three._database) as third:
                 assert [first() > 0, second() > 0, third() > 0] == [False, True, True]
                 assert third() > second()
             os.close(three._database)  # the end of a process frees its ticket
         assert not first()
-    with two._in_line() as second:
+    with two._line.place(two._database) as second:
         assert not second()
     os.close(one._database)
     os.close(two._database)
 
 
-@pytest.mark.skipif(guard._SET is None, reason="no OFD locks")
+@pytest.mark.skipif(ofd_locks.SET is None, reason="no OFD locks")
 def test_a_process_that_lets_its_turn_go_by_stops_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be stopped while it waits; others pass it, and the next need not find out again."""
-    monkeypatch.setattr(guard, "_LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(ofd_locks, "_LONGEST_PAUSE", 0.05)
     stopped, other = (Files(str(tmp_path / "file"), (0, 0)) for _ in range(2))
     stopped._database, other._database = descriptors(tmp_path / "file", 2)
-    with stopped._in_line():
+    with stopped._line.place(stopped._database):
         other.writing(5, lambda: None)
-        with other._in_line() as ahead:
+        with other._line.place(other._database) as ahead:
             assert not ahead()
     os.close(stopped._database)
     os.close(other._database)

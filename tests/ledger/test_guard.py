@@ -33,8 +33,8 @@ from tests.guards.mutants import Without, mutate
 from tests.ledger.victims import born, heard, watched
 
 import tightbudget as tb
-from tightbudget.ledger import guard, store
-from tightbudget.ledger.guard import Files, ProcessState
+from tightbudget.ledger.store import file_systems, ofd_locks, sqlite_files, store
+from tightbudget.ledger.store.sqlite_files import Files, ProcessState
 
 CAP, PRICE = 1.0, 0.01
 ENDS = ("", "-wal", "-shm")
@@ -512,7 +512,7 @@ def test_a_file_that_is_exchanged_while_it_is_opened_is_refused(sqlite: str, fil
 @pytest.fixture(params=["no command", "unknown to the kernel"])
 def without_ofd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A system that has no locks of open file descriptions."""
-    monkeypatch.setattr(guard, "_SET", None if request.param == "no command" else 12345)
+    monkeypatch.setattr(ofd_locks, "SET", None if request.param == "no command" else 12345)
 
 
 def test_without_locks_of_our_own_a_loss_is_found_out(
@@ -566,7 +566,7 @@ def test_a_network_file_system_is_refused(
         opened(url)
     device = os.stat(file.parent).st_dev
     mount = f"{os.major(device)}:{os.minor(device)}", "/somewhere", kind
-    monkeypatch.setattr(guard, "_mounts", lambda: iter([("0:0", "/", "ext4"), mount]))
+    monkeypatch.setattr(file_systems, "mounts", lambda: iter([("0:0", "/", "ext4"), mount]))
     with pytest.raises(tb.LedgerError, match=rf"network file system \({kind}\).*PostgreSQL"):
         tb.Ledger(url)
     assert file.exists() == there
@@ -576,7 +576,7 @@ def test_a_file_that_is_mounted_alone_is_refused(
     sqlite: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a container its -wal would lie in another folder than that of the others."""
-    monkeypatch.setattr(guard, "_mounts", lambda: iter([("0:0", str(file), "ext4")]))
+    monkeypatch.setattr(file_systems, "mounts", lambda: iter([("0:0", str(file), "ext4")]))
     with pytest.raises(tb.LedgerError, match=r"mounted alone.* mount its folder"):
         tb.Ledger(sqlite)
 
@@ -587,7 +587,7 @@ def test_mounts_are_read_as_linux_writes_them(monkeypatch: pytest.MonkeyPatch) -
         "37 35 0:45 / /home rw shared:1 - nfs4 server:/home rw,vers=4.2\n"
     )
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: lines)
-    assert list(guard._mounts()) == [
+    assert list(file_systems.mounts()) == [
         ("98:0", "/mnt two\\", "ext3"),
         ("0:45", "/home", "nfs4"),
     ]
@@ -598,7 +598,7 @@ def test_a_system_that_names_no_mounts_is_trusted(monkeypatch: pytest.MonkeyPatc
         raise FileNotFoundError
 
     monkeypatch.setattr(Path, "read_text", missing)
-    assert list(guard._mounts()) == []
+    assert list(file_systems.mounts()) == []
 
 
 def test_a_database_that_cannot_have_a_wal_is_refused(
@@ -606,11 +606,11 @@ def test_a_database_that_cannot_have_a_wal_is_refused(
 ) -> None:
     file.parent.mkdir()
 
-    class Stubborn(guard.GuardedConnection):
+    class Stubborn(sqlite_files.GuardedConnection):
         def execute(self, *_: Any) -> Any:
             return super().execute("SELECT 'delete'")
 
-    monkeypatch.setattr(guard, "GuardedConnection", Stubborn)
+    monkeypatch.setattr(sqlite_files, "GuardedConnection", Stubborn)
     with pytest.raises(tb.LedgerError, match=r"must be in SQLite's WAL mode.* in mode delete"):
         tb.Ledger(f"sqlite:///{file}")
 
@@ -642,7 +642,7 @@ def test_a_ledger_that_is_closed_in_the_middle_of_opening_another_is_closed_then
     """A signal handler may close it, and so may the garbage collector."""
     ledger = tb.Ledger(sqlite)
     charge(ledger, "before")
-    monkeypatch.setattr(guard, "_check_place", lambda _: ledger.close())
+    monkeypatch.setattr(file_systems, "check_place", lambda _: ledger.close())
     tb.Ledger(f"sqlite:///{tmp_path}/other.db").close()
     assert not Path(f"{file}-wal").exists()
 
@@ -681,7 +681,7 @@ def test_to_close_a_ledger_takes_no_locks_from_other_connections(sqlite: str, fi
         assert held
         assert locks_of(os.getpid(), str(file)) == held
     tb.Ledger(sqlite).close()
-    unclosed = guard.this_process()._unclosed
+    unclosed = sqlite_files.this_process()._unclosed
     assert os.stat(file).st_ino not in [os.fstat(fd).st_ino for fd in unclosed]
 
 

@@ -24,11 +24,42 @@ from sqlalchemy.engine import CursorResult, make_url
 from tests.ledger.victims import born
 
 import tightbudget as tb
-from tightbudget.ledger import guard, idle_connections, store, turns
-from tightbudget.ledger.turns import Exclusive, SharedFlush, Turns, Visit, Waiting
+from tightbudget.ledger.store import (
+    connecting,
+    driver_errors,
+    file_systems,
+    idle_connections,
+    ofd_locks,
+    postgresql_log,
+    shared_flush,
+    sqlite_files,
+    store,
+    turns,
+    versions,
+    visits,
+)
+from tightbudget.ledger.store.shared_flush import SharedFlush
+from tightbudget.ledger.store.turns import Turns, Waiting
+from tightbudget.ledger.store.visits import Exclusive, Visit
 
 SOME = tb.OutputDP.from_dp(1e-6)
-TRACED = {module.__file__ for module in (guard, idle_connections, store, turns)}
+TRACED = {
+    module.__file__
+    for module in (
+        connecting,
+        driver_errors,
+        file_systems,
+        idle_connections,
+        ofd_locks,
+        postgresql_log,
+        shared_flush,
+        sqlite_files,
+        store,
+        turns,
+        versions,
+        visits,
+    )
+}
 # called by the collector of garbage, where the interpreter reports an exception and drops it
 COLLECTED = {"ProcessState.add.<locals>.<lambda>"}
 BOUND = 10.0  # seconds within which everybody has acted; the patience of a ledger is 60
@@ -37,7 +68,8 @@ BOUND = 10.0  # seconds within which everybody has acted; the patience of a ledg
 @pytest.fixture(autouse=True)
 def _look_around_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wake-up call that an interrupt has swallowed costs this long."""
-    monkeypatch.setattr(turns, "_LOOK_AROUND", 0.01)
+    for module in (turns, shared_flush):
+        monkeypatch.setattr(module, "LOOK_AROUND", 0.01)
 
 
 class Interrupts:
@@ -245,7 +277,7 @@ class Everybody:
         if self._connection is not None:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute("ROLLBACK")
-            assert guard._taken(self._file.fileno(), guard._OURS) is None
+            assert ofd_locks.taken(self._file.fileno(), ofd_locks.TURN_AND_TICKETS) is None
         if self._another is not None:
             self._another.acts()
         assert Thread(lambda: act(ledger)).told() == "done"
@@ -431,7 +463,7 @@ def test_an_interrupt_behind_a_cleaning_up_is_found() -> None:
             raise AssertionError("cleaning up")
 
     with pytest.raises(KeyboardInterrupt):
-        store._done(act, None)  # type: ignore[arg-type]
+        visits.run_interruptible(act, None)
 
 
 def test_an_earlier_interrupt_hides_no_error() -> None:
@@ -444,7 +476,7 @@ def test_an_earlier_interrupt_hides_no_error() -> None:
         try:
             raise KeyboardInterrupt
         except KeyboardInterrupt:
-            store._done(act, None)  # type: ignore[arg-type]
+            visits.run_interruptible(act, None)
 
     with pytest.raises(ValueError, match="wrong"):
         handles()

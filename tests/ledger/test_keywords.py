@@ -18,7 +18,7 @@ import pytest
 import tightbudget.client
 import tightbudget.ledger
 from tightbudget.ledger.rows.budget_rows import Balance
-from tightbudget.ledger.schema import budgets, events
+from tightbudget.ledger.store.schema import budgets, events
 from tightbudget.promises.chain import Entry
 
 ROOMS = (tightbudget.ledger, tightbudget.client)

@@ -14,10 +14,10 @@ from sqlalchemy import Engine, event
 from tests.ledger.servers import Server
 
 import tightbudget as tb
-from tightbudget.ledger import store
 from tightbudget.ledger.acts.budget_acts import Terms, open_budget
 from tightbudget.ledger.acts.unit_of_work import Act, Exchange
 from tightbudget.ledger.rows.budget_rows import balance
+from tightbudget.ledger.store import connecting
 from tightbudget.promises.units import Units
 
 PRICES = tb.OutputDP({"yes": 0.3, "no": 0.1}, delta=1e-7)
@@ -242,9 +242,9 @@ def test_many_rows_are_searched_for_one_by_one(
     found, read = acts_on_many(postgres)
     assert found == []
     assert read < 10_000  # by the verification, once
-    begin = store._BEGIN["postgresql", "write"]
+    begin = connecting.BEGIN["postgresql", "write"]
     careless = re.sub(r" SET LOCAL enable_\w+ = off;", "", begin)
-    monkeypatch.setitem(store._BEGIN, ("postgresql", "write"), careless)
+    monkeypatch.setitem(connecting.BEGIN, ("postgresql", "write"), careless)
     found, read = acts_on_many(postgres)
     assert found
     assert read > 20_000

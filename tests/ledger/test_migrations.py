@@ -29,10 +29,9 @@ from tests.ledger.make_version import COIN, FOLDER, tell_a_story
 from tests.ledger.victims import killed_opening
 
 import tightbudget as tb
-from tightbudget.ledger import ledger as ledger_module
-from tightbudget.ledger import store
-from tightbudget.ledger.migrations import guards
-from tightbudget.ledger.schema import (
+from tightbudget.ledger.store import store
+from tightbudget.ledger.store.migrations import guards
+from tightbudget.ledger.store.schema import (
     VERSION,
     VERSION_TABLE,
     events,
@@ -40,7 +39,8 @@ from tightbudget.ledger.schema import (
     reservations,
     with_access,
 )
-from tightbudget.ledger.store import Store, migrate
+from tightbudget.ledger.store.store import Store
+from tightbudget.ledger.store.versions import migrate
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.promises.chain import Head, canonical, digest, entry_after
 from tightbudget.promises.units import NOTHING
@@ -84,7 +84,7 @@ def shape(url: str) -> tuple[str, set[str], set[str]]:
 
 
 def test_there_is_a_ledger_of_every_earlier_version() -> None:
-    scripts = ScriptDirectory(str(Path(ledger_module.__file__).parent / "migrations"))
+    scripts = ScriptDirectory(str(Path(store.__file__).parent / "migrations"))
     versions = [script.revision for script in scripts.walk_revisions()]
     assert versions[0] == VERSION
     assert sorted(versions[1:]) == [file.stem for file in FILES]

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from tests.ledger.conformance import Deed, LedgerActor
 from tests.ledger.model import Model
 from tests.ledger.servers import Server
 from tests.ledger.victims import watched
-
-from tightbudget.ledger.testing import Deed, LedgerActor
 
 BUDGETS = ("data", "ada", "bob")
 KEYS = tuple(f"K{i}" for i in range(5))

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 from tests.guards.mutants import Without, mutate
 from tests.ledger import test_kill_loops as loops
+from tests.ledger.conformance import TABLES, LedgerActor
 from tests.ledger.conftest import own_server
 from tests.ledger.poolers import POOLERS, Pooler, Proxy, pgbouncer
 from tests.ledger.servers import OwnServer, Server
@@ -17,7 +18,6 @@ from tests.ledger.test_group_commit import Thread, forgetful, keys, reserve, sur
 from tests.ledger.victims import watched
 
 import tightbudget as tb
-from tightbudget.ledger.testing import TABLES, LedgerActor
 
 __all__ = ["forgetful"]
 

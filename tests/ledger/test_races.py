@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, func, select
 from sqlalchemy.engine import make_url
+from tests.ledger.conformance import Deed, LedgerActor, number
 from tests.ledger.conftest import on_both
 from tests.ledger.victims import PROCESSES, born, heard
 
 import tightbudget as tb
-from tightbudget.ledger import store
-from tightbudget.ledger.testing import Deed, LedgerActor, number
+from tightbudget.ledger.store import connecting
 
 Answers = list[tuple[str, str]]  # key, answer
 Run = Callable[[LedgerActor, str], Answers]
@@ -114,7 +114,7 @@ def test_a_transaction_that_begins_by_default_overspends_without_an_error(
 
     As SQLAlchemy and the drivers begin one by themselves, two of them read the same balance.
     """
-    engine = store._engine(make_url(url)) if careful else create_engine(url)
+    engine = connecting.new_engine(make_url(url), 60) if careful else create_engine(url)
     spent = Table("spent", MetaData(), Column("amount", Integer))
     spent.create(engine)
     both_have_read = threading.Barrier(2)

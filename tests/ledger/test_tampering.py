@@ -31,13 +31,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
+from tests.ledger.conformance import LedgerActor
 from tests.ledger.make_shape import FILE
 from tests.ledger.servers import Server
 
 import tightbudget as tb
 from tightbudget.ledger import verification
-from tightbudget.ledger.schema import VERSION_TABLE, metadata, with_access
-from tightbudget.ledger.testing import LedgerActor
+from tightbudget.ledger.store.schema import VERSION_TABLE, metadata, with_access
 from tightbudget.ledger.tokens import Tokens
 from tightbudget.output_dp.amount import ZERO
 from tightbudget.output_dp.pricing import OutputDPRule

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine, select
 
 import tightbudget as tb
-from tightbudget.ledger.schema import tokens as table
+from tightbudget.ledger.store.schema import tokens as table
 from tightbudget.ledger.tokens import ROLES, Token, Tokens
 from tightbudget.promises.chain import digest
 from tightbudget.promises.secret import opens

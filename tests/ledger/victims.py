@@ -18,9 +18,9 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 from sqlalchemy.engine.default import DefaultDialect
+from tests.ledger.conformance import Deed, LedgerActor
 
 import tightbudget as tb
-from tightbudget.ledger.testing import Deed, LedgerActor
 
 __all__ = ["PROCESSES", "born", "heard", "killed_at", "killed_opening", "watched"]
 
@@ -32,7 +32,7 @@ PROCESSES.set_forkserver_preload(
         "alembic.command",
         "sqlalchemy.dialects.postgresql.psycopg",
         "sqlalchemy.dialects.sqlite",
-        "tightbudget.ledger.testing",
+        "tests.ledger.conformance",
     ]
 )
 

@@ -16,8 +16,8 @@ from tightbudget.errors import LedgerError, ParameterError
 from tightbudget.ledger.acts.token_acts import explain_tokens
 from tightbudget.ledger.acts.unit_of_work import Act
 from tightbudget.ledger.rows import event_rows
-from tightbudget.ledger.schema import events, metadata, with_access
-from tightbudget.ledger.store import Store
+from tightbudget.ledger.store.schema import events, metadata, with_access
+from tightbudget.ledger.store.store import Store
 from tightbudget.ledger.verification import Verification, check_head, verify
 from tightbudget.promises.chain import BEGINNING, Head, canonical, entry_after
 from tightbudget.promises.stored_words import EventKind

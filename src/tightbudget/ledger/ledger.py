@@ -34,7 +34,7 @@ from tightbudget.ledger.copy import copy
 from tightbudget.ledger.hold import LedgerHold
 from tightbudget.ledger.rows import budget_rows, event_rows, run_rows, selection
 from tightbudget.ledger.session import LedgerSession
-from tightbudget.ledger.store import Store
+from tightbudget.ledger.store.store import Store
 from tightbudget.ledger.verification import Verification, check_head, verify
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Price

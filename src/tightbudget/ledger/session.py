@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from tightbudget.ledger.acts.unit_of_work import Act
 from tightbudget.ledger.rows import selection
-from tightbudget.ledger.store import Store
+from tightbudget.ledger.store.store import Store
 from tightbudget.promises.text import printable
 
 T = TypeVar("T")

@@ -25,8 +25,8 @@ from tightbudget.ledger.acts.requests import runs_of
 from tightbudget.ledger.rows import budget_rows, event_rows, run_rows, token_rows
 from tightbudget.ledger.rows.budget_rows import Balance
 from tightbudget.ledger.rows.run_rows import Reservation
-from tightbudget.ledger.schema import charges, events, reservations, steps
-from tightbudget.ledger.shape import check_shape
+from tightbudget.ledger.store.schema import charges, events, reservations, steps
+from tightbudget.ledger.store.shape import check_shape
 from tightbudget.output_dp.guarantee import cell_from_json
 from tightbudget.output_dp.pricing import BudgetRule
 from tightbudget.promises.chain import Head, digest

@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, insert, update
 from tightbudget.ledger.acts.requests import Why
 from tightbudget.ledger.acts.unit_of_work import Act
 from tightbudget.ledger.rows import budget_rows, event_rows, token_rows
-from tightbudget.ledger.schema import tokens
+from tightbudget.ledger.store.schema import tokens
 from tightbudget.promises.stored_words import EventKind
 
 

@@ -11,11 +11,11 @@ from typing import Any
 from sqlalchemy import Connection, Table, bindparam, insert, update
 
 from tightbudget.errors import LedgerCorruptError, LedgerError, SettlementError
-from tightbudget.ledger.driver import execute_each
 from tightbudget.ledger.rows import event_rows, run_rows
 from tightbudget.ledger.rows.budget_rows import Balance
 from tightbudget.ledger.rows.run_rows import Reservation
-from tightbudget.ledger.schema import budgets, charges, events, reservations, steps
+from tightbudget.ledger.store.driver import execute_each
+from tightbudget.ledger.store.schema import budgets, charges, events, reservations, steps
 from tightbudget.promises.chain import Head, canonical, entry_after
 from tightbudget.promises.stored_words import EventKind, ReservationState
 from tightbudget.promises.units import NOTHING, Units

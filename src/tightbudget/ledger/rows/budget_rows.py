@@ -15,9 +15,9 @@ from sqlalchemy import (
     select,
 )
 
-from tightbudget.ledger.driver import execute
 from tightbudget.ledger.rows.selection import FEW, NAMES, among, chunks, is_few, truth
-from tightbudget.ledger.schema import budgets, steps
+from tightbudget.ledger.store.driver import execute
+from tightbudget.ledger.store.schema import budgets, steps
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.pricing import BudgetRule
 from tightbudget.promises.kinds import rule_of

@@ -13,9 +13,9 @@ from sqlalchemy import (
     select,
 )
 
-from tightbudget.ledger.driver import execute
 from tightbudget.ledger.rows.selection import among
-from tightbudget.ledger.schema import events
+from tightbudget.ledger.store.driver import execute
+from tightbudget.ledger.store.schema import events
 from tightbudget.promises.chain import Entry, Head, canonical
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import spellings

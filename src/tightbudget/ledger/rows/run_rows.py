@@ -20,10 +20,10 @@ from sqlalchemy import (
 )
 
 from tightbudget.errors import LedgerCorruptError
-from tightbudget.ledger.driver import execute
 from tightbudget.ledger.rows.budget_rows import _PARTS, Balance
 from tightbudget.ledger.rows.selection import NAMES, among, chunks, is_few, truth
-from tightbudget.ledger.schema import budgets, charges, events, reservations
+from tightbudget.ledger.store.driver import execute
+from tightbudget.ledger.store.schema import budgets, charges, events, reservations
 from tightbudget.output_dp.pricing import BudgetRule
 from tightbudget.promises.chain import digest
 from tightbudget.promises.kinds import rule_of

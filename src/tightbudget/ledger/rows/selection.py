@@ -19,8 +19,8 @@ from sqlalchemy import (
 )
 
 from tightbudget.errors import LedgerCorruptError
-from tightbudget.ledger.driver import execute
-from tightbudget.ledger.schema import budgets, reservations
+from tightbudget.ledger.store.driver import execute
+from tightbudget.ledger.store.schema import budgets, reservations
 from tightbudget.promises.kinds.blocks import BLOCKS
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import spellings

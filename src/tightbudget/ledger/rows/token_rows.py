@@ -12,8 +12,8 @@ from sqlalchemy import (
     select,
 )
 
-from tightbudget.ledger.driver import execute
-from tightbudget.ledger.schema import tokens
+from tightbudget.ledger.store.driver import execute
+from tightbudget.ledger.store.schema import tokens
 from tightbudget.promises.chain import canonical, digest
 
 _TOKENS = select(tokens).order_by(tokens.c.created, tokens.c.id)

@@ -5,12 +5,11 @@ soon as anything in that process closes one of the files, and gives none of them
 child, whose copy of SQLite believes to hold them all the same. A connection elsewhere then takes
 itself for the last one and removes ``-wal``, and commits go into a file that has no name.
 
-So a process that has a ledger open holds locks of its own, which the operating system ties to an
-open file description ("OFD locks", Linux 3.15). Nothing that others open, close or fork takes them
-away, and SQLite in every process respects them.
+So a process that has a ledger open holds locks of its own (:mod:`ofd_locks`). Nothing that others
+open, close or fork takes them away, and SQLite in every process respects them.
 
 Source: https://www.sqlite.org/howtocorrupt.html (2.1 to 2.6), ``os_unix.c`` of SQLite
-(``unixLock``, ``unixLockSharedMemory``), ``wal.c`` (``sqlite3WalClose``), ``fcntl(2)``.
+(``unixLock``, ``unixLockSharedMemory``), ``wal.c`` (``sqlite3WalClose``).
 """
 
 from __future__ import annotations
@@ -18,60 +17,28 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import re
 import sqlite3
-import struct
-import sys
 import time
 import weakref
 from collections import ChainMap, deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine
 
 from tightbudget.errors import LedgerError
-from tightbudget.ledger.turns import Exclusive, Turns
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-Identity = tuple[int, int]  # device and number of a file, whatever its name
-_Range = tuple[int, int]  # first byte, how many
+from tightbudget.ledger.store import file_systems, ofd_locks
+from tightbudget.ledger.store.file_systems import Identity, identity_of, still_open
+from tightbudget.ledger.store.ofd_locks import LONGEST_WAIT, TURN, TURN_AND_TICKETS, Line, Range
+from tightbudget.ledger.store.turns import Turns
+from tightbudget.ledger.store.visits import Exclusive
 
 # SQLite locks these for reading while a connection is open. It must lock them for writing before
 # it removes -wal and -shm, changes the journal mode or rolls a journal back (SHARED_FIRST).
-_SHARED: _Range = (0x40000002, 510)
+_SHARED: Range = (0x40000002, 510)
 # This byte of -shm says that somebody has it open: who finds it free empties -shm (UNIX_SHM_DMS).
-_IN_USE: _Range = (128, 1)
-# SQLite locks nothing there, far beyond the end of any database: the byte of the process that
-# writes, and the bytes of those that wait. Who comes takes the first byte behind all that are
-# taken; their number starts again whenever nobody waits.
-_TURN: _Range = (1 << 62, 1)
-_FIRST_TICKET = _TURN[0] + 16
-_OURS: _Range = (_TURN[0], 0)  # all of these, without an end
-
-# elsewhere the structure that describes a lock has another order
-_SET = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
-_GET = getattr(fcntl, "F_OFD_GETLK", None) if sys.platform == "linux" else None
-# Seconds between two attempts to take a lock: an act takes a few milliseconds, so that the process
-# whose turn is next loses little by the shortest wait.
-_SHORTEST_WAIT, _LONGEST_WAIT = 0.0005, 0.02
-# Seconds for which a process may let its turn go by before others pass it: far above the longest
-# wait, so that only a process that is stopped, or that gets no time at all, loses its place.
-_LONGEST_PAUSE = 0.5
-
-# File systems that several machines share, which agree neither on locks nor on a mapped -shm.
-_REMOTE = frozenset((
-    "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "gfs2", "glusterfs", "gpfs",
-    "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "smb3", "smbfs", "fuse.ceph",
-    "fuse.davfs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.juicefs", "fuse.mount-s3", "fuse.rclone",
-    "fuse.s3fs", "fuse.smbnetfs", "fuse.sshfs",
-))  # fmt: skip
+_IN_USE: Range = (128, 1)
 
 
 class GuardedConnection(sqlite3.Connection):
@@ -83,7 +50,7 @@ class GuardedConnection(sqlite3.Connection):
         self.path = database
         this_process().add(self)
         super().__init__(database, *arguments, **settings)
-        self.file = _identity(database)
+        self.file = identity_of(database)
 
     def close(self) -> None:
         """Closes the connection; a child that is forked from then on does not inherit it.
@@ -124,7 +91,7 @@ class Files:
         self._ours: dict[int, Identity] = {}  # our own descriptors, and what they were opened on
         self._database = self._index = -1
         self._is_writable = True
-        self._ignored = 0  # the last ticket of a process that let its turn go by
+        self._line = Line()
 
     def lock(self, patience: float) -> None:
         """Guards the database, before its first connection is opened.
@@ -196,13 +163,13 @@ class Files:
 
     def _now(self) -> tuple[Identity | None, ...]:
         """Reads which files have the names of the database, ``-wal`` and ``-shm`` now."""
-        return tuple(map(_identity, self._names))
+        return tuple(map(identity_of, self._names))
 
     def writing(self, patience: float, deed: Callable[[], None]) -> None:
         """Does a deed while no other process writes, whatever has become of SQLite's own locks.
 
         Processes write in the order in which they came. The order is a courtesy, kept by tickets;
-        that one process writes at a time is a promise, kept by the lock of the byte ``_TURN``.
+        that one process writes at a time is a promise, kept by the lock of the byte ``TURN``.
 
         Raises:
             LedgerError: the file is readonly, or another process does not come to an end.
@@ -211,83 +178,52 @@ class Files:
             raise LedgerError(f"nothing was changed in {self.path}, which is readonly")
         try:
             try:
-                with self._in_line() as ahead:
+                with self._locking(), self._line.place(self._database) as ahead:
                     # guard: one-process-writes
-                    self._take("write", self._database, _TURN, patience, ahead)
+                    self._take("write", self._database, TURN, patience, ahead)
                 deed()
             finally:
-                _unlock(self._database, _OURS)  # in a child, the descriptor is closed
+                # in a child, the descriptor is closed
+                ofd_locks.unlock(self._database, TURN_AND_TICKETS)
         finally:  # for an interrupt of the one above: other processes cannot tell that we have gone
-            _unlock(self._database, _OURS)
+            ofd_locks.unlock(self._database, TURN_AND_TICKETS)
 
     @contextmanager
-    def _in_line(self) -> Iterator[Callable[[], int]]:
-        """Takes a ticket behind all others; the value says how far it is behind the first.
-
-        A ticket is a lock on a byte, which the system frees when its process dies.
-        """
-        ticket = _FIRST_TICKET
+    def _locking(self) -> Iterator[None]:
+        """Raises a LedgerError where the system cannot lock the file."""
         try:
-            while (taken := _taken(self._database, (ticket, 0))) is not None:
-                ticket = taken + 1
-            # of two that come at the same moment, one takes the byte behind the other's
-            while _lock(self._database, "write", (ticket, 1)) is False:
-                ticket += 1
-            line = _PlaceInLine(self._database, ticket, ignored=self._ignored)
-            yield line.ahead
-            self._ignored = line.ignored
+            yield
         except OSError as error:
             raise LedgerError(
                 f"nothing was changed in {self.path}, which cannot be locked: {error.strerror}"
             ) from error
-        finally:
-            _unlock(self._database, (ticket, 1))
 
     def _take(
         self,
         kind: str,
         descriptor: int,
-        where: _Range,
+        where: Range,
         patience: float,
         ahead: Callable[[], int] | None = None,
     ) -> bool:
-        """Waits for an OFD lock; False where the system has none.
-
-        Args:
-            kind: read or write.
-            descriptor: the open file.
-            where: the bytes to lock.
-            patience: the longest wait in seconds.
-            ahead: counts those who have the right to take it first.
+        """Waits for a lock, as :func:`ofd_locks.wait_for`; False where the system has none.
 
         Raises:
-            LedgerError: another process did not give it back in so many seconds.
+            LedgerError: another process did not give it back in time, or it cannot be locked.
         """
-        end, wait = time.monotonic() + patience, _SHORTEST_WAIT
-        try:
-            while (first := ahead() if ahead else 0) or (
-                taken := _lock(descriptor, kind, where)
-            ) is False:
-                if time.monotonic() > end:
-                    raise LedgerError(
-                        f"nothing was changed in {self.path}: another process is in the middle of"
-                        " an act"
-                    )
-                time.sleep(wait)
-                # who stands in line asks the more often the sooner its turn may come
-                longer = (1 + first) * _SHORTEST_WAIT if ahead else 2 * wait
-                wait = min(longer, _LONGEST_WAIT)
-        except OSError as error:
+        with self._locking():
+            taken = ofd_locks.wait_for(descriptor, kind, where, patience, ahead)
+        if taken is False:
             raise LedgerError(
-                f"nothing was changed in {self.path}, which cannot be locked: {error.strerror}"
-            ) from error
+                f"nothing was changed in {self.path}: another process is in the middle of an act"
+            )
         return taken is not None
 
     def unlock(self) -> None:
         """Allows the last connection to remove ``-wal`` and ``-shm``."""
         for descriptor in self.descriptors():
-            _unlock(descriptor, _SHARED)
-            _unlock(descriptor, _IN_USE)
+            ofd_locks.unlock(descriptor, _SHARED)
+            ofd_locks.unlock(descriptor, _IN_USE)
 
     def tidy_up(self) -> None:
         """Lets SQLite remove ``-wal``, where a fork has closed the connections that would do it."""
@@ -299,7 +235,7 @@ class Files:
 
     def descriptors(self) -> dict[int, Identity]:
         """Lists the open descriptors of this object, each with the file that it was opened on."""
-        return _still_open(self._ours)
+        return still_open(self._ours)
 
     def forget(self) -> None:
         """Forgets the descriptors, whose numbers may soon belong to others."""
@@ -367,16 +303,10 @@ class ProcessState:
     def _guarded(self, path: str, patience: float) -> Files:
         """Returns the guarded files of a path; makes the database if there is none."""
         if not os.path.exists(path):
-            _check_place(os.path.dirname(path))
+            file_systems.check_place(os.path.dirname(path))
             _make_wal(path, patience)
-        _check_place(path)
-        found = os.stat(path)
-        identity = found.st_dev, found.st_ino
-        if found.st_nlink > 1:
-            raise LedgerError(
-                f"{path} has {found.st_nlink} names (hard links), and a charge under one of them"
-                " is not seen under another: remove the others"
-            )
+        file_systems.check_place(path)
+        identity = file_systems.only_name_of(path)
         if identity in self.lost:  # guard: in-use-refused
             raise LedgerError(
                 f"this process was forked while a connection to {path} was in use, and cannot use"
@@ -433,8 +363,8 @@ class ProcessState:
 
     def _close(self, files: Files) -> None:
         """Closes descriptors, unless that would take their locks from connections of others."""
-        ours = _still_open(self._unclosed) | files.descriptors()
-        in_use = {_identity(fd) for fd in _descriptors() if fd not in ours}
+        ours = still_open(self._unclosed) | files.descriptors()
+        in_use = {identity_of(fd) for fd in file_systems.open_descriptors() if fd not in ours}
         self._unclosed = {fd: file for fd, file in ours.items() if file in in_use}
         files.forget()
         for descriptor in ours.keys() - self._unclosed.keys():
@@ -449,12 +379,12 @@ class ProcessState:
     def left_by_parent(self) -> frozenset[Identity]:
         """Gives up, in a child, all that is its parent's; returns the files it must not use."""
         inherited = (files.descriptors() for files in self._files.values())
-        for descriptor in ChainMap(_still_open(self._unclosed), *inherited):
+        for descriptor in ChainMap(still_open(self._unclosed), *inherited):
             # guard: parent-keeps-its-locks
             os.close(descriptor)  # the lock of the parent lives as long as any copy of it
         busy = [one for reference in self._connections.values() if (one := reference())]
         abandon(*busy)
-        files_in_use = (one.file or _identity(one.path) for one in busy)
+        files_in_use = (one.file or identity_of(one.path) for one in busy)
         return self.lost | frozenset(file for file in files_in_use if file)
 
 
@@ -490,114 +420,6 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-# --------------------------------------------------------------------------------- locks
-
-
-def _lock(descriptor: int, kind: str, where: _Range) -> bool | None:
-    """Tries to take an OFD lock, and says whether it could; None where the system has none."""
-    if _SET is None:
-        return None
-    try:
-        fcntl.fcntl(descriptor, _SET, _flock(kind, where))
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            return False
-        if error.errno == errno.EINVAL:  # an older kernel, or one that imitates Linux
-            return None
-        raise
-    return True
-
-
-def _unlock(descriptor: int, where: _Range) -> None:
-    """Frees an OFD lock, where the system has them."""
-    if _SET is not None:
-        with suppress(OSError):  # who has closed the descriptor has freed the lock
-            fcntl.fcntl(descriptor, _SET, _flock("free", where))
-
-
-def _taken(descriptor: int, where: _Range) -> int | None:
-    """Finds a byte in a range that another open file description has locked; None if there is none.
-
-    A range of length 0 has no end. Where the system has no OFD locks, no byte is locked.
-    """
-    if _GET is None:
-        return None
-    try:
-        found = fcntl.fcntl(descriptor, _GET, _flock("write", where))
-    except OSError as error:
-        if error.errno == errno.EINVAL:
-            return None
-        raise
-    kind, _, start, _, _ = struct.unpack("hhqqi", found)
-    return None if kind == fcntl.F_UNLCK else max(start, where[0])
-
-
-class _PlaceInLine:
-    """The place of one process among those that wait to write to a file.
-
-    Args:
-        descriptor: the open database.
-        ticket: the byte that this process has locked.
-        ignored: tickets up to this one are of processes that do not take their turn.
-    """
-
-    def __init__(self, descriptor: int, ticket: int, *, ignored: int) -> None:
-        self._descriptor, self._ticket = descriptor, ticket
-        self.ignored = ignored if ignored < ticket else 0  # else the numbers have begun anew
-        self._first, self._since = 0, 0.0
-
-    def ahead(self) -> int:
-        """Returns how far the ticket is behind the first one of others; 0 if it is the first."""
-        first, start = self._ticket, max(_FIRST_TICKET, self.ignored + 1)
-        while first > start:
-            taken = _taken(self._descriptor, (start, first - start))
-            if taken is None:
-                break
-            first = taken
-        if first < self._ticket:
-            self._look_at(first)
-        return self._ticket - first
-
-    def _look_at(self, first: int) -> None:
-        """Ignores a ticket whose process lets its turn go by: it may be stopped, and not dead."""
-        now = time.monotonic()
-        if first != self._first or _taken(self._descriptor, _TURN) is not None:
-            self._first, self._since = first, now
-        elif now - self._since > _LONGEST_PAUSE:
-            self.ignored = first
-
-
-def _flock(kind: str, where: _Range) -> bytes:
-    """Packs a ``struct flock`` for OFD locks: type, whence, start, length, and process 0."""
-    types = {"read": fcntl.F_RDLCK, "write": fcntl.F_WRLCK, "free": fcntl.F_UNLCK}
-    return struct.pack("hhqqi", types[kind], os.SEEK_SET, *where, 0)
-
-
-def _identity(file: str | int) -> Identity | None:
-    """Reads the device and the number of a file; None if there is no such file."""
-    try:
-        found = os.stat(file)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _still_open(descriptors: dict[int, Identity]) -> dict[int, Identity]:
-    """Keeps the descriptors that nothing else in this process has closed since."""
-    return {fd: file for fd, file in descriptors.items() if _identity(fd) == file}
-
-
-def _descriptors() -> list[int]:
-    """Lists the open descriptors of this process; none where the system does not tell."""
-    try:
-        return [int(name) for name in os.listdir("/proc/self/fd")]
-    except OSError:
-        return []
-
-
-# --------------------------------------------------------------------------------- places
-
-
 def _make_wal(path: str, patience: float) -> None:
     """Makes the database, where there is none, and puts it into WAL mode.
 
@@ -616,39 +438,8 @@ def _make_wal(path: str, patience: float) -> None:
             # of two that do this at the same time, SQLite turns one away at once
             if "locked" not in str(error) or time.monotonic() > end:
                 raise
-            time.sleep(_LONGEST_WAIT)
+            time.sleep(LONGEST_WAIT)
             continue
         if mode != "wal":
             raise LedgerError(f"{path} must be in SQLite's WAL mode, and stays in mode {mode}")
         return
-
-
-def _check_place(path: str) -> None:
-    """Refuses a network file system, and a file that is mounted without its folder."""
-    found = _identity(path)
-    if found is None:
-        return  # SQLite will say so
-    for device, point, kind in _mounts():
-        if kind in _REMOTE and device == f"{os.major(found[0])}:{os.minor(found[0])}":
-            raise LedgerError(
-                f"{path} is on a network file system ({kind}), whose locks SQLite cannot rely on:"
-                " take a local disk, PostgreSQL, or a server of the ledger (tightbudget serve)"
-            )
-        if point == path and not os.path.isdir(path):
-            raise LedgerError(
-                f"{path} is mounted alone, and its -wal would be elsewhere: mount its folder"
-            )
-
-
-def _mounts() -> Iterator[tuple[str, str, str]]:
-    """Lists each file system's device, mount point and type, where the system tells them."""
-    try:
-        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        _, _, device, _, point, *_ = before.split()
-        # blanks and backslashes are written in octal
-        path = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), point)
-        yield device, path, after.split()[0]

@@ -1,16 +1,8 @@
-"""Threads of one process that share a transaction, or a flush of the log, instead of one each.
+"""Threads of one process that share a transaction, instead of one each.
 
 Nothing here knows a database. :class:`Turns` lets one thread write at a time, in the order in
-which threads came, and hands the acts that wait to the thread that writes. :class:`SharedFlush`
-lets one thread flush for all that asked before it began. :class:`Exclusive` runs one deed at a
-time.
-
-An interrupt (Ctrl-C) may end a thread's work between any two instructions, also between the one
-that takes a lock and the ``try`` whose ``finally`` would give it back. So nothing here is given
-back, and there are no locks: a thread has a right as long as its :class:`Visit` runs, which the
-interpreter knows, and whoever finds that the visit runs no more may take the right. Each step is
-one operation on a dictionary or a deque, which the interpreter does as a whole; after an interrupt
-between two of them, the next thread that looks goes on from there.
+which threads came, and hands the acts that wait to the thread that writes. What an interrupt
+leaves behind, :mod:`tightbudget.ledger.store.visits` says.
 """
 
 from __future__ import annotations
@@ -19,19 +11,13 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from sqlalchemy import Connection
 
-T = TypeVar("T")
-N = TypeVar("N", bound="_Link")
-
-# Seconds after which a thread that waits looks around by itself: an interrupt may swallow the
-# wake-up call, so a lost call costs this long.
-_LOOK_AROUND = 1.0
-_PAUSE = 0.001  # seconds between two attempts to begin an exclusive deed, which takes milliseconds
+from tightbudget.ledger.store.visits import LOOK_AROUND, Chain, Link, Visit
 
 
 def _nothing(_: Connection) -> None:
@@ -40,69 +26,6 @@ def _nothing(_: Connection) -> None:
 
 class UnknownOutcomeError(Exception):
     """Nobody can tell whether the act of a thread that waited was done."""
-
-
-class _Link:
-    """One of those who have a right one after the other.
-
-    Attributes:
-        after: has the next one, if there is one. ``setdefault`` lets one thread alone be the next.
-    """
-
-    is_running = False
-
-    def __init__(self) -> None:
-        self.after: dict[None, Any] = {}
-
-
-class _Chain(Generic[N]):
-    """Lists who has a right one after the other: the last one has it while it is running."""
-
-    def __init__(self, first: N) -> None:
-        self._known = first
-
-    def last(self) -> N:
-        """Returns who came last."""
-        link = self._known
-        while (after := link.after.get(None)) is not None:
-            link = after
-        return link
-
-    def follow(self, before: N, link: N) -> bool:
-        """Lets a link be the one after another; False if there is one already."""
-        if before.after.setdefault(None, link) is not link:
-            return False
-        self._known = link  # a shorter way to the end; an older one leads there, too
-        return True
-
-
-class Visit(_Link):
-    """A deed of the thread that makes this object.
-
-    Whether the deed is running is the state of a generator, and so the interpreter's own: no
-    interrupt leaves it wrong, and a traceback that is kept does not prolong it.
-    """
-
-    def __init__(self, deed: Callable[[], object] = lambda: None) -> None:
-        super().__init__()
-        self.thread = threading.get_ident()
-        self._steps = self._step(deed)
-
-    @staticmethod
-    def _step(deed: Callable[[], object]) -> Generator[object]:
-        yield deed()
-
-    @property
-    def is_running(self) -> bool:  # type: ignore[override]
-        """True between the beginning of the deed and its end, however it ends."""
-        running: bool = self._steps.gi_running  # type: ignore[attr-defined]
-        return running
-
-    def run(self) -> object:
-        """Does the deed, once, and returns what it returns."""
-        found = next(self._steps)
-        self._steps.close()  # forgets the deed, and whatever it refers to
-        return found
 
 
 class Waiting:
@@ -160,7 +83,7 @@ class Waiting:
         return self._bell.acquire(timeout=longest)
 
 
-class Turn(_Link):
+class Turn(Link):
     """The turn of one thread, in which it may run the acts of others, too.
 
     Attributes:
@@ -219,7 +142,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._process = os.getpid()
-        self._turns: _Chain[Turn] = _Chain(Turn(Waiting()))
+        self._turns: Chain[Turn] = Chain(Turn(Waiting()))
         self._waiting: deque[Waiting] = deque()  # the order; an act is run by who claims it
         self._inside: dict[int, Visit] = {}
 
@@ -286,7 +209,7 @@ class Turns:
                     raise TimeoutError
                 if left < -patience:  # one that another thread is running is waited for once more
                     raise UnknownOutcomeError("another thread does not come to an end")
-                was_woken = mine.sleep(max(0.01, min(left, _LOOK_AROUND)))
+                was_woken = mine.sleep(max(0.01, min(left, LOOK_AROUND)))
                 if not was_woken and mine.claimed is None and mine not in self._waiting:
                     self._waiting.appendleft(mine)  # who took it out was interrupted
         except BaseException:
@@ -356,148 +279,3 @@ class Turns:
             now.is_over = True
             now._wake_others()
         self._hand_over()
-
-
-class SharedFlush:
-    """A flush that one thread does for all threads that asked for it before it began.
-
-    Args:
-        flush: writes everything to the disk that was done before it was called.
-    """
-
-    def __init__(self, flush: Callable[[], None]) -> None:
-        self._flush = flush
-        self._flushes: _Chain[_Flush] = _Chain(_Flush())
-
-    def wait(self, patience: float) -> None:
-        """Returns as soon as a flush has ended that began after this call.
-
-        A flush that fails fails its own thread; the others do one of their own.
-
-        Raises:
-            TimeoutError: another thread is flushing, and does not come to an end.
-        """
-        end = time.monotonic() + patience
-        last = self._flushes.last()  # began before this call; those after it did not
-        while True:
-            if last.is_running and last.thread == threading.get_ident():
-                self._flush()  # a signal handler in the middle of the flush that it interrupts
-                return
-            if not last.is_running:
-                if self._try(last):
-                    return
-            elif not last.sleep(end - time.monotonic()):
-                raise TimeoutError
-            while (after := last.after.get(None)) is not None:
-                last = after
-                if last.is_done:
-                    return
-
-    def _try(self, before: _Flush) -> bool:
-        """Flushes after another flush, unless another thread has begun to; then False."""
-
-        def flush() -> bool:
-            if not self._flushes.follow(before, mine):
-                return False
-            try:
-                self._flush()
-                mine.is_done = True
-            finally:
-                mine.is_over = True
-                mine.wake()
-            return True
-
-        mine = _Flush(flush)
-        return bool(mine.run())
-
-
-class _Flush(Visit):
-    """A flush by one thread, for which others wait.
-
-    Attributes:
-        is_done: whether it came to a good end.
-        is_over: whether it came to any end, and those who wait may be woken.
-    """
-
-    def __init__(self, deed: Callable[[], object] = lambda: None) -> None:
-        super().__init__(deed)
-        self.is_done = self.is_over = False
-        self._bells: deque[threading.Lock] = deque()
-
-    @property
-    def is_running(self) -> bool:  # type: ignore[override]
-        """True until the flush is over, or the thread has gone."""
-        return not self.is_over and super().is_running
-
-    def sleep(self, longest: float) -> bool:
-        """Waits for the end of the flush, or for a while; False if there is no time left."""
-        if longest <= 0:
-            return False
-        bell = threading.Lock()
-        bell.acquire()
-        self._bells.append(bell)
-        if self.is_running:
-            bell.acquire(timeout=min(longest, _LOOK_AROUND))
-        return True
-
-    def wake(self) -> None:
-        """Wakes all threads that wait."""
-        with suppress(IndexError):
-            while True:
-                self._bells.popleft().release()
-
-
-class Exclusive:
-    """Deeds of which one runs at a time."""
-
-    def __init__(self) -> None:
-        self._deeds: _Chain[Visit] = _Chain(Visit())
-
-    @property
-    def is_mine(self) -> bool:
-        """True while this thread is in the middle of such a deed."""
-        last = self._deeds.last()
-        return last.is_running and last.thread == threading.get_ident()
-
-    def run(self, deed: Callable[[], T], *, wait: bool = True) -> T | None:
-        """Runs a deed, and returns what it returns.
-
-        Args:
-            deed: is run while no other is.
-            wait: whether to wait for the deed of another thread.
-
-        Returns:
-            None, without running the deed, if another one is running that is not waited for, or
-            that this thread is in the middle of, so that it would wait for itself.
-        """
-
-        def alone() -> T | None:
-            while True:
-                last = self._deeds.last()
-                if not last.is_running:
-                    if self._deeds.follow(last, visit):
-                        return deed()
-                elif wait and last.thread != visit.thread:
-                    time.sleep(_PAUSE)
-                else:
-                    return None
-
-        visit = Visit(alone)
-        return visit.run()  # type: ignore[return-value]
-
-
-def interrupt_behind(error: BaseException, before: BaseException | None) -> BaseException | None:
-    """Finds the interrupt in whose handling an exception was raised; None if there was none.
-
-    What is cleaned up behind an interrupt may fail for it, and would hide it.
-
-    Args:
-        error: the exception that came out.
-        before: the exception that was being handled when all began, ``sys.exc_info()[1]``.
-    """
-    behind: BaseException | None = error
-    while behind is not None and behind is not before:
-        if not isinstance(behind, Exception):
-            return behind
-        behind = behind.__context__
-    return None

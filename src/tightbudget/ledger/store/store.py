@@ -5,127 +5,46 @@ the ledger, so that acts happen one after the other and each sees all that was d
 act is durable when ``write`` returns, and so is everything that :meth:`Store.reading` shows. Many
 acts become durable together: the acts that wait in one process share a transaction; on
 PostgreSQL, it is committed without waiting for the disk, and all that are to be
-answered share a flush of the log. The module :mod:`tightbudget.ledger.guard` adds the locks that
-SQLite itself does not take, and :mod:`tightbudget.ledger.turns` the turns of threads.
+answered share a flush of the log. The locks that SQLite itself does not take are in
+:mod:`tightbudget.ledger.store.sqlite_files`, the turns of threads in
+:mod:`tightbudget.ledger.store.turns`.
 """
 
 from __future__ import annotations
 
 import re
 import sqlite3
-import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sqlalchemy import (
-    URL,
-    Connection,
-    Engine,
-    column,
-    create_engine,
-    event,
-    inspect,
-    make_url,
-    select,
-    table,
-)
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
 
-from tightbudget.errors import ExtraError, LedgerCorruptError, LedgerError, ParameterError
-from tightbudget.ledger.guard import (
-    Files,
-    GuardedConnection,
-    ProcessState,
-    abandon,
-    this_process,
-)
-from tightbudget.ledger.idle_connections import IdleConnections
-from tightbudget.ledger.schema import VERSION, VERSION_TABLE
-from tightbudget.ledger.turns import (
-    SharedFlush,
-    Turn,
-    Turns,
-    UnknownOutcomeError,
-    Waiting,
-    interrupt_behind,
-)
-from tightbudget.numerics.validate import refuse
+from tightbudget.errors import LedgerCorruptError, LedgerError
+from tightbudget.ledger.store import postgresql_log
+from tightbudget.ledger.store.connecting import INIT, checked, commit, drop, new_engine
+from tightbudget.ledger.store.driver_errors import is_damaged, may_pass, said_by
+from tightbudget.ledger.store.schema import VERSION
+from tightbudget.ledger.store.shared_flush import SharedFlush
+from tightbudget.ledger.store.sqlite_files import Files, ProcessState, abandon, this_process
+from tightbudget.ledger.store.turns import Turn, Turns, UnknownOutcomeError, Waiting
+from tightbudget.ledger.store.versions import migrate, version_of
+from tightbudget.ledger.store.visits import run_interruptible
 from tightbudget.output_dp.transactions import Uncopied
 
 T = TypeVar("T")
 
-_INIT = "tightbudget ledger init makes one"
 # Seconds that an act waits for its turn, and SQLite for the lock. An act itself takes milliseconds;
-# PostgreSQL's timeouts below are the same, so that both databases refuse alike.
+# PostgreSQL's timeouts are the same, so that both databases refuse alike.
 _PATIENCE = 60.0
 _TRIES = 4  # attempts at one act, each in a new transaction
 # The most acts of one transaction, and the seconds after which it takes no more of them: as much
 # as a commit to a slow disk takes, so that nobody waits long for the acts of others.
 _MOST_ACTS, _LONGEST_BATCH = 64, 0.02
-# "serialization_failure", "deadlock_detected": rolled back, says PostgreSQL, and to be tried again
-_PASSING = ("40001", "40P01")
-
-# Every transaction begins here: the drivers begin nothing on their own. On SQLite a write takes the
-# lock at its beginning: with the default ("deferred") two of them could read the same balance. On
-# PostgreSQL the lock is the advisory one of this number; what is read afterwards is what others
-# have committed. It is freed when a commit is in the log, which may not be on the disk yet: the log
-# keeps the order of acts, and a flush afterwards, with the commit of a message that says nothing,
-# waits for the disk and for the standby servers that are to be waited for.
-_BEGIN = {
-    ("sqlite", "write"): "BEGIN IMMEDIATE",
-    ("sqlite", "read"): "BEGIN DEFERRED",
-    ("postgresql", "write"): (
-        "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE;"
-        " SET LOCAL synchronous_commit = off;"
-        " SET LOCAL lock_timeout = '60s';"
-        # who is paused in the middle of an act loses it, and does not keep the others waiting
-        " SET LOCAL idle_in_transaction_session_timeout = '60s';"
-        # Rows are searched for in an index, one by one: no table and no index is read through. By
-        # statistics of a table of one row that would be cheap; and the plan of a foreign key's
-        # check lives as long as its session. What cannot be searched for costs so much by these
-        # settings that it would be compiled.
-        " SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off;"
-        " SET LOCAL enable_indexonlyscan = off; SET LOCAL jit = off;"
-        " SELECT pg_advisory_xact_lock(8386102942711423603)"
-    ),
-    ("postgresql", "flush"): (
-        "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE;"
-        " SET LOCAL synchronous_commit = on;"
-        " SELECT pg_logical_emit_message(true, 'tightbudget', '')"
-    ),
-    ("postgresql", "read"): "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
-}
-# Asked by the last statement of an act: the last event that it has written or seen, whose hash is
-# of all events before it, and whether the server writes anything to the disk at all.
-_LAST = """
-SELECT sequence, hash, current_setting('fsync') = 'on'
-FROM events ORDER BY sequence DESC LIMIT 1
-"""
-# The same for an act that is rolled back: what it has written itself is no event that stays. It
-# is the first of its transaction, outside of all savepoints, so its rows have the transaction's id.
-_LAST_BEFORE = """
-SELECT sequence, hash, current_setting('fsync') = 'on' FROM events
-WHERE xmin IS DISTINCT FROM pg_current_xact_id_if_assigned()::xid
-ORDER BY sequence DESC LIMIT 1
-"""
-_HAS_EVENTS = "SELECT to_regclass('events') IS NOT NULL"
-# Asked by a flush. Its connection need not lead to the server of the act: a pooler keeps it open
-# when the server has crashed or another one has taken its place, and the act is gone. A
-# transaction that sees the event comes after the act in the log, and is the proof.
-_HASH = "SELECT hash FROM events WHERE sequence = %(sequence)s"
-# Asked by the first statement of a reading, so after its snapshot was made: all that the snapshot
-# shows is in the log before the place at which the log ends now. A standby server has only what
-# is on the disk of its primary.
-_IS_BEHIND = """
-SELECT CASE WHEN pg_is_in_recovery() THEN false ELSE
-    current_setting('synchronous_standby_names') <> ''
-    OR pg_current_wal_insert_lsn() > pg_current_wal_flush_lsn() END
-"""
 
 
 class _SharedError(Exception):
@@ -153,7 +72,7 @@ class Store(Uncopied):
     _instead = "open the ledger again by its address, also in another process"
 
     def __init__(self, url: str, create: bool) -> None:
-        self._url = _checked(url, create)
+        self._url = checked(url, create)
         # A forked child keeps the entries of its parents: to forget them would close connections.
         self._in: dict[ProcessState, _Here] = {}
         self._file: tuple[int, int] | None = None
@@ -161,7 +80,7 @@ class Store(Uncopied):
         try:
             found = self.version()
             if found is None and not create:
-                raise LedgerError(f"there is no ledger in this database: {_INIT}")
+                raise LedgerError(f"there is no ledger in this database: {INIT}")
             if found is not None and not re.fullmatch("[0-9]{4}", found):
                 said = f"{found[:100]!r}"
                 raise LedgerCorruptError(f"the version of the ledger's tables is none: {said}")
@@ -217,7 +136,7 @@ class Store(Uncopied):
 
     def _new(self) -> _Here:
         """Makes what this process has for the ledger: an engine, and turns."""
-        return _Here(_engine(self._url), SharedFlush(self._flush_log))
+        return _Here(new_engine(self._url, _PATIENCE), SharedFlush(self._flush_log))
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
@@ -252,17 +171,17 @@ class Store(Uncopied):
             try:
                 deed(connection)
             except BaseException:
-                _drop(process, connection, driver)
+                drop(process, connection, driver)
                 raise
         except BaseException:  # for an interrupt of the one above
-            _drop(process, connection, driver)
+            drop(process, connection, driver)
             raise
         connection.close()
 
     def version(self) -> str | None:
         """Reads the version of the ledger's tables; None if there are no tables."""
         with self.reading() as connection:
-            return _version(connection)
+            return version_of(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -279,13 +198,13 @@ class Store(Uncopied):
                 process = this_process()
                 connection.execution_options(deed="read")
                 connection.begin()
-                if self.dialect == "postgresql" and connection.exec_driver_sql(_IS_BEHIND).scalar():
+                if self.dialect == "postgresql" and postgresql_log.is_behind(connection):
                     self._wait_for_log()  # guard: nothing-told-before-flushed
                 yield connection
                 if this_process() is process:
-                    _commit(connection)
+                    commit(connection)
         except DBAPIError as error:
-            kind = LedgerCorruptError if _is_damaged(error) else LedgerError
+            kind = LedgerCorruptError if is_damaged(error) else LedgerError
             raise kind(f"{self} cannot be read: {error.orig}") from error
 
     def write(self, act: Callable[[Connection], T]) -> T:
@@ -299,15 +218,13 @@ class Store(Uncopied):
         Raises:
             LedgerError: the database does not do it; ``unknown`` where it may have.
         """
-        mine, before = Waiting(act), sys.exc_info()[1]
-        try:
+        mine = Waiting(act)
+
+        def may_ask() -> bool:
             turns = self._here().turns
-            may_ask = turns.enter(mine, lambda: self._run(mine, turns))
-        except Exception as error:
-            if interrupt := interrupt_behind(error, before):
-                raise interrupt from None
-            raise
-        if not may_ask:
+            return turns.enter(mine, lambda: self._run(mine, turns))
+
+        if not run_interruptible(may_ask):
             raise LedgerError(
                 f"nothing was changed in {self}: this thread is in the middle of another act"
             )
@@ -333,8 +250,8 @@ class Store(Uncopied):
             except DBAPIError as error:
                 turns.pass_on(mine)
                 tries += 1
-                if tries == _TRIES or not _may_pass(error):
-                    raise LedgerError(f"nothing was changed in {self}: {_said(error)}") from error
+                if tries == _TRIES or not may_pass(error):
+                    raise LedgerError(f"nothing was changed in {self}: {said_by(error)}") from error
 
     def _turn(self, mine: Waiting, turns: Turns) -> Turn | None:
         """Waits for the turn of this thread; None if another one has done the act ``mine``.
@@ -373,13 +290,13 @@ class Store(Uncopied):
         process, files = this_process(), self._here().files
         connection.begin()
         try:
-            mine.result, mine.error = _done(mine.act, connection), None
+            mine.result, mine.error = run_interruptible(mine.act, connection), None
         except DBAPIError:
             raise
         except Exception as error:
             if this_process() is not process:
                 raise
-            mine.error, last = error, self._last(connection, _LAST_BEFORE)
+            mine.error, last = error, self._last(connection, before=True)
             connection.rollback()
             self._flush(connection, mine, last)  # guard: nothing-refused-before-flushed
             return
@@ -390,12 +307,12 @@ class Store(Uncopied):
         last = self._last(connection)
         turn.is_committing = True
         try:
-            _commit(connection)
+            commit(connection)
             if files is not None:
                 self._check_committed(connection, files)
             self._flush(connection, mine, last)  # guard: flushed-before-answered
         except Exception as error:
-            said = _said(error) if isinstance(error, DBAPIError) else str(error)
+            said = said_by(error) if isinstance(error, DBAPIError) else str(error)
             turn.fail(f"the commit of several acts failed: {said}")
             if isinstance(error, DBAPIError):
                 raise self._unknown(said) from error
@@ -422,7 +339,7 @@ class Store(Uncopied):
             try:
                 connection.exec_driver_sql("SAVEPOINT act")
                 try:
-                    other.result, other.error = _done(other.act, connection), None
+                    other.result, other.error = run_interruptible(other.act, connection), None
                 except DBAPIError:
                     raise
                 except Exception as error:
@@ -438,7 +355,7 @@ class Store(Uncopied):
                 mine.is_alone = other.is_alone = True
                 raise _SharedError from error
 
-    def _last(self, connection: Connection, asked: str = _LAST) -> tuple[int, str] | None:
+    def _last(self, connection: Connection, *, before: bool = False) -> tuple[int, str] | None:
         """Reads the number and the hash of the last event that an act on PostgreSQL has seen.
 
         Returns:
@@ -449,9 +366,7 @@ class Store(Uncopied):
         """
         if self.dialect != "postgresql":
             return None
-        # an act that was to make the tables has failed
-        is_new = asked is _LAST_BEFORE and not connection.exec_driver_sql(_HAS_EVENTS).scalar()
-        found = None if is_new else connection.exec_driver_sql(asked).one_or_none()
+        found = postgresql_log.last_event(connection, before=before)
         if found is None:
             return None
         sequence, hash, is_durable = found
@@ -481,11 +396,9 @@ class Store(Uncopied):
         self._here().turns.pass_on(mine)
         connection.execution_options(deed="flush")
         connection.begin()
-        kept = True  # a ledger without events, or without tables, has nothing to lose
-        if last is not None:
-            sequence, hash = last
-            kept = connection.exec_driver_sql(_HASH, {"sequence": sequence}).scalar() == hash
-        _commit(connection)
+        # a ledger without events, or without tables, has nothing to lose
+        kept = last is None or postgresql_log.has_event(connection, *last)
+        commit(connection)
         if not kept:  # guard: answered-if-still-there
             raise self._unknown("the server has lost it, or another server has taken its place")
 
@@ -506,7 +419,7 @@ class Store(Uncopied):
         with self._connection() as connection:
             connection.execution_options(deed="flush")
             connection.begin()
-            _commit(connection)
+            commit(connection)
 
     def _check_committed(self, connection: Connection, files: Files) -> None:
         """Finds out whether SQLite has written to the files that other processes see.
@@ -526,162 +439,3 @@ class Store(Uncopied):
             f"{self} did not say whether the act happened: {reason}; ask again under the same key",
             unknown=True,
         )
-
-
-def _checked(url: str, create: bool) -> URL:
-    """Reads a database's address; the path of a file becomes absolute.
-
-    Raises:
-        ParameterError: no ledger can be there.
-        LedgerError: there is no such file, and none may be made.
-    """
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        raise refuse("url", "be a database URL such as sqlite:///budget.db", url) from None
-    backend = parsed.get_backend_name()
-    if backend not in ("sqlite", "postgresql"):
-        raise ParameterError(f"url must be one of sqlite or postgresql, got {backend}")
-    if backend == "sqlite":
-        if parsed.database in (None, "", ":memory:"):
-            raise ParameterError("url must name a file: a budget in memory is forgotten")
-        if not create and not Path(str(parsed.database)).is_file():
-            raise LedgerError(f"there is no ledger {parsed.database}: {_INIT}")
-        # connections are made later, too, from wherever the process is then
-        return parsed.set(database=str(Path(str(parsed.database)).resolve()))
-    return parsed
-
-
-def _engine(url: URL) -> Engine:
-    """Makes the engine that connects to a database.
-
-    Raises:
-        ExtraError: the database's driver is not installed.
-    """
-    settings: dict[str, Any] = {}
-    # as many connections as there are threads: they queue for the lock, not for a connection
-    pool: dict[str, Any] = {"poolclass": IdleConnections}
-    if url.get_backend_name() == "sqlite":
-        settings = {"timeout": _PATIENCE, "factory": GuardedConnection}
-    else:
-        # No statement is prepared. Behind a pooler, a name would be that of another client's
-        # statement; and a plan that is kept is one for the rows that there were.
-        settings = {"prepare_threshold": None}
-        # the driver begins nothing on its own: a BEGIN of its would be one more way to the server
-        pool["isolation_level"] = "AUTOCOMMIT"
-        pool["pool_size"] = 32  # threads that wait for the same flush, each with its connection
-    try:
-        engine = create_engine(url, connect_args=settings, **pool)
-    except (ImportError, NoSuchModuleError) as error:
-        raise ExtraError(
-            f"{url.drivername} needs a driver: pip install 'tightbudget[postgresql]'"
-        ) from error
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _set_up_sqlite)
-    event.listen(engine, "begin", _begin)
-    return engine
-
-
-def _set_up_sqlite(connection: Any, _: object) -> None:
-    """Sets a new connection to SQLite up: WAL mode, full durability, all constraints."""
-    connection.isolation_level = None  # the driver begins nothing on its own
-    for pragma in (
-        "journal_mode = WAL",
-        "synchronous = FULL",  # a commit is on the disk when it returns
-        "foreign_keys = ON",
-        "recursive_triggers = ON",  # also what REPLACE deletes is refused
-        "schema_version",  # reads: from here on, -wal and -shm are there
-    ):
-        connection.execute(f"PRAGMA {pragma}").fetchall()
-    files = this_process().files_of(connection)
-    if files is not None:
-        files.remember(_PATIENCE)
-
-
-def _begin(connection: Connection) -> None:
-    """Begins a transaction with the statements for its deed, reading or writing."""
-    deed = connection.get_execution_options().get("deed", "write")  # guard: write-lock-first
-    connection.exec_driver_sql(_BEGIN[connection.dialect.name, deed])
-
-
-def _commit(connection: Connection) -> None:
-    """Commits a transaction; after a failure it closes the connection.
-
-    The transaction of such a connection may still be open.
-    """
-    try:
-        connection.commit()
-    except BaseException:
-        connection.invalidate()
-        raise
-
-
-def _done(act: Callable[[Connection], T], connection: Connection) -> T:
-    """Runs an act; an interrupt that becomes another exception on its way stays an interrupt."""
-    before = sys.exc_info()[1]
-    try:
-        return act(connection)
-    except Exception as error:
-        if interrupt := interrupt_behind(error, before):
-            raise interrupt from None
-        raise
-
-
-def _drop(process: ProcessState, connection: Connection, driver: Any) -> None:
-    """Closes a connection for good, and with it a transaction; a child leaves it to its parent."""
-    if this_process() is not process:
-        abandon(connection)
-        return
-    try:
-        with suppress(Exception):  # an interrupt leaves SQLAlchemy's own state anywhere
-            connection.invalidate()
-    finally:
-        driver.close()
-
-
-def _said(error: DBAPIError) -> str:
-    """Returns what the database has said, and on a full disk what helps: to ask again does not."""
-    code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorcode", None)
-    is_full = code in ("53100", sqlite3.SQLITE_FULL)  # of PostgreSQL, "disk_full"
-    return f"{error.orig}: free some space on its disk" if is_full else str(error.orig)
-
-
-def _is_damaged(error: DBAPIError) -> bool:
-    """Says whether SQLite has found what is no text, or no row, which it never writes."""
-    is_corrupt = getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_CORRUPT
-    return is_corrupt or "Could not decode to UTF-8" in str(error.orig)
-
-
-def _may_pass(error: DBAPIError) -> bool:
-    """Says whether an act that failed before its commit may succeed in another attempt."""
-    return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _PASSING
-
-
-_versions = table(VERSION_TABLE, column("version_num"))
-
-
-def _version(connection: Connection) -> str | None:
-    """Reads the version of the ledger's tables; None if there are no tables."""
-    if not inspect(connection).has_table(VERSION_TABLE):
-        return None
-    found: str | None = connection.scalar(select(_versions.c.version_num))
-    return found
-
-
-def migrate(connection: Connection, version: str) -> None:
-    """Runs the migrations up to a version, in the transaction that has begun.
-
-    Raises:
-        LedgerError: the tables were made by a later version of this package.
-    """
-    # not needed by those who open a ledger that is up to date
-    from alembic import command
-    from alembic.config import Config
-    from alembic.util import CommandError
-
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", "tightbudget.ledger:migrations")
-    try:
-        command.upgrade(config, version)
-    except CommandError as error:
-        raise LedgerError(f"these tables are not of a version up to {version}: {error}") from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from tightbudget.ledger.schema import VERSION_TABLE, metadata
+from tightbudget.ledger.store.schema import VERSION_TABLE, metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

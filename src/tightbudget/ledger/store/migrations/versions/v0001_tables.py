@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from tightbudget.ledger.migrations.guards import Guard, guard
+from tightbudget.ledger.store.migrations.guards import Guard, guard
 
 revision = "0001"
 down_revision = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from tightbudget.ledger.migrations.guards import Guard, guard
+from tightbudget.ledger.store.migrations.guards import Guard, guard
 
 revision = "0002"
 down_revision = "0001"

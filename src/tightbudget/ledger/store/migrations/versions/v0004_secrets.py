@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from alembic import op
 
-from tightbudget.ledger.migrations.guards import Guard, guard
+from tightbudget.ledger.store.migrations.guards import Guard, guard
 from tightbudget.promises.chain import BEGINNING, Head, canonical, digest, entry_after
 from tightbudget.promises.stored_words import EventKind
 from tightbudget.promises.units import NOTHING

@@ -15,7 +15,7 @@ from importlib import resources
 from sqlalchemy import Connection, bindparam, text
 
 from tightbudget.errors import LedgerCorruptError
-from tightbudget.ledger.schema import VERSION, VERSION_TABLE, metadata, with_access
+from tightbudget.ledger.store.schema import VERSION, VERSION_TABLE, metadata, with_access
 
 # what tests/ledger/make_shape.py has read from new ledgers, by database
 FILE = "shape.json"
@@ -117,6 +117,6 @@ def _words(definition: str) -> Iterator[str]:
 @functools.cache
 def _wanted() -> Mapping[str, Mapping[str, str]]:
     """Loads the definitions that a ledger must have, by database, kind and name."""
-    file = resources.files("tightbudget.ledger").joinpath(FILE)
+    file = resources.files("tightbudget.ledger.store").joinpath(FILE)
     content: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))
     return content

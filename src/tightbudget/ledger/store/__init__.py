@@ -1,0 +1,1 @@
+"""The database of a ledger: its tables, transactions, connections and files."""
