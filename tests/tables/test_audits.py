@@ -178,7 +178,7 @@ def excess(
         plan = replace(mechanism.plan(empty), scan=lambda _: vector[0] if one else np.array(vector))
 
         def run(law: Law) -> Hashable:
-            value, cell = mechanism._run((empty, plan), law)
+            value, cell = plan.unpaid_answer(empty, law)
             return hashable(value), cell
 
         return _enumerated(run, widest, noise)

@@ -503,6 +503,10 @@ def test_the_noise_that_is_stated_is_the_noise_that_is_added(case: Case) -> None
         (lambda: session(name=3), "name must be a text of 1 to 80 printable characters, got 3"),
         (lambda: session().ask(tb.Count), "question must be a mechanism on tables, say Count(epsi"),  # type: ignore[arg-type]
         (lambda: session().ask(3), "question must be a mechanism on tables"),  # type: ignore[arg-type]
+        (
+            lambda: session().ask(tb.release.LaplaceRelease(len, 1, 1)),  # type: ignore[arg-type]
+            "question must be a mechanism on tables, say Count(epsilon=0.1), got 'LaplaceRelease'",
+        ),
         (lambda: session().what_if(COUNT), "questions must be a list of questions, got 'Count'"),  # type: ignore[arg-type]
         (lambda: session().open(COUNT), "question must have open(): ask it otherwise, got 'Count'"),
         (

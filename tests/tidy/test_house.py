@@ -163,6 +163,65 @@ def test_the_rule_lets_an_innocent_module_pass(name: str, code: str) -> None:
     assert not list(RULES[name][0](ast.parse(code)))
 
 
+# ---------------------------------------------------------------------- private names
+
+# `x._run`, and neither `self._run` nor a name that a notebook calls, `x._repr_html_`
+ASKED = re.compile(r"(?<!\bself)(?<!\bcls)\.(_[a-z]\w*[a-z0-9])\b")
+AT_HOME = re.compile(r"(?<![\w.])(?:(?:self|cls)\.)?(_[a-z]\w*)")
+IMPORTED = re.compile(r"^from tightbudget\.(\w+)[\w.]* import (\([^)]*\)|.*)$", re.MULTILINE)
+PUBLIC_ALL_THE_SAME = {
+    *("_asdict", "_fields", "_make", "_replace"),  # of a named tuple
+    "_in_both_orders",  # of a composition, which adapters and comparisons ask beside the engine
+    "_session",  # of Ibis on Spark
+}
+# Hooks that subclasses in any room write, and their base calls alone.
+HOOKS = {"_run", "_admitted"}
+
+
+def private_names_of_other_rooms(texts: dict[str, str]) -> Iterator[str]:
+    """Files that name something private which some other room knows, and their own does not."""
+    rooms: dict[str, set[str]] = {}
+    for path, text in texts.items():
+        rooms.setdefault(path.partition("/")[0], set()).update(AT_HOME.findall(text))
+    for path, text in texts.items():
+        room = path.partition("/")[0]
+        others = set().union(*(names for other, names in rooms.items() if other != room))
+        for name in {*ASKED.findall(text)} - PUBLIC_ALL_THE_SAME:
+            if name in others - rooms[room] | (HOOKS if room != "release" else set()):
+                yield f"{path}: {name}"
+        for other, names in IMPORTED.findall(text):
+            if other != room:
+                yield from (f"{path}: {name}" for name in re.findall(r"(?<!\w)_[a-z]\w*", names))
+
+
+def test_no_room_calls_a_private_name_of_another() -> None:
+    texts = {path: (PACKAGE / path).read_text(encoding="utf-8") for path in MODULES}
+    found = list(private_names_of_other_rooms(texts))
+    assert not found, "private names of another room: ask for a public one\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x): return x._run(1)",
+        "def f(): return Kernel(1)._run",
+        "from tightbudget.release.kernel import Kernel, _law",
+        "from tightbudget.release.kernel import (\n    Kernel,\n    _law,\n)",
+    ],
+)
+def test_a_private_name_of_another_room_is_seen(code: str) -> None:
+    other = "class Kernel:\n    def _run(self, x): ...\ndef _law(): ..."
+    texts = {"release/kernel.py": other, "tables/sum.py": code}
+    assert list(private_names_of_other_rooms(texts))
+    at_home = {"release/kernel.py": other, "release/sum.py": code}
+    assert not list(private_names_of_other_rooms(at_home))
+
+
+def test_a_hook_is_called_by_its_base_alone() -> None:
+    code = "class Mine(Kernel):\n    def _run(self, x): return x._run(1)"
+    assert list(private_names_of_other_rooms({"tables/sum.py": code}))
+
+
 # ----------------------------------------------------------------------------- papers
 
 

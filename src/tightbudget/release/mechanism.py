@@ -9,7 +9,8 @@ fields are its parameters, and it gives
 - ``__post_init__``, if ``guarantee`` does not look at all parameters. It ends with
   ``super().__post_init__()``.
 
-``what_if``, ``rehearse`` and ``release`` are written here, once for all mechanisms.
+``what_if``, ``rehearse``, ``release`` and ``unpaid_answer`` are written here, once for all
+mechanisms.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ class MechanismOnData(Priced, Generic[D, V]):
             ParameterError: the data, or an answer of a query, is not what the mechanism takes.
             ExtraError: no noise is given, and OpenDP is not installed.
         """
-        run = partial(self._run, noise=noise_or_default(noise))
-        return rehearsed(self.guarantee, data, lambda data: run(self._admitted(data)))
+        run = partial(self.unpaid_answer, noise=noise_or_default(noise))
+        return rehearsed(self.guarantee, data, run)
 
     def release(self, data: D, *, meter: Meter, noise: Noise | None = None) -> Release[V]:
         """Runs the mechanism on the data, pays for the output cell, and returns the value.
@@ -131,6 +132,25 @@ class MechanismOnData(Priced, Generic[D, V]):
             # an error that is kept keeps the variables of its frames: none of them holds the data
             del data  # guard: kept-error-without-data
             raise error.with_traceback(None) from None  # guard: kept-error-without-run
+
+    def unpaid_answer(self, data: D, noise: Noise) -> tuple[V, Cell]:
+        """Runs the mechanism as a part of another one, whose guarantee covers it.
+
+        NEVER for an analyst: no budget is charged. It is for a mechanism that answers from what it
+        has computed of its own data, once its own price is held: a mechanism on a table hands the
+        small vector of its scan to one of this room.
+
+        Args:
+            data: the data, as the mechanism takes them.
+            noise: the source of noise.
+
+        Returns:
+            a value and its output cell, of ``guarantee``.
+
+        Raises:
+            ParameterError: the type or the shape of the data is refused.
+        """
+        return self._run(self._admitted(data), noise)
 
     def _admitted(self, data: D) -> Any:
         """Returns the data as ``_run`` takes them; all data are admitted if not overridden.

@@ -123,12 +123,38 @@ class Plan:
     sensitivity: float | None = None
     noise: NoiseLaw | None = None
 
+    def unpaid_answer(self, table: Table, noise: Noise) -> tuple[Any, Cell]:
+        """Scans a table, and returns a value with its output cell; the caller pays for it.
+
+        A scan that fails ends the run: an answer without the rows would be of no use, and what is
+        asked cannot fail because of a row.
+        """
+        vector = self.scan(table.contribution())
+        answer, cell = self.mechanism.unpaid_answer(vector, noise)
+        return self.value(answer), cell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned(Generic[V]):
+    """A question with the table that it is asked of, and with its plan.
+
+    Attributes:
+        question: the mechanism that has planned, and that pays.
+        table: the table.
+        plan: the plan of ``question`` for ``table``.
+    """
+
+    question: TableMechanism[V]
+    table: Table
+    plan: Plan
+
 
 @dataclass(frozen=True)
-class TableMechanism(MechanismOnData[Table, V], Generic[V]):
+class TableMechanism(MechanismOnData[Any, V], Generic[V]):
     """A mechanism that scans a table once, and answers with one value of type V.
 
-    Neighbours are tables of which one has all rows of one unit more.
+    Its data are a :class:`Table`, or what :meth:`planned` has returned for one: then the same plan
+    is carried out. Neighbours are tables of which one has all rows of one unit more.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -143,21 +169,29 @@ class TableMechanism(MechanismOnData[Table, V], Generic[V]):
                 rule is refused.
         """
 
-    def _admitted(self, data: Any) -> tuple[Table, Plan]:
-        """Plans the scan; refuses a table that does not fit, or that does not answer."""
-        if not isinstance(data, Table):
-            raise refuse("data", "be a Table", type(data).__name__)
-        plan = self.plan(data)
-        data.source.check()
-        return data, plan
+    def planned(self, table: Table) -> Planned[V]:
+        """Returns what :meth:`release` takes in place of the table: the question is planned once.
 
-    def _run(self, data: tuple[Table, Plan], noise: Noise) -> tuple[V, Cell]:
-        table, plan = data
-        # a scan that fails ends the run: an answer without the rows would be of no use, and what
-        # is asked cannot fail because of a row
-        vector = plan.scan(table.contribution())
-        answer, cell = plan.mechanism._run(plan.mechanism._admitted(vector), noise)
-        return plan.value(answer), cell
+        Raises:
+            ParameterError: it is no table, or :meth:`plan` refuses.
+        """
+        if not isinstance(table, Table):
+            raise refuse("data", "be a Table", type(table).__name__)
+        return Planned(question=self, table=table, plan=self.plan(table))
+
+    def _admitted(self, data: Any) -> Planned[V]:
+        """Plans the scan, if it is not planned; refuses a table that does not fit or answer."""
+        planned: Planned[V] = data if isinstance(data, Planned) else self.planned(data)
+        # the plan of another question would be carried out at the price of this one
+        if planned.question is not self:  # guard: plan-of-this-question
+            raise refuse(
+                "data", "be planned by this very question", type(planned.question).__name__
+            )
+        planned.table.source.check()
+        return planned
+
+    def _run(self, data: Planned[V], noise: Noise) -> tuple[V, Cell]:
+        return data.plan.unpaid_answer(data.table, noise)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tightbudget.release.noise.salt import fresh_salt
 from tightbudget.release.release import checked_meter
 from tightbudget.tables.answer import TableAnswer
 from tightbudget.tables.asked import cut, text_of
-from tightbudget.tables.mechanism import NoiseLaw, Plan, TableMechanism
+from tightbudget.tables.mechanism import NoiseLaw, TableMechanism
 from tightbudget.tables.table import Table
 
 V = TypeVar("V")
@@ -267,7 +267,7 @@ class Session(Uncopied):
             _check_question(question)
             text = text_of(question, self.table)
             try:
-                price, plan = question.what_if(meter), _plan(question, self.table)
+                price, plan = question.what_if(meter), question.plan(self.table)
             except ParameterError as error:
                 raise ParameterError(f"question {number}, {cut(text, 80)}: {error}") from error
             epsilon += exact(sup=question.guarantee.sup)
@@ -278,8 +278,8 @@ class Session(Uncopied):
                     question=text,
                     most=price.most,
                     least=price.least,
-                    sensitivity=None if plan is None else plan.sensitivity,
-                    noise=None if plan is None else plan.noise,
+                    sensitivity=plan.sensitivity,
+                    noise=plan.noise,
                     total=total,
                     fits=total.amount <= left.amount and total.delta <= left.delta,
                 )
@@ -305,15 +305,15 @@ class Session(Uncopied):
             ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
         _check_question(question)
-        plan = _plan(question, self.table)  # before the price is paid: it may refuse
+        planned = question.planned(self.table)  # it may refuse, before the price is held
         key, meter = self._pays(question)
-        done = question.release(self.table, meter=meter, noise=self.noise)
+        done = question.release(planned, meter=meter, noise=self.noise)
         return TableAnswer(
             question=question,
             value=done.value,
             cell=done.cell,
             receipt=done.receipt,
-            noise=None if plan is None else plan.noise,
+            noise=planned.plan.noise,
             key=key,
         )
 
@@ -350,15 +350,9 @@ class Session(Uncopied):
 
 def _check_question(question: Any) -> None:
     """Refuses an object that is no mechanism on tables."""
-    if isinstance(question, type) or not callable(getattr(question, "release", None)):
+    if not isinstance(question, TableMechanism):
         shown = question.__name__ if isinstance(question, type) else type(question).__name__
         raise refuse("question", "be a mechanism on tables, say Count(epsilon=0.1)", shown)
-
-
-def _plan(question: Any, table: Table) -> Plan | None:
-    """Returns the plan of a question; None if it is of a kind without plans."""
-    plan: Plan | None = question.plan(table) if hasattr(question, "plan") else None
-    return plan
 
 
 def _file_name(data: Any) -> str:

@@ -21,6 +21,7 @@ from tightbudget.release.mechanisms.sparse_vector import (
     conversation,
 )
 from tightbudget.release.meter import Meter
+from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import Noise, noise_or_default
 from tightbudget.release.release import Release, Started, guarded
 from tightbudget.tables.mechanism import Plan, TableMechanism
@@ -64,9 +65,9 @@ class AboveThreshold(TableMechanism[tuple[bool, ...]]):
     def __post_init__(self) -> None:
         one_of(("rows", "units"), of=self.of)
         object.__setattr__(self, "questions", _questions(self.questions))
-        grid = self._search(1)._grid
+        _ = self.guarantee
         for i, (_, threshold) in enumerate(self.questions):
-            grid.public(**{f"questions[{i}][1]": threshold})
+            AnswerGrid(None).public(**{f"questions[{i}][1]": threshold})
         super().__post_init__()
 
     @cached_property
@@ -115,9 +116,9 @@ class AboveThreshold(TableMechanism[tuple[bool, ...]]):
         source = noise_or_default(noise)
 
         def begin(charge: Started) -> SparseVectorRun:
-            rows, plan = charge.data
-            charge.data = None
-            charge.data = guarded(lambda: plan.scan(rows.contribution()))
+            planned = charge.data
+            plan, charge.data = planned.plan, None
+            charge.data = guarded(lambda: plan.scan(planned.table.contribution()))
             return SparseVectorRun(plan.mechanism.search, charge, source)
 
         thresholds = [threshold for _, threshold in self.questions]

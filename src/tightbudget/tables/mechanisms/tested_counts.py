@@ -106,7 +106,7 @@ class GatedCounts(TableMechanism[dict[Key, int] | None]):
         counted = LaplaceRelease(as_it_is, moves, self.epsilon, size=size, integers=True)
 
         def train(counts: list[int], noise: Noise) -> IntArray:
-            noisy, _ = counted._run(counts, noise)
+            noisy, _ = counted.unpaid_answer(counts, noise)
             assert isinstance(noisy, np.ndarray)  # it has a size
             return noisy.astype(np.int64, copy=False)
 
