@@ -44,7 +44,7 @@ def both(bounds: tb.Bounds) -> dict[str, float]:
 # ------------------------------------------------------------------ epsilon and delta
 
 
-DP_SGD = ["gaussian", "--sigma", 1, "--rate", 0.01, "--steps", 1000]
+DP_SGD = ["gaussian", "--sigma", 1, "--rate", 0.01, "--times", 1000]
 
 
 def test_epsilon_in_json_is_what_python_answers() -> None:
@@ -54,7 +54,7 @@ def test_epsilon_in_json_is_what_python_answers() -> None:
 
 def test_delta_in_json_is_what_python_answers() -> None:
     bounds = (tb.Laplace(scale=20.0) * 100).delta(1.0)
-    got = answer("delta", "laplace", "--scale", 20, "--steps", 100, "--epsilon", 1)
+    got = answer("delta", "laplace", "--scale", 20, "--times", 100, "--epsilon", 1)
     assert got == {"delta": both(bounds), "epsilon": 1}
 
 
@@ -69,7 +69,7 @@ def test_a_plan_file_with_a_closer_gap(plan: Path) -> None:
 def test_a_gzipped_plan_is_the_same_plan_and_steps_repeat_it(plan: Path, tmp_path: Path) -> None:
     zipped = tmp_path / "plan.toml.gz"
     zipped.write_bytes(gzip.compress(plan.read_bytes()))
-    twice = answer("epsilon", zipped, "--delta", "1e-3", "--steps", 2)
+    twice = answer("epsilon", zipped, "--delta", "1e-3", "--times", 2)
     assert twice["epsilon"] == both((tb.read_plan(plan) * 2).epsilon(1e-3))
 
 
@@ -98,7 +98,7 @@ def test_an_infinite_epsilon_says_why_and_is_a_number_in_json() -> None:
 
 
 def test_nothing_run_costs_nothing() -> None:
-    nothing = answer("epsilon", "gaussian", "--sigma", 1, "--steps", 0, "--delta", 0)
+    nothing = answer("epsilon", "gaussian", "--sigma", 1, "--times", 0, "--delta", 0)
     assert nothing["epsilon"] == {"lower": 0.0, "upper": 0.0}
 
 
@@ -115,14 +115,14 @@ def test_long_plans_are_listed_in_part(tmp_path: Path) -> None:
 
 def test_compare_in_json_is_what_python_answers() -> None:
     found = tb.compare(tb.RandomizedResponse(0.6) * 20, epsilon=1.0)
-    got = answer("compare", "randomized-response", "--p", 0.6, "--steps", 20, "--epsilon", 1)
+    got = answer("compare", "randomized-response", "--p", 0.6, "--times", 20, "--epsilon", 1)
     assert got == json.loads(found.to_json())
     assert got["answered"] == "delta"
     assert [row["name"] for row in got["rows"]] == [row.name for row in found.rows]
 
 
 def test_people_compare_in_a_table() -> None:
-    result = run("compare", "randomized-response", "--p", 0.6, "--steps", 20, "--delta", "1e-2")
+    result = run("compare", "randomized-response", "--p", 0.6, "--times", 20, "--delta", "1e-2")
     lines = result.stdout.splitlines()
     assert lines[0].split(None, 1) == ["what", "randomized_response p=0.6, 20 times"]
     assert "\n".join(lines[1:-1]) == str(tb.compare(tb.RandomizedResponse(0.6) * 20, delta=0.01))
@@ -194,7 +194,7 @@ def test_a_gzipped_csv_is_a_csv(tmp_path: Path) -> None:
 
 
 def test_the_missing_noise_is_found() -> None:
-    got = answer("calibrate", "gaussian", "--epsilon", 1, "--delta", "1e-6", "--steps", 10)
+    got = answer("calibrate", "gaussian", "--epsilon", 1, "--delta", "1e-6", "--times", 10)
     assert set(got) == {"value", "epsilon", "delta"}
     assert got["delta"] == 1e-6
     run_at = tb.Gaussian(got["value"]) * 10
@@ -205,7 +205,7 @@ def test_the_missing_noise_is_found() -> None:
 
 @pytest.mark.slow
 def test_the_largest_number_of_steps_is_found() -> None:
-    args = ["--parameter", "steps", "--epsilon", 1, "--delta", "1e-3"]
+    args = ["--parameter", "times", "--epsilon", 1, "--delta", "1e-3"]
     got = answer("calibrate", "laplace", "--scale", 30, *args)
     assert isinstance(got["value"], int)
     assert (tb.Laplace(30.0) * got["value"]).delta(1.0, rtol=1e-6).upper <= 1e-3
@@ -213,7 +213,7 @@ def test_the_largest_number_of_steps_is_found() -> None:
 
 
 def test_a_parameter_is_found_where_it_is_looked_for() -> None:
-    args = ["--epsilon", 1, "--delta", "1e-3", "--steps", 10, "--between", "0.501:0.999"]
+    args = ["--epsilon", 1, "--delta", "1e-3", "--times", 10, "--between", "0.501:0.999"]
     got = answer("calibrate", "randomized-response", *args)
     assert (tb.RandomizedResponse(got["value"]) * 10).epsilon(1e-3).upper <= 1
 
@@ -237,7 +237,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_two_files_of_measurements(files: tuple[Path, Path]) -> None:
-    args = ["--bin-width", 1, "--keep-below", 300, "--add-noise", "uniform:20", "--steps", 3]
+    args = ["--bin-width", 1, "--keep-below", 300, "--add-noise", "uniform:20", "--times", 3]
     pair = tb.HistogramPair.from_samples(
         [1.5, 2.5, 2.25], [1.5, 1.75, 3.25, 2.5], bin_width=1.0, keep_below=300, noise="uniform:20"
     )
@@ -261,7 +261,7 @@ def test_measured_delays(shared: Path) -> None:
     if not folder.is_dir():
         pytest.skip("no measured delays in 'shared': the histogram of real data is not checked")
     files = [folder / "active.csv.gz", folder / "passive.csv.gz"]
-    args = ["--bin-width", 1, "--keep-below", 300, "--add-noise", "uniform:200", "--steps", 512]
+    args = ["--bin-width", 1, "--keep-below", 300, "--add-noise", "uniform:200", "--times", 512]
     got = answer("histogram", *files, *args, "--delta", "1e-2")
     lower, upper = got["epsilon"]["lower"], got["epsilon"]["upper"]
     assert 0 < lower <= upper <= lower * (1 + 1.1e-4)

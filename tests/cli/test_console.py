@@ -19,7 +19,7 @@ import tightbudget as tb
 SCRIPT = Path(sys.executable).with_name("tightbudget")
 ASK = ["epsilon", "gaussian", "--sigma", "1", "--delta", "1e-5"]
 # far more points than there is patience
-LONG = ["curve", "truncated-laplace", "--scale", "20", "--bound", "400", "--steps", "1000",
+LONG = ["curve", "truncated-laplace", "--scale", "20", "--bound", "400", "--times", "1000",
         "--deltas", "1e-1:1e-3:3000"]  # fmt: skip
 
 

@@ -42,12 +42,12 @@ HINTS = {
     ),
     "runs": (
         ["epsilon", *GAUSSIAN, "--runs", "10", *AT],
-        "No such option: --runs (the number of runs is steps on the command line,",
+        "No such option: --runs (how often it runs is times on the command line",
     ),
     "step for steps": (
         ["epsilon", *GAUSSIAN, "--step", "100", *AT],
         "MECHANISM: gaussian has no parameter 'step' (it has sigma, sensitivity): "
-        "did you mean steps?",
+        "how often it runs is times on the command line",
     ),
     "percent": (
         ["epsilon", *GAUSSIAN, "--rate", "1%", *AT],
@@ -109,7 +109,7 @@ def test_the_kind_of_a_budget_is_taken_in_any_case(kind: str) -> None:
 
 
 def test_numbers_are_taken_as_people_write_them() -> None:
-    found = answer("epsilon", *GAUSSIAN, "--rate", "256/60000", "--steps", "1e3", *AT)
+    found = answer("epsilon", *GAUSSIAN, "--rate", "256/60000", "--times", "1e3", *AT)
     step = tb.Gaussian(1.0).subsampled(256 / 60000)
     assert found["epsilon"] == (step * 1000).epsilon(1e-5).to_dict()
 
@@ -162,10 +162,10 @@ def test_a_delta_that_no_double_holds_is_not_nothing(amount: str) -> None:
 @pytest.mark.parametrize(
     ("more", "noted"),
     [
-        (["--steps", "1000"], True),
-        (["--steps", "1000", "--rate", "1"], False),
-        (["--steps", "1000", "--rate", "0.01"], False),
-        (["--steps", "10"], False),
+        (["--times", "1000"], True),
+        (["--times", "1000", "--rate", "1"], False),
+        (["--times", "1000", "--rate", "0.01"], False),
+        (["--times", "10"], False),
         (["--sensitivity", "100"], False),
     ],
 )
@@ -190,9 +190,9 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("command", QUESTIONS)
 def test_json_says_what_was_asked(command: str) -> None:
-    answer(command, *GAUSSIAN, "--rate", "0.1", "--steps", "2", *QUESTIONS[command])
+    answer(command, *GAUSSIAN, "--rate", "0.1", "--times", "2", *QUESTIONS[command])
     asked = ASKED[-1]
-    common = {"mechanism": "gaussian", "parameters": {"sigma": 1}, "rate": 0.1, "steps": 2}
+    common = {"mechanism": "gaussian", "parameters": {"sigma": 1}, "rate": 0.1, "times": 2}
     assert {name: asked[name] for name in common} == common
     given = {option.lstrip("-") for option in QUESTIONS[command] if option.startswith("--")}
     assert given - {"every"} <= asked.keys()
@@ -201,12 +201,12 @@ def test_json_says_what_was_asked(command: str) -> None:
 def test_json_tells_a_plan_and_a_search() -> None:
     tb.write_plan(tb.Gaussian(1.0) * 2, "plan.toml")
     answer("epsilon", "plan.toml", *AT)
-    assert ASKED[-1] == {"plan": "plan.toml", "steps": 1, "delta": 1e-5, "rtol": 1e-4}
+    assert ASKED[-1] == {"plan": "plan.toml", "times": 1, "delta": 1e-5, "rtol": 1e-4}
     answer("calibrate", "gaussian", "--epsilon", "1", *AT)
     assert ASKED[-1] == {
         "mechanism": "gaussian",
         "parameters": {},
-        "steps": 1,
+        "times": 1,
         "parameter": "sigma",
         "epsilon": 1,
         "delta": 1e-5,
@@ -329,13 +329,12 @@ def test_paragraphs_of_help_fill_their_lines(
     [
         (
             ["--shuffled", "100", "--steps", "1000"],
-            "steps must be left out, for one run is an epoch of all its steps "
-            "(--epochs counts the runs), got 1000",
+            "No such option: --steps (how often it runs is times on the command line and in a plan "
+            "file, in Python mechanism * times; of a shuffle or an allocation one run is an epoch)",
         ),
         (
-            ["--rate", "0.1", "--epochs", "3"],
-            "epochs must stand beside --allocated or --shuffled (other runs are counted by "
-            "--steps), got 3",
+            ["--shuffled", "100", "--epochs", "3"],
+            "No such option: --epochs (how often it runs is times on the command line",
         ),
         (["--rate", "0.1", "--shuffled", "9"], "rate and shuffled are different ways to draw"),
         (["--batch", "6"], "batch needs of beside it, got 6 without it"),
@@ -351,7 +350,7 @@ def test_paragraphs_of_help_fill_their_lines(
         (["--rate", "2", "--group", "3"], "rate must be in [0, 1], got 2"),
         (["--batch", "6", "--of", "5"], "batch must be at most of (5), got 6"),
         (["--each-in", "3"], "each_in needs allocated beside it, got 3 alone"),
-        (["--shuffled", "9", "--epochs", "1.5"], "epochs must be an integer >= 0, got 1.5"),
+        (["--shuffled", "9", "--times", "1.5"], "times must be an integer >= 0, got 1.5"),
     ],
 )
 def test_a_way_to_sample_is_told_as_it_is_meant(args: list[str], message: str) -> None:
@@ -380,13 +379,13 @@ def test_two_ends_are_named_where_they_are_apart(question: list[str]) -> None:
         assert ("ends" in answer(command, "gaussian", *sigma, *ways, *at)) is apart
 
 
-def test_epochs_count_runs_of_an_epoch() -> None:
-    args = [*GAUSSIAN, "--shuffled", "100", "--epochs", "2"]
+def test_times_count_epochs_of_a_shuffle() -> None:
+    args = [*GAUSSIAN, "--shuffled", "100", "--times", "2"]
     found = answer("epsilon", *args, *AT)
     run_ = tb.Gaussian(1.0).shuffled(100) * 2
     assert found["epsilon"] == run_.epsilon(1e-5).to_dict()
     assert ASKED[-1] == {
-        "mechanism": "gaussian", "parameters": {"sigma": 1}, "shuffled": 100, "epochs": 2,
+        "mechanism": "gaussian", "parameters": {"sigma": 1}, "shuffled": 100, "times": 2,
         "delta": 1e-5, "rtol": 1e-4,
     }  # fmt: skip
     assert "below the lower bound" in found["ends"]
@@ -395,7 +394,7 @@ def test_epochs_count_runs_of_an_epoch() -> None:
     assert found["ends"] in shown
     assert "gap" not in shown
     found = answer("calibrate", "gaussian", *args[3:], "--epsilon", "4", *AT)
-    assert ASKED[-1]["epochs"] == 2
+    assert ASKED[-1]["times"] == 2
     assert "sigma" not in ASKED[-1]["parameters"]
     stops = answer("stopping", *args, "--every", "1", "--delta", "1e-5")
     assert stops["stops"] == [1, 2]

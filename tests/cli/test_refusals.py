@@ -59,13 +59,13 @@ REFUSED = {
         ["epsilon", *GAUSSIAN, "--relation", "friends", *AT],
         "MECHANISM.relation must be one of add-or-remove, .*, got 'friends'",
     ),
-    "broken steps": (
-        ["epsilon", *GAUSSIAN, "--steps", "1.5", *AT],
-        r"steps must be an integer >= 0, got 1\.5",
+    "broken times": (
+        ["epsilon", *GAUSSIAN, "--times", "1.5", *AT],
+        r"times must be an integer >= 0, got 1\.5",
     ),
-    "negative steps": (
-        ["epsilon", *GAUSSIAN, "--steps", "-1", *AT],
-        "steps must be an integer >= 0, got -1",
+    "negative times": (
+        ["epsilon", *GAUSSIAN, "--times", "-1", *AT],
+        "times must be an integer >= 0, got -1",
     ),
     # what is asked
     "delta missing": (["epsilon", *GAUSSIAN], "Missing option.*--delta"),
@@ -127,7 +127,7 @@ REFUSED = {
     "unknown parameter": (
         ["calibrate", *GAUSSIAN, *TARGET, "--parameter", "scale"],
         "parameter must be one of sigma, sensitivity, rate, allocated, shuffled, batch, at_most, "
-        "group, steps, got 'scale'",
+        "group, times, got 'scale'",
     ),
     "given and sought": (
         ["calibrate", *GAUSSIAN, *TARGET, "--parameter", "sigma"],
@@ -218,7 +218,7 @@ def test_a_bad_column_is_refused_with_its_line(content: str, message: str, tmp_p
         (["--keep-below", "0"], "keep_below must be above some value of active, got 0"),
         (["--add-noise", "200"], 'noise must be like "uniform:200" .*, got '),
         (["--smoothing", "-1"], "smoothing must be a finite number >= 0, got -1"),
-        (["--steps", "-1"], "steps must be an integer >= 0, got -1"),
+        (["--times", "-1"], "times must be an integer >= 0, got -1"),
     ],
 )
 def test_bad_histograms_are_refused(args: list[str], message: str, tmp_path: Path) -> None:

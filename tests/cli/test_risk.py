@@ -8,7 +8,7 @@ from tests.cli.terminal import answer, refusal, run
 import tightbudget as tb
 
 STEP = tb.Gaussian(sigma=1.0).subsampled(rate=0.01)
-DP_SGD = ["gaussian", "--sigma", 1, "--rate", 0.01, "--steps", 1000]
+DP_SGD = ["gaussian", "--sigma", 1, "--rate", 0.01, "--times", 1000]
 
 
 def test_risk_in_json_is_what_python_answers() -> None:
@@ -46,7 +46,7 @@ def test_refused_questions(options: list[object], message: str) -> None:
     assert refusal("risk", *DP_SGD, *options) == message
 
 
-SAMPLED = ["gaussian", "--rate", 0.01, "--steps", 1000]
+SAMPLED = ["gaussian", "--rate", 0.01, "--times", 1000]
 
 
 def test_noise_for_an_advantage() -> None:

@@ -9,7 +9,7 @@ from tests.cli.terminal import answer, refusal, run
 
 import tightbudget as tb
 
-ASKED = ["stopping", "gaussian", "--sigma", "5", "--steps", "10", "--every", "4", "--delta", "1e-5"]
+ASKED = ["stopping", "gaussian", "--sigma", "5", "--times", "10", "--every", "4", "--delta", "1e-5"]
 
 
 def test_the_answer_is_that_of_python() -> None:
@@ -24,7 +24,7 @@ def test_the_answer_is_that_of_python() -> None:
 
 
 def test_stops_and_weights_are_given_one_by_one() -> None:
-    asked = ["--steps", "10", "--stops", "2,7,10", "--weights", "1,0.5,2", "--delta", "1e-5"]
+    asked = ["--times", "10", "--stops", "2,7,10", "--weights", "1,0.5,2", "--delta", "1e-5"]
     schedule = tb.early_stopping(tb.Gaussian(5.0), [2, 7, 10], 1e-5, [1, 0.5, 2])
     assert answer("stopping", "gaussian", "--sigma", "5", *asked) == schedule.to_dict()
 
@@ -34,7 +34,7 @@ def test_stops_and_weights_are_given_one_by_one() -> None:
     [
         ([], "give exactly one of --every and --stops"),
         (["--every", "2", "--stops", "10"], "give exactly one of --every and --stops"),
-        (["--stops", "2,7"], "stops must end with steps = 10, got '2,7'"),
+        (["--stops", "2,7"], "stops must end with times = 10, got '2,7'"),
         (["--stops", "2,a,10"], "stops[1] must be an integer >= 1, got 'a'"),
         (
             ["--stops", "2,10", "--weights", "1"],
@@ -47,7 +47,7 @@ def test_stops_and_weights_are_given_one_by_one() -> None:
     ],
 )
 def test_refusals_of_stops(given: list[str], message: str) -> None:
-    asked = ["stopping", "gaussian", "--sigma", "5", "--steps", "10", "--delta", "1e-5"]
+    asked = ["stopping", "gaussian", "--sigma", "5", "--times", "10", "--delta", "1e-5"]
     assert refusal(*asked, *given) == message
 
 
@@ -64,7 +64,7 @@ def test_what_people_read(tmp_path: Path) -> None:
 def test_a_plan_is_one_step(tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     tb.write_plan(tb.Gaussian(5.0) * 2 + tb.Laplace(20.0), plan)
-    found = answer("stopping", plan, "--steps", 4, "--every", 2, "--delta", "1e-5")
+    found = answer("stopping", plan, "--times", 4, "--every", 2, "--delta", "1e-5")
     assert found["stops"] == [2, 4]
 
 
@@ -72,8 +72,8 @@ def test_a_plan_is_one_step(tmp_path: Path) -> None:
     ("changed", "message"),
     [
         (["--every", "0"], "every must be an integer >= 1, got 0"),
-        (["--every", "11"], "every must be at most steps = 10, got 11"),
-        (["--steps", "0"], "steps must be an integer >= 1, got 0"),
+        (["--every", "11"], "every must be at most times = 10, got 11"),
+        (["--times", "0"], "times must be an integer >= 1, got 0"),
         (["--delta", "2"], "delta must be in (0, 1), got 2"),
         (["--plot", "a.jpeg"], "a.jpeg: the name must end in .png, .svg, .pdf"),
     ],

@@ -212,7 +212,7 @@ def test_stops_count_what_is_handed_over() -> None:
 
 
 def test_steps_on_the_command_line_are_all_steps(capsys: pytest.CaptureFixture[str]) -> None:
-    line = "stopping gaussian --sigma 1 --rate 0.01 --steps 200 --every 100 --delta 1e-5 --json"
+    line = "stopping gaussian --sigma 1 --rate 0.01 --times 200 --every 100 --delta 1e-5 --json"
     with mock.patch("sys.argv", ["tightbudget", *line.split()]), contextlib.suppress(SystemExit):
         main()
     found = json.loads(capsys.readouterr().out)

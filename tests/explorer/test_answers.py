@@ -127,7 +127,7 @@ def test_bounds_of_two_kinds_are_said_to_be_so() -> None:
     found = answers.curve(questions.Curve(steps=steps, delta=1e-5, deltas=[1e-3]))
     assert "below the lower bound" in found["ends"]
     assert ".shuffled(steps=10) * 1" in found["python"]
-    assert "--shuffled 10 --epochs 1" in found["command"]
+    assert "--shuffled 10 --times 1" in found["command"]
     assert "ends" not in answers.curve(questions.Curve(steps=DP_SGD, delta=1e-5, deltas=[1e-3]))
 
 

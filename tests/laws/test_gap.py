@@ -141,7 +141,7 @@ APART = {
     "shuffled batches": tb.Gaussian(2.0).shuffled(100) * 3,
     "batches of a fixed size": tb.Gaussian(2.0).batches(6, of=600) * 2,
     "truncated Poisson batches": tb.Gaussian(1.0).truncated_poisson(0.1, 12, 60) * 2,
-    "3 of 10 steps": tb.Laplace(2.0).allocated(10, times=3) * 1,
+    "3 of 10 steps": tb.Laplace(2.0).allocated(10, each_in=3) * 1,
     "a group's sample": tb.Laplace(4.0).subsampled(0.1).group(3) * 2,
     "a sample of an epoch": tb.Laplace(1.0).allocated(10).subsampled(0.1) * 2,
     "an epoch of steps with next to no noise": tb.Gaussian(0.02).allocated(3) * 1,
@@ -181,7 +181,7 @@ def test_a_curve_and_a_risk_say_it_of_each_value() -> None:
 def test_the_reasons_of_all_parts_are_named_once() -> None:
     shuffled, batches = tb.Gaussian(2.0).shuffled(100), tb.Gaussian(3.0).shuffled(50)
     assert (shuffled + batches + tb.Laplace(1.0)).apart == "shuffled batches"
-    mixed = tb.Either(0.5, tb.Laplace(1.0).allocated(9, times=2), tb.Laplace(2.0))
+    mixed = tb.Either(0.5, tb.Laplace(1.0).allocated(9, each_in=2), tb.Laplace(2.0))
     assert (mixed * 2).apart == "2 of 9 steps"
 
 

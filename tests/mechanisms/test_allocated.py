@@ -202,7 +202,7 @@ def test_no_mass_is_lost_above_and_none_is_won_below(
 
 @bases
 def test_several_steps_a_record_lie_between_their_ends(base: tb.Mechanism) -> None:
-    found = base.allocated(6, times=2).delta(0.2)
+    found = base.allocated(6, each_in=2).delta(0.2)
     assert found.lower > 0
     # more steps with the record reveal more, all of them most
     assert base.allocated(6).delta(0.2).lower <= found.upper
@@ -211,20 +211,20 @@ def test_several_steps_a_record_lie_between_their_ends(base: tb.Mechanism) -> No
 
 @bases
 def test_all_steps_are_the_steps_composed(base: tb.Mechanism) -> None:
-    assert base.allocated(3, times=3).delta(0.4) == (base * 3).delta(0.4)
+    assert base.allocated(3, each_in=3).delta(0.4) == (base * 3).delta(0.4)
 
 
 def test_several_steps_a_record_are_dominated_by_blocks() -> None:
     one = tb.Gaussian(2.0)
     blocks = one.allocated(3) * 2 + one.allocated(4)
-    several = one.allocated(10, times=3)
+    several = one.allocated(10, each_in=3)
     assert dict(several.pairs(Direction.REMOVE)) == dict(blocks.pairs(Direction.REMOVE))
     assert several.epsilon(1e-5).upper == pytest.approx(blocks.epsilon(1e-5).upper, rel=1e-4)
 
 
 @pytest.mark.slow
 def test_two_hundred_of_ten_thousand_steps() -> None:
-    found = tb.Gaussian(1.42).allocated(10_000, times=205).epsilon(1e-5)
+    found = tb.Gaussian(1.42).allocated(10_000, each_in=205).epsilon(1e-5)
     assert found.upper == pytest.approx(7.8517, abs=2e-3)
     assert found.lower > 7.7
     poisson = (tb.Gaussian(1.42).subsampled(205 / 10_000) * 10_000).epsilon(1e-5)
@@ -286,8 +286,9 @@ def test_a_run_may_stop_between_epochs() -> None:
         ({"steps": 0}, "steps must be an integer >= 1, got 0"),
         ({"steps": 2.5}, r"steps must be an integer >= 1, got 2\.5"),
         ({"steps": 10**8 + 1}, r"steps must be at most 10\^8, got 100000001"),
-        ({"steps": 5, "times": 0}, "times must be an integer >= 1, got 0"),
-        ({"steps": 5, "times": 6}, r"times must be at most steps \(5\), got 6"),
+        ({"steps": 5, "times": 2}, "^times is each_in now$"),
+        ({"steps": 5, "each_in": 0}, "each_in must be an integer >= 1, got 0"),
+        ({"steps": 5, "each_in": 6}, r"each_in must be at most steps \(5\), got 6"),
     ],
 )
 def test_numbers_of_steps_are_refused_by_name(given: dict[str, object], message: str) -> None:
@@ -317,7 +318,7 @@ def test_a_zeroed_record_may_stand_for_an_absent_one() -> None:
             {"mechanism": "gaussian", "sigma": 2.0, "allocated": 10},
         ),
         (
-            tb.Gaussian(2.0).allocated(10, times=3),
+            tb.Gaussian(2.0).allocated(10, each_in=3),
             {"mechanism": "gaussian", "sigma": 2.0, "allocated": {"steps": 10, "times": 3}},
         ),
         (
@@ -335,6 +336,16 @@ def test_a_table_says_it_by_one_key(mechanism: Allocated, table: dict[str, objec
     assert tb.Mechanism.from_dict(written) == mechanism
     assert tb.Mechanism.from_dict(dict(table)) == mechanism
     assert MECHANISMS["allocated"] is Allocated
+
+
+def test_a_table_may_name_the_parameter_itself() -> None:
+    table = {"mechanism": "gaussian", "sigma": 2.0, "allocated": {"steps": 10, "each_in": 3}}
+    assert tb.Mechanism.from_dict(table) == tb.Gaussian(2.0).allocated(10, 3)
+    with pytest.raises(ParameterError, match="in how many steps each record is, each_in says now"):
+        Allocated(tb.Gaussian(2.0), 10, times=3)  # type: ignore[call-arg]
+    twice = {**table, "allocated": {"steps": 10, "each_in": 3, "times": 3}}
+    with pytest.raises(FileError, match=r"^step\.allocated: each_in is given twice$"):
+        tb.Mechanism.from_dict(twice)
 
 
 def test_a_table_without_steps_is_refused() -> None:

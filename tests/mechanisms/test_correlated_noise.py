@@ -66,13 +66,13 @@ def test_nobody_moves_the_run_by_more_than_the_sensitivity(
     run = CorrelatedNoise.toeplitz(c, steps)
     assert run.bands == whole.bands
     for noise in (run, whole):
-        assert Fraction(noise.sensitivity(apart=apart, times=times)) ** 2 >= truth
+        assert Fraction(noise.sensitivity(apart=apart, each_in=times)) ** 2 >= truth
     falls = all(a >= b >= 0 for a, b in itertools.pairwise([*c, 0.0]))
     if falls or run.bands <= apart:
-        bound = Fraction(run.sensitivity(apart=apart, times=times)) ** 2
+        bound = Fraction(run.sensitivity(apart=apart, each_in=times)) ** 2
         assert bound <= truth * (1 + Fraction(1, 10**13))
     if run.bands <= apart:
-        bound = Fraction(whole.sensitivity(apart=apart, times=times)) ** 2
+        bound = Fraction(whole.sensitivity(apart=apart, each_in=times)) ** 2
         assert bound <= truth * (1 + Fraction(1, 10**12))
 
 
@@ -83,7 +83,7 @@ def test_a_whole_matrix_is_bounded_for_every_pattern(entries: list[float], apart
     matrix[np.tril_indices(6)] = entries
     exact = [[Fraction(x) for x in row] for row in matrix.tolist()]
     for times in (1, 2):
-        bound = CorrelatedNoise(matrix).sensitivity(apart=apart, times=times)
+        bound = CorrelatedNoise(matrix).sensitivity(apart=apart, each_in=times)
         truth = exact_square(exact, apart, times)
         assert Fraction(bound) ** 2 >= truth
         if times == 1:
@@ -94,11 +94,11 @@ def test_numbers_of_turns_that_are_not_given() -> None:
     run = CorrelatedNoise.toeplitz([1.0, 0.5], 10)
     once = math.sqrt(1.25)
     assert run.sensitivity() == pytest.approx(once, rel=1e-14)
-    assert run.sensitivity(apart=3) == run.sensitivity(apart=3, times=4)
-    assert run.sensitivity(apart=3, times=9) == run.sensitivity(apart=3)
+    assert run.sensitivity(apart=3) == run.sensitivity(apart=3, each_in=4)
+    assert run.sensitivity(apart=3, each_in=9) == run.sensitivity(apart=3)
     # the last turn is in row 9, where the second coefficient has no row left
     assert run.sensitivity(apart=3) == pytest.approx(math.sqrt(3 * 1.25 + 1.0), rel=1e-14)
-    assert run.sensitivity(times=2) == pytest.approx(math.sqrt(1 + 1.5**2 + 0.25), rel=1e-14)
+    assert run.sensitivity(each_in=2) == pytest.approx(math.sqrt(1 + 1.5**2 + 0.25), rel=1e-14)
 
 
 def test_the_square_root_of_prefix_sums() -> None:
@@ -209,7 +209,11 @@ def test_without_the_guard_a_truth_is_lost(
             "groups must be at least bands = 2, got 1",
         ),
         (lambda: CorrelatedNoise.toeplitz([1.0], 9).sensitivity(apart=0), "apart must be an int"),
-        (lambda: CorrelatedNoise.toeplitz([1.0], 9).sensitivity(times=0), "times must be an int"),
+        (
+            lambda: CorrelatedNoise.toeplitz([1.0], 9).sensitivity(each_in=0),
+            "each_in must be an int",
+        ),
+        (lambda: CorrelatedNoise.toeplitz([1.0], 9).sensitivity(times=1), "times is each_in now"),  # type: ignore[call-arg]
         (lambda: CorrelatedNoise.toeplitz([1.0], 9).allocated(1.0, bins=0), "bins must be an int"),
         (
             lambda: CorrelatedNoise.toeplitz([1.0], 10**5).allocated(1.0, bins=10**4),

@@ -14,9 +14,9 @@ from tightbudget.mechanisms.composition import Derived
 from tightbudget.notation.options import (
     OPTIONS,
     SAMPLERS,
-    counted,
     options_of,
     options_of_kind,
+    runs_are_epochs,
     table_of,
 )
 
@@ -101,7 +101,7 @@ def test_options_become_one_key(options: dict[str, Any], table: dict[str, Any]) 
     assert table_of("gaussian", {"sigma": 1.0, **options}) == expected
     assert options_of(expected) == {"sigma": 1.0, **options}
     of_epochs = any(name in options for name in ("allocated", "shuffled"))
-    assert counted(options) == ("epochs" if of_epochs else "steps")
+    assert runs_are_epochs(options) is of_epochs
 
 
 @pytest.mark.parametrize(

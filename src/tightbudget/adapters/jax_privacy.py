@@ -369,7 +369,7 @@ def from_batch_selection(
             records = 2 * size if selection.replace else 2
             raise ParameterError(
                 f"nothing is known of {selection!r} with correlated noise: account for the run as "
-                f"Gaussian(sigma, {records} * noise.sensitivity(times=noise.steps))"
+                f"Gaussian(sigma, {records} * noise.sensitivity(each_in=noise.steps))"
             )
         if size == 0:
             return Composition()

@@ -31,7 +31,7 @@ def epsilon(
 ) -> None:
     """Bounds epsilon (nats) at a delta.
 
-    For example: tightbudget epsilon gaussian --sigma 1 --rate 0.01 --steps 1000 --delta 1e-5
+    For example: tightbudget epsilon gaussian --sigma 1 --rate 0.01 --times 1000 --delta 1e-5
     """
     _answer_of(source, "delta", delta, rtol, json)
 
@@ -44,7 +44,7 @@ def delta(
 ) -> None:
     """Bounds delta at an epsilon (nats).
 
-    For example: tightbudget delta laplace --scale 20 --steps 100 --epsilon 1
+    For example: tightbudget delta laplace --scale 20 --times 100 --epsilon 1
     """
     _answer_of(source, "epsilon", epsilon, rtol, json)
 
@@ -60,7 +60,7 @@ def risk(
 ) -> None:
     """Bounds an attacker's power: advantage, detection, wrong guesses, an equivalent Gaussian.
 
-    For example: tightbudget risk gaussian --sigma 1 --rate 0.01 --steps 1000 --epsilon 2
+    For example: tightbudget risk gaussian --sigma 1 --rate 0.01 --times 1000 --epsilon 2
     """
     watch = Stopwatch()
     composition = source.composition()
@@ -84,7 +84,7 @@ def compare(
 ) -> None:
     """Compares our bounds with other people's theorems, at a delta or at an epsilon.
 
-    For example: tightbudget compare laplace --scale 20 --steps 100 --delta 1e-5
+    For example: tightbudget compare laplace --scale 20 --times 100 --delta 1e-5
     """
     watch = Stopwatch()
     composition = source.composition()
@@ -172,6 +172,6 @@ def _note(epsilon: Bounds, asked: dict[str, Any]) -> dict[str, str]:
     was given, also 1, is taken at its word.
     """
     sampled = asked.get("mechanism") != "gaussian" or any(name in asked for name in OPTIONS)
-    if sampled or asked["steps"] < 2 or not epsilon.lower > _NOTHING_PRIVATE:
+    if sampled or asked["times"] < 2 or not epsilon.lower > _NOTHING_PRIVATE:
         return {}
     return {"note": "without --rate every run sees all records; did you forget --rate?"}

@@ -33,8 +33,8 @@ def calibrate(
     parameter: Annotated[
         str | None,
         typer.Option(
-            help="What to find: a parameter of the mechanism, steps, epochs, or an option that "
-            "says how records get into a run, such as rate.",
+            help="What to find: a parameter of the mechanism, times, or an option that says "
+            "how records get into a run, such as rate.",
             show_default="the needed parameter that is not given",
         ),
     ] = None,
@@ -48,10 +48,10 @@ def calibrate(
     """Finds the parameter's best value whose certified upper bound meets the target.
 
     The target is --epsilon and --delta, or --advantage, or --tpr and --fpr. Of a parameter that
-    lowers the cost (noise) the smallest value is best, of one that raises it (steps, rate) the
+    lowers the cost (noise) the smallest value is best, of one that raises it (times, rate) the
     largest.
 
-    For example: tightbudget calibrate gaussian --rate 0.01 --steps 10000 --epsilon 1 --delta 1e-6
+    For example: tightbudget calibrate gaussian --rate 0.01 --times 10000 --epsilon 1 --delta 1e-6
     """
     watch = Stopwatch()
     kind = kind_of(source.name)
@@ -114,7 +114,7 @@ def _sought(kind: str, source: NamedComposition, asked: str | None) -> str:
     if asked is not None:
         name = asked.replace("-", "_")
         marks = [sampler.mark for sampler in SAMPLERS.values()]
-        known = [*(n for n in parameters if n != "relation"), *marks, source.counted]
+        known = [*(n for n in parameters if n != "relation"), *marks, "times"]
         if name not in known:
             options = ", ".join(dict.fromkeys(known))
             raise ParameterError(f"parameter must be one of {options}, got {asked!r}")

@@ -30,7 +30,7 @@ def histogram(
         typer.Option(help="Independent noise: uniform:200 is on [0, 200), gaussian:5 has sd 5."),
     ] = None,
     smoothing: Annotated[float, number("Pseudo-count added to every bin.")] = 0.0,
-    steps: Annotated[int, number("How many measurements are seen.")] = 1,
+    times: Annotated[int, number("How many measurements are seen.")] = 1,
     delta: Annotated[float | None, number("Ask for epsilon at this.")] = None,
     epsilon: Annotated[float | None, number("Ask for delta at this (nats).")] = None,
     rtol: Rtol = 1e-4,
@@ -42,7 +42,7 @@ def histogram(
     true distributions.
 
     For example: tightbudget histogram active.csv passive.csv --keep-below 300
-    --add-noise uniform:200 --steps 512 --delta 1e-4
+    --add-noise uniform:200 --times 512 --delta 1e-4
     """
     watch = Stopwatch()
     if (delta is None) == (epsilon is None):
@@ -56,7 +56,7 @@ def histogram(
         noise=add_noise,
         smoothing=smoothing,
     )
-    composition = compose([pair]) * count(steps=steps)
+    composition = compose([pair]) * count(times=times)
     runs = number_of_times(composition.runs)
     what = f"{active} against {passive}, {np.size(pair.p)} bins of {bin_width:g}, {runs}"
     given = "delta" if epsilon is None else "epsilon"
@@ -69,7 +69,7 @@ def histogram(
         **({} if keep_below is None else {"keep_below": keep_below}),
         **({} if add_noise is None else {"add_noise": add_noise}),
         "smoothing": smoothing,
-        "steps": steps,
+        "times": times,
         given: at,
         "rtol": rtol,
     }

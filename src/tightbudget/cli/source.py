@@ -22,7 +22,6 @@ from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
 from tightbudget.notation.options import (
     OPTIONS,
-    counted,
     in_options,
     option_of,
     table_of,
@@ -35,8 +34,7 @@ from tightbudget.numerics.validate import count
 
 _PANEL = "Runs"
 _SAMPLING = "How records get into a run (all are in every run without such an option)"
-_STEPS = "How many times it runs, where a run is a step."
-_EPOCHS = "How many times it runs, where a run is an epoch: with --allocated and --shuffled."
+_TIMES = "How many times it runs; with --allocated and --shuffled one run is an epoch."
 _SUBJECT = (
     "A mechanism's name, or a plan file. 'tightbudget mechanisms' lists the names; with a name "
     "before it, --help shows its parameters."
@@ -49,40 +47,13 @@ class NamedComposition:
 
     Attributes:
         name: the first argument.
-        table: the options given by name, without dashes and the numbers of runs.
-        steps: the number of runs, to be an integer >= 0; None if it is not given.
-        epochs: the number of runs, where a run is an epoch; None if it is not given.
+        table: the options given by name, without dashes and ``times``.
+        times: how often it runs, to be an integer >= 0.
     """
 
     name: str
     table: dict[str, Any] = field(default_factory=dict)
-    steps: Any = None
-    epochs: Any = None
-
-    @property
-    def counted(self) -> str:
-        """The option that counts the runs: "steps", or "epochs" where a run is an epoch."""
-        return counted(self.table)
-
-    @property
-    def runs(self) -> Any:
-        """The number of runs as it was given, or 1.
-
-        Raises:
-            ParameterError: the option of the other name was given.
-        """
-        if self.counted == "steps" and self.epochs is not None:
-            raise ParameterError(
-                "epochs must stand beside --allocated or --shuffled (other runs are counted by "
-                f"--steps), got {self.epochs!r}"
-            )
-        if self.counted == "epochs" and self.steps is not None:
-            raise ParameterError(
-                "steps must be left out, for one run is an epoch of all its steps "
-                f"(--epochs counts the runs), got {self.steps!r}"
-            )
-        given = self.steps if self.counted == "steps" else self.epochs
-        return 1 if given is None else given
+    times: Any = 1
 
     def composition(self) -> Composition:
         """Returns the composition that the name and the options describe.
@@ -97,7 +68,7 @@ class NamedComposition:
                 mechanism = Mechanism.from_dict(table, where="MECHANISM")
             except ParameterError as error:
                 raise ParameterError(in_options(str(error), self.table)) from error
-            return compose([mechanism]) * count(**{self.counted: self.runs})
+            return compose([mechanism]) * count(times=self.times)
         if not _looks_like_a_file(self.name):
             raise _unknown(self.name)
         if self.table:
@@ -105,7 +76,7 @@ class NamedComposition:
                 f"{next(iter(self.table))} must be in the plan file itself, "
                 f"got the option beside {self.name}"
             )
-        return read_plan(self.name) * count(steps=self.runs)
+        return read_plan(self.name) * count(times=self.times)
 
     def asked(self, **question: Any) -> dict[str, Any]:
         """Returns what was asked as plain JSON values: the mechanism or plan, then the question.
@@ -122,7 +93,7 @@ class NamedComposition:
                 if name in parameters:
                     what[name] = parameters.pop(name)
         given = {name: value for name, value in question.items() if value is not None}
-        return {**what, self.counted: self.runs, **given}
+        return {**what, "times": self.times, **given}
 
     def title(self, composition: Composition) -> str:
         """Writes the title of a picture of a composition."""
@@ -133,10 +104,8 @@ class NamedComposition:
 
     def with_value(self, name: str, value: float) -> NamedComposition:
         """Returns a copy with another number for an option."""
-        if name == "steps":
-            return replace(self, steps=int(value))
-        if name == "epochs":
-            return replace(self, epochs=int(value))
+        if name == "times":
+            return replace(self, times=int(value))
         return replace(self, table={**self.table, name: value})
 
 
@@ -178,7 +147,7 @@ def with_source(command: Callable[..., None], parameters: Mapping[str, str]) -> 
 
     typer reads options from a signature. The result is ``command(source, ...)`` with another
     signature. The argument MECHANISM, the generated options, those of sampling, ``--relation``,
-    ``--steps`` and ``--epochs`` stand there in the place of ``source``.
+    and ``--times`` stand there in the place of ``source``.
 
     Args:
         command: answers a question about its ``source``.
@@ -188,9 +157,7 @@ def with_source(command: Callable[..., None], parameters: Mapping[str, str]) -> 
     del own["source"]
     options = {option_of(name): (name, help) for name, help in parameters.items()}
 
-    def run(
-        mechanism: str, steps: str | None, epochs: str | None, relation: str | None, **rest: Any
-    ) -> None:
+    def run(mechanism: str, times: str, relation: str | None, **rest: Any) -> None:
         given = {name: rest.pop(name) for name in OPTIONS} | {"relation": relation}
         given |= {name: given[name] or None for name, option in OPTIONS.items() if option.flag}
         given |= {name: rest.pop(option) for option, (name, _) in options.items()}
@@ -198,16 +165,14 @@ def with_source(command: Callable[..., None], parameters: Mapping[str, str]) -> 
         table = {
             k: value_of(v) if k != "relation" else v for k, v in given.items() if v is not None
         }
-        counts = {"steps": value_of(steps), "epochs": value_of(epochs)}
-        command(source=NamedComposition(mechanism, table, **counts), **rest)
+        command(source=NamedComposition(mechanism, table, value_of(times)), **rest)
 
     text = str | None
     relation = "What neighbours are: " + ", ".join(r.value for r in Neighbouring) + "."
     signature = [
         _parameter("mechanism", str, typer.Argument(help=_SUBJECT, autocompletion=sources)),
         *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.values()),
-        _parameter("steps", text, _option("steps", _STEPS, _PANEL, default="1"), None),
-        _parameter("epochs", text, _option("epochs", _EPOCHS, _PANEL, default="1"), None),
+        _parameter("times", str, _option("times", _TIMES, _PANEL, default="1"), "1"),
         _parameter("relation", text, _option("relation", relation, _PANEL, values=relations), None),
         *(
             _parameter(name, bool, _flag(name, option.help, _SAMPLING), False)

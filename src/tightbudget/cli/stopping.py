@@ -45,16 +45,15 @@ def stopping(
 ) -> None:
     """Prices (epsilon, nats) of stopping early, covered by one delta.
 
-    For example: tightbudget stopping gaussian --sigma 1 --steps 100 --every 20 --delta 1e-5
+    For example: tightbudget stopping gaussian --sigma 1 --times 100 --every 20 --delta 1e-5
     """
     watch = Stopwatch()
     if plot is not None:
         picture_path(plot)
     whole = source.composition()
-    runs = positive_count(**{source.counted: source.runs})
-    after = _stops(runs, source.counted, every, stops)
+    after = _stops(positive_count(times=source.times), every, stops)
     shares = None if weights is None else [value_of(part.strip()) for part in weights.split(",")]
-    step = source.with_value(source.counted, 1).composition()
+    step = source.with_value("times", 1).composition()
     with working("choosing prices"):
         schedule = early_stopping(step, after, delta, shares)
     if plot is not None:
@@ -74,12 +73,11 @@ def stopping(
     )
 
 
-def _stops(runs: int, counted: str, every: int | None, listed: str | None) -> list[int]:
+def _stops(times: int, every: int | None, listed: str | None) -> list[int]:
     """Lists the runs after which it may stop, the last run among them.
 
     Args:
-        runs: the number of all runs.
-        counted: the option that gave their number, "steps" or "epochs".
+        times: the number of all runs.
         every: it may stop after each so many runs.
         listed: the runs after which it may stop, as typed.
     """
@@ -87,10 +85,10 @@ def _stops(runs: int, counted: str, every: int | None, listed: str | None) -> li
         raise ParameterError("give exactly one of --every and --stops")
     if listed is None:
         apart = positive_count(every=every)
-        if apart > runs:
-            raise ParameterError(f"every must be at most {counted} = {runs}, got {apart}")
-        return [*range(apart, runs, apart), runs]
+        if apart > times:
+            raise ParameterError(f"every must be at most times = {times}, got {apart}")
+        return [*range(apart, times, apart), times]
     stops = [value_of(part.strip()) for part in listed.split(",")]
-    if stops[-1] != runs:
-        raise ParameterError(f"stops must end with {counted} = {runs}, got {listed!r}")
+    if stops[-1] != times:
+        raise ParameterError(f"stops must end with times = {times}, got {listed!r}")
     return stops

@@ -9,7 +9,7 @@ from tightbudget import Composition
 from tightbudget.accounting.plan_file import plan_text, toml_value
 from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
-from tightbudget.notation.options import OPTIONS, SAMPLERS, counted, option_of, options_of, written
+from tightbudget.notation.options import OPTIONS, SAMPLERS, option_of, options_of, written
 
 # The mechanisms that are made of another one, by their key in the other one's table.
 _DERIVED = {cls.key: cls for cls in MECHANISMS.values() if issubclass(cls, Derived)}
@@ -55,7 +55,7 @@ def _mechanism(table: dict[str, Any]) -> str:
         made = f"tb.{cls.__name__}({', '.join(arguments)})"
     for name, value in ways.items():
         way = _DERIVED[name]
-        made += f".{_call(way, value if isinstance(value, dict) else {way.first(): value})}"
+        made += f".{_call(way, way.given(value))}"
     return made
 
 
@@ -79,14 +79,14 @@ def command(name: str, run: Composition, *options: str, times: int | None = None
         name: the name of the command.
         run: the composition that the command is asked about.
         options: the command's own options, each one's name before its value.
-        times: the value of --steps, in place of the composition's number of runs.
+        times: how often it runs, in place of the composition's number of runs.
     """
     tables = [mechanism.to_dict() for mechanism, _ in run.parts]
     if len(tables) == 1 and "base" not in tables[0]:
         runs = run.runs if times is None else times
-        words = [*_options(tables[0]), *_counted(tables[0], runs)]
+        words = [*_options(tables[0]), "--times", str(runs)]
         return shlex.join(["tightbudget", name, tables[0]["mechanism"], *words, *options])
-    words = [] if times is None else ["--steps", str(times)]
+    words = [] if times is None else ["--times", str(times)]
     line = shlex.join(["tightbudget", name, "plan.toml", *words, *options])
     return f"cat > plan.toml <<'END'\n{plan_text(run)}END\n{line}"
 
@@ -94,16 +94,10 @@ def command(name: str, run: Composition, *options: str, times: int | None = None
 def calibration(step: dict[str, Any], name: str, *options: str) -> str:
     """Writes the shell command that finds a parameter of one mechanism."""
     table = {key: value for key, value in step.items() if key not in (name, "times")}
-    runs = [] if name == "times" else _counted(step, step.get("times", 1))
-    called = counted(options_of(step)) if name == "times" else name
-    sought = ["--parameter", called.replace("_", "-")]
+    runs = [] if name == "times" else ["--times", str(step.get("times", 1))]
+    sought = ["--parameter", name.replace("_", "-")]
     words = ["calibrate", table["mechanism"], *_options(table), *runs, *sought, *options]
     return shlex.join(["tightbudget", *words])
-
-
-def _counted(table: dict[str, Any], runs: int) -> list[str]:
-    """Writes the option for the number of runs of a mechanism's table."""
-    return [written(counted(options_of(table))), str(runs)]
 
 
 def _options(table: dict[str, Any]) -> list[str]:

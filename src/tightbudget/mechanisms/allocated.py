@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeGuard
 
@@ -29,7 +30,7 @@ _MOST_STEPS = 10**8
 
 @dataclass(frozen=True)
 class Allocated(Derived):
-    """One epoch of ``steps`` runs of ``base``, each record in ``times`` of them, at random.
+    """One epoch of ``steps`` runs of ``base``, each record in ``each_in`` of them, at random.
 
     For each record the runs that have it are drawn uniformly and independently of all other
     records: random allocation, or balls into bins. This is one epoch; ``* epochs`` composes.
@@ -41,7 +42,7 @@ class Allocated(Derived):
     seeing earlier outputs; the base's pair must be stated for the same relation. A base that is
     declared for ``Neighbouring.ZERO_OUT`` must take a zeroed record for an absent one, as sums do.
 
-    With ``times=1`` the bounds are those of two pairs on lattices, above and below the exact one,
+    With ``each_in=1`` the bounds are those of two pairs on lattices, above and below the exact one,
     which are made as close as ``rtol`` asks: for 1e-4 in half a second or two, for 1e-5 in some
     seconds. Closer ones of many epochs are refused. One epoch of Gaussian steps has a formula
     besides, which knows a delta, and an epsilon where ``rtol`` asks for more than 1e-4, to some
@@ -49,11 +50,12 @@ class Allocated(Derived):
     and a Renyi divergence has no finite upper bound. Where a step has next to no noise (a sigma
     below about 0.06 of the sensitivity) the lower bound is 0, and the answer says ``apart``.
 
-    With ``times=k`` the interval is wide, and the answer says ``apart``. The upper bound is that of
-    k epochs of 1 of t/k steps (k - r of floor(t/k) steps and r of one step more, t = k floor(t/k) +
-    r): k steps at random are one step in each block of a random partition, and the upper bound
-    gives the partition away. The lower bound is that of an observer who sees the sum of the steps'
-    density ratios alone, a post-processing of the outputs. What lies between them is not known.
+    With ``each_in=k`` the interval is wide, and the answer says ``apart``. The upper bound is that
+    of k epochs of 1 of t/k steps (k - r of floor(t/k) steps and r of one step more, t = k
+    floor(t/k) + r): k steps at random are one step in each block of a random partition, and the
+    upper bound gives the partition away. The lower bound is that of an observer who sees the sum of
+    the steps' density ratios alone, a post-processing of the outputs. What lies between them is not
+    known.
 
     Source: Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha, Zhang 2024, "Balls-and-bins sampling for
     DP-SGD", for the pair; Feldman, Shenfeld 2025, "Privacy amplification by random allocation",
@@ -62,36 +64,40 @@ class Allocated(Derived):
     Args:
         base: any mechanism, one step.
         steps: the number of steps t of one epoch, in [1, 10^8].
-        times: in how many steps of the epoch each record is, in [1, steps].
+        each_in: in how many steps of the epoch each record is, in [1, steps].
 
     Raises:
-        ParameterError: ``steps`` or ``times`` is out of its range, or ``base`` is not a mechanism.
+        ParameterError: ``steps`` or ``each_in`` is out of its range, or ``base`` is no mechanism.
         RelationError: ``base`` was declared for another relation.
     """
 
     steps: int
-    times: int = 1
+    each_in: int = 1
 
     kind: ClassVar[str] = "allocated"
     key: ClassVar[str] = "allocated"
+    written: ClassVar[Mapping[str, str]] = {"each_in": "times"}
+    meant: ClassVar[Mapping[str, str]] = {
+        "times": "in how many steps each record is, each_in says now"
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        steps, times = positive_count(steps=self.steps), positive_count(times=self.times)
+        steps, each_in = positive_count(steps=self.steps), positive_count(each_in=self.each_in)
         if steps > _MOST_STEPS:
             raise refuse("steps", "be at most 10^8", self.steps)
-        if times > steps:
-            raise refuse("times", f"be at most steps ({steps})", self.times)
+        if each_in > steps:
+            raise refuse("each_in", f"be at most steps ({steps})", self.each_in)
         way = "random allocation"
         relation = Neighbouring.of_presence(way, self.relation, self.base.relation)
-        self._set(steps=steps, times=times, relation=relation)
+        self._set(steps=steps, each_in=each_in, relation=relation)
 
     def is_symmetric(self) -> bool:
         # each record is in every step: the steps of one epoch, composed
-        return self.times == self.steps and self.base.is_symmetric()
+        return self.each_in == self.steps and self.base.is_symmetric()
 
     def is_mutual(self) -> bool:
-        return self.times == self.steps and self.base.is_mutual()
+        return self.each_in == self.steps and self.base.is_mutual()
 
     def pair(self, direction: Direction) -> Pair:
         return self.pair_with(direction, 0)
@@ -103,7 +109,7 @@ class Allocated(Derived):
             direction: the direction.
             finer: how often it is halved.
         """
-        if self.times > 1:
+        if self.each_in > 1:
             return _pair_above(self, direction)
         base = self.base.pair(direction)
         if self.steps == 1 or not within_reach(base, direction):
@@ -115,35 +121,35 @@ class Allocated(Derived):
         return _kept_above(self.base, self.steps, side, finer).pair(direction)
 
     def pairs_of_run(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
-        if self.times == 1:
+        if self.each_in == 1:
             return super().pairs_of_run(direction)
         # r blocks have one step more than the others
-        length, longer = divmod(self.steps, self.times)
-        blocks = ((length, self.times - longer), (length + 1, longer))
+        length, longer = divmod(self.steps, self.each_in)
+        blocks = ((length, self.each_in - longer), (length + 1, longer))
         return tuple(
             (Allocated(self.base, steps).pair(direction), runs) for steps, runs in blocks if runs
         )
 
     @property
     def apart(self) -> str:
-        if 1 < self.times < self.steps:
-            return f"{self.times} of {self.steps} steps"
+        if 1 < self.each_in < self.steps:
+            return f"{self.each_in} of {self.steps} steps"
         below = self.base.instance()
-        if self.steps == self.times or below is None or _is_epoch(below):
+        if self.steps == self.each_in or below is None or _is_epoch(below):
             own = any(self._surely_shown(direction) for direction in Direction)
             return self.base.apart or "an epoch of steps with next to no noise" * own
         return f"an epoch of {self.base.apart or 'steps'}"
 
     def _surely_shown(self, direction: Direction) -> bool:
         """Whether a step has so little noise that no lattice holds its ratios."""
-        if self.steps == self.times:
+        if self.steps == self.each_in:
             return False
         base = self.base.pair(direction)
         return bool(base.sketch().losses.size) and not within_reach(base, direction)
 
     def finer(self, halvings: int) -> Mechanism:
         closer = dataclasses.replace(self, base=self.base.finer(halvings))
-        return closer if self.times > 1 or self.steps == 1 else _Finer(closer, halvings)
+        return closer if self.each_in > 1 or self.steps == 1 else _Finer(closer, halvings)
 
     def instance(self) -> Composable | None:
         if self.steps == 1:
@@ -151,9 +157,9 @@ class Allocated(Derived):
         below = self.base.instance()
         if below is not None and not _is_epoch(below):
             return ApproximateDP(0.0)  # nothing is known to be revealed: a lower bound of 0
-        if self.times == self.steps:
+        if self.each_in == self.steps:
             return None if below is None else below * self.steps
-        return _SumOfRatios(below or self.base, self.steps, self.times)
+        return _SumOfRatios(below or self.base, self.steps, self.each_in)
 
 
 @dataclass(frozen=True)
@@ -189,7 +195,7 @@ class _SumOfRatios(Mechanism):
 
     base: Mechanism
     steps: int
-    times: int
+    each_in: int
     level: int = 0  # how often the width of the lattice is halved
 
     def pair(self, direction: Direction) -> Pair:
@@ -198,11 +204,11 @@ class _SumOfRatios(Mechanism):
             return base
         if not within_reach(base, direction):
             return ApproximateDP(0.0).pair(direction)  # a lower bound of 0
-        if self.times == 1 and isinstance(self.base, Gaussian):
+        if self.each_in == 1 and isinstance(self.base, Gaussian):
             return _GaussianEpoch(self.base, self.steps, direction, False, self.level)
         side = _side(self.base, direction)
-        if self.times > 1:
-            return _kept_sums(self.base, self.steps, self.times, side).pair(direction)
+        if self.each_in > 1:
+            return _kept_sums(self.base, self.steps, self.each_in, side).pair(direction)
         return _kept_below(self.base, self.steps, side, self.level).pair(direction)
 
 

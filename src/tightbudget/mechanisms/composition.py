@@ -23,7 +23,14 @@ from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.questions import Questions
 from tightbudget.mechanisms.subsampled import AddPair, RemovePair
 from tightbudget.numerics.enclosure import exact
-from tightbudget.numerics.validate import count, nearest, probability, quotient_of, refuse
+from tightbudget.numerics.validate import (
+    count,
+    nearest,
+    probability,
+    quotient_of,
+    refuse,
+    renamed,
+)
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Pair
@@ -41,9 +48,9 @@ _MEANT = {
         "the chance of each record to be in a run is rate, in Python .subsampled(rate)",
     ),
     **dict.fromkeys(
-        ("steps", "times", "runs", "num_steps", "count"),
-        "the number of runs is steps on the command line, times in a plan file, "
-        "and in Python mechanism * times",
+        ("step", "steps", "epochs", "times", "runs", "num_steps", "count"),
+        "how often it runs is times on the command line and in a plan file, in Python "
+        "mechanism * times; of a shuffle or an allocation one run is an epoch",
     ),
     **dict.fromkeys(
         ("std", "stddev", "stdev", "sd", "standard_deviation", "noise_scale"),
@@ -280,13 +287,14 @@ class Mechanism(Composable):
         """
         return Subsampled(self, rate)
 
-    def allocated(self, steps: int, times: int = 1) -> Mechanism:
+    @renamed(times="each_in")
+    def allocated(self, steps: int, each_in: int = 1) -> Mechanism:
         """Returns one epoch of ``steps`` runs of this mechanism, each record in a random one.
 
-        Each record is in ``times`` of the runs, chosen uniformly and independently of the other
+        Each record is in ``each_in`` of the runs, chosen uniformly and independently of the other
         records; see :class:`tightbudget.Allocated`.
         """
-        return _derived("allocated", self, steps, times)
+        return _derived("allocated", self, steps, each_in)
 
     def shuffled(self, steps: int) -> Mechanism:
         """Returns one epoch of ``steps`` runs of this mechanism on the batches of a shuffle.
@@ -386,7 +394,7 @@ class Mechanism(Composable):
         for name in table:
             if name not in cls._accepted():
                 keys = [made.key for made in _derivations()]
-                unknown = cls._unknown(name, also=(*keys, "steps", "times"))
+                unknown = cls._unknown(name, also=(*keys, "times"))
                 raise FileError(f"{where}: {unknown}")
         for name, parameter in inspect.signature(cls).parameters.items():
             if parameter.default is inspect.Parameter.empty and name not in table:
@@ -416,6 +424,8 @@ class Derived(Mechanism):
     base: Mechanism
 
     key: ClassVar[str] = ""  # in the base's table
+    # the name in the table of a parameter that has another one there: ledgers keep these tables
+    written: ClassVar[Mapping[str, str]] = {}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -442,7 +452,17 @@ class Derived(Mechanism):
         if "base" in base or taken & base.keys():
             base = {"mechanism": self.kind, "base": base}
         alone = list(given) == [self.first()]
-        return {**base, self.key: given[self.first()] if alone else given}
+        named = {self.written.get(name, name): value for name, value in given.items()}
+        return {**base, self.key: given[self.first()] if alone else named}
+
+    @classmethod
+    def given(cls, value: Any) -> dict[str, Any]:
+        """Returns the parameters that a table gives under the key: the first one, or a table."""
+        if not isinstance(value, Mapping):
+            return {cls.first(): value}
+        table: Mapping[str, Any] = value
+        names = {written: name for name, written in cls.written.items()}
+        return {names.get(name, name): entry for name, entry in table.items()}
 
 
 def _derivations() -> list[type[Derived]]:
@@ -470,7 +490,10 @@ def _with(base: Mechanism, made: type[Derived], value: Any, where: str) -> Mecha
         FileError: an unknown or missing parameter.
     """
     method = getattr(base, made.kind)
-    given = value if isinstance(value, dict) else {made.first(): value}
+    given = made.given(value)
+    if isinstance(value, Mapping) and len(given) < len(value):
+        twice = next(name for name, written in made.written.items() if written in value)
+        raise FileError(f"{where}.{made.key}: {twice} is given twice")
     parameters = inspect.signature(method).parameters
     for name in given:
         if name not in parameters:

@@ -16,7 +16,7 @@ from tightbudget.mechanisms.composition import Composition
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.rounding import UNIT, FloatArray, norm_up, root_up
-from tightbudget.numerics.validate import positive_count, real_array, refuse
+from tightbudget.numerics.validate import positive_count, real_array, refuse, renamed
 
 # Of a dense matrix, or of the columns of a Toeplitz matrix that `allocated` writes out: 0.8 GB.
 _ENTRIES = 10**8
@@ -111,13 +111,14 @@ class CorrelatedNoise:
         made._set(n, c)
         return made
 
-    def sensitivity(self, *, apart: int | None = None, times: int | None = None) -> float:
+    @renamed(times="each_in")
+    def sensitivity(self, *, apart: int | None = None, each_in: int | None = None) -> float:
         """Bounds from above how far one record can move C x, in the 2-norm.
 
-        Guarantee: holds for every choice of at most ``times`` rows that are at least ``apart`` from
-        one another, and for gradients that depend on earlier outputs. For a Toeplitz matrix the
-        bound is the exact value, rounded up, if no coefficient is negative and none is larger than
-        the one before it, or if ``bands <= apart``.
+        Guarantee: holds for every choice of at most ``each_in`` rows that are at least ``apart``
+        from one another, and for gradients that depend on earlier outputs. For a Toeplitz matrix
+        the bound is the exact value, rounded up, if no coefficient is negative and none is larger
+        than the one before it, or if ``bands <= apart``.
 
         The run is ``Gaussian(sigma, sensitivity, relation=Neighbouring.ZERO_OUT)``, where sigma is
         the standard deviation of z divided by the clipping norm. A replaced record moves C x by
@@ -129,7 +130,7 @@ class CorrelatedNoise:
 
         Args:
             apart: the least distance between two of the record's rows; 1 if it is None.
-            times: the largest number of the record's rows. If it is None: 1, or, where ``apart``
+            each_in: the largest number of the record's rows. If it is None: 1, or, where ``apart``
                 is given, as many as ``steps`` has room for.
 
         Raises:
@@ -137,10 +138,10 @@ class CorrelatedNoise:
         """
         gap = 1 if apart is None else positive_count(apart=apart)
         room = -(-self.steps // gap)
-        if times is None:
+        if each_in is None:
             most = 1 if apart is None else room
         else:
-            most = min(positive_count(times=times), room)
+            most = min(positive_count(each_in=each_in), room)
         if self._entries.ndim == 1:
             return _toeplitz_norm(self._entries, self.steps, gap, most)
         return _matrix_norm(self._entries, self.bands, gap, most)

@@ -16,9 +16,6 @@ from tightbudget.errors import ParameterError
 from tightbudget.mechanisms import MECHANISMS
 from tightbudget.mechanisms.composition import Derived
 
-# The option that counts runs where a run is a whole epoch, and where it is a step.
-_EPOCHS, _STEPS = "epochs", "steps"
-
 
 @dataclass(frozen=True)
 class Sampler:
@@ -46,7 +43,7 @@ SAMPLERS = {
         Sampler(
             "allocated",
             "Random allocation",
-            {"steps": "allocated", "times": "each_in"},
+            {"steps": "allocated", "each_in": "each_in"},
             mark="allocated",
             epoch=True,
         ),
@@ -101,7 +98,7 @@ OPTIONS = {
     ),
     "allocated": Option(
         "Random allocation: each record is in one of so many steps of an epoch, drawn at random. "
-        "One run is an epoch: repeat it with --epochs.",
+        "One run is an epoch: repeat it with --times.",
         "Steps of an epoch",
         first="1000",
     ),
@@ -112,7 +109,7 @@ OPTIONS = {
     ),
     "shuffled": Option(
         "A loader that shuffles the data and cuts so many batches. One run is an epoch: repeat it "
-        "with --epochs.",
+        "with --times.",
         "Batches of an epoch",
         first="1000",
     ),
@@ -205,8 +202,9 @@ def table_of(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
                     f"{sampler.mark} needs {sampler.options[name]} beside it, "
                     f"got {options[sampler.mark]!r} without it"
                 )
-        first = next(iter(sampler.options))
-        table[sampler.key] = given[first] if list(given) == [first] else given
+        first, names = next(iter(sampler.options)), _class_of(sampler).written
+        named = {names.get(name, name): value for name, value in given.items()}
+        table[sampler.key] = given[first] if list(given) == [first] else named
     for option, value in left.items():
         marks = [s.mark for s in SAMPLERS.values() if option in s.options.values()]
         raise ParameterError(f"{option} needs {' or '.join(marks)} beside it, got {value!r} alone")
@@ -215,16 +213,23 @@ def table_of(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _needed(sampler: Sampler) -> list[str]:
     """Returns the parameters of a way to draw records that have no default."""
-    (cls,) = (cls for cls in MECHANISMS.values() if getattr(cls, "key", None) == sampler.key)
-    parameters = inspect.signature(cls).parameters
+    parameters = inspect.signature(_class_of(sampler)).parameters
     return [name for name in sampler.options if parameters[name].default is inspect.Parameter.empty]
+
+
+def _class_of(sampler: Sampler) -> type[Derived]:
+    """Returns the class of the mechanisms whose records are drawn in a way."""
+    (cls,) = (
+        cls for cls in MECHANISMS.values() if issubclass(cls, Derived) and cls.key == sampler.key
+    )
+    return cls
 
 
 def in_options(problem: str, options: Mapping[str, Any]) -> str:
     """Writes a refusal of a mechanism with names of options in the place of its parameters.
 
     Args:
-        problem: the message, such as "times must be at most steps (100), got 200".
+        problem: the message, such as "each_in must be at most steps (100), got 200".
         options: the options that were given; they tell which way's parameters are meant.
     """
     ways = (sampler_of(options), SAMPLERS["group"] if "group" in options else None)
@@ -246,7 +251,7 @@ def options_of(table: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in table.items():
         if sampler := SAMPLERS.get(name):
-            given = value if isinstance(value, Mapping) else {next(iter(sampler.options)): value}
+            given = _class_of(sampler).given(value)
             found |= {sampler.options.get(key, key): entry for key, entry in given.items()}
         else:
             found[name] = value
@@ -261,7 +266,6 @@ def options_of_kind(kind: str) -> dict[str, inspect.Parameter]:
     return {names.get(name, name): p for name, p in parameters.items() if name != "relation"}
 
 
-def counted(options: Mapping[str, Any]) -> str:
-    """Returns the option that counts the runs: "epochs" where one run is an epoch, or "steps"."""
-    epoch = any(sampler.mark in options for sampler in SAMPLERS.values() if sampler.epoch)
-    return _EPOCHS if epoch else _STEPS
+def runs_are_epochs(options: Mapping[str, Any]) -> bool:
+    """Whether one run is an epoch of many steps, where these options are given."""
+    return any(sampler.mark in options for sampler in SAMPLERS.values() if sampler.epoch)

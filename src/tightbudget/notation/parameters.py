@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 from tightbudget.mechanisms import MECHANISMS
 
 # Options of all mechanisms that are integers.
-_COUNTS = ("steps", "epochs", "times", "allocated", "shuffled", "batch", "at_most", "group")
+_COUNTS = ("times", "allocated", "shuffled", "batch", "at_most", "group")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tightbudget.notation.options import counted, options_of
+from tightbudget.notation.options import options_of, runs_are_epochs
 
 if TYPE_CHECKING:
     from tightbudget.mechanisms.composition import Composition
@@ -47,9 +47,9 @@ def two_ends(answers: Iterable[Bounds]) -> dict[str, str]:
 
 def _number_of_runs(table: dict[str, Any], runs: int) -> str:
     """Writes how often a mechanism runs, in epochs where one run is an epoch."""
-    if counted(options_of(table)) == "steps":
-        return number_of_times(runs)
-    return f"{runs} epoch{'s' * (runs != 1)}"
+    if runs_are_epochs(options_of(table)):
+        return f"{runs} epoch{'s' * (runs != 1)}"
+    return number_of_times(runs)
 
 
 def _words(table: dict[str, Any]) -> str:

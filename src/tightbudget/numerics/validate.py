@@ -59,6 +59,26 @@ def plain(value: Any) -> Any:
     return Decimal(value) if isinstance(value, Decimal) else value
 
 
+def renamed(**names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorates a function: it refuses an old name of an argument, and says the new one.
+
+    Args:
+        names: the new name of each old one.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call(*given: P.args, **named: P.kwargs) -> T:
+            for old, now in names.items():
+                if old in named:
+                    raise ParameterError(f"{old} is {now} now")
+            return function(*given, **named)
+
+        return call
+
+    return decorate
+
+
 def plain_numbers(kind: type[T]) -> type[T]:
     """Decorates a class: its ``__init__`` receives each number converted by :func:`plain`."""
     construct: Callable[..., None] = kind.__init__
