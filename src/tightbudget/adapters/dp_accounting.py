@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -36,6 +36,7 @@ from tightbudget.mechanisms import (
     Subsampled,
 )
 from tightbudget.mechanisms.composition import Composable, Composition, Derived, compose
+from tightbudget.mechanisms.dominating import above_composition, above_divergences
 from tightbudget.mechanisms.either import Either, either, either_within
 from tightbudget.numerics.binomial import binomial_tails
 from tightbudget.numerics.bounds import Bounds
@@ -58,10 +59,9 @@ from tightbudget.numerics.validate import (
     refuse,
 )
 from tightbudget.pairs.direction import Direction
-from tightbudget.theorems import best_of_many, renyi
+from tightbudget.theorems import best_of_many
 from tightbudget.theorems.best_of_many import BestOfMany, Repetitions
 from tightbudget.theorems.concentrated import Line
-from tightbudget.theorems.sampling import without_replacement
 
 try:
     import dp_accounting
@@ -82,11 +82,10 @@ _RELATIONS = {
     Relation.REPLACE_ONE: Neighbouring.REPLACE_ONE,
     Relation.REPLACE_SPECIAL: Neighbouring.ZERO_OUT,
 }
-# The first five trade tightness for time, and a certified answer stays one for any of them.
-_LARGEST, _POINTS = 1e4, 1000  # of a privacy curve: its largest epsilon, nats; how many epsilons
-_DOTS = 256  # losses > 0 of a distribution, or of several releases as one curve
+# These three trade tightness for time, and a certified answer stays one for any of them.
+_LARGEST = 1e4  # nats: the largest loss of a distribution
+_DOTS = 256  # losses > 0 of a distribution
 _GAP = 1e-4  # wanted relative gap of delta at each of these losses
-_NEVER = 1e-30  # a delta beyond which a curve of several releases is not followed
 _LOST = 1e-15  # mass that counts as an infinite loss: the default by which dp-accounting cuts off
 # The relative margin for who adds up the masses of `to_pld` again: a sum of _DOTS doubles is off by
 # 3e-14, so that 1e-12 in epsilon and 1e-9 in delta are far above it.
@@ -397,7 +396,7 @@ def _composition_of(steps: list[Step], relation: Neighbouring) -> Composition:
         xi = sum((runs * Fraction(line.xi) for line, runs in lines), Fraction(0))
         rho = sum((runs * Fraction(line.rho) for line, runs in lines), Fraction(0))
         whole = Line(double_up(xi), double_up(rho))
-        mechanisms.append((_worst_below(whole, tuple(bests.items()), relation), 1))
+        mechanisms.append((above_divergences(whole, tuple(bests.items()), relation), 1))
     return Composition(tuple(mechanisms))
 
 
@@ -772,58 +771,12 @@ def _revealed(chance: float, relation: Neighbouring) -> list[Step]:
 
 
 @functools.lru_cache(maxsize=64)
-def _worst_below(
-    line: Line, bests: tuple[tuple[BestOfMany, int], ...], relation: Neighbouring
-) -> Mechanism:
-    """Makes the worst mechanism with the (eps, delta) that a sum of Renyi divergences allows.
-
-    Args:
-        line: a bound of the divergences of some releases together.
-        bests: bounds of those of other releases, each with the number of its runs.
-        relation: the relation that the mechanism is declared for.
-    """
-
-    def divergence(order: float) -> Bounds:
-        of_bests = (mul_up(runs, best(order).upper) for best, runs in bests)
-        return Bounds(0.0, add_up(_on(line, order), *of_bests))
-
-    known: Callable[[float], Bounds] = divergence
-    if bests:
-        # adding up takes long: once for each order of the tables
-        orders = {order for best, _ in bests for order in best.table.orders}
-        known = renyi.RenyiTable.of(divergence, sorted(orders))
-        top, points = renyi.epsilon(known, _NEVER).upper, _DOTS
-    else:
-        # at the last point ln delta <= -645: delta is below 1e-280
-        points = _POINTS
-        top = line.xi + line.rho + 2 * math.sqrt(645 * line.rho)
-    epsilons = [min(top, _LARGEST) * j / points for j in range(points + 1)] if top else [0.0]
-    deltas = [renyi.delta(known, epsilon).upper for epsilon in epsilons]
-    return FromCurve(epsilons, deltas, relation=relation)
-
-
-def _on(line: Line, order: float) -> float:
-    """Bounds from above the Renyi divergence that a line allows, at an order that may be inf."""
-    return add_up(line.xi, mul_up(line.rho, order)) if line.rho else line.xi
-
-
-@functools.lru_cache(maxsize=64)
 def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0) -> Mechanism:
     """Makes one mechanism that dominates several releases together.
 
     With a rate, they are made on a sample without replacement, which has this share of the records.
     """
-    whole = _composition_of(list(steps), relation)
-    lost = whole.delta(math.inf).upper
-    top = whole.answer(delta=min(1.0, lost + _NEVER), rtol=1e-2).bounds.upper if lost < 1 else 0.0
-    read = whole.engine.reader()
-    points: dict[float, float] = {}  # a point is moved right, or up, by rounding
-    for j in range(_DOTS + 1):
-        # denser at small epsilons, which people ask about: a chord of two is an upper bound
-        epsilon = min(top, _LARGEST) * (j / _DOTS) ** 2
-        moved, delta = without_replacement(epsilon, read(epsilon, _GAP).upper, rate)
-        points.setdefault(moved, delta)
-    return FromCurve(tuple(points), tuple(points.values()), relation=relation)
+    return above_composition(_composition_of(list(steps), relation), relation, rate)
 
 
 @functools.lru_cache(maxsize=64)
@@ -841,10 +794,7 @@ def _selected(
     def of_one(order: float) -> Bounds:
         total = whole.answer(order=order, rtol=1e-3).bounds.upper if whole.runs else 0.0
         for step, runs in known:
-            if isinstance(step, Line):
-                total = add_up(total, mul_up(runs, _on(step, order)))
-            else:
-                total = add_up(total, mul_up(runs, step(order).upper))
+            total = add_up(total, mul_up(runs, step(order).upper))
         return Bounds(0.0, total)
 
     def delta(epsilon: float) -> Bounds:

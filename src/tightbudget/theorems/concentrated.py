@@ -102,6 +102,12 @@ class Line:
     def __add__(self, other: Line) -> Line:
         return Line(add_up(self.xi, other.xi), add_up(self.rho, other.rho))
 
+    def __call__(self, order: float) -> Bounds:
+        """Bounds the Renyi divergence that the line allows, at an order that may be inf."""
+        return Bounds(
+            0.0, max(0.0, add_up(self.xi, mul_up(self.rho, order)) if self.rho else self.xi)
+        )
+
     def epsilon(self, delta: float) -> Bounds:
         """Bounds epsilon at ``delta`` by xi + rho + 2 sqrt(rho ln(1/delta)); inf at delta = 0.
 
