@@ -1,8 +1,7 @@
 """Prose of the documentation is in lines of at most 120 characters.
 
 Lines that cannot be broken are exempt: code, rows of tables, formulas, headings, pictures, and
-lines with one word, a link say. A page that still has longer ones is in ``NOT_YET``, which only
-gets shorter.
+lines with one word, a link say.
 """
 
 from __future__ import annotations
@@ -16,18 +15,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 LONGEST = 120
-
-NOT_YET = {
-    "docs/explanation/what-is-certified.md",
-    "docs/how-to/answer-from-tables.md",
-    "docs/how-to/charge-blocks.md",
-    "docs/how-to/operate-a-ledger.md",
-    "docs/how-to/operate-tables.md",
-    "docs/how-to/rules-on-rows.md",
-    "docs/reference/agreement.md",
-    "docs/reference/ledger-speed.md",
-    "docs/reference/speed.md",
-}
 
 FENCE = re.compile(r"\s*(```|~~~)")
 ITEM = re.compile(r"\s*(?:[-*+]|\d+\.)\s")
@@ -57,14 +44,9 @@ def test_prose_is_in_lines_of_at_most_120_characters() -> None:
     broken = [
         f"{named(page)}:{number}"
         for page in PAGES
-        if named(page) not in NOT_YET
         for number in long_lines(page.read_text(encoding="utf-8"))
     ]
     assert not broken, "break these lines of prose:\n" + "\n".join(broken)
-
-
-def test_pages_that_are_excused_are_there() -> None:
-    assert {named(page) for page in PAGES} >= NOT_YET
 
 
 LONG = "word " * 30
