@@ -12,8 +12,15 @@ from tests.guards.mutants import Without, each, lose_a_truth
 import tightbudget as tb
 from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.buckets.one_run import OneRun
-from tightbudget.mechanisms import allocated, allocated_lattice
-from tightbudget.mechanisms.allocated_lattice import Merged, Spread, Sums
+from tightbudget.mechanisms import (
+    allocated,
+    allocated_below,
+    allocated_law,
+    allocated_plan,
+    allocated_ratio,
+)
+from tightbudget.mechanisms.allocated_above import Spread
+from tightbudget.mechanisms.allocated_below import Merged, Sums
 from tightbudget.numerics.enclosure import exact as exact_mass
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import zero
@@ -74,11 +81,11 @@ def masses_of_the_ratio_zero_are_summed_outwards() -> bool:
     for small in (2.0**-60, 2.0**-55 + 2.0**-60):
         masses = [0.25, small, small]
         pieces = tuple(
-            allocated_lattice._Piece(level, 0, np.array([[mass, 0.125]]))
+            allocated_law.Piece(level, 0, np.array([[mass, 0.125]]))
             for level, mass in enumerate(masses)
         )
-        law = allocated_lattice._Law(1, pieces, 0.0, (0.0, 0.0))
-        positions = allocated_lattice._Positions(0.0, 1.0)
+        law = allocated_law.Law(1, pieces, 0.0, (0.0, 0.0))
+        positions = allocated_plan.Positions(0.0, 1.0)
         alone = Spread(law, positions, exact_mass(0.0)).pair(REMOVE).q_only()
         truth = sum(map(Fraction, masses))
         if not Fraction(float(alone.lower[0])) <= truth <= Fraction(float(alone.upper[0])):
@@ -97,7 +104,7 @@ def what_is_dropped_below_is_rounded_outwards() -> bool:
     first, error = 1.0 - 2.0**-46, 2.0**-70
     for small in (2.0**-55, 2.0**-54 + 2.0**-60):
         row = [first, small, small, small]
-        pair = allocated_lattice._pair_below(np.array([row, row]), error, zero(), REMOVE)
+        pair = allocated_below._pair_below(np.array([row, row]), error, zero(), REMOVE)
         atoms, left = pair.atoms(), 1 - sum(map(Fraction, row))
         if len(atoms) != 5:
             return False
@@ -110,7 +117,7 @@ def what_is_dropped_below_is_rounded_outwards() -> bool:
 
 
 def rounding_grows_with_the_terms() -> bool:
-    one = allocated_lattice._OneRatio.of(LAPLACE.pair(REMOVE), REMOVE, 64).shares.error()
+    one = allocated_ratio.OneRatio.of(LAPLACE.pair(REMOVE), REMOVE, 64).shares.error()
     return Spread.of(LAPLACE.pair(REMOVE), REMOVE, 64).law.error > 1.2 * 64 * one
 
 
@@ -231,5 +238,5 @@ def test_a_guard_that_is_gone_is_missed(monkeypatch: pytest.MonkeyPatch, mutatio
 @pytest.mark.slow
 def test_the_truth_is_between_the_laws() -> None:
     epoch = GAUSSIAN.allocated(1000)
-    assert allocated_lattice.within_reach(GAUSSIAN.pair(REMOVE), REMOVE)
+    assert allocated_plan.within_reach(GAUSSIAN.pair(REMOVE), REMOVE)
     assert epoch.delta(0.1).lower <= EXACT <= epoch.delta(0.1).upper

@@ -15,7 +15,8 @@ from tightbudget.engine.engine import Engine
 from tightbudget.engine.question import DeltaAt
 from tightbudget.errors import FileError, ParameterError, RelationError
 from tightbudget.mechanisms import MECHANISMS, Allocated, Direction
-from tightbudget.mechanisms.allocated_lattice import Merged, Spread, Sums
+from tightbudget.mechanisms.allocated_above import Spread
+from tightbudget.mechanisms.allocated_below import Merged, Sums
 
 # (sigma, steps, epochs, epsilon): delta of a removed and of an added record. One epoch by vertical
 # lines, two by quadrature of lines, each with two sets of parameters that agree to 14 digits.

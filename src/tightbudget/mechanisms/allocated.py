@@ -11,8 +11,10 @@ from typing import ClassVar, TypeGuard
 import numpy as np
 
 from tightbudget.engine.engine import Engine
-from tightbudget.mechanisms.allocated_lattice import Merged, Spread, Sums, within_reach
+from tightbudget.mechanisms.allocated_above import Spread
+from tightbudget.mechanisms.allocated_below import Merged, Sums
 from tightbudget.mechanisms.allocated_line import AllocationLine
+from tightbudget.mechanisms.allocated_plan import within_reach
 from tightbudget.mechanisms.approximate_dp import ApproximateDP
 from tightbudget.mechanisms.composition import Composable, Derived, Mechanism
 from tightbudget.mechanisms.from_curve import FromCurve

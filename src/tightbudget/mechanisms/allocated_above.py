@@ -1,0 +1,187 @@
+"""The law of an average of ratios on a lattice, from above.
+
+A record that is in one of t steps, chosen uniformly, has the ratio R = (X_1 + ... + X_t) / t: X_i
+is the density of step i's output with the record present over the density with it absent, and all
+X_i are independent where the record is absent. Each delta of that pair, and of any composition with
+it, is an expectation of a convex function of R. So a law that is larger in convex order is that of
+a pair which dominates: here the mass between two lattice points goes to both of them, in shares
+that keep its mean.
+
+Source: convex order, Shaked, Shanthikumar 2007, Theorem 3.A.12; Feldman, Shenfeld 2025, "Privacy
+amplification by random allocation", for the pair.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tightbudget.mechanisms.allocated_law import Law, sum_of_many
+from tightbudget.mechanisms.allocated_plan import MARGIN, Positions
+from tightbudget.mechanisms.allocated_ratio import OneRatio
+from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
+from tightbudget.numerics.rounding import (
+    LOG,
+    UNIT,
+    FloatArray,
+    add_up,
+    exp_down,
+    exp_up,
+    mul_up,
+    sub_up,
+    sum_down,
+    sum_up,
+)
+from tightbudget.pairs.atomic import AtomicPair
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Atoms, Pair
+
+
+# Proof: proofs/order.v, theorems scaled_law, averages, law_of_pair
+@dataclass(frozen=True)
+class Spread:
+    """The law of R = (X_1 + ... + X_t) / t from above.
+
+    Guarantee: the pair of this law dominates the pair of R, in both directions.
+    """
+
+    law: Law
+    positions: Positions
+    infinite: Enclosure  # the mass that only the output with the record present has
+    ends: tuple[float, float] = (0.0, math.inf)  # no ratio > 0 is below or above these
+
+    @staticmethod
+    def of(
+        pair: Pair,
+        direction: Direction,
+        steps: int,
+        finer: int = 0,
+        *,
+        reverse: Pair | None = None,
+    ) -> Spread:
+        """The law for ``steps`` ratios of one step's pair.
+
+        Args:
+            pair: the dominating pair of one step.
+            direction: which side of it has the record: P for ``REMOVE``, Q for ``ADD``.
+            steps: t >= 1.
+            reverse: the pair with both sides exchanged, if it is known.
+            finer: how often the width of the lattice is halved: each time spreading adds about a
+                quarter of the variance.
+        """
+        one = OneRatio.of(pair, direction, steps, finer=finer)
+        rows = one.shares.spread()
+        law = Law(1, one.grid.pieces(rows[None, :]), one.shares.error(), one.shares.lost())
+        ends = _ends_of_ratio(pair, reverse or pair.reversed(), direction)
+        return Spread(sum_of_many(law, steps, one.plan), one.plan.positions, one.infinite, ends)
+
+    def pair(self, direction: Direction) -> AtomicPair:
+        """The pair of the average from above: it dominates the exact one.
+
+        Args:
+            direction: ``REMOVE`` where P has the record, ``ADD`` where Q has it.
+        """
+        remove = direction is Direction.REMOVE
+        law = self.law
+        places = [self.positions.ratio(index, law.steps) for _, index in law.placed()]
+        ratio = np.concatenate(places)
+        rows = np.concatenate([piece.rows[0] for piece in law.pieces])
+        most = rows * (1.0 + law.error)  # guard: spread-rounding
+        masses = Enclosure(rows * max(0.0, 1.0 - law.error), most)
+        nothing = rows[ratio == 0.0]
+        ratio, absent = _clipped(ratio, masses, *self.ends, above=remove)
+        # a certain loss: what is in no piece, and an output that no record can leave behind
+        # guard: lost-is-infinite
+        only = [law.lost[1], float(self.infinite.upper[0])] if remove else [law.lost[0]]
+        if not remove:
+            only.append(sum_up(absent[ratio == 0.0]))  # guard: zero-ratio-is-infinite
+        kept = (ratio > 0.0) & (absent > 0.0)
+        ratio, absent = ratio[kept], absent[kept]
+        loss = np.log(ratio) if remove else -np.log(ratio)
+        p = absent * ratio * (1.0 + 8 * UNIT) if remove else absent
+        margin = MARGIN + (LOG + 2) * UNIT * np.abs(loss)
+        # rounding upwards has made P more than 1: what is too much is in the upper bounds alone
+        certain = min(1.0, add_up(*only))
+        whole = float(np.sum(p)) * (1.0 + 1e-12)
+        spare = 1.0 if whole <= 1.0 - certain else (1.0 - certain) / whole
+        ends = Enclosure(p * spare, p)
+        q = ends * exp_enclosure(-loss, margin)
+        if remove:
+            # guard: nothing-summed-outwards
+            alone = sum_down(nothing), add_up(mul_up(sum_up(nothing), 1.0 + law.error), law.lost[0])
+        else:
+            alone = float(self.infinite.lower[0]), float(self.infinite.upper[0]) + law.lost[1]
+        spare = 1.0 / max(1.0, (float(np.sum(q.lower)) + alone[0]) * (1.0 + 1e-12))
+        q = Enclosure(q.lower * spare, q.upper)
+        rest = Enclosure(np.array([alone[0] * spare]), np.array([min(1.0, alone[1])]))
+        return AtomicPair(
+            Atoms(ends, q, loss - margin, loss + margin),
+            only_p=exact(certain),
+            only_q=rest,
+            tail_cut=not 0.0 < self.ends[1 if remove else 0] < math.inf,
+        )
+
+
+def _ends_of_ratio(pair: Pair, reverse: Pair | None, direction: Direction) -> tuple[float, float]:
+    """A lower and an upper bound of the ratios > 0 and finite of one step; (0, inf) if unknown.
+
+    The lower one is 0 where the ratio may be 0.
+    """
+    one, other = (pair, reverse) if direction is Direction.REMOVE else (reverse, pair)
+    # guard: least-ratio-not-zero
+    never = pair.q_only() if direction is Direction.REMOVE else pair.p_only()
+    least, most = 0.0, math.inf
+    if one is not None:
+        most = exp_up(min(one.max_loss()[1], 1e3))
+    if other is not None and not never.upper[0] > 0.0:
+        least = exp_down(-other.max_loss()[1])
+    return least, most
+
+
+# Between a lattice point and the end of all ratios there is at least this share of the end, so that
+# the difference keeps 24 bits: nearer points are passed over. Affects width, never truth.
+_CLEAR = 2.0**-28
+
+
+def _clipped(
+    ratio: FloatArray, masses: Enclosure, least: float, most: float, *, above: bool
+) -> tuple[FloatArray, FloatArray]:
+    """The points of a spread law and upper bounds of their masses, none beyond the end of ratios.
+
+    A law from above has points beyond the largest ratio M that there is. Where R stands for the
+    exact average, E[(R - k)+] is convex in k and 0 at M: between a point a and M it is below the
+    chord that ends there, and so is a law that has the points beyond a moved to a and M. With
+    ``above`` the largest ratio is that end, for deltas of the form E[(R - k)+]; else it is the
+    least one, for E[(k - R)+].
+
+    Args:
+        ratio: (n,) the points, each known within 4 units of 2^-53.
+        masses: (n,) their masses.
+        least: no exact ratio is below it.
+        most: no exact ratio is above it.
+        above: which end.
+    """
+    order = np.argsort(ratio, kind="stable")
+    ratio, masses = ratio[order], masses[order]
+    end = most if above else least
+    beyond = ratio > end if above else ratio < end
+    if not beyond.any() or not 0.0 < end < math.inf:
+        return ratio, masses.upper
+    if not above:  # from the last one to the first
+        ratio, masses = ratio[::-1], masses[::-1]
+    distance = np.abs(ratio - end)
+    inside = np.flatnonzero(~beyond[:: 1 if above else -1] & (distance > _CLEAR * end))
+    off = 8 * UNIT * np.maximum(ratio, end)
+    for i in inside[::-1].tolist():
+        # what the points from i on have at the end, if the rest of them is at i
+        apart = np.abs(ratio[i:] - ratio[i])
+        there = distance[i] - off[i]
+        high = sum_up(masses.upper[i:] * (apart + 2 * off[i:])) / there * (1.0 + 8 * UNIT)
+        low = sum_down(masses.lower[i:] * np.maximum(apart - 2 * off[i:], 0.0))
+        low *= (1.0 - 8 * UNIT) / (distance[i] + off[i])
+        if high <= sum_down(masses.lower[i:]):
+            rest = sub_up(sum_up(masses.upper[i:]), low)
+            return np.append(ratio[: i + 1], end), np.append(masses.upper[:i], [rest, high])
+    return (ratio, masses.upper) if above else (ratio[::-1], masses.upper[::-1])

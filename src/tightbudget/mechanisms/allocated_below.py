@@ -1,0 +1,162 @@
+"""The laws of an average and of a sum of ratios on a lattice, from below.
+
+The ratio of a step is the density of its output with the record present over the density with it
+absent. All outputs whose ratio is between two lattice points become one output, and sums of such
+outputs one output for each lattice point. That is post-processing: the exact pair dominates.
+
+Source: post-processing, Dong, Roth, Su 2022; Feldman, Shenfeld 2025, "Privacy amplification by
+random allocation", for the pair.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tightbudget.mechanisms.allocated_law import Law, sum_of_many, sum_of_two
+from tightbudget.mechanisms.allocated_ratio import OneRatio
+from tightbudget.numerics.enclosure import Enclosure, exact
+from tightbudget.numerics.rounding import (
+    FloatArray,
+    add_up,
+    any_of,
+    mul_down,
+    mul_up,
+    next_down,
+    next_up,
+    sub_down,
+    sub_up,
+)
+from tightbudget.pairs.atomic import AtomicPair
+from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Pair
+
+
+# Proof: proofs/order.v, theorems merging, law_of_pair
+@dataclass(frozen=True)
+class Merged:
+    """The law of R = (X_1 + ... + X_t) / t from below: labels that are near t R, and their masses.
+
+    Guarantee: the pair of this law is a post-processing of all outputs, in both directions.
+    """
+
+    law: Law
+    infinite: Enclosure  # the mass that only the output with the record present has
+
+    @staticmethod
+    def of(pair: Pair, direction: Direction, steps: int, finer: int = 0) -> Merged:
+        """The law for ``steps`` ratios of one step's pair.
+
+        Args:
+            pair: a pair that one step attains.
+            direction: which side of it has the record: P for ``REMOVE``, Q for ``ADD``.
+            steps: t >= 1.
+            finer: how often the width of the lattice is halved: each time merging takes about a
+                quarter of the variance.
+        """
+        one = OneRatio.of(pair, direction, steps, finer=finer)
+        rows, error = one.shares.merged()
+        law = Law(1, one.grid.pieces(rows), error, (0.0, 0.0), merged=True)
+        return Merged(sum_of_many(law, steps, one.plan), one.infinite)
+
+    def pair(self, direction: Direction) -> AtomicPair:
+        """The pair of the average from below: the exact one dominates it.
+
+        Args:
+            direction: ``REMOVE`` where P has the record, ``ADD`` where Q has it.
+        """
+        rows = np.concatenate([piece.rows for piece in self.law.pieces], axis=1)
+        return _pair_below(rows, self.law.error, self.infinite, direction)
+
+
+# Proof: proofs/order.v, theorem merging
+@dataclass(frozen=True)
+class Sums:
+    """The law of a sum of labels near X_1, ..., X_t, of which a record changes several.
+
+    The record is in some of the t steps, each set of as many steps being as likely. The label of
+    a ratio does not depend on its step, nor the sum of labels on their order: so the
+    record may as well be in the first steps.
+
+    Guarantee: the pair of this law is a post-processing of all outputs, in both directions.
+    """
+
+    rows: FloatArray  # (2, n): the masses of the sums where the record is absent, and present
+    error: float
+    infinite: Enclosure
+
+    @staticmethod
+    def of(pair: Pair, direction: Direction, steps: int, times: int) -> Sums:
+        """The law for ``steps`` ratios of one step's pair, ``times`` of which have the record.
+
+        Args:
+            pair: a pair that one step attains.
+            direction: which side of it has the record: P for ``REMOVE``, Q for ``ADD``.
+            steps: t >= 1.
+            times: in [1, t].
+        """
+        one = OneRatio.of(pair, direction, steps, flat=True)
+        rows, error = one.shares.merged()
+        without, with_record = (
+            Law(1, one.grid.pieces(row[None, :]), error, (0.0, 0.0), merged=True) for row in rows
+        )
+        absent = sum_of_many(without, steps, one.plan)
+        present = sum_of_many(with_record, times, one.plan)
+        if times < steps:
+            present = sum_of_two(present, sum_of_many(without, steps - times, one.plan), one.plan)
+        (q,), (p,) = absent.pieces, present.pieces
+        first, end = max(q.first, p.first), min(q.end, p.end)
+        both = np.concatenate([q.part(first, end).rows, p.part(first, end).rows])
+        # what was cut off may belong to any sum: only those count that it cannot change much
+        lost = max(absent.lost[0], present.lost[0])
+        both = both[:, np.min(both, axis=0) > lost / _UNCHANGED]
+        # guard: cut-below-is-added
+        error = max(absent.error, present.error) + 2.0 * _UNCHANGED
+        chances = [[(float(end[0]), times)] for end in (one.infinite.lower, one.infinite.upper)]
+        infinite = Enclosure(
+            np.array([any_of(chances[0], up=False)]), np.array([any_of(chances[1], up=True)])
+        )
+        return Sums(both, error, infinite)
+
+    def pair(self, direction: Direction) -> AtomicPair:
+        """The pair of the sum, whose record is in several steps: the exact one dominates it.
+
+        Args:
+            direction: ``REMOVE`` where P has the record, ``ADD`` where Q has it.
+        """
+        return _pair_below(self.rows, self.error, self.infinite, direction)
+
+
+_UNCHANGED = 1e-9  # the share of a mass that mass which was cut off may add to it
+
+
+def _pair_below(
+    rows: FloatArray, error: float, infinite: Enclosure, direction: Direction
+) -> AtomicPair:
+    """A pair of outputs with these masses, absent and present, each known within ``error``."""
+    p, q = rows[::-1] if direction is Direction.REMOVE else rows
+    p, q = p[p > 0], q[p > 0]
+    remove = direction is Direction.REMOVE
+    # all outputs that were dropped are one more, with at least this much of P and at most that of Q
+    # little is left of 1, so that the sums are exact but for one rounding
+    # guard: dropped-of-p
+    whole = mul_up(add_up(1.0, error), next_up(math.fsum(p)))
+    lost = sub_down(sub_down(1.0, whole), float(infinite.upper[0]) if remove else 0.0)
+    # guard: dropped-of-q
+    kept = mul_down(sub_down(1.0, error), next_down(math.fsum(q)))
+    if lost > error:
+        p = np.append(p, lost * (1.0 - 1e-9))
+        q = np.append(q, max(sub_up(1.0, kept), error) * (1.0 + 1e-9))
+    # an output is worth less with less of P and more of Q
+    least, most = p * max(0.0, 1.0 - error), q * (1.0 + error)  # guard: merged-rounding
+    # the record shows for certain where one of its ratios is infinite
+    certain = exact(infinite.lower) if remove else exact(0.0)
+    # what rounding leaves P short of 1 belongs to upper bounds, which hold for this pair alone
+    whole = min(1.0, float(np.sum(p)) + float(certain.lower[0]))
+    p_ends = Enclosure(least, p * ((1.0 + error) / whole))
+    q_ends = Enclosure(q * (max(0.0, 1.0 - error) / max(1.0, float(np.sum(q)))), most)
+    rest = max(0.0, 1.0 - float(np.sum(q_ends.lower)))
+    pair = AtomicPair.from_masses(p_ends, q_ends, rest_q=rest)
+    return replace(pair, only_p=pair.only_p + certain)
