@@ -53,7 +53,7 @@ from tightbudget.engine.cache import Cache
 from tightbudget.engine.question import EpsilonAt
 from tightbudget.engine.saddle_point.contour import LineIntegral, Lines
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
-from tightbudget.pairs.pair import Direction
+from tightbudget.pairs.direction import Direction
 from tightbudget.theorems import renyi as theorem
 
 IMAGES = Path(__file__).resolve().parent / "images"

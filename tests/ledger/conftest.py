@@ -9,6 +9,9 @@ import pytest
 from tests.ledger.conformance import LedgerActor
 from tests.ledger.servers import OwnServer, Server
 
+from tightbudget.ledger.store import store
+from tightbudget.ledger.store.versions import migrate
+
 BACKENDS = ["sqlite", "postgresql"]
 # Databases of a server are made, and waited for, at every test: in `make test` PostgreSQL answers
 # the conformance tables and runs one race, in `make slow` all tests of this room.
@@ -61,3 +64,9 @@ def actor(url: str) -> Iterator[LedgerActor]:
     """Somebody who acts on a ledger in which nothing has happened, on each backend."""
     with contextlib.closing(LedgerActor(url)) as someone:
         yield someone
+
+
+@pytest.fixture
+def migrations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New SQLite ledgers run all migrations, as they do outside of tests."""
+    monkeypatch.setattr(store, "migrate", migrate)

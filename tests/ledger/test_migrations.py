@@ -51,6 +51,8 @@ TRIGGERS = {
 }
 FILES = sorted(FOLDER.glob("*.json"))
 
+pytestmark = pytest.mark.usefixtures("migrations")
+
 
 def old_ledger(url: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A database as that version has left it."""

@@ -99,6 +99,7 @@ def test_one_of_many_wins(url: str, actor: LedgerActor, run: Run) -> None:
     actor.ledger.verify()
 
 
+@pytest.mark.usefixtures("migrations")
 def test_many_make_the_same_ledger_at_once(url: str) -> None:
     """Nobody has made its tables yet."""
     assert race(url, reserve_until_refused, processes=4, threads=0) == []

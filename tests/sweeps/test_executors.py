@@ -12,16 +12,20 @@ from typing import Any
 
 import pytest
 from tests.sweeps import victims
-from tests.sweeps.small import PLAN, QUESTIONS
+from tests.sweeps.small import PLAN, QUESTIONS, whole
 
 import tightbudget as tb
 from tightbudget.sweeps import pool
 
-WHOLE = tb.sweep(QUESTIONS)
 JOBS = len(pool._jobs(QUESTIONS))
 FATAL = tb.sweeps.questions(PLAN, {"sigma": [0.666], "runs": [300], "d": [1e-5, 1e-6]}, delta="$d")
 MIXED = [*QUESTIONS[:6], *FATAL, *QUESTIONS[6:]]
 LOST = "BrokenProcessPool: the process that answered it was lost, 3 times (signal 9)"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _before_anything_is_changed() -> None:
+    whole()
 
 
 class Backwards(Executor):
@@ -49,25 +53,25 @@ def same_bits(a: tb.sweeps.Sweep, b: tb.sweeps.Sweep) -> bool:
 
 def test_threads_answer_the_same() -> None:
     with ThreadPoolExecutor(3) as executor:
-        assert same_bits(tb.sweep(QUESTIONS, executor), WHOLE)
+        assert same_bits(tb.sweep(QUESTIONS, executor), whole())
 
 
 @pytest.mark.slow
 def test_an_executor_of_processes_answers_the_same() -> None:
     with ProcessPoolExecutor(2, get_context("spawn")) as executor:
-        assert same_bits(tb.sweep(QUESTIONS, executor), WHOLE)
+        assert same_bits(tb.sweep(QUESTIONS, executor), whole())
 
 
 def test_rows_are_in_order_whatever_comes_first() -> None:
-    assert same_bits(tb.sweep(QUESTIONS, Backwards()), WHOLE)
+    assert same_bits(tb.sweep(QUESTIONS, Backwards()), whole())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_processes_of_our_own_answer_the_same(workers, tmp_path) -> None:
     path = tmp_path / "sweep.journal"
-    assert same_bits(tb.sweep(QUESTIONS, workers, journal=path), WHOLE)
-    assert same_bits(tb.sweep(QUESTIONS, journal=path), WHOLE)
+    assert same_bits(tb.sweep(QUESTIONS, workers, journal=path), whole())
+    assert same_bits(tb.sweep(QUESTIONS, journal=path), whole())
 
 
 @pytest.mark.slow
@@ -90,7 +94,7 @@ def test_a_question_that_kills_every_worker_is_refused_and_the_others_go_on(
         patched.setattr(pool, "answers", victims.dies_always)
         found = tb.sweep(MIXED, 2, journal=path)
     assert [found[i].refusal for i in (6, 7)] == [LOST] * 2
-    assert [*found][:6] + [*found][8:] == [*WHOLE]
+    assert [*found][:6] + [*found][8:] == [*whole()]
     # a process may live longer next time: that it died is not kept
     assert same_bits(tb.sweep(MIXED, journal=path), tb.sweep(MIXED))
 
@@ -153,7 +157,7 @@ def test_workers_that_are_killed_before_they_begin_are_started_again(monkeypatch
         return found
 
     monkeypatch.setattr(pool.Worker, "start", staticmethod(killed))  # type: ignore[attr-defined]
-    assert same_bits(tb.sweep(QUESTIONS, 2), WHOLE)
+    assert same_bits(tb.sweep(QUESTIONS, 2), whole())
     left[0] = pool._STARTS
     with pytest.raises(tb.ParameterError, match="executor: 1 processes were started and"):
         tb.sweep(QUESTIONS, 1)
@@ -277,7 +281,7 @@ def client(cluster):
 def test_a_cluster_answers_the_same(client) -> None:
     assert len(client.scheduler_info()["workers"]) == 2
     with client.get_executor() as executor:
-        assert same_bits(tb.sweep(QUESTIONS, executor), WHOLE)
+        assert same_bits(tb.sweep(QUESTIONS, executor), whole())
 
 
 @pytest.mark.slow
@@ -300,7 +304,7 @@ def test_a_question_that_kills_the_workers_of_a_cluster_is_refused(client, monke
         found = tb.sweep(MIXED, executor)
     said = [found[i].refusal for i in (6, 7)]
     assert all(text is not None and text.startswith("KilledWorker: ") for text in said)
-    assert [*found][:6] + [*found][8:] == [*WHOLE]
+    assert [*found][:6] + [*found][8:] == [*whole()]
 
 
 @pytest.mark.slow

@@ -9,21 +9,24 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.sweeps.small import GRID, PLAN, QUESTIONS
+from tests.sweeps.small import GRID, PLAN, QUESTIONS, whole
 
 import tightbudget as tb
 from tightbudget.sweeps import journal as journals
 from tightbudget.sweeps import pool
 from tightbudget.sweeps.journal import Journal
 
-WHOLE = tb.sweep(QUESTIONS)
+
+@pytest.fixture(scope="module", autouse=True)
+def _before_anything_is_changed() -> None:
+    whole()
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """(plan, arguments) of every question that is asked, and known here."""
     seen: list[tuple[str, str]] = []
-    known = {(q.plan, q.find, q.arguments): a for q, a in zip(QUESTIONS, WHOLE, strict=True)}
+    known = {(q.plan, q.find, q.arguments): a for q, a in zip(QUESTIONS, whole(), strict=True)}
 
     def counted(plan, questions):
         seen.extend((plan, arguments) for _, arguments in questions)
@@ -39,10 +42,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_what_is_kept_is_not_asked_again(path, asked) -> None:
-    assert tb.sweep(QUESTIONS, journal=path) == WHOLE
+    assert tb.sweep(QUESTIONS, journal=path) == whole()
     assert len(asked) == len(QUESTIONS)
     size = path.stat().st_size
-    assert tb.sweep(QUESTIONS, journal=path) == WHOLE
+    assert tb.sweep(QUESTIONS, journal=path) == whole()
     assert len(asked) == len(QUESTIONS)
     assert path.stat().st_size == size
 
@@ -57,12 +60,12 @@ def test_a_sweep_that_ends_at_any_point_goes_on_from_there(path, asked) -> None:
     for cut in sorted(cuts):
         path.write_bytes(content[:cut])
         del asked[:]
-        assert tb.sweep(QUESTIONS, journal=path) == WHOLE
+        assert tb.sweep(QUESTIONS, journal=path) == whole()
         kept = max(0, sum(end <= cut + 1 for end in ends) - 1)  # a line needs no end of line
         assert len(asked) == len(QUESTIONS) - kept
         # and everything is kept then, also behind a torn line
         del asked[:]
-        assert tb.sweep(QUESTIONS, journal=path) == WHOLE
+        assert tb.sweep(QUESTIONS, journal=path) == whole()
         assert asked == []
 
 
@@ -72,7 +75,7 @@ def test_a_line_that_was_changed_counts_as_not_there(path, asked) -> None:
     digit = content.index(b'"upper": ') + len(b'"upper": ')
     path.write_bytes(content[:digit] + b"0" + content[digit + 1 :])
     del asked[:]
-    assert tb.sweep(QUESTIONS, journal=path) == WHOLE
+    assert tb.sweep(QUESTIONS, journal=path) == whole()
     assert len(asked) == 1
 
 
@@ -92,7 +95,7 @@ def test_an_answer_stays_with_its_question(part, path, asked) -> None:
     lines = [one[0] + b", ".join(one[1:]), two[0] + b", ".join(two[1:])]
     path.write_bytes(b"".join([head, *lines, third]))
     with Journal(path) as book:
-        assert [book.get(question) for question in QUESTIONS[:3]] == [None, None, WHOLE[2]]
+        assert [book.get(question) for question in QUESTIONS[:3]] == [None, None, whole()[2]]
 
 
 def test_answers_to_other_questions_are_not_used(path, asked) -> None:
@@ -100,7 +103,7 @@ def test_answers_to_other_questions_are_not_used(path, asked) -> None:
     tb.sweep(tb.sweeps.questions(PLAN, GRID, delta="$delta", rtol=1e-3), journal=path)
     tb.sweep(tb.sweeps.questions(PLAN, GRID, epsilon="$delta"), journal=path)
     del asked[:]
-    assert tb.sweep(QUESTIONS, journal=path) == WHOLE
+    assert tb.sweep(QUESTIONS, journal=path) == whole()
     assert len(asked) == len(QUESTIONS)
 
 
@@ -108,14 +111,14 @@ def test_answers_of_another_version_are_not_used(path, asked, monkeypatch) -> No
     tb.sweep(QUESTIONS, journal=path)
     monkeypatch.setattr(journals, "_version", lambda: "0.0.1")
     del asked[:]
-    assert tb.sweep(QUESTIONS, journal=path) == WHOLE
+    assert tb.sweep(QUESTIONS, journal=path) == whole()
     assert len(asked) == len(QUESTIONS)
 
 
 def test_a_journal_of_more_questions_serves_fewer(path, asked) -> None:
     tb.sweep(QUESTIONS, journal=path)
     del asked[:]
-    assert list(tb.sweep(QUESTIONS[:3], journal=path)) == list(WHOLE)[:3]
+    assert list(tb.sweep(QUESTIONS[:3], journal=path)) == list(whole())[:3]
     assert asked == []
 
 
@@ -143,7 +146,7 @@ def test_what_may_come_out_otherwise_next_time_is_not_kept(path, monkeypatch) ->
         patched.setattr(tb.Composition, "answer", out_of_memory)
         found = tb.sweep(QUESTIONS, journal=path)
     assert "MemoryError: no more" in {answer.refusal for answer in found}
-    assert tb.sweep(QUESTIONS, journal=path) == WHOLE
+    assert tb.sweep(QUESTIONS, journal=path) == whole()
 
 
 def test_each_answer_is_durable_before_the_next(path, monkeypatch) -> None:
@@ -186,7 +189,7 @@ def test_a_full_disk_is_refused(path, monkeypatch) -> None:
 
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(tb.errors.FileError, match=r"sweep.journal: no space left on device$"):
-            book.keep(QUESTIONS[0], WHOLE[0])
+            book.keep(QUESTIONS[0], whole()[0])
 
 
 @pytest.mark.slow
@@ -217,4 +220,4 @@ def test_a_process_that_is_killed_loses_no_line(path) -> None:
     assert ends[-1] == "done"
     # every life has begun behind what the one before had kept
     assert sum(end == "0" for end in ends) == 3
-    assert tb.sweep(QUESTIONS, journal=path) == WHOLE
+    assert tb.sweep(QUESTIONS, journal=path) == whole()
