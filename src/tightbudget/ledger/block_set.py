@@ -7,19 +7,18 @@ from datetime import date
 from fractions import Fraction
 from typing import Any
 
-from tightbudget.ledger.acts import answers, budget_acts
-from tightbudget.ledger.acts.budget_acts import Terms
+from tightbudget.ledger.acts import answers
 from tightbudget.ledger.acts.requests import Request
 from tightbudget.ledger.budget import LedgerBudget, preview_of, statement_of
 from tightbudget.ledger.chosen_blocks import Chosen
-from tightbudget.ledger.hold import LedgerHold, reserve_request
+from tightbudget.ledger.hold import LedgerHold, reserve
 from tightbudget.ledger.rows import budget_rows
 from tightbudget.ledger.session import LedgerSession
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Amount, ExactAmount, printed_up
 from tightbudget.output_dp.pricing import Guarantee
 from tightbudget.promises.charging import BaseBlockRange, BaseBlocks
-from tightbudget.promises.kinds.blocks import BLOCKS, BlockSet
+from tightbudget.promises.kinds.blocks import BlockSet
 from tightbudget.promises.units import NOTHING, Units
 from tightbudget.promises.values import BlockTerms, Preview, Statement
 
@@ -130,9 +129,7 @@ class BlockRange(BaseBlockRange[LedgerHold]):
             SettlementError: a budget is closed.
             ParameterError: the key, the guarantee or a budget is refused.
         """
-        return reserve_request(
-            self._session, key, self._request(guarantee, also, interactive, by), by
-        )
+        return reserve(self._session, key, self._request(guarantee, also, interactive, by), by)
 
     def what_if(self, guarantee: Guarantee, *, by: str | None = None) -> Preview:
         """Answers as a reservation would be answered now; nothing is held, no block is opened.
@@ -169,33 +166,6 @@ class BlockRange(BaseBlockRange[LedgerHold]):
             beside.append(self._set.quota_of(self._session.who(by)["by"]))
         names = (*self._names, *beside)
         return Request.of(guarantee, names, bool(interactive), self._chosen())
-
-
-def declare(session: LedgerSession, declared: BlockSet) -> Blocks:
-    """Declares a set of blocks; again on the same terms, it is the one that is there.
-
-    Raises:
-        KeyConflictError: there is a budget of this name, or a set on other terms.
-    """
-    terms = Terms.of_blocks(declared)
-    session.write(
-        lambda act: budget_acts.open_budget(act, name=declared.name, terms=terms, parent=None)
-    )
-    return Blocks(session, declared)
-
-
-def find(session: LedgerSession, name: str) -> Blocks:
-    """Returns the set of blocks of this name.
-
-    Raises:
-        ParameterError: there is none.
-    """
-    known = session.named(name=name)
-    with session.read() as connection:
-        balance = budget_rows.balance(connection, known)
-    if balance.kind != BLOCKS.name:
-        raise refuse("name", "be the name of a set of blocks", name)
-    return Blocks(session, BlockSet.of_text(balance.name, balance.parameters))
 
 
 def _terms_of(declared: BlockSet) -> BlockTerms:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection
 
 from tightbudget.errors import TightBudgetError
-from tightbudget.ledger import history
 from tightbudget.ledger.acts import answers, budget_acts
-from tightbudget.ledger.acts.budget_acts import Terms
 from tightbudget.ledger.acts.requests import RefusedRequest, Request
 from tightbudget.ledger.balance_history import course
-from tightbudget.ledger.hold import LedgerHold, holds_of, reserve
+from tightbudget.ledger.history import History
+from tightbudget.ledger.hold import LedgerHold, open_in, reserve
 from tightbudget.ledger.rows import budget_rows
 from tightbudget.ledger.rows.budget_rows import Balance
 from tightbudget.ledger.session import LedgerSession, why
@@ -78,8 +76,8 @@ class LedgerBudget(Payer[LedgerHold]):
 
         See :meth:`Ledger.reserve`.
         """
-        payers = (self._name, *also)
-        return reserve(self._session, key, guarantee, payers, interactive=interactive, by=by)
+        payers = self._session.payers((self._name, *also))
+        return reserve(self._session, key, Request.of(guarantee, payers, bool(interactive)), by)
 
     def what_if(self, guarantee: Guarantee) -> Preview:
         """Answers as a reservation would be answered now; nothing is held.
@@ -105,12 +103,11 @@ class LedgerBudget(Payer[LedgerHold]):
 
     def holds(self) -> tuple[LedgerHold, ...]:
         """Returns the reservations that hold something here."""
-        return holds_of(self._session, (self._name,))
+        return open_in(self._session, Seen.of((self._name,)))
 
     def history(self) -> Iterator[Event]:
         """Reads the events of this budget, oldest first."""
-        which = history.selection(self._session, budget=self._name)
-        yield from history.events(self._session, which, after=0, limit=None)
+        return History(self._session).events(self._name)
 
     def course(self, last: int = 1000) -> tuple[tuple[Event, Statement], ...]:
         """Returns the last events of this budget, oldest first, each with the statement after it.
@@ -202,61 +199,6 @@ def preview_of(payer: Balance, asked: Units, refusal: RefusedRequest | None) -> 
         left_after=(left if refusal else left.minus(asked.least(left))).down(unit),
         message=None if refusal is None else refusal.message,
     )
-
-
-def open_budget(
-    session: LedgerSession,
-    name: str,
-    *,
-    parent: str | LedgerBudget | None,
-    kind: str,
-    parameters: Mapping[str, Any],
-) -> LedgerBudget:
-    """Opens a budget; :meth:`Ledger.open_budget` says what each argument means.
-
-    Raises:
-        BudgetError: it does not fit into what its parent has left.
-        KeyConflictError: there is another budget of this name.
-        ParameterError: a parameter is refused.
-        SettlementError: the parent is closed.
-    """
-    terms = Terms.of(kind, parameters)
-    whole = parent.name if isinstance(parent, LedgerBudget) else parent
-    if whole is not None:
-        whole = session.named(parent=whole)
-    known = session.named(name=name)
-    opened = session.write(
-        lambda act: budget_acts.open_budget(act, name=known, terms=terms, parent=whole)
-    )
-    return LedgerBudget(session, opened.name)
-
-
-def budgets_of(session: LedgerSession) -> tuple[LedgerBudget, ...]:
-    """Lists all budgets of a ledger, each after the one that it is a part of."""
-    with session.read() as connection:
-        return tuple(LedgerBudget(session, b.name) for b in budget_rows.balances(connection))
-
-
-def statements(
-    session: LedgerSession,
-    *,
-    budgets: Collection[str] | Seen | None,
-    after: str | None,
-    limit: int | None,
-    blocks: bool = True,
-) -> tuple[Statement, ...]:
-    """Reads budgets at one moment; :meth:`Ledger.statements` says what each argument means.
-
-    Raises:
-        ParameterError: there is no budget ``after``.
-    """
-    last = None if after is None else session.named(after=after)
-    with session.read() as connection:
-        first = 0 if last is None else budget_rows.balance(connection, last).id
-        seen = None if budgets is None else Seen.of(budgets)
-        found = budget_rows.statements(connection, seen, after=first, limit=limit, blocks=blocks)
-        inside = budget_rows.spent_in_parts(connection, {balance.id for balance, _ in found})
-    return tuple(statement_of(b, parent, inside.get(b.id, NOTHING)) for b, parent in found)
 
 
 def _parent_name(connection: Connection, balance: Balance) -> str | None:

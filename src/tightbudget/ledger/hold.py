@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-
-from tightbudget.errors import BudgetExceeded, SettlementError
+from tightbudget.errors import BudgetExceeded
 from tightbudget.ledger.acts import run_acts
 from tightbudget.ledger.acts.requests import RefusedRequest, Request
 from tightbudget.ledger.rows import event_rows, run_rows
 from tightbudget.ledger.rows.run_rows import Reservation, Summary
-from tightbudget.ledger.session import LedgerSession, why
+from tightbudget.ledger.session import LedgerSession
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
-from tightbudget.output_dp.pricing import Guarantee
 from tightbudget.promises.charging import BaseHold
 from tightbudget.promises.pricing import Stored
 from tightbudget.promises.secret import new_secret
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import printable, storable_cell
-from tightbudget.promises.values import Event, OpenHold, ReservationView, token_text
+from tightbudget.promises.values import Event, OpenHold, ReservationView
 
 
 class LedgerHold(BaseHold[Reservation]):
@@ -151,30 +148,7 @@ class LedgerHold(BaseHold[Reservation]):
         return self.charge
 
 
-def reserve(
-    session: LedgerSession,
-    key: str,
-    guarantee: Guarantee,
-    budgets: Sequence[str],
-    *,
-    interactive: bool,
-    by: str | None,
-) -> LedgerHold:
-    """Holds a mechanism's worst-case price; :meth:`Ledger.reserve` says what each argument means.
-
-    Raises:
-        BudgetExceeded: it does not fit. The key stays refused.
-        KeyConflictError: the key was used for something else.
-        SettlementError: a budget is closed, or another interactive mechanism is open.
-        ParameterError: the key, the guarantee or a budget is refused.
-    """
-    payers = budgets if isinstance(budgets, str) else [session.named(budget=b) for b in budgets]
-    return reserve_request(session, key, Request.of(guarantee, payers, bool(interactive)), by)
-
-
-def reserve_request(
-    session: LedgerSession, key: str, request: Request, by: str | None
-) -> LedgerHold:
+def reserve(session: LedgerSession, key: str, request: Request, by: str | None) -> LedgerHold:
     """Holds what a request asks for.
 
     Raises:
@@ -185,72 +159,17 @@ def reserve_request(
     """
     known, who = session.keyed(key), session.who(by)
     found = session.write(lambda act: run_acts.reserve(act, key=known, request=request, why=who))
-    return LedgerHold(session, _granted(found), None)
+    return LedgerHold(session, granted(found), None)
 
 
-def hold_of(session: LedgerSession, key: str, token: str | int | None) -> LedgerHold:
-    """Reads the reservation of a key; :meth:`Ledger.hold` says what each argument means.
-
-    Raises:
-        SettlementError: there is none.
-        BudgetExceeded: it was refused.
-        ParameterError: the token is neither a text nor a number.
-    """
-    known, shown = session.keyed(key), token_text(token)
+def open_in(session: LedgerSession, seen: Seen | None) -> tuple[LedgerHold, ...]:
+    """Reads the reservations that are not ended and charge one of these budgets, or all."""
     with session.read() as connection:
-        found = run_rows.reservation(connection, known)
-        if found is None:
-            raise SettlementError(f"there is no reservation {key!r}")
-        answer = run_acts.refusal_of(connection, found) or found
-    return LedgerHold(session, _granted(answer), shown)
-
-
-def holds_of(
-    session: LedgerSession, budgets: Collection[str] | Seen | None
-) -> tuple[LedgerHold, ...]:
-    """Reads the reservations that are not ended, of these budgets or of all."""
-    with session.read() as connection:
-        found = run_rows.open_reservations(connection, _seen(budgets))
+        found = run_rows.open_reservations(connection, seen)
     return tuple(LedgerHold(session, reservation, None) for reservation in found)
 
 
-def open_holds(
-    session: LedgerSession,
-    *,
-    budgets: Collection[str] | Seen | None,
-    interactive: bool,
-    after: str | None,
-    limit: int | None,
-) -> tuple[OpenHold, ...]:
-    """Lists the reservations that are not ended; :meth:`Ledger.open_holds` says what is listed.
-
-    Raises:
-        SettlementError: there is no reservation ``after``.
-    """
-    last = None if after is None else session.keyed(after)
-    with session.read() as connection:
-        first = 0 if last is None else run_rows.number_of(connection, last)
-        if first is None:
-            raise SettlementError(f"there is no reservation {after!r}")
-        found = run_rows.open_summaries(
-            connection, _seen(budgets), interactive=interactive, after=first, limit=limit
-        )
-    return tuple(map(_listed, found))
-
-
-def expire(session: LedgerSession, key: str, *, by: str, reason: str) -> LedgerHold:
-    """Frees a reservation that was never started, for an administrator.
-
-    Raises:
-        SettlementError: it was started or is over, or there is none.
-        ParameterError: the name or the reason is refused.
-    """
-    said, known = why(by=by, reason=reason), session.keyed(key)
-    found = session.write(lambda act: run_acts.expire(act, key=known, why=said))
-    return LedgerHold(session, found, None)
-
-
-def _listed(summary: Summary) -> OpenHold:
+def listed(summary: Summary) -> OpenHold:
     """Rounds the units of a listed reservation up."""
     return OpenHold(
         key=summary.key,
@@ -263,12 +182,7 @@ def _listed(summary: Summary) -> OpenHold:
     )
 
 
-def _seen(budgets: Collection[str] | Seen | None) -> Seen | None:
-    """The budgets of these names; None stands for all."""
-    return None if budgets is None else Seen.of(budgets)
-
-
-def _granted(answer: Reservation | RefusedRequest) -> Reservation:
+def granted(answer: Reservation | RefusedRequest) -> Reservation:
     """Returns the reservation that was answered.
 
     Raises:

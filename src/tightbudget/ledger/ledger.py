@@ -10,44 +10,42 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal
 
 from tightbudget import notebook
-from tightbudget.errors import ExtraError, ParameterError, TightBudgetError
+from tightbudget.errors import ExtraError, ParameterError, SettlementError, TightBudgetError
 
 try:
     import sqlalchemy  # noqa: F401 (the modules below need it: its absence is refused in words)
 except ImportError as error:
     raise ExtraError("a ledger needs SQLAlchemy: pip install 'tightbudget[ledger]'") from error
 
-from tightbudget.ledger import block_set as block_sets
-from tightbudget.ledger import budget as budget_acts
-from tightbudget.ledger import history
-from tightbudget.ledger import hold as hold_acts
-from tightbudget.ledger.acts import answers
+from tightbudget.ledger.acts import answers, budget_acts, run_acts
+from tightbudget.ledger.acts.budget_acts import Terms
+from tightbudget.ledger.acts.requests import Request
 from tightbudget.ledger.block_set import Blocks
-from tightbudget.ledger.budget import LedgerBudget
+from tightbudget.ledger.budget import LedgerBudget, statement_of
 from tightbudget.ledger.copy import copy
-from tightbudget.ledger.hold import LedgerHold
-from tightbudget.ledger.rows import budget_rows, event_rows, run_rows, selection
-from tightbudget.ledger.session import LedgerSession
+from tightbudget.ledger.history import History
+from tightbudget.ledger.hold import LedgerHold, granted, listed, open_in, reserve
+from tightbudget.ledger.rows import budget_rows, run_rows, selection
+from tightbudget.ledger.session import LedgerSession, why
 from tightbudget.ledger.store.store import Store
-from tightbudget.ledger.verification import Verification, check_head, verify
+from tightbudget.ledger.verification import Verification
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Price
 from tightbudget.output_dp.pricing import Guarantee
-from tightbudget.promises.chain import Head
-from tightbudget.promises.checkpoint import Checkpoint
-from tightbudget.promises.kinds.blocks import BlockSet
+from tightbudget.promises.kinds.blocks import BLOCKS, BlockSet
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import printable
-from tightbudget.promises.values import Event, OpenHold, Statement, statements_table
+from tightbudget.promises.units import NOTHING
+from tightbudget.promises.values import OpenHold, Statement, statements_table, token_text
 
 
-class Ledger:
+class Ledger(History):
     """Budgets in a database: one file of SQLite, or PostgreSQL for many machines.
 
     Guarantee: spent + held of each budget never exceeds its cap, and no charge is lost, whatever
@@ -80,7 +78,7 @@ class Ledger:
     ) -> None:
         name = _user() if by is None else printable(by=by)
         self._store = Store(url, create)
-        self.session = LedgerSession(self._store, clock=clock, by=name)
+        super().__init__(LedgerSession(self._store, clock=clock, by=name))
 
     def __enter__(self) -> Ledger:
         return self
@@ -140,9 +138,15 @@ class Ledger:
             ParameterError: a parameter is refused.
             SettlementError: the parent is closed.
         """
-        return budget_acts.open_budget(
-            self.session, name, parent=parent, kind=kind, parameters=parameters
+        terms = Terms.of(kind, parameters)
+        whole = parent.name if isinstance(parent, LedgerBudget) else parent
+        if whole is not None:
+            whole = self.session.named(parent=whole)
+        known = self.session.named(name=name)
+        opened = self.session.write(
+            lambda act: budget_acts.open_budget(act, name=known, terms=terms, parent=whole)
         )
+        return LedgerBudget(self.session, opened.name)
 
     def budget(self, name: str) -> LedgerBudget:
         """Returns the budget of this name, which may be that of a block that nobody has touched.
@@ -156,7 +160,9 @@ class Ledger:
 
     def budgets(self) -> tuple[LedgerBudget, ...]:
         """Returns all budgets, each after the one that it is a part of."""
-        return budget_acts.budgets_of(self.session)
+        with self.session.read() as connection:
+            found = budget_rows.balances(connection)
+        return tuple(LedgerBudget(self.session, balance.name) for balance in found)
 
     def statements(
         self,
@@ -177,9 +183,15 @@ class Ledger:
         Raises:
             ParameterError: there is no budget ``after``.
         """
-        return budget_acts.statements(
-            self.session, budgets=budgets, after=after, limit=limit, blocks=blocks
-        )
+        seen = None if budgets is None else Seen.of(budgets)
+        last = None if after is None else self.session.named(after=after)
+        with self.session.read() as connection:
+            first = 0 if last is None else budget_rows.balance(connection, last).id
+            found = budget_rows.statements(
+                connection, seen, after=first, limit=limit, blocks=blocks
+            )
+            inside = budget_rows.spent_in_parts(connection, {balance.id for balance, _ in found})
+        return tuple(statement_of(b, parent, inside.get(b.id, NOTHING)) for b, parent in found)
 
     def blocks(
         self,
@@ -225,10 +237,10 @@ class Ledger:
             # types first: what compares in its own way is a term, too
             if any(type(a) is not type(b) or a != b for a, b in zip(others, absent, strict=True)):
                 raise ParameterError("terms of a set must be given with by and epsilon, or none")
-            return block_sets.find(self.session, name)
+            return self._known_blocks(name)
         if by is None or epsilon is None:
             raise refuse("by, epsilon", "be given both, or neither for a known set", (by, epsilon))
-        terms = BlockSet.of(
+        declared = BlockSet.of(
             self.session.named(name=name),
             by=by,
             epsilon=epsilon,
@@ -240,7 +252,21 @@ class Ledger:
             quota_delta=quota_delta,
             unlocking=unlocking,
         )
-        return block_sets.declare(self.session, terms)
+        self.session.write(
+            lambda act: budget_acts.open_budget(
+                act, name=declared.name, terms=Terms.of_blocks(declared), parent=None
+            )
+        )
+        return Blocks(self.session, declared)
+
+    def _known_blocks(self, name: str) -> Blocks:
+        """Returns the set of blocks of this name, which was declared before."""
+        known = self.session.named(name=name)
+        with self.session.read() as connection:
+            balance = budget_rows.balance(connection, known)
+        if balance.kind != BLOCKS.name:
+            raise refuse("name", "be the name of a set of blocks", name)
+        return Blocks(self.session, BlockSet.of_text(balance.name, balance.parameters))
 
     def names(self, beginning: str, limit: int) -> tuple[str, ...]:
         """Returns the first names of budgets that begin with a text, in alphabetical order."""
@@ -288,9 +314,8 @@ class Ledger:
             SettlementError: a budget is closed, or another interactive mechanism is open.
             ParameterError: the key, the guarantee or a budget is refused.
         """
-        return hold_acts.reserve(
-            self.session, key, guarantee, budgets, interactive=interactive, by=by
-        )
+        request = Request.of(guarantee, self.session.payers(budgets), bool(interactive))
+        return reserve(self.session, key, request, by)
 
     def hold(self, key: str, *, token: str | int | None = None) -> LedgerHold:
         """Returns the reservation of this key, for instance of a process that is no more.
@@ -305,11 +330,17 @@ class Ledger:
             BudgetExceeded: it was refused.
             ParameterError: the token is neither a text nor a number.
         """
-        return hold_acts.hold_of(self.session, key, token)
+        known, shown = self.session.keyed(key), token_text(token)
+        with self.session.read() as connection:
+            found = run_rows.reservation(connection, known)
+            if found is None:
+                raise SettlementError(f"there is no reservation {key!r}")
+            answer = run_acts.refusal_of(connection, found) or found
+        return LedgerHold(self.session, granted(answer), shown)
 
     def holds(self) -> tuple[LedgerHold, ...]:
         """Returns all reservations that are not ended, with the guarantees of each."""
-        return hold_acts.holds_of(self.session, None)
+        return open_in(self.session, None)
 
     def open_holds(
         self,
@@ -332,9 +363,16 @@ class Ledger:
         Raises:
             SettlementError: there is no reservation ``after``.
         """
-        return hold_acts.open_holds(
-            self.session, budgets=budgets, interactive=interactive, after=after, limit=limit
-        )
+        last = None if after is None else self.session.keyed(after)
+        with self.session.read() as connection:
+            first = 0 if last is None else run_rows.number_of(connection, last)
+            if first is None:
+                raise SettlementError(f"there is no reservation {after!r}")
+            seen = None if budgets is None else Seen.of(budgets)
+            found = run_rows.open_summaries(
+                connection, seen, interactive=interactive, after=first, limit=limit
+            )
+        return tuple(map(listed, found))
 
     def is_reserved(self, key: str) -> bool:
         """Says whether the key was used, also if the request was refused."""
@@ -365,109 +403,13 @@ class Ledger:
 
         Raises:
             SettlementError: it was started or is over, or there is none.
+            ParameterError: the name or the reason is refused.
         """
-        return hold_acts.expire(self.session, key, by=by, reason=reason)
+        said, known = why(by=by, reason=reason), self.session.keyed(key)
+        found = self.session.write(lambda act: run_acts.expire(act, key=known, why=said))
+        return LedgerHold(self.session, found, None)
 
-    # --------------------------------------------------------------------------- history
-
-    def events(
-        self,
-        budget: str | None = None,
-        key: str | None = None,
-        after: int = 0,
-        limit: int | None = None,
-        *,
-        budgets: Collection[str] | Seen | None = None,
-        kind: str | None = None,
-        search: str | None = None,
-    ) -> Iterator[Event]:
-        """Reads the history, oldest first: of a budget, of a key, or all.
-
-        Args:
-            budget: selects events of this budget only.
-            key: selects events of this reservation only.
-            after: the number of the last event that is left out.
-            limit: the largest number of events.
-            budgets: selects events of these budgets only.
-            kind: selects events of this kind only.
-            search: selects events with this text in the key, the budget's name, the cell or the
-                details; in ASCII, either case. With ``budgets``, details are not searched.
-        """
-        which = history.selection(
-            self.session, budget=budget, budgets=budgets, key=key, kind=kind, search=search
-        )
-        yield from history.events(self.session, which, after=after, limit=limit)
-
-    def latest(
-        self,
-        limit: int,
-        *,
-        before: int | None = None,
-        budget: str | None = None,
-        budgets: Collection[str] | Seen | None = None,
-        key: str | None = None,
-        kind: str | None = None,
-        search: str | None = None,
-    ) -> tuple[Event, ...]:
-        """Reads the last events, newest first, or the last before one.
-
-        Args:
-            limit: the largest number of events.
-            before: the number of the first event that is left out.
-            budget: selects as in :meth:`events`.
-            budgets: selects as in :meth:`events`.
-            key: selects as in :meth:`events`.
-            kind: selects as in :meth:`events`.
-            search: selects as in :meth:`events`.
-        """
-        which = history.selection(
-            self.session, budget=budget, budgets=budgets, key=key, kind=kind, search=search
-        )
-        return history.latest(self.session, which, before=before, limit=limit)
-
-    def head(self) -> Head:
-        """Returns the history's length and hash; ``str(ledger.head())`` is to be kept elsewhere."""
-        with self.session.read() as connection:
-            return event_rows.head(connection)
-
-    def check(self, head: Head | str) -> None:
-        """Checks that the history went on from a head that was kept elsewhere.
-
-        Raises:
-            LedgerCorruptError: it was set back (a restored backup), or it went another way
-                (a copy of which both were used).
-            ParameterError: this is no head.
-        """
-        kept = head if isinstance(head, Head) else Head.from_text(head)
-        with self.session.read() as connection:
-            check_head(connection, kept)
-
-    def verify(
-        self,
-        progress: Callable[[Iterable[int]], Iterable[int]] = iter,
-        *,
-        since: Checkpoint | None = None,
-        keep: Callable[[Checkpoint], None] | None = None,
-    ) -> Verification:
-        """Plays the whole history again and compares it with everything that is stored.
-
-        Guarantee: no event was changed, and all balances, reservations and prices are those that
-        the history leads to. That no event is missing at its end, only a head that was kept
-        elsewhere can tell: see :meth:`check`. With ``since``, this holds if nothing was changed
-        before its head since it was written: the head is compared, the events before it are not
-        read again, nor are the rows of reservations that had ended there.
-
-        Args:
-            progress: wraps the list of pages while they are read (a progress bar).
-            since: a checkpoint of an earlier verification of this ledger, kept elsewhere.
-            keep: takes a checkpoint every half million events and at the end, so that a
-                verification that is interrupted goes on from there.
-
-        Raises:
-            LedgerCorruptError: says what differs.
-        """
-        with self.session.read() as connection:
-            return verify(connection, progress, since=since, keep=keep)
+    # ---------------------------------------------------------------------- the whole ledger
 
     def copy_to(
         self, target: Ledger, progress: Callable[[Iterable[int]], Iterable[int]] = iter

@@ -6,7 +6,7 @@ read and write without reaching into each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, TypeVar
@@ -69,6 +69,16 @@ class LedgerSession:
             ParameterError: no budget can have this name.
         """
         return self._spelt(selection.stored_name, given)
+
+    def payers(self, budgets: Sequence[str]) -> Sequence[str]:
+        """Spells the names of the budgets that pay as the ledger does; a text is no list of them.
+
+        Raises:
+            ParameterError: no budget can have one of these names.
+        """
+        if isinstance(budgets, str):
+            return budgets  # which a request refuses
+        return [self.named(budget=name) for name in budgets]
 
     def keyed(self, key: str) -> str:
         """Spells a reservation's key as the ledger does, or in form C if there is none.
